@@ -1,0 +1,175 @@
+//===- Config.h - the run configuration -------------------------*- C++ -*-===//
+//
+// One YAML file describes a model and its training run. The reader is strict:
+// an unknown key, a wrong type, a duplicate, a value out of range or a
+// conflict is an error that names file, line and column. The schema is a
+// table (configSchema), so help texts, printing, overrides and tests walk the
+// same list that the reader uses.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_SUPPORT_CONFIG_H
+#define NSA_SUPPORT_CONFIG_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace nsa {
+
+/// The decoder's shape.
+struct ModelConfig {
+  int64_t dim = 128;
+  int64_t nLayers = 4;
+  int64_t nHeads = 4;
+  /// Key/value heads. Must divide nHeads.
+  int64_t nKvGroups = 2;
+  int64_t dK = 32;
+  int64_t dV = 32;
+  /// silu: up, SiLU, down. swiglu: silu(gate) * up, down.
+  std::string mlp = "silu";
+  /// Width of the hidden layer; 0 stands for 4 * dim.
+  int64_t mlpDim = 0;
+  int64_t vocabSize = 256;
+  double ropeBase = 10000.0;
+  double normEps = 1e-5;
+  /// Standard deviation of the initial weights; the projections that write to
+  /// the residual stream use initStd / sqrt(2 * nLayers).
+  double initStd = 0.02;
+  /// nsa: three gated branches. window: the sliding window alone.
+  std::string attention = "nsa";
+};
+
+/// Native Sparse Attention, arXiv 2502.11089 section 3.
+struct NsaConfig {
+  /// Compression block and stride, selection block, blocks, window (tokens).
+  int64_t l = 32;
+  int64_t d = 16;
+  int64_t lSel = 64;
+  int64_t nSel = 16;
+  int64_t w = 512;
+  /// Compression: mean or linear.
+  std::string phi = "mean";
+  /// Gate activation: sigmoid or softmax.
+  std::string gate = "sigmoid";
+};
+
+struct DataConfig {
+  /// Only bytes are supported.
+  std::string tokenizer = "byte";
+};
+
+struct RuntimeConfig {
+  /// Only the CPU is supported.
+  std::string device = "cpu";
+  /// Compute type: fp32 or bf16 (fp32 master weights in both).
+  std::string precision = "fp32";
+  /// Only none is supported.
+  std::string gradientCheckpointing = "none";
+  /// Worker threads; 0 stands for all cores.
+  int64_t threads = 0;
+};
+
+struct TrainConfig {
+  /// Optimizer steps.
+  int64_t steps = 1000;
+  /// Tokens per sequence.
+  int64_t seqLen = 256;
+  /// Global sequences per optimizer step.
+  int64_t batchSize = 8;
+  /// Sequences per pass through the compiled program; batchSize must be a
+  /// multiple.
+  int64_t microBatch = 8;
+  /// Micro-batches per optimizer step; 0 derives it from batchSize. If given,
+  /// it must agree.
+  int64_t accumulateGradBatches = 0;
+  double lr = 1e-3;
+  /// cosine, linear or constant, after the warm-up.
+  std::string lrSchedule = "cosine";
+  double lrMin = 0.0;
+  int64_t warmupSteps = 100;
+  double weightDecay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double adamEps = 1e-8;
+  /// Largest global gradient norm; 0 switches clipping off.
+  double gradClip = 1.0;
+  int64_t logEvery = 10;
+  /// 0 switches evaluation during training off.
+  int64_t evalEvery = 250;
+  /// Validation micro-batches per evaluation during training.
+  int64_t evalBatches = 16;
+  /// Validation micro-batches of the evaluation at the end; 0 takes all.
+  int64_t finalEvalBatches = 64;
+  /// 0 saves only at the end.
+  int64_t saveEvery = 0;
+  /// Checkpoints kept; 0 keeps all.
+  int64_t keepCheckpoints = 2;
+  int64_t seed = 1;
+  std::string outDir = "runs";
+  /// Bytes generated before and after training; 0 switches samples off.
+  int64_t sampleBytes = 200;
+  std::string samplePrompt = "The ";
+  double sampleTemperature = 0.8;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  NsaConfig nsa;
+  DataConfig data;
+  RuntimeConfig runtime;
+  TrainConfig train;
+};
+
+/// One key of the schema.
+struct ConfigField {
+  using IntAccess = std::function<int64_t &(RunConfig &)>;
+  using FloatAccess = std::function<double &(RunConfig &)>;
+  using StringAccess = std::function<std::string &(RunConfig &)>;
+
+  std::string section;
+  std::string key;
+  std::variant<IntAccess, FloatAccess, StringAccess> access;
+  /// Inclusive bounds of a number.
+  double minimum = 0.0;
+  double maximum = 0.0;
+  /// The accepted words of a string; empty accepts any text.
+  std::vector<std::string> choices;
+  /// What the key means, for help texts.
+  std::string help;
+
+  std::string path() const { return section + "." + key; }
+};
+
+/// Every key, in the order in which configurations are printed.
+const std::vector<ConfigField> &configSchema();
+
+/// Reads `path`, then applies `overrides` of the form `section.key=value`.
+/// On failure the message starts with `file:line:column:` or with the
+/// override's text.
+Result<RunConfig> loadConfig(const std::string &path,
+                             const std::vector<std::string> &overrides = {});
+
+/// The same for text; `name` stands for the file in messages.
+Result<RunConfig> parseConfig(const std::string &text, const std::string &name,
+                              const std::vector<std::string> &overrides = {});
+
+/// Checks what involves several keys. The message starts with the path of the
+/// key at fault, without a file.
+Status validateConfig(const RunConfig &config);
+
+/// The whole configuration with every default filled in; parsing it gives the
+/// same configuration.
+std::string printConfigYaml(const RunConfig &config);
+std::string printConfigJson(const RunConfig &config);
+
+/// XXH3-64 of printConfigJson, as 16 hexadecimal digits.
+std::string configHash(const RunConfig &config);
+
+} // namespace nsa
+
+#endif // NSA_SUPPORT_CONFIG_H

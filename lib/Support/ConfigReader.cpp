@@ -1,0 +1,340 @@
+//===- ConfigReader.cpp - strict YAML to RunConfig ------------------------===//
+
+#include "lib/Support/Config.h"
+#include "lib/Support/Suggest.h"
+
+#include <libfyaml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+
+using namespace nsa;
+
+namespace {
+
+/// Where a value stands in the file, 1-based.
+struct Position {
+  int line = 0;
+  int column = 0;
+};
+
+struct DocumentDeleter {
+  void operator()(fy_document *document) const {
+    fy_document_destroy(document);
+  }
+};
+struct DiagDeleter {
+  void operator()(fy_diag *diag) const { fy_diag_destroy(diag); }
+};
+
+/// Reads one document into a configuration.
+class Reader {
+public:
+  Reader(const std::string &text, const std::string &name)
+      : text(text), name(name) {}
+
+  Status read(RunConfig &config);
+
+  /// The message of a conflict, which starts with a key's path, with the
+  /// position of that key put before it.
+  Error locate(const std::string &message) const;
+
+private:
+  Error at(Position position, const std::string &message) const {
+    return Error{name + ":" + std::to_string(position.line) + ":" +
+                 std::to_string(position.column) + ": " + message};
+  }
+  Position position(fy_node *node) const;
+  Status readSection(fy_node *key, fy_node *value, RunConfig &config);
+  Status readField(const std::string &section, fy_node *key, fy_node *value,
+                   RunConfig &config);
+
+  const std::string &text;
+  std::string name;
+  std::map<std::string, Position> positions;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+static std::string number(double value) {
+  std::ostringstream stream;
+  stream.precision(12);
+  stream << value;
+  return stream.str();
+}
+
+static Status checkRange(const ConfigField &field, double value,
+                         const std::string &text) {
+  if (value < field.minimum)
+    return Error{field.path() + " (" + text + ") must be at least " +
+                 number(field.minimum)};
+  if (value > field.maximum)
+    return Error{field.path() + " (" + text + ") must be at most " +
+                 number(field.maximum)};
+  return {};
+}
+
+static Status setInt(const ConfigField &field, const std::string &text,
+                     int64_t &out) {
+  errno = 0;
+  char *end = nullptr;
+  long long value = std::strtoll(text.c_str(), &end, 10);
+  bool digits = !text.empty() && !std::isspace((unsigned char)text[0]);
+  if (!digits || *end != '\0' || errno == ERANGE)
+    return Error{field.path() + " must be an integer, not '" + text + "'"};
+  out = value;
+  return checkRange(field, static_cast<double>(value), text);
+}
+
+static Status setFloat(const ConfigField &field, const std::string &text,
+                       double &out) {
+  errno = 0;
+  char *end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  bool hex = text.find_first_of("xX") != std::string::npos;
+  bool digits = !text.empty() && !std::isspace((unsigned char)text[0]);
+  if (!digits || hex || *end != '\0')
+    return Error{field.path() + " must be a number, not '" + text + "'"};
+  if (!std::isfinite(value))
+    return Error{field.path() + " must be finite, not '" + text + "'"};
+  out = value;
+  return checkRange(field, value, text);
+}
+
+static Status setString(const ConfigField &field, const std::string &text,
+                        std::string &out) {
+  const std::vector<std::string> &choices = field.choices;
+  if (!choices.empty() &&
+      std::find(choices.begin(), choices.end(), text) == choices.end()) {
+    std::string list;
+    for (const std::string &choice : choices)
+      list += (list.empty() ? "" : ", ") + choice;
+    return Error{field.path() + " must be one of " + list + ", not '" + text +
+                 "'" + suggestion(text, choices)};
+  }
+  out = text;
+  return {};
+}
+
+/// Gives the field a value from its text. `quoted` says that the text stood in
+/// quotes, which only strings may.
+static Status setField(const ConfigField &field, const std::string &text,
+                       bool quoted, RunConfig &config) {
+  if (auto *access = std::get_if<ConfigField::StringAccess>(&field.access))
+    return setString(field, text, (*access)(config));
+  if (quoted)
+    return Error{field.path() + " must be a number, not the string '" + text +
+                 "'"};
+  if (auto *access = std::get_if<ConfigField::IntAccess>(&field.access))
+    return setInt(field, text, (*access)(config));
+  return setFloat(field, text,
+                  std::get<ConfigField::FloatAccess>(field.access)(config));
+}
+
+static const ConfigField *findField(const std::string &section,
+                                    const std::string &key) {
+  for (const ConfigField &field : configSchema())
+    if (field.section == section && field.key == key)
+      return &field;
+  return nullptr;
+}
+
+static std::vector<std::string> sectionNames() {
+  std::vector<std::string> names;
+  for (const ConfigField &field : configSchema())
+    if (names.empty() || names.back() != field.section)
+      names.push_back(field.section);
+  return names;
+}
+
+/// The message for a key that does not exist: the closest key of its section,
+/// or the section in which the key does exist.
+static std::string unknownKey(const std::string &section,
+                              const std::string &key) {
+  std::vector<std::string> keys;
+  for (const ConfigField &field : configSchema()) {
+    if (field.section == section)
+      keys.push_back(field.key);
+    else if (field.key == key)
+      return "unknown key '" + key + "' in '" + section + "'; it belongs to '" +
+             field.section + "'";
+  }
+  return "unknown key '" + key + "' in '" + section + "'" +
+         suggestion(key, keys);
+}
+
+//===----------------------------------------------------------------------===//
+// The document
+//===----------------------------------------------------------------------===//
+
+static bool isQuoted(fy_node *node) {
+  fy_node_style style = fy_node_get_style(node);
+  return style == FYNS_SINGLE_QUOTED || style == FYNS_DOUBLE_QUOTED;
+}
+
+Position Reader::position(fy_node *node) const {
+  Position result{1, 1};
+  fy_token *token = node ? fy_node_get_scalar_token(node) : nullptr;
+  if (const fy_mark *mark = token ? fy_token_start_mark(token) : nullptr)
+    result = {mark->line + 1, mark->column + 1};
+  // The mark of a quoted scalar stands behind its quote.
+  if (node && isQuoted(node))
+    --result.column;
+  return result;
+}
+
+static std::string scalarText(fy_node *node) {
+  size_t length = 0;
+  const char *data = fy_node_get_scalar(node, &length);
+  return data ? std::string(data, length) : std::string();
+}
+
+Status Reader::readField(const std::string &section, fy_node *key,
+                         fy_node *value, RunConfig &config) {
+  std::string keyText = scalarText(key);
+  const ConfigField *field = findField(section, keyText);
+  if (!field)
+    return at(position(key), unknownKey(section, keyText));
+  if (!positions.emplace(field->path(), position(key)).second)
+    return at(position(key), "duplicate key '" + field->path() + "'");
+  if (!value || !fy_node_is_scalar(value))
+    return at(position(key), field->path() + " must be a single value");
+  bool quoted = isQuoted(value);
+  std::string text = scalarText(value);
+  if (text.empty() && !quoted)
+    return at(position(key), field->path() + " has no value");
+  if (Status status = setField(*field, text, quoted, config); !status)
+    return at(position(value), status.message());
+  return {};
+}
+
+Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
+  std::string section = scalarText(key);
+  std::vector<std::string> names = sectionNames();
+  if (std::find(names.begin(), names.end(), section) == names.end())
+    return at(position(key),
+              "unknown section '" + section + "'" + suggestion(section, names));
+  if (!positions.emplace(section, position(key)).second)
+    return at(position(key), "duplicate section '" + section + "'");
+  if (!value || !fy_node_is_mapping(value))
+    return at(position(key),
+              "section '" + section + "' must be a mapping of keys to values");
+  void *iterator = nullptr;
+  while (fy_node_pair *pair = fy_node_mapping_iterate(value, &iterator)) {
+    fy_node *field = fy_node_pair_key(pair);
+    if (!field || !fy_node_is_scalar(field))
+      return at(position(key), "a key must be a plain word");
+    if (Status status =
+            readField(section, field, fy_node_pair_value(pair), config);
+        !status)
+      return status;
+  }
+  return {};
+}
+
+Status Reader::read(RunConfig &config) {
+  fy_diag_cfg diagConfig;
+  fy_diag_cfg_default(&diagConfig);
+  diagConfig.fp = nullptr;
+  diagConfig.output_fn = [](fy_diag *, void *, const char *, size_t) {};
+  std::unique_ptr<fy_diag, DiagDeleter> diag(fy_diag_create(&diagConfig));
+  fy_diag_set_collect_errors(diag.get(), true);
+  fy_parse_cfg parseConfig = {};
+  // Duplicate keys are reported by this reader, with the key's name.
+  parseConfig.flags =
+      static_cast<fy_parse_cfg_flags>(FYPCF_QUIET | FYPCF_ALLOW_DUPLICATE_KEYS);
+  parseConfig.diag = diag.get();
+  std::unique_ptr<fy_document, DocumentDeleter> document(
+      fy_document_build_from_string(&parseConfig, text.data(), text.size()));
+  if (!document) {
+    void *iterator = nullptr;
+    if (fy_diag_error *error = fy_diag_errors_iterate(diag.get(), &iterator))
+      return at({error->line, error->column}, error->msg);
+    return at({1, 1}, "a configuration is a mapping of sections");
+  }
+  fy_node *root = fy_document_root(document.get());
+  if (!root || !fy_node_is_mapping(root))
+    return at({1, 1}, "a configuration is a mapping of sections");
+  void *iterator = nullptr;
+  while (fy_node_pair *pair = fy_node_mapping_iterate(root, &iterator)) {
+    fy_node *key = fy_node_pair_key(pair);
+    if (!key || !fy_node_is_scalar(key))
+      return at({1, 1}, "a section must be a plain word");
+    if (Status status = readSection(key, fy_node_pair_value(pair), config);
+        !status)
+      return status;
+  }
+  return {};
+}
+
+Error Reader::locate(const std::string &message) const {
+  auto found = positions.find(message.substr(0, message.find(':')));
+  if (found == positions.end())
+    return Error{name + ": " + message};
+  return at(found->second, message);
+}
+
+//===----------------------------------------------------------------------===//
+// Entry points
+//===----------------------------------------------------------------------===//
+
+static Status applyOverride(const std::string &text, RunConfig &config) {
+  auto fail = [&](const std::string &message) {
+    return Error{"override '" + text + "': " + message};
+  };
+  size_t equals = text.find('=');
+  size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals)
+    return fail("must have the form section.key=value");
+  std::string section = text.substr(0, dot);
+  std::string key = text.substr(dot + 1, equals - dot - 1);
+  std::vector<std::string> names = sectionNames();
+  if (std::find(names.begin(), names.end(), section) == names.end())
+    return fail("unknown section '" + section + "'" +
+                suggestion(section, names));
+  const ConfigField *field = findField(section, key);
+  if (!field)
+    return fail(unknownKey(section, key));
+  Status status =
+      setField(*field, text.substr(equals + 1), /*quoted=*/false, config);
+  if (!status)
+    return fail(status.message());
+  return {};
+}
+
+Result<RunConfig> nsa::parseConfig(const std::string &text,
+                                   const std::string &name,
+                                   const std::vector<std::string> &overrides) {
+  RunConfig config;
+  Reader reader(text, name);
+  if (Status status = reader.read(config); !status)
+    return Error{status.message()};
+  for (const std::string &override : overrides)
+    if (Status status = applyOverride(override, config); !status)
+      return Error{status.message()};
+  if (Status status = validateConfig(config); !status)
+    return reader.locate(status.message());
+  return config;
+}
+
+Result<RunConfig> nsa::loadConfig(const std::string &path,
+                                  const std::vector<std::string> &overrides) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf()))
+    return Error{path +
+                 ": cannot read the configuration: " + std::strerror(errno)};
+  return parseConfig(text.str(), path, overrides);
+}

@@ -1,0 +1,288 @@
+//===- ConfigSchema.cpp - the keys, their checks and their printing -------===//
+
+#include "lib/Support/Config.h"
+
+#include <nlohmann/json.hpp>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cinttypes>
+#include <cstdio>
+
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+constexpr double kMaxInt = 9e15;
+
+template <typename Section>
+struct SectionBuilder {
+  std::vector<ConfigField> &fields;
+  const char *name;
+  Section RunConfig::*section;
+
+  ConfigField &add(const char *key, const char *help) {
+    fields.emplace_back();
+    ConfigField &field = fields.back();
+    field.section = name;
+    field.key = key;
+    field.help = help;
+    return field;
+  }
+
+  void number(const char *key, int64_t Section::*member, int64_t minimum,
+              double maximum, const char *help) {
+    ConfigField &field = add(key, help);
+    field.minimum = static_cast<double>(minimum);
+    field.maximum = maximum;
+    field.access = ConfigField::IntAccess(
+        [=, s = section](RunConfig &c) -> int64_t & { return c.*s.*member; });
+  }
+
+  void real(const char *key, double Section::*member, double minimum,
+            double maximum, const char *help) {
+    ConfigField &field = add(key, help);
+    field.minimum = minimum;
+    field.maximum = maximum;
+    field.access = ConfigField::FloatAccess(
+        [=, s = section](RunConfig &c) -> double & { return c.*s.*member; });
+  }
+
+  void text(const char *key, std::string Section::*member,
+            std::vector<std::string> choices, const char *help) {
+    ConfigField &field = add(key, help);
+    field.choices = std::move(choices);
+    field.access = ConfigField::StringAccess(
+        [=, s = section](RunConfig &c) -> std::string & {
+          return c.*s.*member;
+        });
+  }
+};
+
+void addModel(std::vector<ConfigField> &fields) {
+  using C = ModelConfig;
+  SectionBuilder<C> s{fields, "model", &RunConfig::model};
+  s.number("dim", &C::dim, 1, 65536, "width of the residual stream");
+  s.number("n_layers", &C::nLayers, 1, 1000, "decoder layers");
+  s.number("n_heads", &C::nHeads, 1, 1024, "query heads");
+  s.number("n_kv_groups", &C::nKvGroups, 1, 1024,
+           "key/value heads; divides n_heads");
+  s.number("d_k", &C::dK, 2, 512, "width of a query and key head; even");
+  s.number("d_v", &C::dV, 1, 512, "width of a value head");
+  s.text("mlp", &C::mlp, {"silu", "swiglu"}, "feed-forward layer");
+  s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
+           "hidden width of the feed-forward layer; 0 is 4 * dim");
+  s.number("vocab_size", &C::vocabSize, 2, 65536, "number of tokens");
+  s.real("rope_base", &C::ropeBase, 1.0, 1e12, "base of the rotary embedding");
+  s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
+  s.real("init_std", &C::initStd, 1e-6, 10.0,
+         "standard deviation of the initial weights");
+  s.text("attention", &C::attention, {"nsa", "window"},
+         "three gated branches, or the window alone");
+}
+
+void addNsa(std::vector<ConfigField> &fields) {
+  using C = NsaConfig;
+  SectionBuilder<C> s{fields, "nsa", &RunConfig::nsa};
+  s.number("l", &C::l, 1, 65536, "compression block, tokens");
+  s.number("d", &C::d, 1, 65536, "compression stride, tokens; divides l");
+  s.number("l_sel", &C::lSel, 1, 65536,
+           "selection block, tokens; a multiple of d, at least l");
+  s.number("n_sel", &C::nSel, 1, 4096, "selected blocks per query");
+  s.number("w", &C::w, 1, kMaxInt, "sliding window, tokens");
+  s.text("phi", &C::phi, {"mean", "linear"}, "compression");
+  s.text("gate", &C::gate, {"sigmoid", "softmax"}, "activation of the gates");
+}
+
+void addDataAndRuntime(std::vector<ConfigField> &fields) {
+  SectionBuilder<DataConfig> data{fields, "data", &RunConfig::data};
+  data.text("tokenizer", &DataConfig::tokenizer, {"byte"},
+            "how text becomes tokens");
+  using C = RuntimeConfig;
+  SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime};
+  s.text("device", &C::device, {"cpu"}, "where the program runs");
+  s.text("precision", &C::precision, {"fp32", "bf16"},
+         "compute type; master weights are fp32");
+  s.text("gradient_checkpointing", &C::gradientCheckpointing, {"none"},
+         "recomputation of activations");
+  s.number("threads", &C::threads, 0, 1024, "worker threads; 0 is all cores");
+}
+
+void addTrain(std::vector<ConfigField> &fields) {
+  using C = TrainConfig;
+  SectionBuilder<C> s{fields, "train", &RunConfig::train};
+  s.number("steps", &C::steps, 1, kMaxInt, "optimizer steps");
+  s.number("seq_len", &C::seqLen, 1, 1 << 24, "tokens per sequence");
+  s.number("batch_size", &C::batchSize, 1, 1 << 24,
+           "global sequences per optimizer step");
+  s.number("micro_batch", &C::microBatch, 1, 1 << 20,
+           "sequences per pass; divides batch_size");
+  s.number("accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
+           "passes per optimizer step; 0 derives it");
+  s.real("lr", &C::lr, 0.0, 100.0, "peak learning rate");
+  s.text("lr_schedule", &C::lrSchedule, {"cosine", "linear", "constant"},
+         "decay after the warm-up, counted in optimizer steps");
+  s.real("lr_min", &C::lrMin, 0.0, 100.0, "learning rate at the last step");
+  s.number("warmup_steps", &C::warmupSteps, 0, kMaxInt,
+           "optimizer steps of linear warm-up");
+  s.real("weight_decay", &C::weightDecay, 0.0, 100.0,
+         "decoupled weight decay of matrices");
+  s.real("beta1", &C::beta1, 0.0, 0.999999, "AdamW first-moment decay");
+  s.real("beta2", &C::beta2, 0.0, 0.9999999, "AdamW second-moment decay");
+  s.real("adam_eps", &C::adamEps, 1e-30, 1.0, "AdamW epsilon");
+  s.real("grad_clip", &C::gradClip, 0.0, 1e30,
+         "largest global gradient norm; 0 switches clipping off");
+  s.number("log_every", &C::logEvery, 1, kMaxInt, "steps between log lines");
+  s.number("eval_every", &C::evalEvery, 0, kMaxInt,
+           "steps between evaluations; 0 evaluates at the end only");
+  s.number("eval_batches", &C::evalBatches, 1, kMaxInt,
+           "validation micro-batches per evaluation");
+  s.number("final_eval_batches", &C::finalEvalBatches, 0, kMaxInt,
+           "validation micro-batches at the end; 0 takes all");
+  s.number("save_every", &C::saveEvery, 0, kMaxInt,
+           "steps between checkpoints; 0 saves at the end only");
+  s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
+           "checkpoints kept; 0 keeps all");
+  s.number("seed", &C::seed, 0, kMaxInt,
+           "seed of weights, data order, samples");
+  s.text("out_dir", &C::outDir, {}, "folder of run directories");
+  s.number("sample_bytes", &C::sampleBytes, 0, 1 << 20,
+           "bytes generated before and after training");
+  s.text("sample_prompt", &C::samplePrompt, {}, "start of the samples");
+  s.real("sample_temperature", &C::sampleTemperature, 0.0, 100.0,
+         "0 takes the most likely byte");
+}
+
+std::vector<ConfigField> buildSchema() {
+  std::vector<ConfigField> fields;
+  fields.reserve(64);
+  addModel(fields);
+  addNsa(fields);
+  addDataAndRuntime(fields);
+  addTrain(fields);
+  return fields;
+}
+
+} // namespace
+
+const std::vector<ConfigField> &nsa::configSchema() {
+  static const std::vector<ConfigField> schema = buildSchema();
+  return schema;
+}
+
+//===----------------------------------------------------------------------===//
+// Checks across keys
+//===----------------------------------------------------------------------===//
+
+static Error conflict(const char *path, const std::string &text) {
+  return Error{std::string(path) + ": " + text};
+}
+
+static std::string str(int64_t value) { return std::to_string(value); }
+
+static Status validateModel(const RunConfig &config) {
+  const ModelConfig &m = config.model;
+  const NsaConfig &n = config.nsa;
+  if (m.nHeads % m.nKvGroups != 0)
+    return conflict("model.n_kv_groups", "n_kv_groups (" + str(m.nKvGroups) +
+                                             ") must divide n_heads (" +
+                                             str(m.nHeads) + ")");
+  if (m.dK % 2 != 0)
+    return conflict("model.d_k", "d_k (" + str(m.dK) +
+                                     ") must be even for the rotary embedding");
+  if (n.l % n.d != 0)
+    return conflict("nsa.d",
+                    "d (" + str(n.d) + ") must divide l (" + str(n.l) + ")");
+  if (n.lSel % n.d != 0)
+    return conflict("nsa.d", "d (" + str(n.d) + ") must divide l_sel (" +
+                                 str(n.lSel) + ")");
+  if (n.l > n.lSel)
+    return conflict("nsa.l", "l (" + str(n.l) + ") must not exceed l_sel (" +
+                                 str(n.lSel) + ")");
+  if (config.data.tokenizer == "byte" && m.vocabSize < 256)
+    return conflict("model.vocab_size",
+                    "vocab_size (" + str(m.vocabSize) +
+                        ") must be at least 256 for the byte tokenizer");
+  return {};
+}
+
+static Status validateTrain(const TrainConfig &t) {
+  if (t.batchSize % t.microBatch != 0)
+    return conflict("train.micro_batch", "micro_batch (" + str(t.microBatch) +
+                                             ") must divide batch_size (" +
+                                             str(t.batchSize) + ")");
+  int64_t passes = t.batchSize / t.microBatch;
+  if (t.accumulateGradBatches != 0 && t.accumulateGradBatches != passes)
+    return conflict("train.accumulate_grad_batches",
+                    "accumulate_grad_batches (" + str(t.accumulateGradBatches) +
+                        ") must be batch_size / micro_batch (" + str(passes) +
+                        ")");
+  if (t.warmupSteps > t.steps)
+    return conflict("train.warmup_steps",
+                    "warmup_steps (" + str(t.warmupSteps) +
+                        ") must not exceed steps (" + str(t.steps) + ")");
+  if (t.lrMin > t.lr)
+    return conflict("train.lr_min", "lr_min (" +
+                                        nlohmann::json(t.lrMin).dump() +
+                                        ") must not exceed lr (" +
+                                        nlohmann::json(t.lr).dump() + ")");
+  return {};
+}
+
+Status nsa::validateConfig(const RunConfig &config) {
+  if (Status status = validateModel(config); !status)
+    return status;
+  return validateTrain(config.train);
+}
+
+//===----------------------------------------------------------------------===//
+// Printing
+//===----------------------------------------------------------------------===//
+
+static nlohmann::ordered_json fieldToJson(const ConfigField &field,
+                                          RunConfig &config) {
+  return std::visit(
+      [&](const auto &access) {
+        return nlohmann::ordered_json(access(config));
+      },
+      field.access);
+}
+
+std::string nsa::printConfigJson(const RunConfig &config) {
+  RunConfig copy = config;
+  nlohmann::ordered_json root;
+  for (const ConfigField &field : configSchema())
+    root[field.section][field.key] = fieldToJson(field, copy);
+  return root.dump(2, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string nsa::printConfigYaml(const RunConfig &config) {
+  RunConfig copy = config;
+  std::string text, section;
+  for (const ConfigField &field : configSchema()) {
+    if (field.section != section) {
+      section = field.section;
+      text += section + ":\n";
+    }
+    // A JSON scalar is a YAML scalar, quoted strings included.
+    text += "  " + field.key + ": " +
+            fieldToJson(field, copy)
+                .dump(-1, ' ', /*ensure_ascii=*/true,
+                      nlohmann::ordered_json::error_handler_t::replace) +
+            "\n";
+  }
+  return text;
+}
+
+std::string nsa::configHash(const RunConfig &config) {
+  std::string text = printConfigJson(config);
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64,
+                static_cast<uint64_t>(XXH3_64bits(text.data(), text.size())));
+  return digits;
+}

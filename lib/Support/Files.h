@@ -1,0 +1,82 @@
+//===- Files.h - whole files, mapped files, atomic writes -------*- C++ -*-===//
+//
+// Every error names the file and the reason the system gave.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_SUPPORT_FILES_H
+#define NSA_SUPPORT_FILES_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace nsa {
+
+/// An error `what 'path': <text of errno>`.
+Error systemError(const std::string &what, const std::string &path);
+
+/// A whole file in memory. A directory is an error.
+Result<std::string> readFile(const std::string &path);
+
+/// Writes `path` so that a reader, or a crash, sees the old contents or all of
+/// the new ones: temporary file beside it, fsync, rename, fsync of the folder.
+Status writeFileAtomically(const std::string &path, std::string_view contents);
+
+/// Makes a rename or a creation inside `directory` durable.
+Status syncDirectory(const std::string &directory);
+
+/// A file mapped read-only. Movable; unmapped on destruction. An empty file
+/// has data() == nullptr and size() == 0.
+class MappedFile {
+public:
+  static Result<MappedFile> open(const std::string &path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile &&other) noexcept;
+  MappedFile &operator=(MappedFile &&other) noexcept;
+  ~MappedFile();
+
+  const uint8_t *data() const { return static_cast<const uint8_t *>(address); }
+  size_t size() const { return bytes; }
+
+private:
+  void *address = nullptr;
+  size_t bytes = 0;
+};
+
+/// An open file descriptor for sequential writing; closed on destruction.
+class OutputFile {
+public:
+  /// Creates or truncates `path`.
+  static Result<OutputFile> create(const std::string &path);
+
+  OutputFile(OutputFile &&other) noexcept;
+  OutputFile &operator=(OutputFile &&other) noexcept;
+  ~OutputFile();
+
+  /// Writes all of `size` bytes at the end of what was written so far.
+  Status write(const void *data, size_t size);
+  Status write(std::string_view text) {
+    return write(text.data(), text.size());
+  }
+
+  /// Overwrites `size` bytes at `offset` without moving the end.
+  Status writeAt(uint64_t offset, const void *data, size_t size);
+
+  /// fsync and close; nothing may be written afterwards.
+  Status finish();
+
+private:
+  OutputFile(int fd, std::string path) : fd(fd), path(std::move(path)) {}
+
+  int fd = -1;
+  std::string path;
+};
+
+} // namespace nsa
+
+#endif // NSA_SUPPORT_FILES_H

@@ -1,0 +1,146 @@
+//===- ConfigTest.cpp - the strict configuration reader -------------------===//
+
+#include "lib/Support/Config.h"
+#include "lib/Support/Suggest.h"
+
+#include <gtest/gtest.h>
+
+using namespace nsa;
+
+static std::string errorOf(const std::string &text,
+                           const std::vector<std::string> &overrides = {}) {
+  Result<RunConfig> config = parseConfig(text, "x.yaml", overrides);
+  return config.ok() ? "accepted" : config.message();
+}
+
+TEST(Config, ReadsValuesAndKeepsDefaults) {
+  Result<RunConfig> config =
+      parseConfig("model:\n  dim: 64\n  mlp: swiglu\ntrain:\n  lr: 2e-4\n"
+                  "  sample_prompt: \"a: b\"\n",
+                  "x.yaml");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(config->model.dim, 64);
+  EXPECT_EQ(config->model.mlp, "swiglu");
+  EXPECT_EQ(config->model.nLayers, 4);
+  EXPECT_DOUBLE_EQ(config->train.lr, 2e-4);
+  EXPECT_EQ(config->train.samplePrompt, "a: b");
+}
+
+TEST(Config, ErrorsNameFileLineAndColumn) {
+  EXPECT_EQ(errorOf("model:\n  n_layer: 2\n"),
+            "x.yaml:2:3: unknown key 'n_layer' in 'model'; did you mean "
+            "'n_layers'?");
+  EXPECT_EQ(errorOf("modle:\n  dim: 2\n"),
+            "x.yaml:1:1: unknown section 'modle'; did you mean 'model'?");
+  EXPECT_EQ(errorOf("model:\n  lr: 2\n"),
+            "x.yaml:2:3: unknown key 'lr' in 'model'; it belongs to 'train'");
+  EXPECT_EQ(errorOf("model:\n  dim: 2.5\n"),
+            "x.yaml:2:8: model.dim must be an integer, not '2.5'");
+  EXPECT_EQ(errorOf("model:\n  dim: \"64\"\n"),
+            "x.yaml:2:8: model.dim must be a number, not the string '64'");
+  EXPECT_EQ(errorOf("model:\n  dim: 0\n"),
+            "x.yaml:2:8: model.dim (0) must be at least 1");
+  EXPECT_EQ(errorOf("model:\n  dim: 8\n  dim: 9\n"),
+            "x.yaml:3:3: duplicate key 'model.dim'");
+  EXPECT_EQ(errorOf("train:\n  lr: .nan\n"),
+            "x.yaml:2:7: train.lr must be a number, not '.nan'");
+  EXPECT_EQ(errorOf("train:\n  lr: nan\n"),
+            "x.yaml:2:7: train.lr must be finite, not 'nan'");
+  EXPECT_EQ(errorOf("model:\n  mlp: swigul\n"),
+            "x.yaml:2:8: model.mlp must be one of silu, swiglu, not 'swigul'; "
+            "did you mean 'swiglu'?");
+  EXPECT_EQ(errorOf("model:\n  dim: [1, 2]\n"),
+            "x.yaml:2:3: model.dim must be a single value");
+  EXPECT_EQ(errorOf("model:\n  dim:\n"), "x.yaml:2:3: model.dim has no value");
+  EXPECT_EQ(errorOf(""),
+            "x.yaml:1:1: a configuration is a mapping of sections");
+}
+
+TEST(Config, SyntaxErrorsHaveAPosition) {
+  std::string message = errorOf("model:\n  dim: [1, 2\ntrain: {\n");
+  EXPECT_EQ(message.rfind("x.yaml:", 0), 0u) << message;
+}
+
+TEST(Config, ConflictsNameBothNumbersAndThePlace) {
+  EXPECT_EQ(errorOf("nsa:\n  l: 32\n  d: 12\n"),
+            "x.yaml:3:3: nsa.d: d (12) must divide l (32)");
+  EXPECT_EQ(errorOf("model:\n  n_heads: 5\n  n_kv_groups: 2\n"),
+            "x.yaml:3:3: model.n_kv_groups: n_kv_groups (2) must divide "
+            "n_heads (5)");
+  EXPECT_EQ(errorOf("train:\n  batch_size: 8\n  micro_batch: 3\n"),
+            "x.yaml:3:3: train.micro_batch: micro_batch (3) must divide "
+            "batch_size (8)");
+  EXPECT_EQ(errorOf("train:\n  batch_size: 8\n  micro_batch: 2\n"
+                    "  accumulate_grad_batches: 2\n"),
+            "x.yaml:4:3: train.accumulate_grad_batches: "
+            "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
+}
+
+TEST(Config, OverridesAreChecked) {
+  Result<RunConfig> config =
+      parseConfig("model:\n  dim: 64\n", "x.yaml", {"train.steps=7000"});
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(config->train.steps, 7000);
+  EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"train.step=7"}),
+            "override 'train.step=7': unknown key 'step' in 'train'; did you "
+            "mean 'steps'?");
+  EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"steps"}),
+            "override 'steps': must have the form section.key=value");
+}
+
+TEST(Config, PrintedYamlReadsBackTheSame) {
+  Result<RunConfig> config = parseConfig(
+      "train:\n  sample_prompt: 'tab\t\"quote\" # no comment'\n  lr: 3e-4\n",
+      "x.yaml");
+  ASSERT_TRUE(config.ok()) << config.message();
+  Result<RunConfig> again = parseConfig(printConfigYaml(*config), "y.yaml");
+  ASSERT_TRUE(again.ok()) << again.message();
+  EXPECT_EQ(printConfigJson(*config), printConfigJson(*again));
+  EXPECT_EQ(configHash(*config), configHash(*again));
+}
+
+/// A value other than the field's default that the field accepts, or nothing.
+static std::string otherValue(const ConfigField &field) {
+  RunConfig defaults;
+  if (auto *access = std::get_if<ConfigField::IntAccess>(&field.access)) {
+    int64_t value = (*access)(defaults);
+    return std::to_string(value + 2 <= field.maximum ? value + 2 : value - 2);
+  }
+  if (auto *access = std::get_if<ConfigField::FloatAccess>(&field.access))
+    return std::to_string((*access)(defaults) * 0.5 + 1e-4);
+  auto &access = std::get<ConfigField::StringAccess>(field.access);
+  for (const std::string &choice : field.choices)
+    if (choice != access(defaults))
+      return choice;
+  return field.choices.empty() ? "other" : "";
+}
+
+// Lesson 6: configuration keys that nothing read.
+TEST(Config, Lesson06EveryKeyChangesTheResolvedConfigurationOrIsRefused) {
+  const std::string base = printConfigJson(RunConfig());
+  ASSERT_GT(configSchema().size(), 30u);
+  for (const ConfigField &field : configSchema()) {
+    std::string value = otherValue(field);
+    if (value.empty()) {
+      // One choice only: anything else is refused.
+      EXPECT_NE(errorOf("", {field.path() + "=other"}), "accepted");
+      continue;
+    }
+    Result<RunConfig> config =
+        parseConfig("model: {}\n", "x.yaml", {field.path() + "=" + value});
+    if (!config.ok()) {
+      // A conflict with another key: it is refused by name.
+      EXPECT_NE(config.message().find(field.key), std::string::npos)
+          << config.message();
+      continue;
+    }
+    EXPECT_NE(printConfigJson(*config), base) << field.path();
+  }
+}
+
+TEST(Suggest, FindsTheClosestWord) {
+  EXPECT_EQ(suggestion("warmup", {"warmup_steps", "weight_decay"}), "");
+  EXPECT_EQ(suggestion("warmup_step", {"warmup_steps", "weight_decay"}),
+            "; did you mean 'warmup_steps'?");
+  EXPECT_EQ(editDistance("kitten", "sitting"), 3u);
+}
