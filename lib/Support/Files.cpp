@@ -112,8 +112,7 @@ MappedFile::~MappedFile() {
 }
 
 Result<OutputFile> OutputFile::create(const std::string &path) {
-  int fd =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0)
     return systemError("cannot create", path);
   return OutputFile(fd, path);

@@ -36,9 +36,7 @@ void StreamHash::update(const void *data, size_t size) {
   XXH3_64bits_update(&state->xxh, data, size);
 }
 
-uint64_t StreamHash::digest() const {
-  return XXH3_64bits_digest(&state->xxh);
-}
+uint64_t StreamHash::digest() const { return XXH3_64bits_digest(&state->xxh); }
 
 std::string toHex(uint64_t value) {
   static const char digits[] = "0123456789abcdef";
