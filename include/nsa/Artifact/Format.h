@@ -1,0 +1,62 @@
+//===- Format.h - the file around the payload -------------------*- C++ -*-===//
+//
+// An artefact file is a 32-byte little-endian header and the FlatBuffer of
+// Artifact.fbs. Compiler and runtime both include this header, so it holds
+// declarations of the format and nothing else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_ARTIFACT_FORMAT_H
+#define NSA_ARTIFACT_FORMAT_H
+
+#include <cstdint>
+#include <cstring>
+
+namespace nsa::artifact {
+
+/// The first bytes of every file.
+constexpr char fileMagic[8] = {'N', 'S', 'A', 'X', 'F', 'I', 'L', 'E'};
+
+/// The version that this source writes and reads. It grows when a reader of
+/// the old version would misunderstand a new file; added optional fields of the
+/// schema do not change it.
+constexpr uint32_t fileVersion = 1;
+
+/// The header as it lies in the file.
+struct FileHeader {
+  char magic[8];
+  uint32_t version;
+  uint32_t flags;
+  uint64_t payloadBytes;
+  uint64_t payloadHash;
+};
+static_assert(sizeof(FileHeader) == 32, "the header has 32 bytes");
+
+/// The header of a payload of `bytes` bytes with the XXH3-64 hash `hash`.
+inline FileHeader makeFileHeader(uint64_t bytes, uint64_t hash) {
+  FileHeader header = {};
+  std::memcpy(header.magic, fileMagic, sizeof fileMagic);
+  header.version = fileVersion;
+  header.payloadBytes = bytes;
+  header.payloadHash = hash;
+  return header;
+}
+
+/// `Artifact.target` of a program for the processor.
+constexpr char cpuTarget[] = "cpu";
+
+/// `Binary.format` of an ELF shared object for x86-64 that defines the symbols
+/// of the kernels.
+constexpr char elfFormat[] = "elf-x86-64";
+
+/// Base addresses of launch operands, gemm operands, tensors and segments are
+/// multiples of this many bytes.
+constexpr uint64_t sliceAlignment = 64;
+
+/// The stack that one kernel may use, in bytes. The runtime's threads have
+/// twice as much.
+constexpr uint64_t maxKernelStack = 4u << 20;
+
+} // namespace nsa::artifact
+
+#endif // NSA_ARTIFACT_FORMAT_H
