@@ -1,0 +1,217 @@
+//===- Attention.cpp - Native Sparse Attention in fp64 --------------------===//
+
+#include "lib/Reference/Attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace nsa::reference;
+
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+static double dot(const double *a, const double *b, int64_t n) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; ++i)
+    sum += a[i] * b[i];
+  return sum;
+}
+
+static void addScaled(double *out, double factor, const double *x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    out[i] += factor * x[i];
+}
+
+//===----------------------------------------------------------------------===//
+// Visibility
+//===----------------------------------------------------------------------===//
+
+VisibleKeys nsa::reference::compressedKeys(int64_t count, int64_t block,
+                                           int64_t stride) {
+  return [=](int64_t, int64_t, int64_t t, std::vector<int64_t> &keys) {
+    keys.clear();
+    for (int64_t i = 0; i < count && i * stride + block - 1 <= t; ++i)
+      keys.push_back(i);
+  };
+}
+
+VisibleKeys nsa::reference::windowKeys(int64_t window) {
+  return [=](int64_t, int64_t, int64_t t, std::vector<int64_t> &keys) {
+    keys.clear();
+    for (int64_t u = 0; u <= t; ++u)
+      if (t - u < window)
+        keys.push_back(u);
+  };
+}
+
+VisibleKeys nsa::reference::selectedKeys(const Tensor &indices,
+                                         int64_t selectBlock,
+                                         int64_t sequence) {
+  return [&indices, selectBlock, sequence](int64_t b, int64_t h, int64_t t,
+                                           std::vector<int64_t> &keys) {
+    keys.clear();
+    for (int64_t j = 0; j < indices.dim(3); ++j) {
+      auto selected = static_cast<int64_t>(indices.at({b, h, t, j}));
+      if (selected < 0)
+        continue;
+      int64_t end = std::min({(selected + 1) * selectBlock, sequence, t + 1});
+      for (int64_t u = selected * selectBlock; u < end; ++u)
+        keys.push_back(u);
+    }
+  };
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
+                                          const Tensor &v, double scale,
+                                          const VisibleKeys &visible) {
+  int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
+  int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
+  AttentionResult result{Tensor({batch, sequence, heads, dv}),
+                         Tensor({batch, heads, sequence}, -kInfinity)};
+  std::vector<int64_t> keys;
+  std::vector<double> scores;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t t = 0; t < sequence; ++t) {
+        visible(b, h / group, t, keys);
+        if (keys.empty())
+          continue;
+        scores.clear();
+        for (int64_t u : keys)
+          scores.push_back(scale *
+                           dot(q.row({b, t, h}), k.row({b, u, h / group}), dk));
+        double top = *std::max_element(scores.begin(), scores.end());
+        double sum = 0.0;
+        for (double score : scores)
+          sum += std::exp(score - top);
+        double lse = top + std::log(sum);
+        result.lse.at({b, h, t}) = lse;
+        for (size_t i = 0; i < keys.size(); ++i)
+          addScaled(result.output.row({b, t, h}), std::exp(scores[i] - lse),
+                    v.row({b, keys[i], h / group}), dv);
+      }
+  return result;
+}
+
+AttentionGradients
+nsa::reference::attentionBackward(const Tensor &outputGrad, const Tensor &q,
+                                  const Tensor &k, const Tensor &v,
+                                  const Tensor &output, const Tensor &lse,
+                                  double scale, const VisibleKeys &visible) {
+  int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
+  int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
+  AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
+  std::vector<int64_t> keys;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t t = 0; t < sequence; ++t) {
+        visible(b, h / group, t, keys);
+        const double *dout = outputGrad.row({b, t, h});
+        double delta = dot(dout, output.row({b, t, h}), dv);
+        for (int64_t u : keys) {
+          const double *key = k.row({b, u, h / group});
+          const double *value = v.row({b, u, h / group});
+          double score = scale * dot(q.row({b, t, h}), key, dk);
+          double p = std::exp(score - lse.at({b, h, t}));
+          double ds = p * (dot(dout, value, dv) - delta) * scale;
+          addScaled(grads.q.row({b, t, h}), ds, key, dk);
+          addScaled(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}), dk);
+          addScaled(grads.v.row({b, u, h / group}), p, dout, dv);
+        }
+      }
+  return grads;
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+/// Tokens that compressed block i and selection block j share.
+static int64_t overlap(int64_t i, int64_t j, const SelectionRule &rule) {
+  int64_t begin = std::max(i * rule.stride, j * rule.selectBlock);
+  int64_t end =
+      std::min(i * rule.stride + rule.block, (j + 1) * rule.selectBlock);
+  return std::max<int64_t>(0, end - begin);
+}
+
+Tensor nsa::reference::blockScores(const Tensor &q, const Tensor &k,
+                                   const Tensor &lse,
+                                   const SelectionRule &rule) {
+  int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
+  int64_t dk = q.dim(3), kvHeads = k.dim(2), group = heads / kvHeads;
+  int64_t blocks = (sequence + rule.selectBlock - 1) / rule.selectBlock;
+  Tensor scores({batch, kvHeads, sequence, blocks}, -1.0);
+  VisibleKeys visible = compressedKeys(k.dim(1), rule.block, rule.stride);
+  std::vector<int64_t> keys;
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < kvHeads; ++h)
+      for (int64_t t = 0; t < sequence; ++t) {
+        double *row = scores.row({b, h, t});
+        std::fill(row, row + t / rule.selectBlock + 1, 0.0);
+        visible(b, h, t, keys);
+        for (int64_t i : keys) {
+          double p = 0.0;
+          for (int64_t g = h * group; g < (h + 1) * group; ++g)
+            p += std::exp(rule.scale *
+                              dot(q.row({b, t, g}), k.row({b, i, h}), dk) -
+                          lse.at({b, g, t}));
+          int64_t first = i * rule.stride / rule.selectBlock;
+          for (int64_t j = first; j < blocks && overlap(i, j, rule) > 0; ++j)
+            row[j] += p * static_cast<double>(overlap(i, j, rule)) /
+                      static_cast<double>(rule.stride);
+        }
+      }
+  return scores;
+}
+
+std::vector<int64_t> nsa::reference::forcedBlocks(int64_t lastBlock,
+                                                  const SelectionRule &rule) {
+  std::vector<int64_t> forced;
+  auto add = [&](int64_t j) {
+    if (j >= 0 && j <= lastBlock &&
+        std::find(forced.begin(), forced.end(), j) == forced.end())
+      forced.push_back(j);
+  };
+  if (rule.local > 0)
+    add(lastBlock);
+  for (int64_t j = 0; j < rule.initial; ++j)
+    add(j);
+  for (int64_t j = 1; j < rule.local; ++j)
+    add(lastBlock - j);
+  if (static_cast<int64_t>(forced.size()) > rule.count)
+    forced.resize(rule.count);
+  return forced;
+}
+
+Tensor nsa::reference::selectBlocks(const Tensor &scores,
+                                    const SelectionRule &rule) {
+  int64_t batch = scores.dim(0), kvHeads = scores.dim(1);
+  int64_t sequence = scores.dim(2);
+  Tensor indices({batch, kvHeads, sequence, rule.count}, -1.0);
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < kvHeads; ++h)
+      for (int64_t t = 0; t < sequence; ++t) {
+        int64_t last = t / rule.selectBlock;
+        const double *row = scores.row({b, h, t});
+        std::vector<int64_t> chosen = forcedBlocks(last, rule);
+        std::vector<int64_t> rest;
+        for (int64_t j = 0; j <= last; ++j)
+          if (std::find(chosen.begin(), chosen.end(), j) == chosen.end())
+            rest.push_back(j);
+        std::sort(rest.begin(), rest.end(), [&](int64_t x, int64_t y) {
+          return row[x] != row[y] ? row[x] > row[y] : x < y;
+        });
+        for (int64_t j : rest)
+          if (static_cast<int64_t>(chosen.size()) < rule.count)
+            chosen.push_back(j);
+        std::sort(chosen.begin(), chosen.end());
+        for (size_t i = 0; i < chosen.size(); ++i)
+          indices.at({b, h, t, static_cast<int64_t>(i)}) =
+              static_cast<double>(chosen[i]);
+      }
+  return indices;
+}

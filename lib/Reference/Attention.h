@@ -1,0 +1,103 @@
+//===- Attention.h - Native Sparse Attention in fp64 ------------*- C++ -*-===//
+//
+// The meaning of the nsa operations, arXiv 2502.11089 Eqs. 5-12, written as
+// plainly as possible: every attention is a softmax over an explicit list of
+// visible keys. Layouts: q [B,S,Hq,dk], k [B,N,Hkv,dk], v [B,N,Hkv,dv],
+// o [B,S,Hq,dv], lse [B,Hq,S], indices [B,Hkv,S,n], gates [B,S,Hq,3].
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_LIB_REFERENCE_ATTENTION_H
+#define NSA_LIB_REFERENCE_ATTENTION_H
+
+#include "lib/Reference/Tensor.h"
+
+#include <functional>
+
+namespace nsa::reference {
+
+/// Fills `keys` with the keys that query `t` of batch `b` and key head `h`
+/// attends to.
+using VisibleKeys = std::function<void(int64_t b, int64_t h, int64_t t,
+                                       std::vector<int64_t> &keys)>;
+
+/// Compressed block i ends at i*stride + block - 1, which must not lie after
+/// the query.
+VisibleKeys compressedKeys(int64_t count, int64_t block, int64_t stride);
+/// The last `window` keys, the query's own included.
+VisibleKeys windowKeys(int64_t window);
+/// The tokens of the selected blocks up to the query's own. `indices` must
+/// outlive the result.
+VisibleKeys selectedKeys(const Tensor &indices, int64_t selectBlock,
+                         int64_t sequence);
+
+struct AttentionResult {
+  Tensor output;
+  Tensor lse;
+};
+
+/// softmax(scale * q k^T) v over the visible keys. A row that sees nothing has
+/// output 0 and lse -inf.
+AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
+                          double scale, const VisibleKeys &visible);
+
+struct AttentionGradients {
+  Tensor q, k, v;
+};
+
+/// Gradients of `attention` with the probabilities exp(s - lse). A row that
+/// sees nothing contributes nothing.
+AttentionGradients attentionBackward(const Tensor &outputGrad, const Tensor &q,
+                                     const Tensor &k, const Tensor &v,
+                                     const Tensor &output, const Tensor &lse,
+                                     double scale, const VisibleKeys &visible);
+
+/// Which blocks a query selects.
+struct SelectionRule {
+  int64_t block, stride, selectBlock, count, initial, local;
+  double scale;
+};
+
+/// Block scores [B,Hkv,S,ceil(S/selectBlock)]: the overlap-weighted sums of
+/// the group's compressed probabilities (Eq. 9 and 10). Blocks that are not
+/// candidates have score -1.
+Tensor blockScores(const Tensor &q, const Tensor &k, const Tensor &lse,
+                   const SelectionRule &rule);
+
+/// The forced and the best blocks, ascending, padded with -1 (Eq. 11).
+Tensor selectBlocks(const Tensor &scores, const SelectionRule &rule);
+
+/// The forced blocks of a query in the order in which they enter.
+std::vector<int64_t> forcedBlocks(int64_t lastBlock, const SelectionRule &rule);
+
+/// Compressed rows: floor((sequence - block) / stride) + 1, or none.
+int64_t compressedLength(int64_t sequence, int64_t block, int64_t stride);
+
+/// Mean of each block of x [B,S,H,D].
+Tensor compressMean(const Tensor &x, int64_t block, int64_t stride);
+Tensor compressMeanBackward(const Tensor &outputGrad, const Tensor &x,
+                            int64_t block, int64_t stride);
+
+/// Each block's rows, concatenated, times weight [H, block*D, E].
+Tensor compressLinear(const Tensor &x, const Tensor &weight, int64_t block,
+                      int64_t stride);
+struct LinearGradients {
+  Tensor input, weight;
+};
+LinearGradients compressLinearBackward(const Tensor &outputGrad,
+                                       const Tensor &x, const Tensor &weight,
+                                       int64_t block, int64_t stride);
+
+/// Sum over the branches of gate times output (Eq. 5).
+Tensor combine(const Tensor &gates, const Tensor &compressed,
+               const Tensor &selected, const Tensor &window);
+struct CombineGradients {
+  Tensor gates, compressed, selected, window;
+};
+CombineGradients combineBackward(const Tensor &outputGrad, const Tensor &gates,
+                                 const Tensor &compressed,
+                                 const Tensor &selected, const Tensor &window);
+
+} // namespace nsa::reference
+
+#endif // NSA_LIB_REFERENCE_ATTENTION_H

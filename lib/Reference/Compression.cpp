@@ -1,0 +1,116 @@
+//===- Compression.cpp - compression and combination in fp64 --------------===//
+
+#include "lib/Reference/Attention.h"
+
+using namespace nsa::reference;
+
+int64_t nsa::reference::compressedLength(int64_t sequence, int64_t block,
+                                         int64_t stride) {
+  return sequence >= block ? (sequence - block) / stride + 1 : 0;
+}
+
+/// Calls `body(b, i, h)` for every compressed row of x.
+template <typename Body>
+static void forEachRow(const Tensor &x, int64_t count, Body body) {
+  for (int64_t b = 0; b < x.dim(0); ++b)
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t h = 0; h < x.dim(2); ++h)
+        body(b, i, h);
+}
+
+Tensor nsa::reference::compressMean(const Tensor &x, int64_t block,
+                                    int64_t stride) {
+  int64_t count = compressedLength(x.dim(1), block, stride);
+  Tensor y({x.dim(0), count, x.dim(2), x.dim(3)});
+  forEachRow(x, count, [&](int64_t b, int64_t i, int64_t h) {
+    for (int64_t r = 0; r < block; ++r)
+      for (int64_t c = 0; c < x.dim(3); ++c)
+        y.at({b, i, h, c}) +=
+            x.at({b, i * stride + r, h, c}) / static_cast<double>(block);
+  });
+  return y;
+}
+
+Tensor nsa::reference::compressMeanBackward(const Tensor &outputGrad,
+                                            const Tensor &x, int64_t block,
+                                            int64_t stride) {
+  Tensor dx(x.shape);
+  forEachRow(x, outputGrad.dim(1), [&](int64_t b, int64_t i, int64_t h) {
+    for (int64_t r = 0; r < block; ++r)
+      for (int64_t c = 0; c < x.dim(3); ++c)
+        dx.at({b, i * stride + r, h, c}) +=
+            outputGrad.at({b, i, h, c}) / static_cast<double>(block);
+  });
+  return dx;
+}
+
+Tensor nsa::reference::compressLinear(const Tensor &x, const Tensor &weight,
+                                      int64_t block, int64_t stride) {
+  int64_t count = compressedLength(x.dim(1), block, stride);
+  int64_t width = x.dim(3), out = weight.dim(2);
+  Tensor y({x.dim(0), count, x.dim(2), out});
+  forEachRow(x, count, [&](int64_t b, int64_t i, int64_t h) {
+    for (int64_t r = 0; r < block; ++r)
+      for (int64_t c = 0; c < width; ++c)
+        for (int64_t e = 0; e < out; ++e)
+          y.at({b, i, h, e}) += x.at({b, i * stride + r, h, c}) *
+                                weight.at({h, r * width + c, e});
+  });
+  return y;
+}
+
+LinearGradients nsa::reference::compressLinearBackward(const Tensor &outputGrad,
+                                                       const Tensor &x,
+                                                       const Tensor &weight,
+                                                       int64_t block,
+                                                       int64_t stride) {
+  int64_t width = x.dim(3), out = weight.dim(2);
+  LinearGradients grads{Tensor(x.shape), Tensor(weight.shape)};
+  forEachRow(x, outputGrad.dim(1), [&](int64_t b, int64_t i, int64_t h) {
+    for (int64_t r = 0; r < block; ++r)
+      for (int64_t c = 0; c < width; ++c)
+        for (int64_t e = 0; e < out; ++e) {
+          double dy = outputGrad.at({b, i, h, e});
+          grads.input.at({b, i * stride + r, h, c}) +=
+              dy * weight.at({h, r * width + c, e});
+          grads.weight.at({h, r * width + c, e}) +=
+              dy * x.at({b, i * stride + r, h, c});
+        }
+  });
+  return grads;
+}
+
+Tensor nsa::reference::combine(const Tensor &gates, const Tensor &compressed,
+                               const Tensor &selected, const Tensor &window) {
+  Tensor out(compressed.shape);
+  int64_t width = compressed.dim(3);
+  for (int64_t r = 0; r < compressed.rows(); ++r)
+    for (int64_t c = 0; c < width; ++c)
+      out.data[r * width + c] =
+          gates.data[r * 3] * compressed.data[r * width + c] +
+          gates.data[r * 3 + 1] * selected.data[r * width + c] +
+          gates.data[r * 3 + 2] * window.data[r * width + c];
+  return out;
+}
+
+CombineGradients nsa::reference::combineBackward(const Tensor &outputGrad,
+                                                 const Tensor &gates,
+                                                 const Tensor &compressed,
+                                                 const Tensor &selected,
+                                                 const Tensor &window) {
+  CombineGradients grads{Tensor(gates.shape), Tensor(compressed.shape),
+                         Tensor(compressed.shape), Tensor(compressed.shape)};
+  int64_t width = compressed.dim(3);
+  const Tensor *inputs[] = {&compressed, &selected, &window};
+  Tensor *outputs[] = {&grads.compressed, &grads.selected, &grads.window};
+  for (int64_t r = 0; r < compressed.rows(); ++r)
+    for (int branch = 0; branch < 3; ++branch)
+      for (int64_t c = 0; c < width; ++c) {
+        double dout = outputGrad.data[r * width + c];
+        grads.gates.data[r * 3 + branch] +=
+            dout * inputs[branch]->data[r * width + c];
+        outputs[branch]->data[r * width + c] =
+            dout * gates.data[r * 3 + branch];
+      }
+  return grads;
+}

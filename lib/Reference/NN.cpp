@@ -1,0 +1,288 @@
+//===- NN.cpp - the rest of a decoder in fp64 -----------------------------===//
+
+#include "lib/Reference/NN.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace nsa::reference;
+
+static double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+Tensor nsa::reference::embedding(const Tensor &table, const Tensor &ids) {
+  std::vector<int64_t> shape = ids.shape;
+  shape.push_back(table.dim(1));
+  Tensor out(shape);
+  for (size_t i = 0; i < ids.elements(); ++i) {
+    const double *row = table.row({static_cast<int64_t>(ids.data[i])});
+    std::copy(row, row + table.dim(1), out.data.begin() + i * table.dim(1));
+  }
+  return out;
+}
+
+Tensor nsa::reference::embeddingBackward(const Tensor &outputGrad,
+                                         const Tensor &ids, int64_t vocab) {
+  int64_t width = outputGrad.shape.back();
+  Tensor grad({vocab, width});
+  for (size_t i = 0; i < ids.elements(); ++i)
+    for (int64_t c = 0; c < width; ++c)
+      grad.at({static_cast<int64_t>(ids.data[i]), c}) +=
+          outputGrad.data[i * width + c];
+  return grad;
+}
+
+Tensor nsa::reference::matmul(const Tensor &lhs, const Tensor &rhs,
+                              bool transposeLhs, bool transposeRhs,
+                              std::vector<int64_t> shape) {
+  int64_t lhsRows = lhs.rows(), lhsColumns = lhs.shape.back();
+  int64_t rhsRows = rhs.rows(), rhsColumns = rhs.shape.back();
+  int64_t m = transposeLhs ? lhsColumns : lhsRows;
+  int64_t depth = transposeLhs ? lhsRows : lhsColumns;
+  int64_t n = transposeRhs ? rhsRows : rhsColumns;
+  Tensor out(std::move(shape));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t k = 0; k < depth; ++k) {
+      double a =
+          lhs.data[transposeLhs ? k * lhsColumns + i : i * lhsColumns + k];
+      for (int64_t j = 0; j < n; ++j)
+        out.data[i * n + j] +=
+            a *
+            rhs.data[transposeRhs ? j * rhsColumns + k : k * rhsColumns + j];
+    }
+  return out;
+}
+
+RmsNormResult nsa::reference::rmsNorm(const Tensor &x, const Tensor &weight,
+                                      double eps) {
+  int64_t width = x.shape.back();
+  RmsNormResult result{Tensor(x.shape),
+                       Tensor({x.shape.begin(), x.shape.end() - 1})};
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const double *row = x.data.data() + r * width;
+    double squares = 0.0;
+    for (int64_t c = 0; c < width; ++c)
+      squares += row[c] * row[c];
+    double rstd = 1.0 / std::sqrt(squares / static_cast<double>(width) + eps);
+    result.rstd.data[r] = rstd;
+    for (int64_t c = 0; c < width; ++c)
+      result.output.data[r * width + c] = row[c] * rstd * weight.data[c];
+  }
+  return result;
+}
+
+RmsNormGradients nsa::reference::rmsNormBackward(const Tensor &outputGrad,
+                                                 const Tensor &x,
+                                                 const Tensor &weight,
+                                                 const Tensor &rstd) {
+  int64_t width = x.shape.back();
+  RmsNormGradients grads{Tensor(x.shape), Tensor(weight.shape)};
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const double *row = x.data.data() + r * width;
+    const double *dy = outputGrad.data.data() + r * width;
+    double s = rstd.data[r], mean = 0.0;
+    for (int64_t c = 0; c < width; ++c)
+      mean += dy[c] * weight.data[c] * row[c] * s;
+    mean /= static_cast<double>(width);
+    for (int64_t c = 0; c < width; ++c) {
+      double normalised = row[c] * s;
+      grads.input.data[r * width + c] =
+          s * (dy[c] * weight.data[c] - normalised * mean);
+      grads.weight.data[c] += dy[c] * normalised;
+    }
+  }
+  return grads;
+}
+
+Tensor nsa::reference::rotaryTable(int64_t length, int64_t width, double base) {
+  Tensor table({length, width / 2, 2});
+  for (int64_t t = 0; t < length; ++t)
+    for (int64_t i = 0; i < width / 2; ++i) {
+      double frequency = std::pow(base, -2.0 * static_cast<double>(i) /
+                                            static_cast<double>(width));
+      double angle = static_cast<double>(t) * frequency;
+      table.at({t, i, 0}) = std::cos(angle);
+      table.at({t, i, 1}) = std::sin(angle);
+    }
+  return table;
+}
+
+Tensor nsa::reference::rotary(const Tensor &x, const Tensor &table,
+                              int64_t stride, bool inverse) {
+  Tensor y(x.shape);
+  int64_t half = x.dim(3) / 2;
+  for (int64_t b = 0; b < x.dim(0); ++b)
+    for (int64_t t = 0; t < x.dim(1); ++t)
+      for (int64_t h = 0; h < x.dim(2); ++h) {
+        const double *row = x.row({b, t, h});
+        double *out = y.row({b, t, h});
+        for (int64_t i = 0; i < half; ++i) {
+          double cosine = table.at({t * stride, i, 0});
+          double sine = table.at({t * stride, i, 1}) * (inverse ? -1.0 : 1.0);
+          out[i] = row[i] * cosine - row[i + half] * sine;
+          out[i + half] = row[i] * sine + row[i + half] * cosine;
+        }
+      }
+  return y;
+}
+
+Tensor nsa::reference::gate(const Tensor &logits, const Tensor &bias,
+                            bool softmax) {
+  int64_t heads = logits.dim(2) / 3;
+  Tensor gates({logits.dim(0), logits.dim(1), heads, 3});
+  for (int64_t r = 0; r < logits.rows(); ++r)
+    for (int64_t h = 0; h < heads; ++h) {
+      double x[3], sum = 0.0;
+      for (int64_t c = 0; c < 3; ++c)
+        x[c] = logits.data[r * heads * 3 + h * 3 + c] +
+               (bias.data.empty() ? 0.0 : bias.data[h * 3 + c]);
+      double top = *std::max_element(x, x + 3);
+      for (double value : x)
+        sum += std::exp(value - top);
+      for (int64_t c = 0; c < 3; ++c)
+        gates.data[(r * heads + h) * 3 + c] =
+            softmax ? std::exp(x[c] - top) / sum : sigmoid(x[c]);
+    }
+  return gates;
+}
+
+GateGradients nsa::reference::gateBackward(const Tensor &gatesGrad,
+                                           const Tensor &gates, bool softmax) {
+  int64_t heads = gates.dim(2);
+  GateGradients grads{Tensor({gates.dim(0), gates.dim(1), heads * 3}),
+                      Tensor({heads * 3})};
+  for (int64_t r = 0; r < gates.dim(0) * gates.dim(1); ++r)
+    for (int64_t h = 0; h < heads; ++h) {
+      const double *g = gates.data.data() + (r * heads + h) * 3;
+      const double *dg = gatesGrad.data.data() + (r * heads + h) * 3;
+      double mean = g[0] * dg[0] + g[1] * dg[1] + g[2] * dg[2];
+      for (int64_t c = 0; c < 3; ++c) {
+        double d = softmax ? g[c] * (dg[c] - mean) : g[c] * (1 - g[c]) * dg[c];
+        grads.logits.data[r * heads * 3 + h * 3 + c] = d;
+        grads.bias.data[h * 3 + c] += d;
+      }
+    }
+  return grads;
+}
+
+Tensor nsa::reference::add(const Tensor &a, const Tensor &b) {
+  Tensor out = a;
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] += b.data[i];
+  return out;
+}
+
+Tensor nsa::reference::silu(const Tensor &x) {
+  Tensor out = x;
+  for (double &value : out.data)
+    value *= sigmoid(value);
+  return out;
+}
+
+/// The derivative of x * sigmoid(x).
+static double siluSlope(double x) {
+  double s = sigmoid(x);
+  return s * (1.0 + x * (1.0 - s));
+}
+
+Tensor nsa::reference::siluBackward(const Tensor &outputGrad, const Tensor &x) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] *= siluSlope(x.data[i]);
+  return out;
+}
+
+Tensor nsa::reference::swiglu(const Tensor &gate, const Tensor &up) {
+  Tensor out = silu(gate);
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] *= up.data[i];
+  return out;
+}
+
+SwigluGradients nsa::reference::swigluBackward(const Tensor &outputGrad,
+                                               const Tensor &gate,
+                                               const Tensor &up) {
+  SwigluGradients grads{Tensor(gate.shape), Tensor(up.shape)};
+  for (size_t i = 0; i < outputGrad.data.size(); ++i) {
+    double dy = outputGrad.data[i], x = gate.data[i];
+    grads.gate.data[i] = dy * up.data[i] * siluSlope(x);
+    grads.up.data[i] = dy * x * sigmoid(x);
+  }
+  return grads;
+}
+
+CrossEntropyResult nsa::reference::crossEntropy(const Tensor &logits,
+                                                const Tensor &targets) {
+  int64_t vocab = logits.shape.back();
+  CrossEntropyResult result{Tensor(std::vector<int64_t>{}),
+                            Tensor(targets.shape),
+                            Tensor(std::vector<int64_t>{})};
+  double sum = 0.0, count = 0.0;
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    const double *row = logits.data.data() + r * vocab;
+    double top = *std::max_element(row, row + vocab), total = 0.0;
+    for (int64_t c = 0; c < vocab; ++c)
+      total += std::exp(row[c] - top);
+    result.lse.data[r] = top + std::log(total);
+    auto target = static_cast<int64_t>(targets.data[r]);
+    if (target < 0)
+      continue;
+    sum += result.lse.data[r] - row[target];
+    count += 1.0;
+  }
+  result.loss.data[0] = count > 0.0 ? sum / count : 0.0;
+  result.count.data[0] = count;
+  return result;
+}
+
+Tensor nsa::reference::crossEntropyBackward(const Tensor &lossGrad,
+                                            const Tensor &logits,
+                                            const Tensor &targets,
+                                            const Tensor &lse,
+                                            const Tensor &count) {
+  int64_t vocab = logits.shape.back();
+  Tensor grad(logits.shape);
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    auto target = static_cast<int64_t>(targets.data[r]);
+    if (target < 0)
+      continue;
+    double factor = lossGrad.data[0] / count.data[0];
+    for (int64_t c = 0; c < vocab; ++c)
+      grad.data[r * vocab + c] =
+          factor * (std::exp(logits.data[r * vocab + c] - lse.data[r]) -
+                    (c == target ? 1.0 : 0.0));
+  }
+  return grad;
+}
+
+double
+nsa::reference::gradientNorm(const std::vector<const Tensor *> &gradients) {
+  double squares = 0.0;
+  for (const Tensor *gradient : gradients)
+    for (double value : gradient->data)
+      squares += value * value;
+  return std::sqrt(squares);
+}
+
+void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
+                           const Tensor &gradient, double norm, double loss,
+                           const Tensor &hyper, bool decay) {
+  if (!std::isfinite(norm) || !std::isfinite(loss))
+    return;
+  double lr = hyper.data[0], beta1 = hyper.data[1], beta2 = hyper.data[2];
+  double eps = hyper.data[3], weightDecay = hyper.data[4];
+  double maxNorm = hyper.data[5], scale = hyper.data[6], step = hyper.data[7];
+  double scaledNorm = norm * scale;
+  if (maxNorm > 0.0 && scaledNorm > maxNorm)
+    scale *= maxNorm / scaledNorm;
+  for (size_t i = 0; i < weight.data.size(); ++i) {
+    double g = gradient.data[i] * scale;
+    double &w = weight.data[i], &m = moment1.data[i], &v = moment2.data[i];
+    if (decay)
+      w -= lr * weightDecay * w;
+    m = beta1 * m + (1.0 - beta1) * g;
+    v = beta2 * v + (1.0 - beta2) * g * g;
+    double mHat = m / (1.0 - std::pow(beta1, step));
+    double vHat = v / (1.0 - std::pow(beta2, step));
+    w -= lr * mHat / (std::sqrt(vHat) + eps);
+  }
+}

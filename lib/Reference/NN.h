@@ -1,0 +1,85 @@
+//===- NN.h - the rest of a decoder in fp64 ---------------------*- C++ -*-===//
+//
+// The meaning of the nn operations. Activations keep their leading dimensions
+// and work on the last one.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_LIB_REFERENCE_NN_H
+#define NSA_LIB_REFERENCE_NN_H
+
+#include "lib/Reference/Tensor.h"
+
+namespace nsa::reference {
+
+/// Rows of `table` [V,D] at `ids`, which have any shape.
+Tensor embedding(const Tensor &table, const Tensor &ids);
+Tensor embeddingBackward(const Tensor &outputGrad, const Tensor &ids,
+                         int64_t vocab);
+
+/// op(lhs) op(rhs) of the operands flattened to matrices; `shape` is the
+/// result's.
+Tensor matmul(const Tensor &lhs, const Tensor &rhs, bool transposeLhs,
+              bool transposeRhs, std::vector<int64_t> shape);
+
+struct RmsNormResult {
+  Tensor output, rstd;
+};
+/// x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps).
+RmsNormResult rmsNorm(const Tensor &x, const Tensor &weight, double eps);
+struct RmsNormGradients {
+  Tensor input, weight;
+};
+RmsNormGradients rmsNormBackward(const Tensor &outputGrad, const Tensor &x,
+                                 const Tensor &weight, const Tensor &rstd);
+
+/// table[t,i] = (cos, sin)(t * base^(-2i/D)) for a table [L,D/2,2].
+Tensor rotaryTable(int64_t length, int64_t width, double base);
+/// Rotates the pairs (i, i + D/2) of row t of x [B,S,H,D] by the angle of
+/// position t*stride, backwards if `inverse`.
+Tensor rotary(const Tensor &x, const Tensor &table, int64_t stride,
+              bool inverse);
+
+/// logits [B,S,H*3] plus bias (may be empty) to gates [B,S,H,3].
+Tensor gate(const Tensor &logits, const Tensor &bias, bool softmax);
+struct GateGradients {
+  Tensor logits, bias;
+};
+GateGradients gateBackward(const Tensor &gatesGrad, const Tensor &gates,
+                           bool softmax);
+
+Tensor add(const Tensor &a, const Tensor &b);
+Tensor silu(const Tensor &x);
+Tensor siluBackward(const Tensor &outputGrad, const Tensor &x);
+/// silu(gate) * up.
+Tensor swiglu(const Tensor &gate, const Tensor &up);
+struct SwigluGradients {
+  Tensor gate, up;
+};
+SwigluGradients swigluBackward(const Tensor &outputGrad, const Tensor &gate,
+                               const Tensor &up);
+
+struct CrossEntropyResult {
+  /// Mean over the targets that are not negative; 0 if there are none.
+  Tensor loss;
+  Tensor lse;
+  /// Number of targets that are not negative.
+  Tensor count;
+};
+CrossEntropyResult crossEntropy(const Tensor &logits, const Tensor &targets);
+Tensor crossEntropyBackward(const Tensor &lossGrad, const Tensor &logits,
+                            const Tensor &targets, const Tensor &lse,
+                            const Tensor &count);
+
+/// sqrt of the sum of squares of all elements of all tensors.
+double gradientNorm(const std::vector<const Tensor *> &gradients);
+
+/// One AdamW update in place. `hyper` is [lr, beta1, beta2, eps, weight_decay,
+/// max_norm, grad_scale, step]. Nothing changes if norm or loss is not finite.
+void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
+           const Tensor &gradient, double norm, double loss,
+           const Tensor &hyper, bool decay);
+
+} // namespace nsa::reference
+
+#endif // NSA_LIB_REFERENCE_NN_H
