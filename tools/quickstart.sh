@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 machine to a trained sparse-attention language model:
+# installs, builds, makes shards from the documentation and headers that the
+# build's own dependencies install, compiles the showcase model, trains it.
+#
+#   tools/quickstart.sh [OPTION of nsa-train...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+start=$SECONDS
+
+tools/setup.sh nsa-model nsa-compile nsa-data nsa-train
+bin=build/bin
+work=build/quickstart
+mkdir -p "$work"
+
+if [ ! -f "$work/shards/manifest.json" ]; then
+  printf '\n==> packing text into token shards\n'
+  $bin/nsa-data pack /usr/lib/llvm-22/include/mlir /usr/include/c++ \
+    --max-bytes 24000000 -o "$work/shards"
+fi
+
+printf '\n==> compiling the showcase model\n'
+$bin/nsa-model configs/showcase.yaml -o "$work/showcase.mlir"
+$bin/nsa-compile "$work/showcase.mlir" -o "$work/showcase.nsax"
+
+printf '\n==> training (set-up took %d s)\n' $((SECONDS - start))
+exec $bin/nsa-train "$work/showcase.nsax" --config configs/showcase.yaml \
+  --data "$work/shards" "$@"

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test: format and layering,
+# unit, lit, Python and end-to-end tests.
+#   NSA_TEST_SUITE=full   long lists instead of seeded samples
+#   NSA_TEST_SEED=N       seed of the random tests (printed)
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+start=$SECONDS
+export NSA_TEST_SEED=${NSA_TEST_SEED:-$(date +%s)}
+passed=0
+failed=0
+
+# check NAME COMMAND...: runs one suite; its output is shown as it comes.
+check() {
+  local name=$1 began=$SECONDS
+  shift
+  printf '\n==> %s\n' "$name"
+  if "$@"; then
+    passed=$((passed + 1))
+    printf '==> %s: passed (%d s)\n' "$name" $((SECONDS - began))
+  else
+    failed=$((failed + 1))
+    printf '==> %s: FAILED (%d s)\n' "$name" $((SECONDS - began))
+  fi
+}
+
+tools/setup.sh all || exit 1
+
+check "format" test/check-format.sh
+check "layering" test/check-layering.sh
+check "unit tests" ctest --test-dir build --output-on-failure -j2
+check "lit tests" ninja -C build check-nsa-lit
+check "Python tests" /usr/bin/python3 -m pytest -q test/python
+for script in test/e2e/*.sh; do
+  check "end-to-end: $(basename "$script" .sh)" bash "$script"
+done
+check "runtime without LLVM" test/check-runtime-only.sh
+
+printf '\nseed %s, %d s\n' "$NSA_TEST_SEED" $((SECONDS - start))
+printf '%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
