@@ -1,0 +1,5 @@
+//===- DifferentiableOpInterface.cpp --------------------------------------===//
+
+#include "dialects/Interfaces/DifferentiableOpInterface.h"
+
+#include "dialects/Interfaces/DifferentiableOpInterface.cpp.inc"

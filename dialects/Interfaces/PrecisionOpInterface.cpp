@@ -1,0 +1,5 @@
+//===- PrecisionOpInterface.cpp -------------------------------------------===//
+
+#include "dialects/Interfaces/PrecisionOpInterface.h"
+
+#include "dialects/Interfaces/PrecisionOpInterface.cpp.inc"
