@@ -27,6 +27,7 @@ check() {
 tools/setup.sh all || exit 1
 
 check "format" test/check-format.sh
+check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "lit tests" ninja -C build check-nsa-lit
