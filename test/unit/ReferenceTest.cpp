@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Reference/Attention.h"
-#include "lib/Reference/NN.h"
+#include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/NN.h"
 
 #include <gtest/gtest.h>
 

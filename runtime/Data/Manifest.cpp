@@ -1,0 +1,209 @@
+//===- Manifest.cpp - what a data directory holds -------------------------===//
+
+#include "runtime/Data/Manifest.h"
+#include "lib/Support/Files.h"
+#include "lib/Support/Hash.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace nsa {
+
+using Json = nlohmann::ordered_json;
+
+std::optional<double> Manifest::fact(const std::string &name) const {
+  for (const auto &[key, value] : facts)
+    if (key == name)
+      return value;
+  return std::nullopt;
+}
+
+uint64_t Manifest::digest() const {
+  StreamHash hash;
+  for (const SplitInfo *split : {&train, &val}) {
+    for (const ShardInfo &shard : split->shards)
+      hash.update(shard.file + " " + toHex(shard.hash) + "\n");
+    hash.update("\n");
+  }
+  return hash.digest();
+}
+
+static Json printSplit(const SplitInfo &split) {
+  Json shards = Json::array();
+  for (const ShardInfo &shard : split.shards)
+    shards.push_back({{"file", shard.file},
+                      {"tokens", shard.tokens},
+                      {"xxh3", toHex(shard.hash)}});
+  return {{"tokens", split.tokens},
+          {"documents", split.documents},
+          {"shards", shards}};
+}
+
+std::string Manifest::print() const {
+  Json root;
+  root["format"] = 1;
+  root["tool"] = tool;
+  root["kind"] = kind;
+  root["vocab_size"] = vocabSize;
+  root["end_of_text"] = endOfText;
+  root["options"] = Json::object();
+  for (const auto &[key, value] : options)
+    root["options"][key] = value;
+  root["counts"] = Json::object();
+  for (const auto &[key, value] : counts)
+    root["counts"][key] = value;
+  root["facts"] = Json::object();
+  for (const auto &[key, value] : facts)
+    root["facts"][key] = value;
+  root["source_digest"] = toHex(sourceDigest);
+  root["train"] = printSplit(train);
+  root["val"] = printSplit(val);
+  return root.dump(2, ' ', /*ensure_ascii=*/true,
+                   Json::error_handler_t::replace) +
+         "\n";
+}
+
+/// A hash in a manifest; nlohmann's exceptions carry the message outwards.
+static uint64_t readHash(const Json &value) {
+  Result<uint64_t> hash = fromHex(value.get<std::string>());
+  if (!hash)
+    throw std::runtime_error(hash.message());
+  return *hash;
+}
+
+static SplitInfo readSplit(const Json &root, const std::string &name) {
+  SplitInfo split;
+  const Json &json = root.at(name);
+  split.tokens = json.at("tokens").get<uint64_t>();
+  split.documents = json.at("documents").get<uint64_t>();
+  uint64_t sum = 0;
+  for (const Json &entry : json.at("shards")) {
+    ShardInfo shard{entry.at("file").get<std::string>(),
+                    entry.at("tokens").get<uint64_t>(),
+                    readHash(entry.at("xxh3"))};
+    if (shard.file.empty() || shard.file.find('/') != std::string::npos)
+      throw std::runtime_error("shard name '" + shard.file +
+                               "' leaves the directory");
+    sum += shard.tokens;
+    split.shards.push_back(std::move(shard));
+  }
+  if (sum != split.tokens)
+    throw std::runtime_error(name + " has " + std::to_string(split.tokens) +
+                             " tokens, its shards have " + std::to_string(sum));
+  return split;
+}
+
+static Manifest readManifest(const Json &root) {
+  Manifest manifest;
+  if (int format = root.at("format").get<int>(); format != 1)
+    throw std::runtime_error("format " + std::to_string(format) +
+                             ", expected 1");
+  manifest.tool = root.at("tool").get<std::string>();
+  manifest.kind = root.at("kind").get<std::string>();
+  manifest.vocabSize = root.at("vocab_size").get<int64_t>();
+  manifest.endOfText = root.at("end_of_text").get<int64_t>();
+  for (const auto &[key, value] : root.at("options").items())
+    manifest.options.emplace_back(key, value.get<std::string>());
+  for (const auto &[key, value] : root.at("counts").items())
+    manifest.counts.emplace_back(key, value.get<uint64_t>());
+  for (const auto &[key, value] : root.at("facts").items())
+    manifest.facts.emplace_back(key, value.get<double>());
+  manifest.sourceDigest = readHash(root.at("source_digest"));
+  manifest.train = readSplit(root, "train");
+  manifest.val = readSplit(root, "val");
+  if (manifest.vocabSize < 1 || manifest.vocabSize > 65536)
+    throw std::runtime_error("vocab_size " +
+                             std::to_string(manifest.vocabSize) +
+                             " is not in 1..65536");
+  return manifest;
+}
+
+Result<Manifest> Manifest::load(const std::string &directory) {
+  std::string path = directory + "/" + manifestName;
+  Result<std::string> text = readFile(path);
+  if (!text)
+    return Error{"no token shards in '" + directory + "': " + text.message()};
+  try {
+    return readManifest(Json::parse(*text));
+  } catch (const std::exception &error) {
+    return Error{"'" + path + "' is no data manifest: " + error.what()};
+  }
+}
+
+Status Manifest::save(const std::string &directory) const {
+  return writeFileAtomically(directory + "/" + manifestName, print());
+}
+
+Status verifyShards(const std::string &directory, const Manifest &manifest) {
+  for (const SplitInfo *split : {&manifest.train, &manifest.val}) {
+    for (const ShardInfo &info : split->shards) {
+      std::string path = directory + "/" + info.file;
+      Result<Shard> shard = Shard::open(path);
+      if (!shard)
+        return shard.takeError();
+      if (shard->size() != info.tokens)
+        return Error{"'" + path + "' holds " + std::to_string(shard->size()) +
+                     " tokens, its manifest says " +
+                     std::to_string(info.tokens)};
+      Result<uint64_t> hash = hashFile(path);
+      if (!hash)
+        return hash.takeError();
+      if (*hash != info.hash)
+        return Error{"'" + path + "' has hash " + toHex(*hash) +
+                     ", its manifest says " + toHex(info.hash)};
+    }
+  }
+  return {};
+}
+
+namespace fs = std::filesystem;
+
+/// The manifest, first, and the shards of `directory`.
+static Result<std::vector<fs::path>> listData(const std::string &directory) {
+  std::vector<fs::path> found;
+  std::error_code code;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(directory, code)) {
+    std::string name = entry.path().filename().string();
+    bool split = name.rfind("train_", 0) == 0 || name.rfind("val_", 0) == 0;
+    if (split && entry.path().extension() == ".bin")
+      found.push_back(entry.path());
+    else if (name == manifestName)
+      found.insert(found.begin(), entry.path());
+  }
+  if (code)
+    return Error{"cannot list '" + directory + "': " + code.message()};
+  return found;
+}
+
+Status removeShards(const std::string &directory) {
+  Result<std::vector<fs::path>> found = listData(directory);
+  if (!found)
+    return found.takeError();
+  for (const fs::path &path : *found) {
+    std::error_code code;
+    fs::remove(path, code);
+    if (code)
+      return Error{"cannot remove '" + path.string() + "': " + code.message()};
+  }
+  return {};
+}
+
+Status prepareDirectory(const std::string &directory, bool overwrite) {
+  std::error_code code;
+  fs::create_directories(directory, code);
+  if (code)
+    return Error{"cannot create '" + directory + "': " + code.message()};
+  if (overwrite)
+    return removeShards(directory);
+  Result<std::vector<fs::path>> found = listData(directory);
+  if (!found)
+    return found.takeError();
+  if (!found->empty())
+    return Error{"'" + directory + "' already holds '" +
+                 found->front().filename().string() +
+                 "' (--overwrite replaces the data set)"};
+  return {};
+}
+
+} // namespace nsa

@@ -1,0 +1,82 @@
+//===- Manifest.h - what a data directory holds -----------------*- C++ -*-===//
+//
+// `manifest.json` is written last and atomically: a directory without one is
+// unfinished. It carries no time and no machine name, so packing the same
+// files with the same options gives the same bytes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DATA_MANIFEST_H
+#define NSA_RUNTIME_DATA_MANIFEST_H
+
+#include "runtime/Data/Shard.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nsa {
+
+/// Name of the manifest inside a data directory.
+constexpr const char *manifestName = "manifest.json";
+
+struct SplitInfo {
+  uint64_t tokens = 0;
+  uint64_t documents = 0;
+  std::vector<ShardInfo> shards;
+};
+
+struct Manifest {
+  /// Name and version of the tool that wrote the directory.
+  std::string tool;
+  /// text, markov or recall.
+  std::string kind;
+  /// Every token is below this.
+  int64_t vocabSize = 0;
+  /// The token that ends a document, or -1.
+  int64_t endOfText = -1;
+  /// Options in the order of the help text, resolved.
+  std::vector<std::pair<std::string, std::string>> options;
+  /// Counts about the source, such as files and bytes.
+  std::vector<std::pair<std::string, uint64_t>> counts;
+  /// Known quantities of a synthetic source, nats per token.
+  std::vector<std::pair<std::string, double>> facts;
+  /// XXH3-64 over (path, size, hash) of every document; 0 if synthetic.
+  uint64_t sourceDigest = 0;
+  SplitInfo train;
+  SplitInfo val;
+
+  /// A known quantity by name.
+  std::optional<double> fact(const std::string &name) const;
+
+  /// XXH3-64 over the shards of both splits: equal data, equal digest.
+  uint64_t digest() const;
+
+  /// The file's text: JSON with a final newline.
+  std::string print() const;
+
+  /// Reads `<directory>/manifest.json`; an error names the file and the key.
+  static Result<Manifest> load(const std::string &directory);
+
+  /// Writes `<directory>/manifest.json` atomically.
+  Status save(const std::string &directory) const;
+};
+
+/// Recomputes the hash of every shard of `directory` and checks headers and
+/// counts against the manifest. The message names the first file that differs
+/// and both hashes.
+Status verifyShards(const std::string &directory, const Manifest &manifest);
+
+/// Creates `directory` for a new data set. One that holds a data set is an
+/// error unless `overwrite`, which removes its manifest and shards and nothing
+/// else. Any other content is left alone.
+Status prepareDirectory(const std::string &directory, bool overwrite);
+
+/// Removes the manifest and the shards of `directory`, if there are any.
+Status removeShards(const std::string &directory);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DATA_MANIFEST_H

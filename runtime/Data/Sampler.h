@@ -1,0 +1,86 @@
+//===- Sampler.h - which tokens a training step sees ------------*- C++ -*-===//
+//
+// Training draws sample i of one global order, a pure function of (seed, i):
+// the order does not depend on ranks, micro-batches or restarts, and resuming
+// needs only the counter. An epoch visits floor(N / S) windows of S + 1 tokens
+// in a permuted order; the windows of an epoch tile the stream from a random
+// phase, so borders move from epoch to epoch and every token is used.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DATA_SAMPLER_H
+#define NSA_RUNTIME_DATA_SAMPLER_H
+
+#include "runtime/Data/TokenStream.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace nsa {
+
+/// A keyed bijection of [0, size) that needs no memory: a Feistel network over
+/// the next even number of bits, walked until it lands inside.
+class Permutation {
+public:
+  Permutation(uint64_t size, uint64_t key, uint64_t stream);
+
+  /// The image of `index`, which is below the size.
+  uint64_t operator()(uint64_t index) const;
+
+private:
+  uint64_t size;
+  uint64_t key;
+  uint64_t stream;
+  unsigned halfBits = 1;
+};
+
+/// Random access to the endless training order.
+class TrainSampler {
+public:
+  /// `stream` must outlive the sampler. Fewer than seqLen + 1 tokens are an
+  /// error naming both numbers.
+  static Result<TrainSampler> create(const TokenStream &stream, int64_t seqLen,
+                                     uint64_t seed);
+
+  uint64_t samplesPerEpoch() const { return perEpoch; }
+  uint64_t epoch(uint64_t sample) const { return sample / perEpoch; }
+
+  /// Position in the stream of the first token of a sample.
+  uint64_t position(uint64_t sample) const;
+
+  /// Writes seqLen tokens and the seqLen tokens that follow each of them.
+  Status read(uint64_t sample, int32_t *tokens, int32_t *targets) const;
+
+private:
+  const TokenStream *stream = nullptr;
+  int64_t seqLen = 0;
+  uint64_t seed = 0;
+  uint64_t perEpoch = 0;
+};
+
+/// The fixed windows of a validation split: window i starts at token i * S.
+class ValidationWindows {
+public:
+  /// `stream` must outlive the object. Fewer than seqLen + 1 tokens are an
+  /// error naming both numbers.
+  static Result<ValidationWindows> create(const TokenStream &stream,
+                                          int64_t seqLen);
+
+  /// Windows in the split.
+  uint64_t size() const { return windows; }
+
+  /// `count` windows spread evenly over the split, in ascending order, the
+  /// same at every call; all of them if there are fewer.
+  std::vector<uint64_t> choose(uint64_t count) const;
+
+  Status read(uint64_t window, int32_t *tokens, int32_t *targets) const;
+
+private:
+  const TokenStream *stream = nullptr;
+  int64_t seqLen = 0;
+  uint64_t windows = 0;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DATA_SAMPLER_H

@@ -1,0 +1,118 @@
+//===- Shard.cpp - one file of tokens -------------------------------------===//
+
+#include "runtime/Data/Shard.h"
+#include "lib/Support/Hash.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace nsa {
+
+Result<Shard> Shard::open(const std::string &path) {
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped)
+    return mapped.takeError();
+  if (mapped->size() < shardHeaderBytes)
+    return Error{
+        "'" + path + "' is no token shard: " + std::to_string(mapped->size()) +
+        " bytes, the header alone has " + std::to_string(shardHeaderBytes)};
+  int32_t header[3];
+  std::memcpy(header, mapped->data(), sizeof header);
+  if (header[0] != shardMagic)
+    return Error{"'" + path + "' is no token shard: magic " +
+                 std::to_string(header[0]) + ", expected " +
+                 std::to_string(shardMagic)};
+  if (header[1] != shardVersion)
+    return Error{"'" + path + "' has shard version " +
+                 std::to_string(header[1]) + ", expected " +
+                 std::to_string(shardVersion)};
+  uint64_t present = mapped->size() - shardHeaderBytes;
+  if (header[2] < 0 || uint64_t(header[2]) * sizeof(uint16_t) != present)
+    return Error{"'" + path + "' is truncated or corrupted: its header says " +
+                 std::to_string(header[2]) + " tokens, the file holds " +
+                 std::to_string(present) + " bytes of tokens"};
+  Shard shard;
+  shard.file = std::move(*mapped);
+  shard.count = uint64_t(header[2]);
+  shard.name = path;
+  return shard;
+}
+
+SplitWriter::SplitWriter(std::string directory, std::string split,
+                         uint64_t tokensPerShard)
+    : directory(std::move(directory)), split(std::move(split)),
+      tokensPerShard(tokensPerShard) {
+  assert(tokensPerShard >= 1 && tokensPerShard <= maxShardTokens);
+}
+
+Status SplitWriter::openNext() {
+  char name[64];
+  std::snprintf(name, sizeof name, "_%06zu.bin", done.size());
+  done.push_back({split + name, 0, 0});
+  Result<OutputFile> created =
+      OutputFile::create(directory + "/" + done.back().file);
+  if (!created)
+    return created.takeError();
+  file.emplace(std::move(*created));
+  inShard = 0;
+  char header[shardHeaderBytes] = {};
+  return file->write(header, sizeof header);
+}
+
+Status SplitWriter::flush() {
+  Status status = file->write(buffer.data(), buffer.size() * sizeof(uint16_t));
+  buffer.clear();
+  return status;
+}
+
+Status SplitWriter::closeCurrent() {
+  if (!file)
+    return {};
+  if (Status status = flush(); !status)
+    return status;
+  int32_t header[3] = {shardMagic, shardVersion, int32_t(inShard)};
+  if (Status status = file->writeAt(0, header, sizeof header); !status)
+    return status;
+  if (Status status = file->finish(); !status)
+    return status;
+  file.reset();
+  ShardInfo &info = done.back();
+  info.tokens = inShard;
+  Result<uint64_t> hash = hashFile(directory + "/" + info.file);
+  if (!hash)
+    return hash.takeError();
+  info.hash = *hash;
+  return {};
+}
+
+Status SplitWriter::append(const uint16_t *tokens, uint64_t count) {
+  constexpr size_t flushAt = 1 << 16;
+  while (count > 0) {
+    if (file && inShard == tokensPerShard)
+      if (Status status = closeCurrent(); !status)
+        return status;
+    if (!file)
+      if (Status status = openNext(); !status)
+        return status;
+    uint64_t take = std::min<uint64_t>(
+        {count, tokensPerShard - inShard, flushAt - buffer.size()});
+    buffer.insert(buffer.end(), tokens, tokens + take);
+    tokens += take;
+    count -= take;
+    inShard += take;
+    total += take;
+    if (buffer.size() == flushAt)
+      if (Status status = flush(); !status)
+        return status;
+  }
+  return {};
+}
+
+Result<std::vector<ShardInfo>> SplitWriter::finish() {
+  if (Status status = closeCurrent(); !status)
+    return Error{status.message()};
+  return std::move(done);
+}
+
+} // namespace nsa

@@ -1,0 +1,204 @@
+//===- PackTest.cpp - text files to token shards --------------------------===//
+
+#include "runtime/Data/Pack.h"
+#include "lib/Support/Hash.h"
+#include "runtime/Data/TokenStream.h"
+#include "test/unit/TempDir.h"
+
+#include <map>
+#include <numeric>
+#include <zlib.h>
+
+using namespace nsa;
+
+namespace {
+
+/// The documents of a split, cut at end-of-text.
+std::multiset<std::string> documents(const TokenStream &stream) {
+  std::vector<int32_t> tokens(stream.size());
+  std::multiset<std::string> found;
+  if (tokens.empty())
+    return found;
+  EXPECT_TRUE(stream.read(0, stream.size(), tokens.data()));
+  EXPECT_EQ(tokens.back(), 0);
+  std::string document;
+  for (int32_t token : tokens) {
+    if (token == 0) {
+      found.insert(document);
+      document.clear();
+    } else {
+      document += char(token);
+    }
+  }
+  return found;
+}
+
+TEST(Pack, DocumentsSplitByHashWithoutLossOrJoin) {
+  TempDir dir;
+  std::multiset<std::string> written;
+  for (int i = 0; i < 200; ++i) {
+    std::string text = "document " + std::to_string(i % 150) + "\n" +
+                       std::string(size_t(i % 150) * 7, 'x');
+    dir.write("in/" + std::to_string(i) + ".txt", text);
+    written.insert(text);
+  }
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0.3;
+  options.shardTokens = 1000;
+  Result<Manifest> manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  Result<Dataset> data = Dataset::open(dir / "out");
+  ASSERT_TRUE(data.ok()) << data.message();
+  std::multiset<std::string> train = documents(data->train);
+  std::multiset<std::string> val = documents(data->val);
+  EXPECT_GT(val.size(), 30u);
+  EXPECT_LT(val.size(), 90u);
+  EXPECT_EQ(manifest->val.documents, val.size());
+  EXPECT_EQ(manifest->train.documents, train.size());
+  for (const std::string &text : val) {
+    EXPECT_EQ(train.count(text), 0u) << text;
+    EXPECT_LT(double(hashBytes(text)) * 0x1p-64, 0.3);
+  }
+  std::multiset<std::string> both = train;
+  both.insert(val.begin(), val.end());
+  EXPECT_EQ(both, written);
+}
+
+TEST(Pack, IsReproducible) {
+  TempDir dir;
+  for (int i = 0; i < 30; ++i)
+    dir.write("in/" + std::to_string(i), "text " + std::to_string(i));
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.valFraction = 0.3;
+  options.output = dir / "a";
+  ASSERT_TRUE(packText(options).ok());
+  options.output = dir / "b";
+  ASSERT_TRUE(packText(options).ok());
+  for (const char *file :
+       {"manifest.json", "train_000000.bin", "val_000000.bin"})
+    EXPECT_EQ(dir.read(std::string("a/") + file),
+              dir.read(std::string("b/") + file));
+  EXPECT_FALSE(packText(options).ok());
+  options.overwrite = true;
+  EXPECT_TRUE(packText(options).ok());
+}
+
+TEST(Pack, SkipsWhatIsNoTextAndCountsIt) {
+  TempDir dir;
+  dir.write("in/a.txt", "plain\n");
+  dir.write("in/b.bin", std::string("nul\0byte", 8));
+  dir.write("in/c.txt", "");
+  dir.write("in/d.txt", std::string(100, char(0xFF)));
+  dir.write("in/.hidden", "no");
+  dir.write("in/e.log", "filtered");
+  dir.write("in/sub/f.txt", "more");
+  std::filesystem::create_symlink("a.txt", dir / "in/link.txt");
+  std::string gzip = dir / "in/g.txt.gz";
+  gzFile file = gzopen(gzip.c_str(), "wb");
+  gzputs(file, "compressed");
+  gzclose(file);
+  PackOptions options;
+  options.paths = {dir / "in", dir / "in/a.txt"};
+  options.output = dir / "in/out";
+  options.filter.exclude = {"*.log"};
+  options.valFraction = 0;
+  Result<Manifest> manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  std::map<std::string, uint64_t> counts(manifest->counts.begin(),
+                                         manifest->counts.end());
+  EXPECT_EQ(counts["files"], 3u);
+  EXPECT_EQ(counts["binary_files_skipped"], 2u);
+  EXPECT_EQ(counts["empty_files_skipped"], 1u);
+  EXPECT_EQ(counts["files_filtered_out"], 1u);
+  EXPECT_EQ(counts["hidden_links_and_special_ignored"], 2u);
+  Result<Dataset> data = Dataset::open(dir / "in/out");
+  ASSERT_TRUE(data.ok());
+  EXPECT_EQ(documents(data->train),
+            (std::multiset<std::string>{"plain\n", "more", "compressed"}));
+}
+
+TEST(Pack, DamagedGzipIsReportedAndSkipped) {
+  TempDir dir;
+  std::string gzip = dir / "g.gz";
+  gzFile file = gzopen(gzip.c_str(), "wb");
+  for (int i = 0; i < 1000; ++i)
+    gzputs(file, std::to_string(i * 7919).c_str());
+  gzclose(file);
+  dir.write("in/g.gz", dir.read("g.gz").substr(0, 500));
+  dir.write("in/a", "text");
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0;
+  std::string warned;
+  options.warn = [&](const std::string &message) { warned += message; };
+  ASSERT_TRUE(packText(options).ok());
+  EXPECT_NE(warned.find("cannot decompress"), std::string::npos);
+}
+
+TEST(Pack, EmptyResultsAreErrors) {
+  TempDir dir;
+  dir.write("in/a", std::string("\0", 1));
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  Result<Manifest> manifest = packText(options);
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_NE(manifest.message().find("1 binary"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/manifest.json"));
+
+  dir.write("in/b", "one document");
+  manifest = packText(options);
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_NE(manifest.message().find("split is empty: 1 documents"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/train_000000.bin"));
+
+  options.paths = {dir / "nothing"};
+  EXPECT_FALSE(packText(options).ok());
+}
+
+TEST(Pack, StopsAtTheByteLimit) {
+  TempDir dir;
+  for (int i = 10; i < 20; ++i)
+    dir.write("in/" + std::to_string(i), std::string(100, 'a'));
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0;
+  options.maxBytes = 350;
+  Result<Manifest> manifest = packText(options);
+  ASSERT_TRUE(manifest.ok());
+  EXPECT_EQ(manifest->train.tokens, 303u);
+  for (const auto &[key, value] : manifest->counts)
+    if (key == "files_over_limit")
+      EXPECT_EQ(value, 7u);
+}
+
+TEST(Pack, CutsLongFilesAtNewlines) {
+  std::string text = "aaaa\nbb\ncccccccccc\nd";
+  std::vector<size_t> lengths = cutDocuments(text.data(), text.size(), 8);
+  EXPECT_EQ(lengths, (std::vector<size_t>{8, 8, 4}));
+  EXPECT_EQ(cutDocuments(text.data(), text.size(), 0),
+            (std::vector<size_t>{text.size()}));
+  EXPECT_EQ(cutDocuments(text.data(), text.size(), 100),
+            (std::vector<size_t>{text.size()}));
+}
+
+TEST(Pack, TextIsMostlyValidUtf8WithoutNul) {
+  auto check = [](const std::string &text) {
+    return isText(reinterpret_cast<const uint8_t *>(text.data()), text.size());
+  };
+  EXPECT_TRUE(check("plain\ttext\r\n"));
+  EXPECT_TRUE(check("na\xC3\xAFve caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"));
+  EXPECT_TRUE(check("Latin-1 text with one r\xE9sum\xE9 in thirty letters"));
+  EXPECT_FALSE(check(std::string("a\0b", 3)));
+  EXPECT_FALSE(check("\x01\x02\x03\x04 text"));
+  EXPECT_FALSE(check("\xFF\xFE\xFD\xFC\xFB"));
+  EXPECT_TRUE(check("truncated at the end of a long enough text \xE2\x82"));
+}
+
+} // namespace

@@ -1,0 +1,167 @@
+//===- ShardTest.cpp - shards, manifests, token streams -------------------===//
+
+#include "runtime/Data/TokenStream.h"
+#include "test/unit/TempDir.h"
+
+#include <cstring>
+#include <numeric>
+
+using namespace nsa;
+
+namespace {
+
+std::vector<uint16_t> ramp(size_t count) {
+  std::vector<uint16_t> tokens(count);
+  for (size_t i = 0; i < count; ++i)
+    tokens[i] = uint16_t(i % 250);
+  return tokens;
+}
+
+/// Writes `tokens` to both splits of `dir` with a manifest.
+Manifest writeData(const TempDir &dir, const std::vector<uint16_t> &tokens,
+                   uint64_t perShard) {
+  Manifest manifest;
+  manifest.tool = "test";
+  manifest.kind = "text";
+  manifest.vocabSize = 256;
+  manifest.options = {{"a", "b"}};
+  manifest.facts = {{"entropy", 1.25}};
+  for (auto [name, split] :
+       {std::pair<const char *, SplitInfo *>{"train", &manifest.train},
+        {"val", &manifest.val}}) {
+    SplitWriter writer(dir.str(), name, perShard);
+    EXPECT_TRUE(writer.append(tokens.data(), tokens.size()));
+    Result<std::vector<ShardInfo>> shards = writer.finish();
+    EXPECT_TRUE(shards.ok());
+    *split = {tokens.size(), 1, *shards};
+  }
+  EXPECT_TRUE(manifest.save(dir.str()));
+  return manifest;
+}
+
+TEST(Shard, HasTheLayoutOfLlmC) {
+  TempDir dir;
+  writeData(dir, ramp(10), 100);
+  std::string bytes = dir.read("train_000000.bin");
+  ASSERT_EQ(bytes.size(), 1024u + 20u);
+  int32_t header[256];
+  std::memcpy(header, bytes.data(), sizeof header);
+  EXPECT_EQ(header[0], 20240520);
+  EXPECT_EQ(header[1], 1);
+  EXPECT_EQ(header[2], 10);
+  for (int i = 3; i < 256; ++i)
+    EXPECT_EQ(header[i], 0);
+  EXPECT_EQ(bytes[1024 + 2 * 7], 7);
+  EXPECT_EQ(bytes[1024 + 2 * 7 + 1], 0);
+}
+
+TEST(Shard, SplitsAcrossFilesAndReadsBack) {
+  TempDir dir;
+  std::vector<uint16_t> tokens = ramp(1000);
+  Manifest manifest = writeData(dir, tokens, 300);
+  ASSERT_EQ(manifest.train.shards.size(), 4u);
+  EXPECT_EQ(manifest.train.shards[3].tokens, 100u);
+  EXPECT_EQ(manifest.train.shards[3].file, "train_000003.bin");
+  EXPECT_TRUE(verifyShards(dir.str(), manifest));
+
+  Result<Dataset> data = Dataset::open(dir.str());
+  ASSERT_TRUE(data.ok()) << data.message();
+  EXPECT_EQ(data->train.size(), 1000u);
+  EXPECT_EQ(data->manifest.fact("entropy"), 1.25);
+  EXPECT_EQ(data->manifest.digest(), manifest.digest());
+  std::vector<int32_t> out(700);
+  for (uint64_t position : {0, 299, 300, 650, 999}) {
+    ASSERT_TRUE(data->train.read(position, out.size(), out.data()));
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_EQ(out[i], tokens[(position + i) % 1000]) << position << " " << i;
+  }
+}
+
+TEST(Shard, DamagedFilesAreErrors) {
+  TempDir dir;
+  Manifest manifest = writeData(dir, ramp(10), 100);
+  std::string good = dir.read("train_000000.bin");
+  auto messageFor = [&](const std::string &bytes) {
+    dir.write("train_000000.bin", bytes);
+    Result<Dataset> data = Dataset::open(dir.str());
+    return data.ok() ? std::string() : data.message();
+  };
+  EXPECT_NE(messageFor("").find("0 bytes"), std::string::npos);
+  EXPECT_NE(messageFor(good.substr(0, 1000)).find("1000 bytes"),
+            std::string::npos);
+  EXPECT_NE(messageFor(good.substr(0, 1042))
+                .find("says 10 tokens, the file holds 18 bytes"),
+            std::string::npos);
+  EXPECT_NE(messageFor(good + "ab").find("22 bytes"), std::string::npos);
+  std::string bad = good;
+  bad[0] ^= 1;
+  EXPECT_NE(messageFor(bad).find("expected 20240520"), std::string::npos);
+  bad = good;
+  bad[4] = 2;
+  EXPECT_NE(messageFor(bad).find("version 2, expected 1"), std::string::npos);
+  bad = good;
+  bad[11] = char(0x80);
+  EXPECT_NE(messageFor(bad).find("truncated or corrupted"), std::string::npos);
+  std::filesystem::remove(dir / "train_000000.bin");
+  EXPECT_FALSE(Dataset::open(dir.str()).ok());
+
+  bad = good;
+  bad[1030] ^= 1;
+  dir.write("train_000000.bin", bad);
+  Status status = verifyShards(dir.str(), manifest);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("its manifest says"), std::string::npos);
+}
+
+TEST(Shard, TokensOutsideTheVocabularyAreErrors) {
+  TempDir dir;
+  std::vector<uint16_t> tokens = ramp(10);
+  tokens[6] = 256;
+  writeData(dir, tokens, 100);
+  Result<Dataset> data = Dataset::open(dir.str());
+  ASSERT_TRUE(data.ok());
+  int32_t out[10];
+  EXPECT_TRUE(data->train.read(0, 6, out));
+  Status status = data->train.read(0, 10, out);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("token 256 at position 6 is not below the "
+                                  "vocabulary size 256"),
+            std::string::npos);
+}
+
+TEST(Manifest, DamagedManifestsAreErrors) {
+  TempDir dir;
+  std::string good = writeData(dir, ramp(10), 100).print();
+  auto loads = [&](const std::string &text) {
+    dir.write("manifest.json", text);
+    return Manifest::load(dir.str()).ok();
+  };
+  EXPECT_TRUE(loads(good));
+  for (size_t cut = 0; cut + 2 < good.size(); cut += 7)
+    EXPECT_FALSE(loads(good.substr(0, cut)));
+  auto replaced = [&](const std::string &from, const std::string &to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  EXPECT_FALSE(loads(replaced("\"format\": 1", "\"format\": 2")));
+  EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": 11")));
+  EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": \"x\"")));
+  EXPECT_FALSE(loads(replaced("train_000000.bin", "../000000.bin")));
+  EXPECT_FALSE(loads(replaced("\"vocab_size\": 256", "\"vocab_size\": 0")));
+  EXPECT_FALSE(Manifest::load(dir / "nothing").ok());
+}
+
+TEST(Manifest, DirectoriesAreNotOverwrittenUnasked) {
+  TempDir dir;
+  writeData(dir, ramp(10), 100);
+  dir.write("notes.txt", "mine");
+  EXPECT_FALSE(prepareDirectory(dir.str(), false));
+  EXPECT_TRUE(prepareDirectory(dir.str(), true));
+  EXPECT_FALSE(std::filesystem::exists(dir / "manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "train_000000.bin"));
+  EXPECT_EQ(dir.read("notes.txt"), "mine");
+  EXPECT_TRUE(prepareDirectory(dir.str(), false));
+}
+
+} // namespace
