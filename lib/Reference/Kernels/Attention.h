@@ -7,10 +7,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef NSA_LIB_REFERENCE_ATTENTION_H
-#define NSA_LIB_REFERENCE_ATTENTION_H
+#ifndef NSA_LIB_REFERENCE_KERNELS_ATTENTION_H
+#define NSA_LIB_REFERENCE_KERNELS_ATTENTION_H
 
-#include "lib/Reference/Tensor.h"
+#include "lib/Reference/Kernels/Tensor.h"
 
 #include <functional>
 
@@ -100,4 +100,4 @@ CombineGradients combineBackward(const Tensor &outputGrad, const Tensor &gates,
 
 } // namespace nsa::reference
 
-#endif // NSA_LIB_REFERENCE_ATTENTION_H
+#endif // NSA_LIB_REFERENCE_KERNELS_ATTENTION_H

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef NSA_LIB_REFERENCE_TENSOR_H
-#define NSA_LIB_REFERENCE_TENSOR_H
+#ifndef NSA_LIB_REFERENCE_KERNELS_TENSOR_H
+#define NSA_LIB_REFERENCE_KERNELS_TENSOR_H
 
 #include <cassert>
 #include <cstddef>
@@ -77,4 +77,4 @@ private:
 
 } // namespace nsa::reference
 
-#endif // NSA_LIB_REFERENCE_TENSOR_H
+#endif // NSA_LIB_REFERENCE_KERNELS_TENSOR_H

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef NSA_LIB_REFERENCE_NN_H
-#define NSA_LIB_REFERENCE_NN_H
+#ifndef NSA_LIB_REFERENCE_KERNELS_NN_H
+#define NSA_LIB_REFERENCE_KERNELS_NN_H
 
-#include "lib/Reference/Tensor.h"
+#include "lib/Reference/Kernels/Tensor.h"
 
 namespace nsa::reference {
 
@@ -82,4 +82,4 @@ void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
 
 } // namespace nsa::reference
 
-#endif // NSA_LIB_REFERENCE_NN_H
+#endif // NSA_LIB_REFERENCE_KERNELS_NN_H

@@ -1,6 +1,6 @@
 //===- Attention.cpp - Native Sparse Attention in fp64 --------------------===//
 
-#include "lib/Reference/Attention.h"
+#include "lib/Reference/Kernels/Attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 //===- Compression.cpp - compression and combination in fp64 --------------===//
 
-#include "lib/Reference/Attention.h"
+#include "lib/Reference/Kernels/Attention.h"
 
 using namespace nsa::reference;
 

@@ -1,6 +1,6 @@
 //===- NN.cpp - the rest of a decoder in fp64 -----------------------------===//
 
-#include "lib/Reference/NN.h"
+#include "lib/Reference/Kernels/NN.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,321 @@
+//===- ModelBuilder.cpp - a configuration to a decoder --------------------===//
+
+#include "lib/Frontend/ModelBuilder.h"
+
+#include "dialects/NN/NNAttributes.h"
+#include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSAOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+
+/// Keys or values of the three branches, or of the window alone.
+struct KeyValue {
+  Value key, value;
+};
+
+class ModelBuilder {
+public:
+  ModelBuilder(MLIRContext *context, const RunConfig &config)
+      : config(config), model(config.model), context(context),
+        builder(context) {}
+
+  OwningOpRef<ModuleOp> build();
+
+private:
+  // Arguments of the function, added as the body needs them.
+  Value argument(StringRef name, RankedTensorType type,
+                 ArrayRef<NamedAttribute> attributes);
+  Value input(StringRef name);
+  Value matrix(const Twine &name, int64_t in, int64_t out, double std);
+  Value vector(const Twine &name, int64_t size, double value);
+  Value parameter(const Twine &name, ArrayRef<int64_t> shape, nn::InitKind kind,
+                  double value, bool decay);
+  Value rotaryTable();
+
+  // Parts of the decoder.
+  Value norm(Value x, const Twine &name);
+  Value linear(Value x, const Twine &name, int64_t out, double std);
+  Value heads(Value x, const Twine &name, int64_t count, int64_t width);
+  Value rotate(Value x, const Twine &name, int64_t stride = 1);
+  KeyValue project(Value x, const std::string &name);
+  Value compress(Value x, const Twine &name);
+  Value attention(Value x, const std::string &name);
+  Value window(Value query, KeyValue kv, const Twine &name);
+  Value sparseAttention(Value x, Value query, const std::string &name);
+  Value gates(Value x, const std::string &name);
+  Value feedForward(Value x, const std::string &name);
+  Value layer(Value x, int64_t index);
+
+  Location loc(const Twine &name) {
+    return NameLoc::get(builder.getStringAttr(name));
+  }
+  /// Creates an op at the named place and returns its first result.
+  template <typename OpTy, typename... Args>
+  Value create(const Twine &name, Args &&...args) {
+    return OpTy::create(builder, loc(name), std::forward<Args>(args)...)
+        ->getResult(0);
+  }
+  IntegerAttr i64(int64_t value) { return builder.getI64IntegerAttr(value); }
+  double residualStd() const {
+    return model.initStd / std::sqrt(2.0 * static_cast<double>(model.nLayers));
+  }
+
+  const RunConfig &config;
+  const ModelConfig &model;
+  MLIRContext *context;
+  OpBuilder builder;
+  func::FuncOp function;
+  Value table;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+Value ModelBuilder::argument(StringRef name, RankedTensorType type,
+                             ArrayRef<NamedAttribute> attributes) {
+  NamedAttrList list(attributes);
+  list.set(nn::kNameAttr, builder.getStringAttr(name));
+  unsigned index = function.getNumArguments();
+  LogicalResult inserted = function.insertArgument(
+      index, type, list.getDictionary(context), loc(name));
+  assert(succeeded(inserted) && "func accepts arguments");
+  (void)inserted;
+  return function.getArgument(index);
+}
+
+Value ModelBuilder::input(StringRef name) {
+  auto type = RankedTensorType::get(
+      {config.train.microBatch, config.train.seqLen}, builder.getI32Type());
+  return argument(
+      name, type,
+      {builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("input")),
+       builder.getNamedAttr(nn::kDimsAttr,
+                            builder.getStrArrayAttr({"batch", "seq"}))});
+}
+
+Value ModelBuilder::parameter(const Twine &name, ArrayRef<int64_t> shape,
+                              nn::InitKind kind, double value, bool decay) {
+  SmallVector<NamedAttribute> attributes = {
+      builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("parameter")),
+      builder.getNamedAttr(nn::kInitAttr,
+                           nn::InitAttr::get(context, kind, value))};
+  if (decay)
+    attributes.push_back(
+        builder.getNamedAttr(nn::kDecayAttr, builder.getUnitAttr()));
+  return argument(name.str(),
+                  RankedTensorType::get(shape, builder.getF32Type()),
+                  attributes);
+}
+
+Value ModelBuilder::matrix(const Twine &name, int64_t in, int64_t out,
+                           double std) {
+  return parameter(name, {in, out}, nn::InitKind::Normal, std, /*decay=*/true);
+}
+
+Value ModelBuilder::vector(const Twine &name, int64_t size, double value) {
+  return parameter(name, {size}, nn::InitKind::Constant, value,
+                   /*decay=*/false);
+}
+
+/// The angles of all positions, shared by every rotary embedding.
+Value ModelBuilder::rotaryTable() {
+  if (table)
+    return table;
+  auto type = RankedTensorType::get({config.train.seqLen, model.dK / 2, 2},
+                                    builder.getF32Type());
+  auto init = nn::InitAttr::get(context, nn::InitKind::Rotary, model.ropeBase);
+  table = argument(
+      "rotary", type,
+      {builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("constant")),
+       builder.getNamedAttr(nn::kInitAttr, init),
+       builder.getNamedAttr(nn::kDimsAttr,
+                            builder.getStrArrayAttr({"seq", "", ""}))});
+  return table;
+}
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+Value ModelBuilder::norm(Value x, const Twine &name) {
+  Value weight = vector(name + ".weight", model.dim, 1.0);
+  return create<nn::RMSNormOp>(name, x, weight,
+                               builder.getF64FloatAttr(model.normEps));
+}
+
+Value ModelBuilder::linear(Value x, const Twine &name, int64_t out,
+                           double std) {
+  int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
+  Value weight = matrix(name + ".weight", in, out, std);
+  return create<nn::MatmulOp>(name, x, weight, UnitAttr(), UnitAttr(),
+                              TypeAttr());
+}
+
+Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,
+                          int64_t width) {
+  Value projected = linear(x, name, count * width, model.initStd);
+  return create<nn::SplitHeadsOp>(name, projected, i64(count));
+}
+
+Value ModelBuilder::rotate(Value x, const Twine &name, int64_t stride) {
+  return create<nn::RotaryOp>(name, x, rotaryTable(), i64(stride), UnitAttr());
+}
+
+KeyValue ModelBuilder::project(Value x, const std::string &name) {
+  Value key = heads(x, name + ".key", model.nKvGroups, model.dK);
+  Value value = heads(x, name + ".value", model.nKvGroups, model.dV);
+  return {key, value};
+}
+
+Value ModelBuilder::compress(Value x, const Twine &name) {
+  const NsaConfig &nsa = config.nsa;
+  if (nsa.phi == "mean")
+    return create<CompressOp>(name, CompressionKind::Mean, x, Value(),
+                              i64(nsa.l), i64(nsa.d));
+  int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
+  // A random projection of l rows that keeps the scale of their mean.
+  double std = 1.0 / std::sqrt(static_cast<double>(nsa.l * width));
+  Value weight =
+      parameter(name + ".weight", {model.nKvGroups, nsa.l * width, width},
+                nn::InitKind::Normal, std, /*decay=*/true);
+  return create<CompressOp>(name, CompressionKind::Linear, x, weight,
+                            i64(nsa.l), i64(nsa.d));
+}
+
+Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {
+  return create<WindowAttentionOp>(name, query, kv.key, kv.value,
+                                   i64(config.nsa.w), FloatAttr());
+}
+
+Value ModelBuilder::gates(Value x, const std::string &name) {
+  bool softmax = config.nsa.gate == "softmax";
+  // The gates of a token sum to about 1 at the start.
+  double bias = softmax ? 0.0 : -std::log(2.0);
+  Value logits = linear(x, name, model.nHeads * 3, model.initStd);
+  Value biases = vector(name + ".bias", model.nHeads * 3, bias);
+  return create<nn::GateOp>(
+      name, softmax ? nn::GateActivation::Softmax : nn::GateActivation::Sigmoid,
+      logits, biases);
+}
+
+Value ModelBuilder::sparseAttention(Value x, Value query,
+                                    const std::string &name) {
+  const NsaConfig &nsa = config.nsa;
+  KeyValue cmp = project(x, name + ".compressed");
+  KeyValue slc = project(x, name + ".selected");
+  KeyValue win = project(x, name + ".window");
+  // Keys are compressed first and rotated as rows at position i * d.
+  std::string place = name + ".compressed";
+  cmp.key = rotate(compress(cmp.key, place + ".key_compression"),
+                   place + ".key_compression", nsa.d);
+  cmp.value = compress(cmp.value, place + ".value_compression");
+  auto compressed = CompressedAttentionOp::create(
+      builder, loc(place), query, cmp.key, cmp.value, i64(nsa.l), i64(nsa.d),
+      FloatAttr());
+
+  place = name + ".selected";
+  Value indices =
+      create<SelectOp>(place, query, cmp.key, compressed.getLse(), i64(nsa.l),
+                       i64(nsa.d), i64(nsa.lSel), i64(nsa.nSel),
+                       /*initial=*/i64(1), /*local=*/i64(2), FloatAttr());
+  slc.key = rotate(slc.key, place + ".key");
+  Value selected = create<SelectedAttentionOp>(
+      place, query, slc.key, slc.value, indices, i64(nsa.lSel), FloatAttr());
+  win.key = rotate(win.key, name + ".window.key");
+  Value local = window(query, win, name + ".window");
+  return create<CombineOp>(name + ".combine", gates(x, name + ".gate"),
+                           compressed.getOutput(), selected, local);
+}
+
+Value ModelBuilder::attention(Value x, const std::string &name) {
+  Value query = rotate(heads(x, name + ".query", model.nHeads, model.dK),
+                       name + ".query");
+  Value mixed;
+  if (model.attention == "window") {
+    KeyValue kv = project(x, name + ".window");
+    kv.key = rotate(kv.key, name + ".window.key");
+    mixed = window(query, kv, name + ".window");
+  } else {
+    mixed = sparseAttention(x, query, name);
+  }
+  Value merged = create<nn::MergeHeadsOp>(name, mixed);
+  return linear(merged, name + ".output", model.dim, residualStd());
+}
+
+Value ModelBuilder::feedForward(Value x, const std::string &name) {
+  int64_t hidden = model.mlpDim ? model.mlpDim : 4 * model.dim;
+  Value active;
+  if (model.mlp == "swiglu") {
+    Value gate = linear(x, name + ".gate", hidden, model.initStd);
+    Value up = linear(x, name + ".up", hidden, model.initStd);
+    active = create<nn::SwiGLUOp>(name, gate, up);
+  } else {
+    active = create<nn::SiluOp>(name,
+                                linear(x, name + ".up", hidden, model.initStd));
+  }
+  return linear(active, name + ".down", model.dim, residualStd());
+}
+
+Value ModelBuilder::layer(Value x, int64_t index) {
+  std::string name = "layers." + std::to_string(index);
+  std::string part = name + ".attention";
+  x = create<nn::AddOp>(part, x, attention(norm(x, part + ".norm"), part));
+  part = name + ".mlp";
+  return create<nn::AddOp>(part, x, feedForward(norm(x, part + ".norm"), part));
+}
+
+OwningOpRef<ModuleOp> ModelBuilder::build() {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc("model"));
+  (*module)->setAttr(nn::kConfigAttr,
+                     builder.getStringAttr(printConfigJson(config)));
+  builder.setInsertionPointToEnd(module->getBody());
+  function = func::FuncOp::create(builder, loc("model"), "model",
+                                  builder.getFunctionType({}, {}));
+  function->setAttr(nn::kTrainAttr, builder.getUnitAttr());
+  builder.setInsertionPointToStart(function.addEntryBlock());
+
+  Value tokens = input("tokens");
+  Value targets = input("targets");
+  Value embedding =
+      matrix("embedding.weight", model.vocabSize, model.dim, model.initStd);
+  Value x = create<nn::EmbeddingOp>("embedding", embedding, tokens);
+  for (int64_t i = 0; i < model.nLayers; ++i)
+    x = layer(x, i);
+  Value logits =
+      linear(norm(x, "norm"), "head", model.vocabSize, model.initStd);
+  Value loss = create<nn::CrossEntropyOp>("loss", logits, targets);
+
+  func::ReturnOp::create(builder, loc("model"), ValueRange{loss, logits});
+  function.setType(builder.getFunctionType(function.getArgumentTypes(),
+                                           {loss.getType(), logits.getType()}));
+  function.setResultAttr(0, nn::kNameAttr, builder.getStringAttr("loss"));
+  function.setResultAttr(1, nn::kNameAttr, builder.getStringAttr("logits"));
+  return module;
+}
+
+OwningOpRef<ModuleOp> nsa::buildModel(MLIRContext *context,
+                                      const RunConfig &config) {
+  return ModelBuilder(context, config).build();
+}
+
+int64_t nsa::countParameters(ModuleOp module) {
+  int64_t count = 0;
+  module.walk([&](func::FuncOp function) {
+    for (BlockArgument argument : function.getArguments()) {
+      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        nn::kRoleAttr);
+      if (role && role == "parameter")
+        count += cast<RankedTensorType>(argument.getType()).getNumElements();
+    }
+  });
+  return count;
+}

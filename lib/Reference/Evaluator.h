@@ -1,0 +1,73 @@
+//===- Evaluator.h - runs nsa and nn functions in fp64 ----------*- C++ -*-===//
+//
+// Interprets a straight-line function of nsa and nn operations with the
+// algorithms of lib/Reference. It never calls a kernel: this is what kernels
+// are compared with.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_LIB_REFERENCE_EVALUATOR_H
+#define NSA_LIB_REFERENCE_EVALUATOR_H
+
+#include "lib/Reference/Kernels/Tensor.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <functional>
+
+namespace nsa::reference {
+
+/// Gives an operation's results (shaped like its result types) from its
+/// operands.
+using Handler = std::function<llvm::LogicalResult(
+    mlir::Operation *op, llvm::ArrayRef<const Tensor *> operands,
+    llvm::SmallVectorImpl<Tensor> &results)>;
+
+class Evaluator {
+public:
+  /// With `roundResults`, every result is rounded to its element type, which
+  /// gives the error that the types alone cause.
+  explicit Evaluator(bool roundResults = false);
+
+  /// Adds the meaning of one operation.
+  template <typename OpTy>
+  void
+  add(std::function<llvm::LogicalResult(OpTy op,
+                                        llvm::ArrayRef<const Tensor *> operands,
+                                        llvm::SmallVectorImpl<Tensor> &results)>
+          handler) {
+    handlers[OpTy::getOperationName()] =
+        [handler = std::move(handler)](mlir::Operation *op,
+                                       llvm::ArrayRef<const Tensor *> operands,
+                                       llvm::SmallVectorImpl<Tensor> &results) {
+          return handler(llvm::cast<OpTy>(op), operands, results);
+        };
+  }
+
+  /// Evaluates `function` on `inputs`, one for each argument. Emits an error
+  /// at an operation that has no meaning here.
+  llvm::LogicalResult run(mlir::func::FuncOp function,
+                          llvm::ArrayRef<Tensor> inputs,
+                          llvm::SmallVectorImpl<Tensor> &results) const;
+
+private:
+  llvm::LogicalResult runOp(mlir::Operation *op,
+                            llvm::DenseMap<mlir::Value, Tensor> &values) const;
+
+  bool roundResults;
+  llvm::StringMap<Handler> handlers;
+};
+
+/// Registers the operations of one dialect.
+void addNSAHandlers(Evaluator &evaluator);
+void addNNHandlers(Evaluator &evaluator);
+
+/// `value` rounded to the nearest number of a floating-point type.
+double roundTo(mlir::Type type, double value);
+
+/// The shape of a ranked tensor type.
+std::vector<int64_t> shapeOf(mlir::Value value);
+
+} // namespace nsa::reference
+
+#endif // NSA_LIB_REFERENCE_EVALUATOR_H

@@ -1,0 +1,151 @@
+//===- NNHandlers.cpp - the nn operations in the evaluator ----------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "lib/Reference/Evaluator.h"
+#include "lib/Reference/Kernels/NN.h"
+
+using namespace mlir;
+using namespace nsa::nn;
+using namespace nsa::reference;
+
+using Operands = ArrayRef<const Tensor *>;
+using Results = SmallVectorImpl<Tensor>;
+
+/// Registers `body`, which returns the only result of an op.
+template <typename OpTy, typename Body>
+static void addSimple(Evaluator &evaluator, Body body) {
+  evaluator.add<OpTy>([=](OpTy op, Operands in, Results &out) {
+    out.push_back(body(op, in));
+    return success();
+  });
+}
+
+/// The operand with another shape, which has as many elements.
+static Tensor reshaped(const Tensor &tensor, Value result) {
+  Tensor out = tensor;
+  out.shape = shapeOf(result);
+  return out;
+}
+
+static Tensor scalar(double value) {
+  return Tensor(std::vector<int64_t>{}, value);
+}
+
+static void addViews(Evaluator &evaluator) {
+  addSimple<EmbeddingOp>(evaluator, [](EmbeddingOp, Operands in) {
+    return embedding(*in[0], *in[1]);
+  });
+  addSimple<EmbeddingBackwardOp>(
+      evaluator, [](EmbeddingBackwardOp op, Operands in) {
+        return embeddingBackward(*in[0], *in[1], op.getVocab());
+      });
+  addSimple<SplitHeadsOp>(evaluator, [](SplitHeadsOp op, Operands in) {
+    return reshaped(*in[0], op.getOutput());
+  });
+  addSimple<MergeHeadsOp>(evaluator, [](MergeHeadsOp op, Operands in) {
+    return reshaped(*in[0], op.getOutput());
+  });
+  addSimple<CastOp>(evaluator, [](CastOp op, Operands in) {
+    Tensor out = *in[0];
+    for (double &x : out.data)
+      x = roundTo(op.getElementType(), x);
+    return out;
+  });
+  addSimple<FillOp>(evaluator, [](FillOp op, Operands) {
+    return Tensor(shapeOf(op.getOutput()), op.getValue().convertToDouble());
+  });
+}
+
+static void addLinear(Evaluator &evaluator) {
+  addSimple<MatmulOp>(evaluator, [](MatmulOp op, Operands in) {
+    return matmul(*in[0], *in[1], op.getTransposeLhs(), op.getTransposeRhs(),
+                  shapeOf(op.getOutput()));
+  });
+  evaluator.add<RMSNormOp>([](RMSNormOp op, Operands in, Results &out) {
+    RmsNormResult result =
+        rmsNorm(*in[0], *in[1], op.getEps().convertToDouble());
+    out.push_back(std::move(result.output));
+    out.push_back(std::move(result.rstd));
+    return success();
+  });
+  evaluator.add<RMSNormBackwardOp>([](RMSNormBackwardOp, Operands in,
+                                      Results &out) {
+    RmsNormGradients grads = rmsNormBackward(*in[0], *in[1], *in[2], *in[3]);
+    out.push_back(std::move(grads.input));
+    out.push_back(std::move(grads.weight));
+    return success();
+  });
+  addSimple<RotaryOp>(evaluator, [](RotaryOp op, Operands in) {
+    return rotary(*in[0], *in[1], op.getStride(), op.getInverse());
+  });
+}
+
+static void addGates(Evaluator &evaluator) {
+  addSimple<GateOp>(evaluator, [](GateOp op, Operands in) {
+    return gate(*in[0], in.size() > 1 ? *in[1] : Tensor(),
+                op.getActivation() == GateActivation::Softmax);
+  });
+  evaluator.add<GateBackwardOp>(
+      [](GateBackwardOp op, Operands in, Results &out) {
+        GateGradients grads = gateBackward(
+            *in[0], *in[1], op.getActivation() == GateActivation::Softmax);
+        out.push_back(std::move(grads.logits));
+        out.push_back(std::move(grads.bias));
+        return success();
+      });
+}
+
+static void addElementwise(Evaluator &evaluator) {
+  addSimple<SiluOp>(evaluator,
+                    [](SiluOp, Operands in) { return silu(*in[0]); });
+  addSimple<SiluBackwardOp>(evaluator, [](SiluBackwardOp, Operands in) {
+    return siluBackward(*in[0], *in[1]);
+  });
+  addSimple<SwiGLUOp>(
+      evaluator, [](SwiGLUOp, Operands in) { return swiglu(*in[0], *in[1]); });
+  evaluator.add<SwiGLUBackwardOp>(
+      [](SwiGLUBackwardOp, Operands in, Results &out) {
+        SwigluGradients grads = swigluBackward(*in[0], *in[1], *in[2]);
+        out.push_back(std::move(grads.gate));
+        out.push_back(std::move(grads.up));
+        return success();
+      });
+  addSimple<AddOp>(evaluator, [](AddOp, Operands in) {
+    return nsa::reference::add(*in[0], *in[1]);
+  });
+}
+
+static void addTraining(Evaluator &evaluator) {
+  evaluator.add<CrossEntropyOp>([](CrossEntropyOp, Operands in, Results &out) {
+    CrossEntropyResult result = crossEntropy(*in[0], *in[1]);
+    out.push_back(std::move(result.loss));
+    out.push_back(std::move(result.lse));
+    out.push_back(std::move(result.count));
+    return success();
+  });
+  addSimple<CrossEntropyBackwardOp>(
+      evaluator, [](CrossEntropyBackwardOp, Operands in) {
+        return crossEntropyBackward(*in[0], *in[1], *in[2], *in[3], *in[4]);
+      });
+  addSimple<GradientNormOp>(evaluator, [](GradientNormOp, Operands in) {
+    return scalar(
+        gradientNorm(std::vector<const Tensor *>(in.begin(), in.end())));
+  });
+  evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
+    Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
+    adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],
+          *in[6], op.getDecay());
+    out.push_back(std::move(weight));
+    out.push_back(std::move(moment1));
+    out.push_back(std::move(moment2));
+    return success();
+  });
+}
+
+void nsa::reference::addNNHandlers(Evaluator &evaluator) {
+  addViews(evaluator);
+  addLinear(evaluator);
+  addGates(evaluator);
+  addElementwise(evaluator);
+  addTraining(evaluator);
+}
