@@ -1,0 +1,249 @@
+//===- TileBuilder.h - kernels that read like pseudo-code -------*- C++ -*-===//
+//
+// A thin layer over the builders of the tile, arith, math and scf operations:
+//
+//   createKernel(module, loc, "scale", {type}, {type}, {4, 1, 1},
+//                [](TileBuilder &b, ArrayRef<Value> args) {
+//     Value i = b.range(b.programId(0) * 64, 64, /*axis=*/1);
+//     Value y = b.map({b.load(args[0], {i})}, b.f32(),
+//                     [](ArrayRef<Expr> x) { return exp(x[0]) * 2; });
+//     b.store(y, args[1], {i});
+//   });
+//
+// Nothing here verifies: the operations do. Every function inserts at the
+// builder's insertion point, which is inside the region while the function
+// that fills a map, a loop or a branch runs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_DIALECTS_TILE_TILEBUILDER_H
+#define NSA_DIALECTS_TILE_TILEBUILDER_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace nsa::tile {
+
+/// A scalar with operators. It refers to the builder of the TileBuilder that
+/// made it, which must outlive it. A number on one side of an operator becomes
+/// a constant of the other side's type. Division and remainder of integers
+/// round toward zero; comparisons of integers are signed, those of floats are
+/// false on NaN except `!=`.
+class Expr {
+public:
+  Expr() = default;
+  Expr(mlir::ImplicitLocOpBuilder &builder, mlir::Value value)
+      : builder(&builder), value(value) {}
+
+  operator mlir::Value() const { return value; }
+  mlir::Type getType() const { return value.getType(); }
+  mlir::ImplicitLocOpBuilder &getBuilder() const { return *builder; }
+
+  /// A constant of this expression's type.
+  Expr constant(double number) const;
+
+private:
+  mlir::ImplicitLocOpBuilder *builder = nullptr;
+  mlir::Value value;
+};
+
+#define NSA_TILE_OPERATOR(OP)                                                  \
+  Expr operator OP(Expr lhs, Expr rhs);                                        \
+  inline Expr operator OP(Expr lhs, double rhs) {                              \
+    return lhs OP lhs.constant(rhs);                                           \
+  }                                                                            \
+  inline Expr operator OP(double lhs, Expr rhs) {                              \
+    return rhs.constant(lhs) OP rhs;                                           \
+  }
+NSA_TILE_OPERATOR(+)
+NSA_TILE_OPERATOR(-)
+NSA_TILE_OPERATOR(*)
+NSA_TILE_OPERATOR(/)
+NSA_TILE_OPERATOR(%)
+NSA_TILE_OPERATOR(<)
+NSA_TILE_OPERATOR(<=)
+NSA_TILE_OPERATOR(>)
+NSA_TILE_OPERATOR(>=)
+NSA_TILE_OPERATOR(==)
+NSA_TILE_OPERATOR(!=)
+#undef NSA_TILE_OPERATOR
+
+/// Bitwise, so logical on i1.
+Expr operator&(Expr lhs, Expr rhs);
+Expr operator|(Expr lhs, Expr rhs);
+/// Not, of an i1.
+Expr operator!(Expr value);
+Expr operator-(Expr value);
+
+/// A NaN operand gives the other one.
+Expr max(Expr lhs, Expr rhs);
+Expr min(Expr lhs, Expr rhs);
+inline Expr max(Expr lhs, double rhs) { return max(lhs, lhs.constant(rhs)); }
+inline Expr min(Expr lhs, double rhs) { return min(lhs, lhs.constant(rhs)); }
+
+Expr select(Expr condition, Expr ifTrue, Expr ifFalse);
+inline Expr select(Expr condition, Expr ifTrue, double ifFalse) {
+  return select(condition, ifTrue, ifTrue.constant(ifFalse));
+}
+inline Expr select(Expr condition, double ifTrue, Expr ifFalse) {
+  return select(condition, ifFalse.constant(ifTrue), ifFalse);
+}
+
+/// Integer division that rounds down or up; the divisor is positive.
+Expr floorDiv(Expr lhs, Expr rhs);
+Expr ceilDiv(Expr lhs, Expr rhs);
+inline Expr floorDiv(Expr lhs, double rhs) {
+  return floorDiv(lhs, lhs.constant(rhs));
+}
+inline Expr ceilDiv(Expr lhs, double rhs) {
+  return ceilDiv(lhs, lhs.constant(rhs));
+}
+
+Expr exp(Expr value);
+Expr exp2(Expr value);
+Expr log(Expr value);
+Expr sqrt(Expr value);
+Expr rsqrt(Expr value);
+Expr tanh(Expr value);
+Expr sin(Expr value);
+Expr cos(Expr value);
+Expr abs(Expr value);
+
+/// Converts between f32, a narrower float (round to nearest even), i32
+/// (rounding toward zero from floats) and from i1 (0 or 1).
+Expr convert(Expr value, mlir::Type type);
+
+/// Something usable as a coordinate, bound or scalar: a value or an integer.
+class Operand {
+public:
+  Operand(mlir::Value value) : value(value) {}
+  Operand(Expr value) : value(value) {}
+  Operand(int number) : number(number) {}
+  Operand(int64_t number) : number(number) {}
+
+  /// The value, or an i32 constant.
+  mlir::Value get(mlir::ImplicitLocOpBuilder &builder) const;
+
+private:
+  mlir::Value value;
+  int64_t number = 0;
+};
+
+class TileBuilder {
+public:
+  using MapBody = llvm::function_ref<mlir::Value(llvm::ArrayRef<Expr>)>;
+  using MapManyBody =
+      llvm::function_ref<llvm::SmallVector<mlir::Value>(llvm::ArrayRef<Expr>)>;
+  using LoopBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      Expr, llvm::ArrayRef<mlir::Value>)>;
+  using BranchBody = llvm::function_ref<llvm::SmallVector<mlir::Value>()>;
+
+  /// Inserts where `builder` does.
+  TileBuilder(mlir::OpBuilder &builder, mlir::Location loc) : b(loc, builder) {}
+  TileBuilder(const TileBuilder &) = delete;
+  TileBuilder &operator=(const TileBuilder &) = delete;
+
+  /// For operations that have no helper here.
+  mlir::ImplicitLocOpBuilder &getBuilder() { return b; }
+
+  mlir::Type f32() { return b.getF32Type(); }
+  mlir::Type i32() { return b.getI32Type(); }
+  mlir::Type i1() { return b.getI1Type(); }
+
+  // Scalars.
+  Expr expr(mlir::Value value) { return Expr(b, value); }
+  Expr constant(int64_t number);
+  Expr constantF32(double number);
+  /// Axis 0 is x.
+  Expr programId(int axis);
+  /// The scalar at the coordinates; 0 outside.
+  Expr loadScalar(mlir::Value ref, llvm::ArrayRef<Operand> indices);
+  /// Writes a scalar, rounded to the element type of `ref`.
+  void storeScalar(mlir::Value value, mlir::Value ref,
+                   llvm::ArrayRef<Operand> indices);
+
+  // Tiles. Shapes are rows x columns.
+  /// start, start + step, ...: size x 1 along axis 0, 1 x size along axis 1.
+  mlir::Value range(Operand start, int64_t size, int axis, int64_t step = 1);
+  mlir::Value splat(mlir::Value scalar, int64_t rows, int64_t cols);
+  /// Tiles of f32.
+  mlir::Value full(double number, int64_t rows, int64_t cols);
+  mlir::Value zeros(int64_t rows, int64_t cols) { return full(0, rows, cols); }
+
+  /// The tile that the broadcast index tiles address, in the element type of
+  /// `ref`; coordinates outside read as 0.
+  mlir::Value load(mlir::Value ref, llvm::ArrayRef<Operand> indices);
+  /// load, converted to f32.
+  mlir::Value loadF32(mlir::Value ref, llvm::ArrayRef<Operand> indices) {
+    return toF32(load(ref, indices));
+  }
+  /// Writes a tile; f32 elements are rounded to the element type of `ref`.
+  void store(mlir::Value value, mlir::Value ref,
+             llvm::ArrayRef<Operand> indices);
+
+  /// Elementwise over the broadcast shape of `inputs`. Elements of bf16 and f16
+  /// inputs arrive as f32, and what the body returns is converted to
+  /// `elementType`.
+  mlir::Value map(llvm::ArrayRef<mlir::Value> inputs, mlir::Type elementType,
+                  MapBody body);
+  /// The same with one result per element type.
+  llvm::SmallVector<mlir::Value> map(llvm::ArrayRef<mlir::Value> inputs,
+                                     llvm::ArrayRef<mlir::Type> elementTypes,
+                                     MapManyBody body);
+
+  /// The tile in another element type; the tile itself if it has it already.
+  mlir::Value convertTo(mlir::Value tile, mlir::Type elementType);
+  mlir::Value toF32(mlir::Value tile) { return convertTo(tile, f32()); }
+  mlir::Value fromF32(mlir::Value tile, mlir::Type elementType) {
+    return convertTo(tile, elementType);
+  }
+
+  /// acc + op(a) op(b). If one of a and b is f32 and the other narrower, the
+  /// f32 one is rounded to the narrower type first.
+  mlir::Value dot(mlir::Value a, mlir::Value b, mlir::Value acc,
+                  bool transposeB = false, bool transposeA = false);
+  mlir::Value reduce(ReduceKind kind, mlir::Value input, int axis = 1);
+  mlir::Value reduceAdd(mlir::Value input, int axis = 1) {
+    return reduce(ReduceKind::Add, input, axis);
+  }
+  mlir::Value reduceMax(mlir::Value input, int axis = 1) {
+    return reduce(ReduceKind::Max, input, axis);
+  }
+  mlir::Value transpose(mlir::Value input);
+  /// {best values, best indices} after merging `values`.
+  std::pair<mlir::Value, mlir::Value> topN(mlir::Value values, Operand base,
+                                           mlir::Value bestValues,
+                                           mlir::Value bestIndices);
+  mlir::Value sort(mlir::Value input);
+
+  // Control flow.
+  /// for (i = lower; i < upper; i += step). `body` receives i and the carried
+  /// values and returns their next values.
+  llvm::SmallVector<mlir::Value> forLoop(Operand lower, Operand upper,
+                                         Operand step,
+                                         llvm::ArrayRef<mlir::Value> inits,
+                                         LoopBody body);
+  /// Both branches return values of the same types.
+  llvm::SmallVector<mlir::Value> ifThenElse(Expr condition, BranchBody thenBody,
+                                            BranchBody elseBody);
+  void ifThen(Expr condition, llvm::function_ref<void()> body);
+
+private:
+  llvm::SmallVector<mlir::Value> materialise(llvm::ArrayRef<Operand> operands);
+
+  mlir::ImplicitLocOpBuilder b;
+};
+
+/// Appends a private kernel to `module`. Inputs and outputs are tensor or
+/// memref types of static shape; `body` receives the memrefs, inputs first.
+/// The grid is x, y, z.
+KernelOp createKernel(
+    mlir::ModuleOp module, mlir::Location loc, llvm::StringRef name,
+    llvm::ArrayRef<mlir::Type> inputs, llvm::ArrayRef<mlir::Type> outputs,
+    llvm::ArrayRef<int32_t> grid,
+    llvm::function_ref<void(TileBuilder &, llvm::ArrayRef<mlir::Value>)> body);
+
+} // namespace nsa::tile
+
+#endif // NSA_DIALECTS_TILE_TILEBUILDER_H

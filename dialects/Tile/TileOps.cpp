@@ -1,0 +1,331 @@
+//===- TileOps.cpp - operations on tiles ----------------------------------===//
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
+
+using namespace mlir;
+using namespace nsa::tile;
+
+/// Prints a shape as `64x32`.
+static std::string formatShape(ArrayRef<int64_t> shape) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::interleave(shape, os, "x");
+  return text;
+}
+
+/// The element type of a tile, or a scalar itself.
+static Type elementTypeOf(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile ? tile.getElementType() : type;
+}
+
+//===----------------------------------------------------------------------===//
+// KernelOp
+//===----------------------------------------------------------------------===//
+
+void KernelOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                     FunctionType type, ArrayRef<int32_t> grid,
+                     int32_t numOutputs) {
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.sym_name = builder.getStringAttr(name);
+  properties.function_type = TypeAttr::get(type);
+  properties.sym_visibility = builder.getStringAttr("private");
+  properties.grid = builder.getDenseI32ArrayAttr(grid);
+  properties.num_outputs = builder.getI32IntegerAttr(numOutputs);
+  Region *body = state.addRegion();
+  Block &block = body->emplaceBlock();
+  for (Type argument : type.getInputs())
+    block.addArgument(argument, state.location);
+}
+
+ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto buildType = [](Builder &builder, ArrayRef<Type> arguments,
+                      ArrayRef<Type> results,
+                      function_interface_impl::VariadicFlag, std::string &) {
+    return builder.getFunctionType(arguments, results);
+  };
+  return function_interface_impl::parseFunctionOp(
+      parser, result, /*allowVariadic=*/false,
+      getFunctionTypeAttrName(result.name), buildType,
+      getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void KernelOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(
+      printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+      getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+LogicalResult KernelOp::verify() {
+  if (!getFunctionType().getResults().empty())
+    return emitOpError("returns ")
+           << getFunctionType().getNumResults()
+           << " values, but the outputs of a kernel are its last arguments";
+  if (getGrid().size() != 3)
+    return emitOpError("grid has ") << getGrid().size() << " extents, not 3";
+  for (int32_t extent : getGrid())
+    if (extent < 0)
+      return emitOpError("grid extent ") << extent << " is negative";
+  int64_t outputs = static_cast<int32_t>(getNumOutputs());
+  if (outputs < 0 || outputs > getNumArguments())
+    return emitOpError("has ")
+           << outputs << " outputs but " << getNumArguments() << " arguments";
+  for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
+    auto memref = dyn_cast<MemRefType>(type);
+    if (!memref || !memref.hasStaticShape() || !memref.getLayout().isIdentity())
+      return emitOpError("argument ")
+             << index << " must be a memref of static shape and identity "
+             << "layout, not " << type;
+  }
+  if (!isa<ReturnOp>(getBody().front().getTerminator()))
+    return emitOpError("must end in `tile.return`");
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel =
+      symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("names no kernel: ") << getKernelAttr();
+  if (getInputs().size() != kernel.getNumInputs() ||
+      getOutputs().size() != kernel.getNumOutputs())
+    return emitOpError("has ")
+           << getInputs().size() << " inputs and " << getOutputs().size()
+           << " outputs, but " << getKernelAttr() << " takes "
+           << kernel.getNumInputs() << " and " << kernel.getNumOutputs();
+  SmallVector<Type> types(getInputs().getTypes());
+  llvm::append_range(types, getOutputs().getTypes());
+  for (auto [index, type] : llvm::enumerate(types)) {
+    auto tensor = cast<RankedTensorType>(type);
+    auto memref = cast<MemRefType>(kernel.getArgumentTypes()[index]);
+    if (tensor.getShape() != memref.getShape() ||
+        tensor.getElementType() != memref.getElementType())
+      return emitOpError("gives ")
+             << tensor << " where argument " << index << " of "
+             << getKernelAttr() << " is " << memref;
+  }
+  return success();
+}
+
+void ProgramIdOp::inferResultRanges(ArrayRef<ConstantIntRanges>,
+                                    SetIntRangeFn setResultRange) {
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  int64_t extent = kernel ? kernel.getGrid()[getAxis()] : 0;
+  if (extent < 1)
+    return setResultRange(getId(), ConstantIntRanges::maxRange(32));
+  setResultRange(getId(), ConstantIntRanges::fromUnsigned(
+                              APInt(32, 0), APInt(32, extent - 1)));
+}
+
+//===----------------------------------------------------------------------===//
+// Creation and memory
+//===----------------------------------------------------------------------===//
+
+LogicalResult RangeOp::verify() {
+  if (getType().getRows() != 1 && getType().getCols() != 1)
+    return emitOpError("varies along one axis, but its shape is ")
+           << formatShape(getType().getShape());
+  return success();
+}
+
+/// Broadcasts `shape` into `into` as numpy does; false if they do not fit.
+static bool broadcastInto(ArrayRef<int64_t> shape,
+                          SmallVectorImpl<int64_t> &into) {
+  while (into.size() < shape.size())
+    into.insert(into.begin(), 1);
+  size_t skip = into.size() - shape.size();
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t &size = into[skip + i];
+    if (size == 1)
+      size = shape[i];
+    else if (shape[i] != 1 && shape[i] != size)
+      return false;
+  }
+  return true;
+}
+
+/// Shared by load and store: one index per dimension, and index tiles that
+/// broadcast to the shape of the value.
+static LogicalResult verifyAccess(Operation *op, MemRefType ref,
+                                  ValueRange indices, Type value) {
+  if (static_cast<int64_t>(indices.size()) != ref.getRank())
+    return op->emitOpError("has ") << indices.size() << " indices for "
+                                   << ref.getRank() << " dimensions";
+  if (elementTypeOf(value) != ref.getElementType())
+    return op->emitOpError("moves ")
+           << elementTypeOf(value) << ", but the memref holds "
+           << ref.getElementType();
+  SmallVector<int64_t> shape;
+  for (Value index : indices) {
+    auto tile = dyn_cast<TileType>(index.getType());
+    if (tile && !broadcastInto(tile.getShape(), shape))
+      return op->emitOpError("index of shape ")
+             << formatShape(tile.getShape()) << " does not broadcast with "
+             << formatShape(shape);
+  }
+  auto tile = dyn_cast<TileType>(value);
+  if (!tile && !shape.empty())
+    return op->emitOpError("indices of shape ")
+           << formatShape(shape) << " need a tile, not " << value;
+  if (tile && tile.getShape() != ArrayRef<int64_t>(shape))
+    return op->emitOpError("indices of shape ")
+           << formatShape(shape) << " do not address a tile of shape "
+           << formatShape(tile.getShape());
+  return success();
+}
+
+LogicalResult LoadOp::verify() {
+  return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
+                      getResult().getType());
+}
+
+LogicalResult StoreOp::verify() {
+  return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
+                      getValue().getType());
+}
+
+//===----------------------------------------------------------------------===//
+// MapOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult MapOp::verify() {
+  if (getNumResults() == 0)
+    return emitOpError("has no result");
+  ArrayRef<int64_t> shape = getShapeType().getShape();
+  for (Type type : getResultTypes())
+    if (cast<TileType>(type).getShape() != shape)
+      return emitOpError("results of shapes ")
+             << formatShape(shape) << " and "
+             << formatShape(cast<TileType>(type).getShape()) << " must agree";
+  for (Type type : getInputs().getTypes()) {
+    SmallVector<int64_t> target(shape);
+    if (!broadcastInto(cast<TileType>(type).getShape(), target) ||
+        ArrayRef<int64_t>(target) != shape)
+      return emitOpError("input of shape ")
+             << formatShape(cast<TileType>(type).getShape())
+             << " does not broadcast to " << formatShape(shape);
+  }
+  return success();
+}
+
+LogicalResult MapOp::verifyRegions() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() != getInputs().size())
+    return emitOpError("body takes ")
+           << block.getNumArguments() << " elements for " << getInputs().size()
+           << " inputs";
+  for (auto [argument, input] : llvm::zip(block.getArguments(), getInputs()))
+    if (argument.getType() != elementTypeOf(input.getType()))
+      return emitOpError("body takes ")
+             << argument.getType() << " where the input holds "
+             << elementTypeOf(input.getType());
+  for (Operation &op : block.without_terminator()) {
+    if (!isa<arith::ConstantOp>(op) &&
+        !OpTrait::hasElementwiseMappableTraits(&op))
+      return op.emitOpError("is no elementwise operation, so it cannot be in "
+                            "the body of `tile.map`");
+    for (Value operand : op.getOperands())
+      if (isa<TileType>(operand.getType()))
+        return op.emitOpError("uses a tile inside `tile.map`");
+  }
+  YieldOp yield = getYield();
+  if (yield.getNumOperands() != getNumResults())
+    return emitOpError("body yields ")
+           << yield.getNumOperands() << " elements for " << getNumResults()
+           << " results";
+  for (auto [value, type] : llvm::zip(yield.getValues(), getResultTypes()))
+    if (value.getType() != elementTypeOf(type))
+      return emitOpError("body yields ")
+             << value.getType() << " where the result holds "
+             << elementTypeOf(type);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Other computation
+//===----------------------------------------------------------------------===//
+
+LogicalResult DotOp::verify() {
+  TileType a = getA().getType(), b = getB().getType(), acc = getAcc().getType();
+  if (a.getElementType() != b.getElementType())
+    return emitOpError("multiplies ")
+           << a.getElementType() << " by " << b.getElementType();
+  if (a.getShape().size() != 2 || b.getShape().size() != 2 ||
+      acc.getShape().size() != 2)
+    return emitOpError("operands must have 2 dimensions");
+  int64_t m = getTransposeA() ? a.getCols() : a.getRows();
+  int64_t ka = getTransposeA() ? a.getRows() : a.getCols();
+  int64_t kb = getTransposeB() ? b.getCols() : b.getRows();
+  int64_t n = getTransposeB() ? b.getRows() : b.getCols();
+  if (ka != kb)
+    return emitOpError("contracts ")
+           << ka << " elements of a with " << kb << " of b";
+  if (acc.getRows() != m || acc.getCols() != n)
+    return emitOpError("accumulates a ")
+           << m << "x" << n << " product into " << formatShape(acc.getShape());
+  return success();
+}
+
+/// The type of a reduction's result.
+static TileType reducedType(TileType input, int64_t axis) {
+  SmallVector<int64_t> shape(input.getShape());
+  if (shape.size() == 1 && axis == 1)
+    axis = 0;
+  if (axis < static_cast<int64_t>(shape.size()))
+    shape[axis] = 1;
+  return TileType::get(shape, input.getElementType());
+}
+
+LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                         ValueRange operands,
+                                         DictionaryAttr attributes,
+                                         OpaqueProperties properties,
+                                         RegionRange regions,
+                                         SmallVectorImpl<Type> &types) {
+  Adaptor adaptor(operands, attributes, properties, regions);
+  types.push_back(reducedType(cast<TileType>(adaptor.getInput().getType()),
+                              adaptor.getAxis()));
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  if (getInput().getType().getShape().size() != 2)
+    return emitOpError("input must have 2 dimensions");
+  return success();
+}
+
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
+                                            std::optional<Location>,
+                                            ValueRange operands, DictionaryAttr,
+                                            OpaqueProperties, RegionRange,
+                                            SmallVectorImpl<Type> &types) {
+  auto input = cast<TileType>(operands[0].getType());
+  types.push_back(TileType::get({input.getCols(), input.getRows()},
+                                input.getElementType()));
+  return success();
+}
+
+LogicalResult TransposeOp::verify() {
+  if (getInput().getType().getShape().size() != 2)
+    return emitOpError("input must have 2 dimensions");
+  return success();
+}
+
+LogicalResult TopNOp::verify() {
+  TileType values = getValues().getType(), best = getBestValues().getType();
+  if (best.getShape() != getBestIndices().getType().getShape())
+    return emitOpError("keeps values of shape ")
+           << formatShape(best.getShape()) << " and indices of shape "
+           << formatShape(getBestIndices().getType().getShape());
+  if (values.getRows() != best.getRows())
+    return emitOpError("merges ")
+           << values.getRows() << " rows into " << best.getRows();
+  return success();
+}
+
+#define GET_OP_CLASSES
+#include "dialects/Tile/TileOps.cpp.inc"

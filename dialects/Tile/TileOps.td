@@ -1,0 +1,398 @@
+//===- TileOps.td - operations on tiles --------------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_TILE_TILEOPS_TD
+#define NSA_DIALECTS_TILE_TILEOPS_TD
+
+include "dialects/Tile/TileTypes.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/InferIntRangeInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+//===----------------------------------------------------------------------===//
+// Kernels and their launches
+//===----------------------------------------------------------------------===//
+
+def Tile_KernelOp : Tile_Op<"kernel", [
+    FunctionOpInterface, IsolatedFromAbove, OpAsmOpInterface]> {
+  let summary = "a grid of independent programs";
+  let description = [{
+    A symbol whose arguments are memrefs of static shape and identity layout,
+    inputs first, then the last `num_outputs` of them outputs. The body runs
+    once per point of `grid` (x, y, z).
+
+    Example:
+
+    ```mlir
+    tile.kernel private @double(%x: memref<128xf32>, %y: memref<128xf32>)
+        attributes {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32} {
+      %p = tile.program_id 0 : i32
+      %c64 = arith.constant 64 : i32
+      %start = arith.muli %p, %c64 : i32
+      %i = tile.range %start : !tile.tile<1x64xi32>
+      %v = tile.load %x[%i] : memref<128xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
+      %w = tile.map (%v : !tile.tile<1x64xf32>) -> !tile.tile<1x64xf32> {
+      ^bb0(%e: f32):
+        %s = arith.addf %e, %e : f32
+        tile.yield %s : f32
+      }
+      tile.store %w, %y[%i] : !tile.tile<1x64xf32>, memref<128xf32>, (!tile.tile<1x64xi32>)
+      tile.return
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs,
+                       DenseI32ArrayAttr:$grid,
+                       I32Attr:$num_outputs);
+  let regions = (region SizedRegion<1>:$body);
+  let builders = [OpBuilder<(ins
+    "::llvm::StringRef":$name, "::mlir::FunctionType":$type,
+    "::llvm::ArrayRef<int32_t>":$grid, "int32_t":$numOutputs)>];
+  let skipDefaultBuilders = 1;
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() {
+      return getFunctionType().getInputs();
+    }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() {
+      return getFunctionType().getResults();
+    }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+    unsigned getNumInputs() { return getNumArguments() - getNumOutputs(); }
+
+    /// How many programs a launch runs.
+    int64_t getNumPrograms() {
+      int64_t count = 1;
+      for (int32_t extent : getGrid())
+        count *= extent;
+      return count;
+    }
+  }];
+}
+
+def Tile_ReturnOp : Tile_Op<"return", [
+    Pure, Terminator, ParentOneOf<["KernelOp"]>]> {
+  let summary = "end of a kernel";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_LaunchOp : Tile_Op<"launch", [
+    Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "run a kernel on tensors";
+  let description = [{
+    The operands are the kernel's inputs, the results are its outputs; shapes
+    and element types equal those of the kernel's arguments.
+
+    Example:
+
+    ```mlir
+    %y = tile.launch @double(%x) : (tensor<128xf32>) -> tensor<128xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel,
+                       Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)
+  }];
+}
+
+def Tile_ProgramIdOp : Tile_Op<"program_id", [
+    Pure, DeclareOpInterfaceMethods<InferIntRangeInterface,
+                                    ["inferResultRanges"]>]> {
+  let summary = "coordinate of the program in the grid";
+  let description = [{
+    Axis 0 is x. Programs are numbered `(z * grid_y + y) * grid_x + x`.
+
+    Example:
+
+    ```mlir
+    %p = tile.program_id 0 : i32
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I32Attr, [
+    IntNonNegative, IntMaxValue<2>]>:$axis);
+  let results = (outs I32:$id);
+  let assemblyFormat = "$axis attr-dict `:` type($id)";
+}
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+def Tile_RangeOp : Tile_Op<"range", [Pure]> {
+  let summary = "consecutive integers along the only non-unit axis";
+  let description = [{
+    Element `i` along the axis is `start + i * step`.
+
+    Example:
+
+    ```mlir
+    %rows = tile.range %start : !tile.tile<64x1xi32>
+    %cols = tile.range %zero {step = 2 : i32} : !tile.tile<1x32xi32>
+    ```
+  }];
+  let arguments = (ins I32:$start, DefaultValuedAttr<I32Attr, "1">:$step);
+  let results = (outs Tile_I32Tile:$result);
+  let assemblyFormat = "$start attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The axis along which elements differ, of a shape read as rows, columns.
+    unsigned getAxis() { return getType().getCols() == 1 ? 0 : 1; }
+  }];
+}
+
+def Tile_SplatOp : Tile_Op<"splat", [
+    Pure, TypesMatchWith<"element type matches the scalar", "result", "value",
+      "::llvm::cast<::nsa::tile::TileType>($_self).getElementType()">]> {
+  let summary = "a tile whose elements are all one scalar";
+  let description = [{
+    Example:
+
+    ```mlir
+    %zeros = tile.splat %zero : !tile.tile<64x64xf32>
+    ```
+  }];
+  let arguments = (ins Tile_Scalar:$value);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = "$value attr-dict `:` type($result)";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+def Tile_LoadOp : Tile_Op<"load", []> {
+  let summary = "read elements at computed coordinates";
+  let description = [{
+    There is one index per dimension of the memref, a scalar or a tile. Index
+    tiles broadcast together to the shape of the result, whose element `e` is
+
+        result[e] = ref[i0[e], i1[e], ...]   if every coordinate is inside
+                  = 0                        otherwise; memory is not touched
+
+    With scalar indices only, the result is a scalar under the same rule.
+
+    Example:
+
+    ```mlir
+    %q = tile.load %ref[%b, %rows, %h, %cols]
+        : memref<1x256x4x64xf32>, (i32, !tile.tile<64x1xi32>, i32, !tile.tile<1x64xi32>)
+        -> !tile.tile<64x64xf32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyStaticShapeMemRef, "", [MemRead]>:$ref,
+                       Variadic<Tile_Index>:$indices);
+  let results = (outs Tile_TileOrScalar:$result);
+  let assemblyFormat = [{
+    $ref `[` $indices `]` attr-dict `:` type($ref) `,`
+    functional-type($indices, $result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", []> {
+  let summary = "write elements at computed coordinates";
+  let description = [{
+    The rules of `tile.load`; an element with a coordinate outside its dimension
+    is not written. The coordinates of the elements written must differ.
+
+    Example:
+
+    ```mlir
+    tile.store %o, %ref[%rows, %cols]
+        : !tile.tile<64x64xf32>, memref<256x64xf32>, (!tile.tile<64x1xi32>, !tile.tile<1x64xi32>)
+    ```
+  }];
+  let arguments = (ins Tile_TileOrScalar:$value,
+                       Arg<AnyStaticShapeMemRef, "", [MemWrite]>:$ref,
+                       Variadic<Tile_Index>:$indices);
+  let assemblyFormat = [{
+    $value `,` $ref `[` $indices `]` attr-dict `:` type($value) `,` type($ref)
+    `,` `(` type($indices) `)`
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Computation
+//===----------------------------------------------------------------------===//
+
+def Tile_YieldOp : Tile_Op<"yield", [
+    Pure, Terminator, ParentOneOf<["MapOp"]>]> {
+  let summary = "the elements that one run of a map's body computes";
+  let arguments = (ins Variadic<Tile_Scalar>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+  let builders = [OpBuilder<(ins), [{}]>];
+}
+
+def Tile_MapOp : Tile_Op<"map", [
+    Pure, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "elementwise computation";
+  let description = [{
+    The body runs once per element of the results, on one element of each input.
+    A dimension of size one of an input is repeated. Scalars of the
+    surroundings may be used directly; tiles may not. All results have one
+    shape, their element types may differ. The body holds elementwise `arith`
+    and `math` operations on scalars only.
+
+    Example:
+
+    ```mlir
+    %p = tile.map (%s, %m : !tile.tile<64x32xf32>, !tile.tile<64x1xf32>) -> !tile.tile<64x32xf32> {
+    ^bb0(%x: f32, %max: f32):
+      %d = arith.subf %x, %max : f32
+      %e = math.exp %d : f32
+      tile.yield %e : f32
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Tile_AnyTile>:$inputs);
+  let results = (outs Variadic<Tile_AnyTile>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `(` ($inputs^ `:` type($inputs))? `)` attr-dict `->` type($results) $body
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The shape of every result.
+    ::nsa::tile::TileType getShapeType() {
+      return ::llvm::cast<::nsa::tile::TileType>(getResult(0).getType());
+    }
+    YieldOp getYield() {
+      return ::llvm::cast<YieldOp>(getBody().front().getTerminator());
+    }
+  }];
+}
+
+def Tile_DotOp : Tile_Op<"dot", [
+    Pure, AllTypesMatch<["acc", "result"]>]> {
+  let summary = "matrix product added to an accumulator";
+  let description = [{
+    `result = acc + op(a) * op(b)` where `op` transposes on request: a is MxK
+    (KxM with `transpose_a`), b is KxN (NxK with `transpose_b`), acc is MxN in
+    f32. Products and sums are f32.
+
+    Example:
+
+    ```mlir
+    %s = tile.dot %q, %k, %zeros {transpose_b}
+        : !tile.tile<64x16xbf16>, !tile.tile<32x16xbf16>, !tile.tile<64x32xf32>
+    ```
+  }];
+  let arguments = (ins Tile_DotTile:$a, Tile_DotTile:$b, Tile_F32Tile:$acc,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = [{
+    $a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `,` type($acc)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ReduceKind : I32EnumAttr<"ReduceKind", "how elements combine", [
+    I32EnumAttrCase<"Add", 0, "add">,
+    I32EnumAttrCase<"Max", 1, "max">,
+    I32EnumAttrCase<"Min", 2, "min">]> {
+  let cppNamespace = "::nsa::tile";
+  let genSpecializedAttr = 0;
+}
+def Tile_ReduceKindAttr
+    : EnumAttr<Tile_Dialect, Tile_ReduceKind, "reduce_kind">;
+
+def Tile_ReduceOp : Tile_Op<"reduce", [
+    Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "combine the elements along one axis";
+  let description = [{
+    The axis keeps size one in the result. The order of the combination is
+    fixed by the shape. NaN elements do not win a maximum or minimum.
+
+    Example:
+
+    ```mlir
+    %m = tile.reduce max %s {axis = 1 : i32} : !tile.tile<64x32xf32> -> !tile.tile<64x1xf32>
+    ```
+  }];
+  let arguments = (ins Tile_ReduceKindAttr:$kind,
+                       TileOf<[F32, I32]>:$input,
+                       ConfinedAttr<I32Attr, [IntNonNegative, IntMaxValue<1>]>:$axis);
+  let results = (outs TileOf<[F32, I32]>:$result);
+  let assemblyFormat = [{
+    $kind $input attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_TransposeOp : Tile_Op<"transpose", [
+    Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "exchange rows and columns";
+  let description = [{
+    Example:
+
+    ```mlir
+    %t = tile.transpose %x : !tile.tile<64x32xf32> -> !tile.tile<32x64xf32>
+    ```
+  }];
+  let arguments = (ins Tile_AnyTile:$input);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = [{
+    $input attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_TopNOp : Tile_Op<"top_n", [
+    Pure, AllTypesMatch<["best_values", "top_values"]>,
+    AllTypesMatch<["best_indices", "top_indices"]>]> {
+  let summary = "merge candidates into per-row lists of the largest values";
+  let description = [{
+    Every row of `best_values` and `best_indices` is a list ordered by value
+    descending, then index ascending; an empty slot holds value -1 and index -1.
+    Column `c` of `values` is a candidate with index `base + c`. A candidate
+    enters if its value exceeds -0.5 and some value of the list, so callers give
+    -1 to what is no candidate. Equal values go to the lower index when
+    candidates are merged in ascending order.
+
+    Example:
+
+    ```mlir
+    %v, %i = tile.top_n %scores, %base, %v0, %i0
+        : !tile.tile<16x32xf32>, !tile.tile<16x4xf32>, !tile.tile<16x4xi32>
+    ```
+  }];
+  let arguments = (ins Tile_F32Tile:$values, I32:$base,
+                       Tile_F32Tile:$best_values, Tile_I32Tile:$best_indices);
+  let results = (outs Tile_F32Tile:$top_values, Tile_I32Tile:$top_indices);
+  let assemblyFormat = [{
+    $values `,` $base `,` $best_values `,` $best_indices attr-dict
+    `:` type($values) `,` type($best_values) `,` type($best_indices)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_SortOp : Tile_Op<"sort", [
+    Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "order each row ascending as unsigned numbers";
+  let description = [{
+    -1 is the largest unsigned number, so it ends up on the right.
+
+    Example:
+
+    ```mlir
+    %s = tile.sort %i : !tile.tile<16x4xi32>
+    ```
+  }];
+  let arguments = (ins Tile_I32Tile:$input);
+  let results = (outs Tile_I32Tile:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+}
+
+#endif // NSA_DIALECTS_TILE_TILEOPS_TD
