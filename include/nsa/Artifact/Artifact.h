@@ -1,0 +1,62 @@
+//===- Artifact.h - reading .nsax files -------------------------*- C++ -*-===//
+//
+// An artefact that has been opened is safe to use: every offset of the
+// FlatBuffer, every index, name and slice has been checked, whatever the bytes
+// were. Whether this machine can run it is another question, which
+// Program::create asks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_ARTIFACT_ARTIFACT_H
+#define NSA_ARTIFACT_ARTIFACT_H
+
+#include "nsa/Artifact/DataType.h"
+#include "nsa/Artifact/Format.h"
+#include "nsa/Support/Result.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace nsa {
+
+/// A checked artefact in memory. Immutable; copies share the bytes.
+class Artifact {
+public:
+  /// Reads a file. Errors start with its path.
+  static Result<Artifact> open(const std::string &path);
+
+  /// Copies a file's contents out of memory. Errors start with `name`.
+  static Result<Artifact> fromBytes(const void *data, size_t size,
+                                    const std::string &name = "artefact");
+
+  /// The payload. Valid as long as this object or a copy of it lives.
+  const artifact::Artifact &root() const { return *payload; }
+  const artifact::Artifact *operator->() const { return payload; }
+
+  /// The path or name it was opened with.
+  const std::string &name() const { return label; }
+
+  /// XXH3-64 of the payload: equal programs have equal hashes.
+  uint64_t hash() const { return header.payloadHash; }
+
+  /// Bytes of the whole file.
+  uint64_t fileBytes() const {
+    return sizeof(artifact::FileHeader) + header.payloadBytes;
+  }
+
+private:
+  Artifact() = default;
+  static Result<Artifact> read(std::shared_ptr<const uint8_t> bytes,
+                               size_t size, const std::string &name);
+
+  std::shared_ptr<const uint8_t> bytes;
+  artifact::FileHeader header = {};
+  const artifact::Artifact *payload = nullptr;
+  std::string label;
+};
+
+} // namespace nsa
+
+#endif // NSA_ARTIFACT_ARTIFACT_H

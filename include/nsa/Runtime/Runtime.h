@@ -1,0 +1,149 @@
+//===- Runtime.h - loading and running artefacts ----------------*- C++ -*-===//
+//
+// A Program is an artefact made ready on this machine: its memory is
+// allocated, its binary is loaded and its commands are resolved. Running an
+// entry allocates nothing.
+//
+//     Result<Artifact> artifact = Artifact::open("model.nsax");
+//     Result<Program> program = Program::create(*artifact, {});
+//     Status status = program->run("init");
+//     std::memcpy(program->findTensor("tokens")->data, tokens, bytes);
+//     status = program->run("eval");
+//     float loss = *program->findTensor("loss")->as<float>();
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_RUNTIME_H
+#define NSA_RUNTIME_RUNTIME_H
+
+#include "nsa/Artifact/Artifact.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nsa {
+
+/// How a program is made ready.
+struct RuntimeOptions {
+  /// Threads of the CPU target; 0 takes the processors that this process may
+  /// use. The results do not depend on it.
+  int threads = 0;
+  /// OpenBLAS: a file, or a folder to search. Empty: where the system's loader
+  /// finds libopenblas.so.0 or libopenblas.so.
+  std::string blasLibrary;
+  /// The seed of initial values. A tensor's values depend on the seed and its
+  /// name alone.
+  uint64_t seed = 0;
+  /// After every command, fail if one of its float outputs has a NaN or an
+  /// infinity. Only a launch may write -inf: the log-sum-exp of a row that sees
+  /// nothing.
+  bool checkFinite = false;
+  /// Before every run, fill the arena, the workspace and the entry's outputs
+  /// of the role output with 0xFF bytes, which are NaNs.
+  bool poison = false;
+  /// Measure every command; see Program::profile.
+  bool profile = false;
+};
+
+/// A named tensor of a program. `data` points to dense row-major elements that
+/// the host reads and writes between runs, and is 64-byte aligned. Valid as
+/// long as the program lives.
+struct TensorView {
+  std::string name;
+  DataType type = DataType::F32;
+  std::vector<uint64_t> shape;
+  void *data = nullptr;
+  uint64_t bytes = 0;
+  TensorRole role = TensorRole::Input;
+  /// Whether weight decay applies to it (parameters only).
+  bool decay = false;
+
+  uint64_t elements() const { return bytes / elementBytes(type); }
+  template <typename T>
+  T *as() const {
+    return static_cast<T *>(data);
+  }
+};
+
+/// An entry point. `inputs` and `outputs` index Program::tensors.
+struct EntryInfo {
+  std::string name;
+  std::vector<unsigned> inputs;
+  std::vector<unsigned> outputs;
+  /// Its position in Program::entries.
+  unsigned index = 0;
+  /// Number of commands in its list.
+  size_t commands = 0;
+};
+
+/// What one command did in all runs so far.
+struct CommandProfile {
+  /// The command in words, such as "launch @window_attention".
+  std::string command;
+  /// Its source location, such as "model.mlir:12:8".
+  std::string location;
+  uint64_t nanoseconds = 0;
+  /// Floating-point operations of one run.
+  uint64_t flops = 0;
+};
+
+class Executable;
+
+/// A loaded program. Movable; one thread at a time may use it.
+class Program {
+public:
+  /// Checks that this machine can run the artefact and makes it ready. Fails
+  /// when the target or a processor feature is missing, when the program has
+  /// gemms and OpenBLAS is not found, and when memory runs out. Errors start
+  /// with the artefact's name.
+  static Result<Program> create(const Artifact &artifact,
+                                const RuntimeOptions &options = {});
+
+  Program(Program &&) noexcept;
+  Program &operator=(Program &&) noexcept;
+  ~Program();
+
+  const Artifact &artifact() const { return source; }
+  const std::vector<TensorView> &tensors() const { return tensorList; }
+  const std::vector<EntryInfo> &entries() const { return entryList; }
+
+  /// The tensor or entry of this name, or null.
+  const TensorView *findTensor(std::string_view name) const;
+  const EntryInfo *findEntry(std::string_view name) const;
+
+  /// The same, or an error that suggests a name.
+  Result<TensorView> tensor(std::string_view name) const;
+  Result<const EntryInfo *> entry(std::string_view name) const;
+
+  /// Runs an entry's commands in order and waits for the end. Memory outside
+  /// the arena and workspace keeps its contents from run to run; an input is
+  /// what its tensor holds now. Fails on an unknown entry and when checkFinite
+  /// finds something.
+  Status run(std::string_view entryName);
+
+  /// The same for an entry of this program.
+  Status run(const EntryInfo &entry);
+
+  /// Bytes of all segments.
+  uint64_t allocatedBytes() const;
+
+  /// Threads that run kernels.
+  int threads() const;
+
+  /// One element per command of the entry, times summed over all runs. The
+  /// times are 0 unless RuntimeOptions::profile was set.
+  std::vector<CommandProfile> profile(const EntryInfo &entry) const;
+
+private:
+  Program(Artifact artifact, std::unique_ptr<Executable> executable);
+
+  Artifact source;
+  std::unique_ptr<Executable> executable;
+  std::vector<TensorView> tensorList;
+  std::vector<EntryInfo> entryList;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_RUNTIME_H

@@ -1,0 +1,56 @@
+//===- Blas.h - OpenBLAS, opened at run time --------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CPU_BLAS_H
+#define NSA_RUNTIME_CPU_BLAS_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace nsa {
+
+/// A dense row-major matrix product, out[m,n] = op(lhs) op(rhs) + beta * out,
+/// on blocks of larger matrices: a leading dimension is the number of elements
+/// from one stored row to the next.
+struct BlasGemm {
+  int m, n, k;
+  bool transposeLhs, transposeRhs;
+  const float *lhs;
+  int lhsLeading;
+  const float *rhs;
+  int rhsLeading;
+  float beta;
+  float *out;
+  int outLeading;
+};
+
+/// OpenBLAS, set to one thread: the runtime splits the work itself. It stays
+/// loaded until the process ends, because its own threads cannot be unloaded.
+class Blas {
+public:
+  /// Opens `library`: a file, a folder that holds libopenblas.so.0 or
+  /// libopenblas.so, or, when empty, those names where the system's loader
+  /// finds them. The error lists what was tried.
+  static Result<Blas> open(const std::string &library);
+
+  /// The file or name that was opened.
+  const std::string &path() const { return opened; }
+
+  /// Single precision. May be called from several threads at once.
+  void multiply(const BlasGemm &gemm) const;
+
+private:
+  using Sgemm = void (*)(int order, int transposeA, int transposeB, int m,
+                         int n, int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c,
+                         int ldc);
+
+  Sgemm sgemm = nullptr;
+  std::string opened;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_CPU_BLAS_H

@@ -1,0 +1,356 @@
+//===- CPUExecutable.cpp - programs on the processor ----------------------===//
+
+#include "runtime/CPU/CPUExecutable.h"
+#include "runtime/CPU/CPUFeatures.h"
+#include "runtime/CPU/Commands.h"
+#include "runtime/CPU/Convert.h"
+#include "runtime/CPU/Memory.h"
+
+#include <chrono>
+#include <cstring>
+#include <sched.h>
+
+using namespace nsa;
+using artifact::SegmentKind;
+using artifact::Slice;
+
+namespace {
+
+class CPUExecutable : public Executable {
+public:
+  CPUExecutable(const Artifact &artifact, const RuntimeOptions &options)
+      : source(artifact), options(options) {}
+
+  /// Everything that can fail.
+  Status load();
+
+  void *segment(unsigned index) const override {
+    return segments[index].data();
+  }
+  std::optional<NonFinite> run(unsigned entry) override;
+  uint64_t allocatedBytes() const override;
+  int threads() const override { return pool->threads(); }
+  const std::vector<uint64_t> &nanoseconds(unsigned entry) const override {
+    return entries[entry].nanoseconds;
+  }
+
+private:
+  struct ReadyEntry {
+    std::vector<ReadyCommand> commands;
+    std::vector<uint64_t> nanoseconds;
+    /// What to poison before a run.
+    std::vector<std::pair<char *, uint64_t>> poisoned;
+  };
+
+  Status allocateSegments();
+  Status loadKernels();
+  Status loadBlas();
+  Status startThreads();
+  char *address(const Slice &slice) const {
+    return segments[slice.segment()].data() + slice.offset();
+  }
+  ReadyEntry resolve(const artifact::Entry &entry) const;
+  ReadyCommand resolve(const artifact::Command &command) const;
+  ReadyCommand resolve(const artifact::Launch &launch) const;
+  ReadyCommand resolve(const artifact::Gemm &gemm) const;
+  ReadyCommand resolve(const artifact::Fill &fill) const;
+  ReadyCommand resolve(const artifact::Copy &copy) const;
+  ReadyCommand resolve(const artifact::Initialize &initialize) const;
+  void check(ReadyCommand &command, DataType type, const Slice &slice,
+             bool allowMinusInfinity) const;
+  void runCommands(unsigned index);
+
+  Artifact source;
+  RuntimeOptions options;
+  std::vector<PageMemory> segments;
+  KernelLibrary library;
+  std::vector<KernelFunction> kernels;
+  std::optional<Blas> blas;
+  std::unique_ptr<ThreadPool> pool;
+  std::vector<ReadyEntry> entries;
+  /// What checkFinite found in the run in progress.
+  std::optional<NonFinite> found;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+Status nsa::checkProcessor(const artifact::Artifact &root,
+                           const std::set<std::string> &flags) {
+  std::string missing;
+  if (root.cpu_features())
+    for (const flatbuffers::String *feature : *root.cpu_features())
+      if (!hasFeature(flags, feature->string_view()))
+        missing += (missing.empty() ? "" : ", ") + feature->str();
+  if (missing.empty())
+    return {};
+  return Error{"is compiled for the processor '" +
+               (root.cpu() ? root.cpu()->str() : "unknown") +
+               "'; this one lacks " + missing};
+}
+
+Status CPUExecutable::load() {
+  if (Status status = checkProcessor(source.root(), hostCPUFlags()); !status)
+    return status;
+  for (auto step :
+       {&CPUExecutable::allocateSegments, &CPUExecutable::loadKernels,
+        &CPUExecutable::loadBlas, &CPUExecutable::startThreads})
+    if (Status status = (this->*step)(); !status)
+      return status;
+  for (const artifact::Entry *entry : *source->entries())
+    entries.push_back(resolve(*entry));
+  return {};
+}
+
+Status CPUExecutable::allocateSegments() {
+  for (const artifact::Segment *segment : *source->segments()) {
+    Result<PageMemory> memory = PageMemory::allocate(segment->size());
+    if (!memory)
+      return memory.takeError();
+    segments.push_back(std::move(*memory));
+  }
+  return {};
+}
+
+Status CPUExecutable::loadKernels() {
+  if (source->kernels()->size() == 0)
+    return {};
+  const artifact::Binary *found = nullptr;
+  for (const artifact::Binary *binary : *source->binaries())
+    if (binary->format()->string_view() == artifact::elfFormat)
+      found = binary;
+  if (!found)
+    return Error{std::string("has no binary of the format ") +
+                 artifact::elfFormat};
+  Result<KernelLibrary> loaded =
+      KernelLibrary::load(found->data()->data(), found->data()->size());
+  if (!loaded)
+    return loaded.takeError();
+  library = std::move(*loaded);
+  for (const artifact::Kernel *kernel : *source->kernels()) {
+    kernels.push_back(library.find(kernel->symbol()->str()));
+    if (!kernels.back())
+      return Error{"kernel '" + kernel->name()->str() + "' is the symbol '" +
+                   kernel->symbol()->str() +
+                   "', which its binary does not define"};
+    if (options.checkFinite &&
+        !(kernel->argument_types() && kernel->argument_bytes()))
+      return Error{"kernel '" + kernel->name()->str() +
+                   "' does not say what its arguments are, so its results "
+                   "cannot be checked"};
+  }
+  return {};
+}
+
+Status CPUExecutable::loadBlas() {
+  for (const artifact::Entry *entry : *source->entries())
+    for (const artifact::Command *command : *entry->commands())
+      if (command->action_as_Gemm() && !blas) {
+        Result<Blas> opened = Blas::open(options.blasLibrary);
+        if (!opened)
+          return opened.takeError();
+        blas = std::move(*opened);
+      }
+  return {};
+}
+
+/// The processors that this process may run on.
+static int availableProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0)
+    return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Status CPUExecutable::startThreads() {
+  constexpr int most = 1024;
+  if (options.threads < 0 || options.threads > most)
+    return Error{"cannot run on " + std::to_string(options.threads) +
+                 " threads; 1 to " + std::to_string(most) +
+                 " are possible, and 0 takes one per processor"};
+  int count = options.threads ? options.threads : availableProcessors();
+  Result<std::unique_ptr<ThreadPool>> started =
+      ThreadPool::create(std::min(count, most));
+  if (!started)
+    return started.takeError();
+  pool = std::move(*started);
+  if (!blas)
+    return {};
+  // OpenBLAS allocates a buffer for every thread that calls it first.
+  pool->execute([&] {
+    pool->onEachThread([&](int64_t) {
+      const float one = 1;
+      float out = 0;
+      blas->multiply({1, 1, 1, false, false, &one, 1, &one, 1, 0, &out, 1});
+    });
+  });
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Resolving commands
+//===----------------------------------------------------------------------===//
+
+void CPUExecutable::check(ReadyCommand &command, DataType type,
+                          const Slice &slice, bool allowMinusInfinity) const {
+  if (options.checkFinite && isFloat(type))
+    command.outputs.push_back({type, address(slice),
+                               int64_t(slice.size() / elementBytes(type)),
+                               allowMinusInfinity});
+}
+
+ReadyCommand CPUExecutable::resolve(const artifact::Launch &launch) const {
+  const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
+  LaunchCommand action;
+  action.kernel = kernels[launch.kernel()];
+  for (const Slice *slice : *launch.operands())
+    action.arguments.push_back(address(*slice));
+  action.programs =
+      int64_t(kernel.grid_x()) * kernel.grid_y() * kernel.grid_z();
+  ReadyCommand command{std::move(action), {}};
+  if (options.checkFinite)
+    for (unsigned i = kernel.arguments() - kernel.outputs();
+         i < kernel.arguments(); ++i)
+      check(command, kernel.argument_types()->Get(i),
+            *launch.operands()->Get(i), /*allowMinusInfinity=*/true);
+  return command;
+}
+
+ReadyCommand CPUExecutable::resolve(const artifact::Gemm &gemm) const {
+  char *workspace = gemm.workspace() ? address(*gemm.workspace()) : nullptr;
+  ReadyCommand command{
+      GemmCommand{int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
+                  gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
+                  gemm.rhs_type(), gemm.out_type(), gemm.beta(),
+                  address(*gemm.lhs()), address(*gemm.rhs()),
+                  address(*gemm.out()), workspace},
+      {}};
+  check(command, gemm.out_type(), *gemm.out(), false);
+  return command;
+}
+
+ReadyCommand CPUExecutable::resolve(const artifact::Fill &fill) const {
+  ReadyCommand command{
+      FillCommand{fill.type(), fill.value(), address(*fill.out()),
+                  int64_t(fill.out()->size() / elementBytes(fill.type()))},
+      {}};
+  check(command, fill.type(), *fill.out(), false);
+  return command;
+}
+
+ReadyCommand CPUExecutable::resolve(const artifact::Copy &copy) const {
+  return {CopyCommand{address(*copy.source()), address(*copy.out()),
+                      int64_t(copy.out()->size())},
+          {}};
+}
+
+ReadyCommand
+CPUExecutable::resolve(const artifact::Initialize &initialize) const {
+  const artifact::Tensor &tensor = *source->tensors()->Get(initialize.tensor());
+  const Slice &slice = *tensor.slice();
+  ReadyCommand command{
+      InitializeCommand{&tensor, address(slice),
+                        int64_t(slice.size() / elementBytes(tensor.type())),
+                        options.seed},
+      {}};
+  check(command, tensor.type(), slice, false);
+  return command;
+}
+
+ReadyCommand CPUExecutable::resolve(const artifact::Command &command) const {
+  if (const auto *launch = command.action_as_Launch())
+    return resolve(*launch);
+  if (const auto *gemm = command.action_as_Gemm())
+    return resolve(*gemm);
+  if (const auto *fill = command.action_as_Fill())
+    return resolve(*fill);
+  if (const auto *copy = command.action_as_Copy())
+    return resolve(*copy);
+  return resolve(*command.action_as_Initialize());
+}
+
+CPUExecutable::ReadyEntry
+CPUExecutable::resolve(const artifact::Entry &entry) const {
+  ReadyEntry ready;
+  for (const artifact::Command *command : *entry.commands())
+    ready.commands.push_back(resolve(*command));
+  ready.nanoseconds.resize(ready.commands.size());
+  if (!options.poison)
+    return ready;
+  for (unsigned i = 0; i < segments.size(); ++i) {
+    SegmentKind kind = source->segments()->Get(i)->kind();
+    if (kind == SegmentKind::Arena || kind == SegmentKind::Workspace)
+      ready.poisoned.push_back({segments[i].data(), segments[i].size()});
+  }
+  std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
+  for (uint32_t output : *entry.outputs()) {
+    const artifact::Tensor &tensor = *source->tensors()->Get(output);
+    if (tensor.role() == TensorRole::Output && !inputs.count(output))
+      ready.poisoned.push_back(
+          {address(*tensor.slice()), tensor.slice()->size()});
+  }
+  return ready;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+uint64_t CPUExecutable::allocatedBytes() const {
+  uint64_t bytes = 0;
+  for (const PageMemory &memory : segments)
+    bytes += memory.size();
+  return bytes;
+}
+
+std::optional<NonFinite> CPUExecutable::run(unsigned entry) {
+  for (const auto &[data, bytes] : entries[entry].poisoned)
+    std::memset(data, 0xFF, bytes);
+  found.reset();
+  pool->execute([&] { runCommands(entry); });
+  return found;
+}
+
+/// The first of the outputs' elements that is not finite.
+static std::optional<NonFinite>
+findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const FloatOutput &output = outputs[i];
+    int64_t at = findNonFinite(output.type, output.data, output.count,
+                               output.allowMinusInfinity);
+    if (at >= 0)
+      return NonFinite{command, i, at, elementAt(output.type, output.data, at)};
+  }
+  return std::nullopt;
+}
+
+/// Runs on the pool's leader.
+void CPUExecutable::runCommands(unsigned index) {
+  using Clock = std::chrono::steady_clock;
+  ReadyEntry &entry = entries[index];
+  const Blas *library = blas ? &*blas : nullptr;
+  for (size_t i = 0; i < entry.commands.size(); ++i) {
+    Clock::time_point start =
+        options.profile ? Clock::now() : Clock::time_point();
+    runAction(entry.commands[i].action, library, *pool);
+    if (options.profile)
+      entry.nanoseconds[i] +=
+          uint64_t(std::chrono::nanoseconds(Clock::now() - start).count());
+    found = findNonFinite(i, entry.commands[i].outputs);
+    if (found)
+      return;
+  }
+}
+
+Result<std::unique_ptr<Executable>>
+nsa::createCPUExecutable(const Artifact &artifact,
+                         const RuntimeOptions &options) {
+  auto executable = std::make_unique<CPUExecutable>(artifact, options);
+  if (Status status = executable->load(); !status)
+    return Error{status.message()};
+  return std::unique_ptr<Executable>(std::move(executable));
+}

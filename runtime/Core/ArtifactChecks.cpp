@@ -1,0 +1,486 @@
+//===- ArtifactChecks.cpp - the meaning of an artefact --------------------===//
+
+#include "runtime/Core/ArtifactChecks.h"
+#include "nsa/Artifact/Format.h"
+#include "nsa/Artifact/GemmWorkspace.h"
+
+#include <climits>
+#include <cmath>
+#include <set>
+
+using namespace nsa;
+using namespace nsa::artifact;
+
+namespace {
+
+/// More than any machine has, and small enough that sums of a few sizes fit.
+constexpr uint64_t maxSegmentBytes = uint64_t(1) << 48;
+
+std::string num(uint64_t value) { return std::to_string(value); }
+
+/// a * b, or nothing when it does not fit.
+std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
+  uint64_t product;
+  if (__builtin_mul_overflow(a, b, &product))
+    return std::nullopt;
+  return product;
+}
+
+/// The product of `factors`, or nothing when it does not fit. A zero wins over
+/// an overflow.
+template <typename Range>
+std::optional<uint64_t> multiplyAll(const Range &factors) {
+  uint64_t product = 1;
+  bool overflow = false;
+  for (uint64_t factor : factors) {
+    if (factor == 0)
+      return 0;
+    overflow |= __builtin_mul_overflow(product, factor, &product);
+  }
+  if (overflow)
+    return std::nullopt;
+  return product;
+}
+
+/// Whether an element of `type` can hold `value`. Floats round.
+bool holds(DataType type, double value) {
+  auto within = [&](double low, double high) {
+    return value >= low && value < high && std::trunc(value) == value;
+  };
+  switch (type) {
+  case DataType::I32:
+    return within(-0x1p31, 0x1p31);
+  case DataType::I64:
+    return within(-0x1p63, 0x1p63);
+  case DataType::U8:
+    return within(0, 0x1p8);
+  default:
+    return true;
+  }
+}
+
+bool overlap(const Slice &a, const Slice &b) {
+  return a.segment() == b.segment() && a.size() > 0 && b.size() > 0 &&
+         a.offset() < b.offset() + b.size() &&
+         b.offset() < a.offset() + a.size();
+}
+
+/// Walks an artefact and keeps the first complaint. Every check returns
+/// whether it passed.
+class Checker {
+public:
+  explicit Checker(const artifact::Artifact &root) : root(root) {}
+
+  Status run();
+
+private:
+  bool fail(const std::string &message) {
+    if (error.empty())
+      error = context + message;
+    return false;
+  }
+
+  bool checkName(const flatbuffers::String *name, const char *what);
+  bool checkUnique(std::set<std::string> &seen, const flatbuffers::String *name,
+                   const char *what);
+  bool checkSlice(const Slice &slice, const std::string &what,
+                  uint64_t alignment);
+  bool checkSize(const Slice &slice, std::optional<uint64_t> size,
+                 const std::string &what);
+  bool checkSegment(const Segment &segment);
+  bool checkTensor(const Tensor &tensor);
+  bool checkInit(const Tensor &tensor);
+  bool checkKernel(const Kernel &kernel);
+  bool checkEntry(const Entry &entry);
+  bool checkIndices(const flatbuffers::Vector<uint32_t> &indices,
+                    const char *what);
+  bool checkCommand(const Command &command);
+  bool check(const Launch &launch);
+  bool check(const Gemm &gemm);
+  bool check(const Fill &fill);
+  bool check(const Copy &copy);
+  bool check(const Initialize &initialize);
+  bool checkBuffer(const Buffer &buffer);
+  bool checkSegments();
+  bool checkTensors();
+  bool checkKernels();
+  bool checkEntries();
+  bool checkRest();
+
+  const artifact::Artifact &root;
+  /// Where the walk is, for messages: "entry 'step', command 3: ".
+  std::string context;
+  std::string error;
+};
+
+} // namespace
+
+bool Checker::checkName(const flatbuffers::String *name, const char *what) {
+  if (name->size() == 0)
+    return fail(std::string(what) + " has an empty name");
+  for (uint8_t c : *name)
+    if (c <= ' ' || c > '~')
+      return fail("the name of " + std::string(what) + " has the byte " +
+                  num(c) + ", which is not a printable character");
+  return true;
+}
+
+bool Checker::checkUnique(std::set<std::string> &seen,
+                          const flatbuffers::String *name, const char *what) {
+  if (!checkName(name, what))
+    return false;
+  return seen.insert(name->str()).second ||
+         fail("two " + std::string(what) + "s are called '" + name->str() +
+              "'");
+}
+
+bool Checker::checkSlice(const Slice &slice, const std::string &what,
+                         uint64_t alignment) {
+  if (slice.segment() >= root.segments()->size())
+    return fail(what + " lies in segment " + num(slice.segment()) +
+                ", but there are " + num(root.segments()->size()));
+  uint64_t limit = root.segments()->Get(slice.segment())->size();
+  if (slice.offset() > limit || slice.size() > limit - slice.offset())
+    return fail(what + " has " + num(slice.size()) + " bytes at offset " +
+                num(slice.offset()) + " of segment " + num(slice.segment()) +
+                ", which has " + num(limit));
+  if (slice.offset() % alignment != 0)
+    return fail(what + " begins at offset " + num(slice.offset()) +
+                ", which is not a multiple of " + num(alignment));
+  return true;
+}
+
+bool Checker::checkSize(const Slice &slice, std::optional<uint64_t> size,
+                        const std::string &what) {
+  if (!size)
+    return fail(what + " has a size that does not fit into 64 bits");
+  return slice.size() == *size || fail(what + " has " + num(slice.size()) +
+                                       " bytes, expected " + num(*size));
+}
+
+bool Checker::checkSegment(const Segment &segment) {
+  if (segment.kind() > SegmentKind::MAX)
+    return fail("unknown kind " + num(uint64_t(segment.kind())));
+  uint32_t alignment = segment.alignment();
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > 4096)
+    return fail("alignment " + num(alignment) +
+                " is not a power of two up to 4096");
+  if (segment.size() > maxSegmentBytes)
+    return fail(num(segment.size()) + " bytes are over the limit of " +
+                num(maxSegmentBytes));
+  return true;
+}
+
+bool Checker::checkInit(const Tensor &tensor) {
+  if (tensor.init() > InitKind::MAX)
+    return fail("unknown init " + num(uint64_t(tensor.init())));
+  if (tensor.init() == InitKind::None)
+    return true;
+  if (!std::isfinite(tensor.value()))
+    return fail("its initial value is not finite");
+  if (tensor.init() == InitKind::Constant &&
+      !holds(tensor.type(), tensor.value()))
+    return fail("its initial value does not fit into " +
+                std::string(typeName(tensor.type())));
+  if (tensor.init() == InitKind::Normal && !isFloat(tensor.type()))
+    return fail("a normal distribution needs a float type, not " +
+                std::string(typeName(tensor.type())));
+  if (tensor.init() != InitKind::Rotary)
+    return true;
+  const auto &shape = *tensor.shape();
+  if (tensor.type() != DataType::F32 || shape.size() != 3 || shape.Get(2) != 2)
+    return fail("a rotary table is f32 of shape [L, D/2, 2]");
+  return tensor.value() > 0 || fail("the base of a rotary table is positive");
+}
+
+bool Checker::checkTensor(const Tensor &tensor) {
+  if (tensor.type() > DataType::MAX)
+    return fail("unknown element type " + num(uint64_t(tensor.type())));
+  if (tensor.role() > TensorRole::MAX)
+    return fail("unknown role " + num(uint64_t(tensor.role())));
+  std::optional<uint64_t> size = multiplyAll(*tensor.shape());
+  if (size)
+    size = multiply(*size, elementBytes(tensor.type()));
+  if (!checkSlice(*tensor.slice(), "its slice", sliceAlignment) ||
+      !checkSize(*tensor.slice(), size, "its slice"))
+    return false;
+  SegmentKind kind = root.segments()->Get(tensor.slice()->segment())->kind();
+  if (kind != SegmentKind::Persistent && kind != SegmentKind::IO)
+    return fail("a named tensor lies in a persistent or io segment");
+  return checkInit(tensor);
+}
+
+bool Checker::checkKernel(const Kernel &kernel) {
+  if (!checkName(kernel.symbol(), "a symbol"))
+    return false;
+  const uint64_t grid[] = {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()};
+  std::optional<uint64_t> programs = multiplyAll(grid);
+  if (!programs || *programs > uint64_t(INT64_MAX))
+    return fail("its grid has more than 2^63 programs");
+  if (kernel.outputs() > kernel.arguments())
+    return fail("it has " + num(kernel.outputs()) + " outputs, but " +
+                num(kernel.arguments()) + " arguments");
+  if (kernel.stack_bytes() > maxKernelStack)
+    return fail("it needs " + num(kernel.stack_bytes()) +
+                " bytes of stack, the limit is " + num(maxKernelStack));
+  if (const auto *types = kernel.argument_types()) {
+    if (types->size() != kernel.arguments())
+      return fail("it has " + num(types->size()) + " argument types for " +
+                  num(kernel.arguments()) + " arguments");
+    for (DataType type : *types)
+      if (type > DataType::MAX)
+        return fail("unknown argument type " + num(uint64_t(type)));
+  }
+  if (const auto *bytes = kernel.argument_bytes())
+    if (bytes->size() != kernel.arguments())
+      return fail("it has " + num(bytes->size()) + " argument sizes for " +
+                  num(kernel.arguments()) + " arguments");
+  return true;
+}
+
+bool Checker::check(const Launch &launch) {
+  if (launch.kernel() >= root.kernels()->size())
+    return fail("launches kernel " + num(launch.kernel()) + ", but there are " +
+                num(root.kernels()->size()));
+  const Kernel &kernel = *root.kernels()->Get(launch.kernel());
+  if (launch.operands()->size() != kernel.arguments())
+    return fail("passes " + num(launch.operands()->size()) +
+                " operands to kernel '" + kernel.name()->str() +
+                "', which takes " + num(kernel.arguments()));
+  for (unsigned i = 0; i < launch.operands()->size(); ++i) {
+    const Slice &slice = *launch.operands()->Get(i);
+    std::string what = "operand " + num(i);
+    if (!checkSlice(slice, what, sliceAlignment))
+      return false;
+    if (const auto *bytes = kernel.argument_bytes())
+      if (!checkSize(slice, bytes->Get(i), what))
+        return false;
+  }
+  return true;
+}
+
+bool Checker::check(const Gemm &gemm) {
+  const uint64_t limit = INT_MAX;
+  if (gemm.m() > limit || gemm.n() > limit || gemm.k() > limit)
+    return fail("gemm of " + num(gemm.m()) + "x" + num(gemm.n()) + "x" +
+                num(gemm.k()) + ": a size is over " + num(limit));
+  struct Operand {
+    const char *name;
+    const Slice *slice;
+    DataType type;
+    uint64_t rows, columns;
+  };
+  const Operand operands[] = {
+      {"lhs", gemm.lhs(), gemm.lhs_type(), gemm.m(), gemm.k()},
+      {"rhs", gemm.rhs(), gemm.rhs_type(), gemm.k(), gemm.n()},
+      {"out", gemm.out(), gemm.out_type(), gemm.m(), gemm.n()}};
+  for (const Operand &operand : operands) {
+    if (operand.type > DataType::MAX || !isFloat(operand.type))
+      return fail(std::string("gemm ") + operand.name +
+                  " is not a float tensor");
+    // The sizes are below 2^31, so this fits.
+    uint64_t size = operand.rows * operand.columns * elementBytes(operand.type);
+    std::string what = std::string("gemm ") + operand.name;
+    if (!checkSlice(*operand.slice, what, sliceAlignment) ||
+        !checkSize(*operand.slice, size, what))
+      return false;
+  }
+  if (overlap(*gemm.out(), *gemm.lhs()) || overlap(*gemm.out(), *gemm.rhs()))
+    return fail("gemm out overlaps an operand");
+  GemmWorkspace layout =
+      gemmWorkspace(gemm.m(), gemm.n(), gemm.k(), gemm.lhs_type(),
+                    gemm.rhs_type(), gemm.out_type());
+  if (layout.bytes == 0)
+    return true;
+  if (!gemm.workspace() || gemm.workspace()->size() < layout.bytes)
+    return fail("gemm has " +
+                num(gemm.workspace() ? gemm.workspace()->size() : 0) +
+                " bytes of workspace, it needs " + num(layout.bytes));
+  if (!checkSlice(*gemm.workspace(), "gemm workspace", sliceAlignment))
+    return false;
+  for (const Operand &operand : operands)
+    if (overlap(*gemm.workspace(), *operand.slice))
+      return fail(std::string("gemm workspace overlaps ") + operand.name);
+  return true;
+}
+
+bool Checker::check(const Fill &fill) {
+  if (fill.type() > DataType::MAX)
+    return fail("unknown element type " + num(uint64_t(fill.type())));
+  if (!holds(fill.type(), fill.value()))
+    return fail("fills " + std::string(typeName(fill.type())) +
+                " with a value that does not fit");
+  uint64_t bytes = elementBytes(fill.type());
+  if (!checkSlice(*fill.out(), "fill out", bytes))
+    return false;
+  return fill.out()->size() % bytes == 0 ||
+         fail("fill out has " + num(fill.out()->size()) +
+              " bytes, which is not a multiple of " + num(bytes));
+}
+
+bool Checker::check(const Copy &copy) {
+  return checkSlice(*copy.source(), "copy source", 1) &&
+         checkSlice(*copy.out(), "copy out", 1) &&
+         checkSize(*copy.out(), copy.source()->size(), "copy out") &&
+         (!overlap(*copy.source(), *copy.out()) ||
+          fail("copy out overlaps its source"));
+}
+
+bool Checker::check(const Initialize &initialize) {
+  if (initialize.tensor() >= root.tensors()->size())
+    return fail("initialises tensor " + num(initialize.tensor()) +
+                ", but there are " + num(root.tensors()->size()));
+  const Tensor &tensor = *root.tensors()->Get(initialize.tensor());
+  return tensor.init() != InitKind::None ||
+         fail("initialises tensor '" + tensor.name()->str() +
+              "', which has no initial value");
+}
+
+bool Checker::checkCommand(const Command &command) {
+  if (command.location() >= root.locations()->size())
+    return fail("has location " + num(command.location()) + ", but there are " +
+                num(root.locations()->size()));
+  switch (command.action_type()) {
+  case Action::Launch:
+    return check(*command.action_as_Launch());
+  case Action::Gemm:
+    return check(*command.action_as_Gemm());
+  case Action::Fill:
+    return check(*command.action_as_Fill());
+  case Action::Copy:
+    return check(*command.action_as_Copy());
+  case Action::Initialize:
+    return check(*command.action_as_Initialize());
+  case Action::NONE:
+    break;
+  }
+  return fail("unknown action " + num(uint64_t(command.action_type())));
+}
+
+bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
+                           const char *what) {
+  std::set<uint32_t> seen;
+  for (uint32_t index : indices) {
+    if (index >= root.tensors()->size())
+      return fail(std::string(what) + " is tensor " + num(index) +
+                  ", but there are " + num(root.tensors()->size()));
+    if (!seen.insert(index).second)
+      return fail(std::string(what) + " '" +
+                  root.tensors()->Get(index)->name()->str() +
+                  "' is listed twice");
+  }
+  return true;
+}
+
+bool Checker::checkEntry(const Entry &entry) {
+  if (!checkIndices(*entry.inputs(), "an input") ||
+      !checkIndices(*entry.outputs(), "an output"))
+    return false;
+  std::string outer = context;
+  for (unsigned i = 0; i < entry.commands()->size(); ++i) {
+    context = outer.substr(0, outer.size() - 2) + ", command " + num(i) + ": ";
+    if (!checkCommand(*entry.commands()->Get(i)))
+      return false;
+  }
+  context = outer;
+  return true;
+}
+
+bool Checker::checkBuffer(const Buffer &buffer) {
+  if (buffer.entry() >= root.entries()->size())
+    return fail("belongs to entry " + num(buffer.entry()) + ", but there are " +
+                num(root.entries()->size()));
+  uint64_t commands = root.entries()->Get(buffer.entry())->commands()->size();
+  if (buffer.first() > buffer.last() || buffer.last() >= commands)
+    return fail("lives from command " + num(buffer.first()) + " to " +
+                num(buffer.last()) + ", but there are " + num(commands));
+  if (buffer.location() >= root.locations()->size())
+    return fail("has location " + num(buffer.location()) + ", but there are " +
+                num(root.locations()->size()));
+  return checkSlice(*buffer.slice(), "its slice", 1);
+}
+
+bool Checker::checkSegments() {
+  for (unsigned i = 0; i < root.segments()->size(); ++i) {
+    context = "segment " + num(i) + ": ";
+    if (!checkSegment(*root.segments()->Get(i)))
+      return false;
+  }
+  context.clear();
+  return true;
+}
+
+bool Checker::checkTensors() {
+  std::set<std::string> names;
+  for (const Tensor *tensor : *root.tensors()) {
+    if (!checkUnique(names, tensor->name(), "tensor"))
+      return false;
+    context = "tensor '" + tensor->name()->str() + "': ";
+    if (!checkTensor(*tensor))
+      return false;
+    context.clear();
+  }
+  return true;
+}
+
+bool Checker::checkKernels() {
+  std::set<std::string> names;
+  for (const Kernel *kernel : *root.kernels()) {
+    if (!checkUnique(names, kernel->name(), "kernel"))
+      return false;
+    context = "kernel '" + kernel->name()->str() + "': ";
+    if (!checkKernel(*kernel))
+      return false;
+    context.clear();
+  }
+  return true;
+}
+
+bool Checker::checkEntries() {
+  std::set<std::string> names;
+  for (const Entry *entry : *root.entries()) {
+    if (!checkUnique(names, entry->name(), "entry"))
+      return false;
+    context = "entry '" + entry->name()->str() + "': ";
+    if (!checkEntry(*entry))
+      return false;
+    context.clear();
+  }
+  return true;
+}
+
+bool Checker::checkRest() {
+  if (!checkName(root.target(), "the target") ||
+      (root.cpu() && !checkName(root.cpu(), "the cpu")))
+    return false;
+  if (const auto *features = root.cpu_features())
+    for (const flatbuffers::String *feature : *features)
+      if (!checkName(feature, "a cpu feature"))
+        return false;
+  if (const auto *options = root.options())
+    for (const Option *option : *options)
+      if (!checkName(option->key(), "an option"))
+        return false;
+  for (const Binary *binary : *root.binaries())
+    if (!checkName(binary->format(), "a binary's format"))
+      return false;
+  const auto *buffers = root.buffers();
+  for (unsigned i = 0; buffers && i < buffers->size(); ++i) {
+    context = "buffer " + num(i) + ": ";
+    if (!checkBuffer(*buffers->Get(i)))
+      return false;
+  }
+  context.clear();
+  return true;
+}
+
+Status Checker::run() {
+  if (checkSegments() && checkTensors() && checkKernels() && checkEntries() &&
+      checkRest())
+    return {};
+  return Error{error};
+}
+
+Status nsa::checkArtifact(const artifact::Artifact &root) {
+  return Checker(root).run();
+}

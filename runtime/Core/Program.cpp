@@ -1,0 +1,135 @@
+//===- Program.cpp - loading and running artefacts ------------------------===//
+
+#include "lib/Support/Suggest.h"
+#include "nsa/Runtime/Runtime.h"
+#include "runtime/Core/Describe.h"
+#include "runtime/Core/Executable.h"
+
+#include <cmath>
+
+using namespace nsa;
+
+Program::Program(Program &&) noexcept = default;
+Program &Program::operator=(Program &&) noexcept = default;
+Program::~Program() = default;
+
+Result<Program> Program::create(const Artifact &artifact,
+                                const RuntimeOptions &options) {
+  Result<std::unique_ptr<Executable>> executable =
+      createExecutable(artifact, options);
+  if (!executable)
+    return Error{artifact.name() + ": " + executable.message()};
+  return Program(artifact, std::move(*executable));
+}
+
+static TensorView makeView(const artifact::Tensor &tensor,
+                           const Executable &executable) {
+  TensorView view;
+  view.name = tensor.name()->str();
+  view.type = tensor.type();
+  view.shape.assign(tensor.shape()->begin(), tensor.shape()->end());
+  view.data =
+      static_cast<char *>(executable.segment(tensor.slice()->segment())) +
+      tensor.slice()->offset();
+  view.bytes = tensor.slice()->size();
+  view.role = tensor.role();
+  view.decay = tensor.decay();
+  return view;
+}
+
+Program::Program(Artifact artifact, std::unique_ptr<Executable> made)
+    : source(std::move(artifact)), executable(std::move(made)) {
+  for (const artifact::Tensor *tensor : *source->tensors())
+    tensorList.push_back(makeView(*tensor, *executable));
+  for (const artifact::Entry *entry : *source->entries())
+    entryList.push_back({entry->name()->str(),
+                         {entry->inputs()->begin(), entry->inputs()->end()},
+                         {entry->outputs()->begin(), entry->outputs()->end()},
+                         unsigned(entryList.size()),
+                         entry->commands()->size()});
+}
+
+/// The element of this name, or null.
+template <typename T>
+static const T *find(const std::vector<T> &list, std::string_view name) {
+  for (const T &element : list)
+    if (element.name == name)
+      return &element;
+  return nullptr;
+}
+
+/// "unknown tensor 'x'", with the nearest name if there is one.
+template <typename T>
+static Error unknown(const char *what, const std::vector<T> &list,
+                     std::string_view name) {
+  std::vector<std::string> names;
+  for (const T &element : list)
+    names.push_back(element.name);
+  return Error{std::string("unknown ") + what + " '" + std::string(name) + "'" +
+               suggestion(name, names)};
+}
+
+const TensorView *Program::findTensor(std::string_view name) const {
+  return find(tensorList, name);
+}
+
+const EntryInfo *Program::findEntry(std::string_view name) const {
+  return find(entryList, name);
+}
+
+Result<TensorView> Program::tensor(std::string_view name) const {
+  if (const TensorView *view = findTensor(name))
+    return *view;
+  return unknown("tensor", tensorList, name);
+}
+
+Result<const EntryInfo *> Program::entry(std::string_view name) const {
+  if (const EntryInfo *info = findEntry(name))
+    return info;
+  return unknown("entry", entryList, name);
+}
+
+Status Program::run(std::string_view entryName) {
+  Result<const EntryInfo *> info = entry(entryName);
+  if (!info)
+    return info.takeError();
+  return run(**info);
+}
+
+Status Program::run(const EntryInfo &entry) {
+  std::optional<NonFinite> found = executable->run(entry.index);
+  if (!found)
+    return {};
+  const artifact::Command &command = *source->entries()
+                                          ->Get(entry.index)
+                                          ->commands()
+                                          ->Get(unsigned(found->command));
+  return Error{"entry '" + entry.name + "', command " +
+               std::to_string(found->command) + " (" +
+               commandTitle(source.root(), command) + "): wrote " +
+               (std::isnan(found->value) ? "nan"
+                : found->value > 0       ? "inf"
+                                         : "-inf") +
+               " to element " + std::to_string(found->element) +
+               " of its float output " + std::to_string(found->output) +
+               ", from " + commandLocation(source.root(), command)};
+}
+
+uint64_t Program::allocatedBytes() const {
+  return executable->allocatedBytes();
+}
+
+int Program::threads() const { return executable->threads(); }
+
+std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
+  const std::vector<uint64_t> &times = executable->nanoseconds(entry.index);
+  const auto &commands = *source->entries()->Get(entry.index)->commands();
+  std::vector<CommandProfile> profile;
+  for (unsigned i = 0; i < commands.size(); ++i) {
+    const artifact::Command &command = *commands.Get(i);
+    profile.push_back({commandTitle(source.root(), command),
+                       commandLocation(source.root(), command), times[i],
+                       commandFlops(source.root(), command)});
+  }
+  return profile;
+}
