@@ -1,0 +1,119 @@
+//===- ELFLinker.cpp - objects to a shared object -------------------------===//
+
+#include "lib/Target/CPU/ELFLinker.h"
+#include "lib/Target/CPU/CrashGuard.h"
+#include "lld/Common/Driver.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include <mutex>
+
+using namespace llvm;
+using nsa::runGuarded;
+
+LLD_HAS_DRIVER(elf)
+
+namespace {
+/// A directory of its own that goes with everything in it.
+class TemporaryDirectory {
+public:
+  TemporaryDirectory() {
+    error = sys::fs::createUniqueDirectory("nsa-link", path);
+  }
+  ~TemporaryDirectory() {
+    if (!error)
+      sys::fs::remove_directories(path);
+  }
+  TemporaryDirectory(const TemporaryDirectory &) = delete;
+  TemporaryDirectory &operator=(const TemporaryDirectory &) = delete;
+
+  std::error_code getError() const { return error; }
+
+  /// The path of a file in the directory.
+  std::string getFile(const Twine &name) const {
+    SmallString<128> file(path);
+    sys::path::append(file, name);
+    return std::string(file);
+  }
+
+private:
+  SmallString<128> path;
+  std::error_code error;
+};
+} // namespace
+
+static Error writeFile(StringRef path, ArrayRef<char> bytes) {
+  std::error_code error;
+  raw_fd_ostream stream(path, error);
+  if (error)
+    return createStringError(error, "cannot write '" + path + "'");
+  stream.write(bytes.data(), bytes.size());
+  stream.close();
+  if (std::error_code failure = stream.error()) {
+    stream.clear_error();
+    return createStringError(failure, "cannot write '" + path + "'");
+  }
+  return Error::success();
+}
+
+static Error runLinker(ArrayRef<std::string> inputs, StringRef output) {
+  std::vector<std::string> arguments = {"ld.lld",
+                                        "-m",
+                                        "elf_x86_64",
+                                        "-shared",
+                                        "-soname",
+                                        "nsa-kernels",
+                                        "--build-id=none",
+                                        "--hash-style=gnu",
+                                        "--threads=1",
+                                        "--gc-sections",
+                                        "--strip-all",
+                                        "-z",
+                                        "now",
+                                        "-o",
+                                        output.str()};
+  arguments.insert(arguments.end(), inputs.begin(), inputs.end());
+  std::vector<const char *> raw;
+  for (const std::string &argument : arguments)
+    raw.push_back(argument.c_str());
+
+  std::string messages;
+  raw_string_ostream stream(messages);
+  const lld::DriverDef drivers[] = {{lld::Gnu, &lld::elf::link}};
+  lld::Result result = {1, false};
+  if (Error error = runGuarded(
+          [&] { result = lld::lldMain(raw, stream, stream, drivers); }))
+    return createStringError("linking the kernels failed: " +
+                             toString(std::move(error)));
+  if (result.retCode == 0 && result.canRunAgain)
+    return Error::success();
+  return createStringError("linking the kernels failed: " +
+                           StringRef(messages).trim());
+}
+
+Expected<SmallVector<char, 0>>
+nsa::linkSharedObject(ArrayRef<SmallVector<char, 0>> objects) {
+  static std::mutex linkerMutex;
+  std::lock_guard<std::mutex> lock(linkerMutex);
+
+  TemporaryDirectory directory;
+  if (std::error_code error = directory.getError())
+    return createStringError(error, "cannot create a temporary directory");
+  std::vector<std::string> inputs;
+  for (auto [number, object] : llvm::enumerate(objects)) {
+    inputs.push_back(directory.getFile(Twine(number) + ".o"));
+    if (Error error = writeFile(inputs.back(), object))
+      return error;
+  }
+  std::string output = directory.getFile("kernels.so");
+  if (Error error = runLinker(inputs, output))
+    return error;
+  ErrorOr<std::unique_ptr<MemoryBuffer>> linked = MemoryBuffer::getFile(
+      output, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (std::error_code error = linked.getError())
+    return createStringError(error, "cannot read the linked kernels");
+  StringRef bytes = (*linked)->getBuffer();
+  return SmallVector<char, 0>(bytes.begin(), bytes.end());
+}

@@ -1,0 +1,143 @@
+//===- KernelCompiler.cpp - kernels to a shared object --------------------===//
+
+#include "lib/Target/CPU/KernelCompiler.h"
+#include "lib/Target/CPU/CrashGuard.h"
+#include "lib/Target/CPU/ELFLinker.h"
+#include "lib/Target/CPU/ObjectEmitter.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/ThreadPool.h"
+
+using namespace mlir;
+
+namespace {
+/// A kernel on its way to an object. The context outlives the module.
+struct KernelJob {
+  LLVM::LLVMFuncOp kernel;
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+  nsa::KernelObject object;
+  /// Why there is no object; empty on success.
+  std::string error;
+};
+} // namespace
+
+void nsa::registerKernelTranslations(DialectRegistry &registry) {
+  registry.insert<LLVM::LLVMDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+/// The symbols of `module` that `root` needs, itself first.
+static FailureOr<llvm::SetVector<Operation *>>
+collectReferenced(LLVM::LLVMFuncOp root, SymbolTable &symbols) {
+  llvm::SetVector<Operation *> needed;
+  needed.insert(root);
+  for (unsigned i = 0; i < needed.size(); ++i) {
+    std::optional<SymbolTable::UseRange> uses =
+        SymbolTable::getSymbolUses(needed[i]);
+    if (!uses)
+      return root.emitError("has symbol uses that cannot be determined");
+    for (SymbolTable::SymbolUse use : *uses) {
+      Operation *target =
+          symbols.lookup(use.getSymbolRef().getRootReference().getValue());
+      if (!target)
+        return use.getUser()->emitError("refers to ")
+               << use.getSymbolRef() << ", which does not exist";
+      needed.insert(target);
+    }
+  }
+  return needed;
+}
+
+/// Translates the kernel, with what it needs, to an LLVM module of its own.
+static LogicalResult translate(KernelJob &job, SymbolTable &symbols) {
+  FailureOr<llvm::SetVector<Operation *>> needed =
+      collectReferenced(job.kernel, symbols);
+  if (failed(needed))
+    return failure();
+  OwningOpRef<ModuleOp> unit = ModuleOp::create(job.kernel.getLoc());
+  for (Operation *op : *needed)
+    unit->push_back(op->clone());
+  job.context = std::make_unique<llvm::LLVMContext>();
+  job.module =
+      translateModuleToLLVMIR(*unit, *job.context, job.kernel.getSymName());
+  if (!job.module)
+    return job.kernel.emitError("kernel cannot be translated to LLVM IR");
+  return success();
+}
+
+static void emit(KernelJob &job, const nsa::CPUDescription &cpu) {
+  llvm::Error crash = nsa::runGuarded([&] {
+    llvm::Expected<nsa::KernelObject> object =
+        nsa::emitObject(*job.module, job.kernel.getSymName(), cpu);
+    if (object)
+      job.object = std::move(*object);
+    else
+      job.error = llvm::toString(object.takeError());
+  });
+  if (crash) {
+    // What the crash left behind is in no state to be destroyed.
+    (void)job.module.release();
+    (void)job.context.release();
+    job.error = llvm::toString(std::move(crash));
+    return;
+  }
+  job.module.reset();
+  job.context.reset();
+}
+
+/// Emits every job. Which thread takes which job does not matter to the result.
+static void emitAll(std::vector<KernelJob> &jobs,
+                    const nsa::CPUDescription &cpu, unsigned threads) {
+  if (threads <= 1 || jobs.size() <= 1) {
+    for (KernelJob &job : jobs)
+      emit(job, cpu);
+    return;
+  }
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(threads));
+  for (KernelJob &job : jobs)
+    pool.async([&job, &cpu] { emit(job, cpu); });
+  pool.wait();
+}
+
+FailureOr<nsa::CPUBinary>
+nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
+                    const CPUDescription &cpu, unsigned threads) {
+  SymbolTable symbols(module);
+  std::vector<KernelJob> jobs(kernels.size());
+  for (auto [job, kernel] : llvm::zip_equal(jobs, kernels)) {
+    job.kernel = kernel;
+    if (failed(translate(job, symbols)))
+      return failure();
+  }
+  emitAll(jobs, cpu, threads);
+
+  CPUBinary binary;
+  binary.cpu = cpu;
+  std::vector<SmallVector<char, 0>> objects;
+  bool anyFailed = false;
+  for (KernelJob &job : jobs) {
+    if (!job.error.empty()) {
+      job.kernel.emitError("kernel '")
+          << job.kernel.getSymName()
+          << "' cannot be compiled: " << StringRef(job.error).trim();
+      anyFailed = true;
+    }
+    binary.kernels.push_back({job.kernel.getSymName().str(),
+                              job.object.codeBytes, job.object.stackBytes});
+    objects.push_back(std::move(job.object.bytes));
+  }
+  if (anyFailed)
+    return failure();
+  llvm::Expected<SmallVector<char, 0>> image = linkSharedObject(objects);
+  if (!image)
+    return module.emitError() << llvm::toString(image.takeError());
+  binary.image = std::move(*image);
+  return binary;
+}

@@ -1,0 +1,51 @@
+//===- KernelCompiler.h - kernels to a shared object ------------*- C++ -*-===//
+//
+// Kernels in the llvm dialect become LLVM IR, machine code, and one ELF shared
+// object for the host's architecture. Each kernel is a translation unit of its
+// own: they are compiled side by side, the result does not depend on how many
+// threads did it, and whatever goes wrong has a kernel's name.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_LIB_TARGET_CPU_KERNELCOMPILER_H
+#define NSA_LIB_TARGET_CPU_KERNELCOMPILER_H
+
+#include "lib/Target/CPU/CPUDescription.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace nsa {
+
+/// What is known about a kernel once it is machine code.
+struct KernelCode {
+  /// The symbol that the shared object exports.
+  std::string symbol;
+  /// Bytes of machine code and constants.
+  uint64_t codeBytes = 0;
+  /// Bytes of stack that one call needs.
+  uint64_t stackBytes = 0;
+};
+
+/// A shared object and the kernels in it, in the order they were given.
+struct CPUBinary {
+  CPUDescription cpu;
+  llvm::SmallVector<char, 0> image;
+  std::vector<KernelCode> kernels;
+};
+
+/// Lets `registry` translate what kernels are made of to LLVM IR.
+void registerKernelTranslations(mlir::DialectRegistry &registry);
+
+/// Compiles the functions `kernels` of `module` (with whatever they refer to)
+/// for `cpu` on up to `threads` threads. `module` is in the llvm dialect and
+/// is left as it is. Fails with a diagnostic at the kernel concerned, for
+/// example when it calls anything but memcpy, memmove and memset.
+mlir::FailureOr<CPUBinary>
+compileKernels(mlir::ModuleOp module,
+               llvm::ArrayRef<mlir::LLVM::LLVMFuncOp> kernels,
+               const CPUDescription &cpu, unsigned threads);
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_CPU_KERNELCOMPILER_H

@@ -1,0 +1,191 @@
+//===- ObjectEmitter.cpp - LLVM IR to a relocatable object ----------------===//
+
+#include "lib/Target/CPU/ObjectEmitter.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Triple.h"
+#include <mutex>
+
+using namespace llvm;
+
+static constexpr StringLiteral targetTriple = "x86_64-unknown-linux-gnu";
+
+// What every process that loads kernels provides.
+static constexpr StringLiteral allowedSymbols[] = {"memcpy", "memmove",
+                                                   "memset"};
+
+static void initializeX86() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
+  });
+}
+
+namespace {
+/// Collects what LLVM reports while it works on one module. Without it LLVM
+/// would print and exit.
+struct DiagnosticCollector : DiagnosticHandler {
+  DiagnosticCollector(std::string &errors, uint64_t &stackBytes)
+      : errors(errors), stackBytes(stackBytes) {}
+
+  bool handleDiagnostics(const DiagnosticInfo &info) override {
+    if (info.getKind() == DK_StackSize) {
+      auto &stack = static_cast<const DiagnosticInfoStackSize &>(info);
+      stackBytes = std::max(stackBytes, stack.getStackSize());
+    } else if (info.getSeverity() == DS_Error) {
+      raw_string_ostream stream(errors);
+      if (!errors.empty())
+        stream << "; ";
+      DiagnosticPrinterRawOStream printer(stream);
+      info.print(printer);
+    }
+    return true;
+  }
+
+  bool isAnyRemarkEnabled() const override { return false; }
+
+  std::string &errors;
+  uint64_t &stackBytes;
+};
+} // namespace
+
+static Expected<std::unique_ptr<TargetMachine>>
+createMachine(const nsa::CPUDescription &cpu) {
+  initializeX86();
+  Triple triple(targetTriple);
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return createStringError("no code generator for " + targetTriple + ": " +
+                             error);
+  TargetOptions options;
+  options.FunctionSections = true;
+  options.DataSections = true;
+  std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
+      triple, cpu.base, cpu.getFeatureString(), options, Reloc::PIC_,
+      CodeModel::Small, CodeGenOptLevel::Default));
+  if (!machine)
+    return createStringError("no target machine for " + cpu.name);
+  return machine;
+}
+
+/// Leaves `symbol` as the only function that others see, and tells the code
+/// generator which processor the code is for.
+static void prepareFunctions(Module &module, StringRef symbol,
+                             const nsa::CPUDescription &cpu) {
+  for (Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    if (function.getName() != symbol)
+      function.setLinkage(GlobalValue::InternalLinkage);
+    function.addFnAttr("target-cpu", cpu.base);
+    function.addFnAttr("target-features", cpu.getFeatureString());
+    function.addFnAttr("tune-cpu", cpu.tune);
+    function.addFnAttr("prefer-vector-width", "512");
+    // Reports the size of every frame.
+    function.addFnAttr("warn-stack-size", "0");
+    function.addFnAttr(Attribute::NoUnwind);
+  }
+  for (GlobalVariable &global : module.globals())
+    if (!global.isDeclaration())
+      global.setLinkage(GlobalValue::InternalLinkage);
+}
+
+static void optimize(Module &module, TargetMachine &machine) {
+  PassBuilder builder(&machine);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager components;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
+      .run(module, modules);
+}
+
+/// Fails when the object needs a symbol that it neither defines nor may expect
+/// to find where it is loaded.
+static Error checkSymbols(object::ObjectFile &object) {
+  for (const object::SymbolRef &symbol : object.symbols()) {
+    Expected<uint32_t> flags = symbol.getFlags();
+    if (!flags)
+      return flags.takeError();
+    if (!(*flags & object::SymbolRef::SF_Undefined))
+      continue;
+    Expected<StringRef> name = symbol.getName();
+    if (!name)
+      return name.takeError();
+    if (!name->empty() && !is_contained(allowedSymbols, *name))
+      return createStringError("undefined symbol '" + *name +
+                               "'; only memcpy, memmove and memset exist where "
+                               "kernels run");
+  }
+  return Error::success();
+}
+
+static uint64_t countCodeBytes(object::ObjectFile &object) {
+  uint64_t bytes = 0;
+  for (const object::SectionRef &section : object.sections()) {
+    uint64_t flags = object::ELFSectionRef(section).getFlags();
+    if ((flags & ELF::SHF_ALLOC) && !section.isVirtual())
+      bytes += section.getSize();
+  }
+  return bytes;
+}
+
+static Error emitMachineCode(Module &module, TargetMachine &machine,
+                             SmallVectorImpl<char> &bytes) {
+  raw_svector_ostream stream(bytes);
+  legacy::PassManager passes;
+  TargetLibraryInfoImpl libraries(machine.getTargetTriple());
+  passes.add(new TargetLibraryInfoWrapperPass(libraries));
+  if (machine.addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr,
+                                  CodeGenFileType::ObjectFile))
+    return createStringError("the target machine cannot emit an object");
+  passes.run(module);
+  return Error::success();
+}
+
+Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
+                                            const CPUDescription &cpu) {
+  KernelObject result;
+  std::string errors;
+  module.getContext().setDiagnosticHandler(
+      std::make_unique<DiagnosticCollector>(errors, result.stackBytes));
+  Expected<std::unique_ptr<TargetMachine>> machine = createMachine(cpu);
+  if (!machine)
+    return machine.takeError();
+  module.setTargetTriple((*machine)->getTargetTriple());
+  module.setDataLayout((*machine)->createDataLayout());
+  prepareFunctions(module, symbol, cpu);
+  optimize(module, **machine);
+  if (Error error = emitMachineCode(module, **machine, result.bytes))
+    return error;
+  if (!errors.empty())
+    return createStringError(errors);
+
+  Expected<std::unique_ptr<object::ObjectFile>> object =
+      object::ObjectFile::createObjectFile(MemoryBufferRef(
+          StringRef(result.bytes.data(), result.bytes.size()), symbol));
+  if (!object)
+    return object.takeError();
+  if (Error error = checkSymbols(**object))
+    return error;
+  result.codeBytes = countCodeBytes(**object);
+  return result;
+}
