@@ -1,0 +1,45 @@
+//===- TensorTypes.td - operand types of the graph dialects -----*- tablegen -*-===//
+//
+// Type constraints that the nsa and nn dialects share: ranked tensors of static
+// shape. Activations are token-major ([batch, sequence, ...]).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_INTERFACES_TENSORTYPES_TD
+#define NSA_INTERFACES_TENSORTYPES_TD
+
+include "mlir/IR/CommonTypeConstraints.td"
+
+/// Element types of activations and weights. The CPU target refuses f16.
+def NSA_FloatElement : AnyTypeOf<[F32, BF16, F16]>;
+
+class NSA_StaticTensor<list<Type> elements>
+    : StaticShapeTensorOf<elements>;
+class NSA_StaticTensorOfRank<list<Type> elements, int rank>
+    : ConfinedType<TensorRankOf<elements, [rank]>, [HasStaticShapePred],
+                   "statically shaped " # rank # "D tensor of " #
+                   !interleave(!foreach(e, elements, e.summary), " or ") #
+                   " values",
+                   "::mlir::RankedTensorType">;
+
+/// Any rank.
+def NSA_FloatTensor : NSA_StaticTensor<[NSA_FloatElement]>;
+def NSA_F32Tensor : NSA_StaticTensor<[F32]>;
+def NSA_I32Tensor : NSA_StaticTensor<[I32]>;
+
+/// Any rank but 0: rows along the last dimension.
+def NSA_FloatRows : ConfinedType<NSA_FloatTensor,
+    [CPred<"::llvm::cast<::mlir::ShapedType>($_self).getRank() > 0">],
+    "statically shaped tensor of 32-bit float or bfloat16 type or 16-bit float "
+    "values with at least one dimension", "::mlir::RankedTensorType">;
+
+/// A given rank.
+class NSA_FloatTensorOfRank<int rank>
+    : NSA_StaticTensorOfRank<[NSA_FloatElement], rank>;
+class NSA_F32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[F32], rank>;
+class NSA_I32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[I32], rank>;
+
+/// A single fp32 number, `tensor<f32>`.
+def NSA_F32Scalar : NSA_F32TensorOfRank<0>;
+
+#endif // NSA_INTERFACES_TENSORTYPES_TD

@@ -1,0 +1,114 @@
+//===- NNAttributes.cpp - names and roles of a program's tensors ----------===//
+
+#include "dialects/NN/NNAttributes.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+
+static StringRef getString(Attribute attribute) {
+  auto string = dyn_cast_or_null<StringAttr>(attribute);
+  return string ? string.getValue() : StringRef();
+}
+
+static StringAttr toAttr(FunctionOpInterface function, StringRef value) {
+  return StringAttr::get(function.getContext(), value);
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+StringRef nn::getArgumentName(FunctionOpInterface function, unsigned index) {
+  return getString(function.getArgAttr(index, kNameAttr));
+}
+
+void nn::setArgumentName(FunctionOpInterface function, unsigned index,
+                         StringRef name) {
+  function.setArgAttr(index, kNameAttr, toAttr(function, name));
+}
+
+std::optional<ArgumentRole> nn::getArgumentRole(FunctionOpInterface function,
+                                                unsigned index) {
+  return symbolizeArgumentRole(
+      getString(function.getArgAttr(index, kRoleAttr)));
+}
+
+void nn::setArgumentRole(FunctionOpInterface function, unsigned index,
+                         ArgumentRole role) {
+  function.setArgAttr(index, kRoleAttr,
+                      toAttr(function, stringifyArgumentRole(role)));
+}
+
+InitAttr nn::getArgumentInit(FunctionOpInterface function, unsigned index) {
+  return dyn_cast_or_null<InitAttr>(function.getArgAttr(index, kInitAttr));
+}
+
+void nn::setArgumentInit(FunctionOpInterface function, unsigned index,
+                         InitAttr init) {
+  function.setArgAttr(index, kInitAttr, init);
+}
+
+bool nn::hasDecay(FunctionOpInterface function, unsigned index) {
+  return static_cast<bool>(function.getArgAttr(index, kDecayAttr));
+}
+
+SmallVector<StringRef> nn::getArgumentDims(FunctionOpInterface function,
+                                           unsigned index) {
+  auto dims =
+      dyn_cast_or_null<ArrayAttr>(function.getArgAttr(index, kDimsAttr));
+  if (!dims)
+    return {};
+  return llvm::map_to_vector(dims, getString);
+}
+
+std::optional<unsigned> nn::findArgument(FunctionOpInterface function,
+                                         StringRef name) {
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+    if (getArgumentName(function, i) == name)
+      return i;
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Results and functions
+//===----------------------------------------------------------------------===//
+
+StringRef nn::getResultName(FunctionOpInterface function, unsigned index) {
+  return getString(function.getResultAttr(index, kNameAttr));
+}
+
+void nn::setResultName(FunctionOpInterface function, unsigned index,
+                       StringRef name) {
+  function.setResultAttr(index, kNameAttr, toAttr(function, name));
+}
+
+StringRef nn::getResultAlias(FunctionOpInterface function, unsigned index) {
+  return getString(function.getResultAttr(index, kAliasAttr));
+}
+
+void nn::setResultAlias(FunctionOpInterface function, unsigned index,
+                        StringRef argument) {
+  function.setResultAttr(index, kAliasAttr, toAttr(function, argument));
+}
+
+bool nn::isObjective(FunctionOpInterface function, unsigned index) {
+  return static_cast<bool>(function.getResultAttr(index, kObjectiveAttr));
+}
+
+void nn::setObjective(FunctionOpInterface function, unsigned index) {
+  function.setResultAttr(index, kObjectiveAttr,
+                         UnitAttr::get(function.getContext()));
+}
+
+std::optional<unsigned> nn::findResult(FunctionOpInterface function,
+                                       StringRef name) {
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
+    if (getResultName(function, i) == name)
+      return i;
+  return std::nullopt;
+}
+
+bool nn::isTrainable(FunctionOpInterface function) {
+  return function->hasAttr(kTrainAttr);
+}

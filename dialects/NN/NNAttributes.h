@@ -1,0 +1,83 @@
+//===- NNAttributes.h - names and roles of a program's tensors --*- C++ -*-===//
+//
+// The attributes of function arguments and results through which the passes,
+// the artefact and the runtime know the tensors of a program. Every reader and
+// writer of them goes through the functions here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_DIALECTS_NN_NNATTRIBUTES_H
+#define NSA_DIALECTS_NN_NNATTRIBUTES_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+#include "dialects/NN/NNEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/NN/NNAttributes.h.inc"
+
+namespace nsa::nn {
+
+inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
+inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
+inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
+inline constexpr llvm::StringLiteral kDecayAttr = "nn.decay";
+inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
+inline constexpr llvm::StringLiteral kAliasAttr = "nn.alias";
+inline constexpr llvm::StringLiteral kObjectiveAttr = "nn.objective";
+inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
+inline constexpr llvm::StringLiteral kConfigAttr = "nn.config";
+
+/// Names in `nn.dims` of the dimensions that a specialisation may change.
+inline constexpr llvm::StringLiteral kBatchDim = "batch";
+inline constexpr llvm::StringLiteral kSequenceDim = "seq";
+
+/// Arguments. `index` is less than the number of arguments.
+/// The name, or an empty string.
+llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
+                                unsigned index);
+void setArgumentName(mlir::FunctionOpInterface function, unsigned index,
+                     llvm::StringRef name);
+std::optional<ArgumentRole> getArgumentRole(mlir::FunctionOpInterface function,
+                                            unsigned index);
+void setArgumentRole(mlir::FunctionOpInterface function, unsigned index,
+                     ArgumentRole role);
+/// The initial value, or null.
+InitAttr getArgumentInit(mlir::FunctionOpInterface function, unsigned index);
+void setArgumentInit(mlir::FunctionOpInterface function, unsigned index,
+                     InitAttr init);
+/// Whether weight decay applies to the parameter.
+bool hasDecay(mlir::FunctionOpInterface function, unsigned index);
+/// One entry for each dimension ("batch", "seq" or ""); empty if not given.
+llvm::SmallVector<llvm::StringRef>
+getArgumentDims(mlir::FunctionOpInterface function, unsigned index);
+/// The argument of this name.
+std::optional<unsigned> findArgument(mlir::FunctionOpInterface function,
+                                     llvm::StringRef name);
+
+/// Results. `index` is less than the number of results.
+/// The name, or an empty string.
+llvm::StringRef getResultName(mlir::FunctionOpInterface function,
+                              unsigned index);
+void setResultName(mlir::FunctionOpInterface function, unsigned index,
+                   llvm::StringRef name);
+/// The argument that the result updates in place, or an empty string.
+llvm::StringRef getResultAlias(mlir::FunctionOpInterface function,
+                               unsigned index);
+void setResultAlias(mlir::FunctionOpInterface function, unsigned index,
+                    llvm::StringRef argument);
+/// Whether the result is the scalar to differentiate.
+bool isObjective(mlir::FunctionOpInterface function, unsigned index);
+void setObjective(mlir::FunctionOpInterface function, unsigned index);
+/// The result of this name.
+std::optional<unsigned> findResult(mlir::FunctionOpInterface function,
+                                   llvm::StringRef name);
+
+/// Whether the function is the model to train.
+bool isTrainable(mlir::FunctionOpInterface function);
+
+} // namespace nsa::nn
+
+#endif // NSA_DIALECTS_NN_NNATTRIBUTES_H

@@ -1,0 +1,249 @@
+//===- NNDialect.cpp - the rest of a decoder ------------------------------===//
+
+#include "dialects/NN/NNDialect.h"
+#include "dialects/NN/NNOps.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+
+#include "dialects/NN/NNDialect.cpp.inc"
+#include "dialects/NN/NNEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/NN/NNAttributes.cpp.inc"
+
+void NNDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/NN/NNAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// #nn.init
+//===----------------------------------------------------------------------===//
+
+Attribute InitAttr::parse(AsmParser &parser, Type) {
+  double value = 0;
+  if (parser.parseLess())
+    return {};
+  FailureOr<InitKind> kind = FieldParser<InitKind>::parse(parser);
+  if (failed(kind) || parser.parseComma() || parser.parseFloat(value) ||
+      parser.parseGreater())
+    return {};
+  return parser.getChecked<InitAttr>(parser.getContext(), *kind, value);
+}
+
+void InitAttr::print(AsmPrinter &printer) const {
+  printer << "<" << stringifyInitKind(getKind()) << ", ";
+  printer.printFloat(APFloat(getValue()));
+  printer << ">";
+}
+
+LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               InitKind kind, FloatAttr number) {
+  double value = number.getValueAsDouble();
+  if (!std::isfinite(value))
+    return emitError() << "initial value (" << value << ") must be finite";
+  if (kind == InitKind::Normal && value < 0)
+    return emitError() << "standard deviation (" << value
+                       << ") must be at least 0";
+  if (kind == InitKind::Rotary && value <= 0)
+    return emitError() << "rotary base (" << value << ") must be above 0";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of functions, arguments and results
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyUnit(Operation *op, NamedAttribute attribute) {
+  if (isa<UnitAttr>(attribute.getValue()))
+    return success();
+  return op->emitError("attribute `")
+         << attribute.getName().getValue() << "` must be a unit attribute";
+}
+
+static FailureOr<StringRef> verifyString(Operation *op,
+                                         NamedAttribute attribute) {
+  auto string = dyn_cast<StringAttr>(attribute.getValue());
+  if (string && !string.empty())
+    return string.getValue();
+  return op->emitError("attribute `") << attribute.getName().getValue()
+                                      << "` must be a string that is not empty";
+}
+
+/// The name is the only one among the first `index` of the arguments or
+/// results.
+static LogicalResult verifyName(FunctionOpInterface function, unsigned index,
+                                NamedAttribute attribute, StringRef kind,
+                                StringRef (*getName)(FunctionOpInterface,
+                                                     unsigned)) {
+  FailureOr<StringRef> name = verifyString(function, attribute);
+  if (failed(name))
+    return failure();
+  for (unsigned i = 0; i < index; ++i)
+    if (getName(function, i) == *name)
+      return function->emitError(kind)
+             << "s " << i << " and " << index << " have the same name `"
+             << *name << "`";
+  return success();
+}
+
+static LogicalResult verifyRole(Operation *op, NamedAttribute attribute) {
+  FailureOr<StringRef> role = verifyString(op, attribute);
+  if (failed(role))
+    return failure();
+  if (symbolizeArgumentRole(*role))
+    return success();
+  InFlightDiagnostic diagnostic = op->emitError("unknown role `")
+                                  << *role << "`, expected one of ";
+  llvm::interleaveComma(
+      llvm::seq<uint32_t>(0, getMaxEnumValForArgumentRole() + 1), diagnostic,
+      [&](uint32_t value) {
+        diagnostic << stringifyArgumentRole(static_cast<ArgumentRole>(value));
+      });
+  return diagnostic;
+}
+
+/// One of "batch", "seq" and "" for each dimension.
+static LogicalResult verifyDims(FunctionOpInterface function, unsigned index,
+                                NamedAttribute attribute) {
+  auto type = dyn_cast<ShapedType>(function.getArgument(index).getType());
+  auto dims = dyn_cast<ArrayAttr>(attribute.getValue());
+  if (!type || !dims)
+    return function->emitError(
+        "attribute `nn.dims` must be an array of strings "
+        "on a shaped argument");
+  if (static_cast<int64_t>(dims.size()) != type.getRank())
+    return function->emitError("attribute `nn.dims` of argument ")
+           << index << " has " << dims.size() << " entries, expected the rank "
+           << type.getRank();
+  for (Attribute dim : dims) {
+    auto name = dyn_cast<StringAttr>(dim);
+    if (!name || (name != kBatchDim && name != kSequenceDim && !name.empty()))
+      return function->emitError("attribute `nn.dims` of argument ")
+             << index << " has the entry " << dim
+             << ", expected \"batch\", \"seq\" or \"\"";
+  }
+  return success();
+}
+
+static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
+                                NamedAttribute attribute) {
+  auto init = dyn_cast<InitAttr>(attribute.getValue());
+  if (!init)
+    return function->emitError("attribute `nn.init` must be a #nn.init");
+  std::optional<ArgumentRole> role = getArgumentRole(function, index);
+  if (!role || *role == ArgumentRole::Input)
+    return function->emitError("argument ")
+           << index << " has an initial value but is no persistent tensor";
+  if (init.getKind() != InitKind::Rotary)
+    return success();
+  auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
+  if (!type || type.getRank() != 3 || type.getDimSize(2) != 2)
+    return function->emitError("argument ")
+           << index << " of type " << function.getArgument(index).getType()
+           << " is no rotary table, expected the shape LxPx2";
+  return success();
+}
+
+static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
+  return op->emitError("attribute `")
+         << attribute.getName().getValue() << "` is not known here";
+}
+
+LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  if (attribute.getName() == kTrainAttr) {
+    if (!isa<FunctionOpInterface>(op))
+      return op->emitError("attribute `nn.train` belongs on a function");
+    return verifyUnit(op, attribute);
+  }
+  if (attribute.getName() == kConfigAttr)
+    return verifyString(op, attribute);
+  return unknownAttribute(op, attribute);
+}
+
+LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
+                                                  unsigned regionIndex,
+                                                  unsigned argIndex,
+                                                  NamedAttribute attribute) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return unknownAttribute(op, attribute);
+  StringRef name = attribute.getName();
+  if (name == kNameAttr)
+    return verifyName(function, argIndex, attribute, "argument",
+                      getArgumentName);
+  if (name == kRoleAttr)
+    return verifyRole(op, attribute);
+  if (name == kInitAttr)
+    return verifyInit(function, argIndex, attribute);
+  if (name == kDimsAttr)
+    return verifyDims(function, argIndex, attribute);
+  if (name != kDecayAttr)
+    return unknownAttribute(op, attribute);
+  if (getArgumentRole(function, argIndex) != ArgumentRole::Parameter)
+    return op->emitError("argument ")
+           << argIndex << " has `nn.decay` but is no parameter";
+  return verifyUnit(op, attribute);
+}
+
+/// The result has the type of the argument that it updates, and no other result
+/// updates it.
+static LogicalResult verifyAlias(FunctionOpInterface function, unsigned index,
+                                 NamedAttribute attribute) {
+  FailureOr<StringRef> name = verifyString(function, attribute);
+  if (failed(name))
+    return failure();
+  std::optional<unsigned> argument = findArgument(function, *name);
+  if (!argument)
+    return function->emitError("result ") << index << " is an alias of `"
+                                          << *name << "`, which is no argument";
+  Type argumentType = function.getArgumentTypes()[*argument];
+  Type resultType = function.getResultTypes()[index];
+  if (argumentType != resultType)
+    return function->emitError("result ")
+           << index << " of type " << resultType << " is an alias of `" << *name
+           << "` of type " << argumentType;
+  for (unsigned i = 0; i < index; ++i)
+    if (getResultAlias(function, i) == *name)
+      return function->emitError("results ")
+             << i << " and " << index << " are both aliases of `" << *name
+             << "`";
+  return success();
+}
+
+LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
+                                                     unsigned regionIndex,
+                                                     unsigned resultIndex,
+                                                     NamedAttribute attribute) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return unknownAttribute(op, attribute);
+  StringRef name = attribute.getName();
+  if (name == kNameAttr)
+    return verifyName(function, resultIndex, attribute, "result",
+                      getResultName);
+  if (name == kAliasAttr)
+    return verifyAlias(function, resultIndex, attribute);
+  if (name != kObjectiveAttr)
+    return unknownAttribute(op, attribute);
+  Type type = function.getResultTypes()[resultIndex];
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || tensor.getRank() != 0 || !tensor.getElementType().isF32())
+    return op->emitError("objective has type ")
+           << type << ", expected tensor<f32>";
+  return verifyUnit(op, attribute);
+}

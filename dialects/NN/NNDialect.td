@@ -1,0 +1,51 @@
+//===- NNDialect.td - the rest of a decoder ---------------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_NN_NNDIALECT_TD
+#define NSA_DIALECTS_NN_NNDIALECT_TD
+
+include "mlir/IR/OpBase.td"
+
+def NN_Dialect : Dialect {
+  let name = "nn";
+  let cppNamespace = "::nsa::nn";
+  let summary = "What a decoder needs besides attention, and its training step";
+  let description = [{
+    Value-semantics operations on ranked tensors of static shape: embedding,
+    matrix product, normalisation, rotary embedding, gates, activations, loss,
+    gradient norm and AdamW, each differentiable op with its backward op.
+    Statistics and accumulation are fp32 in every op.
+
+    The dialect also owns the attributes that give the tensors of a program
+    their names and roles:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `nn.name` | argument, result | unique name of the tensor |
+    | `nn.role` | argument | `input`, `parameter`, `constant`, `moment1`, `moment2`, `gradient`, `state` |
+    | `nn.init` | argument | initial value, a `#nn.init` |
+    | `nn.decay` | argument | the parameter takes part in weight decay |
+    | `nn.dims` | argument | which dimensions follow `batch` and `seq` |
+    | `nn.alias` | result | the result replaces the argument of this name |
+    | `nn.objective` | result | the scalar to differentiate |
+    | `nn.train` | function | the model to train |
+    | `nn.config` | module | the configuration the model was made from |
+
+    For example:
+
+    ```mlir
+    func.func @model(
+        %tokens: tensor<2x64xi32> {nn.name = "tokens", nn.role = "input", nn.dims = ["batch", "seq"]},
+        %table: tensor<256x32xf32> {nn.name = "embed.weight", nn.role = "parameter", nn.init = #nn.init<normal, 0.02>})
+        -> (tensor<2x64x32xf32> {nn.name = "hidden"})
+    ```
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+}
+
+class NN_Op<string mnemonic, list<Trait> traits = []>
+    : Op<NN_Dialect, mnemonic, traits>;
+
+#endif // NSA_DIALECTS_NN_NNDIALECT_TD

@@ -1,0 +1,285 @@
+//===- NNOps.cpp - types and folders of nn ops ----------------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "dialects/Interfaces/ShapeChecks.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+
+static RankedTensorType withElement(Value value, Type element) {
+  return RankedTensorType::get(getShape(value), element);
+}
+
+/// All dimensions but the last.
+static ArrayRef<int64_t> leadingShape(Value value) {
+  return getShape(value).drop_back();
+}
+
+/// The leading dimensions followed by `last`.
+static RankedTensorType withLast(ArrayRef<int64_t> leading, int64_t last,
+                                 Type element) {
+  SmallVector<int64_t> shape(leading);
+  shape.push_back(last);
+  return RankedTensorType::get(shape, element);
+}
+
+static int64_t product(ArrayRef<int64_t> shape) {
+  return ShapedType::getNumElements(shape);
+}
+
+//===----------------------------------------------------------------------===//
+// Matrix product
+//===----------------------------------------------------------------------===//
+
+MatmulOp::Sizes MatmulOp::getSizes() {
+  int64_t lhsRows = product(leadingShape(getLhs()));
+  int64_t lhsColumns = getShape(getLhs()).back();
+  int64_t rhsRows = product(leadingShape(getRhs()));
+  int64_t rhsColumns = getShape(getRhs()).back();
+  return {getTransposeLhs() ? lhsColumns : lhsRows,
+          getTransposeRhs() ? rhsRows : rhsColumns,
+          getTransposeLhs() ? lhsRows : lhsColumns};
+}
+
+LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location> location,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  Value lhs = adaptor.getLhs(), rhs = adaptor.getRhs();
+  int64_t columns = adaptor.getTransposeRhs() ? product(leadingShape(rhs))
+                                              : getShape(rhs).back();
+  Type element = adaptor.getResultType().value_or(getElementType(lhs));
+  int64_t lhsColumns = getShape(lhs).back();
+  ArrayRef<int64_t> leading =
+      adaptor.getTransposeLhs() ? ArrayRef(lhsColumns) : leadingShape(lhs);
+  types.push_back(withLast(leading, columns, element));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Result types
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbeddingOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.push_back(withLast(getShape(adaptor.getIds()),
+                           getDim(adaptor.getTable(), 1),
+                           getElementType(adaptor.getTable())));
+  return success();
+}
+
+LogicalResult EmbeddingBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  int64_t vocab = adaptor.getVocab();
+  types.push_back(withLast(vocab, getShape(adaptor.getOutputGrad()).back(),
+                           Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult RMSNormOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  types.push_back(RankedTensorType::get(leadingShape(adaptor.getInput()),
+                                        Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult RMSNormBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  types.push_back(adaptor.getWeight().getType());
+  return success();
+}
+
+LogicalResult RotaryOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location> location,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+LogicalResult SplitHeadsOp::inferReturnTypes(MLIRContext *context,
+                                             std::optional<Location> location,
+                                             Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = getShape(adaptor.getInput());
+  int64_t heads = adaptor.getHeads();
+  types.push_back(
+      RankedTensorType::get({shape[0], shape[1], heads, shape[2] / heads},
+                            getElementType(adaptor.getInput())));
+  return success();
+}
+
+LogicalResult MergeHeadsOp::inferReturnTypes(MLIRContext *context,
+                                             std::optional<Location> location,
+                                             Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = getShape(adaptor.getInput());
+  types.push_back(
+      RankedTensorType::get({shape[0], shape[1], shape[2] * shape[3]},
+                            getElementType(adaptor.getInput())));
+  return success();
+}
+
+LogicalResult GateOp::inferReturnTypes(MLIRContext *context,
+                                       std::optional<Location> location,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = getShape(adaptor.getLogits());
+  types.push_back(RankedTensorType::get({shape[0], shape[1], shape[2] / 3, 3},
+                                        Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult GateBackwardOp::inferReturnTypes(MLIRContext *context,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> shape = getShape(adaptor.getGates());
+  int64_t logits = shape[2] * shape[3];
+  types.push_back(
+      withLast(shape.take_front(2), logits, adaptor.getLogitsType()));
+  types.push_back(RankedTensorType::get(logits, Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult SiluOp::inferReturnTypes(MLIRContext *context,
+                                       std::optional<Location> location,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+LogicalResult SiluBackwardOp::inferReturnTypes(MLIRContext *context,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+LogicalResult SwiGLUOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location> location,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getGate().getType());
+  return success();
+}
+
+LogicalResult SwiGLUBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.append(2, adaptor.getGate().getType());
+  return success();
+}
+
+LogicalResult AddOp::inferReturnTypes(MLIRContext *context,
+                                      std::optional<Location> location,
+                                      Adaptor adaptor,
+                                      SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getLhs().getType());
+  return success();
+}
+
+LogicalResult CastOp::inferReturnTypes(MLIRContext *context,
+                                       std::optional<Location> location,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.push_back(withElement(adaptor.getInput(), adaptor.getElementType()));
+  return success();
+}
+
+LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
+                                       std::optional<Location> location,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getResultType());
+  return success();
+}
+
+LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  Type f32 = Float32Type::get(context);
+  types.push_back(RankedTensorType::get({}, f32));
+  types.push_back(
+      RankedTensorType::get(leadingShape(adaptor.getLogits()), f32));
+  types.push_back(RankedTensorType::get({}, f32));
+  return success();
+}
+
+LogicalResult CrossEntropyBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getLogits().getType());
+  return success();
+}
+
+LogicalResult GradientNormOp::inferReturnTypes(MLIRContext *context,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get({}, Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult AdamWOp::inferReturnTypes(MLIRContext *context,
+                                        std::optional<Location> location,
+                                        Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  types.append(3, adaptor.getWeight().getType());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Folders
+//===----------------------------------------------------------------------===//
+
+OpFoldResult SplitHeadsOp::fold(FoldAdaptor) {
+  auto merge = getInput().getDefiningOp<MergeHeadsOp>();
+  if (merge && merge.getInput().getType() == getType())
+    return merge.getInput();
+  return {};
+}
+
+OpFoldResult MergeHeadsOp::fold(FoldAdaptor) {
+  auto split = getInput().getDefiningOp<SplitHeadsOp>();
+  return split ? split.getInput() : Value();
+}
+
+static bool isZero(Value value) {
+  auto fill = value.getDefiningOp<FillOp>();
+  return fill && fill.getValue().isZero();
+}
+
+OpFoldResult AddOp::fold(FoldAdaptor) {
+  if (isZero(getRhs()))
+    return getLhs();
+  return isZero(getLhs()) ? getRhs() : Value();
+}
+
+OpFoldResult CastOp::fold(FoldAdaptor) {
+  if (getInput().getType() == getType())
+    return getInput();
+  // Widening and narrowing back loses nothing; the other order does.
+  auto inner = getInput().getDefiningOp<CastOp>();
+  if (inner && inner.getInput().getType() == getType() &&
+      inner.getElementType().isF32())
+    return inner.getInput();
+  return {};
+}
+
+#define GET_OP_CLASSES
+#include "dialects/NN/NNOps.cpp.inc"

@@ -1,0 +1,26 @@
+//===- NNOps.h - operations of a decoder ------------------------*- C++ -*-===//
+
+#ifndef NSA_DIALECTS_NN_NNOPS_H
+#define NSA_DIALECTS_NN_NNOPS_H
+
+#include "dialects/Interfaces/DifferentiableOpInterface.h"
+#include "dialects/Interfaces/PrecisionOpInterface.h"
+#include "dialects/NN/NNDialect.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace nsa::nn {
+
+/// Length of the `hyper` operand of `nn.adamw`.
+inline constexpr int64_t kNumHyper = 8;
+
+} // namespace nsa::nn
+
+#define GET_OP_CLASSES
+#include "dialects/NN/NNOps.h.inc"
+
+#endif // NSA_DIALECTS_NN_NNOPS_H

@@ -1,0 +1,590 @@
+//===- NNOps.td - operations of a decoder -----------------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_NN_NNOPS_TD
+#define NSA_DIALECTS_NN_NNOPS_TD
+
+include "dialects/Interfaces/DifferentiableOpInterface.td"
+include "dialects/Interfaces/PrecisionOpInterface.td"
+include "dialects/Interfaces/TensorTypes.td"
+include "dialects/NN/NNAttributes.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+//===----------------------------------------------------------------------===//
+// Base classes
+//===----------------------------------------------------------------------===//
+
+def NN_PositiveI64 : ConfinedAttr<I64Attr, [IntPositive]>;
+
+def NN_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
+    CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
+    "whose value is positive">]>;
+
+/// An element type of tensors, as an attribute.
+def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;
+def NN_FloatElementTypeAttr : TypeAttrOf<NSA_FloatElement>;
+
+/// An op without side effects whose result types follow from its operands.
+class NN_GraphOp<string mnemonic, list<Trait> traits = []>
+    : NN_Op<mnemonic, !listconcat(traits, [
+        Pure, InferTypeOpAdaptor,
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
+  code resultNames = [{}];
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      static constexpr ::llvm::StringLiteral names[] = {
+  }] # resultNames # [{
+      };
+      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
+        setName(result, name);
+    }
+  }];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+/// An op that may lie on the path from a parameter to the loss.
+class NN_DifferentiableOp<string mnemonic, list<Trait> traits = [],
+                          list<string> differentiableMethods = []>
+    : NN_GraphOp<mnemonic, !listconcat(traits, [
+        DeclareOpInterfaceMethods<DifferentiableOpInterface,
+                                  differentiableMethods>,
+        DeclareOpInterfaceMethods<PrecisionOpInterface,
+                                  ["getOperandPrecision"]>])>;
+
+//===----------------------------------------------------------------------===//
+// Embedding
+//===----------------------------------------------------------------------===//
+
+def NN_EmbeddingOp : NN_DifferentiableOp<"embedding"> {
+  let summary = "rows of a table";
+  let description = [{
+    `y[..., :] = table[ids[...], :]`. An id outside `[0, V)` yields a row of
+    zeros.
+
+    Example:
+
+    ```mlir
+    %y = nn.embedding %table, %ids : (tensor<256x32xf32>, tensor<2x64xi32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<2>:$table, NSA_I32Tensor:$ids);
+  let results = (outs NSA_FloatRows:$output);
+  let resultNames = [{"embedded"}];
+  let hasVerifier = 1;
+}
+
+def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
+  let summary = "gradient of `nn.embedding` with respect to the table";
+  let description = [{
+    `dtable[v, :] = sum_{ids[...] == v} dy[..., :]` in fp32, in ascending order of
+    the tokens. Ids outside `[0, vocab)` contribute nothing.
+
+    Example:
+
+    ```mlir
+    %dtable = nn.embedding_backward %dy, %ids {vocab = 256 : i64}
+        : (tensor<2x64x32xf32>, tensor<2x64xi32>) -> tensor<256x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$output_grad, NSA_I32Tensor:$ids,
+                       NN_PositiveI64:$vocab);
+  let results = (outs NSA_F32TensorOfRank<2>:$table_grad);
+  let resultNames = [{"dtable"}];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Matrix product
+//===----------------------------------------------------------------------===//
+
+def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
+    AllElementTypesMatch<["lhs", "rhs"]>]> {
+  let summary = "product of two matrices";
+  let description = [{
+    Both operands are seen as matrices: the last dimension is the columns, the
+    product of the others the rows. With `op` the transposition asked for,
+
+    ```
+    y = op(lhs) . op(rhs)
+    ```
+
+    accumulated in fp32. Without `transpose_lhs` the result has the leading
+    dimensions of `lhs` followed by the columns of `op(rhs)`; with it the result
+    is a matrix. Its element type is `result_type` if given, else that of
+    `lhs`. Weights are `[in, out]`.
+
+    The op is closed under differentiation: `dx = dy . w^T`, and
+    `dw = x^T . dy` with `result_type = f32`.
+
+    Example:
+
+    ```mlir
+    %y = nn.matmul %x, %w : (tensor<2x64x32xf32>, tensor<32x48xf32>) -> tensor<2x64x48xf32>
+    %dw = nn.matmul %x, %y {transpose_lhs} : (tensor<2x64x32xf32>, tensor<2x64x48xf32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$lhs, NSA_FloatRows:$rhs,
+                       UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
+                       OptionalAttr<NN_FloatElementTypeAttr>:$result_type);
+  let results = (outs NSA_FloatRows:$output);
+  let resultNames = [{"product"}];
+  let extraClassDeclaration = [{
+    /// Rows (m), columns (n) and summed length (k) of the product.
+    struct Sizes { int64_t m, n, k; };
+    Sizes getSizes();
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisation
+//===----------------------------------------------------------------------===//
+
+def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm"> {
+  let summary = "division by the root of the mean square";
+  let description = [{
+    Over the last dimension of length `C`:
+
+    ```
+    rstd[...] = 1 / sqrt(1/C * sum_c x[..., c]^2 + eps)
+    y[..., c] = x[..., c] * rstd[...] * weight[c]
+    ```
+
+    Example:
+
+    ```mlir
+    %y, %rstd = nn.rms_norm %x, %weight {eps = 1.0e-5 : f64}
+        : (tensor<2x64x32xf32>, tensor<32xf32>) -> (tensor<2x64x32xf32>, tensor<2x64xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$input, NSA_F32TensorOfRank<1>:$weight,
+                       NN_PositiveF64:$eps);
+  let results = (outs NSA_FloatRows:$output, NSA_F32Tensor:$rstd);
+  let resultNames = [{"normed", "rstd"}];
+  let hasVerifier = 1;
+}
+
+def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
+    AllTypesMatch<["output_grad", "input"]>]> {
+  let summary = "gradients of `nn.rms_norm`";
+  let description = [{
+    With `g[c] = dy[..., c] * weight[c]` and `n[c] = x[..., c] * rstd[...]`:
+
+    ```
+    dx[..., c] = rstd[...] * (g[c] - n[c] * 1/C * sum_e g[e] * n[e])
+    dweight[c] = sum_... dy[..., c] * n[c]
+    ```
+
+    Example:
+
+    ```mlir
+    %dx, %dweight = nn.rms_norm_backward %dy, %x, %weight, %rstd
+        : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<32xf32>, tensor<2x64xf32>)
+        -> (tensor<2x64x32xf32>, tensor<32xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$output_grad, NSA_FloatRows:$input,
+                       NSA_F32TensorOfRank<1>:$weight, NSA_F32Tensor:$rstd);
+  let results = (outs NSA_FloatRows:$input_grad,
+                      NSA_F32TensorOfRank<1>:$weight_grad);
+  let resultNames = [{"dx", "dweight"}];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Rotary embedding and heads
+//===----------------------------------------------------------------------===//
+
+def NN_RotaryOp : NN_DifferentiableOp<"rotary", [],
+                                      ["isDifferentiableOperand"]> {
+  let summary = "rotation of pairs of channels by an angle of the position";
+  let description = [{
+    Row `t` uses the angles of position `t * stride`; `(c, s) =
+    table[t * stride, i]` are cosine and sine for the pair of channels `i` and
+    `i + D/2`:
+
+    ```
+    y[b, t, h, i]       = c * x[b, t, h, i]       - s * x[b, t, h, i + D/2]
+    y[b, t, h, i + D/2] = c * x[b, t, h, i + D/2] + s * x[b, t, h, i]
+    ```
+
+    `inverse` rotates back (`-s` for `s`), which is also the gradient. A stride is
+    for compressed keys, whose row `i` stands at position `i * stride`. The table
+    is a constant.
+
+    Example:
+
+    ```mlir
+    %y = nn.rotary %x, %table {stride = 4 : i64}
+        : (tensor<1x15x2x16xf32>, tensor<64x8x2xf32>) -> tensor<1x15x2x16xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<4>:$input,
+                       NSA_F32TensorOfRank<3>:$table,
+                       DefaultValuedAttr<NN_PositiveI64, "1">:$stride,
+                       UnitAttr:$inverse);
+  let results = (outs NSA_FloatTensorOfRank<4>:$output);
+  let resultNames = [{"rotated"}];
+  let hasVerifier = 1;
+}
+
+def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads"> {
+  let summary = "view of the channels as heads";
+  let description = [{
+    `y[b, t, h, c] = x[b, t, h*D + c]`, the same elements in the same order.
+
+    Example:
+
+    ```mlir
+    %y = nn.split_heads %x {heads = 4 : i64} : (tensor<1x64x48xf32>) -> tensor<1x64x4x12xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NN_PositiveI64:$heads);
+  let results = (outs NSA_FloatTensorOfRank<4>:$output);
+  let resultNames = [{"heads"}];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads"> {
+  let summary = "view of the heads as channels";
+  let description = [{
+    `y[b, t, h*D + c] = x[b, t, h, c]`, the inverse of `nn.split_heads`.
+
+    Example:
+
+    ```mlir
+    %y = nn.merge_heads %x : (tensor<1x64x4x12xf32>) -> tensor<1x64x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensorOfRank<4>:$input);
+  let results = (outs NSA_FloatTensorOfRank<3>:$output);
+  let resultNames = [{"merged"}];
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Gates
+//===----------------------------------------------------------------------===//
+
+def NN_GateOp : NN_DifferentiableOp<"gate"> {
+  let summary = "gates of the three branches";
+  let description = [{
+    With `z[b, t, h, c] = logits[b, t, h*3 + c] + bias[h*3 + c]`, in fp32:
+
+    ```
+    sigmoid:  y[b, t, h, c] = 1 / (1 + exp(-z[b, t, h, c]))
+    softmax:  y[b, t, h, c] = exp(z[b, t, h, c]) / sum_e exp(z[b, t, h, e])
+    ```
+
+    Example:
+
+    ```mlir
+    %gates = nn.gate sigmoid %logits, %bias
+        : (tensor<1x64x12xf32>, tensor<12xf32>) -> tensor<1x64x4x3xf32>
+    ```
+  }];
+  let arguments = (ins NN_GateActivationAttr:$activation,
+                       NSA_FloatTensorOfRank<3>:$logits,
+                       Optional<NSA_F32TensorOfRank<1>>:$bias);
+  let results = (outs NSA_F32TensorOfRank<4>:$gates);
+  let resultNames = [{"gates"}];
+  let assemblyFormat = [{
+    $activation $logits (`,` $bias^)? attr-dict
+      `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
+    AllTypesMatch<["gates_grad", "gates"]>]> {
+  let summary = "gradients of `nn.gate`";
+  let description = [{
+    With `y` the gates and `dy` their gradient:
+
+    ```
+    sigmoid:  dz[c] = dy[c] * y[c] * (1 - y[c])
+    softmax:  dz[c] = y[c] * (dy[c] - sum_e dy[e] * y[e])
+    dlogits[b, t, h*3 + c] = dz[b, t, h, c]
+    dbias[h*3 + c]         = sum_{b, t} dz[b, t, h, c]
+    ```
+
+    `dlogits` has element type `logits_type`.
+
+    Example:
+
+    ```mlir
+    %dlogits, %dbias = nn.gate_backward sigmoid %dgates, %gates {logits_type = f32}
+        : (tensor<1x64x4x3xf32>, tensor<1x64x4x3xf32>) -> (tensor<1x64x12xf32>, tensor<12xf32>)
+    ```
+  }];
+  let arguments = (ins NN_GateActivationAttr:$activation,
+                       NSA_F32TensorOfRank<4>:$gates_grad,
+                       NSA_F32TensorOfRank<4>:$gates,
+                       NN_FloatElementTypeAttr:$logits_type);
+  let results = (outs NSA_FloatTensorOfRank<3>:$logits_grad,
+                      NSA_F32TensorOfRank<1>:$bias_grad);
+  let resultNames = [{"dlogits", "dbias"}];
+  let assemblyFormat = [{
+    $activation $gates_grad `,` $gates attr-dict
+      `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+def NN_SiluOp : NN_DifferentiableOp<"silu"> {
+  let summary = "sigmoid-weighted linear unit";
+  let description = [{
+    `y = x / (1 + exp(-x))`.
+
+    Example:
+
+    ```mlir
+    %y = nn.silu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"silu"}];
+}
+
+def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
+    AllTypesMatch<["output_grad", "input"]>]> {
+  let summary = "gradient of `nn.silu`";
+  let description = [{
+    With `s = 1 / (1 + exp(-x))`: `dx = dy * s * (1 + x * (1 - s))`.
+
+    Example:
+
+    ```mlir
+    %dx = nn.silu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$input_grad);
+  let resultNames = [{"dx"}];
+}
+
+def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
+    AllTypesMatch<["gate", "up"]>]> {
+  let summary = "product with a gate that went through SiLU";
+  let description = [{
+    `y = silu(gate) * up`.
+
+    Example:
+
+    ```mlir
+    %y = nn.swiglu %gate, %up : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$gate, NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"swiglu"}];
+}
+
+def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
+    AllTypesMatch<["output_grad", "gate", "up"]>]> {
+  let summary = "gradients of `nn.swiglu`";
+  let description = [{
+    With `s = 1 / (1 + exp(-gate))`:
+
+    ```
+    dgate = dy * up * s * (1 + gate * (1 - s))
+    dup   = dy * gate * s
+    ```
+
+    Example:
+
+    ```mlir
+    %dgate, %dup = nn.swiglu_backward %dy, %gate, %up
+        : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+        -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$gate,
+                       NSA_FloatTensor:$up);
+  let results = (outs NSA_FloatTensor:$gate_grad, NSA_FloatTensor:$up_grad);
+  let resultNames = [{"dgate", "dup"}];
+}
+
+def NN_AddOp : NN_DifferentiableOp<"add", [
+    AllTypesMatch<["lhs", "rhs"]>, Commutative]> {
+  let summary = "elementwise sum";
+  let description = [{
+    `y = lhs + rhs`, in fp32, rounded once.
+
+    Example:
+
+    ```mlir
+    %y = nn.add %a, %b : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$lhs, NSA_FloatTensor:$rhs);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"sum"}];
+  let hasFolder = 1;
+}
+
+def NN_CastOp : NN_DifferentiableOp<"cast"> {
+  let summary = "conversion to another floating-point type";
+  let description = [{
+    `y = x` rounded to nearest, ties to even. The adjoint is the cast back.
+
+    Example:
+
+    ```mlir
+    %y = nn.cast %x to bf16 : (tensor<32x48xf32>) -> tensor<32x48xbf16>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input,
+                       NN_FloatElementTypeAttr:$element_type);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"cast"}];
+  let assemblyFormat = [{
+    $input `to` $element_type attr-dict
+      `:` functional-type(operands, results)
+  }];
+  let hasFolder = 1;
+}
+
+def NN_FillOp : NN_GraphOp<"fill"> {
+  let summary = "a tensor of one value";
+  let description = [{
+    Every element is `value`, converted to the element type.
+
+    Example:
+
+    ```mlir
+    %zero = nn.fill 0.0 : tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins F64Attr:$value,
+                       TypeAttrOf<NSA_StaticTensor<[NSA_FloatElement, I32]>>:$result_type);
+  let results = (outs NSA_StaticTensor<[NSA_FloatElement, I32]>:$output);
+  let resultNames = [{"fill"}];
+  let assemblyFormat = "$value attr-dict `:` $result_type";
+}
+
+//===----------------------------------------------------------------------===//
+// Loss
+//===----------------------------------------------------------------------===//
+
+def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
+  let summary = "mean negative log-likelihood of the targets";
+  let description = [{
+    A target of -1 is ignored; any other target is an index of the vocabulary.
+
+    ```
+    lse[...] = log sum_v exp(logits[..., v])
+    count    = number of targets >= 0
+    loss     = 1/count * sum_{target >= 0} (lse[...] - logits[..., target])
+    ```
+
+    in fp32, summed in a fixed order. With no valid target `loss = 0`.
+
+    Example:
+
+    ```mlir
+    %loss, %lse, %count = nn.cross_entropy %logits, %targets
+        : (tensor<2x64x256xf32>, tensor<2x64xi32>) -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$logits, NSA_I32Tensor:$targets);
+  let results = (outs NSA_F32Scalar:$loss, NSA_F32Tensor:$lse,
+                      NSA_F32Scalar:$count);
+  let resultNames = [{"loss", "lse", "count"}];
+  let hasVerifier = 1;
+}
+
+def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {
+  let summary = "gradient of `nn.cross_entropy` with respect to the logits";
+  let description = [{
+    ```
+    dlogits[..., v] = dloss / count * (exp(logits[..., v] - lse[...]) - [v == target])
+    ```
+
+    for rows with a target >= 0, else 0.
+
+    Example:
+
+    ```mlir
+    %dlogits = nn.cross_entropy_backward %dloss, %logits, %targets, %lse, %count
+        : (tensor<f32>, tensor<2x64x256xf32>, tensor<2x64xi32>, tensor<2x64xf32>, tensor<f32>)
+        -> tensor<2x64x256xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Scalar:$loss_grad, NSA_FloatRows:$logits,
+                       NSA_I32Tensor:$targets, NSA_F32Tensor:$lse,
+                       NSA_F32Scalar:$count);
+  let results = (outs NSA_FloatRows:$logits_grad);
+  let resultNames = [{"dlogits"}];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Optimizer
+//===----------------------------------------------------------------------===//
+
+def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
+  let summary = "L2 norm of all gradients together";
+  let description = [{
+    `norm = sqrt(sum_i sum_j gradients_i[j]^2)` in fp32, in a fixed order.
+
+    Example:
+
+    ```mlir
+    %norm = nn.gradient_norm %g0, %g1 : (tensor<32x48xf32>, tensor<32xf32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_F32Tensor>:$gradients);
+  let results = (outs NSA_F32Scalar:$norm);
+  let resultNames = [{"norm"}];
+}
+
+def NN_AdamWOp : NN_GraphOp<"adamw", [
+    AllTypesMatch<["weight", "moment1", "moment2", "gradient"]>]> {
+  let summary = "one step of AdamW on one tensor";
+  let description = [{
+    `hyper` holds `lr, beta1, beta2, eps, weight_decay, max_norm, grad_scale,
+    step`, with `step` counted from 1 and no clipping if `max_norm <= 0`. With
+    `n = norm * grad_scale`:
+
+    ```
+    c  = (max_norm > 0 and n > max_norm) ? max_norm / n : 1
+    g  = gradient * grad_scale * c
+    w  = weight - lr * weight_decay * weight     with `decay`, else weight
+    m' = beta1 * m + (1 - beta1) * g
+    v' = beta2 * v + (1 - beta2) * g^2
+    w' = w - lr * (m' / (1 - beta1^step)) / (sqrt(v' / (1 - beta2^step)) + eps)
+    ```
+
+    If `norm` or `loss` is not finite, weight and moments stay as they are.
+
+    Example:
+
+    ```mlir
+    %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %norm, %loss, %hyper {decay}
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>,
+           tensor<f32>, tensor<f32>, tensor<8xf32>)
+        -> (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$weight, NSA_F32Tensor:$moment1,
+                       NSA_F32Tensor:$moment2, NSA_F32Tensor:$gradient,
+                       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
+                       NSA_F32TensorOfRank<1>:$hyper, UnitAttr:$decay);
+  let results = (outs NSA_F32Tensor:$new_weight, NSA_F32Tensor:$new_moment1,
+                      NSA_F32Tensor:$new_moment2);
+  let resultNames = [{"weight", "moment1", "moment2"}];
+  let hasVerifier = 1;
+}
+
+#endif // NSA_DIALECTS_NN_NNOPS_TD

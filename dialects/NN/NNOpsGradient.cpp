@@ -1,0 +1,224 @@
+//===- NNOpsGradient.cpp - gradients and precision of nn ops --------------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+
+/// Results after the first are statistics; no gradient may arrive there.
+/// Returns true if none arrives at the first result either.
+static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  for (auto [index, gradient] : llvm::enumerate(resultGrads.drop_front()))
+    if (gradient)
+      return op->emitOpError("has no gradient with respect to result ")
+             << index + 1;
+  if (resultGrads[0])
+    return false;
+  operandGrads.append(op->getNumOperands(), Value());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbeddingOp::buildBackward(OpBuilder &builder,
+                                         ValueRange resultGrads,
+                                         SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(EmbeddingBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getIds(), getDim(getTable(), 0)));
+  operandGrads.push_back(Value());
+  return success();
+}
+
+/// `op(lhs) . op(rhs)` as the gradient of `primal`, with its shape.
+static FailureOr<Value> buildProduct(OpBuilder &builder, MatmulOp op,
+                                     Value primal, Value lhs, bool transposeLhs,
+                                     Value rhs, bool transposeRhs,
+                                     Type element) {
+  auto product = MatmulOp::create(builder, op.getLoc(), lhs, rhs, transposeLhs,
+                                  transposeRhs, TypeAttr::get(element));
+  if (product.getType().getShape() == getShape(primal))
+    return product.getOutput();
+  std::string found = formatShape(getShape(primal));
+  std::string matrix = formatShape(product.getType().getShape());
+  product.erase();
+  return op.emitOpError("has an operand of shape ")
+         << found << " whose gradient has the shape " << matrix;
+}
+
+LogicalResult MatmulOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  Value dy = resultGrads[0];
+  bool tl = getTransposeLhs(), tr = getTransposeRhs();
+  Type activation = nsa::getElementType(getLhs());
+  FailureOr<Value> lhsGrad =
+      tl ? buildProduct(builder, *this, getLhs(), getRhs(), tr, dy, true,
+                        activation)
+         : buildProduct(builder, *this, getLhs(), dy, false, getRhs(), !tr,
+                        activation);
+  if (failed(lhsGrad))
+    return failure();
+  // The right-hand side is a weight; its gradient is accumulated in fp32.
+  Type weight = builder.getF32Type();
+  FailureOr<Value> rhsGrad =
+      tr ? buildProduct(builder, *this, getRhs(), dy, true, getLhs(), tl,
+                        weight)
+         : buildProduct(builder, *this, getRhs(), getLhs(), !tl, dy, false,
+                        weight);
+  if (failed(rhsGrad))
+    return failure();
+  operandGrads.append({*lhsGrad, *rhsGrad});
+  return success();
+}
+
+LogicalResult RMSNormOp::buildBackward(OpBuilder &builder,
+                                       ValueRange resultGrads,
+                                       SmallVectorImpl<Value> &operandGrads) {
+  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
+  if (failed(none) || *none)
+    return none;
+  auto backward = RMSNormBackwardOp::create(builder, getLoc(), resultGrads[0],
+                                            getInput(), getWeight(), getRstd());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult RotaryOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(RotaryOp::create(builder, getLoc(), resultGrads[0],
+                                          getTable(), getStride(),
+                                          !getInverse()));
+  operandGrads.push_back(Value());
+  return success();
+}
+
+bool RotaryOp::isDifferentiableOperand(unsigned index) { return index == 0; }
+
+LogicalResult
+SplitHeadsOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                            SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(
+      MergeHeadsOp::create(builder, getLoc(), resultGrads[0]));
+  return success();
+}
+
+LogicalResult
+MergeHeadsOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                            SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(SplitHeadsOp::create(builder, getLoc(), resultGrads[0],
+                                              getDim(getInput(), 2)));
+  return success();
+}
+
+LogicalResult GateOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                    SmallVectorImpl<Value> &operandGrads) {
+  auto backward =
+      GateBackwardOp::create(builder, getLoc(), getActivation(), resultGrads[0],
+                             getGates(), nsa::getElementType(getLogits()));
+  operandGrads.push_back(backward.getLogitsGrad());
+  if (getBias())
+    operandGrads.push_back(backward.getBiasGrad());
+  return success();
+}
+
+LogicalResult SiluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                    SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(
+      SiluBackwardOp::create(builder, getLoc(), resultGrads[0], getInput()));
+  return success();
+}
+
+LogicalResult SwiGLUOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  auto backward = SwiGLUBackwardOp::create(builder, getLoc(), resultGrads[0],
+                                           getGate(), getUp());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult AddOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                   SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.append(2, resultGrads[0]);
+  return success();
+}
+
+LogicalResult CastOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                    SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(builder.createOrFold<CastOp>(
+      getLoc(), resultGrads[0], nsa::getElementType(getInput())));
+  return success();
+}
+
+LogicalResult
+CrossEntropyOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                              SmallVectorImpl<Value> &operandGrads) {
+  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
+  if (failed(none) || *none)
+    return none;
+  operandGrads.push_back(CrossEntropyBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getLogits(), getTargets(), getLse(),
+      getCount()));
+  operandGrads.push_back(Value());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Precision
+//===----------------------------------------------------------------------===//
+
+OperandPrecision EmbeddingOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision MatmulOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision RMSNormOp::getOperandPrecision(unsigned index) {
+  return index == 0 ? OperandPrecision::Compute : OperandPrecision::Full;
+}
+
+OperandPrecision RotaryOp::getOperandPrecision(unsigned index) {
+  return index == 0 ? OperandPrecision::Compute : OperandPrecision::Full;
+}
+
+OperandPrecision SplitHeadsOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Any;
+}
+
+OperandPrecision MergeHeadsOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Any;
+}
+
+OperandPrecision GateOp::getOperandPrecision(unsigned index) {
+  return index == 0 ? OperandPrecision::Any : OperandPrecision::Full;
+}
+
+OperandPrecision SiluOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision SwiGLUOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision AddOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision CastOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Any;
+}
+
+OperandPrecision CrossEntropyOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}

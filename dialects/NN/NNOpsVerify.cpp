@@ -1,0 +1,102 @@
+//===- NNOpsVerify.cpp - constraints of nn ops ----------------------------===//
+//
+// Ranks, element types and positive attributes are ODS constraints; what
+// relates two operands or attributes is here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+
+LogicalResult EmbeddingOp::verify() {
+  return checkNotEmpty(*this, "table", getTable());
+}
+
+LogicalResult EmbeddingBackwardOp::verify() {
+  SmallVector<int64_t> expected(getShape(getIds()));
+  expected.push_back(getShape(getOutputGrad()).back());
+  return checkShape(*this, "output gradient", getOutputGrad(), expected);
+}
+
+LogicalResult MatmulOp::verify() {
+  int64_t rhsRows = ShapedType::getNumElements(getShape(getRhs()).drop_back());
+  int64_t rhsLength = getTransposeRhs() ? getShape(getRhs()).back() : rhsRows;
+  return checkEqual(
+      *this, getTransposeLhs() ? "rows of lhs" : "columns of lhs", getSizes().k,
+      getTransposeRhs() ? "columns of rhs" : "rows of rhs", rhsLength);
+}
+
+template <typename OpT>
+static LogicalResult verifyRMSNorm(OpT op) {
+  if (failed(checkNotEmpty(op, "weight", op.getWeight())))
+    return failure();
+  return checkEqual(op, "length of weight", getDim(op.getWeight(), 0),
+                    "width of input", getShape(op.getInput()).back());
+}
+
+LogicalResult RMSNormOp::verify() { return verifyRMSNorm(*this); }
+
+LogicalResult RMSNormBackwardOp::verify() {
+  if (failed(verifyRMSNorm(*this)))
+    return failure();
+  return checkShape(*this, "rstd", getRstd(), getShape(getInput()).drop_back());
+}
+
+LogicalResult RotaryOp::verify() {
+  int64_t rows = getDim(getInput(), 1), width = getDim(getInput(), 3);
+  if (failed(checkMultiple(*this, "head width", width, "pair size", 2)))
+    return failure();
+  int64_t length = getDim(getTable(), 0);
+  if (failed(checkShape(*this, "table", getTable(), {length, width / 2, 2})))
+    return failure();
+  if (rows == 0)
+    return success();
+  int64_t last = (rows - 1) * static_cast<int64_t>(getStride());
+  if (last < length)
+    return success();
+  return emitOpError("table length (")
+         << length << ") must be above the last position (" << last << ")";
+}
+
+LogicalResult SplitHeadsOp::verify() {
+  return checkMultiple(*this, "width", getDim(getInput(), 2), "heads",
+                       getHeads());
+}
+
+LogicalResult GateOp::verify() {
+  int64_t width = getDim(getLogits(), 2);
+  if (failed(checkMultiple(*this, "width of logits", width, "branches", 3)))
+    return failure();
+  if (!getBias())
+    return success();
+  return checkShape(*this, "bias", getBias(), {width});
+}
+
+LogicalResult GateBackwardOp::verify() {
+  return checkEqual(*this, "last dimension of gates", getDim(getGates(), 3),
+                    "branches", 3);
+}
+
+template <typename OpT>
+static LogicalResult verifyCrossEntropy(OpT op) {
+  if (failed(checkNotEmpty(op, "logits", op.getLogits())))
+    return failure();
+  return checkShape(op, "targets", op.getTargets(),
+                    getShape(op.getLogits()).drop_back());
+}
+
+LogicalResult CrossEntropyOp::verify() { return verifyCrossEntropy(*this); }
+
+LogicalResult CrossEntropyBackwardOp::verify() {
+  if (failed(verifyCrossEntropy(*this)))
+    return failure();
+  return checkShape(*this, "lse", getLse(), getShape(getTargets()));
+}
+
+LogicalResult AdamWOp::verify() {
+  return checkShape(*this, "hyper", getHyper(), {kNumHyper});
+}

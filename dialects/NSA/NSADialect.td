@@ -1,0 +1,58 @@
+//===- NSADialect.td - Native Sparse Attention dialect ----------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_NSA_NSADIALECT_TD
+#define NSA_DIALECTS_NSA_NSADIALECT_TD
+
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def NSA_Dialect : Dialect {
+  let name = "nsa";
+  let cppNamespace = "::nsa";
+  let summary = "Native Sparse Attention at the level of the model graph";
+  let description = [{
+    The three branches of Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12)
+    as value-semantics operations on ranked tensors of static shape, each
+    attention op with its backward op.
+
+    Layouts are token-major. `B` is the batch, `S` the sequence length, `Hq` and
+    `Hkv` the numbers of query and of key/value heads, `G = Hq / Hkv`, `dk` and
+    `dv` the head widths. With compression block `l`, stride `d` and selection
+    block `l'`, `Nc = floor((S - l) / d) + 1` if `S >= l`, else 0.
+
+    | value | type |
+    |---|---|
+    | q | `[B, S, Hq, dk]` |
+    | k, v | `[B, S, Hkv, dk]`, `[B, S, Hkv, dv]` |
+    | compressed k, v | `[B, Nc, Hkv, dk]`, `[B, Nc, Hkv, dv]` |
+    | output | `[B, S, Hq, dv]` |
+    | lse | `f32 [B, Hq, S]` |
+    | indices | `i32 [B, Hkv, S, n]` |
+    | gates | `f32 [B, S, Hq, 3]`, in the order compressed, selected, window |
+
+    Scores are computed in fp32 and scaled after the dot product; softmax and its
+    statistics are fp32; `lse` is the natural logarithm of the sum of
+    exponentials. A row that sees no key has output 0, lse -inf and no gradient.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class NSA_Op<string mnemonic, list<Trait> traits = []>
+    : Op<NSA_Dialect, mnemonic, traits>;
+
+def NSA_CompressionMean : I32EnumAttrCase<"Mean", 0, "mean">;
+def NSA_CompressionLinear : I32EnumAttrCase<"Linear", 1, "linear">;
+
+def NSA_CompressionKind : I32EnumAttr<"CompressionKind",
+    "how a block of tokens becomes one row",
+    [NSA_CompressionMean, NSA_CompressionLinear]> {
+  let cppNamespace = "::nsa";
+  let genSpecializedAttr = 0;
+}
+
+def NSA_CompressionKindAttr
+    : EnumAttr<NSA_Dialect, NSA_CompressionKind, "compression"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+#endif // NSA_DIALECTS_NSA_NSADIALECT_TD

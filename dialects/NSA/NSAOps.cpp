@@ -1,0 +1,283 @@
+//===- NSAOps.cpp - types, gradients and precision of nsa ops -------------===//
+
+#include "dialects/NSA/NSAOps.h"
+#include "dialects/Interfaces/ShapeChecks.h"
+
+#include "mlir/IR/Builders.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+
+int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
+                                    int64_t stride) {
+  return sequence < block ? 0 : (sequence - block) / stride + 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Scale
+//===----------------------------------------------------------------------===//
+
+template <typename OpT>
+static double scaleOrDefault(OpT op) {
+  if (std::optional<APFloat> scale = op.getScale())
+    return scale->convertToDouble();
+  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
+}
+
+double CompressedAttentionOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+double CompressedAttentionBackwardOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+double SelectOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double SelectedAttentionOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+double SelectedAttentionBackwardOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+double WindowAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double WindowAttentionBackwardOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// Result types
+//===----------------------------------------------------------------------===//
+
+static RankedTensorType typeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static RankedTensorType withShape(ArrayRef<int64_t> shape, Type element) {
+  return RankedTensorType::get(shape, element);
+}
+
+/// o [B, S, Hq, dv] and lse [B, Hq, S].
+template <typename AdaptorT>
+static LogicalResult inferAttention(MLIRContext *context, AdaptorT adaptor,
+                                    SmallVectorImpl<Type> &types) {
+  RankedTensorType q = typeOf(adaptor.getQuery());
+  int64_t batch = q.getDimSize(0), sequence = q.getDimSize(1);
+  int64_t heads = q.getDimSize(2), width = getDim(adaptor.getValue(), 3);
+  types.push_back(
+      withShape({batch, sequence, heads, width}, q.getElementType()));
+  types.push_back(
+      withShape({batch, heads, sequence}, Float32Type::get(context)));
+  return success();
+}
+
+/// dq, dk, dv have the types of q, k, v.
+template <typename AdaptorT>
+static LogicalResult inferAttentionBackward(AdaptorT adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
+                                      adaptor.getKey().getType(),
+                                      adaptor.getValue().getType()});
+  return success();
+}
+
+LogicalResult CompressOp::inferReturnTypes(MLIRContext *context,
+                                           std::optional<Location> location,
+                                           Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  RankedTensorType x = typeOf(adaptor.getInput());
+  SmallVector<int64_t> shape(x.getShape());
+  shape[1] =
+      getNumCompressedBlocks(shape[1], adaptor.getBlock(), adaptor.getStride());
+  types.push_back(withShape(shape, x.getElementType()));
+  return success();
+}
+
+LogicalResult CompressBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  if (Value weight = adaptor.getWeight())
+    types.push_back(withShape(getShape(weight), Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult CompressedAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttention(context, adaptor, types);
+}
+
+LogicalResult CompressedAttentionBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttentionBackward(adaptor, types);
+}
+
+LogicalResult SelectOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location> location,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> q = getShape(adaptor.getQuery());
+  types.push_back(withShape({q[0], getDim(adaptor.getKey(), 2), q[1],
+                             static_cast<int64_t>(adaptor.getCount())},
+                            IntegerType::get(context, 32)));
+  return success();
+}
+
+LogicalResult SelectedAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttention(context, adaptor, types);
+}
+
+LogicalResult SelectedAttentionBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttentionBackward(adaptor, types);
+}
+
+LogicalResult WindowAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttention(context, adaptor, types);
+}
+
+LogicalResult WindowAttentionBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  return inferAttentionBackward(adaptor, types);
+}
+
+LogicalResult CombineOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getCompressed().getType());
+  return success();
+}
+
+LogicalResult CombineBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getGates().getType());
+  types.append(3, adaptor.getOutputGrad().getType());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// Checks that no gradient arrives at the lse of an attention op. Returns true
+/// if there is nothing to do because none arrives at the output either.
+static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  if (resultGrads.size() > 1 && resultGrads[1])
+    return op->emitOpError("has no gradient with respect to lse");
+  if (resultGrads[0])
+    return false;
+  operandGrads.append(op->getNumOperands(), Value());
+  return true;
+}
+
+LogicalResult CompressOp::buildBackward(OpBuilder &builder,
+                                        ValueRange resultGrads,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  auto backward = CompressBackwardOp::create(
+      builder, getLoc(), getKind(), resultGrads[0], getInput(), getWeight(),
+      getBlock(), getStride());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult
+CompressedAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
+  if (failed(none) || *none)
+    return none;
+  auto backward = CompressedAttentionBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
+      getOutput(), getLse(), getBlockAttr(), getStrideAttr(), getScaleAttr());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult SelectOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.append(getNumOperands(), Value());
+  return success();
+}
+
+bool SelectOp::isDifferentiableOperand(unsigned index) { return false; }
+
+LogicalResult
+SelectedAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                   SmallVectorImpl<Value> &operandGrads) {
+  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
+  if (failed(none) || *none)
+    return none;
+  auto backward = SelectedAttentionBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
+      getOutput(), getLse(), getIndices(), getSelectBlockAttr(),
+      getScaleAttr());
+  llvm::append_range(operandGrads, backward.getResults());
+  operandGrads.push_back(Value());
+  return success();
+}
+
+LogicalResult
+WindowAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                 SmallVectorImpl<Value> &operandGrads) {
+  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
+  if (failed(none) || *none)
+    return none;
+  auto backward = WindowAttentionBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
+      getOutput(), getLse(), getWindowAttr(), getScaleAttr());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+LogicalResult CombineOp::buildBackward(OpBuilder &builder,
+                                       ValueRange resultGrads,
+                                       SmallVectorImpl<Value> &operandGrads) {
+  auto backward =
+      CombineBackwardOp::create(builder, getLoc(), resultGrads[0], getGates(),
+                                getCompressed(), getSelected(), getWindow());
+  llvm::append_range(operandGrads, backward.getResults());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Precision
+//===----------------------------------------------------------------------===//
+
+OperandPrecision CompressOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision CompressedAttentionOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision SelectOp::getOperandPrecision(unsigned index) {
+  bool isLse = getOperation()->getOperand(index) == getLse();
+  return isLse ? OperandPrecision::Full : OperandPrecision::Compute;
+}
+
+OperandPrecision SelectedAttentionOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision WindowAttentionOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+OperandPrecision CombineOp::getOperandPrecision(unsigned index) {
+  return index == 0 ? OperandPrecision::Full : OperandPrecision::Compute;
+}
+
+#define GET_OP_CLASSES
+#include "dialects/NSA/NSAOps.cpp.inc"

@@ -1,0 +1,28 @@
+//===- NSAOps.h - Native Sparse Attention operations ------------*- C++ -*-===//
+
+#ifndef NSA_DIALECTS_NSA_NSAOPS_H
+#define NSA_DIALECTS_NSA_NSAOPS_H
+
+#include "dialects/Interfaces/DifferentiableOpInterface.h"
+#include "dialects/Interfaces/PrecisionOpInterface.h"
+#include "dialects/NSA/NSADialect.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace nsa {
+
+/// The number of complete compressed blocks of a sequence,
+/// `floor((sequence - block) / stride) + 1`, or 0 if it is shorter than a
+/// block. `block` and `stride` are positive.
+int64_t getNumCompressedBlocks(int64_t sequence, int64_t block, int64_t stride);
+
+} // namespace nsa
+
+#define GET_OP_CLASSES
+#include "dialects/NSA/NSAOps.h.inc"
+
+#endif // NSA_DIALECTS_NSA_NSAOPS_H

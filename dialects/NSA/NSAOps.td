@@ -1,0 +1,439 @@
+//===- NSAOps.td - Native Sparse Attention operations -----------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_NSA_NSAOPS_TD
+#define NSA_DIALECTS_NSA_NSAOPS_TD
+
+include "dialects/Interfaces/DifferentiableOpInterface.td"
+include "dialects/Interfaces/PrecisionOpInterface.td"
+include "dialects/Interfaces/TensorTypes.td"
+include "dialects/NSA/NSADialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+//===----------------------------------------------------------------------===//
+// Base classes
+//===----------------------------------------------------------------------===//
+
+def NSA_Activation : NSA_FloatTensorOfRank<4>;
+def NSA_Lse : NSA_F32TensorOfRank<3>;
+def NSA_Indices : NSA_I32TensorOfRank<4>;
+def NSA_Gates : NSA_F32TensorOfRank<4>;
+
+def NSA_PositiveI64 : ConfinedAttr<I64Attr, [IntPositive]>;
+
+/// An op without side effects whose result types follow from its operands.
+class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
+    : NSA_Op<mnemonic, !listconcat(traits, [
+        Pure, InferTypeOpAdaptor,
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
+  let hasVerifier = 1;
+  code resultNames = [{}];
+  code declarations = [{}];
+  let extraClassDeclaration = declarations;
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      static constexpr ::llvm::StringLiteral names[] = {
+  }] # resultNames # [{
+      };
+      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
+        setName(result, name);
+    }
+  }];
+}
+
+/// An op that may lie on the path from a parameter to the loss.
+class NSA_DifferentiableOp<string mnemonic, list<Trait> traits = [],
+                           list<string> differentiableMethods = []>
+    : NSA_GraphOp<mnemonic, !listconcat(traits, [
+        DeclareOpInterfaceMethods<DifferentiableOpInterface,
+                                  differentiableMethods>,
+        DeclareOpInterfaceMethods<PrecisionOpInterface,
+                                  ["getOperandPrecision"]>])>;
+
+/// Declares the effective scale of ops with the optional `scale` attribute.
+class NSA_ScaleMethod {
+  code declarations = [{
+    /// The factor of the scores: `scale` if given, else 1 / sqrt(dk).
+    double getScaleOrDefault();
+  }];
+}
+
+/// Softmax attention of queries to keys. `extraOperands` follow the values and
+/// `parameters` are the attributes before `scale`.
+class NSA_AttentionOp<string mnemonic, dag extraOperands, dag parameters>
+    : NSA_DifferentiableOp<mnemonic, [
+        AllElementTypesMatch<["query", "key", "value"]>]> {
+  let arguments = !con(
+      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value),
+      extraOperands, parameters, (ins OptionalAttr<F64Attr>:$scale));
+  let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
+  let resultNames = [{"o", "lse"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
+}
+
+/// Gradients of an attention op with respect to q, k and v. Probabilities are
+/// recomputed from `lse`.
+class NSA_AttentionBackwardOp<string mnemonic, dag extraOperands,
+                              dag parameters>
+    : NSA_GraphOp<mnemonic, [
+        AllElementTypesMatch<["output_grad", "query", "key", "value",
+                              "output"]>]> {
+  let arguments = !con(
+      (ins NSA_Activation:$output_grad, NSA_Activation:$query,
+           NSA_Activation:$key, NSA_Activation:$value, NSA_Activation:$output,
+           NSA_Lse:$lse),
+      extraOperands, parameters, (ins OptionalAttr<F64Attr>:$scale));
+  let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
+                      NSA_Activation:$value_grad);
+  let resultNames = [{"dq", "dk", "dv"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Compression
+//===----------------------------------------------------------------------===//
+
+class NSA_CompressionParameters {
+  dag members = (ins NSA_PositiveI64:$block, NSA_PositiveI64:$stride);
+}
+
+def NSA_CompressOp : NSA_DifferentiableOp<"compress"> {
+  let summary = "one row for each block of tokens";
+  let description = [{
+    Row `i` summarises the tokens `i*stride .. i*stride + block - 1` of each
+    head. There is no partial and no padded block: `y` has
+    `Nc = floor((S - block) / stride) + 1` rows if `S >= block`, else none.
+
+    ```
+    mean:    y[b, i, h, :] = 1/block * sum_r x[b, i*stride + r, h, :]
+    linear:  y[b, i, h, e] = sum_{r, c} x[b, i*stride + r, h, c] * weight[h, r*D + c, e]
+    ```
+
+    `stride` divides `block`. `linear` takes the weight `[Hkv, block*D, D]`, `mean`
+    takes none.
+
+    Example:
+
+    ```mlir
+    %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+    ```
+  }];
+  let arguments = !con(
+      (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$input,
+           Optional<NSA_FloatTensorOfRank<3>>:$weight),
+      NSA_CompressionParameters<>.members);
+  let results = (outs NSA_Activation:$output);
+  let resultNames = [{"compressed"}];
+  let assemblyFormat = [{
+    $kind $input (`,` $weight^)? attr-dict
+      `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
+    AllElementTypesMatch<["output_grad", "input"]>]> {
+  let summary = "gradients of `nsa.compress`";
+  let description = [{
+    Blocks overlap when `stride < block`, so a token gathers the gradient of
+    every block that holds it, in ascending order:
+
+    ```
+    mean:    dx[b, t, h, :] = 1/block * sum_{i : t in block i} dy[b, i, h, :]
+    linear:  dx[b, t, h, c] = sum_{i : t in block i} sum_e dy[b, i, h, e] * weight[h, (t - i*stride)*D + c, e]
+             dw[h, r*D + c, e] = sum_{b, i} x[b, i*stride + r, h, c] * dy[b, i, h, e]
+    ```
+
+    `dw` is fp32 and exists for `linear` only.
+
+    Example:
+
+    ```mlir
+    %dx = nsa.compress_backward mean %dy, %x {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
+    ```
+  }];
+  let arguments = !con(
+      (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$output_grad,
+           NSA_Activation:$input, Optional<NSA_FloatTensorOfRank<3>>:$weight),
+      NSA_CompressionParameters<>.members);
+  let results = (outs NSA_Activation:$input_grad,
+                      Optional<NSA_F32TensorOfRank<3>>:$weight_grad);
+  let resultNames = [{"dx", "dw"}];
+  let assemblyFormat = [{
+    $kind $output_grad `,` $input (`,` $weight^)? attr-dict
+      `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Compressed attention
+//===----------------------------------------------------------------------===//
+
+def NSA_CompressedAttentionOp
+    : NSA_AttentionOp<"compressed_attention", (ins),
+                      NSA_CompressionParameters<>.members> {
+  let summary = "attention to the compressed blocks that are complete";
+  let description = [{
+    Compressed block `i` is visible to query `t` iff `i*stride + block - 1 <= t`.
+    With `s[t, i] = scale * q[t] . k[i]` over the visible `i`, and head `h` of q
+    using head `h / G` of k and v:
+
+    ```
+    lse[t] = log sum_i exp(s[t, i])
+    o[t]   = sum_i exp(s[t, i] - lse[t]) * v[i]
+    ```
+
+    Rows `t < block - 1` see nothing: `o = 0` and `lse = -inf`. `k` and `v` have
+    the `Nc` rows that `nsa.compress` makes of the `S` tokens; `Nc` may be 0.
+
+    Example:
+
+    ```mlir
+    %o, %lse = nsa.compressed_attention %q, %k, %v {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+    ```
+  }];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_CompressedAttentionBackwardOp
+    : NSA_AttentionBackwardOp<"compressed_attention_backward", (ins),
+                              NSA_CompressionParameters<>.members> {
+  let summary = "gradients of `nsa.compressed_attention`";
+  let description = [{
+    With `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, `D[t] = do[t] . o[t]`
+    and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
+
+    ```
+    dq[t] = scale * sum_i ds[t, i] * k[i]
+    dk[i] = scale * sum_{t, heads of the group} ds[t, i] * q[t]
+    dv[i] = sum_{t, heads of the group} p[t, i] * do[t]
+    ```
+
+    Rows that see nothing contribute 0.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = nsa.compressed_attention_backward %do, %q, %k, %v, %o, %lse {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>,
+           tensor<1x15x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
+    ```
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Selection
+//===----------------------------------------------------------------------===//
+
+def NSA_SelectOp : NSA_DifferentiableOp<"select", [
+    AllElementTypesMatch<["query", "key"]>], ["isDifferentiableOperand"]> {
+  let summary = "the best `count` selection blocks of each token and group";
+  let description = [{
+    `k` and `lse` are those of `nsa.compressed_attention` with the same `block`,
+    `stride` and scale. The probability of compressed block `i`, summed over the
+    heads of the group in ascending order in fp32, and the score of selection
+    block `j` are
+
+    ```
+    p[t, i]     = sum_h exp(scale * q[t, h] . k[i] - lse[t, h])   for visible i, else 0
+    score[t, j] = sum_i |[i*stride, i*stride + block) n [j*l', (j+1)*l')| / stride * p[t, i]
+    ```
+
+    with `l' = select_block`. Candidates of query `t` are `0 .. J`,
+    `J = floor(t / l')`. The first `initial` blocks and the last `local` blocks
+    (`J`, `J-1`, ..) are taken always, as a set, and count towards `count`; when they
+    are more than `count`, they enter in the order `J`, initial blocks ascending,
+    `J-1`, `J-2`, ... The others are the best by score, ties to the lower index.
+    So exactly `min(count, J + 1)` blocks are chosen; they are listed
+    ascending and padded with -1 on the right.
+
+    The choice is not differentiable: no gradient flows to the operands.
+
+    Example:
+
+    ```mlir
+    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+    ```
+  }];
+  let arguments = !con(
+      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse),
+      NSA_CompressionParameters<>.members,
+      (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$count,
+           DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "1">:$initial,
+           DefaultValuedAttr<NSA_PositiveI64, "2">:$local,
+           OptionalAttr<F64Attr>:$scale));
+  let results = (outs NSA_Indices:$indices);
+  let resultNames = [{"indices"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_SelectedAttentionOp
+    : NSA_AttentionOp<"selected_attention", (ins NSA_Indices:$indices),
+                      (ins NSA_PositiveI64:$select_block)> {
+  let summary = "causal attention within the selected blocks";
+  let description = [{
+    Query `t` of a group attends to the keys
+    `{u : floor(u / select_block) in indices[t], u <= t}`; padding (-1) names no
+    block, and the last block of a sequence may be partial. Softmax, `lse` and the
+    use of heads are those of `nsa.compressed_attention`.
+
+    Example:
+
+    ```mlir
+    %o, %lse = nsa.selected_attention %q, %k, %v, %indices {select_block = 16 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+    ```
+  }];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_SelectedAttentionBackwardOp
+    : NSA_AttentionBackwardOp<"selected_attention_backward",
+                              (ins NSA_Indices:$indices),
+                              (ins NSA_PositiveI64:$select_block)> {
+  let summary = "gradients of `nsa.selected_attention`";
+  let description = [{
+    The formulas of `nsa.compressed_attention_backward` over the keys that
+    `nsa.selected_attention` names. Sums over queries are in ascending order.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = nsa.selected_attention_backward %do, %q, %k, %v, %o, %lse, %indices {select_block = 16 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+           tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+    ```
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Window
+//===----------------------------------------------------------------------===//
+
+def NSA_WindowAttentionOp
+    : NSA_AttentionOp<"window_attention", (ins),
+                      (ins NSA_PositiveI64:$window)> {
+  let summary = "causal attention to the last `window` keys";
+  let description = [{
+    Query `t` attends to `(t - window, t]`: exactly `min(window, t + 1)` keys, its
+    own included. Softmax, `lse` and the use of heads are those of
+    `nsa.compressed_attention`.
+
+    Example:
+
+    ```mlir
+    %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+    ```
+  }];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_WindowAttentionBackwardOp
+    : NSA_AttentionBackwardOp<"window_attention_backward", (ins),
+                              (ins NSA_PositiveI64:$window)> {
+  let summary = "gradients of `nsa.window_attention`";
+  let description = [{
+    The formulas of `nsa.compressed_attention_backward` over the keys
+    `(t - window, t]`.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = nsa.window_attention_backward %do, %q, %k, %v, %o, %lse {window = 32 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+           tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+    ```
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Combination
+//===----------------------------------------------------------------------===//
+
+class NSA_Branches {
+  dag members = (ins NSA_Gates:$gates, NSA_Activation:$compressed,
+                 NSA_Activation:$selected, NSA_Activation:$window);
+}
+
+def NSA_CombineOp : NSA_DifferentiableOp<"combine", [
+    AllTypesMatch<["compressed", "selected", "window"]>]> {
+  let summary = "gated sum of the three branches";
+  let description = [{
+    ```
+    o[b, t, h, :] = gates[b, t, h, 0] * compressed[b, t, h, :]
+                  + gates[b, t, h, 1] * selected[b, t, h, :]
+                  + gates[b, t, h, 2] * window[b, t, h, :]
+    ```
+
+    in fp32, rounded once.
+
+    Example:
+
+    ```mlir
+    %o = nsa.combine %gates, %cmp, %slc, %win
+        : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>)
+        -> tensor<1x64x4x16xf32>
+    ```
+  }];
+  let arguments = NSA_Branches<>.members;
+  let results = (outs NSA_Activation:$output);
+  let resultNames = [{"o"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward", [
+    AllTypesMatch<["output_grad", "compressed", "selected", "window"]>]> {
+  let summary = "gradients of `nsa.combine`";
+  let description = [{
+    For branch `c` with output `o_c`:
+
+    ```
+    dgates[b, t, h, c] = do[b, t, h, :] . o_c[b, t, h, :]
+    do_c[b, t, h, :]   = gates[b, t, h, c] * do[b, t, h, :]
+    ```
+
+    Example:
+
+    ```mlir
+    %dgates, %dcmp, %dslc, %dwin = nsa.combine_backward %do, %gates, %cmp, %slc, %win
+        : (tensor<1x64x4x16xf32>, tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>)
+        -> (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>)
+    ```
+  }];
+  let arguments = !con((ins NSA_Activation:$output_grad), NSA_Branches<>.members);
+  let results = (outs NSA_Gates:$gates_grad, NSA_Activation:$compressed_grad,
+                      NSA_Activation:$selected_grad,
+                      NSA_Activation:$window_grad);
+  let resultNames = [{"dgates", "dcmp", "dslc", "dwin"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+#endif // NSA_DIALECTS_NSA_NSAOPS_TD

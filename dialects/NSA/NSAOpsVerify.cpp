@@ -1,0 +1,188 @@
+//===- NSAOpsVerify.cpp - constraints of nsa ops --------------------------===//
+//
+// Ranks, element types and positive attributes are ODS constraints; what
+// relates two operands or attributes is here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSAOps.h"
+
+using namespace mlir;
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// Shared checks
+//===----------------------------------------------------------------------===//
+
+/// stride | block.
+template <typename OpT>
+static LogicalResult verifyCompression(OpT op) {
+  return checkMultiple(op, "block", op.getBlock(), "stride", op.getStride());
+}
+
+/// q [B, S, Hq, dk] and k [B, keys, Hkv, dk] with Hkv | Hq.
+template <typename OpT>
+static LogicalResult verifyQueryKey(OpT op, StringRef keyRows,
+                                    int64_t expectedRows) {
+  Value q = op.getQuery(), k = op.getKey();
+  if (failed(checkNotEmpty(op, "query", q)) ||
+      failed(checkEqual(op, "key batch", getDim(k, 0), "query batch",
+                        getDim(q, 0))) ||
+      failed(checkEqual(op, "key rows", getDim(k, 1), keyRows, expectedRows)) ||
+      failed(checkEqual(op, "key head width", getDim(k, 3), "query head width",
+                        getDim(q, 3))))
+    return failure();
+  if (getDim(k, 2) == 0)
+    return op.emitOpError("key heads (0) must be at least 1");
+  return checkMultiple(op, "query heads", getDim(q, 2), "key heads",
+                       getDim(k, 2));
+}
+
+/// Also v [B, keys, Hkv, dv].
+template <typename OpT>
+static LogicalResult verifyQueryKeyValue(OpT op, StringRef keyRows,
+                                         int64_t expectedRows) {
+  if (failed(verifyQueryKey(op, keyRows, expectedRows)))
+    return failure();
+  ArrayRef<int64_t> k = getShape(op.getKey());
+  int64_t valueWidth = getDim(op.getValue(), 3);
+  if (valueWidth == 0)
+    return op.emitOpError("value head width (0) must be at least 1");
+  return checkShape(op, "value", op.getValue(), {k[0], k[1], k[2], valueWidth});
+}
+
+/// do and o [B, S, Hq, dv], lse [B, Hq, S].
+template <typename OpT>
+static LogicalResult verifySavedValues(OpT op) {
+  ArrayRef<int64_t> q = getShape(op.getQuery());
+  SmallVector<int64_t> output = {q[0], q[1], q[2], getDim(op.getValue(), 3)};
+  if (failed(checkShape(op, "output", op.getOutput(), output)) ||
+      failed(checkShape(op, "output gradient", op.getOutputGrad(), output)))
+    return failure();
+  return checkShape(op, "lse", op.getLse(), {q[0], q[2], q[1]});
+}
+
+template <typename OpT>
+static LogicalResult verifyCompressedAttention(OpT op) {
+  if (failed(verifyCompression(op)))
+    return failure();
+  int64_t blocks = getNumCompressedBlocks(getDim(op.getQuery(), 1),
+                                          op.getBlock(), op.getStride());
+  return verifyQueryKeyValue(op, "compressed blocks of the sequence", blocks);
+}
+
+template <typename OpT>
+static LogicalResult verifySequenceAttention(OpT op) {
+  return verifyQueryKeyValue(op, "query rows", getDim(op.getQuery(), 1));
+}
+
+/// Indices [B, Hkv, S, n].
+template <typename OpT>
+static LogicalResult verifySelectedAttention(OpT op) {
+  if (failed(verifySequenceAttention(op)))
+    return failure();
+  if (failed(checkNotEmpty(op, "indices", op.getIndices())))
+    return failure();
+  ArrayRef<int64_t> q = getShape(op.getQuery());
+  return checkShape(
+      op, "indices", op.getIndices(),
+      {q[0], getDim(op.getKey(), 2), q[1], getDim(op.getIndices(), 3)});
+}
+
+/// Weight [Hkv, block * D, D] for linear, none for mean.
+template <typename OpT>
+static LogicalResult verifyCompress(OpT op) {
+  if (failed(verifyCompression(op)) ||
+      failed(checkNotEmpty(op, "input", op.getInput())))
+    return failure();
+  StringRef kind = stringifyCompressionKind(op.getKind());
+  bool takesWeight = op.getKind() != CompressionKind::Mean;
+  if (takesWeight != static_cast<bool>(op.getWeight()))
+    return op.emitOpError(kind)
+           << " compression takes " << (takesWeight ? "a" : "no") << " weight";
+  if (!takesWeight)
+    return success();
+  if (getElementType(op.getWeight()) != getElementType(op.getInput()))
+    return op.emitOpError("weight has element type ")
+           << getElementType(op.getWeight()) << ", expected "
+           << getElementType(op.getInput());
+  int64_t heads = getDim(op.getInput(), 2), width = getDim(op.getInput(), 3);
+  return checkShape(
+      op, "weight", op.getWeight(),
+      {heads, static_cast<int64_t>(op.getBlock()) * width, width});
+}
+
+template <typename OpT>
+static LogicalResult verifyBranches(OpT op) {
+  ArrayRef<int64_t> shape = getShape(op.getCompressed());
+  return checkShape(op, "gates", op.getGates(),
+                    {shape[0], shape[1], shape[2], 3});
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+LogicalResult CompressOp::verify() { return verifyCompress(*this); }
+
+LogicalResult CompressBackwardOp::verify() {
+  if (failed(verifyCompress(*this)))
+    return failure();
+  if (static_cast<bool>(getWeight()) != static_cast<bool>(getWeightGrad()))
+    return emitOpError("has ")
+           << getNumResults() << " results, expected " << (getWeight() ? 2 : 1);
+  SmallVector<int64_t> expected(getShape(getInput()));
+  expected[1] = getNumCompressedBlocks(expected[1], getBlock(), getStride());
+  return checkShape(*this, "output gradient", getOutputGrad(), expected);
+}
+
+LogicalResult CompressedAttentionOp::verify() {
+  return verifyCompressedAttention(*this);
+}
+
+LogicalResult CompressedAttentionBackwardOp::verify() {
+  if (failed(verifyCompressedAttention(*this)))
+    return failure();
+  return verifySavedValues(*this);
+}
+
+LogicalResult SelectOp::verify() {
+  if (failed(verifyCompression(*this)) ||
+      failed(checkMultiple(*this, "select_block", getSelectBlock(), "stride",
+                           getStride())) ||
+      failed(checkAtMost(*this, "block", getBlock(), "select_block",
+                         getSelectBlock())))
+    return failure();
+  int64_t blocks =
+      getNumCompressedBlocks(getDim(getQuery(), 1), getBlock(), getStride());
+  if (failed(
+          verifyQueryKey(*this, "compressed blocks of the sequence", blocks)))
+    return failure();
+  ArrayRef<int64_t> q = getShape(getQuery());
+  return checkShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
+}
+
+LogicalResult SelectedAttentionOp::verify() {
+  return verifySelectedAttention(*this);
+}
+
+LogicalResult SelectedAttentionBackwardOp::verify() {
+  if (failed(verifySelectedAttention(*this)))
+    return failure();
+  return verifySavedValues(*this);
+}
+
+LogicalResult WindowAttentionOp::verify() {
+  return verifySequenceAttention(*this);
+}
+
+LogicalResult WindowAttentionBackwardOp::verify() {
+  if (failed(verifySequenceAttention(*this)))
+    return failure();
+  return verifySavedValues(*this);
+}
+
+LogicalResult CombineOp::verify() { return verifyBranches(*this); }
+
+LogicalResult CombineBackwardOp::verify() { return verifyBranches(*this); }
