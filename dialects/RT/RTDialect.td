@@ -1,0 +1,127 @@
+//===- RTDialect.td - the host program --------------------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_RT_RTDIALECT_TD
+#define NSA_DIALECTS_RT_RTDIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def RT_Dialect : Dialect {
+  let name = "rt";
+  let cppNamespace = "::nsa::rt";
+  let summary = "The host program: entries that are flat lists of commands";
+  let description = [{
+    A program is a module of named tensors (`rt.tensor`), kernels and entries
+    (`rt.entry`). An entry runs its commands in order: kernel launches, matrix
+    products, fills, copies. There is no control flow and no allocation.
+
+    Inside an entry, `rt.get` names the memory of a tensor, `rt.buffer` a piece
+    of the arena that lives while the entry runs, and `rt.view` another shape of
+    either; commands take these as operands. Memory is dense and row-major.
+
+    Before planning, buffers and tensors have no address. `nsa-plan` adds the
+    segments (`rt.segment`) and gives every tensor and buffer its slice:
+
+    | segment | holds |
+    |---|---|
+    | `persistent` | parameters, moments, gradients, constants, state |
+    | `io` | inputs and outputs of entries |
+    | `arena` | buffers; one arena for all entries |
+    | `workspace` | scratch memory of matrix products |
+
+    For example:
+
+    ```mlir
+    rt.tensor input @tokens : memref<1x64xi32>
+    rt.tensor parameter @table : memref<256x32xf32> init <normal, 0.02>
+    rt.tensor output @hidden : memref<1x64x32xf32>
+    rt.entry @forward inputs [@tokens] outputs [@hidden] {
+      %tokens = rt.get @tokens : memref<1x64xi32>
+      %table = rt.get @table : memref<256x32xf32>
+      %hidden = rt.get @hidden : memref<1x64x32xf32>
+      rt.launch @embedding ins(%table, %tokens : memref<256x32xf32>, memref<1x64xi32>)
+                           outs(%hidden : memref<1x64x32xf32>)
+    }
+    ```
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+}
+
+class RT_Op<string mnemonic, list<Trait> traits = []>
+    : Op<RT_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+class RT_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::nsa::rt";
+  let genSpecializedAttr = 0;
+}
+
+def RT_SegmentKind : RT_Enum<"SegmentKind", "kind of memory segment", [
+  I32EnumAttrCase<"Persistent", 0, "persistent">,
+  I32EnumAttrCase<"IO", 1, "io">,
+  I32EnumAttrCase<"Arena", 2, "arena">,
+  I32EnumAttrCase<"Workspace", 3, "workspace">
+]>;
+def RT_SegmentKindAttr : EnumAttr<RT_Dialect, RT_SegmentKind, "segment_kind">;
+
+def RT_TensorRole : RT_Enum<"TensorRole", "what a named tensor is for", [
+  I32EnumAttrCase<"Input", 0, "input">,
+  I32EnumAttrCase<"Output", 1, "output">,
+  I32EnumAttrCase<"Parameter", 2, "parameter">,
+  I32EnumAttrCase<"Constant", 3, "constant">,
+  I32EnumAttrCase<"Moment1", 4, "moment1">,
+  I32EnumAttrCase<"Moment2", 5, "moment2">,
+  I32EnumAttrCase<"Gradient", 6, "gradient">,
+  I32EnumAttrCase<"State", 7, "state">
+]>;
+def RT_TensorRoleAttr : EnumAttr<RT_Dialect, RT_TensorRole, "role">;
+
+def RT_SliceAttr : AttrDef<RT_Dialect, "Slice"> {
+  let mnemonic = "slice";
+  let summary = "a range of bytes of a segment";
+  let description = [{
+    `<@arena, offset = 128, size = 64>` is the bytes 128 to 191 of `@arena`.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$segment,
+                        "uint64_t":$offset, "uint64_t":$size);
+  let assemblyFormat = [{
+    `<` $segment `,` `offset` `=` $offset `,` `size` `=` $size `>`
+  }];
+  let extraClassDeclaration = [{
+    uint64_t getEnd() const { return getOffset() + getSize(); }
+  }];
+}
+
+def RT_LiveRangeAttr : AttrDef<RT_Dialect, "LiveRange"> {
+  let mnemonic = "live";
+  let summary = "the first and the last command that touch a buffer";
+  let description = "Commands are numbered from 0 in the order of the entry.";
+  let parameters = (ins "uint32_t":$first, "uint32_t":$last);
+  let assemblyFormat = "`<` $first `to` $last `>`";
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+/// Memory that the runtime can address: dense and row-major.
+def RT_Memory : ConfinedType<
+    StaticShapeMemRefOf<[F32, BF16, F16, I32, I64, UI<8>]>,
+    [CPred<"::llvm::cast<::mlir::MemRefType>($_self).getLayout().isIdentity()">,
+     CPred<"!::llvm::cast<::mlir::MemRefType>($_self).getMemorySpace()">],
+    "statically shaped, dense memref of f32, bf16, f16, i32, i64 or ui8",
+    "::mlir::MemRefType">;
+
+def RT_FloatMemory : ConfinedType<RT_Memory,
+    [CPred<"::llvm::isa<::mlir::FloatType>("
+           "::llvm::cast<::mlir::MemRefType>($_self).getElementType())">],
+    "statically shaped, dense memref of f32, bf16 or f16",
+    "::mlir::MemRefType">;
+
+#endif // NSA_DIALECTS_RT_RTDIALECT_TD

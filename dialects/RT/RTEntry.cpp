@@ -1,0 +1,167 @@
+//===- RTEntry.cpp - entries and the lifetimes of their buffers -----------===//
+
+#include "dialects/RT/RTOps.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace nsa::rt;
+
+SmallVector<CommandOpInterface> nsa::rt::getCommands(EntryOp entry) {
+  return llvm::to_vector(entry.getBody().getOps<CommandOpInterface>());
+}
+
+SmallVector<Lifetime> nsa::rt::getLifetimes(EntryOp entry) {
+  llvm::SmallMapVector<Value, Lifetime, 16> lifetimes;
+  for (auto [number, command] : llvm::enumerate(getCommands(entry))) {
+    SmallVector<Value> touched;
+    command.getReads(touched);
+    command.getWrites(touched);
+    for (Value value : touched) {
+      Value root = getMemoryRoot(value);
+      auto buffer = root.getDefiningOp<BufferOp>();
+      if (!buffer)
+        continue;
+      unsigned at = number;
+      auto inserted = lifetimes.insert({root, Lifetime{buffer, at, at}});
+      inserted.first->second.last = at;
+    }
+  }
+  return llvm::map_to_vector(lifetimes,
+                             [](auto &entry) { return entry.second; });
+}
+
+//===----------------------------------------------------------------------===//
+// Verification
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyTensors(EntryOp entry,
+                                   SymbolTableCollection &symbols,
+                                   ArrayAttr names, TensorRole role) {
+  for (Attribute attribute : names) {
+    auto name = cast<FlatSymbolRefAttr>(attribute);
+    auto tensor = symbols.lookupNearestSymbolFrom<TensorOp>(entry, name);
+    if (!tensor)
+      return entry.emitOpError("names ") << name << ", which is not a tensor";
+    if (tensor.getRole() != role)
+      return entry.emitOpError("lists tensor ")
+             << name << " as " << stringifyTensorRole(role)
+             << ", but its role is " << stringifyTensorRole(tensor.getRole());
+  }
+  return success();
+}
+
+LogicalResult EntryOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyTensors(*this, symbols, getInputs(), TensorRole::Input)))
+    return failure();
+  return verifyTensors(*this, symbols, getOutputs(), TensorRole::Output);
+}
+
+namespace {
+/// The commands that touch one buffer: what wrote the value in it, and who
+/// reads that value.
+struct BufferUses {
+  std::optional<unsigned> writer;
+  SmallVector<unsigned, 2> readers;
+};
+} // namespace
+
+/// A buffer holds one value, updated in place or not, until its last reader.
+static LogicalResult verifyOrder(ArrayRef<CommandOpInterface> commands) {
+  DenseMap<Value, BufferUses> uses;
+  struct Overwrite {
+    Value buffer;
+    unsigned writer, before;
+  };
+  SmallVector<Overwrite> overwrites;
+  for (auto [number, constCommand] : llvm::enumerate(commands)) {
+    CommandOpInterface command = constCommand;
+    SmallVector<Value> reads, writes;
+    command.getReads(reads);
+    command.getWrites(writes);
+    SmallVector<Value> readRoots = llvm::map_to_vector(reads, getMemoryRoot);
+    for (Value root : readRoots) {
+      auto buffer = root.getDefiningOp<BufferOp>();
+      if (!buffer || buffer.getType().getNumElements() == 0)
+        continue;
+      BufferUses &use = uses[root];
+      if (!use.writer)
+        return command->emitOpError("reads a buffer that no command before "
+                                    "command ")
+               << number << " writes";
+      use.readers.push_back(number);
+    }
+    for (Value value : writes) {
+      Value root = getMemoryRoot(value);
+      if (!root.getDefiningOp<BufferOp>())
+        continue;
+      BufferUses &use = uses[root];
+      if (use.writer && !llvm::is_contained(readRoots, root))
+        overwrites.push_back({root, *use.writer, unsigned(number)});
+      use.writer = number;
+    }
+  }
+  for (const Overwrite &overwrite : overwrites) {
+    ArrayRef<unsigned> readers = uses[overwrite.buffer].readers;
+    if (readers.empty() || readers.back() < overwrite.before)
+      continue;
+    CommandOpInterface command = commands[overwrite.before];
+    InFlightDiagnostic diagnostic = command->emitOpError("overwrites a buffer ")
+                                    << "before its last reader: command "
+                                    << overwrite.writer << " wrote it, command "
+                                    << readers.back() << " reads it";
+    diagnostic.attachNote(commands[readers.back()]->getLoc())
+        << "the last reader is here";
+    return diagnostic;
+  }
+  return success();
+}
+
+/// Buffers that share bytes are not alive at the same time.
+static LogicalResult verifyPlacement(EntryOp entry) {
+  SmallVector<Lifetime> lifetimes = getLifetimes(entry);
+  llvm::erase_if(lifetimes, [](const Lifetime &lifetime) {
+    BufferOp buffer = lifetime.buffer;
+    return !buffer.getSlice() || buffer.getSlice()->getSize() == 0;
+  });
+  for (auto [index, lifetime] : llvm::enumerate(lifetimes)) {
+    BufferOp buffer = lifetime.buffer;
+    SliceAttr slice = *buffer.getSlice();
+    if (auto live = buffer.getLive();
+        live && (live->getFirst() != lifetime.first ||
+                 live->getLast() != lifetime.last))
+      return buffer.emitOpError("is said to live from command ")
+             << live->getFirst() << " to " << live->getLast()
+             << ", but its users are commands " << lifetime.first << " to "
+             << lifetime.last;
+    for (const Lifetime &other : ArrayRef(lifetimes).drop_front(index + 1)) {
+      if (other.first > lifetime.last)
+        break;
+      BufferOp otherBuffer = other.buffer;
+      SliceAttr otherSlice = *otherBuffer.getSlice();
+      uint64_t begin = std::max(slice.getOffset(), otherSlice.getOffset());
+      uint64_t end = std::min(slice.getEnd(), otherSlice.getEnd());
+      if (slice.getSegment() != otherSlice.getSegment() || begin >= end)
+        continue;
+      InFlightDiagnostic diagnostic =
+          otherBuffer.emitOpError("is overwritten before its last reader: it "
+                                  "shares bytes ")
+          << begin << " to " << end - 1 << " from command " << other.first
+          << " on with a buffer that lives from command " << lifetime.first
+          << " to " << lifetime.last;
+      diagnostic.attachNote(buffer.getLoc()) << "the other buffer is here";
+      return diagnostic;
+    }
+  }
+  return success();
+}
+
+LogicalResult EntryOp::verifyRegions() {
+  for (Operation &op : getBody().front())
+    if (!isa<CommandOpInterface, GetOp, BufferOp, ViewOp>(op))
+      return op.emitOpError("is not a command of an entry");
+  SmallVector<CommandOpInterface> commands = getCommands(*this);
+  if (failed(verifyOrder(commands)))
+    return failure();
+  return verifyPlacement(*this);
+}

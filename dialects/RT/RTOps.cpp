@@ -1,0 +1,281 @@
+//===- RTOps.cpp - tensors, buffers and commands --------------------------===//
+
+#include "dialects/RT/RTOps.h"
+#include "nsa/Artifact/GemmWorkspace.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::rt;
+
+#include "dialects/RT/RTInterfaces.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/RT/RTOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+uint64_t rt::getByteSize(MemRefType type) {
+  return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
+}
+
+Value rt::getMemoryRoot(Value value) {
+  while (auto view = value.getDefiningOp<ViewOp>())
+    value = view.getSource();
+  return value;
+}
+
+/// Whether a slice is the memory of `type` in a segment of one of `kinds`.
+static LogicalResult verifySlice(Operation *op, SymbolTableCollection &symbols,
+                                 SliceAttr slice, MemRefType type,
+                                 ArrayRef<SegmentKind> kinds) {
+  auto segment =
+      symbols.lookupNearestSymbolFrom<SegmentOp>(op, slice.getSegment());
+  if (!segment)
+    return op->emitOpError("has its slice in ")
+           << slice.getSegment() << ", which is not a segment";
+  if (!llvm::is_contained(kinds, segment.getKind()))
+    return op->emitOpError("has its slice in ")
+           << slice.getSegment() << ", whose kind is "
+           << stringifySegmentKind(segment.getKind());
+  if (slice.getSize() != getByteSize(type))
+    return op->emitOpError("has a slice of ")
+           << slice.getSize() << " bytes, but " << type << " takes "
+           << getByteSize(type);
+  if (slice.getOffset() % segment.getAlignment() != 0)
+    return op->emitOpError("has its slice at byte ")
+           << slice.getOffset() << ", which is not a multiple of the alignment "
+           << segment.getAlignment();
+  if (slice.getEnd() > static_cast<uint64_t>(segment.getSize()))
+    return op->emitOpError("has a slice that ends at byte ")
+           << slice.getEnd() << " of a segment of " << segment.getSize()
+           << " bytes";
+  return success();
+}
+
+LogicalResult SegmentOp::verify() {
+  if (!llvm::isPowerOf2_64(getAlignment()))
+    return emitOpError("has alignment ")
+           << getAlignment() << ", which is not a power of two";
+  return success();
+}
+
+LogicalResult TensorOp::verify() {
+  if (getDecay() && getRole() != TensorRole::Parameter)
+    return emitOpError("decays, but its role is ")
+           << stringifyTensorRole(getRole()) << " and not parameter";
+  if (getInit() && isIO())
+    return emitOpError("has an initial value, but its role is ")
+           << stringifyTensorRole(getRole());
+  return success();
+}
+
+LogicalResult TensorOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!getSlice())
+    return success();
+  SegmentKind kind = isIO() ? SegmentKind::IO : SegmentKind::Persistent;
+  return verifySlice(*this, symbols, *getSlice(), getMemoryType(), kind);
+}
+
+LogicalResult GetOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto tensor =
+      symbols.lookupNearestSymbolFrom<TensorOp>(*this, getTensorAttr());
+  if (!tensor)
+    return emitOpError("names ")
+           << getTensorAttr() << ", which is not a tensor";
+  if (tensor.getMemoryType() != getType())
+    return emitOpError("has type ")
+           << getType() << ", but tensor " << getTensorAttr() << " has type "
+           << tensor.getMemoryType();
+  return success();
+}
+
+void GetOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getMemory(), getTensor());
+}
+
+LogicalResult BufferOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!getSlice())
+    return success();
+  return verifySlice(*this, symbols, *getSlice(), getType(),
+                     SegmentKind::Arena);
+}
+
+LogicalResult ViewOp::verify() {
+  MemRefType from = getSource().getType(), to = getType();
+  if (from.getElementType() != to.getElementType())
+    return emitOpError("changes the element type from ")
+           << from.getElementType() << " to " << to.getElementType();
+  if (from.getNumElements() != to.getNumElements())
+    return emitOpError("changes the number of elements from ")
+           << from.getNumElements() << " to " << to.getNumElements();
+  return success();
+}
+
+OpFoldResult ViewOp::fold(FoldAdaptor) {
+  if (auto inner = getSource().getDefiningOp<ViewOp>()) {
+    getSourceMutable().assign(inner.getSource());
+    return getResult();
+  }
+  return getSource().getType() == getType() ? OpFoldResult(getSource())
+                                            : OpFoldResult();
+}
+
+//===----------------------------------------------------------------------===//
+// Launch
+//===----------------------------------------------------------------------===//
+
+void LaunchOp::getReads(SmallVectorImpl<Value> &values) {
+  llvm::append_range(values, getInputs());
+}
+
+void LaunchOp::getWrites(SmallVectorImpl<Value> &values) {
+  llvm::append_range(values, getOutputs());
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("names ")
+           << getKernelAttr() << ", which is not a kernel";
+  if (kernel.getNumArguments() != getNumOperands())
+    return emitOpError("passes ")
+           << getNumOperands() << " operands to kernel " << getKernelAttr()
+           << ", which has " << kernel.getNumArguments() << " arguments";
+  if (auto outputs = kernel->getAttrOfType<IntegerAttr>("num_outputs");
+      outputs && outputs.getInt() != static_cast<int64_t>(getOutputs().size()))
+    return emitOpError("has ")
+           << getOutputs().size() << " outputs, but kernel " << getKernelAttr()
+           << " has " << outputs.getInt();
+  for (auto [index, operand, argument] :
+       llvm::enumerate(getOperandTypes(), kernel.getArgumentTypes()))
+    if (operand != argument)
+      return emitOpError("operand ")
+             << index << " has type " << operand << ", but kernel "
+             << getKernelAttr() << " takes " << argument;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Gemm
+//===----------------------------------------------------------------------===//
+
+void GemmOp::getReads(SmallVectorImpl<Value> &values) {
+  values.append({getLhs(), getRhs()});
+  if (!getBeta().isZero())
+    values.push_back(getOut());
+}
+
+void GemmOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getOut());
+}
+
+namespace {
+struct Matrix {
+  int64_t rows = 1, columns = 1;
+};
+} // namespace
+
+static Matrix getMatrix(Value value, bool transpose = false) {
+  auto type = cast<MemRefType>(value.getType());
+  Matrix matrix;
+  if (type.getRank() > 0) {
+    matrix.columns = type.getShape().back();
+    for (int64_t extent : type.getShape().drop_back())
+      matrix.rows *= extent;
+  }
+  if (transpose)
+    std::swap(matrix.rows, matrix.columns);
+  return matrix;
+}
+
+GemmOp::Sizes GemmOp::getSizes() {
+  Matrix lhs = getMatrix(getLhs(), getTransposeLhs());
+  Matrix rhs = getMatrix(getRhs(), getTransposeRhs());
+  return {lhs.rows, rhs.columns, lhs.columns};
+}
+
+LogicalResult GemmOp::verify() {
+  Matrix lhs = getMatrix(getLhs(), getTransposeLhs());
+  Matrix rhs = getMatrix(getRhs(), getTransposeRhs());
+  Matrix out = getMatrix(getOut());
+  if (lhs.columns != rhs.rows)
+    return emitOpError("multiplies ")
+           << lhs.rows << "x" << lhs.columns << " by " << rhs.rows << "x"
+           << rhs.columns;
+  if (lhs.rows != out.rows || rhs.columns != out.columns)
+    return emitOpError("has a product of ")
+           << lhs.rows << "x" << rhs.columns << ", but its output is "
+           << out.rows << "x" << out.columns;
+  Value root = getMemoryRoot(getOut());
+  if (root == getMemoryRoot(getLhs()) || root == getMemoryRoot(getRhs()))
+    return emitOpError("writes memory that it multiplies");
+  return success();
+}
+
+static DataType getFloatDataType(Value value) {
+  Type type = cast<MemRefType>(value.getType()).getElementType();
+  if (type.isF32())
+    return DataType::F32;
+  return type.isBF16() ? DataType::BF16 : DataType::F16;
+}
+
+uint64_t GemmOp::getWorkspaceSize() {
+  auto [m, n, k] = getSizes();
+  return gemmWorkspace(m, n, k, getFloatDataType(getLhs()),
+                       getFloatDataType(getRhs()), getFloatDataType(getOut()))
+      .bytes;
+}
+
+void GemmOp::assignWorkspace(SliceAttr slice) { setWorkspaceAttr(slice); }
+
+//===----------------------------------------------------------------------===//
+// Fill, copy, initialize
+//===----------------------------------------------------------------------===//
+
+void FillOp::getReads(SmallVectorImpl<Value> &values) {}
+
+void FillOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getOut());
+}
+
+void CopyOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getSource());
+}
+
+void CopyOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getOut());
+}
+
+LogicalResult CopyOp::verify() {
+  if (getMemoryRoot(getSource()) == getMemoryRoot(getOut()))
+    return emitOpError("copies memory onto itself");
+  return success();
+}
+
+void InitializeOp::getReads(SmallVectorImpl<Value> &values) {}
+
+void InitializeOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getOut());
+}
+
+LogicalResult InitializeOp::verify() {
+  if (!getOut().getDefiningOp<GetOp>())
+    return emitOpError("needs the memory of a named tensor");
+  return success();
+}
+
+LogicalResult InitializeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto get = getOut().getDefiningOp<GetOp>();
+  auto tensor =
+      symbols.lookupNearestSymbolFrom<TensorOp>(*this, get.getTensorAttr());
+  if (tensor && !tensor.getInit())
+    return emitOpError("names tensor ")
+           << get.getTensorAttr() << ", which has no initial value";
+  return success();
+}

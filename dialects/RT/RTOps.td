@@ -1,0 +1,285 @@
+//===- RTOps.td - tensors, entries and commands -----------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_RT_RTOPS_TD
+#define NSA_DIALECTS_RT_RTOPS_TD
+
+include "dialects/NN/NNAttributes.td"
+include "dialects/RT/RTDialect.td"
+include "dialects/RT/RTInterfaces.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ViewLikeInterface.td"
+
+//===----------------------------------------------------------------------===//
+// Module level
+//===----------------------------------------------------------------------===//
+
+def RT_SegmentOp : RT_Op<"segment", [Symbol]> {
+  let summary = "an allocation that slices are cut from";
+  let description = [{
+    `size` and `alignment` are bytes; the alignment is a power of two.
+
+    Example:
+
+    ```mlir
+    rt.segment arena @arena size 4096 alignment 64
+    ```
+  }];
+  let arguments = (ins RT_SegmentKindAttr:$kind, SymbolNameAttr:$sym_name,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$size,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$alignment);
+  let assemblyFormat = [{
+    $kind $sym_name `size` $size `alignment` $alignment attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_TensorOp : RT_Op<"tensor", [
+    Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a named tensor that outlives an entry";
+  let description = [{
+    `init` is the value that `rt.initialize` gives the tensor. `decay` marks a
+    parameter that takes part in weight decay. `at` is its memory, once planned.
+
+    Example:
+
+    ```mlir
+    rt.tensor parameter @"embed.weight" : memref<256x32xf32> init <normal, 0.02> {decay}
+    ```
+  }];
+  let arguments = (ins RT_TensorRoleAttr:$role, SymbolNameAttr:$sym_name,
+                       TypeAttrOf<RT_Memory>:$type,
+                       OptionalAttr<NN_InitAttr>:$init,
+                       UnitAttr:$decay,
+                       OptionalAttr<RT_SliceAttr>:$slice);
+  let assemblyFormat = [{
+    $role $sym_name `:` $type (`init` $init^)? (`at` $slice^)? attr-dict
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MemRefType getMemoryType() {
+      return ::llvm::cast<::mlir::MemRefType>(getType());
+    }
+    /// Whether the tensor is an input or an output of an entry.
+    bool isIO() {
+      return getRole() == TensorRole::Input || getRole() == TensorRole::Output;
+    }
+  }];
+}
+
+def RT_EntryOp : RT_Op<"entry", [
+    Symbol, IsolatedFromAbove, NoTerminator, SingleBlock,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a list of commands that a caller may run";
+  let description = [{
+    `inputs` are written by the caller before, `outputs` read after the run.
+    Commands run in order. `arena_peak` is the number of bytes of the arena that
+    the entry uses, once planned.
+
+    No command may write a buffer completely while an earlier value in it still
+    has a reader, no command may read a buffer that nothing has written, and
+    planned buffers that share bytes must not be alive at the same time.
+
+    Example:
+
+    ```mlir
+    rt.entry @zero inputs [] outputs [] {
+      %state = rt.get @state : memref<f32>
+      rt.fill 0.0, %state : memref<f32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       FlatSymbolRefArrayAttr:$inputs,
+                       FlatSymbolRefArrayAttr:$outputs,
+                       OptionalAttr<I64Attr>:$arena_peak);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name `inputs` $inputs `outputs` $outputs attr-dict-with-keyword $body
+  }];
+  let hasRegionVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+class RT_MemoryOp<string mnemonic, list<Trait> traits = []>
+    : RT_Op<mnemonic, !listconcat(traits, [ParentOneOf<["EntryOp"]>])>;
+
+def RT_GetOp : RT_MemoryOp<"get", [
+    Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "the memory of a named tensor";
+  let description = [{
+    Example:
+
+    ```mlir
+    %w = rt.get @"embed.weight" : memref<256x32xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$tensor);
+  let results = (outs RT_Memory:$memory);
+  let assemblyFormat = "$tensor attr-dict `:` type($memory)";
+}
+
+def RT_BufferOp : RT_MemoryOp<"buffer", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "memory of the arena that lives while an entry runs";
+  let description = [{
+    Its content is undefined until a command writes it. `at` is its place in the
+    arena and `live` the commands between which it holds a value, once planned.
+
+    Example:
+
+    ```mlir
+    %0 = rt.buffer : memref<64x32xf32>
+    %1 = rt.buffer at <@arena, offset = 0, size = 8192> live <0 to 3> : memref<64x32xf32>
+    ```
+  }];
+  let arguments = (ins OptionalAttr<RT_SliceAttr>:$slice,
+                       OptionalAttr<RT_LiveRangeAttr>:$live);
+  let results = (outs Res<RT_Memory, "", [MemAlloc]>:$memory);
+  let assemblyFormat = [{
+    (`at` $slice^)? (`live` $live^)? attr-dict `:` type($memory)
+  }];
+}
+
+def RT_ViewOp : RT_MemoryOp<"view", [
+    Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
+  let summary = "the same elements in the same order under another shape";
+  let description = [{
+    Example:
+
+    ```mlir
+    %heads = rt.view %x : memref<1x64x32xf32> to memref<1x64x4x8xf32>
+    ```
+  }];
+  let arguments = (ins RT_Memory:$source);
+  let results = (outs RT_Memory:$memory);
+  let assemblyFormat = "$source attr-dict `:` type($source) `to` type($memory)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+class RT_Command<string mnemonic, list<string> methods = [],
+                 list<Trait> traits = []>
+    : RT_Op<mnemonic, !listconcat(traits, [
+        ParentOneOf<["EntryOp"]>,
+        DeclareOpInterfaceMethods<RT_CommandOpInterface, methods>])>;
+
+def RT_LaunchOp : RT_Command<"launch", [], [
+    AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "run a kernel over its whole grid";
+  let description = [{
+    The kernel's arguments are `inputs`, then `outputs`. Memory may be both an
+    input and an output only if the kernel reads every element before the same
+    program writes it; `nsa-buffer` proves that before it shares memory.
+
+    Example:
+
+    ```mlir
+    rt.launch @double ins(%x : memref<128xf32>) outs(%y : memref<128xf32>)
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel,
+    Arg<Variadic<RT_Memory>, "", [MemRead]>:$inputs,
+    Arg<Variadic<RT_Memory>, "", [MemWrite]>:$outputs);
+  let assemblyFormat = [{
+    $kernel `ins` `(` ($inputs^ `:` type($inputs))? `)`
+    `outs` `(` $outputs `:` type($outputs) `)` attr-dict
+  }];
+}
+
+def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
+  let summary = "matrix product";
+  let description = [{
+    `out = op(lhs) . op(rhs) + beta * out`, accumulated in fp32, where `op`
+    transposes on request. Each operand is seen as a matrix: its last dimension
+    is the columns, the product of the others the rows. `workspace` holds fp32
+    copies of narrower operands, once planned. `out` may not share memory with
+    `lhs` or `rhs`. With `beta = 0` the old content of `out` is not read.
+
+    Example:
+
+    ```mlir
+    rt.gemm %x, %w, %y : memref<2x64x32xf32>, memref<32x48xf32>, memref<2x64x48xf32>
+    rt.gemm %x, %dy, %dw {beta = 1.0 : f32, transpose_lhs}
+        : memref<2x64x32xf32>, memref<2x64x48xf32>, memref<32x48xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<RT_FloatMemory, "", [MemRead]>:$lhs,
+    Arg<RT_FloatMemory, "", [MemRead]>:$rhs,
+    Arg<RT_FloatMemory, "", [MemRead, MemWrite]>:$out,
+    UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
+    DefaultValuedAttr<F32Attr, "0.0f">:$beta,
+    OptionalAttr<RT_SliceAttr>:$workspace);
+  let assemblyFormat = [{
+    $lhs `,` $rhs `,` $out (`workspace` $workspace^)? attr-dict
+    `:` type($lhs) `,` type($rhs) `,` type($out)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Rows (m) and columns (n) of `out` and the summed length (k).
+    struct Sizes { int64_t m, n, k; };
+    Sizes getSizes();
+  }];
+}
+
+def RT_FillOp : RT_Command<"fill"> {
+  let summary = "set every element to one value";
+  let description = [{
+    `value` is converted to the element type.
+
+    Example:
+
+    ```mlir
+    rt.fill 0.0, %gradient : memref<32x48xf32>
+    ```
+  }];
+  let arguments = (ins F64Attr:$value, Arg<RT_Memory, "", [MemWrite]>:$out);
+  let assemblyFormat = "$value `,` $out attr-dict `:` type($out)";
+}
+
+def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
+  let summary = "copy all elements";
+  let description = [{
+    Example:
+
+    ```mlir
+    rt.copy %x, %y : memref<32x48xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$source,
+                       Arg<RT_Memory, "", [MemWrite]>:$out);
+  let assemblyFormat = "$source `,` $out attr-dict `:` type($out)";
+  let hasVerifier = 1;
+}
+
+def RT_InitializeOp : RT_Command<"initialize", [], [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "give a named tensor its initial value";
+  let description = [{
+    The value follows from the tensor's `init`, its name and the seed of the
+    run. The operand is the result of `rt.get`.
+
+    Example:
+
+    ```mlir
+    %w = rt.get @"embed.weight" : memref<256x32xf32>
+    rt.initialize %w : memref<256x32xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemWrite]>:$out);
+  let assemblyFormat = "$out attr-dict `:` type($out)";
+  let hasVerifier = 1;
+}
+
+#endif // NSA_DIALECTS_RT_RTOPS_TD
