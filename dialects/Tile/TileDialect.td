@@ -20,6 +20,7 @@ def Tile_Dialect : Dialect {
     as zero and is never written, so no kernel needs a remainder case.
   }];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect"];

@@ -23,6 +23,18 @@ static Type elementTypeOf(Type type) {
   return tile ? tile.getElementType() : type;
 }
 
+/// Parses `(type, type)`, also without a type.
+static ParseResult parseTypeList(OpAsmParser &parser,
+                                 SmallVectorImpl<Type> &types) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, [&] {
+    return parser.parseType(types.emplace_back());
+  });
+}
+
+static void printTypeList(OpAsmPrinter &printer, Operation *, TypeRange types) {
+  printer << '(' << types << ')';
+}
+
 //===----------------------------------------------------------------------===//
 // KernelOp
 //===----------------------------------------------------------------------===//
@@ -232,12 +244,11 @@ LogicalResult MapOp::verifyRegions() {
       if (isa<TileType>(operand.getType()))
         return op.emitOpError("uses a tile inside `tile.map`");
   }
-  YieldOp yield = getYield();
-  if (yield.getNumOperands() != getNumResults())
+  if (getYielded().size() != getNumResults())
     return emitOpError("body yields ")
-           << yield.getNumOperands() << " elements for " << getNumResults()
+           << getYielded().size() << " elements for " << getNumResults()
            << " results";
-  for (auto [value, type] : llvm::zip(yield.getValues(), getResultTypes()))
+  for (auto [value, type] : llvm::zip(getYielded(), getResultTypes()))
     if (value.getType() != elementTypeOf(type))
       return emitOpError("body yields ")
              << value.getType() << " where the result holds "

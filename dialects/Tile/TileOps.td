@@ -217,7 +217,7 @@ def Tile_StoreOp : Tile_Op<"store", []> {
                        Variadic<Tile_Index>:$indices);
   let assemblyFormat = [{
     $value `,` $ref `[` $indices `]` attr-dict `:` type($value) `,` type($ref)
-    `,` `(` type($indices) `)`
+    `,` custom<TypeList>(type($indices))
   }];
   let hasVerifier = 1;
 }
@@ -231,7 +231,7 @@ def Tile_YieldOp : Tile_Op<"yield", [
   let summary = "the elements that one run of a map's body computes";
   let arguments = (ins Variadic<Tile_Scalar>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
-  let builders = [OpBuilder<(ins), [{}]>];
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
 }
 
 def Tile_MapOp : Tile_Op<"map", [
@@ -268,8 +268,9 @@ def Tile_MapOp : Tile_Op<"map", [
     ::nsa::tile::TileType getShapeType() {
       return ::llvm::cast<::nsa::tile::TileType>(getResult(0).getType());
     }
-    YieldOp getYield() {
-      return ::llvm::cast<YieldOp>(getBody().front().getTerminator());
+    /// The elements that the body computes, one per result.
+    ::mlir::OperandRange getYielded() {
+      return getBody().front().getTerminator()->getOperands();
     }
   }];
 }

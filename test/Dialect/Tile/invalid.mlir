@@ -1,0 +1,179 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{a tile has 1 or 2 dimensions, not 3}}
+func.func private @rank(!tile.tile<2x2x2xf32>)
+
+// -----
+
+// expected-error@+1 {{dimension 0 of a tile must be at least 1}}
+func.func private @empty(!tile.tile<0x4xf32>)
+
+// -----
+
+// expected-error@+1 {{element type 'f64' of a tile must be f32, bf16, f16, i32 or i1}}
+func.func private @element(!tile.tile<4xf64>)
+
+// -----
+
+// expected-error@+1 {{grid has 2 extents, not 3}}
+tile.kernel @grid() attributes {grid = array<i32: 1, 1>, num_outputs = 0 : i32} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{has 2 outputs but 1 arguments}}
+tile.kernel @outputs(%x: memref<4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must be a memref of static shape and identity layout, not 'memref<?xf32>'}}
+tile.kernel @dynamic(%x: memref<?xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  tile.return
+}
+
+// -----
+
+func.func @launch(%x: tensor<4xf32>) {
+  // expected-error@+1 {{names no kernel: @nothing}}
+  tile.launch @nothing(%x) : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<4xf32>, %y: memref<4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  tile.return
+}
+func.func @launch(%x: tensor<4xf32>) {
+  // expected-error@+1 {{has 1 inputs and 0 outputs, but @k takes 1 and 1}}
+  tile.launch @k(%x) : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+tile.kernel @k(%x: memref<4xf32>, %y: memref<4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  tile.return
+}
+func.func @launch(%x: tensor<4xf32>) {
+  // expected-error@+1 {{gives 'tensor<8xf32>' where argument 1 of @k is 'memref<4xf32>'}}
+  %0 = tile.launch @k(%x) : (tensor<4xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @range(%i: i32) {
+  // expected-error@+1 {{varies along one axis, but its shape is 4x4}}
+  %0 = tile.range %i : !tile.tile<4x4xi32>
+  return
+}
+
+// -----
+
+func.func @rank(%m: memref<4x4xf32>, %i: i32) {
+  // expected-error@+1 {{has 1 indices for 2 dimensions}}
+  %0 = tile.load %m[%i] : memref<4x4xf32>, (i32) -> f32
+  return
+}
+
+// -----
+
+func.func @element(%m: memref<4xf32>, %i: i32) {
+  // expected-error@+1 {{moves 'bf16', but the memref holds 'f32'}}
+  %0 = tile.load %m[%i] : memref<4xf32>, (i32) -> bf16
+  return
+}
+
+// -----
+
+func.func @shape(%m: memref<4x4xf32>, %i: !tile.tile<4x1xi32>, %j: !tile.tile<1x2xi32>) {
+  // expected-error@+1 {{indices of shape 4x2 do not address a tile of shape 4x4}}
+  %0 = tile.load %m[%i, %j] : memref<4x4xf32>, (!tile.tile<4x1xi32>, !tile.tile<1x2xi32>) -> !tile.tile<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast(%m: memref<4x4xf32>, %i: !tile.tile<4x1xi32>, %j: !tile.tile<3x1xi32>) {
+  // expected-error@+1 {{index of shape 3x1 does not broadcast with 4x1}}
+  %0 = tile.load %m[%i, %j] : memref<4x4xf32>, (!tile.tile<4x1xi32>, !tile.tile<3x1xi32>) -> !tile.tile<4x1xf32>
+  return
+}
+
+// -----
+
+func.func @scalar(%m: memref<4xf32>, %v: f32, %i: !tile.tile<4xi32>) {
+  // expected-error@+1 {{indices of shape 4 need a tile, not 'f32'}}
+  tile.store %v, %m[%i] : f32, memref<4xf32>, (!tile.tile<4xi32>)
+  return
+}
+
+// -----
+
+func.func @map(%x: !tile.tile<4x3xf32>) {
+  // expected-error@+1 {{input of shape 4x3 does not broadcast to 4x4}}
+  %0 = tile.map (%x : !tile.tile<4x3xf32>) -> !tile.tile<4x4xf32> {
+  ^bb0(%e: f32):
+    tile.yield %e : f32
+  }
+  return
+}
+
+// -----
+
+func.func @map(%x: !tile.tile<4x4xf32>) {
+  // expected-error@+1 {{body yields 'f32' where the result holds 'bf16'}}
+  %0 = tile.map (%x : !tile.tile<4x4xf32>) -> !tile.tile<4x4xbf16> {
+  ^bb0(%e: f32):
+    tile.yield %e : f32
+  }
+  return
+}
+
+// -----
+
+func.func @map(%x: !tile.tile<4x4xf32>, %m: memref<4xf32>, %i: i32) {
+  %0 = tile.map (%x : !tile.tile<4x4xf32>) -> !tile.tile<4x4xf32> {
+  ^bb0(%e: f32):
+    // expected-error@+1 {{is no elementwise operation, so it cannot be in the body of `tile.map`}}
+    %v = tile.load %m[%i] : memref<4xf32>, (i32) -> f32
+    tile.yield %v : f32
+  }
+  return
+}
+
+// -----
+
+func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<4x8xf32>) {
+  // expected-error@+1 {{contracts 8 elements of a with 4 of b}}
+  %0 = tile.dot %a, %b, %c : !tile.tile<4x8xf32>, !tile.tile<4x8xf32>, !tile.tile<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @dot(%a: !tile.tile<4x8xf32>, %b: !tile.tile<4x8xf32>, %c: !tile.tile<4x8xf32>) {
+  // expected-error@+1 {{accumulates a 4x4 product into 4x8}}
+  %0 = tile.dot %a, %b, %c {transpose_b} : !tile.tile<4x8xf32>, !tile.tile<4x8xf32>, !tile.tile<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @dot(%a: !tile.tile<4x4xf32>, %b: !tile.tile<4x4xbf16>, %c: !tile.tile<4x4xf32>) {
+  // expected-error@+1 {{multiplies 'f32' by 'bf16'}}
+  %0 = tile.dot %a, %b, %c : !tile.tile<4x4xf32>, !tile.tile<4x4xbf16>, !tile.tile<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @top_n(%x: !tile.tile<4x8xf32>, %i: i32, %v: !tile.tile<3x2xf32>, %j: !tile.tile<3x2xi32>) {
+  // expected-error@+1 {{merges 4 rows into 3}}
+  %0:2 = tile.top_n %x, %i, %v, %j : !tile.tile<4x8xf32>, !tile.tile<3x2xf32>, !tile.tile<3x2xi32>
+  return
+}
