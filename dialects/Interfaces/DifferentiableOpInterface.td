@@ -17,9 +17,9 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       Appends exactly one gradient for each operand to `operandGrads`. A null
       entry in `resultGrads` or `operandGrads` stands for a gradient that is
       zero. At least one entry of `resultGrads` is not null, and each has the
-      shape of its result; its element type is the result's. A gradient has the
-      shape of its operand and any floating element type (weights get f32).
-      Fails after it has emitted an error.
+      type of its result (see `takesWiderGradients`). A gradient has the shape of
+      its operand and any floating element type (weights get f32). Fails after it
+      has emitted an error.
     }], "::llvm::LogicalResult", "buildBackward",
       (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$resultGrads,
            "::llvm::SmallVectorImpl<::mlir::Value> &":$operandGrads)>,
@@ -30,6 +30,14 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       /*methodBody=*/"", /*defaultImplementation=*/[{
         return ::llvm::isa<::mlir::FloatType>(
             ::mlir::getElementTypeOrSelf($_op->getOperand(index).getType()));
+      }]>,
+    InterfaceMethod<[{
+      Returns whether `buildBackward` takes gradients in a wider element type
+      than that of the results. By default they are rounded to the type of the
+      result first.
+    }], "bool", "takesWiderGradients", (ins), /*methodBody=*/"",
+      /*defaultImplementation=*/[{
+        return false;
       }]>
   ];
 }

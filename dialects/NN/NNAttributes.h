@@ -25,6 +25,7 @@ inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kDecayAttr = "nn.decay";
 inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
+inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
 inline constexpr llvm::StringLiteral kAliasAttr = "nn.alias";
 inline constexpr llvm::StringLiteral kObjectiveAttr = "nn.objective";
 inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
@@ -68,7 +69,7 @@ llvm::StringRef getResultAlias(mlir::FunctionOpInterface function,
                                unsigned index);
 void setResultAlias(mlir::FunctionOpInterface function, unsigned index,
                     llvm::StringRef argument);
-/// Whether the result is the scalar to differentiate.
+/// Whether the result is the value to differentiate.
 bool isObjective(mlir::FunctionOpInterface function, unsigned index);
 void setObjective(mlir::FunctionOpInterface function, unsigned index);
 /// The result of this name.

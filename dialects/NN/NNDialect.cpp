@@ -192,6 +192,8 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return verifyInit(function, argIndex, attribute);
   if (name == kDimsAttr)
     return verifyDims(function, argIndex, attribute);
+  if (name == kDifferentiateAttr)
+    return verifyUnit(op, attribute);
   if (name != kDecayAttr)
     return unknownAttribute(op, attribute);
   if (getArgumentRole(function, argIndex) != ArgumentRole::Parameter)
@@ -242,8 +244,8 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
     return unknownAttribute(op, attribute);
   Type type = function.getResultTypes()[resultIndex];
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (!tensor || tensor.getRank() != 0 || !tensor.getElementType().isF32())
+  if (!tensor || !isa<FloatType>(tensor.getElementType()))
     return op->emitError("objective has type ")
-           << type << ", expected tensor<f32>";
+           << type << ", expected a tensor of floating-point values";
   return verifyUnit(op, attribute);
 }

@@ -25,8 +25,9 @@ def NN_Dialect : Dialect {
     | `nn.init` | argument | initial value, a `#nn.init` |
     | `nn.decay` | argument | the parameter takes part in weight decay |
     | `nn.dims` | argument | which dimensions follow `batch` and `seq` |
+    | `nn.differentiate` | argument | the objective is differentiated with respect to it |
     | `nn.alias` | result | the result replaces the argument of this name |
-    | `nn.objective` | result | the scalar to differentiate |
+    | `nn.objective` | result | the value to differentiate, in training the loss |
     | `nn.train` | function | the model to train |
     | `nn.config` | module | the configuration the model was made from |
 

@@ -433,7 +433,7 @@ def NN_AddOp : NN_DifferentiableOp<"add", [
   let hasFolder = 1;
 }
 
-def NN_CastOp : NN_DifferentiableOp<"cast"> {
+def NN_CastOp : NN_DifferentiableOp<"cast", [], ["takesWiderGradients"]> {
   let summary = "conversion to another floating-point type";
   let description = [{
     `y = x` rounded to nearest, ties to even. The adjoint is the cast back.

@@ -158,6 +158,9 @@ LogicalResult CastOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+/// The gradient of a cast weight is fp32 and must not be rounded on its way.
+bool CastOp::takesWiderGradients() { return true; }
+
 LogicalResult
 CrossEntropyOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
                               SmallVectorImpl<Value> &operandGrads) {

@@ -1,0 +1,131 @@
+//===- BuildEntries.cpp - entry points of training ------------------------===//
+
+#include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+#define DEBUG_TYPE "nsa-build-entries"
+
+namespace nsa {
+#define GEN_PASS_DEF_BUILDENTRIES
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+
+/// Which arguments of an entry go when nothing uses them.
+enum class UnusedArguments { EraseAll, KeepParameters };
+
+struct BuildEntriesPass : nsa::impl::BuildEntriesBase<BuildEntriesPass> {
+  void runOnOperation() override;
+  /// The function to split; null if there is none.
+  FailureOr<func::FuncOp> findModel();
+  /// A copy of the model with some of its results.
+  FailureOr<func::FuncOp> buildEntry(func::FuncOp model, StringRef name,
+                                     ArrayRef<unsigned> results,
+                                     UnusedArguments unused);
+};
+
+} // namespace
+
+FailureOr<func::FuncOp> BuildEntriesPass::findModel() {
+  func::FuncOp model;
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    if (!nn::isTrainable(function))
+      continue;
+    if (model) {
+      InFlightDiagnostic diagnostic = function.emitError("function `")
+                                      << function.getName()
+                                      << "` is the second marked nn.train";
+      diagnostic.attachNote(model.getLoc()) << "the first is here";
+      return diagnostic;
+    }
+    model = function;
+  }
+  if (model && model.isExternal())
+    return model.emitError("function `")
+           << model.getName() << "` is marked nn.train but has no body";
+  return model;
+}
+
+static void eraseUnusedArguments(func::FuncOp function,
+                                 UnusedArguments unused) {
+  llvm::BitVector erase(function.getNumArguments());
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    bool keep =
+        unused == UnusedArguments::KeepParameters &&
+        nn::getArgumentRole(function, index) == nn::ArgumentRole::Parameter;
+    if (argument.use_empty() && !keep)
+      erase.set(index);
+  }
+  LogicalResult erased = function.eraseArguments(erase);
+  assert(succeeded(erased) && "function type without these arguments");
+  (void)erased;
+}
+
+FailureOr<func::FuncOp> BuildEntriesPass::buildEntry(func::FuncOp model,
+                                                     StringRef name,
+                                                     ArrayRef<unsigned> results,
+                                                     UnusedArguments unused) {
+  SymbolTable symbols(getOperation());
+  if (Operation *other = symbols.lookup(name); other && other != model) {
+    InFlightDiagnostic diagnostic =
+        other->emitError("symbol `")
+        << name << "` has the name of an entry that is made from `"
+        << model.getName() << "`";
+    return diagnostic;
+  }
+  OpBuilder builder(model);
+  auto entry = cast<func::FuncOp>(builder.clone(*model));
+  entry.setName(name);
+  entry.setPublic();
+  entry->removeAttr(nn::kTrainAttr);
+  keepResults(entry, results);
+  unsigned erased = eraseDeadOps(entry);
+  numErased += erased;
+  eraseUnusedArguments(entry, unused);
+  remark::analysis(
+      entry.getLoc(),
+      remark::RemarkOpts::name("Entry").category(DEBUG_TYPE).function(name))
+      << remark::add("{0} arguments, {1} operations erased",
+                     entry.getNumArguments(), erased);
+  return entry;
+}
+
+void BuildEntriesPass::runOnOperation() {
+  FailureOr<func::FuncOp> found = findModel();
+  if (failed(found))
+    return signalPassFailure();
+  func::FuncOp model = *found;
+  if (!model)
+    return;
+  std::optional<unsigned> loss = nn::findResult(model, "loss");
+  std::optional<unsigned> logits = nn::findResult(model, "logits");
+  if (failed(getReturn(model)))
+    return signalPassFailure();
+  if (!loss || !logits) {
+    model.emitError("function `")
+        << model.getName() << "` is marked nn.train but has no result named `"
+        << (loss ? "logits" : "loss") << "`";
+    return signalPassFailure();
+  }
+  SmallVector<unsigned> lossFirst{*loss};
+  for (unsigned i = 0, e = model.getNumResults(); i < e; ++i)
+    if (i != *loss && i != *logits)
+      lossFirst.push_back(i);
+
+  auto forward =
+      buildEntry(model, "forward", *logits, UnusedArguments::EraseAll);
+  auto eval = buildEntry(model, "eval", lossFirst, UnusedArguments::EraseAll);
+  auto accumulate = buildEntry(model, "accumulate", lossFirst,
+                               UnusedArguments::KeepParameters);
+  if (failed(forward) || failed(eval) || failed(accumulate))
+    return signalPassFailure();
+  nn::setObjective(*accumulate, 0);
+  model.erase();
+}

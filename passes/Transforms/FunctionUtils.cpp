@@ -1,0 +1,75 @@
+//===- FunctionUtils.cpp - straight-line functions ------------------------===//
+
+#include "passes/Transforms/FunctionUtils.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+FailureOr<func::ReturnOp> nsa::getReturn(func::FuncOp function) {
+  if (!function.getBody().hasOneBlock())
+    return function.emitError("function `")
+           << function.getName() << "` has "
+           << function.getBody().getBlocks().size() << " blocks, expected 1";
+  return cast<func::ReturnOp>(function.front().getTerminator());
+}
+
+RankedTensorType nsa::withElementType(Type type, Type element) {
+  return cast<RankedTensorType>(type).clone(element);
+}
+
+bool nsa::isFloatTensor(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && isa<FloatType>(tensor.getElementType());
+}
+
+LogicalResult nsa::inferResultTypes(Operation *op) {
+  auto inferable = dyn_cast<InferTypeOpInterface>(op);
+  if (!inferable)
+    return op->emitOpError("does not infer its result types, so they cannot "
+                           "follow those of its operands");
+  SmallVector<Type> types;
+  if (failed(inferable.inferReturnTypes(
+          op->getContext(), op->getLoc(), op->getOperands(),
+          op->getRawDictionaryAttrs(), op->getPropertiesStorage(),
+          op->getRegions(), types)))
+    return op->emitOpError("has no result types for its operands");
+  for (auto [result, type] : llvm::zip_equal(op->getResults(), types))
+    result.setType(type);
+  return verify(op);
+}
+
+void nsa::updateFunctionType(func::FuncOp function) {
+  Operation *ret = function.front().getTerminator();
+  function.setFunctionType(FunctionType::get(
+      function.getContext(), function.front().getArgumentTypes(),
+      ret->getOperandTypes()));
+}
+
+void nsa::keepResults(func::FuncOp function, ArrayRef<unsigned> keep) {
+  Operation *ret = function.front().getTerminator();
+  SmallVector<Value> values;
+  SmallVector<DictionaryAttr> attributes;
+  for (unsigned index : keep) {
+    values.push_back(ret->getOperand(index));
+    attributes.push_back(function.getResultAttrDict(index));
+  }
+  ret->setOperands(values);
+  // The old attributes may be more than the new type has results.
+  function.removeResAttrsAttr();
+  updateFunctionType(function);
+  function.setAllResultAttrs(attributes);
+}
+
+unsigned nsa::eraseDeadOps(func::FuncOp function) {
+  unsigned erased = 0;
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (isOpTriviallyDead(&op)) {
+      op.erase();
+      ++erased;
+    }
+  return erased;
+}

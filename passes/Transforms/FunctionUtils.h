@@ -1,0 +1,42 @@
+//===- FunctionUtils.h - straight-line functions ----------------*- C++ -*-===//
+//
+// What the passes on model functions share. A model function is one block that
+// ends in func.return.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_TRANSFORMS_FUNCTIONUTILS_H
+#define NSA_PASSES_TRANSFORMS_FUNCTIONUTILS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace nsa {
+
+/// The return of a function with a body. Emits an error if it has not exactly
+/// one block.
+mlir::FailureOr<mlir::func::ReturnOp> getReturn(mlir::func::FuncOp function);
+
+/// The type of `type` with another element type.
+mlir::RankedTensorType withElementType(mlir::Type type, mlir::Type element);
+
+/// Whether values of the type have a floating-point element type.
+bool isFloatTensor(mlir::Type type);
+
+/// Infers the result types of an operation again after those of its operands
+/// changed, and verifies it. Emits an error if the operation does not infer its
+/// types or does not verify.
+llvm::LogicalResult inferResultTypes(mlir::Operation *op);
+
+/// Makes the function type follow the block arguments and returned values.
+void updateFunctionType(mlir::func::FuncOp function);
+
+/// Keeps only the results at the positions `keep`, in that order, with their
+/// attributes.
+void keepResults(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> keep);
+
+/// Erases operations without effects and uses. Returns how many.
+unsigned eraseDeadOps(mlir::func::FuncOp function);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_TRANSFORMS_FUNCTIONUTILS_H

@@ -1,0 +1,39 @@
+//===- Passes.h - transformations of the model graph ------------*- C++ -*-===//
+//
+// The passes of the phases precision, gradient and optimizer, and the verifier
+// that runs after every phase. Passes.td documents each.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_TRANSFORMS_PASSES_H
+#define NSA_PASSES_TRANSFORMS_PASSES_H
+
+#include "dialects/NN/NNDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace nsa {
+
+/// The type in which a model computes; parameters are fp32 in any case.
+enum class ComputePrecision { FP32, BF16 };
+
+/// The phases of compilation, in order.
+enum class Phase {
+  Precision,
+  Gradient,
+  Optimizer,
+  Kernel,
+  Buffer,
+  Schedule,
+  Plan,
+  Binary,
+};
+
+#define GEN_PASS_DECL
+#include "passes/Transforms/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/Transforms/Passes.h.inc"
+
+} // namespace nsa
+
+#endif // NSA_PASSES_TRANSFORMS_PASSES_H

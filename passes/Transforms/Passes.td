@@ -1,0 +1,191 @@
+//===- Passes.td - transformations of the model graph -----------*- tablegen -*-===//
+
+#ifndef NSA_PASSES_TRANSFORMS_PASSES_TD
+#define NSA_PASSES_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
+  let summary = "Set the micro-batch and the sequence length of functions";
+  let description = [{
+    Replaces the dimensions of function arguments that `nn.dims` says follow
+    `batch` or `seq`, and infers every result type again, in order, through
+    `InferTypeOpInterface`. Types of function results follow.
+
+    An operation that cannot have the new types is an error at its location: its
+    own verifier says why (a rotary table too short, say), or its result types do
+    not follow from its operands. A size that is given while no argument follows
+    it is an error.
+
+    Example with `micro-batch=4 seq-len=128`:
+
+    ```mlir
+    func.func @f(%x: tensor<1x64x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<1x64x32xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    func.func @f(%x: tensor<4x128x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<4x128x32xf32>
+    ```
+  }];
+  let options = [
+    Option<"microBatch", "micro-batch", "int64_t", /*default=*/"0",
+           "Sequences in a micro-batch, 0 to keep what is written">,
+    Option<"seqLen", "seq-len", "int64_t", /*default=*/"0",
+           "Tokens in a sequence, 0 to keep what is written">,
+  ];
+  let statistics = [
+    Statistic<"numArguments", "arguments", "Number of arguments resized">,
+    Statistic<"numOps", "operations", "Number of operations with new types">,
+  ];
+}
+
+def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
+  let summary = "Compute in a narrower type where operations allow it";
+  let description = [{
+    Inserts `nn.cast` in front of the operands of functions marked `nn.train`, as
+    each operation's `PrecisionOpInterface` asks: `Compute` operands become the
+    compute type, `Full` operands f32, `Any` operands stay. Result types are
+    inferred again. An operation without the interface keeps the types it was
+    written with. A value is cast to a type once, in front of its first user.
+
+    Arguments and results of the function keep their types, so parameters are
+    fp32 master weights and the loss is fp32. The pass runs before
+    differentiation: the adjoint of a cast is a cast, so gradients of parameters
+    are fp32 too.
+
+    Functions without `nn.train` are compiled with the types that they are
+    written with. `fp32` changes nothing; another precision is an error when no
+    function is marked `nn.train`.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"precision", "precision", "::nsa::ComputePrecision",
+           /*default=*/"::nsa::ComputePrecision::FP32", "The compute type",
+           [{::llvm::cl::values(
+             clEnumValN(::nsa::ComputePrecision::FP32, "fp32",
+                        "everything in fp32"),
+             clEnumValN(::nsa::ComputePrecision::BF16, "bf16",
+                        "bf16 operands, fp32 statistics and master weights"))}]>,
+  ];
+  let statistics = [Statistic<"numCasts", "casts", "Number of casts inserted">];
+}
+
+def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
+  let summary = "Make the entry points of training from the model";
+  let description = [{
+    Replaces the function marked `nn.train`, whose results are named `loss` and
+    `logits`, by
+
+    - `@forward`: only the result `logits`;
+    - `@eval`: `loss` and every further result but `logits`;
+    - `@accumulate`: the same, with `nn.objective` on `loss`.
+
+    In each, operations that no result needs are erased, and so are arguments
+    without a use: `@forward` has no targets. A parameter that `@accumulate` does
+    not use stays, so that differentiation can name it.
+
+    A module without such a function is left alone; more than one is an error, and
+    so is a function that already has the name of an entry.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numErased", "erased", "Number of operations erased as dead">,
+  ];
+}
+
+def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
+  let summary = "Append gradients to functions that have an objective";
+  let description = [{
+    Reverse-mode differentiation of a straight-line function. The result marked
+    `nn.objective` is differentiated with respect to the arguments of role
+    `parameter` or, where an argument has the unit attribute `nn.differentiate`,
+    with respect to exactly the arguments that have it. One gradient for each is
+    appended to the results, in order, named `grad.<argument>` and of the type
+    of the argument. The marker is removed.
+
+    The adjoints come from `DifferentiableOpInterface` and are built in the same
+    function, after the primal operations: a use in the backward half is what
+    saves a value. Gradients of a value with several users are summed by `nn.add`,
+    in the reverse order of the users. Where element types differ, the narrower
+    is cast. Every operation of the backward half has the location of its primal,
+    tagged `backward`.
+
+    The gradient of a scalar objective starts from 1. For any other objective it
+    is a new last argument, named `grad.<result>`.
+
+    Errors: an operation between argument and objective without the interface,
+    an argument that does not reach the objective, more than one objective, more
+    than one block.
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numAdjoints", "adjoints", "Number of operations differentiated">,
+    Statistic<"numSums", "sums", "Number of sums of gradients">,
+  ];
+}
+
+def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Make gradient accumulation and the AdamW update";
+  let description = [{
+    Works on the function `@accumulate` as `nsa-differentiate` leaves it; a module
+    without one is left alone. It adds persistent tensors, which are arguments with
+    a role: for each parameter `p` the gradient `grad.p`, the moments `m.p` and
+    `v.p`, and for all the sum of losses `loss_sum`. All start at 0.
+
+    - `@accumulate` adds to them: `grad.p' = grad.p + g`,
+      `loss_sum' = loss_sum + loss`. Its plain results, `loss` first, stay.
+    - `@update` takes the input `hyper` (see `nn.adamw`), updates parameters and
+      moments, and sets gradients and `loss_sum` to 0. Its plain results are
+      `grad_norm`, the L2 norm of the accumulated gradients before `grad_scale` and
+      clipping, and `loss_sum_out`, the sum before it is reset. A norm or sum that is
+      not finite leaves parameters and moments as they are.
+    - `@step` is `@accumulate` followed by `@update` in one function, for the last
+      or only micro-batch of an optimizer step.
+
+    A result with `nn.alias` replaces the argument of that name when the function
+    ends. Weight decay applies where the parameter has `nn.decay`.
+
+    There is no function for initial values: each persistent argument says in
+    `nn.init` what it starts from, and the buffer phase makes `@init` of that
+    (`nsa-verify-phase` checks that each says so).
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numParameters", "parameters", "Number of parameters updated">,
+  ];
+}
+
+def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
+  let summary = "Check what may no longer be there after a phase";
+  let description = [{
+    Reports every operation, type or attribute that a finished phase should have
+    removed, at its location. Nothing is changed.
+
+    | after | in functions | besides |
+    |---|---|---|
+    | precision | nsa, nn, func | shapes are static |
+    | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
+    | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.fill, func | kernels hold no nsa and nn |
+    | buffer, schedule | none left, rt entries only | no tensors outside kernels |
+    | plan | as buffer | every tensor and buffer has its slice |
+    | binary | as plan | no tile kernels |
+  }];
+  let options = [
+    Option<"phase", "phase", "::nsa::Phase",
+           /*default=*/"::nsa::Phase::Precision", "The phase that has run",
+           [{::llvm::cl::values(
+             clEnumValN(::nsa::Phase::Precision, "precision", ""),
+             clEnumValN(::nsa::Phase::Gradient, "gradient", ""),
+             clEnumValN(::nsa::Phase::Optimizer, "optimizer", ""),
+             clEnumValN(::nsa::Phase::Kernel, "kernel", ""),
+             clEnumValN(::nsa::Phase::Buffer, "buffer", ""),
+             clEnumValN(::nsa::Phase::Schedule, "schedule", ""),
+             clEnumValN(::nsa::Phase::Plan, "plan", ""),
+             clEnumValN(::nsa::Phase::Binary, "binary", ""))}]>,
+  ];
+}
+
+#endif // NSA_PASSES_TRANSFORMS_PASSES_TD

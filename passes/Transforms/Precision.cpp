@@ -1,0 +1,143 @@
+//===- Precision.cpp - mixed precision ------------------------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+#define DEBUG_TYPE "nsa-precision"
+
+namespace nsa {
+#define GEN_PASS_DEF_PRECISION
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+
+/// Rewrites one function so that it computes in `compute`.
+class Narrowing {
+public:
+  Narrowing(func::FuncOp function, Type compute)
+      : function(function), builder(function.getContext()), compute(compute) {}
+
+  LogicalResult run();
+  unsigned getNumCasts() const { return numCasts; }
+
+private:
+  /// The element type that the operation takes at an operand, or null to leave
+  /// the operand alone. `written` is the type before the pass.
+  Type getOperandElement(Operation *op, unsigned index, Type written);
+  LogicalResult rewrite(Operation *op);
+  /// The value with another element type, made in front of `user` at first.
+  Value castTo(Value value, Type element, Operation *user);
+
+  func::FuncOp function;
+  OpBuilder builder;
+  Type compute;
+  unsigned numCasts = 0;
+  /// Casts made so far, and the types values had before the pass.
+  DenseMap<std::pair<Value, Type>, Value> casts;
+  DenseMap<Value, Type> writtenTypes;
+};
+
+struct PrecisionPass : nsa::impl::PrecisionBase<PrecisionPass> {
+  using PrecisionBase::PrecisionBase;
+  void runOnOperation() override;
+};
+
+} // namespace
+
+Type Narrowing::getOperandElement(Operation *op, unsigned index, Type written) {
+  auto precise = dyn_cast<PrecisionOpInterface>(op);
+  if (!precise)
+    return written;
+  switch (precise.getOperandPrecision(index)) {
+  case OperandPrecision::Compute:
+    return compute;
+  case OperandPrecision::Full:
+    return builder.getF32Type();
+  case OperandPrecision::Any:
+    return {};
+  }
+  llvm_unreachable("unknown operand precision");
+}
+
+Value Narrowing::castTo(Value value, Type element, Operation *user) {
+  if (getElementTypeOrSelf(value) == element)
+    return value;
+  Value &cast = casts[{value, element}];
+  if (!cast) {
+    builder.setInsertionPoint(user);
+    cast = nn::CastOp::create(builder, user->getLoc(), value, element);
+    ++numCasts;
+  }
+  return cast;
+}
+
+LogicalResult Narrowing::rewrite(Operation *op) {
+  bool changed = false;
+  for (OpOperand &operand : op->getOpOperands()) {
+    Value value = operand.get();
+    if (!isFloatTensor(value.getType()))
+      continue;
+    Type written = writtenTypes.lookup(value);
+    Type now = value.getType();
+    if (Type element = getOperandElement(op, operand.getOperandNumber(),
+                                         getElementTypeOrSelf(written)))
+      operand.set(castTo(value, element, op));
+    changed |= now != written || operand.get().getType() != written;
+  }
+  return changed ? inferResultTypes(op) : success();
+}
+
+LogicalResult Narrowing::run() {
+  FailureOr<func::ReturnOp> ret = getReturn(function);
+  if (failed(ret))
+    return failure();
+  for (BlockArgument argument : function.getArguments())
+    writtenTypes[argument] = argument.getType();
+  for (Operation &op :
+       llvm::make_early_inc_range(function.front().without_terminator())) {
+    for (Value result : op.getResults())
+      writtenTypes[result] = result.getType();
+    if (failed(rewrite(&op)))
+      return failure();
+  }
+  for (OpOperand &operand : (*ret)->getOpOperands()) {
+    Type written = writtenTypes.lookup(operand.get());
+    if (isFloatTensor(written))
+      operand.set(castTo(operand.get(), getElementTypeOrSelf(written), *ret));
+  }
+  return success();
+}
+
+void PrecisionPass::runOnOperation() {
+  if (precision == ComputePrecision::FP32)
+    return;
+  Type compute = BFloat16Type::get(&getContext());
+  bool found = false;
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    if (function.isExternal() || !nn::isTrainable(function))
+      continue;
+    found = true;
+    Narrowing narrowing(function, compute);
+    if (failed(narrowing.run()))
+      return signalPassFailure();
+    numCasts += narrowing.getNumCasts();
+    remark::passed(function.getLoc(), remark::RemarkOpts::name("Narrowed")
+                                          .category(DEBUG_TYPE)
+                                          .function(function.getName()))
+        << remark::add("computes in bf16 with {0} casts",
+                       narrowing.getNumCasts());
+  }
+  if (found)
+    return;
+  getOperation().emitError(
+      "option precision (bf16) has no effect: no function is marked nn.train, "
+      "and others keep the types they are written with");
+  signalPassFailure();
+}
