@@ -137,27 +137,51 @@ void LaunchOp::getWrites(SmallVectorImpl<Value> &values) {
   llvm::append_range(values, getOutputs());
 }
 
+/// The argument types of a kernel, compiled or not; nothing for other symbols.
+static std::optional<ArrayRef<Type>> getKernelArgumentTypes(Operation *kernel) {
+  if (auto compiled = dyn_cast_if_present<KernelOp>(kernel))
+    return compiled.getFunctionType().getInputs();
+  if (auto function = dyn_cast_if_present<FunctionOpInterface>(kernel))
+    return function.getArgumentTypes();
+  return std::nullopt;
+}
+
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
-      *this, getKernelAttr());
-  if (!kernel)
+  Operation *kernel = symbols.lookupNearestSymbolFrom(*this, getKernelAttr());
+  std::optional<ArrayRef<Type>> arguments = getKernelArgumentTypes(kernel);
+  if (!arguments)
     return emitOpError("names ")
            << getKernelAttr() << ", which is not a kernel";
-  if (kernel.getNumArguments() != getNumOperands())
+  if (arguments->size() != getNumOperands())
     return emitOpError("passes ")
            << getNumOperands() << " operands to kernel " << getKernelAttr()
-           << ", which has " << kernel.getNumArguments() << " arguments";
+           << ", which has " << arguments->size() << " arguments";
   if (auto outputs = kernel->getAttrOfType<IntegerAttr>("num_outputs");
       outputs && outputs.getInt() != static_cast<int64_t>(getOutputs().size()))
     return emitOpError("has ")
            << getOutputs().size() << " outputs, but kernel " << getKernelAttr()
            << " has " << outputs.getInt();
   for (auto [index, operand, argument] :
-       llvm::enumerate(getOperandTypes(), kernel.getArgumentTypes()))
+       llvm::enumerate(getOperandTypes(), *arguments))
     if (operand != argument)
       return emitOpError("operand ")
              << index << " has type " << operand << ", but kernel "
              << getKernelAttr() << " takes " << argument;
+  return success();
+}
+
+LogicalResult KernelOp::verify() {
+  for (auto [index, type] : llvm::enumerate(getFunctionType().getInputs())) {
+    auto memory = dyn_cast<MemRefType>(type);
+    if (!memory || !memory.hasStaticShape())
+      return emitOpError("argument ")
+             << index << " has type " << type
+             << ", which is not a memref of static shape";
+  }
+  if (getNumOutputs() > getFunctionType().getNumInputs())
+    return emitOpError("has ")
+           << getNumOutputs() << " outputs, but "
+           << getFunctionType().getNumInputs() << " arguments";
   return success();
 }
 

@@ -68,6 +68,56 @@ def RT_TensorOp : RT_Op<"tensor", [
   }];
 }
 
+def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
+  let summary = "a kernel that is machine code";
+  let description = [{
+    Takes the place of a `tile.kernel` of the same name, arguments and grid once
+    the kernel is in the module's `rt.binary`. `code_bytes` counts instructions
+    and constants, `stack_bytes` the stack of one call; `flops` and `bytes` are
+    the work and the traffic of one launch, where known.
+
+    Example:
+
+    ```mlir
+    rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
+        {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
+         code_bytes = 96 : i64, stack_bytes = 0 : i64}
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       ConfinedAttr<DenseI32ArrayAttr,
+                                    [DenseArrayCount<3>]>:$grid,
+                       ConfinedAttr<I32Attr, [IntNonNegative]>:$num_outputs,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$code_bytes,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$stack_bytes,
+                       OptionalAttr<I64Attr>:$flops,
+                       OptionalAttr<I64Attr>:$bytes);
+  let assemblyFormat = "$sym_name `:` $function_type attr-dict";
+  let hasVerifier = 1;
+}
+
+def RT_BinaryOp : RT_Op<"binary", [Symbol]> {
+  let summary = "the machine code of a module's kernels";
+  let description = [{
+    Says what the image is, not its bytes: those go from the code generator to
+    the artefact without passing through the IR. `hash` is XXH3-64 of the image
+    in hexadecimal digits.
+
+    Example:
+
+    ```mlir
+    rt.binary @kernels format "elf-x86-64" cpu "x86-64-v3" size 8192 hash "00f1e2d3c4b5a697"
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$format, StrAttr:$cpu,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$size,
+                       StrAttr:$hash);
+  let assemblyFormat = [{
+    $sym_name `format` $format `cpu` $cpu `size` $size `hash` $hash attr-dict
+  }];
+}
+
 def RT_EntryOp : RT_Op<"entry", [
     Symbol, IsolatedFromAbove, NoTerminator, SingleBlock,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
