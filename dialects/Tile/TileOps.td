@@ -142,7 +142,7 @@ def Tile_RangeOp : Tile_Op<"range", [Pure]> {
   }];
   let arguments = (ins I32:$start, DefaultValuedAttr<I32Attr, "1">:$step);
   let results = (outs Tile_I32Tile:$result);
-  let assemblyFormat = "$start attr-dict `:` type($result)";
+  let assemblyFormat = "$start attr-dict `:` qualified(type($result))";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// The axis along which elements differ, of a shape read as rows, columns.
@@ -163,7 +163,7 @@ def Tile_SplatOp : Tile_Op<"splat", [
   }];
   let arguments = (ins Tile_Scalar:$value);
   let results = (outs Tile_AnyTile:$result);
-  let assemblyFormat = "$value attr-dict `:` type($result)";
+  let assemblyFormat = "$value attr-dict `:` qualified(type($result))";
 }
 
 //===----------------------------------------------------------------------===//
@@ -259,7 +259,7 @@ def Tile_MapOp : Tile_Op<"map", [
   let results = (outs Variadic<Tile_AnyTile>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    `(` ($inputs^ `:` type($inputs))? `)` attr-dict `->` type($results) $body
+    ` ` `(` ($inputs^ `:` type($inputs))? `)` attr-dict `->` type($results) $body
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -294,7 +294,8 @@ def Tile_DotOp : Tile_Op<"dot", [
                        UnitAttr:$transpose_a, UnitAttr:$transpose_b);
   let results = (outs Tile_F32Tile:$result);
   let assemblyFormat = [{
-    $a `,` $b `,` $acc attr-dict `:` type($a) `,` type($b) `,` type($acc)
+    $a `,` $b `,` $acc attr-dict `:` qualified(type($a)) `,`
+    qualified(type($b)) `,` qualified(type($acc))
   }];
   let hasVerifier = 1;
 }
@@ -327,7 +328,8 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
                        ConfinedAttr<I32Attr, [IntNonNegative, IntMaxValue<1>]>:$axis);
   let results = (outs TileOf<[F32, I32]>:$result);
   let assemblyFormat = [{
-    $kind $input attr-dict `:` type($input) `->` type($result)
+    $kind $input attr-dict `:` qualified(type($input)) `->`
+    qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -345,7 +347,8 @@ def Tile_TransposeOp : Tile_Op<"transpose", [
   let arguments = (ins Tile_AnyTile:$input);
   let results = (outs Tile_AnyTile:$result);
   let assemblyFormat = [{
-    $input attr-dict `:` type($input) `->` type($result)
+    $input attr-dict `:` qualified(type($input)) `->`
+    qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -374,7 +377,8 @@ def Tile_TopNOp : Tile_Op<"top_n", [
   let results = (outs Tile_F32Tile:$top_values, Tile_I32Tile:$top_indices);
   let assemblyFormat = [{
     $values `,` $base `,` $best_values `,` $best_indices attr-dict
-    `:` type($values) `,` type($best_values) `,` type($best_indices)
+    `:` qualified(type($values)) `,` qualified(type($best_values)) `,`
+    qualified(type($best_indices))
   }];
   let hasVerifier = 1;
 }
@@ -393,7 +397,7 @@ def Tile_SortOp : Tile_Op<"sort", [
   }];
   let arguments = (ins Tile_I32Tile:$input);
   let results = (outs Tile_I32Tile:$result);
-  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let assemblyFormat = "$input attr-dict `:` qualified(type($input))";
 }
 
 #endif // NSA_DIALECTS_TILE_TILEOPS_TD
