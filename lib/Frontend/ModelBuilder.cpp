@@ -61,7 +61,6 @@ private:
     return OpTy::create(builder, loc(name), std::forward<Args>(args)...)
         ->getResult(0);
   }
-  IntegerAttr i64(int64_t value) { return builder.getI64IntegerAttr(value); }
   double residualStd() const {
     return model.initStd / std::sqrt(2.0 * static_cast<double>(model.nLayers));
   }
@@ -148,26 +147,26 @@ Value ModelBuilder::rotaryTable() {
 
 Value ModelBuilder::norm(Value x, const Twine &name) {
   Value weight = vector(name + ".weight", model.dim, 1.0);
-  return create<nn::RMSNormOp>(name, x, weight,
-                               builder.getF64FloatAttr(model.normEps));
+  return create<nn::RMSNormOp>(name, x, weight, llvm::APFloat(model.normEps));
 }
 
 Value ModelBuilder::linear(Value x, const Twine &name, int64_t out,
                            double std) {
   int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
   Value weight = matrix(name + ".weight", in, out, std);
-  return create<nn::MatmulOp>(name, x, weight, UnitAttr(), UnitAttr(),
-                              TypeAttr());
+  return create<nn::MatmulOp>(name, x, weight, /*transposeLhs=*/false,
+                              /*transposeRhs=*/false, TypeAttr());
 }
 
 Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,
                           int64_t width) {
   Value projected = linear(x, name, count * width, model.initStd);
-  return create<nn::SplitHeadsOp>(name, projected, i64(count));
+  return create<nn::SplitHeadsOp>(name, projected, count);
 }
 
 Value ModelBuilder::rotate(Value x, const Twine &name, int64_t stride) {
-  return create<nn::RotaryOp>(name, x, rotaryTable(), i64(stride), UnitAttr());
+  return create<nn::RotaryOp>(name, x, rotaryTable(), stride,
+                              /*inverse=*/false);
 }
 
 KeyValue ModelBuilder::project(Value x, const std::string &name) {
@@ -179,21 +178,21 @@ KeyValue ModelBuilder::project(Value x, const std::string &name) {
 Value ModelBuilder::compress(Value x, const Twine &name) {
   const NsaConfig &nsa = config.nsa;
   if (nsa.phi == "mean")
-    return create<CompressOp>(name, CompressionKind::Mean, x, Value(),
-                              i64(nsa.l), i64(nsa.d));
+    return create<CompressOp>(name, CompressionKind::Mean, x, Value(), nsa.l,
+                              nsa.d);
   int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
   // A random projection of l rows that keeps the scale of their mean.
   double std = 1.0 / std::sqrt(static_cast<double>(nsa.l * width));
   Value weight =
       parameter(name + ".weight", {model.nKvGroups, nsa.l * width, width},
                 nn::InitKind::Normal, std, /*decay=*/true);
-  return create<CompressOp>(name, CompressionKind::Linear, x, weight,
-                            i64(nsa.l), i64(nsa.d));
+  return create<CompressOp>(name, CompressionKind::Linear, x, weight, nsa.l,
+                            nsa.d);
 }
 
 Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {
-  return create<WindowAttentionOp>(name, query, kv.key, kv.value,
-                                   i64(config.nsa.w), FloatAttr());
+  return create<WindowAttentionOp>(name, query, kv.key, kv.value, config.nsa.w,
+                                   FloatAttr());
 }
 
 Value ModelBuilder::gates(Value x, const std::string &name) {
@@ -218,18 +217,17 @@ Value ModelBuilder::sparseAttention(Value x, Value query,
   cmp.key = rotate(compress(cmp.key, place + ".key_compression"),
                    place + ".key_compression", nsa.d);
   cmp.value = compress(cmp.value, place + ".value_compression");
-  auto compressed = CompressedAttentionOp::create(
-      builder, loc(place), query, cmp.key, cmp.value, i64(nsa.l), i64(nsa.d),
-      FloatAttr());
+  auto compressed =
+      CompressedAttentionOp::create(builder, loc(place), query, cmp.key,
+                                    cmp.value, nsa.l, nsa.d, FloatAttr());
 
   place = name + ".selected";
-  Value indices =
-      create<SelectOp>(place, query, cmp.key, compressed.getLse(), i64(nsa.l),
-                       i64(nsa.d), i64(nsa.lSel), i64(nsa.nSel),
-                       /*initial=*/i64(1), /*local=*/i64(2), FloatAttr());
+  Value indices = create<SelectOp>(place, query, cmp.key, compressed.getLse(),
+                                   nsa.l, nsa.d, nsa.lSel, nsa.nSel,
+                                   /*initial=*/1, /*local=*/2, FloatAttr());
   slc.key = rotate(slc.key, place + ".key");
-  Value selected = create<SelectedAttentionOp>(
-      place, query, slc.key, slc.value, indices, i64(nsa.lSel), FloatAttr());
+  Value selected = create<SelectedAttentionOp>(place, query, slc.key, slc.value,
+                                               indices, nsa.lSel, FloatAttr());
   win.key = rotate(win.key, name + ".window.key");
   Value local = window(query, win, name + ".window");
   return create<CombineOp>(name + ".combine", gates(x, name + ".gate"),

@@ -4,22 +4,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 using namespace nsa::reference;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static double dot(const double *a, const double *b, int64_t n) {
-  double sum = 0.0;
+/// `x` rounded to the nearest bf16.
+static double roundBf16(double x) {
+  auto single = static_cast<float>(x);
+  if (!std::isfinite(single))
+    return single;
+  uint32_t bits;
+  std::memcpy(&bits, &single, sizeof bits);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  bits &= 0xffff0000u;
+  std::memcpy(&single, &bits, sizeof bits);
+  return single;
+}
+
+static double identity(double x) { return x; }
+
+/// Sums and products in `Real`; the tensors hold doubles.
+template <typename Real>
+static Real dot(const double *a, const double *b, int64_t n) {
+  Real sum = 0;
   for (int64_t i = 0; i < n; ++i)
-    sum += a[i] * b[i];
+    sum += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
   return sum;
 }
 
-static void addScaled(double *out, double factor, const double *x, int64_t n) {
+template <typename Real>
+static void addScaled(double *out, Real factor, const double *x, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
-    out[i] += factor * x[i];
+    out[i] = static_cast<Real>(out[i]) + factor * static_cast<Real>(x[i]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -65,15 +84,18 @@ VisibleKeys nsa::reference::selectedKeys(const Tensor &indices,
 // Attention
 //===----------------------------------------------------------------------===//
 
-AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
-                                          const Tensor &v, double scale,
-                                          const VisibleKeys &visible) {
+using Round = double (*)(double);
+
+template <typename Real>
+static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
+                              Real scale, const VisibleKeys &visible,
+                              Round round) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionResult result{Tensor({batch, sequence, heads, dv}),
                          Tensor({batch, heads, sequence}, -kInfinity)};
   std::vector<int64_t> keys;
-  std::vector<double> scores;
+  std::vector<Real> scores;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t t = 0; t < sequence; ++t) {
@@ -82,26 +104,39 @@ AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
           continue;
         scores.clear();
         for (int64_t u : keys)
-          scores.push_back(scale *
-                           dot(q.row({b, t, h}), k.row({b, u, h / group}), dk));
-        double top = *std::max_element(scores.begin(), scores.end());
-        double sum = 0.0;
-        for (double score : scores)
+          scores.push_back(scale * dot<Real>(q.row({b, t, h}),
+                                             k.row({b, u, h / group}), dk));
+        Real top = *std::max_element(scores.begin(), scores.end());
+        Real sum = 0;
+        for (Real score : scores)
           sum += std::exp(score - top);
-        double lse = top + std::log(sum);
+        Real lse = top + std::log(sum);
         result.lse.at({b, h, t}) = lse;
+        double *out = result.output.row({b, t, h});
         for (size_t i = 0; i < keys.size(); ++i)
-          addScaled(result.output.row({b, t, h}), std::exp(scores[i] - lse),
-                    v.row({b, keys[i], h / group}), dv);
+          addScaled<Real>(out,
+                          static_cast<Real>(round(std::exp(scores[i] - lse))),
+                          v.row({b, keys[i], h / group}), dv);
+        std::transform(out, out + dv, out, round);
       }
   return result;
 }
 
-AttentionGradients
-nsa::reference::attentionBackward(const Tensor &outputGrad, const Tensor &q,
-                                  const Tensor &k, const Tensor &v,
-                                  const Tensor &output, const Tensor &lse,
-                                  double scale, const VisibleKeys &visible) {
+AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
+                                          const Tensor &v, double scale,
+                                          const VisibleKeys &visible,
+                                          Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::F64)
+    return attend<double>(q, k, v, scale, visible, identity);
+  return attend<float>(q, k, v, static_cast<float>(scale), visible,
+                       arithmetic == Arithmetic::BF16 ? roundBf16 : identity);
+}
+
+template <typename Real>
+static AttentionGradients
+attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
+               const Tensor &v, const Tensor &output, const Tensor &lse,
+               Real scale, const VisibleKeys &visible, Round round) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
@@ -111,19 +146,37 @@ nsa::reference::attentionBackward(const Tensor &outputGrad, const Tensor &q,
       for (int64_t t = 0; t < sequence; ++t) {
         visible(b, h / group, t, keys);
         const double *dout = outputGrad.row({b, t, h});
-        double delta = dot(dout, output.row({b, t, h}), dv);
+        Real delta = dot<Real>(dout, output.row({b, t, h}), dv);
         for (int64_t u : keys) {
           const double *key = k.row({b, u, h / group});
           const double *value = v.row({b, u, h / group});
-          double score = scale * dot(q.row({b, t, h}), key, dk);
-          double p = std::exp(score - lse.at({b, h, t}));
-          double ds = p * (dot(dout, value, dv) - delta) * scale;
-          addScaled(grads.q.row({b, t, h}), ds, key, dk);
-          addScaled(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}), dk);
-          addScaled(grads.v.row({b, u, h / group}), p, dout, dv);
+          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk);
+          Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
+          Real ds = p * (dot<Real>(dout, value, dv) - delta);
+          ds = static_cast<Real>(round(ds * scale));
+          p = static_cast<Real>(round(p));
+          addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
+          addScaled<Real>(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}),
+                          dk);
+          addScaled<Real>(grads.v.row({b, u, h / group}), p, dout, dv);
         }
       }
+  for (Tensor *grad : {&grads.q, &grads.k, &grads.v})
+    std::transform(grad->data.begin(), grad->data.end(), grad->data.begin(),
+                   round);
   return grads;
+}
+
+AttentionGradients nsa::reference::attentionBackward(
+    const Tensor &outputGrad, const Tensor &q, const Tensor &k, const Tensor &v,
+    const Tensor &output, const Tensor &lse, double scale,
+    const VisibleKeys &visible, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::F64)
+    return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
+                                  visible, identity);
+  return attendBackward<float>(
+      outputGrad, q, k, v, output, lse, static_cast<float>(scale), visible,
+      arithmetic == Arithmetic::BF16 ? roundBf16 : identity);
 }
 
 //===----------------------------------------------------------------------===//
@@ -156,8 +209,8 @@ Tensor nsa::reference::blockScores(const Tensor &q, const Tensor &k,
         for (int64_t i : keys) {
           double p = 0.0;
           for (int64_t g = h * group; g < (h + 1) * group; ++g)
-            p += std::exp(rule.scale *
-                              dot(q.row({b, t, g}), k.row({b, i, h}), dk) -
+            p += std::exp(rule.scale * dot<double>(q.row({b, t, g}),
+                                                   k.row({b, i, h}), dk) -
                           lse.at({b, g, t}));
           int64_t first = i * rule.stride / rule.selectBlock;
           for (int64_t j = first; j < blocks && overlap(i, j, rule) > 0; ++j)

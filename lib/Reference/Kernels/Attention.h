@@ -16,6 +16,17 @@
 
 namespace nsa::reference {
 
+/// How a formula is evaluated. The reference is F64; the others measure the
+/// error that the types of a kernel cause, whatever its order of summation.
+enum class Arithmetic {
+  F64,
+  /// Every product, sum and exponential in fp32.
+  F32,
+  /// F32, with probabilities and their gradients rounded to bf16 where they are
+  /// operands of a matrix product, and results rounded to bf16.
+  BF16
+};
+
 /// Fills `keys` with the keys that query `t` of batch `b` and key head `h`
 /// attends to.
 using VisibleKeys = std::function<void(int64_t b, int64_t h, int64_t t,
@@ -39,7 +50,8 @@ struct AttentionResult {
 /// softmax(scale * q k^T) v over the visible keys. A row that sees nothing has
 /// output 0 and lse -inf.
 AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
-                          double scale, const VisibleKeys &visible);
+                          double scale, const VisibleKeys &visible,
+                          Arithmetic arithmetic = Arithmetic::F64);
 
 struct AttentionGradients {
   Tensor q, k, v;
@@ -50,7 +62,8 @@ struct AttentionGradients {
 AttentionGradients attentionBackward(const Tensor &outputGrad, const Tensor &q,
                                      const Tensor &k, const Tensor &v,
                                      const Tensor &output, const Tensor &lse,
-                                     double scale, const VisibleKeys &visible);
+                                     double scale, const VisibleKeys &visible,
+                                     Arithmetic arithmetic = Arithmetic::F64);
 
 /// Which blocks a query selects.
 struct SelectionRule {

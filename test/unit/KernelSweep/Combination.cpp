@@ -1,0 +1,315 @@
+//===- Combination.cpp - shapes to try kernels on -------------------------===//
+
+#include "test/unit/KernelSweep/Combination.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+using namespace nsa::test;
+
+std::string Combination::describe() const {
+  std::ostringstream out;
+  out << "B=" << batch << " S=" << sequence << " Hkv=" << kvHeads
+      << " G=" << group << " dk=" << dk << " dv=" << dv << " n=" << count
+      << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
+      << (bf16 ? "bf16" : "f32") << (linear ? " linear" : " mean")
+      << " logits=" << logits << " seed=" << seed;
+  return out.str();
+}
+
+//===----------------------------------------------------------------------===//
+// The spread
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Deals the values of a list in random order, all of them before any again.
+template <typename T>
+class Deck {
+public:
+  Deck(std::vector<T> values, std::mt19937_64 &random)
+      : values(std::move(values)), random(random) {}
+
+  T draw() {
+    if (next % values.size() == 0)
+      std::shuffle(values.begin(), values.end(), random);
+    return values[next++ % values.size()];
+  }
+
+private:
+  std::vector<T> values;
+  std::mt19937_64 &random;
+  size_t next = 0;
+};
+
+struct Blocks {
+  int64_t l, d, lSel;
+};
+struct Widths {
+  int64_t dk, dv;
+};
+
+} // namespace
+
+/// Multiplications of the most expensive attention.
+static double cost(const Combination &c) {
+  double keys = std::min({c.window, c.sequence});
+  keys = std::max<double>(keys, std::min(c.count * c.lSel, c.sequence));
+  keys = std::max<double>(keys, c.compressed() / 2);
+  double pairs = static_cast<double>(c.batch * c.heads() * c.sequence) * keys;
+  return pairs * static_cast<double>(c.dk + c.dv);
+}
+
+/// Makes a combination that costs too much smaller, sequence length last.
+static void shrink(Combination &c, double budget) {
+  if (cost(c) > budget)
+    c.batch = c.kvHeads = 1;
+  if (cost(c) > budget)
+    c.dk = c.dv = 16;
+  while (cost(c) > budget && c.group > 1)
+    c.group /= 2;
+  if (cost(c) > budget)
+    c.window = std::min<int64_t>(c.window, 512);
+  while (cost(c) > budget && c.sequence > 1)
+    c.sequence /= 2;
+}
+
+std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
+                                           double budget) {
+  std::mt19937_64 random(seed);
+  Deck<int64_t> sequences({1,   15,   16,   31,   32,   33,   47,  48,
+                           63,  64,   65,   127,  128,  129,  511, 512,
+                           513, 1023, 1024, 1025, 2047, 2048, 4097},
+                          random);
+  Deck<int64_t> groups({1, 2, 3, 4, 5, 6, 8, 12, 16, 32}, random);
+  Deck<Widths> widths({{16, 16}, {64, 64}, {128, 128}, {192, 128}, {64, 128}},
+                      random);
+  Deck<int64_t> counts({1, 3, 4, 16, 80}, random);
+  Deck<int64_t> windows({1, 64, 512, 5000}, random);
+  Deck<Blocks> blocks({{32, 16, 64},
+                       {16, 16, 16},
+                       {32, 32, 64},
+                       {64, 16, 64},
+                       {16, 8, 48},
+                       {8, 4, 16}},
+                      random);
+  Deck<double> logits({1.0, 1.0, 1.0, 4.0, 1e4, 0.0}, random);
+  Deck<int> flags({0, 1, 2, 3, 4, 5, 6, 7}, random);
+  std::vector<Combination> result;
+  for (size_t i = 0; i < count; ++i) {
+    Combination c;
+    c.sequence = sequences.draw();
+    c.group = groups.draw();
+    Widths width = widths.draw();
+    c.dk = width.dk;
+    c.dv = width.dv;
+    c.count = counts.draw();
+    c.window = windows.draw();
+    Blocks block = blocks.draw();
+    c.l = block.l;
+    c.d = block.d;
+    c.lSel = block.lSel;
+    c.logits = logits.draw();
+    int flag = flags.draw();
+    c.batch = 1 + (flag & 1);
+    c.kvHeads = 1 + ((flag >> 1) & 1);
+    c.linear = (flag & 4) != 0;
+    c.bf16 = i % 3 == 2;
+    c.seed = random();
+    shrink(c, budget);
+    result.push_back(c);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// The module
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A named tensor of the module.
+struct Named {
+  std::string name, type;
+};
+
+/// Writes functions whose arguments and results are named tensors.
+class ModuleWriter {
+public:
+  explicit ModuleWriter(const Combination &c) : c(c) {
+    element = c.bf16 ? "bf16" : "f32";
+    q = tensor({c.batch, c.sequence, c.heads(), c.dk}, element);
+    k = tensor({c.batch, c.sequence, c.kvHeads, c.dk}, element);
+    v = tensor({c.batch, c.sequence, c.kvHeads, c.dv}, element);
+    kc = tensor({c.batch, c.compressed(), c.kvHeads, c.dk}, element);
+    vc = tensor({c.batch, c.compressed(), c.kvHeads, c.dv}, element);
+    o = tensor({c.batch, c.sequence, c.heads(), c.dv}, element);
+    lse = tensor({c.batch, c.heads(), c.sequence}, "f32");
+    indices = tensor({c.batch, c.kvHeads, c.sequence, c.count}, "i32");
+    gates = tensor({c.batch, c.sequence, c.heads(), 3}, "f32");
+    wk = tensor({c.kvHeads, c.l * c.dk, c.dk}, element);
+    wv = tensor({c.kvHeads, c.l * c.dv, c.dv}, element);
+  }
+
+  std::string write();
+
+private:
+  static std::string tensor(std::vector<int64_t> shape,
+                            const std::string &element) {
+    std::string text = "tensor<";
+    for (int64_t size : shape)
+      text += std::to_string(size) + "x";
+    return text + element + ">";
+  }
+
+  static std::string attribute(const std::string &key, int64_t value) {
+    return key + " = " + std::to_string(value) + " : i64";
+  }
+
+  /// A function of one op: `%results = op %arguments {attributes}`.
+  void single(const std::string &name, const std::string &op,
+              const std::vector<Named> &in, const std::vector<Named> &out,
+              const std::string &attributes);
+  void compression(const std::string &suffix, const std::string &x,
+                   const std::string &y, const std::string &w);
+  void attention(const std::string &branch, const std::string &op,
+                 const std::string &key, const std::string &value,
+                 const std::string &attributes, bool withIndices);
+  void full();
+
+  const Combination &c;
+  std::string element, q, k, v, kc, vc, o, lse, indices, gates, wk, wv;
+  std::ostringstream text;
+};
+
+} // namespace
+
+static std::string joinTypes(const std::vector<Named> &list) {
+  std::string text;
+  for (const Named &named : list)
+    text += (text.empty() ? "" : ", ") + named.type;
+  return text;
+}
+
+void ModuleWriter::single(const std::string &name, const std::string &op,
+                          const std::vector<Named> &in,
+                          const std::vector<Named> &out,
+                          const std::string &attributes) {
+  std::string arguments, operands, results, values;
+  for (size_t i = 0; i < in.size(); ++i) {
+    std::string comma = i ? ", " : "";
+    arguments += comma + "%a" + std::to_string(i) + ": " + in[i].type +
+                 " {nn.name = \"" + in[i].name + "\", nn.role = \"input\"}";
+    operands += comma + "%a" + std::to_string(i);
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    std::string comma = i ? ", " : "";
+    results += comma + out[i].type + " {nn.name = \"" + out[i].name + "\"}";
+    values += comma + "%r" + std::to_string(i);
+  }
+  text << "func.func @" << name << "(" << arguments << ")\n    -> (" << results
+       << ") {\n  " << values << " = " << op << " " << operands << " {"
+       << attributes << "}\n      : (" << joinTypes(in) << ") -> ("
+       << joinTypes(out) << ")\n  return " << values << " : " << joinTypes(out)
+       << "\n}\n";
+}
+
+void ModuleWriter::compression(const std::string &suffix, const std::string &x,
+                               const std::string &y, const std::string &w) {
+  std::string attributes =
+      attribute("block", c.l) + ", " + attribute("stride", c.d);
+  std::string kind = c.linear ? " <linear>" : " <mean>";
+  std::vector<Named> in = {{"x_" + suffix, x}};
+  std::vector<Named> backIn = {{"dy_" + suffix, y}, {"x_" + suffix, x}};
+  std::vector<Named> backOut = {{"dx_" + suffix, x}};
+  if (c.linear) {
+    in.push_back({"w_" + suffix, w});
+    backIn.push_back({"w_" + suffix, w});
+    std::string single = w.substr(0, w.rfind('x') + 1) + "f32>";
+    backOut.push_back({"dw_" + suffix, single});
+  }
+  single("compress_" + suffix, "nsa.compress" + kind, in, {{"y_" + suffix, y}},
+         attributes);
+  single("compress_" + suffix + "_backward", "nsa.compress_backward" + kind,
+         backIn, backOut, attributes);
+}
+
+void ModuleWriter::attention(const std::string &branch, const std::string &op,
+                             const std::string &key, const std::string &value,
+                             const std::string &attributes, bool withIndices) {
+  auto name = [&](const char *part) { return branch + "." + part; };
+  std::vector<Named> in = {{"q", q}, {name("k"), key}, {name("v"), value}};
+  std::vector<Named> back = {{"do", o},         {"q", q},
+                             {name("k"), key},  {name("v"), value},
+                             {name("o_in"), o}, {name("lse_in"), lse}};
+  if (withIndices) {
+    in.push_back({"indices_in", indices});
+    back.push_back({"indices_in", indices});
+  }
+  single(branch, "nsa." + op, in, {{name("o"), o}, {name("lse"), lse}},
+         attributes);
+  single(branch + "_backward", "nsa." + op + "_backward", back,
+         {{name("dq"), q}, {name("dk"), key}, {name("dv"), value}}, attributes);
+}
+
+void ModuleWriter::full() {
+  std::string blocks =
+      attribute("block", c.l) + ", " + attribute("stride", c.d);
+  std::string cut = attribute("select_block", c.lSel);
+  std::vector<Named> in = {{"q", q},     {"cmp.x", k},    {"cmp.y", v},
+                           {"slc.k", k}, {"slc.v", v},    {"win.k", k},
+                           {"win.v", v}, {"gates", gates}};
+  text << "func.func @full(";
+  for (size_t i = 0; i < in.size(); ++i)
+    text << (i ? ", " : "") << "%a" << i << ": " << in[i].type
+         << " {nn.name = \"" << in[i].name << "\", nn.role = \"input\"}";
+  text << ")\n    -> (" << o << " {nn.name = \"full.o\"}) {\n"
+       << "  %kc = nsa.compress <mean> %a1 {" << blocks << "} : (" << k << ") -> "
+       << kc << "\n"
+       << "  %vc = nsa.compress <mean> %a2 {" << blocks << "} : (" << v << ") -> "
+       << vc << "\n"
+       << "  %oc, %lc = nsa.compressed_attention %a0, %kc, %vc {" << blocks
+       << "} : (" << q << ", " << kc << ", " << vc << ") -> (" << o << ", "
+       << lse << ")\n"
+       << "  %i = nsa.select %a0, %kc, %lc {" << blocks << ", " << cut << ", "
+       << attribute("count", c.count) << "} : (" << q << ", " << kc << ", "
+       << lse << ") -> " << indices << "\n"
+       << "  %os, %ls = nsa.selected_attention %a0, %a3, %a4, %i {" << cut
+       << "} : (" << q << ", " << k << ", " << v << ", " << indices << ") -> ("
+       << o << ", " << lse << ")\n"
+       << "  %ow, %lw = nsa.window_attention %a0, %a5, %a6 {"
+       << attribute("window", c.window) << "} : (" << q << ", " << k << ", "
+       << v << ") -> (" << o << ", " << lse << ")\n"
+       << "  %o = nsa.combine %a7, %oc, %os, %ow : (" << gates << ", " << o
+       << ", " << o << ", " << o << ") -> " << o << "\n  return %o : " << o
+       << "\n}\n";
+}
+
+std::string ModuleWriter::write() {
+  compression("k", k, kc, wk);
+  compression("v", v, vc, wv);
+  std::string blocks =
+      attribute("block", c.l) + ", " + attribute("stride", c.d);
+  std::string cut = attribute("select_block", c.lSel);
+  attention("cmp", "compressed_attention", kc, vc, blocks, false);
+  single("select", "nsa.select", {{"q", q}, {"cmp.k", kc}, {"cmp.lse_in", lse}},
+         {{"indices", indices}},
+         blocks + ", " + cut + ", " + attribute("count", c.count));
+  attention("slc", "selected_attention", k, v, cut, true);
+  attention("win", "window_attention", k, v, attribute("window", c.window),
+            false);
+  std::vector<Named> branches = {
+      {"gates", gates}, {"oc", o}, {"os", o}, {"ow", o}};
+  single("combine", "nsa.combine", branches, {{"o", o}}, "");
+  branches.insert(branches.begin(), {"do", o});
+  single("combine_backward", "nsa.combine_backward", branches,
+         {{"dgates", gates}, {"doc", o}, {"dos", o}, {"dow", o}}, "");
+  full();
+  return text.str();
+}
+
+std::string nsa::test::moduleText(const Combination &combination) {
+  return ModuleWriter(combination).write();
+}

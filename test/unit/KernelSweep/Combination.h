@@ -1,0 +1,47 @@
+//===- Combination.h - shapes to try kernels on -----------------*- C++ -*-===//
+//
+// A seeded spread over the shapes that every kernel is tried on, and the
+// module that has every nsa operation of one combination as an entry.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
+#define NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nsa::test {
+
+/// The shape and the data of one trial.
+struct Combination {
+  int64_t batch = 1, sequence = 64, kvHeads = 1, group = 1, dk = 16, dv = 16;
+  /// Selected blocks, window, compression block and stride, selection block.
+  int64_t count = 4, window = 64, l = 8, d = 4, lSel = 16;
+  bool bf16 = false;
+  bool linear = false;
+  bool softmaxGate = false;
+  /// Standard deviation of the scores; 0 makes them all equal.
+  double logits = 1.0;
+  uint64_t seed = 0;
+
+  int64_t heads() const { return kvHeads * group; }
+  int64_t compressed() const {
+    return sequence >= l ? (sequence - l) / d + 1 : 0;
+  }
+  std::string describe() const;
+};
+
+/// `count` combinations; every listed value of every parameter occurs about
+/// equally often. `budget` bounds the multiplications of one attention.
+std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
+
+/// The module of one combination. Entries: compress_k, compress_v, cmp, select,
+/// slc, win, combine, each but select with a `_backward` entry, and `full`,
+/// the whole operation.
+std::string moduleText(const Combination &combination);
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
