@@ -23,9 +23,7 @@ def NN_GateActivation : NN_Enum<"GateActivation",
       I32EnumAttrCase<"Softmax", 1, "softmax">]>;
 
 def NN_GateActivationAttr
-    : EnumAttr<NN_Dialect, NN_GateActivation, "activation"> {
-  let assemblyFormat = "`<` $value `>`";
-}
+    : EnumAttr<NN_Dialect, NN_GateActivation, "activation">;
 
 //===----------------------------------------------------------------------===//
 // Roles and initial values of function arguments

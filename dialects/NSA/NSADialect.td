@@ -51,8 +51,6 @@ def NSA_CompressionKind : I32EnumAttr<"CompressionKind",
 }
 
 def NSA_CompressionKindAttr
-    : EnumAttr<NSA_Dialect, NSA_CompressionKind, "compression"> {
-  let assemblyFormat = "`<` $value `>`";
-}
+    : EnumAttr<NSA_Dialect, NSA_CompressionKind, "compression">;
 
 #endif // NSA_DIALECTS_NSA_NSADIALECT_TD

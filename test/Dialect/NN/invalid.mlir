@@ -1,0 +1,308 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics
+
+func.func @embedding_ids(%table: tensor<256x32xf32>, %ids: tensor<2x64xi64>) {
+  // expected-error @below {{operand #1 must be}}
+  %y = nn.embedding %table, %ids : (tensor<256x32xf32>, tensor<2x64xi64>) -> tensor<2x64x32xf32>
+  return
+}
+
+// -----
+
+func.func @embedding_backward_shape(%dy: tensor<2x63x32xf32>, %ids: tensor<2x64xi32>) {
+  // expected-error @below {{output gradient has shape 2x63x32, expected 2x64x32}}
+  %d = nn.embedding_backward %dy, %ids {vocab = 256 : i64} : (tensor<2x63x32xf32>, tensor<2x64xi32>) -> tensor<256x32xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_length(%x: tensor<2x64x32xf32>, %w: tensor<31x48xf32>) {
+  // expected-error @below {{columns of lhs (32) must be equal to rows of rhs (31)}}
+  %y = nn.matmul %x, %w : (tensor<2x64x32xf32>, tensor<31x48xf32>) -> tensor<2x64x48xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_transposed_length(%x: tensor<2x64x32xf32>, %dy: tensor<2x63x48xf32>) {
+  // expected-error @below {{rows of lhs (128) must be equal to rows of rhs (126)}}
+  %y = nn.matmul %x, %dy {transpose_lhs} : (tensor<2x64x32xf32>, tensor<2x63x48xf32>) -> tensor<32x48xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_rhs_transposed_length(%x: tensor<2x64x32xf32>, %w: tensor<48x33xf32>) {
+  // expected-error @below {{columns of lhs (32) must be equal to columns of rhs (33)}}
+  %y = nn.matmul %x, %w {transpose_rhs} : (tensor<2x64x32xf32>, tensor<48x33xf32>) -> tensor<2x64x48xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_result(%x: tensor<2x64x32xbf16>, %w: tensor<32x48xbf16>) {
+  // expected-error @below {{incompatible with return type(s) of operation}}
+  // expected-error @below {{failed to infer returned types}}
+  %y = nn.matmul %x, %w : (tensor<2x64x32xbf16>, tensor<32x48xbf16>) -> tensor<2x64x48xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_types(%x: tensor<2x64x32xbf16>, %w: tensor<32x48xf32>) {
+  // expected-error @below {{all of {lhs, rhs} have same element type}}
+  %y = nn.matmul %x, %w : (tensor<2x64x32xbf16>, tensor<32x48xf32>) -> tensor<2x64x48xbf16>
+  return
+}
+
+// -----
+
+func.func @matmul_rank(%x: tensor<f32>, %w: tensor<1x48xf32>) {
+  // expected-error @below {{with at least one dimension}}
+  %y = nn.matmul %x, %w : (tensor<f32>, tensor<1x48xf32>) -> tensor<48xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_weight(%x: tensor<2x64x32xf32>, %weight: tensor<31xf32>) {
+  // expected-error @below {{length of weight (31) must be equal to width of input (32)}}
+  %y, %r = nn.rms_norm %x, %weight {eps = 1.0e-5 : f64}
+      : (tensor<2x64x32xf32>, tensor<31xf32>) -> (tensor<2x64x32xf32>, tensor<2x64xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_eps(%x: tensor<2x64x32xf32>, %weight: tensor<32xf32>) {
+  // expected-error @below {{whose value is positive}}
+  %y, %r = nn.rms_norm %x, %weight {eps = 0.0 : f64}
+      : (tensor<2x64x32xf32>, tensor<32xf32>) -> (tensor<2x64x32xf32>, tensor<2x64xf32>)
+  return
+}
+
+// -----
+
+func.func @rms_norm_rstd(%x: tensor<2x64x32xf32>, %weight: tensor<32xf32>, %rstd: tensor<64x2xf32>) {
+  // expected-error @below {{rstd has shape 64x2, expected 2x64}}
+  %dx, %dw = nn.rms_norm_backward %x, %x, %weight, %rstd
+      : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<32xf32>, tensor<64x2xf32>)
+      -> (tensor<2x64x32xf32>, tensor<32xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_length(%x: tensor<1x15x2x16xf32>, %table: tensor<56x8x2xf32>) {
+  // expected-error @below {{table length (56) must be above the last position (56)}}
+  %y = nn.rotary %x, %table {stride = 4 : i64} : (tensor<1x15x2x16xf32>, tensor<56x8x2xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_pairs(%x: tensor<1x15x2x16xf32>, %table: tensor<64x16x2xf32>) {
+  // expected-error @below {{table has shape 64x16x2, expected 64x8x2}}
+  %y = nn.rotary %x, %table : (tensor<1x15x2x16xf32>, tensor<64x16x2xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @rotary_odd(%x: tensor<1x15x2x15xf32>, %table: tensor<64x7x2xf32>) {
+  // expected-error @below {{head width (15) must be a multiple of pair size (2)}}
+  %y = nn.rotary %x, %table : (tensor<1x15x2x15xf32>, tensor<64x7x2xf32>) -> tensor<1x15x2x15xf32>
+  return
+}
+
+// -----
+
+func.func @split_heads_width(%x: tensor<1x64x48xf32>) {
+  // expected-error @below {{width (48) must be a multiple of heads (5)}}
+  %y = nn.split_heads %x {heads = 5 : i64} : (tensor<1x64x48xf32>) -> tensor<1x64x5x9xf32>
+  return
+}
+
+// -----
+
+func.func @gate_width(%x: tensor<1x64x13xf32>) {
+  // expected-error @below {{width of logits (13) must be a multiple of branches (3)}}
+  %y = nn.gate sigmoid %x : (tensor<1x64x13xf32>) -> tensor<1x64x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @gate_bias(%x: tensor<1x64x12xf32>, %bias: tensor<4xf32>) {
+  // expected-error @below {{bias has shape 4, expected 12}}
+  %y = nn.gate sigmoid %x, %bias : (tensor<1x64x12xf32>, tensor<4xf32>) -> tensor<1x64x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @gate_backward_branches(%g: tensor<1x64x4x4xf32>) {
+  // expected-error @below {{last dimension of gates (4) must be equal to branches (3)}}
+  %dl, %db = nn.gate_backward sigmoid %g, %g {logits_type = f32}
+      : (tensor<1x64x4x4xf32>, tensor<1x64x4x4xf32>) -> (tensor<1x64x16xf32>, tensor<16xf32>)
+  return
+}
+
+// -----
+
+func.func @add_shapes(%a: tensor<2x3xf32>, %b: tensor<3x2xf32>) {
+  // expected-error @below {{all of {lhs, rhs} have same type}}
+  %y = nn.add %a, %b : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @cast_result(%a: tensor<2x3xf32>) {
+  // expected-error @below {{incompatible with return type(s) of operation}}
+  // expected-error @below {{failed to infer returned types}}
+  %y = nn.cast %a to bf16 : (tensor<2x3xf32>) -> tensor<2x3xf16>
+  return
+}
+
+// -----
+
+func.func @targets(%logits: tensor<2x64x256xf32>, %targets: tensor<128xi32>) {
+  // expected-error @below {{targets has shape 128, expected 2x64}}
+  %loss, %lse, %count = nn.cross_entropy %logits, %targets
+      : (tensor<2x64x256xf32>, tensor<128xi32>) -> (tensor<f32>, tensor<2x64xf32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @loss_lse(%dloss: tensor<f32>, %logits: tensor<2x64x256xf32>, %targets: tensor<2x64xi32>, %lse: tensor<2x63xf32>) {
+  // expected-error @below {{lse has shape 2x63, expected 2x64}}
+  %d = nn.cross_entropy_backward %dloss, %logits, %targets, %lse, %dloss
+      : (tensor<f32>, tensor<2x64x256xf32>, tensor<2x64xi32>, tensor<2x63xf32>, tensor<f32>) -> tensor<2x64x256xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_hyper(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<7xf32>) {
+  // expected-error @below {{hyper has shape 7, expected 8}}
+  %w1, %m1, %v1 = nn.adamw %w, %w, %w, %w, %s, %s, %hyper
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<7xf32>)
+      -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @master_weights_are_fp32(%w: tensor<4xbf16>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
+  // expected-error @below {{operand #0 must be}}
+  %w1, %m1, %v1 = nn.adamw %w, %w, %w, %w, %s, %s, %hyper
+      : (tensor<4xbf16>, tensor<4xbf16>, tensor<4xbf16>, tensor<4xbf16>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<4xbf16>, tensor<4xbf16>, tensor<4xbf16>)
+  return
+}
+
+// -----
+
+// expected-error @below {{arguments 0 and 1 have the same name `w`}}
+func.func @names_are_unique(%a: tensor<4xf32> {nn.name = "w"}, %b: tensor<4xf32> {nn.name = "w"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.name` must be a string that is not empty}}
+func.func @name_is_a_string(%a: tensor<4xf32> {nn.name = 3}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{unknown role `weight`, expected one of input, parameter, constant, moment1, moment2, gradient, state}}
+func.func @role(%a: tensor<4xf32> {nn.role = "weight"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.dims` of argument 0 has 1 entries, expected the rank 2}}
+func.func @dims_rank(%a: tensor<4x4xf32> {nn.dims = ["batch"]}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.dims` of argument 0 has the entry "sequence", expected "batch", "seq" or ""}}
+func.func @dims_names(%a: tensor<4x4xf32> {nn.dims = ["batch", "sequence"]}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 has an initial value but is no persistent tensor}}
+func.func @init_of_input(%a: tensor<4xf32> {nn.role = "input", nn.init = #nn.init<constant, 0.0>}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{is no rotary table, expected the shape LxPx2}}
+func.func @rotary_init(%a: tensor<4xf32> {nn.role = "constant", nn.init = #nn.init<rotary, 10000.0>}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 has `nn.decay` but is no parameter}}
+func.func @decay(%a: tensor<4xf32> {nn.role = "input", nn.decay}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.shape` is not known here}}
+func.func @unknown_attribute(%a: tensor<4xf32> {nn.shape = "w"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{result 0 is an alias of `v`, which is no argument}}
+func.func @alias(%a: tensor<4xf32> {nn.name = "w"}) -> (tensor<4xf32> {nn.alias = "v"}) {
+  return %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{result 0 of type 'tensor<4xf32>' is an alias of `v` of type 'tensor<5xf32>'}}
+func.func @alias_type(%a: tensor<4xf32>, %b: tensor<5xf32> {nn.name = "v"}) -> (tensor<4xf32> {nn.alias = "v"}) {
+  return %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{results 0 and 1 are both aliases of `w`}}
+func.func @alias_twice(%a: tensor<4xf32> {nn.name = "w"})
+    -> (tensor<4xf32> {nn.alias = "w"}, tensor<4xf32> {nn.alias = "w"}) {
+  return %a, %a : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{objective has type 'tensor<4xi32>', expected a tensor of floating-point values}}
+func.func @objective(%a: tensor<4xi32>) -> (tensor<4xi32> {nn.objective}) {
+  return %a : tensor<4xi32>
+}
+
+// -----
+
+// expected-error @below {{standard deviation (-1.000000e+00) must be at least 0}}
+func.func @negative_deviation(%a: tensor<4xf32> {nn.role = "parameter", nn.init = #nn.init<normal, -1.0>}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.train` belongs on a function}}
+module attributes {nn.train} {}

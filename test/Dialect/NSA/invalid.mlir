@@ -1,0 +1,342 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics
+
+func.func @stride_divides_block(%x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{block (10) must be a multiple of stride (4)}}
+  %y = nsa.compress mean %x {block = 10 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x14x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @stride_is_positive(%x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{attribute 'stride' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %y = nsa.compress mean %x {block = 8 : i64, stride = 0 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x14x2x16xf32>
+  return
+}
+
+// -----
+
+// The last block that would reach past the sequence does not exist.
+func.func @no_partial_block(%x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{incompatible with return type(s) of operation}}
+  // expected-error @below {{failed to infer returned types}}
+  %y = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x16x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @mean_takes_no_weight(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
+  // expected-error @below {{mean compression takes no weight}}
+  %y = nsa.compress mean %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @linear_takes_a_weight(%x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{linear compression takes a weight}}
+  %y = nsa.compress linear %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @weight_shape(%x: tensor<1x64x2x16xf32>, %w: tensor<2x64x16xf32>) {
+  // expected-error @below {{weight has shape 2x64x16, expected 2x128x16}}
+  %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x64x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @weight_type(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xf32>) {
+  // expected-error @below {{weight has element type 'f32', expected 'bf16'}}
+  %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xbf16>
+  return
+}
+
+// -----
+
+func.func @compress_backward_rows(%dy: tensor<1x16x2x16xf32>, %x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{output gradient has shape 1x16x2x16, expected 1x15x2x16}}
+  %dx = nsa.compress_backward mean %dy, %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x16x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @compress_backward_results(%dy: tensor<1x15x2x16xf32>, %x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
+  // expected-error @below {{has 1 results, expected 2}}
+  %dx = nsa.compress_backward linear %dy, %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @compressed_rows(%q: tensor<1x64x4x16xf32>, %k: tensor<1x16x2x16xf32>) {
+  // expected-error @below {{key rows (16) must be equal to compressed blocks of the sequence (15)}}
+  %o, %lse = nsa.compressed_attention %q, %k, %k {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @compressed_attention_stride(%q: tensor<1x64x4x16xf32>, %k: tensor<1x14x2x16xf32>) {
+  // expected-error @below {{block (9) must be a multiple of stride (4)}}
+  %o, %lse = nsa.compressed_attention %q, %k, %k {block = 9 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x14x2x16xf32>, tensor<1x14x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @heads(%q: tensor<1x64x5x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{query heads (5) must be a multiple of key heads (2)}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x5x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x5x16xf32>, tensor<1x5x64xf32>)
+  return
+}
+
+// -----
+
+func.func @no_key_heads(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x0x16xf32>) {
+  // expected-error @below {{key heads (0) must be at least 1}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x0x16xf32>, tensor<1x64x0x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @empty_query(%q: tensor<1x0x4x16xf32>, %k: tensor<1x0x2x16xf32>) {
+  // expected-error @below {{query has shape 1x0x4x16 with an empty dimension}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x0x4x16xf32>, tensor<1x0x2x16xf32>, tensor<1x0x2x16xf32>)
+      -> (tensor<1x0x4x16xf32>, tensor<1x4x0xf32>)
+  return
+}
+
+// -----
+
+func.func @batch(%q: tensor<2x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{key batch (1) must be equal to query batch (2)}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<2x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<2x64x4x16xf32>, tensor<2x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @sequence(%q: tensor<1x64x4x16xf32>, %k: tensor<1x63x2x16xf32>) {
+  // expected-error @below {{key rows (63) must be equal to query rows (64)}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x63x2x16xf32>, tensor<1x63x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @head_width(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x24xf32>) {
+  // expected-error @below {{key head width (24) must be equal to query head width (16)}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x24xf32>, tensor<1x64x2x24xf32>)
+      -> (tensor<1x64x4x24xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @value_heads(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x4x16xf32>) {
+  // expected-error @below {{value has shape 1x64x4x16, expected 1x64x2x16}}
+  %o, %lse = nsa.window_attention %q, %k, %v {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @value_width(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x0xf32>) {
+  // expected-error @below {{value head width (0) must be at least 1}}
+  %o, %lse = nsa.window_attention %q, %k, %v {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x0xf32>)
+      -> (tensor<1x64x4x0xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @element_types(%q: tensor<1x64x4x16xbf16>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{failed to verify that all of {query, key, value} have same element type}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xbf16>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @window_is_positive(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{attribute 'window' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 0 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @lse_is_fp32(%q: tensor<1x64x4x16xbf16>, %k: tensor<1x64x2x16xbf16>) {
+  // expected-error @below {{result #1 must be statically shaped 3D tensor of 32-bit float values}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xbf16>, tensor<1x64x2x16xbf16>, tensor<1x64x2x16xbf16>)
+      -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xbf16>)
+  return
+}
+
+// -----
+
+func.func @static_shapes(%q: tensor<?x64x4x16xf32>, %k: tensor<?x64x2x16xf32>) {
+  // expected-error @below {{operand #0 must be statically shaped 4D tensor}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<?x64x4x16xf32>, tensor<?x64x2x16xf32>, tensor<?x64x2x16xf32>)
+      -> (tensor<?x64x4x16xf32>, tensor<?x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @window_backward_lse(%o: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %lse: tensor<1x64x4xf32>) {
+  // expected-error @below {{lse has shape 1x64x4, expected 1x4x64}}
+  %dq, %dk, %dv = nsa.window_attention_backward %o, %o, %k, %k, %o, %lse {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x64x4xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @window_backward_output(%do: tensor<1x64x4x16xf32>, %o: tensor<1x64x4x24xf32>, %k: tensor<1x64x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{output has shape 1x64x4x24, expected 1x64x4x16}}
+  %dq, %dk, %dv = nsa.window_attention_backward %do, %do, %k, %k, %o, %lse {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x4x24xf32>, tensor<1x4x64xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @window_backward_gradient(%do: tensor<1x32x4x16xf32>, %o: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{output gradient has shape 1x32x4x16, expected 1x64x4x16}}
+  %dq, %dk, %dv = nsa.window_attention_backward %do, %o, %k, %k, %o, %lse {window = 16 : i64}
+      : (tensor<1x32x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @select_stride_divides_select_block(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{select_block (18) must be a multiple of stride (4)}}
+  %i = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 18 : i64, count = 3 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @select_block_at_least_block(%q: tensor<1x64x4x16xf32>, %k: tensor<1x13x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{block (16) must be at most select_block (12)}}
+  %i = nsa.select %q, %k, %lse {block = 16 : i64, stride = 4 : i64, select_block = 12 : i64, count = 3 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x13x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @select_own_block_is_local(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{attribute 'local' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %i = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, local = 0 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @select_lse(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x2x64xf32>) {
+  // expected-error @below {{lse has shape 1x2x64, expected 1x4x64}}
+  %i = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x2x64xf32>) -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+// One list for each group of heads, not for each query head.
+func.func @indices_per_group(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x4x64x3xi32>) {
+  // expected-error @below {{indices has shape 1x4x64x3, expected 1x2x64x3}}
+  %o, %lse = nsa.selected_attention %q, %k, %k, %i {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x4x64x3xi32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @no_indices(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x0xi32>) {
+  // expected-error @below {{indices has shape 1x2x64x0 with an empty dimension}}
+  %o, %lse = nsa.selected_attention %q, %k, %k, %i {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x0xi32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @index_type(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x3xi64>) {
+  // expected-error @below {{operand #3 must be statically shaped 4D tensor of 32-bit signless integer values}}
+  %o, %lse = nsa.selected_attention %q, %k, %k, %i {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi64>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @gate_branches(%g: tensor<1x64x4x2xf32>, %x: tensor<1x64x4x16xf32>) {
+  // expected-error @below {{gates has shape 1x64x4x2, expected 1x64x4x3}}
+  %o = nsa.combine %g, %x, %x, %x
+      : (tensor<1x64x4x2xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>)
+      -> tensor<1x64x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @branches_differ(%g: tensor<1x64x4x3xf32>, %x: tensor<1x64x4x16xf32>, %y: tensor<1x64x4x8xf32>) {
+  // expected-error @below {{failed to verify that all of {compressed, selected, window} have same type}}
+  %o = nsa.combine %g, %x, %y, %x
+      : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x8xf32>, tensor<1x64x4x16xf32>)
+      -> tensor<1x64x4x16xf32>
+  return
+}

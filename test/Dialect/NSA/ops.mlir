@@ -1,0 +1,103 @@
+// RUN: nsa-opt %s --verify-roundtrip | FileCheck %s
+
+// CHECK-LABEL: func.func @compress
+func.func @compress(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
+  // CHECK: %[[MEAN:.*]] = nsa.compress mean %{{.*}} {block = 8 : i64, stride = 4 : i64} : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  %mean = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  // CHECK: nsa.compress linear %{{.*}}, %{{.*}} {block = 8 : i64, stride = 4 : i64}
+  %linear = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+  // CHECK: %[[DX:.*]] = nsa.compress_backward mean %[[MEAN]], %{{.*}} {
+  %dx = nsa.compress_backward mean %mean, %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
+  // CHECK: %[[DX2:.*]], %[[DW:.*]] = nsa.compress_backward linear %{{.*}}, %{{.*}}, %{{.*}} {
+  // CHECK-SAME: -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
+  %dx2, %dw = nsa.compress_backward linear %linear, %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
+      -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
+  return
+}
+
+// A sequence shorter than a block has no compressed row.
+// CHECK-LABEL: func.func @no_compressed_block
+func.func @no_compressed_block(%q: tensor<1x7x4x16xf32>, %x: tensor<1x7x2x16xf32>) {
+  // CHECK: nsa.compress mean {{.*}} -> tensor<1x0x2x16xf32>
+  %k = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x7x2x16xf32>) -> tensor<1x0x2x16xf32>
+  // CHECK: nsa.compressed_attention
+  %o, %lse = nsa.compressed_attention %q, %k, %k {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x7x4x16xf32>, tensor<1x0x2x16xf32>, tensor<1x0x2x16xf32>)
+      -> (tensor<1x7x4x16xf32>, tensor<1x4x7xf32>)
+  // CHECK: nsa.select
+  %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
+      : (tensor<1x7x4x16xf32>, tensor<1x0x2x16xf32>, tensor<1x4x7xf32>) -> tensor<1x2x7x3xi32>
+  return
+}
+
+// Head widths of keys and values differ.
+// CHECK-LABEL: func.func @compressed_attention
+func.func @compressed_attention(%q: tensor<1x64x4x24xbf16>, %k: tensor<1x15x2x24xbf16>,
+                                %v: tensor<1x15x2x16xbf16>) {
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.compressed_attention %{{.*}}, %{{.*}}, %{{.*}} {block = 8 : i64, scale = 1.250000e-01 : f64, stride = 4 : i64}
+  // CHECK-SAME: -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
+  %o, %lse = nsa.compressed_attention %q, %k, %v {block = 8 : i64, stride = 4 : i64, scale = 0.125 : f64}
+      : (tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>, tensor<1x15x2x16xbf16>)
+      -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
+  // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nsa.compressed_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]]
+  %dq, %dk, %dv = nsa.compressed_attention_backward %o, %q, %k, %v, %o, %lse {block = 8 : i64, stride = 4 : i64, scale = 0.125 : f64}
+      : (tensor<1x64x4x16xbf16>, tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>,
+         tensor<1x15x2x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
+      -> (tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>, tensor<1x15x2x16xbf16>)
+  return
+}
+
+// CHECK-LABEL: func.func @selection
+func.func @selection(%q: tensor<1x64x4x16xf32>, %ck: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>,
+                     %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>) {
+  // The defaults of `initial` and `local` are not printed.
+  // CHECK: %[[INDICES:.*]] = nsa.select %{{.*}}, %{{.*}}, %{{.*}} {block = 8 : i64, count = 3 : i64, select_block = 16 : i64, stride = 4 : i64}
+  %indices = nsa.select %q, %ck, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 1 : i64, local = 2 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  // CHECK: nsa.select {{.*}}initial = 0 : i64, local = 1 : i64
+  %other = nsa.select %q, %ck, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 0 : i64, local = 1 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.selected_attention %{{.*}}, %{{.*}}, %{{.*}}, %[[INDICES]] {select_block = 16 : i64}
+  %o, %l = nsa.selected_attention %q, %k, %v, %indices {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  // CHECK: nsa.selected_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]], %[[INDICES]] {select_block = 16 : i64}
+  %dq, %dk, %dv = nsa.selected_attention_backward %o, %q, %k, %v, %o, %l, %indices {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @window_attention
+func.func @window_attention(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>) {
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.window_attention %{{.*}}, %{{.*}}, %{{.*}} {window = 32 : i64}
+  %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  // CHECK: nsa.window_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]] {window = 32 : i64}
+  %dq, %dk, %dv = nsa.window_attention_backward %o, %q, %k, %v, %o, %lse {window = 32 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @combine
+func.func @combine(%gates: tensor<1x64x4x3xf32>, %cmp: tensor<1x64x4x16xbf16>,
+                   %slc: tensor<1x64x4x16xbf16>, %win: tensor<1x64x4x16xbf16>) {
+  // CHECK: %[[O:.*]] = nsa.combine %[[GATES:.*]], %[[CMP:.*]], %[[SLC:.*]], %[[WIN:.*]] :
+  %o = nsa.combine %gates, %cmp, %slc, %win
+      : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
+      -> tensor<1x64x4x16xbf16>
+  // CHECK: %dgates, %dcmp, %dslc, %dwin = nsa.combine_backward %[[O]], %[[GATES]], %[[CMP]], %[[SLC]], %[[WIN]] :
+  %dg, %dc, %ds, %dw = nsa.combine_backward %o, %gates, %cmp, %slc, %win
+      : (tensor<1x64x4x16xbf16>, tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
+      -> (tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
+  return
+}
