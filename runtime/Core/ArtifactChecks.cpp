@@ -290,14 +290,15 @@ bool Checker::check(const Gemm &gemm) {
   GemmWorkspace layout =
       gemmWorkspace(gemm.m(), gemm.n(), gemm.k(), gemm.lhs_type(),
                     gemm.rhs_type(), gemm.out_type());
+  if (gemm.workspace() &&
+      !checkSlice(*gemm.workspace(), "gemm workspace", sliceAlignment))
+    return false;
   if (layout.bytes == 0)
     return true;
   if (!gemm.workspace() || gemm.workspace()->size() < layout.bytes)
     return fail("gemm has " +
                 num(gemm.workspace() ? gemm.workspace()->size() : 0) +
                 " bytes of workspace, it needs " + num(layout.bytes));
-  if (!checkSlice(*gemm.workspace(), "gemm workspace", sliceAlignment))
-    return false;
   for (const Operand &operand : operands)
     if (overlap(*gemm.workspace(), *operand.slice))
       return fail(std::string("gemm workspace overlaps ") + operand.name);

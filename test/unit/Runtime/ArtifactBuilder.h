@@ -1,0 +1,95 @@
+//===- ArtifactBuilder.h - artefacts made by hand ---------------*- C++ -*-===//
+
+#ifndef NSA_TEST_UNIT_RUNTIME_ARTIFACTBUILDER_H
+#define NSA_TEST_UNIT_RUNTIME_ARTIFACTBUILDER_H
+
+#include "lib/Support/Hash.h"
+#include "nsa/Artifact/Artifact.h"
+#include "nsa/Artifact/GemmWorkspace.h"
+
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+/// Collects the parts of an artefact and lays its slices out one after the
+/// other, each segment numbered by its kind.
+class ArtifactBuilder {
+public:
+  using Slice = artifact::Slice;
+  using SegmentKind = artifact::SegmentKind;
+  using InitKind = artifact::InitKind;
+  using Command = flatbuffers::Offset<artifact::Command>;
+
+  /// A new slice of `bytes` bytes.
+  Slice place(SegmentKind kind, uint64_t bytes);
+  Slice arena(uint64_t bytes) { return place(SegmentKind::Arena, bytes); }
+
+  /// A new named tensor: inputs and outputs in the io segment, all others in
+  /// the persistent one. Returns its index.
+  unsigned tensor(const std::string &name, DataType type,
+                  const std::vector<uint64_t> &shape, TensorRole role,
+                  InitKind init = InitKind::None, double value = 0);
+
+  /// The slice of a tensor.
+  Slice of(unsigned tensor) const { return tensorSlices[tensor]; }
+
+  /// A kernel of the test's library with one f32 argument per element of
+  /// `bytes`. Returns its index.
+  unsigned kernel(const std::string &name, const std::string &symbol,
+                  uint32_t programs, const std::vector<uint64_t> &bytes,
+                  unsigned outputs);
+
+  Command launch(unsigned kernel, const std::vector<Slice> &operands);
+  Command gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,
+               Slice out, float beta = 0, DataType type = DataType::F32,
+               bool transposeLhs = false, bool transposeRhs = false);
+  Command fill(Slice out, double value, DataType type = DataType::F32);
+  Command copy(Slice source, Slice out);
+  Command initialize(unsigned tensor);
+
+  /// A live range for the memory map.
+  void buffer(unsigned entry, Slice slice, unsigned first, unsigned last);
+  void entry(const std::string &name, const std::vector<unsigned> &inputs,
+             const std::vector<unsigned> &outputs,
+             const std::vector<Command> &commands);
+
+  /// The shared object, from the file that the build made.
+  void binary(const std::string &path);
+
+  std::string target = "cpu";
+  std::vector<std::string> features;
+
+  /// The contents of the file. Ends the builder's use.
+  std::string finish();
+
+  /// A header for any payload, with its hash.
+  static std::string seal(const std::string &payload);
+
+private:
+  Command command(artifact::Action action, flatbuffers::Offset<void> table);
+
+  flatbuffers::FlatBufferBuilder builder;
+  uint64_t sizes[4] = {};
+  uint64_t peak = 0;
+  std::vector<Slice> tensorSlices;
+  std::vector<uint32_t> kernelArguments;
+  std::vector<std::string> locations = {"unknown"};
+  std::string binaryBytes;
+  std::vector<flatbuffers::Offset<artifact::Tensor>> tensors;
+  std::vector<flatbuffers::Offset<artifact::Kernel>> kernels;
+  std::vector<flatbuffers::Offset<artifact::Entry>> entries;
+  std::vector<flatbuffers::Offset<artifact::Buffer>> buffers;
+};
+
+/// A program that uses every kind of command. Its entries:
+///   init:  w (8x16, normal 0.5), rope, bias (constant 3)
+///   eval:  y (4x16) = x (4x8) * w + bias rows, through the arena; loss = y's
+///          first element
+///   ids:   ids[i] = i, one program each
+///   poles: out = the logarithm of a filled value, not finite for 0 and -1
+std::string makeTestArtifact();
+
+} // namespace nsa
+
+#endif // NSA_TEST_UNIT_RUNTIME_ARTIFACTBUILDER_H

@@ -1,0 +1,287 @@
+//===- ArtifactTest.cpp - the reader of .nsax files -----------------------===//
+
+#include "runtime/Core/Dump.h"
+#include "test/unit/Runtime/ArtifactBuilder.h"
+#include "test/unit/TempDir.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+using artifact::SegmentKind;
+using artifact::Slice;
+
+namespace {
+
+Result<Artifact> open(const std::string &bytes) {
+  return Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
+}
+
+/// The error of opening these bytes.
+std::string errorOf(const std::string &bytes) {
+  Result<Artifact> artifact = open(bytes);
+  EXPECT_FALSE(artifact.ok());
+  return artifact ? "" : artifact.message();
+}
+
+void expectError(const std::string &bytes, const std::string &part) {
+  std::string message = errorOf(bytes);
+  EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+/// A header field replaced.
+std::string
+withHeader(std::string bytes,
+           const std::function<void(artifact::FileHeader &)> &change) {
+  artifact::FileHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  change(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+
+} // namespace
+
+TEST(Artifact, OpensWhatTheBuilderMakes) {
+  Result<Artifact> artifact = open(makeTestArtifact());
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  EXPECT_EQ(artifact->root().target()->str(), "cpu");
+  EXPECT_EQ(artifact->root().entries()->size(), 4u);
+  EXPECT_EQ(artifact->name(), "test.nsax");
+  EXPECT_EQ(artifact->fileBytes(), makeTestArtifact().size());
+}
+
+TEST(Artifact, OpensFilesAndNamesThem) {
+  TempDir dir;
+  dir.write("a.nsax", makeTestArtifact());
+  Result<Artifact> artifact = Artifact::open(dir / "a.nsax");
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  EXPECT_EQ(artifact->hash(), open(makeTestArtifact())->hash());
+  EXPECT_NE(Artifact::open(dir / "b.nsax").message().find("b.nsax"),
+            std::string::npos);
+  EXPECT_NE(Artifact::open(dir.str()).message().find("not a regular file"),
+            std::string::npos);
+  dir.write("empty.nsax", "");
+  EXPECT_NE(Artifact::open(dir / "empty.nsax").message().find("0 bytes"),
+            std::string::npos);
+}
+
+TEST(Artifact, HeaderErrorsSayBothNumbers) {
+  std::string bytes = makeTestArtifact();
+  expectError("ELF", "3 bytes are fewer than the header's 32");
+  expectError(withHeader(bytes, [](auto &h) { h.magic[0] = 'X'; }),
+              "does not begin with NSAXFILE");
+  expectError(withHeader(bytes, [](auto &h) { h.version = 7; }),
+              "format version 7, but this runtime reads version 1");
+  expectError(withHeader(bytes, [](auto &h) { h.flags = 2; }), "flags 2");
+  expectError(withHeader(bytes, [](auto &h) { h.payloadHash ^= 1; }),
+              "is corrupted");
+  expectError(bytes.substr(0, bytes.size() - 5), "found");
+  expectError(bytes + "x", "is truncated or has extra bytes");
+}
+
+TEST(Artifact, EveryTruncationIsAnError) {
+  std::string bytes = makeTestArtifact();
+  for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 97)
+    EXPECT_FALSE(open(bytes.substr(0, size)).ok()) << size;
+}
+
+TEST(Artifact, EveryFlippedByteIsAnError) {
+  std::string bytes = makeTestArtifact();
+  for (size_t i = 0; i < bytes.size(); i += i < 4096 ? 1 : 97) {
+    std::string changed = bytes;
+    changed[i] ^= 0x40;
+    EXPECT_FALSE(open(changed).ok()) << i;
+  }
+}
+
+// With a right hash the verifier and the bounds checks are on their own. What
+// passes them must be safe to print.
+TEST(Artifact, NoChangeUnderARightHashCrashes) {
+  std::string bytes = makeTestArtifact();
+  std::string payload = bytes.substr(sizeof(artifact::FileHeader));
+  size_t accepted = 0, tried = 0;
+  auto attempt = [&](const std::string &changed) {
+    ++tried;
+    Result<Artifact> artifact = open(ArtifactBuilder::seal(changed));
+    if (!artifact.ok())
+      return;
+    ++accepted;
+    DumpOptions everything;
+    everything.memory = everything.kernels = everything.program = true;
+    EXPECT_FALSE(dumpArtifact(*artifact, everything).empty());
+  };
+  // The tables lie in the first and the last kilobytes, around the binary.
+  for (size_t i = 0; i < payload.size(); ++i) {
+    if (i == 6000 && payload.size() > 12000)
+      i = payload.size() - 6000;
+    for (unsigned char mask : {0x01, 0x10, 0x80, 0xFF}) {
+      std::string changed = payload;
+      changed[i] = char(changed[i] ^ mask);
+      attempt(changed);
+    }
+  }
+  for (size_t size = 0; size < payload.size(); size += 61)
+    attempt(payload.substr(0, size));
+  EXPECT_GT(accepted, 0u);
+  EXPECT_LT(accepted, tried);
+}
+
+//===----------------------------------------------------------------------===//
+// Bounds
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// An artefact of one entry whose one command `make` builds.
+std::string withCommand(
+    const std::function<ArtifactBuilder::Command(ArtifactBuilder &)> &make) {
+  ArtifactBuilder b;
+  ArtifactBuilder::Command command = make(b);
+  b.entry("main", {}, {}, {command});
+  return b.finish();
+}
+
+} // namespace
+
+TEST(Artifact, SlicesLieInTheirSegments) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.arena(64);
+                return b.fill(Slice(2, 0, 128), 0);
+              }),
+              "entry 'main', command 0: fill out has 128 bytes at offset 0 of "
+              "segment 2, which has 64");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.arena(64);
+                return b.fill(Slice(2, ~uint64_t(3), 64), 0);
+              }),
+              "fill out has 64 bytes at offset");
+  expectError(
+      withCommand([](ArtifactBuilder &b) { return b.fill(Slice(9, 0, 0), 0); }),
+      "lies in segment 9, but there are 4");
+}
+
+TEST(Artifact, FillsAreWholeElements) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                Slice slice = b.arena(64);
+                return b.fill(Slice(slice.segment(), 0, 6), 0);
+              }),
+              "fill out has 6 bytes, which is not a multiple of 4");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.arena(64);
+                return b.fill(Slice(2, 2, 4), 0);
+              }),
+              "offset 2, which is not a multiple of 4");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.fill(b.arena(64), 1e10, DataType::I32);
+              }),
+              "does not fit");
+}
+
+TEST(Artifact, LaunchesFitTheirKernel) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned kernel = b.kernel("k", "k", 1, {64, 64}, 1);
+                return b.launch(kernel, {b.arena(64)});
+              }),
+              "passes 1 operands to kernel 'k', which takes 2");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned kernel = b.kernel("k", "k", 1, {64}, 1);
+                return b.launch(kernel, {b.arena(32)});
+              }),
+              "operand 0 has 32 bytes, expected 64");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.launch(3, {b.arena(32)});
+              }),
+              "launches kernel 3, but there are 0");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned kernel = b.kernel("k", "k", 1, {4}, 1);
+                b.arena(64);
+                return b.launch(kernel, {Slice(2, 4, 4)});
+              }),
+              "offset 4, which is not a multiple of 64");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.kernel("k", "k", 1, {4}, 2);
+                return b.fill(b.arena(64), 0);
+              }),
+              "it has 2 outputs, but 1 arguments");
+}
+
+TEST(Artifact, GemmsFitTheirSlices) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.gemm(4, 4, 4, b.arena(64), b.arena(60), b.arena(64));
+              }),
+              "gemm rhs has 60 bytes, expected 64");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                Slice out = b.arena(64);
+                return b.gemm(4, 4, 4, b.arena(64), out, out);
+              }),
+              "gemm out overlaps an operand");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.gemm(uint64_t(1) << 32, 0, 1, b.arena(64), b.arena(60),
+                              b.arena(64));
+              }),
+              "a size is over");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.gemm(4, 4, 4, b.arena(64), b.arena(64), b.arena(64), 0,
+                              DataType::I32);
+              }),
+              "gemm lhs is not a float tensor");
+}
+
+TEST(Artifact, CopiesDoNotOverlap) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.arena(128);
+                return b.copy(Slice(2, 0, 64), Slice(2, 32, 64));
+              }),
+              "copy out overlaps its source");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.copy(b.arena(64), b.arena(32));
+              }),
+              "copy out has 32 bytes, expected 64");
+}
+
+TEST(Artifact, InitializedTensorsHaveAValue) {
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned w =
+                    b.tensor("w", DataType::F32, {2}, TensorRole::State);
+                return b.initialize(w);
+              }),
+              "initialises tensor 'w', which has no initial value");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned w =
+                    b.tensor("w", DataType::F32, {2, 2}, TensorRole::Constant,
+                             artifact::InitKind::Rotary, 10000);
+                return b.initialize(w);
+              }),
+              "a rotary table is f32 of shape [L, D/2, 2]");
+}
+
+TEST(Artifact, NamesAreUniqueAndPrintable) {
+  ArtifactBuilder twice;
+  twice.tensor("w", DataType::F32, {2}, TensorRole::State);
+  twice.tensor("w", DataType::F32, {2}, TensorRole::State);
+  expectError(twice.finish(), "two tensors are called 'w'");
+  ArtifactBuilder control;
+  control.tensor("w\n", DataType::F32, {2}, TensorRole::State);
+  expectError(control.finish(), "byte 10, which is not a printable character");
+  ArtifactBuilder empty;
+  empty.entry("", {}, {}, {});
+  expectError(empty.finish(), "empty name");
+}
+
+TEST(Artifact, ShapesWhoseProductOverflowsAreErrors) {
+  ArtifactBuilder b;
+  uint64_t large = uint64_t(1) << 63;
+  b.tensor("w", DataType::F32, {large, large}, TensorRole::State);
+  expectError(b.finish(), "tensor 'w': its slice has a size that does not fit");
+  ArtifactBuilder zero;
+  zero.tensor("w", DataType::F32, {large, large, 0}, TensorRole::State);
+  EXPECT_TRUE(open(zero.finish()).ok());
+}
+
+TEST(Artifact, EntriesListKnownTensors) {
+  ArtifactBuilder b;
+  b.entry("main", {5}, {}, {});
+  expectError(b.finish(), "an input is tensor 5, but there are 0");
+}

@@ -1,0 +1,36 @@
+// Kernels with the interface of compiled ones, for the runtime's tests.
+
+#include <stdint.h>
+
+// out[row] = a[row] + b[row], rows of 16 floats.
+void test_add(void *const *args, int64_t begin, int64_t end) {
+  const float *a = args[0], *b = args[1];
+  float *out = args[2];
+  for (int64_t i = begin * 16; i < end * 16; ++i)
+    out[i] = a[i] + b[i];
+}
+
+// out[program] = program.
+void test_number(void *const *args, int64_t begin, int64_t end) {
+  float *out = args[0];
+  for (int64_t i = begin; i < end; ++i)
+    out[i] = (float)i;
+}
+
+// out = -inf where the input is 0, as the logarithm is, else NaN.
+void test_pole(void *const *args, int64_t begin, int64_t end) {
+  const float *in = args[0];
+  float *out = args[1];
+  float zero = in[0] * 0.0f;
+  *out = in[0] == 0.0f ? -1.0f / zero : zero / zero;
+}
+
+// Uses a large part of the stack that a kernel may have.
+void test_stack(void *const *args, int64_t begin, int64_t end) {
+  volatile char tile[3 << 20];
+  float *out = args[0];
+  for (int64_t i = 0; i < (int64_t)sizeof tile; i += 512)
+    tile[i] = (char)i;
+  for (int64_t i = begin; i < end; ++i)
+    out[i] = (float)tile[512 * i];
+}

@@ -1,0 +1,86 @@
+//===- ThreadPoolTest.cpp - the runtime's threads -------------------------===//
+
+#include "runtime/CPU/ThreadPool.h"
+
+#include <chrono>
+#include <gtest/gtest.h>
+#include <set>
+#include <thread>
+
+using namespace nsa;
+
+namespace {
+
+std::unique_ptr<ThreadPool> makePool(int threads) {
+  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(threads);
+  EXPECT_TRUE(pool.ok()) << pool.message();
+  return std::move(*pool);
+}
+
+} // namespace
+
+TEST(ThreadPool, LoopsCoverEveryIndexOnce) {
+  for (int threads : {1, 2, 4, 16}) {
+    std::unique_ptr<ThreadPool> pool = makePool(threads);
+    for (int64_t count : {0, 1, 2, 7, 1000, 4097}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+      pool->execute([&] {
+        pool->parallelFor(count, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            ++seen[size_t(i)];
+        });
+      });
+      for (std::atomic<int> &times : seen)
+        ASSERT_EQ(times, 1);
+    }
+  }
+}
+
+// Thousands of loops of few iterations, with pauses in which helpers fall
+// asleep: what is lost or run twice shows in the sum.
+TEST(ThreadPool, ManyShortLoopsInOneJob) {
+  std::unique_ptr<ThreadPool> pool = makePool(4);
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 20; ++round) {
+    pool->execute([&] {
+      for (int64_t loop = 0; loop < 500; ++loop)
+        pool->parallelFor(
+            5, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    });
+    if (round % 5 == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(sum, 20 * 500 * 5);
+}
+
+// The locals of a job's loops are written by the leader without locks.
+TEST(ThreadPool, LoopsSeeWhatEarlierLoopsWrote) {
+  std::unique_ptr<ThreadPool> pool = makePool(3);
+  std::vector<int64_t> values(1000, 0);
+  pool->execute([&] {
+    for (int64_t step = 1; step <= 200; ++step)
+      pool->parallelFor(1000, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          values[size_t(i)] = values[size_t(999 - i)] == step - 1 ||
+                                      values[size_t(999 - i)] == step
+                                  ? step
+                                  : -1;
+      });
+  });
+  for (int64_t value : values)
+    ASSERT_EQ(value, 200);
+}
+
+TEST(ThreadPool, EveryThreadHasItsTurn) {
+  std::unique_ptr<ThreadPool> pool = makePool(6);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  pool->execute([&] {
+    pool->onEachThread([&](int64_t) {
+      std::lock_guard<std::mutex> lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+  });
+  EXPECT_EQ(threads.size(), 6u);
+  EXPECT_EQ(threads.count(std::this_thread::get_id()), 0u);
+}

@@ -1,0 +1,123 @@
+//===- NpyTest.cpp - NumPy array files ------------------------------------===//
+
+#include "lib/Support/Npy.h"
+#include "test/unit/TempDir.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+
+namespace {
+
+/// A file of version 1.0 with this dictionary and data.
+std::string makeFile(const std::string &dictionary, const std::string &data,
+                     int major = 1) {
+  std::string length;
+  for (int i = 0; i < (major == 1 ? 2 : 4); ++i)
+    length += char(dictionary.size() >> 8 * i);
+  return std::string("\x93NUMPY") + char(major) + '\0' + length + dictionary +
+         data;
+}
+
+void expectError(const std::string &contents, const std::string &part) {
+  Result<NpyArray> array = parseNpy(contents);
+  ASSERT_FALSE(array.ok()) << part;
+  EXPECT_NE(array.message().find(part), std::string::npos) << array.message();
+}
+
+} // namespace
+
+TEST(Npy, ReadsBackWhatItWrites) {
+  TempDir dir;
+  std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  ASSERT_TRUE(writeNpy(dir / "a.npy", NpyType::F4, {2, 3}, values.data()).ok());
+  Result<NpyArray> array = readNpy(dir / "a.npy");
+  ASSERT_TRUE(array.ok()) << array.message();
+  EXPECT_EQ(array->type, NpyType::F4);
+  EXPECT_EQ(array->shape, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(array->elements(), 6u);
+  EXPECT_EQ(std::memcmp(array->as<float>(), values.data(), 24), 0);
+  EXPECT_NE(readNpy(dir / "b.npy").message().find("b.npy"), std::string::npos);
+}
+
+// What numpy.save(numpy.zeros((3,), "<i4")) writes.
+TEST(Npy, WritesWhatNumPyWrites) {
+  int32_t zeros[3] = {};
+  std::string expected = "{'descr': '<i4', 'fortran_order': False, 'shape': "
+                         "(3,), }";
+  expected += std::string(118 - 1 - expected.size(), ' ') + "\n";
+  EXPECT_EQ(formatNpy(NpyType::I4, {3}, zeros),
+            makeFile(expected, std::string(12, '\0')));
+}
+
+TEST(Npy, EveryTypeShapeAndVersion) {
+  const std::pair<const char *, NpyType> types[] = {{"<f4", NpyType::F4},
+                                                    {"<f8", NpyType::F8},
+                                                    {"<i4", NpyType::I4},
+                                                    {"<i8", NpyType::I8},
+                                                    {"<u2", NpyType::U2}};
+  for (const auto &[descriptor, type] : types)
+    for (int version : {1, 2, 3}) {
+      Result<NpyArray> array = parseNpy(
+          makeFile(std::string("{\"shape\":(2,),'descr':'") + descriptor +
+                       "' , 'fortran_order' : False}  \n",
+                   std::string(2 * npyElementBytes(type), 'x'), version));
+      ASSERT_TRUE(array.ok()) << array.message();
+      EXPECT_EQ(array->type, type);
+    }
+  uint64_t number = 7;
+  for (const std::vector<uint64_t> &shape :
+       {std::vector<uint64_t>{}, {1}, {1, 1}, {3, 0, 2}}) {
+    Result<NpyArray> array = parseNpy(formatNpy(NpyType::I8, shape, &number));
+    ASSERT_TRUE(array.ok()) << array.message();
+    EXPECT_EQ(array->shape, shape);
+  }
+}
+
+TEST(Npy, ErrorsNameWhatIsWrong) {
+  expectError("", "not an .npy file");
+  expectError(std::string("\x93NUMPY\x09\x00\x00\x00", 10),
+              "version 9.0 is not one of");
+  expectError(
+      makeFile("{'descr': '<f4', 'fortran_order': True, 'shape': ()}", "0000"),
+      "Fortran order");
+  expectError(
+      makeFile("{'descr': '>f4', 'fortran_order': False, 'shape': ()}", "0000"),
+      "element type '>f4' is not one of");
+  expectError(makeFile("{'descr': [('a', '<f4')], 'fortran_order': False, "
+                       "'shape': ()}",
+                       "0000"),
+              "not a plain type");
+  expectError(
+      makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}",
+               "0000"),
+      "an array f32[2] has 8 bytes, found 4");
+  expectError(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': "
+                       "(18446744073709551615, 9)}",
+                       "0000"),
+              "over 2^64 bytes");
+  expectError(makeFile("{'descr': '<f4', 'shape': ()}", "0000"), "lacks one");
+  expectError(makeFile("{'descr': '<f4', 'descr': '<f4'}", "0000"),
+              "'descr' is unknown or repeated");
+  expectError(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': "
+                       "(99999999999999999999,)}",
+                       ""),
+              "64-bit numbers");
+}
+
+TEST(Npy, NoChangedOrCutFileCrashes) {
+  std::vector<float> values(24, 1);
+  std::string contents = formatNpy(NpyType::F4, {2, 3, 4}, values.data());
+  for (size_t size = 0; size < contents.size(); ++size)
+    EXPECT_FALSE(parseNpy(contents.substr(0, size)).ok()) << size;
+  for (size_t i = 0; i < 128; ++i)
+    for (int value = 0; value < 256; ++value) {
+      std::string changed = contents;
+      changed[i] = char(value);
+      Result<NpyArray> array = parseNpy(changed);
+      if (array)
+        EXPECT_EQ(array->data.size(),
+                  array->elements() * npyElementBytes(array->type));
+    }
+}
