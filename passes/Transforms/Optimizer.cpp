@@ -128,31 +128,33 @@ collectParameters(func::FuncOp accumulate) {
   return parameters;
 }
 
+/// The sum of a persistent value and `value`, right after the latter, so that
+/// nothing has to keep it until the end.
+static Value buildSum(BlockArgument sum, Value value) {
+  OpBuilder builder(value.getContext());
+  builder.setInsertionPointAfterValue(value);
+  return nn::AddOp::create(builder, value.getLoc(), sum, value);
+}
+
 /// Turns the results of `@accumulate` that are gradients into updates of
 /// persistent sums.
 static void buildAccumulation(func::FuncOp accumulate, unsigned loss,
                               ArrayRef<Parameter> parameters) {
   Operation *ret = accumulate.front().getTerminator();
-  OpBuilder builder(ret);
   for (const Parameter &parameter : parameters) {
-    Value gradient = ret->getOperand(parameter.gradientResult);
+    unsigned result = parameter.gradientResult;
     BlockArgument sum = appendState(accumulate, parameter.getGradientName(),
                                     ArgumentRole::Gradient, parameter.getType(),
                                     parameter.argument.getLoc());
-    ret->setOperand(
-        parameter.gradientResult,
-        nn::AddOp::create(builder, gradient.getLoc(), sum, gradient));
+    ret->setOperand(result, buildSum(sum, ret->getOperand(result)));
     accumulate.removeResultAttr(
-        parameter.gradientResult,
-        StringAttr::get(accumulate.getContext(), nn::kNameAttr));
-    nn::setResultAlias(accumulate, parameter.gradientResult,
-                       parameter.getGradientName());
+        result, StringAttr::get(accumulate.getContext(), nn::kNameAttr));
+    nn::setResultAlias(accumulate, result, parameter.getGradientName());
   }
   Value value = ret->getOperand(loss);
   BlockArgument sum = appendState(accumulate, kLossSum, ArgumentRole::State,
                                   value.getType(), value.getLoc());
-  appendAlias(accumulate,
-              nn::AddOp::create(builder, value.getLoc(), sum, value), kLossSum);
+  appendAlias(accumulate, buildSum(sum, value), kLossSum);
 }
 
 //===----------------------------------------------------------------------===//

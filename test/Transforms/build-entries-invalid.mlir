@@ -1,0 +1,32 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics --nsa-build-entries
+
+// expected-error @+1 {{function `m` is marked nn.train but has no result named `logits`}}
+func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}) attributes {nn.train} {
+  return %x : tensor<f32>
+}
+
+// -----
+
+// expected-note @+1 {{the first is here}}
+func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x, %x : tensor<f32>, tensor<f32>
+}
+// expected-error @+1 {{function `n` is the second marked nn.train}}
+func.func @n(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x, %x : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{symbol `eval` has the name of an entry that is made from `m`}}
+func.func @eval(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}
+func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x, %x : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{function `m` is marked nn.train but has no body}}
+func.func private @m(tensor<f32>) -> tensor<f32> attributes {nn.train}

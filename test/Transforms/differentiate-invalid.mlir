@@ -1,0 +1,71 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics --nsa-differentiate
+
+func.func @no_adjoint(%x: tensor<2x2xf32> {nn.differentiate}) -> (tensor<4xf32> {nn.objective}) {
+  // expected-error @+1 {{'tensor.collapse_shape' op lies between a parameter and the objective but has no adjoint}}
+  %0 = tensor.collapse_shape %x [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @unreached(
+    %x: tensor<4xf32> {nn.name = "x", nn.role = "parameter"},
+    // expected-error @+1 {{argument 1 (`y`) of function `unreached` does not reach the objective}}
+    %y: tensor<4xf32> {nn.name = "y", nn.role = "parameter"}) -> (tensor<4xf32> {nn.objective}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// A parameter that only decides which blocks are selected learns nothing.
+func.func @selection_only(
+    %q: tensor<1x16x2x4xf32>, %k: tensor<1x16x1x4xf32>,
+    // expected-error @+1 {{argument 2 (`c`) of function `selection_only` does not reach the objective}}
+    %c: tensor<1x3x1x4xf32> {nn.name = "c", nn.role = "parameter"},
+    %lse: tensor<1x2x16xf32>) -> (tensor<1x16x2x4xf32> {nn.objective}) {
+  %i = nsa.select %q, %c, %lse {block = 8 : i64, stride = 4 : i64, select_block = 8 : i64, count = 1 : i64}
+      : (tensor<1x16x2x4xf32>, tensor<1x3x1x4xf32>, tensor<1x2x16xf32>) -> tensor<1x1x16x1xi32>
+  %o, %l = nsa.selected_attention %q, %k, %k, %i {select_block = 8 : i64}
+      : (tensor<1x16x2x4xf32>, tensor<1x16x1x4xf32>, tensor<1x16x1x4xf32>, tensor<1x1x16x1xi32>) -> (tensor<1x16x2x4xf32>, tensor<1x2x16xf32>)
+  return %o : tensor<1x16x2x4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{function `two` has 2 objectives, expected 1}}
+func.func @two(%x: tensor<4xf32> {nn.differentiate})
+    -> (tensor<4xf32> {nn.objective}, tensor<4xf32> {nn.objective}) {
+  return %x, %x : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{function `none` has an objective but no parameter to differentiate with respect to}}
+func.func @none(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.objective}) {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 of type 'tensor<4xi32>' has no gradient}}
+func.func @integer(%x: tensor<4xi32> {nn.differentiate}, %y: tensor<4xf32>) -> (tensor<4xf32> {nn.objective}) {
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{function `blocks` has 2 blocks, expected 1}}
+func.func @blocks(%x: tensor<4xf32> {nn.differentiate}) -> (tensor<4xf32> {nn.objective}) {
+  cf.br ^next
+^next:
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// A gradient that arrives at a statistic is refused by the operation.
+func.func @statistic(%x: tensor<4x4xf32> {nn.differentiate}, %w: tensor<4xf32>) -> (tensor<4xf32> {nn.objective}) {
+  // expected-error @+1 {{has no gradient with respect to result 1}}
+  %y, %rstd = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : (tensor<4x4xf32>, tensor<4xf32>) -> (tensor<4x4xf32>, tensor<4xf32>)
+  return %rstd : tensor<4xf32>
+}
