@@ -233,6 +233,13 @@ static SmallVector<int64_t> broadcastShape(ArrayRef<Value> values) {
   return shape;
 }
 
+Value TileBuilder::view(Value ref, ArrayRef<int64_t> shape) {
+  auto type = cast<MemRefType>(ref.getType());
+  if (type.getShape() == shape)
+    return ref;
+  return ViewOp::create(b, MemRefType::get(shape, type.getElementType()), ref);
+}
+
 Value TileBuilder::load(Value ref, ArrayRef<Operand> indices) {
   SmallVector<Value> values = materialise(indices);
   Type type = cast<MemRefType>(ref.getType()).getElementType();

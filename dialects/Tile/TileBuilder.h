@@ -171,6 +171,9 @@ public:
   mlir::Value full(double number, int64_t rows, int64_t cols);
   mlir::Value zeros(int64_t rows, int64_t cols) { return full(0, rows, cols); }
 
+  /// `ref` as a memref of another shape with the same number of elements.
+  mlir::Value view(mlir::Value ref, llvm::ArrayRef<int64_t> shape);
+
   /// The tile that the broadcast index tiles address, in the element type of
   /// `ref`; coordinates outside read as 0.
   mlir::Value load(mlir::Value ref, llvm::ArrayRef<Operand> indices);

@@ -190,6 +190,22 @@ static LogicalResult verifyAccess(Operation *op, MemRefType ref,
   return success();
 }
 
+LogicalResult ViewOp::verify() {
+  auto from = cast<MemRefType>(getRef().getType());
+  auto to = cast<MemRefType>(getResult().getType());
+  if (!from.getLayout().isIdentity() || !to.getLayout().isIdentity())
+    return emitOpError("needs identity layouts");
+  if (from.getElementType() != to.getElementType())
+    return emitOpError("element type ")
+           << to.getElementType() << " of the result is not "
+           << from.getElementType();
+  if (from.getNumElements() != to.getNumElements())
+    return emitOpError("result has ")
+           << to.getNumElements() << " elements, expected "
+           << from.getNumElements();
+  return success();
+}
+
 LogicalResult LoadOp::verify() {
   return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
                       getResult().getType());

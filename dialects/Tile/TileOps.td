@@ -170,6 +170,26 @@ def Tile_SplatOp : Tile_Op<"splat", [
 // Memory
 //===----------------------------------------------------------------------===//
 
+def Tile_ViewOp : Tile_Op<"view", [Pure]> {
+  let summary = "the same elements in another shape";
+  let description = [{
+    A kernel argument read as a memref of the same element type and number of
+    elements: both are contiguous, so it is the same address.
+
+    Example:
+
+    ```mlir
+    %flat = tile.view %x : memref<2x64x32xf32> -> memref<4096xf32>
+    ```
+  }];
+  let arguments = (ins AnyStaticShapeMemRef:$ref);
+  let results = (outs AnyStaticShapeMemRef:$result);
+  let assemblyFormat = [{
+    $ref attr-dict `:` type($ref) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_LoadOp : Tile_Op<"load", []> {
   let summary = "read elements at computed coordinates";
   let description = [{

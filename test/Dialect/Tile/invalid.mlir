@@ -177,3 +177,19 @@ func.func @top_n(%x: !tile.tile<4x8xf32>, %i: i32, %v: !tile.tile<3x2xf32>, %j: 
   %0:2 = tile.top_n %x, %i, %v, %j : !tile.tile<4x8xf32>, !tile.tile<3x2xf32>, !tile.tile<3x2xi32>
   return
 }
+
+// -----
+
+tile.kernel private @view_elements(%x: memref<2x3x4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  // expected-error @below {{result has 23 elements, expected 24}}
+  %flat = tile.view %x : memref<2x3x4xf32> -> memref<23xf32>
+  tile.return
+}
+
+// -----
+
+tile.kernel private @view_type(%x: memref<24xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  // expected-error @below {{element type 'bf16' of the result is not 'f32'}}
+  %flat = tile.view %x : memref<24xf32> -> memref<24xbf16>
+  tile.return
+}

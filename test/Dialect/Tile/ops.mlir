@@ -87,3 +87,10 @@ tile.kernel private @empty(%k: memref<1x0x2x16xf32>, %o: memref<16xf32>)
   tile.store %v, %o[%i] : !tile.tile<16xf32>, memref<16xf32>, (!tile.tile<16xi32>)
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel private @view
+tile.kernel private @view(%x: memref<2x3x4xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  // CHECK: tile.view %{{.*}} : memref<2x3x4xf32> -> memref<24xf32>
+  %flat = tile.view %x : memref<2x3x4xf32> -> memref<24xf32>
+  tile.return
+}
