@@ -1,0 +1,54 @@
+//===- ConvertToTile.cpp - graph operations to kernels and launches -------===//
+
+#include "dialects/NN/NNDialect.h"
+#include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSADialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+#include "passes/Conversion/KernelCache.h"
+#include "passes/Conversion/Passes.h"
+
+#define DEBUG_TYPE "nsa-convert-to-tile"
+
+namespace nsa {
+#define GEN_PASS_DEF_CONVERTTOTILE
+#include "passes/Conversion/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
+  void runOnOperation() override;
+};
+} // namespace
+
+/// Library calls, views and fills are no kernels.
+static bool staysInTheGraph(Operation *op) {
+  return isa<nn::MatmulOp, nn::SplitHeadsOp, nn::MergeHeadsOp, nn::FillOp>(op);
+}
+
+void ConvertToTile::runOnOperation() {
+  ModuleOp module = getOperation();
+  KernelCache cache(module);
+  RewritePatternSet patterns(&getContext());
+  populateNSAToTilePatterns(patterns, cache);
+  populateNNToTilePatterns(patterns, cache);
+  walkAndApplyPatterns(module, std::move(patterns));
+  numKernels += cache.getNumKernels();
+  numLaunches += cache.getNumLaunches();
+
+  WalkResult result = module.walk([](Operation *op) {
+    if (isa_and_present<NSADialect, nn::NNDialect>(op->getDialect()) &&
+        !staysInTheGraph(op)) {
+      op->emitOpError("has no kernel");
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    signalPassFailure();
+}

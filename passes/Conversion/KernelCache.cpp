@@ -1,0 +1,72 @@
+//===- KernelCache.cpp - kernels shared between operations ----------------===//
+
+#include "passes/Conversion/KernelCache.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace nsa;
+
+/// What determines the kernels of `op`, and which of them is meant.
+static std::string getKey(Operation *op, StringRef suffix) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << op->getName() << ' ' << suffix << ' ';
+  if (Attribute properties = op->getPropertiesAsAttribute())
+    properties.print(os);
+  os << " (" << op->getOperandTypes() << ") -> " << op->getResultTypes();
+  return key;
+}
+
+static std::string getName(Operation *op, const KernelSpec &spec) {
+  std::string name;
+  llvm::raw_string_ostream os(name);
+  os << op->getName().stripDialect();
+  for (StringRef part : {spec.suffix, spec.shape})
+    if (!part.empty())
+      os << '_' << part;
+  os << '_' << getElementTypeOrSelf(op->getResult(0).getType());
+  return name;
+}
+
+static int64_t getNumBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() *
+         llvm::divideCeil(tensor.getElementTypeBitWidth(), 8);
+}
+
+tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
+                                        TypeRange inputs, TypeRange outputs,
+                                        BodyFn body) {
+  tile::KernelOp &kernel = kernels[getKey(op, spec.suffix)];
+  if (kernel)
+    return kernel;
+
+  SmallVector<int32_t> grid(spec.grid.begin(), spec.grid.end());
+  kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
+                              llvm::to_vector(inputs), llvm::to_vector(outputs),
+                              grid, body);
+  symbols.insert(kernel);
+
+  int64_t bytes = 0;
+  for (TypeRange types : {inputs, outputs})
+    for (Type type : types)
+      bytes += getNumBytes(type);
+  Builder builder(module.getContext());
+  if (spec.flops)
+    kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
+  kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));
+  return kernel;
+}
+
+ResultRange KernelCache::launch(OpBuilder &builder, Operation *op,
+                                const KernelSpec &spec, ValueRange inputs,
+                                TypeRange outputs, BodyFn body) {
+  tile::KernelOp kernel =
+      getOrCreate(op, spec, inputs.getTypes(), outputs, body);
+  ++numLaunches;
+  auto launch = tile::LaunchOp::create(
+      builder, op->getLoc(), outputs,
+      FlatSymbolRefAttr::get(kernel.getSymNameAttr()), inputs);
+  return launch.getResults();
+}

@@ -1,0 +1,97 @@
+//===- KernelCache.h - kernels shared between operations --------*- C++ -*-===//
+//
+// The conversions of graph operations ask the cache for their kernels, so that
+// operations of one kind with the same attributes and types (the layers of a
+// model) share one `tile.kernel` symbol.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_KERNELCACHE_H
+#define NSA_PASSES_CONVERSION_KERNELCACHE_H
+
+#include "dialects/Tile/TileBuilder.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace nsa {
+
+/// What distinguishes one kernel of an operation.
+struct KernelSpec {
+  /// Tells several kernels of one operation apart ("dq"); empty for the only
+  /// one.
+  std::string suffix;
+  /// The sizes to show in the name, e.g. "b1s64h4x2d16_w32". Not part of the
+  /// key.
+  std::string shape;
+  /// Number of programs along x, y and z, each at least 1.
+  std::array<int64_t, 3> grid = {1, 1, 1};
+  /// Floating-point operations of one launch; 0 if nobody counted.
+  int64_t flops = 0;
+};
+
+/// The kernels made so far for one module, which must outlive the cache.
+class KernelCache {
+public:
+  /// Builds the body of a kernel. `args` are memrefs of the shapes and element
+  /// types of the launch's inputs, then of its outputs. The cache adds the
+  /// terminator.
+  using BodyFn = llvm::function_ref<void(tile::TileBuilder &builder,
+                                         llvm::ArrayRef<mlir::Value> args)>;
+
+  explicit KernelCache(mlir::ModuleOp module)
+      : module(module), symbols(module) {}
+
+  /// Launches a kernel of `op` on `inputs` at the builder's insertion point and
+  /// returns the results, of types `outputs`, which differ from those of `op`
+  /// when it becomes several launches.
+  ///
+  /// The kernel is shared by all operations of the same name, inherent
+  /// attributes, operand and result types: `body` must depend on nothing else.
+  /// Its symbol is made of the operation's name, the suffix, the shape and the
+  /// element type ("window_attention_b1s64h4x2d16_w32_f32"), its location is
+  /// that of the first operation, and it has the i64 attributes `flops` (if
+  /// counted) and `bytes` (the size of its arguments).
+  mlir::ResultRange launch(mlir::OpBuilder &builder, mlir::Operation *op,
+                           const KernelSpec &spec, mlir::ValueRange inputs,
+                           mlir::TypeRange outputs, BodyFn body);
+
+  int64_t getNumKernels() const { return kernels.size(); }
+  int64_t getNumLaunches() const { return numLaunches; }
+
+private:
+  tile::KernelOp getOrCreate(mlir::Operation *op, const KernelSpec &spec,
+                             mlir::TypeRange inputs, mlir::TypeRange outputs,
+                             BodyFn body);
+
+  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
+  llvm::StringMap<tile::KernelOp> kernels;
+  int64_t numLaunches = 0;
+};
+
+/// A pattern that replaces an operation by launches of cached kernels.
+template <typename OpT>
+class KernelPattern : public mlir::OpRewritePattern<OpT> {
+public:
+  KernelPattern(mlir::MLIRContext *context, KernelCache &cache)
+      : mlir::OpRewritePattern<OpT>(context), cache(cache) {}
+
+protected:
+  KernelCache &cache;
+};
+
+/// Kernels of the nsa dialect, forward and backward. The cache must outlive the
+/// patterns.
+void populateNSAToTilePatterns(mlir::RewritePatternSet &patterns,
+                               KernelCache &cache);
+
+/// Kernels of the nn dialect: all but `nn.matmul`, which is a library call, and
+/// the operations that become views or fills. The cache must outlive the
+/// patterns.
+void populateNNToTilePatterns(mlir::RewritePatternSet &patterns,
+                              KernelCache &cache);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_KERNELCACHE_H

@@ -1,0 +1,127 @@
+//===- AttentionKernels.cpp - what attention kernels share ----------------===//
+
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "llvm/Support/MathExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+std::string AttentionShape::name() const {
+  std::string name = "b" + std::to_string(batch) + "s" +
+                     std::to_string(sequence) + "h" +
+                     std::to_string(queryHeads) + "x" +
+                     std::to_string(keyHeads) + "d" + std::to_string(keyWidth);
+  if (valueWidth != keyWidth)
+    name += "x" + std::to_string(valueWidth);
+  return name;
+}
+
+int64_t nsa::getTileSize(int64_t extent, int64_t limit) {
+  return std::clamp<int64_t>(llvm::alignTo(extent, 8), 8, limit);
+}
+
+//===----------------------------------------------------------------------===//
+// Visibility
+//===----------------------------------------------------------------------===//
+
+Expr Visibility::isVisible(Expr t, Expr i) const {
+  Expr start = stride == 1 ? i : i * stride;
+  Expr complete = block == 1 ? start <= t : start + (block - 1) <= t;
+  return window ? complete & (start > t - *window) : complete;
+}
+
+Expr Visibility::firstKey(Expr t) const {
+  if (!window)
+    return t.constant(0);
+  return max(floorDiv(t - *window, stride) + 1, 0);
+}
+
+Expr Visibility::endKey(Expr t) const {
+  return floorDiv(t - (block - 1), stride) + 1;
+}
+
+Expr Visibility::firstQuery(Expr i) const { return i * stride + (block - 1); }
+
+Expr Visibility::endQuery(Expr i, int64_t sequence) const {
+  if (!window)
+    return i.constant(sequence);
+  return min(i * stride + *window, sequence);
+}
+
+int64_t Visibility::countPairs(int64_t sequence, int64_t keys) const {
+  int64_t pairs = 0;
+  for (int64_t t = block - 1; t < sequence; ++t) {
+    int64_t end = std::min((t - (block - 1)) / stride + 1, keys);
+    int64_t first = window && t >= *window ? (t - *window) / stride + 1 : 0;
+    pairs += std::max<int64_t>(end - first, 0);
+  }
+  return pairs;
+}
+
+//===----------------------------------------------------------------------===//
+// Softmax
+//===----------------------------------------------------------------------===//
+
+OnlineSoftmax OnlineSoftmax::init(TileBuilder &b, int64_t rows, int64_t width) {
+  return {b.full(-INFINITY, rows, 1), b.zeros(rows, 1), b.zeros(rows, width)};
+}
+
+Value nsa::finiteOrZero(TileBuilder &b, Value lse) {
+  return b.map({lse}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, x[0]);
+  });
+}
+
+Value nsa::rowDot(TileBuilder &b, Value lhs, Value rhs) {
+  return b.reduceAdd(
+      b.map({lhs, rhs}, b.f32(), [](ArrayRef<Expr> x) { return x[0] * x[1]; }));
+}
+
+Value nsa::add(TileBuilder &b, Value lhs, Value rhs) {
+  return b.map({lhs, rhs}, b.f32(),
+               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+}
+
+Value nsa::scaled(TileBuilder &b, Value tile, double factor) {
+  return b.map({tile}, b.f32(),
+               [&](ArrayRef<Expr> x) { return x[0] * factor; });
+}
+
+Expr nsa::maskedProbability(Expr visible, Expr score, double scale,
+                            Expr shift) {
+  return select(visible, exp(score * scale - shift), 0);
+}
+
+OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value scores,
+                                    Value values) const {
+  Value newMax = b.map({max, b.reduceMax(scores)}, b.f32(),
+                       [](ArrayRef<Expr> x) { return tile::max(x[0], x[1]); });
+  Value shift = finiteOrZero(b, newMax);
+  Value rescale = b.map({max, shift}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, exp(x[0] - x[1]));
+  });
+  Value p = b.map({scores, shift}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, exp(x[0] - x[1]));
+  });
+  Value newSum = b.map({sum, rescale, b.reduceAdd(p)}, b.f32(),
+                       [](ArrayRef<Expr> x) { return x[0] * x[1] + x[2]; });
+  Value rescaled = b.map({acc, rescale}, b.f32(),
+                         [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+  return {newMax, newSum, b.dot(p, values, rescaled)};
+}
+
+Value OnlineSoftmax::output(TileBuilder &b) const {
+  Value inverse = b.map({sum}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] > 0, 1 / x[0], 0);
+  });
+  return b.map({acc, inverse}, b.f32(),
+               [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+}
+
+Value OnlineSoftmax::lse(TileBuilder &b) const {
+  return b.map({max, sum}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[1] > 0, x[0] + log(x[1]), -INFINITY);
+  });
+}

@@ -1,0 +1,100 @@
+//===- AttentionKernels.h - what attention kernels share --------*- C++ -*-===//
+//
+// Shapes, visibility, tile sizes and the steps of online softmax and of its
+// gradient. All three branches, forward and backward, are made of these.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_ATTENTIONKERNELS_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_ATTENTIONKERNELS_H
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "passes/Conversion/KernelCache.h"
+
+namespace nsa {
+
+/// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
+/// The v of an op without values (nsa.select) is its k.
+struct AttentionShape {
+  AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale)
+      : batch(getDim(q, 0)), sequence(getDim(q, 1)), queryHeads(getDim(q, 2)),
+        keyHeads(getDim(k, 2)), keys(getDim(k, 1)), keyWidth(getDim(q, 3)),
+        valueWidth(getDim(v, 3)), scale(scale) {}
+
+  /// Query heads that share a key head.
+  int64_t group() const { return queryHeads / keyHeads; }
+  /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
+  std::string name() const;
+
+  int64_t batch, sequence, queryHeads, keyHeads, keys, keyWidth, valueWidth;
+  /// Factor of the scores.
+  double scale;
+};
+
+/// Rows of a tile over `extent` things: all of them up to `limit`, in steps
+/// of 8.
+int64_t getTileSize(int64_t extent, int64_t limit = 64);
+
+/// Key `i` is visible to query `t` iff `i*stride + block - 1 <= t` and
+/// `i*stride > t - window`: compressed blocks without a window, tokens with
+/// stride and block 1.
+struct Visibility {
+  int64_t stride = 1;
+  int64_t block = 1;
+  /// No limit if not given.
+  std::optional<int64_t> window;
+
+  tile::Expr isVisible(tile::Expr t, tile::Expr i) const;
+  /// Keys before it, and from the end on, are invisible to `t`. The end may be
+  /// negative.
+  tile::Expr firstKey(tile::Expr t) const;
+  tile::Expr endKey(tile::Expr t) const;
+  /// Queries before it, and from the end on, do not see `i`.
+  tile::Expr firstQuery(tile::Expr i) const;
+  tile::Expr endQuery(tile::Expr i, int64_t sequence) const;
+  /// Number of pairs (t, i), for the flops of a kernel.
+  int64_t countPairs(int64_t sequence, int64_t keys) const;
+};
+
+/// The running softmax of a tile of rows: per row the maximum of the scores and
+/// the sum of exponentials relative to it, and the weighted sum of values.
+struct OnlineSoftmax {
+  /// No key seen: maximum -inf, sum 0, values 0.
+  static OnlineSoftmax init(tile::TileBuilder &b, int64_t rows, int64_t width);
+  static OnlineSoftmax fromCarried(llvm::ArrayRef<mlir::Value> carried) {
+    return {carried[0], carried[1], carried[2]};
+  }
+  llvm::SmallVector<mlir::Value> carried() const { return {max, sum, acc}; }
+
+  /// Takes in the keys of one tile. `scores` [rows, keys] are scaled, -inf
+  /// where invisible; `values` is [keys, width].
+  OnlineSoftmax update(tile::TileBuilder &b, mlir::Value scores,
+                       mlir::Value values) const;
+  /// The attention output, 0 for rows that saw nothing.
+  mlir::Value output(tile::TileBuilder &b) const;
+  /// The natural log of the sum of exponentials, -inf for rows that saw
+  /// nothing.
+  mlir::Value lse(tile::TileBuilder &b) const;
+
+  mlir::Value max, sum, acc;
+};
+
+/// -inf, the lse of a row that sees nothing and the score of an invisible key,
+/// replaced by 0: what an exponent may be taken relative to.
+mlir::Value finiteOrZero(tile::TileBuilder &b, mlir::Value lse);
+
+/// The dot product of each row of `lhs` with that of `rhs`, [rows, 1] in f32.
+mlir::Value rowDot(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
+
+/// Elementwise, in f32.
+mlir::Value add(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
+mlir::Value scaled(tile::TileBuilder &b, mlir::Value tile, double factor);
+
+/// exp(score * scale - shift) where `visible`, else 0. Selected after the
+/// exponential, which may be inf for an invisible key.
+tile::Expr maskedProbability(tile::Expr visible, tile::Expr score, double scale,
+                             tile::Expr shift);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_ATTENTIONKERNELS_H

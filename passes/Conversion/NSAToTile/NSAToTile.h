@@ -1,0 +1,26 @@
+//===- NSAToTile.h - kernels of the nsa dialect, by file --------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_NSATOTILE_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_NSATOTILE_H
+
+#include "passes/Conversion/KernelCache.h"
+
+namespace nsa {
+
+void populateCompressPatterns(mlir::RewritePatternSet &patterns,
+                              KernelCache &cache);
+/// Compressed and window attention, forward and backward.
+void populateDenseAttentionPatterns(mlir::RewritePatternSet &patterns,
+                                    KernelCache &cache);
+void populateSelectPatterns(mlir::RewritePatternSet &patterns,
+                            KernelCache &cache);
+void populateSelectedAttentionPatterns(mlir::RewritePatternSet &patterns,
+                                       KernelCache &cache);
+void populateSelectedAttentionBackwardPatterns(
+    mlir::RewritePatternSet &patterns, KernelCache &cache);
+void populateCombinePatterns(mlir::RewritePatternSet &patterns,
+                             KernelCache &cache);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_NSATOTILE_H

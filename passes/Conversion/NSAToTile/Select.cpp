@@ -1,0 +1,162 @@
+//===- Select.cpp - the best selection blocks of each token ---------------===//
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "passes/Conversion/NSAToTile/NSAToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+namespace {
+/// Scores and the list of the best blocks stay in the program: nothing of size
+/// sequence x blocks is stored.
+struct SelectKernel {
+  explicit SelectKernel(SelectOp op)
+      : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
+        visibility{static_cast<int64_t>(op.getStride()),
+                   static_cast<int64_t>(op.getBlock()), std::nullopt},
+        selectBlock(op.getSelectBlock()), count(op.getCount()),
+        initial(op.getInitial()), local(op.getLocal()),
+        queryTile(getTileSize(shape.sequence)),
+        blockTile(getTileSize(llvm::divideCeil(shape.sequence, selectBlock),
+                              std::clamp<int64_t>(64 / ratio(), 8, 32))) {}
+
+  /// Compressed blocks that start in a selection block.
+  int64_t ratio() const { return selectBlock / visibility.stride; }
+  /// Compressed blocks that start before a selection block and reach into it.
+  int64_t halo() const { return visibility.block / visibility.stride - 1; }
+  /// Compressed blocks that overlap a tile of selection blocks.
+  int64_t rowTile() const { return blockTile * ratio() + halo(); }
+
+  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  Value buildWeights(TileBuilder &b) const;
+  Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args, Value t,
+                           Expr i0, Expr numHeads) const;
+  Expr priority(Expr t, Expr j, Expr score) const;
+
+  AttentionShape shape;
+  Visibility visibility;
+  int64_t selectBlock, count, initial, local;
+  int64_t queryTile, blockTile;
+};
+} // namespace
+
+/// What compressed block `c` of the tile gives to selection block `j` of the
+/// tile: the number of tokens that they share, in strides. The same for every
+/// tile of blocks.
+Value SelectKernel::buildWeights(TileBuilder &b) const {
+  Value c = b.range(-halo(), rowTile(), 0), j = b.range(0, blockTile, 1);
+  return b.map({c, j}, b.f32(), [&](ArrayRef<Expr> x) {
+    Expr begin = x[0] * visibility.stride, blockBegin = x[1] * selectBlock;
+    Expr overlap = min(begin + visibility.block, blockBegin + selectBlock) -
+                   max(begin, blockBegin);
+    return convert(max(overlap, 0), b.f32()) * (1.0 / visibility.stride);
+  });
+}
+
+/// p [queries, rows] of the compressed blocks from `i0`, summed over the first
+/// `numHeads` heads of the group in ascending order. Blocks before the first
+/// one, and those invisible, give 0.
+Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
+                                       Value t, Expr i0, Expr numHeads) const {
+  Value q = args[0], k = args[1], lse = args[2];
+  Expr keyHead = b.programId(1), batch = b.programId(2);
+  Value cols = b.range(0, shape.keyWidth, 1);
+  Value i = b.range(i0, rowTile(), 1);
+  Value keys = b.load(k, {batch, b.range(i0, rowTile(), 0), keyHead, cols});
+  return b.forLoop(
+      0, numHeads, 1, {b.zeros(queryTile, rowTile())},
+      [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Expr head = keyHead * shape.group() + g;
+        Value queries = b.load(q, {batch, t, head, cols});
+        Value shift = finiteOrZero(b, b.load(lse, {batch, head, t}));
+        Value products = b.dot(queries, keys, b.zeros(queryTile, rowTile()),
+                               /*transposeB=*/true);
+        return {b.map({carried[0], products, shift, t, i}, b.f32(),
+                      [&](ArrayRef<Expr> x) {
+                        Expr visible =
+                            (x[4] >= 0) & visibility.isVisible(x[3], x[4]);
+                        return x[0] + maskedProbability(visible, x[1],
+                                                        shape.scale, x[2]);
+                      })};
+      })[0];
+}
+
+/// The value by which block `j` competes for query `t`: -1 if it is no
+/// candidate. Forced blocks have values above every score, in the order in
+/// which they enter: the query's own block, the initial blocks ascending, the
+/// local blocks descending. Scores are at most heads * block / stride.
+Expr SelectKernel::priority(Expr t, Expr j, Expr score) const {
+  constexpr double highest = 1 << 24;
+  Expr own = t / selectBlock, distance = own - j;
+  Expr initialRank = convert(j + 1, score.getType());
+  Expr localRank = convert(distance + initial, score.getType());
+  Expr value = select(distance < local, highest - localRank, score);
+  value = select(j < initial, highest - initialRank, value);
+  value = select(distance == 0, highest, value);
+  return select(distance >= 0, value, -1);
+}
+
+/// Program: (query tile, key head, batch).
+void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
+  Value indices = args[3];
+  Expr t0 = b.programId(0) * queryTile;
+  Value t = b.range(t0, queryTile, 0);
+  Expr lastQuery = min(t0 + (queryTile - 1), shape.sequence - 1);
+  Expr numBlocks = lastQuery / selectBlock + 1;
+  // Without competition every candidate enters whatever its score.
+  Expr numHeads = select(numBlocks <= count, 0, b.constant(shape.group()));
+  Value weights = buildWeights(b);
+
+  SmallVector<Value> best = {b.full(-1, queryTile, count),
+                             b.splat(b.constant(-1), queryTile, count)};
+  best = b.forLoop(
+      0, numBlocks, blockTile, best,
+      [&](Expr j0, ArrayRef<Value> best) -> SmallVector<Value> {
+        Value p =
+            buildProbabilities(b, args, t, j0 * ratio() - halo(), numHeads);
+        Value scores = b.dot(p, weights, b.zeros(queryTile, blockTile));
+        Value values =
+            b.map({scores, t, b.range(j0, blockTile, 1)}, b.f32(),
+                  [&](ArrayRef<Expr> x) { return priority(x[1], x[2], x[0]); });
+        auto [bestValues, bestIndices] = b.topN(values, j0, best[0], best[1]);
+        return {bestValues, bestIndices};
+      });
+  b.store(b.sort(best[1]), indices,
+          {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+}
+
+namespace {
+struct ConvertSelect : KernelPattern<SelectOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(SelectOp op,
+                                PatternRewriter &rewriter) const override {
+    SelectKernel kernel(op);
+    const AttentionShape &shape = kernel.shape;
+    const Visibility &visibility = kernel.visibility;
+    KernelSpec spec;
+    spec.shape = (shape.name() + "_l" + Twine(visibility.block) + "d" +
+                  Twine(visibility.stride) + "s" + Twine(kernel.selectBlock) +
+                  "n" + Twine(kernel.count))
+                     .str();
+    spec.grid = {static_cast<int64_t>(
+                     llvm::divideCeil(shape.sequence, kernel.queryTile)),
+                 shape.keyHeads, shape.batch};
+    spec.flops = 2 * shape.keyWidth * shape.batch * shape.queryHeads *
+                 visibility.countPairs(shape.sequence, shape.keys);
+    rewriter.replaceOp(op,
+                       cache.launch(rewriter, op, spec, op->getOperands(),
+                                    op->getResultTypes(),
+                                    [&](TileBuilder &b, ArrayRef<Value> args) {
+                                      kernel.build(b, args);
+                                    }));
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateSelectPatterns(RewritePatternSet &patterns,
+                                 KernelCache &cache) {
+  patterns.add<ConvertSelect>(patterns.getContext(), cache);
+}

@@ -1,0 +1,41 @@
+//===- Passes.td - conversions between dialects -----------------*- tablegen -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_PASSES_TD
+#define NSA_PASSES_CONVERSION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
+  let summary = "Turn nsa and nn operations into tile kernels and launches";
+  let description = [{
+    Replaces every operation of the nsa dialect, and those of the nn dialect that
+    have a kernel, by launches of `tile.kernel` symbols on tensors. Operations of
+    the same kind with the same attributes and types share their kernels. One
+    operation may become several launches.
+
+    `nn.matmul`, `nn.split_heads`, `nn.merge_heads` and `nn.fill` stay: a matrix
+    product is a library call, the others are views and fills of buffers.
+
+    Example:
+
+    ```mlir
+    %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64} : ...
+    ```
+
+    becomes
+
+    ```mlir
+    %o, %lse = tile.launch @window_attention_b1s64h4x2d16_w32_f32(%q, %k, %v) : ...
+    ```
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+  let statistics = [
+    Statistic<"numLaunches", "launches", "Number of launches made">,
+    Statistic<"numKernels", "kernels", "Number of kernels made">
+  ];
+}
+
+#endif // NSA_PASSES_CONVERSION_PASSES_TD
