@@ -1,7 +1,7 @@
 //===- CPUDescription.cpp - the processor that code is made for -----------===//
 
 #include "lib/Target/CPU/CPUDescription.h"
-#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/TargetParser/Host.h"
@@ -31,6 +31,12 @@ std::string nsa::CPUDescription::getFeatureString() const {
   for (const std::string &feature : features)
     text += (text.empty() ? "+" : ",+") + feature;
   return text;
+}
+
+unsigned nsa::CPUDescription::getVectorWidth() const {
+  if (is_contained(features, "avx512f"))
+    return 16;
+  return is_contained(features, "avx") ? 8 : 4;
 }
 
 /// The machine that runs this. Only features that the runtime can look for are

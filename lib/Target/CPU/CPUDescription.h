@@ -26,6 +26,9 @@ struct CPUDescription {
 
   /// The features in the form that LLVM's target machine takes, "+avx,+avx2".
   std::string getFeatureString() const;
+
+  /// How many f32 a vector register holds: 16, 8 or 4.
+  unsigned getVectorWidth() const;
 };
 
 /// Describes a processor by name: "x86-64-v2", "x86-64-v3", "x86-64-v4", or

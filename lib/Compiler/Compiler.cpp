@@ -1,0 +1,100 @@
+//===- Compiler.cpp - from MLIR text to an artefact -----------------------===//
+
+#include "nsa/Compiler/Compiler.h"
+#include "lib/Compiler/Driver.h"
+#include "lib/Target/Artifact/ArtifactWriter.h"
+#include "nsa/Artifact/Format.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace nsa;
+
+double nsa::CompileReport::totalSeconds() const {
+  double total = 0;
+  for (const auto &[phase, time] : seconds)
+    total += time;
+  return total;
+}
+
+const std::vector<std::string> &nsa::compilerPhases() {
+  static const std::vector<std::string> phases = {
+      "precision", "gradient", "optimizer", "kernel",
+      "buffer",    "schedule", "plan",      "binary"};
+  return phases;
+}
+
+/// The phase of this name, or an error that lists the names.
+static Result<Phase> findPhase(const std::string &name) {
+  const std::vector<std::string> &phases = compilerPhases();
+  auto found = llvm::find(phases, name);
+  if (found != phases.end())
+    return static_cast<Phase>(found - phases.begin());
+  return Error{"error: unknown phase '" + name + "'; the phases are " +
+               llvm::join(phases, ", ")};
+}
+
+static ArtifactMetadata makeMetadata(const CompilerOptions &options,
+                                     const CPUBinary &binary) {
+  ArtifactMetadata metadata;
+  metadata.producer = "nsa " NSA_VERSION;
+  metadata.target = options.target;
+  metadata.cpu = binary.cpu.name;
+  metadata.cpuFeatures = binary.cpu.features;
+  metadata.options = {{"target", options.target},
+                      {"cpu", options.cpu},
+                      {"micro-batch", std::to_string(options.microBatch)},
+                      {"seq-len", std::to_string(options.seqLen)},
+                      {"precision", options.precision}};
+  return metadata;
+}
+
+Result<CompiledArtifact> nsa::compile(const std::string &source,
+                                      const std::string &name,
+                                      const CompilerOptions &options) {
+  Driver driver(options);
+  if (failed(driver.parse(source, name)) ||
+      failed(driver.runPhases(Phase::Binary)))
+    return Error{driver.takeMessages()};
+  CompiledArtifact artifact;
+  LogicalResult written = driver.timed("write", [&]() -> LogicalResult {
+    FailureOr<std::string> bytes =
+        writeArtifact(driver.getModule(), driver.getBinary().image,
+                      makeMetadata(options, driver.getBinary()));
+    if (succeeded(bytes))
+      artifact.bytes = std::move(*bytes);
+    return bytes;
+  });
+  if (failed(written))
+    return Error{driver.takeMessages()};
+  artifact.report = driver.getReport();
+  artifact.messages = driver.takeMessages();
+  return artifact;
+}
+
+Result<std::string> nsa::compileTo(const std::string &phase,
+                                   const std::string &source,
+                                   const std::string &name,
+                                   const CompilerOptions &options) {
+  Result<Phase> last = findPhase(phase);
+  if (!last)
+    return last.takeError();
+  Driver driver(options);
+  if (failed(driver.parse(source, name)) || failed(driver.runPhases(*last)))
+    return Error{driver.takeMessages()};
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  driver.getModule().print(stream);
+  stream << "\n";
+  return text;
+}
+
+Result<CompileReport> nsa::estimate(const std::string &source,
+                                    const std::string &name,
+                                    const CompilerOptions &options) {
+  Driver driver(options);
+  if (failed(driver.parse(source, name)) ||
+      failed(driver.runPhases(Phase::Plan)))
+    return Error{driver.takeMessages()};
+  return driver.getReport();
+}

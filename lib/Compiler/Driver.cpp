@@ -1,0 +1,174 @@
+//===- Driver.cpp - one compilation ---------------------------------------===//
+
+#include "lib/Compiler/Driver.h"
+#include "dialects/RT/RTOps.h"
+#include "dialects/Tile/TileOps.h"
+#include "lib/Compiler/Registration.h"
+#include "lib/Target/Passes.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "nsa/Artifact/Format.h"
+#include "passes/Pipelines/Pipelines.h"
+#include <chrono>
+
+using namespace mlir;
+using namespace nsa;
+
+static DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  return registry;
+}
+
+nsa::Driver::Driver(const CompilerOptions &options)
+    : options(options),
+      context(makeRegistry(), MLIRContext::Threading::DISABLED),
+      diagnostics(sourceManager, &context, messageStream) {
+  if (options.threads > 1) {
+    threadPool = std::make_unique<llvm::DefaultThreadPool>(
+        llvm::hardware_concurrency(options.threads));
+    context.setThreadPool(*threadPool);
+  }
+}
+
+std::string nsa::Driver::takeMessages() {
+  return StringRef(messages).rtrim().str();
+}
+
+LogicalResult nsa::Driver::timed(StringRef name,
+                                 function_ref<LogicalResult()> step) {
+  auto start = std::chrono::steady_clock::now();
+  LogicalResult result = step();
+  std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  seconds.emplace_back(name.str(), time.count());
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Input
+//===----------------------------------------------------------------------===//
+
+LogicalResult nsa::Driver::checkOptions() {
+  if (options.target != artifact::cpuTarget) {
+    messageStream << "error: unsupported target '" << options.target
+                  << "'; this compiler has: " << artifact::cpuTarget;
+    return failure();
+  }
+  llvm::Expected<CPUDescription> cpu = describeCPU(options.cpu);
+  if (!cpu) {
+    messageStream << "error: " << llvm::toString(cpu.takeError());
+    return failure();
+  }
+  if (options.precision != "fp32" && options.precision != "bf16") {
+    messageStream << "error: unknown precision '" << options.precision
+                  << "'; known are fp32 and bf16";
+    return failure();
+  }
+  if (options.microBatch < 0 || options.seqLen < 0) {
+    messageStream << "error: micro-batch " << options.microBatch
+                  << " and sequence length " << options.seqLen
+                  << " must not be negative";
+    return failure();
+  }
+  return success();
+}
+
+/// Refuses what no kernel of the target computes with.
+LogicalResult nsa::Driver::checkElementTypes() {
+  auto check = [](Operation *op, TypeRange types) -> LogicalResult {
+    for (Type type : types)
+      if (getElementTypeOrSelf(type).isF16())
+        return op->emitError("type ")
+               << type << " is not supported by target cpu; use f32 or bf16";
+    return success();
+  };
+  WalkResult result = module->walk([&](Operation *op) {
+    LogicalResult checked = check(op, op->getResultTypes());
+    if (auto function = dyn_cast<FunctionOpInterface>(op))
+      checked = check(op, function.getArgumentTypes());
+    return failed(checked) ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult nsa::Driver::parse(const std::string &source,
+                                 const std::string &name) {
+  if (failed(checkOptions()))
+    return failure();
+  return timed("parse", [&]() -> LogicalResult {
+    sourceManager.AddNewSourceBuffer(
+        llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
+    module = parseSourceFile<ModuleOp>(sourceManager, &context);
+    return success(module && succeeded(checkElementTypes()));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+LogicalResult nsa::Driver::runPhase(Phase phase) {
+  PassManager manager(&context);
+  PhaseOptions phaseOptions;
+  phaseOptions.microBatch = options.microBatch;
+  phaseOptions.seqLen = options.seqLen;
+  phaseOptions.precision = options.precision == "bf16" ? ComputePrecision::BF16
+                                                       : ComputePrecision::FP32;
+  if (phase == Phase::Binary) {
+    BinaryOptions binaryOptions;
+    binaryOptions.cpu = options.cpu;
+    binaryOptions.threads = options.threads;
+    manager.addPass(createBinary(binaryOptions, binary));
+    manager.addPass(createVerifyPhase({Phase::Binary}));
+  } else {
+    buildPhasePipeline(manager, phase, phaseOptions);
+  }
+  return manager.run(*module);
+}
+
+LogicalResult nsa::Driver::runPhases(Phase last) {
+  for (auto [number, name] : llvm::enumerate(compilerPhases())) {
+    auto phase = static_cast<Phase>(number);
+    if (phase > last)
+      break;
+    if (failed(timed(name, [&] { return runPhase(phase); })))
+      return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Report
+//===----------------------------------------------------------------------===//
+
+CompileReport nsa::Driver::getReport() {
+  CompileReport report;
+  report.seconds = seconds;
+  report.binaryBytes = binary->image.size();
+  for (Operation &op : *module->getBody()) {
+    if (isa<rt::KernelOp, tile::KernelOp>(op))
+      ++report.kernels;
+    if (auto entry = dyn_cast<rt::EntryOp>(op))
+      report.commands += rt::getCommands(entry).size();
+    auto segment = dyn_cast<rt::SegmentOp>(op);
+    if (!segment)
+      continue;
+    switch (segment.getKind()) {
+    case rt::SegmentKind::Persistent:
+      report.persistentBytes += segment.getSize();
+      break;
+    case rt::SegmentKind::IO:
+      report.ioBytes += segment.getSize();
+      break;
+    case rt::SegmentKind::Arena:
+      report.arenaBytes += segment.getSize();
+      break;
+    case rt::SegmentKind::Workspace:
+      report.workspaceBytes += segment.getSize();
+      break;
+    }
+  }
+  return report;
+}

@@ -1,0 +1,63 @@
+//===- Driver.h - one compilation -------------------------------*- C++ -*-===//
+
+#ifndef NSA_LIB_COMPILER_DRIVER_H
+#define NSA_LIB_COMPILER_DRIVER_H
+
+#include "lib/Target/CPU/KernelCompiler.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "nsa/Compiler/Compiler.h"
+#include "passes/Transforms/Passes.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ThreadPool.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace nsa {
+
+/// A module on its way through the phases, with everything it needs.
+class Driver {
+public:
+  explicit Driver(const CompilerOptions &options);
+
+  /// Checks the options and reads the source.
+  llvm::LogicalResult parse(const std::string &source, const std::string &name);
+
+  /// Runs the phases from the first to `last`, each followed by its verifier.
+  llvm::LogicalResult runPhases(Phase last);
+
+  /// Calls `step` and adds the time that it took to the report.
+  llvm::LogicalResult timed(llvm::StringRef name,
+                            llvm::function_ref<llvm::LogicalResult()> step);
+
+  mlir::ModuleOp getModule() { return *module; }
+
+  /// The kernels' machine code, after the binary phase.
+  const CPUBinary &getBinary() const { return *binary; }
+
+  /// What the module needs by now; zeros where a phase has not run yet.
+  CompileReport getReport();
+
+  /// Everything reported so far, without the last newline.
+  std::string takeMessages();
+
+private:
+  llvm::LogicalResult checkOptions();
+  llvm::LogicalResult checkElementTypes();
+  llvm::LogicalResult runPhase(Phase phase);
+
+  CompilerOptions options;
+  // The context outlives everything that refers to it.
+  std::unique_ptr<llvm::DefaultThreadPool> threadPool;
+  mlir::MLIRContext context;
+  llvm::SourceMgr sourceManager;
+  std::string messages;
+  llvm::raw_string_ostream messageStream{messages};
+  mlir::SourceMgrDiagnosticHandler diagnostics;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::shared_ptr<CPUBinary> binary = std::make_shared<CPUBinary>();
+  std::vector<std::pair<std::string, double>> seconds;
+};
+
+} // namespace nsa
+
+#endif // NSA_LIB_COMPILER_DRIVER_H

@@ -1,0 +1,228 @@
+//===- Bindings.cpp - the Python module `nsa` -----------------------------===//
+
+#include "lib/Python/Arrays.h"
+#include "lib/Support/Files.h"
+#include "nsa/Compiler/Compiler.h"
+#include "nsa/Runtime/Runtime.h"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+
+using namespace nsa;
+
+namespace {
+
+/// Becomes nsa.Error.
+struct PythonError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void check(const Status &status) {
+  if (!status)
+    throw PythonError(status.message());
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result)
+    throw PythonError(result.message());
+  return std::move(*result);
+}
+
+/// A compiled program, loaded on this machine.
+class Module {
+public:
+  Module(const std::string &bytes, const std::string &name,
+         const RuntimeOptions &options)
+      : bytes(bytes),
+        program(take(Program::create(
+            take(Artifact::fromBytes(bytes.data(), bytes.size(), name)),
+            options))) {}
+
+  py::dict run(const std::string &entryName, const py::dict &inputs) {
+    const EntryInfo *entry = take(program.entry(entryName));
+    writeInputs(*entry, inputs);
+    {
+      py::gil_scoped_release release;
+      check(program.run(*entry));
+    }
+    py::dict outputs;
+    for (unsigned index : entry->outputs) {
+      const TensorView &tensor = program.tensors()[index];
+      outputs[py::str(tensor.name)] = toArray(tensor);
+    }
+    return outputs;
+  }
+
+  py::array read(const std::string &name) const {
+    return toArray(take(program.tensor(name)));
+  }
+
+  void write(const std::string &name, const py::array &value) {
+    check(fromArray(take(program.tensor(name)), value));
+  }
+
+  /// {entry: (input names, output names)}
+  py::dict entries() const {
+    py::dict result;
+    for (const EntryInfo &entry : program.entries())
+      result[py::str(entry.name)] =
+          py::make_tuple(names(entry.inputs), names(entry.outputs));
+    return result;
+  }
+
+  /// {tensor: (type, shape, role)}
+  py::dict tensors() const {
+    py::dict result;
+    for (const TensorView &tensor : program.tensors())
+      result[py::str(tensor.name)] = py::make_tuple(
+          typeName(tensor.type), py::tuple(py::cast(tensor.shape)),
+          roleName(tensor.role));
+    return result;
+  }
+
+  void save(const std::string &path) const {
+    check(writeFileAtomically(path, bytes));
+  }
+
+  py::bytes artifact() const { return bytes; }
+
+private:
+  std::vector<std::string> names(const std::vector<unsigned> &indices) const {
+    std::vector<std::string> result;
+    for (unsigned index : indices)
+      result.push_back(program.tensors()[index].name);
+    return result;
+  }
+
+  /// Every input must be given, and nothing else.
+  void writeInputs(const EntryInfo &entry, const py::dict &inputs) {
+    for (unsigned index : entry.inputs) {
+      const TensorView &tensor = program.tensors()[index];
+      if (!inputs.contains(tensor.name))
+        throw PythonError("entry '" + entry.name + "' needs the input '" +
+                          tensor.name + "'");
+      py::array value = py::array::ensure(inputs[py::str(tensor.name)]);
+      if (!value) {
+        PyErr_Clear();
+        throw PythonError("input '" + tensor.name + "' is not an array");
+      }
+      check(fromArray(tensor, value));
+    }
+    if (inputs.size() == entry.inputs.size())
+      return;
+    std::vector<std::string> known = names(entry.inputs);
+    for (auto item : inputs) {
+      auto name = py::str(item.first).cast<std::string>();
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        throw PythonError("entry '" + entry.name + "' has no input '" + name +
+                          "'");
+    }
+  }
+
+  std::string bytes;
+  Program program;
+};
+
+RuntimeOptions makeRuntimeOptions(int threads, uint64_t seed, bool checkFinite,
+                                  bool poison, const std::string &blas) {
+  RuntimeOptions options;
+  options.threads = threads;
+  options.seed = seed;
+  options.checkFinite = checkFinite;
+  options.poison = poison;
+  options.blasLibrary = blas;
+  return options;
+}
+
+CompilerOptions makeCompilerOptions(const std::string &target,
+                                    const std::string &cpu, int64_t microBatch,
+                                    int64_t seqLen,
+                                    const std::string &precision) {
+  CompilerOptions options;
+  options.target = target;
+  options.cpu = cpu;
+  options.microBatch = microBatch;
+  options.seqLen = seqLen;
+  options.precision = precision;
+  return options;
+}
+
+std::unique_ptr<Module>
+compileModule(const std::string &text, const std::string &name,
+              const std::string &target, const std::string &cpu,
+              int64_t microBatch, int64_t seqLen, const std::string &precision,
+              int threads, uint64_t seed, bool checkFinite, bool poison,
+              const std::string &blas) {
+  CompilerOptions options =
+      makeCompilerOptions(target, cpu, microBatch, seqLen, precision);
+  py::gil_scoped_release release;
+  CompiledArtifact artifact = take(compile(text, name, options));
+  return std::make_unique<Module>(
+      artifact.bytes, name,
+      makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
+}
+
+std::string compileText(const std::string &phase, const std::string &text,
+                        const std::string &name, const std::string &target,
+                        const std::string &cpu, int64_t microBatch,
+                        int64_t seqLen, const std::string &precision) {
+  CompilerOptions options =
+      makeCompilerOptions(target, cpu, microBatch, seqLen, precision);
+  py::gil_scoped_release release;
+  return take(compileTo(phase, text, name, options));
+}
+
+std::unique_ptr<Module> loadModule(const std::string &path, int threads,
+                                   uint64_t seed, bool checkFinite, bool poison,
+                                   const std::string &blas) {
+  py::gil_scoped_release release;
+  return std::make_unique<Module>(
+      take(readFile(path)), path,
+      makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
+}
+
+} // namespace
+
+PYBIND11_MODULE(nsa, m) {
+  m.doc() = "Compile Native Sparse Attention programs and run them on NumPy "
+            "arrays.\n\nbfloat16 tensors take float32 (rounded to nearest "
+            "even) or their bits as uint16, and come back as float32.";
+  py::register_exception<PythonError>(m, "Error");
+
+  py::class_<Module>(m, "Module", "A compiled program, loaded here.")
+      .def("run", &Module::run, py::arg("entry"), py::arg("inputs"),
+           "Run an entry: {input: array} -> {output: array}.")
+      .def("read", &Module::read, py::arg("name"),
+           "A copy of a named tensor, for example a parameter.")
+      .def("write", &Module::write, py::arg("name"), py::arg("value"),
+           "Overwrite a named tensor.")
+      .def("save", &Module::save, py::arg("path"), "Write the .nsax file.")
+      .def_property_readonly("entries", &Module::entries,
+                             "{entry: (input names, output names)}")
+      .def_property_readonly("tensors", &Module::tensors,
+                             "{tensor: (type, shape, role)}")
+      .def_property_readonly("artifact", &Module::artifact,
+                             "The contents of the .nsax file.");
+
+  m.def("compile", &compileModule, py::arg("text"), py::kw_only(),
+        py::arg("name") = "module.mlir", py::arg("target") = "cpu",
+        py::arg("cpu") = "x86-64-v3", py::arg("micro_batch") = 0,
+        py::arg("seq_len") = 0, py::arg("precision") = "fp32",
+        py::arg("threads") = 0, py::arg("seed") = 0,
+        py::arg("check_finite") = false, py::arg("poison") = false,
+        py::arg("blas_library") = "",
+        "Compile MLIR text and load the program.");
+  m.def("compile_to", &compileText, py::arg("phase"), py::arg("text"),
+        py::kw_only(), py::arg("name") = "module.mlir",
+        py::arg("target") = "cpu", py::arg("cpu") = "x86-64-v3",
+        py::arg("micro_batch") = 0, py::arg("seq_len") = 0,
+        py::arg("precision") = "fp32", "The IR after a phase, as text.");
+  m.def("load", &loadModule, py::arg("path"), py::kw_only(),
+        py::arg("threads") = 0, py::arg("seed") = 0,
+        py::arg("check_finite") = false, py::arg("poison") = false,
+        py::arg("blas_library") = "", "Load a .nsax file.");
+  m.attr("PHASES") = py::cast(compilerPhases());
+}

@@ -1,0 +1,405 @@
+//===- ArtifactWriter.cpp - a planned program as a .nsax file -------------===//
+
+#include "lib/Target/Artifact/ArtifactWriter.h"
+#include "dialects/RT/RTOps.h"
+#include "lib/Support/Hash.h"
+#include "nsa/Artifact/DataType.h"
+#include "nsa/Artifact/Format.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace nsa;
+
+namespace fb = flatbuffers;
+
+std::string nsa::formatLocation(Location location) {
+  if (auto file = dyn_cast<FileLineColLoc>(location))
+    return (llvm::sys::path::filename(file.getFilename().getValue()) + ":" +
+            Twine(file.getLine()) + ":" + Twine(file.getColumn()))
+        .str();
+  if (auto name = dyn_cast<NameLoc>(location)) {
+    std::string label = name.getName().str();
+    if (isa<UnknownLoc>(name.getChildLoc()))
+      return label;
+    return formatLocation(name.getChildLoc()) + " (" + label + ")";
+  }
+  if (auto call = dyn_cast<CallSiteLoc>(location))
+    return formatLocation(call.getCallee());
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    if (!fused.getLocations().empty())
+      return formatLocation(fused.getLocations().front());
+  return "unknown";
+}
+
+static DataType getDataType(Type type) {
+  return llvm::TypeSwitch<Type, DataType>(type)
+      .Case<Float32Type>([](auto) { return DataType::F32; })
+      .Case<BFloat16Type>([](auto) { return DataType::BF16; })
+      .Case<Float16Type>([](auto) { return DataType::F16; })
+      .Case<IntegerType>([](IntegerType integer) {
+        if (integer.getWidth() == 8)
+          return DataType::U8;
+        return integer.getWidth() == 32 ? DataType::I32 : DataType::I64;
+      });
+}
+
+static artifact::InitKind getInitKind(nn::InitKind kind) {
+  switch (kind) {
+  case nn::InitKind::Normal:
+    return artifact::InitKind::Normal;
+  case nn::InitKind::Constant:
+    return artifact::InitKind::Constant;
+  case nn::InitKind::Rotary:
+    return artifact::InitKind::Rotary;
+  }
+  llvm_unreachable("unknown kind of initial value");
+}
+
+namespace {
+/// Builds the payload from the module's operations, in their order.
+class Writer {
+public:
+  Writer(ModuleOp module, ArrayRef<char> image,
+         const ArtifactMetadata &metadata)
+      : module(module), image(image), metadata(metadata) {}
+
+  /// Returns the payload.
+  FailureOr<StringRef> run();
+
+private:
+  FailureOr<artifact::Slice> writeSlice(Operation *user,
+                                        std::optional<rt::SliceAttr> slice);
+  FailureOr<artifact::Slice> writeMemory(Operation *user, Value value);
+  LogicalResult writeTensor(rt::TensorOp op);
+  void writeSegment(rt::SegmentOp op);
+  void writeKernel(rt::KernelOp op);
+  LogicalResult writeEntry(rt::EntryOp op);
+  LogicalResult writeBuffers(rt::EntryOp op);
+  FailureOr<fb::Offset<artifact::Command>> writeCommand(Operation *op);
+  fb::Offset<fb::Vector<uint32_t>> writeTensorList(ArrayAttr names);
+  uint32_t getLocation(Location location);
+  void finish();
+
+  struct Action {
+    artifact::Action type;
+    fb::Offset<void> value;
+  };
+  FailureOr<Action> writeAction(rt::LaunchOp op);
+  FailureOr<Action> writeAction(rt::GemmOp op);
+  FailureOr<Action> writeAction(rt::FillOp op);
+  FailureOr<Action> writeAction(rt::CopyOp op);
+  FailureOr<Action> writeAction(rt::InitializeOp op);
+
+  ModuleOp module;
+  ArrayRef<char> image;
+  const ArtifactMetadata &metadata;
+
+  fb::FlatBufferBuilder builder;
+  std::vector<fb::Offset<artifact::Segment>> segments;
+  std::vector<fb::Offset<artifact::Tensor>> tensors;
+  std::vector<fb::Offset<artifact::Kernel>> kernels;
+  std::vector<fb::Offset<artifact::Entry>> entries;
+  std::vector<fb::Offset<artifact::Buffer>> buffers;
+  DenseMap<StringAttr, uint32_t> segmentNumbers;
+  DenseMap<StringAttr, uint32_t> tensorNumbers;
+  DenseMap<StringAttr, uint32_t> kernelNumbers;
+  DenseMap<StringAttr, rt::TensorOp> tensorOps;
+  std::vector<std::string> locations;
+  llvm::StringMap<uint32_t> locationNumbers;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Segments, tensors, kernels
+//===----------------------------------------------------------------------===//
+
+FailureOr<artifact::Slice>
+Writer::writeSlice(Operation *user, std::optional<rt::SliceAttr> slice) {
+  if (!slice)
+    return user->emitOpError("has memory without an address");
+  auto segment = segmentNumbers.find(slice->getSegment().getAttr());
+  if (segment == segmentNumbers.end())
+    return user->emitOpError("has memory in ")
+           << slice->getSegment() << ", which is not a segment";
+  return artifact::Slice(segment->second, slice->getOffset(), slice->getSize());
+}
+
+FailureOr<artifact::Slice> Writer::writeMemory(Operation *user, Value value) {
+  Value root = rt::getMemoryRoot(value);
+  if (auto buffer = root.getDefiningOp<rt::BufferOp>())
+    return writeSlice(buffer, buffer.getSlice());
+  if (auto get = root.getDefiningOp<rt::GetOp>()) {
+    rt::TensorOp tensor = tensorOps.lookup(get.getTensorAttr().getAttr());
+    return writeSlice(tensor ? tensor.getOperation() : user,
+                      tensor ? tensor.getSlice() : std::nullopt);
+  }
+  return user->emitOpError("has an operand that is neither a tensor nor a "
+                           "buffer");
+}
+
+void Writer::writeSegment(rt::SegmentOp op) {
+  segmentNumbers[op.getSymNameAttr()] = segments.size();
+  segments.push_back(artifact::CreateSegment(
+      builder, static_cast<artifact::SegmentKind>(op.getKind()), op.getSize(),
+      op.getAlignment()));
+}
+
+LogicalResult Writer::writeTensor(rt::TensorOp op) {
+  tensorNumbers[op.getSymNameAttr()] = tensors.size();
+  tensorOps[op.getSymNameAttr()] = op;
+  FailureOr<artifact::Slice> slice = writeSlice(op, op.getSlice());
+  if (failed(slice))
+    return failure();
+  MemRefType type = op.getMemoryType();
+  auto name = builder.CreateString(op.getSymName().str());
+  auto shape = builder.CreateVector(
+      std::vector<uint64_t>(type.getShape().begin(), type.getShape().end()));
+  auto init = artifact::InitKind::None;
+  double value = 0.0;
+  if (std::optional<nn::InitAttr> attribute = op.getInit()) {
+    init = getInitKind(attribute->getKind());
+    value = attribute->getValue();
+  }
+  tensors.push_back(artifact::CreateTensor(
+      builder, name, getDataType(type.getElementType()), shape, &*slice,
+      static_cast<artifact::TensorRole>(op.getRole()), init, value,
+      op.getDecay()));
+  return success();
+}
+
+void Writer::writeKernel(rt::KernelOp op) {
+  kernelNumbers[op.getSymNameAttr()] = kernels.size();
+  std::vector<uint8_t> types;
+  std::vector<uint64_t> bytes;
+  for (Type type : op.getFunctionType().getInputs()) {
+    auto memory = cast<MemRefType>(type);
+    types.push_back(static_cast<uint8_t>(getDataType(memory.getElementType())));
+    bytes.push_back(rt::getByteSize(memory));
+  }
+  auto name = builder.CreateString(op.getSymName().str());
+  auto argumentTypes = builder.CreateVector(types);
+  auto argumentBytes = builder.CreateVector(bytes);
+  ArrayRef<int32_t> grid = op.getGrid();
+  kernels.push_back(artifact::CreateKernel(
+      builder, name, name, grid[0], grid[1], grid[2], types.size(),
+      op.getNumOutputs(), op.getStackBytes(), op.getFlops().value_or(0),
+      op.getBytes().value_or(0),
+      fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
+      argumentBytes));
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+FailureOr<Writer::Action> Writer::writeAction(rt::LaunchOp op) {
+  std::vector<artifact::Slice> operands;
+  for (Value operand : op.getOperands()) {
+    FailureOr<artifact::Slice> slice = writeMemory(op, operand);
+    if (failed(slice))
+      return failure();
+    operands.push_back(*slice);
+  }
+  auto kernel = kernelNumbers.find(op.getKernelAttr().getAttr());
+  if (kernel == kernelNumbers.end())
+    return op.emitOpError("launches ")
+           << op.getKernelAttr() << ", which is not compiled";
+  auto vector = builder.CreateVectorOfStructs(operands);
+  return Action{
+      artifact::Action::Launch,
+      artifact::CreateLaunch(builder, kernel->second, vector).Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::GemmOp op) {
+  FailureOr<artifact::Slice> lhs = writeMemory(op, op.getLhs());
+  FailureOr<artifact::Slice> rhs = writeMemory(op, op.getRhs());
+  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
+  if (failed(lhs) || failed(rhs) || failed(out))
+    return failure();
+  FailureOr<artifact::Slice> workspace = failure();
+  if (op.getWorkspaceSize() > 0) {
+    workspace = writeSlice(op, op.getWorkspace());
+    if (failed(workspace))
+      return failure();
+  }
+  auto type = [](Value value) {
+    return getDataType(cast<MemRefType>(value.getType()).getElementType());
+  };
+  rt::GemmOp::Sizes sizes = op.getSizes();
+  return Action{artifact::Action::Gemm,
+                artifact::CreateGemm(
+                    builder, sizes.m, sizes.n, sizes.k, op.getTransposeLhs(),
+                    op.getTransposeRhs(), type(op.getLhs()), type(op.getRhs()),
+                    type(op.getOut()), op.getBeta().convertToFloat(), &*lhs,
+                    &*rhs, &*out, succeeded(workspace) ? &*workspace : nullptr)
+                    .Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::FillOp op) {
+  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
+  if (failed(out))
+    return failure();
+  Type type = cast<MemRefType>(op.getOut().getType()).getElementType();
+  return Action{artifact::Action::Fill,
+                artifact::CreateFill(builder, getDataType(type),
+                                     op.getValue().convertToDouble(), &*out)
+                    .Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::CopyOp op) {
+  FailureOr<artifact::Slice> source = writeMemory(op, op.getSource());
+  FailureOr<artifact::Slice> out = writeMemory(op, op.getOut());
+  if (failed(source) || failed(out))
+    return failure();
+  return Action{artifact::Action::Copy,
+                artifact::CreateCopy(builder, &*source, &*out).Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::InitializeOp op) {
+  auto get = op.getOut().getDefiningOp<rt::GetOp>();
+  auto tensor = tensorNumbers.find(get.getTensorAttr().getAttr());
+  if (tensor == tensorNumbers.end())
+    return op.emitOpError("names ")
+           << get.getTensorAttr() << ", which is not a tensor";
+  return Action{artifact::Action::Initialize,
+                artifact::CreateInitialize(builder, tensor->second).Union()};
+}
+
+FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
+  auto action = llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
+                    .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
+                          rt::InitializeOp>(
+                        [&](auto command) { return writeAction(command); })
+                    .Default([](Operation *op) -> FailureOr<Action> {
+                      return op->emitOpError("has no form in an artefact");
+                    });
+  if (failed(action))
+    return failure();
+  return artifact::CreateCommand(builder, action->type, action->value,
+                                 getLocation(op->getLoc()));
+}
+
+//===----------------------------------------------------------------------===//
+// Entries
+//===----------------------------------------------------------------------===//
+
+uint32_t Writer::getLocation(Location location) {
+  std::string text = formatLocation(location);
+  auto [entry, isNew] = locationNumbers.try_emplace(text, locations.size());
+  if (isNew)
+    locations.push_back(text);
+  return entry->second;
+}
+
+fb::Offset<fb::Vector<uint32_t>> Writer::writeTensorList(ArrayAttr names) {
+  std::vector<uint32_t> numbers;
+  for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+    numbers.push_back(tensorNumbers.lookup(name.getAttr()));
+  return builder.CreateVector(numbers);
+}
+
+LogicalResult Writer::writeEntry(rt::EntryOp op) {
+  std::vector<fb::Offset<artifact::Command>> commands;
+  for (rt::CommandOpInterface command : rt::getCommands(op)) {
+    FailureOr<fb::Offset<artifact::Command>> offset = writeCommand(command);
+    if (failed(offset))
+      return failure();
+    commands.push_back(*offset);
+  }
+  if (failed(writeBuffers(op)))
+    return failure();
+  auto name = builder.CreateString(op.getSymName().str());
+  auto inputs = writeTensorList(op.getInputs());
+  auto outputs = writeTensorList(op.getOutputs());
+  auto list = builder.CreateVector(commands);
+  entries.push_back(artifact::CreateEntry(builder, name, inputs, outputs, list,
+                                          op.getArenaPeak().value_or(0)));
+  return success();
+}
+
+LogicalResult Writer::writeBuffers(rt::EntryOp op) {
+  for (const rt::Lifetime &lifetime : rt::getLifetimes(op)) {
+    rt::BufferOp buffer = lifetime.buffer;
+    FailureOr<artifact::Slice> slice = writeSlice(buffer, buffer.getSlice());
+    if (failed(slice))
+      return failure();
+    buffers.push_back(artifact::CreateBuffer(builder, entries.size(), &*slice,
+                                             lifetime.first, lifetime.last,
+                                             getLocation(buffer.getLoc())));
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The file
+//===----------------------------------------------------------------------===//
+
+void Writer::finish() {
+  auto strings = [&](const std::vector<std::string> &list) {
+    return builder.CreateVectorOfStrings(list);
+  };
+  std::vector<fb::Offset<artifact::Option>> options;
+  for (const auto &[key, value] : metadata.options)
+    options.push_back(
+        artifact::CreateOptionDirect(builder, key.c_str(), value.c_str()));
+  std::vector<fb::Offset<artifact::Binary>> binaries;
+  if (!image.empty()) {
+    auto format = builder.CreateString(artifact::elfFormat);
+    auto data = builder.CreateVector(
+        reinterpret_cast<const uint8_t *>(image.data()), image.size());
+    binaries.push_back(artifact::CreateBinary(builder, format, data));
+  }
+  fb::Offset<fb::String> config;
+  if (auto attribute = module->getAttrOfType<StringAttr>("nn.config"))
+    config = builder.CreateString(attribute.str());
+
+  auto producer = builder.CreateString(metadata.producer);
+  auto target = builder.CreateString(metadata.target);
+  auto cpu = builder.CreateString(metadata.cpu);
+  auto features = strings(metadata.cpuFeatures);
+  auto segmentList = builder.CreateVector(segments);
+  auto tensorList = builder.CreateVector(tensors);
+  auto kernelList = builder.CreateVector(kernels);
+  auto entryList = builder.CreateVector(entries);
+  auto binaryList = builder.CreateVector(binaries);
+  auto bufferList = builder.CreateVector(buffers);
+  auto locationList = strings(locations);
+  auto optionList = builder.CreateVector(options);
+  artifact::FinishArtifactBuffer(
+      builder, artifact::CreateArtifact(
+                   builder, producer, target, cpu, features, segmentList,
+                   tensorList, kernelList, entryList, binaryList, bufferList,
+                   locationList, optionList, config));
+}
+
+FailureOr<StringRef> Writer::run() {
+  // Slices name segments, commands name tensors and kernels: definitions first.
+  for (auto op : module.getOps<rt::SegmentOp>())
+    writeSegment(op);
+  for (auto op : module.getOps<rt::TensorOp>())
+    if (failed(writeTensor(op)))
+      return failure();
+  for (auto op : module.getOps<rt::KernelOp>())
+    writeKernel(op);
+  for (auto op : module.getOps<rt::EntryOp>())
+    if (failed(writeEntry(op)))
+      return failure();
+  finish();
+  return StringRef(reinterpret_cast<const char *>(builder.GetBufferPointer()),
+                   builder.GetSize());
+}
+
+FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
+                                          const ArtifactMetadata &metadata) {
+  Writer writer(module, image, metadata);
+  FailureOr<StringRef> payload = writer.run();
+  if (failed(payload))
+    return failure();
+  artifact::FileHeader header = artifact::makeFileHeader(
+      payload->size(), hashBytes(payload->data(), payload->size()));
+  std::string file(reinterpret_cast<const char *>(&header), sizeof header);
+  file.append(payload->data(), payload->size());
+  return file;
+}

@@ -1,0 +1,26 @@
+//===- Passes.h - passes that make machine code -----------------*- C++ -*-===//
+
+#ifndef NSA_LIB_TARGET_PASSES_H
+#define NSA_LIB_TARGET_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace nsa {
+
+struct CPUBinary;
+
+#define GEN_PASS_DECL
+#include "lib/Target/Passes.h.inc"
+
+/// The pass with a place for the shared object, which stays empty for a module
+/// without kernels.
+std::unique_ptr<mlir::Pass> createBinary(const BinaryOptions &options,
+                                         std::shared_ptr<CPUBinary> result);
+
+#define GEN_PASS_REGISTRATION
+#include "lib/Target/Passes.h.inc"
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_PASSES_H

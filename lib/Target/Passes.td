@@ -1,0 +1,45 @@
+//===- Passes.td - passes that make machine code ----------------*- tablegen -*-===//
+
+#ifndef NSA_LIB_TARGET_PASSES_TD
+#define NSA_LIB_TARGET_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
+  let summary = "Compile the kernels of a module to machine code";
+  let description = [{
+    Lowers every `tile.kernel` to LLVM, compiles it for a processor and links all
+    of them to one ELF shared object. Each kernel becomes an `rt.kernel` with the
+    size of its code and of its stack, and an `rt.binary` says what the shared
+    object is. Its bytes stay out of the IR: the compiler's driver hands the pass
+    a place for them, `nsa-opt` shows the summary.
+
+    The object depends on the kernels and the processor only, not on the number
+    of threads that compile. It may refer to `memcpy`, `memmove` and `memset`; a
+    kernel that needs another symbol is an error.
+
+    A module without kernels gets no binary.
+
+    Example:
+
+    ```mlir
+    rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
+        {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
+         code_bytes = 96 : i64, stack_bytes = 0 : i64}
+    rt.binary @kernels format "elf-x86-64" cpu "x86-64-v3" size 1456 hash "00f1e2d3c4b5a697"
+    ```
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::nsa::rt::RTDialect"];
+  let options = [
+    Option<"cpu", "cpu", "std::string", /*default=*/"\"x86-64-v3\"",
+           "x86-64-v2, x86-64-v3, x86-64-v4 or native">,
+    Option<"threads", "threads", "unsigned", /*default=*/"2",
+           "Threads that compile">,
+  ];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Number of kernels compiled">,
+  ];
+}
+
+#endif // NSA_LIB_TARGET_PASSES_TD
