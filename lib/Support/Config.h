@@ -115,6 +115,8 @@ struct TrainConfig {
   int64_t sampleBytes = 200;
   std::string samplePrompt = "The ";
   double sampleTemperature = 0.8;
+  /// The most likely bytes that samples choose from; 0 takes all.
+  int64_t sampleTopK = 0;
 };
 
 struct RunConfig {

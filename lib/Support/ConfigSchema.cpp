@@ -155,6 +155,8 @@ void addTrain(std::vector<ConfigField> &fields) {
   s.text("sample_prompt", &C::samplePrompt, {}, "start of the samples");
   s.real("sample_temperature", &C::sampleTemperature, 0.0, 100.0,
          "0 takes the most likely byte");
+  s.number("sample_top_k", &C::sampleTopK, 0, 65536,
+           "likeliest bytes that samples choose from; 0 is all");
 }
 
 std::vector<ConfigField> buildSchema() {

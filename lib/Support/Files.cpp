@@ -118,6 +118,14 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   return OutputFile(fd, path);
 }
 
+Result<OutputFile> OutputFile::append(const std::string &path) {
+  int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return systemError("cannot open", path);
+  return OutputFile(fd, path);
+}
+
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : fd(std::exchange(other.fd, -1)), path(std::move(other.path)) {}
 

@@ -54,6 +54,10 @@ public:
   /// Creates or truncates `path`.
   static Result<OutputFile> create(const std::string &path);
 
+  /// Opens `path` to write at its end, creating it if needed. writeAt() may
+  /// not be used.
+  static Result<OutputFile> append(const std::string &path);
+
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&other) noexcept;
   ~OutputFile();

@@ -19,4 +19,44 @@ static std::string print(T value) {
 std::string shortest(double value) { return print(value); }
 std::string shortest(float value) { return print(value); }
 
+size_t utf8Length(const char *text, size_t size) {
+  if (size == 0)
+    return 0;
+  unsigned char lead = static_cast<unsigned char>(text[0]);
+  size_t length = lead < 0x80                   ? 1
+                  : lead >= 0xC2 && lead < 0xE0 ? 2
+                  : lead >= 0xE0 && lead < 0xF0 ? 3
+                  : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                : 0;
+  if (length > size)
+    return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((text[i] & 0xC0) != 0x80)
+      return 0;
+  return length;
+}
+
+std::string printable(const std::string &text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size();) {
+    size_t length = utf8Length(&text[i], text.size() - i);
+    unsigned char lead = static_cast<unsigned char>(text[i]);
+    bool control =
+        (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
+    if (length == 0 || control)
+      shown += '?';
+    else
+      shown.append(text, i, length);
+    i += length == 0 ? 1 : length;
+  }
+  return shown;
+}
+
+std::string grouped(unsigned long long value) {
+  std::string text = std::to_string(value);
+  for (size_t at = text.size(); at > 3; at -= 3)
+    text.insert(at - 3, ",");
+  return text;
+}
+
 } // namespace nsa

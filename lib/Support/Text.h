@@ -3,6 +3,7 @@
 #ifndef NSA_SUPPORT_TEXT_H
 #define NSA_SUPPORT_TEXT_H
 
+#include <cstddef>
 #include <string>
 
 namespace nsa {
@@ -11,6 +12,17 @@ namespace nsa {
 /// `nan`, `inf` and `-inf` for what is not finite.
 std::string shortest(double value);
 std::string shortest(float value);
+
+/// Bytes of the UTF-8 sequence that starts at `text`, or 0 if the `size` bytes
+/// there do not start with one.
+size_t utf8Length(const char *text, size_t size);
+
+/// Text that a terminal can show: newlines and tabs stay, other control
+/// characters and bytes that are not UTF-8 become '?'.
+std::string printable(const std::string &text);
+
+/// 1234567 as 1,234,567.
+std::string grouped(unsigned long long value);
 
 } // namespace nsa
 

@@ -2,6 +2,7 @@
 
 #include "runtime/Data/TextFiles.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -75,22 +76,6 @@ Result<FileList> listFiles(const std::vector<std::string> &roots,
   return list;
 }
 
-/// The length of the valid UTF-8 sequence at `data`, or 0.
-static size_t utf8Length(const uint8_t *data, size_t size) {
-  uint8_t lead = data[0];
-  size_t length = lead < 0x80                   ? 1
-                  : lead >= 0xC2 && lead < 0xE0 ? 2
-                  : lead >= 0xE0 && lead < 0xF0 ? 3
-                  : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                : 0;
-  if (length > size)
-    return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((data[i] & 0xC0) != 0x80)
-      return 0;
-  return length;
-}
-
 bool isText(const uint8_t *data, size_t size) {
   if (size == 0)
     return true;
@@ -98,7 +83,8 @@ bool isText(const uint8_t *data, size_t size) {
     return false;
   size_t odd = 0;
   for (size_t i = 0; i < size;) {
-    size_t length = utf8Length(data + i, size - i);
+    size_t length =
+        utf8Length(reinterpret_cast<const char *>(data + i), size - i);
     bool space = data[i] >= '\b' && data[i] <= '\r';
     bool control = (data[i] < 0x20 && !space) || data[i] == 0x7F;
     if (length == 0 || control)

@@ -1,0 +1,68 @@
+//===- Safetensors.h - named tensors in a file ------------------*- C++ -*-===//
+//
+// The safetensors format: u64 length of a JSON header, the header, then the
+// tensors' bytes without gaps. A reader accepts exactly what the format allows:
+// every offset, size and name is checked before a byte is handed out, whatever
+// the file holds.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_SUPPORT_SAFETENSORS_H
+#define NSA_SUPPORT_SAFETENSORS_H
+
+#include "lib/Support/Files.h"
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nsa {
+
+/// A dense row-major tensor. `data` is borrowed.
+struct SafeTensor {
+  std::string name;
+  /// F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL.
+  std::string dtype;
+  std::vector<uint64_t> shape;
+  const void *data = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Bytes of one element of a dtype, or 0 if it is unknown.
+uint64_t safetensorsElementBytes(std::string_view dtype);
+
+/// Writes `path` and syncs it. `metadata` is kept under `__metadata__`. The
+/// tensors' bytes start at a multiple of 64.
+Status writeSafetensors(const std::string &path,
+                        const std::vector<SafeTensor> &tensors,
+                        const std::map<std::string, std::string> &metadata);
+
+/// A mapped file; the tensors point into it and live as long.
+class SafetensorsFile {
+public:
+  /// Errors name the file and what is wrong in it.
+  static Result<SafetensorsFile> open(const std::string &path);
+
+  /// The same for bytes that outlive the object; `name` stands for the file.
+  static Result<SafetensorsFile> parse(const uint8_t *data, size_t size,
+                                       const std::string &name);
+
+  /// In the order of their offsets.
+  const std::vector<SafeTensor> &tensors() const { return list; }
+  const std::map<std::string, std::string> &metadata() const { return extra; }
+
+  /// The tensor of this name, or null.
+  const SafeTensor *find(std::string_view name) const;
+
+private:
+  MappedFile file;
+  std::vector<SafeTensor> list;
+  std::map<std::string, std::string> extra;
+};
+
+} // namespace nsa
+
+#endif // NSA_SUPPORT_SAFETENSORS_H

@@ -1,0 +1,389 @@
+//===- Checkpoint.cpp - saving and resuming a run -------------------------===//
+
+#include "runtime/Train/Checkpoint.h"
+#include "lib/Support/Files.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Safetensors.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace nsa {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+static constexpr const char *stateFile = "state.json";
+static constexpr const char *configFile = "config.yaml";
+static constexpr const char *modelFile = "model.safetensors";
+static constexpr const char *optimizerFile = "optimizer.safetensors";
+static constexpr const char *latestFile = "latest";
+static constexpr const char *folderPrefix = "step-";
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+static const char *safetensorsType(DataType type) {
+  switch (type) {
+  case DataType::F32:
+    return "F32";
+  case DataType::BF16:
+    return "BF16";
+  case DataType::F16:
+    return "F16";
+  case DataType::I32:
+    return "I32";
+  case DataType::I64:
+    return "I64";
+  case DataType::U8:
+    return "U8";
+  }
+  return "U8";
+}
+
+/// The file that keeps tensors of a role, or null: gradients are zero between
+/// steps, and constants follow from the program.
+static const char *fileOf(TensorRole role) {
+  switch (role) {
+  case TensorRole::Parameter:
+    return modelFile;
+  case TensorRole::Moment1:
+  case TensorRole::Moment2:
+  case TensorRole::State:
+    return optimizerFile;
+  default:
+    return nullptr;
+  }
+}
+
+static bool isKeptIn(const TensorView &tensor, const char *file) {
+  const char *own = fileOf(tensor.role);
+  return own && std::strcmp(own, file) == 0;
+}
+
+static Status saveTensors(const std::string &folder, const char *file,
+                          const Model &model) {
+  std::vector<SafeTensor> tensors;
+  for (const TensorView &tensor : model.tensors())
+    if (isKeptIn(tensor, file))
+      tensors.push_back({tensor.name, safetensorsType(tensor.type),
+                         tensor.shape, tensor.data, tensor.bytes});
+  return writeSafetensors(folder + "/" + file, tensors, {{"format", "pt"}});
+}
+
+static Status loadTensors(const std::string &folder, const char *file,
+                          const Model &model) {
+  std::string path = folder + "/" + file;
+  Result<SafetensorsFile> saved = SafetensorsFile::open(path);
+  if (!saved)
+    return saved.takeError();
+  size_t used = 0;
+  for (const TensorView &tensor : model.tensors()) {
+    if (!isKeptIn(tensor, file))
+      continue;
+    const SafeTensor *source = saved->find(tensor.name);
+    if (!source)
+      return Error{"'" + path + "' has no tensor '" + tensor.name + "'"};
+    if (source->dtype != safetensorsType(tensor.type) ||
+        source->shape != tensor.shape)
+      return Error{"tensor '" + tensor.name + "' of '" + path +
+                   "' has another type or shape than the artefact's"};
+    std::memcpy(tensor.data, source->data, tensor.bytes);
+    ++used;
+  }
+  if (used != saved->tensors().size())
+    return Error{"'" + path + "' has " +
+                 std::to_string(saved->tensors().size()) +
+                 " tensors, the artefact has " + std::to_string(used)};
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Saving
+//===----------------------------------------------------------------------===//
+
+static std::string folderName(int64_t step) {
+  char name[64];
+  std::snprintf(name, sizeof name, "%s%08lld", folderPrefix,
+                static_cast<long long>(step));
+  return name;
+}
+
+/// The step of a checkpoint folder's name, or -1.
+static int64_t stepOf(const std::string &name) {
+  size_t prefix = std::strlen(folderPrefix);
+  if (name.compare(0, prefix, folderPrefix) != 0 || name.size() == prefix)
+    return -1;
+  if (name.find_first_not_of("0123456789", prefix) != std::string::npos ||
+      name.size() > prefix + 18)
+    return -1;
+  return std::stoll(name.substr(prefix));
+}
+
+static Status writeFolder(const std::string &folder, const Model &model,
+                          const TrainState &state, const RunConfig &config) {
+  for (const char *file : {modelFile, optimizerFile})
+    if (Status status = saveTensors(folder, file, model); !status)
+      return status;
+  if (Status status = writeFileAtomically(folder + "/" + configFile,
+                                          printConfigYaml(config));
+      !status)
+    return status;
+  Json json;
+  json["format"] = 1;
+  json["step"] = state.step;
+  json["samples"] = state.samples;
+  json["seed"] = state.seed;
+  json["config_hash"] = configHash(config);
+  json["artefact_hash"] = toHex(state.artefactHash);
+  json["data_digest"] = toHex(state.dataDigest);
+  for (const char *file : {modelFile, optimizerFile, configFile}) {
+    Result<uint64_t> hash = hashFile(folder + "/" + file);
+    if (!hash)
+      return hash.takeError();
+    json["xxh3"][file] = toHex(*hash);
+  }
+  return writeFileAtomically(folder + "/" + stateFile, json.dump(2) + "\n");
+}
+
+/// Removes all but the newest `keep` checkpoints, and never the newest.
+static void removeOld(const std::string &root, int64_t keep) {
+  if (keep == 0)
+    return;
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code code;
+  for (const fs::directory_entry &entry : fs::directory_iterator(root, code))
+    if (int64_t step = stepOf(entry.path().filename().string()); step >= 0)
+      found.emplace_back(step, entry.path());
+  std::sort(found.begin(), found.end());
+  for (size_t i = 0; i + size_t(keep) < found.size(); ++i)
+    fs::remove_all(found[i].second, code);
+}
+
+/// Puts `temporary` in the place of `final`. If that exists, the two are
+/// exchanged in one step and the old contents are removed.
+static Status replaceFolder(const std::string &temporary,
+                            const std::string &final) {
+  if (std::rename(temporary.c_str(), final.c_str()) == 0)
+    return {};
+  if (!fs::exists(final) || renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD,
+                                      final.c_str(), RENAME_EXCHANGE) != 0)
+    return systemError("cannot create", final);
+  std::error_code code;
+  fs::remove_all(temporary, code);
+  return {};
+}
+
+Result<std::string> saveCheckpoint(const std::string &runDirectory,
+                                   const Model &model, const TrainState &state,
+                                   const RunConfig &config, int64_t keep) {
+  std::string root = runDirectory + "/checkpoints";
+  std::string name = folderName(state.step);
+  std::string final = root + "/" + name;
+  std::string temporary = root + "/.tmp-" + name;
+  std::error_code code;
+  fs::remove_all(temporary, code);
+  fs::create_directories(temporary, code);
+  if (code)
+    return Error{"cannot create '" + temporary + "': " + code.message()};
+  Status status = writeFolder(temporary, model, state, config);
+  if (status)
+    status = syncDirectory(temporary);
+  if (status)
+    status = replaceFolder(temporary, final);
+  if (status)
+    status = syncDirectory(root);
+  if (status)
+    status = writeFileAtomically(root + "/" + latestFile, name + "\n");
+  if (!status) {
+    fs::remove_all(temporary, code);
+    return Error{"no checkpoint: " + status.message()};
+  }
+  removeOld(root, keep);
+  return final;
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+static uint64_t readHash(const Json &value) {
+  Result<uint64_t> hash = fromHex(value.get<std::string>());
+  if (!hash)
+    throw std::runtime_error(hash.message());
+  return *hash;
+}
+
+static TrainState readState(const Json &json) {
+  if (int format = json.at("format").get<int>(); format != 1)
+    throw std::runtime_error("format " + std::to_string(format) +
+                             ", expected 1");
+  TrainState state;
+  state.step = json.at("step").get<int64_t>();
+  state.samples = json.at("samples").get<uint64_t>();
+  state.seed = json.at("seed").get<uint64_t>();
+  state.artefactHash = readHash(json.at("artefact_hash"));
+  state.dataDigest = readHash(json.at("data_digest"));
+  if (state.step < 0)
+    throw std::runtime_error("step " + std::to_string(state.step));
+  return state;
+}
+
+/// Reads only state.json; the hashes of the other files go to `files`.
+static Result<TrainState>
+loadState(const std::string &path,
+          std::vector<std::pair<std::string, uint64_t>> *files = nullptr) {
+  std::string name = path + "/" + stateFile;
+  Result<std::string> text = readFile(name);
+  if (!text)
+    return Error{"'" + path + "' is no checkpoint: " + text.message()};
+  try {
+    Json json = Json::parse(*text);
+    TrainState state = readState(json);
+    for (const char *file : {modelFile, optimizerFile, configFile})
+      if (files)
+        files->emplace_back(file, readHash(json.at("xxh3").at(file)));
+    return state;
+  } catch (const std::exception &error) {
+    return Error{"'" + name + "' is damaged: " + error.what()};
+  }
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string &path) {
+  std::vector<std::pair<std::string, uint64_t>> files;
+  Result<TrainState> state = loadState(path, &files);
+  if (!state)
+    return state.takeError();
+  for (const auto &[file, expected] : files) {
+    std::string name = path + "/" + file;
+    Result<uint64_t> hash = hashFile(name);
+    if (!hash)
+      return hash.takeError();
+    if (*hash != expected)
+      return Error{"'" + name + "' is damaged: its hash is " + toHex(*hash) +
+                   ", the checkpoint says " + toHex(expected)};
+  }
+  Result<RunConfig> config = loadConfig(path + "/" + configFile);
+  if (!config)
+    return config.takeError();
+  return Checkpoint{path, *state, std::move(*config)};
+}
+
+Status Checkpoint::restore(const Model &model) const {
+  for (const char *file : {modelFile, optimizerFile})
+    if (Status status = loadTensors(path, file, model); !status)
+      return status;
+  return {};
+}
+
+std::string Checkpoint::runDirectory() const {
+  return fs::path(path).parent_path().parent_path().string();
+}
+
+Result<std::string> findCheckpoint(const std::string &path) {
+  std::string clean = path;
+  while (clean.size() > 1 && clean.back() == '/')
+    clean.pop_back();
+  if (fs::exists(clean + "/" + stateFile))
+    return clean;
+  for (std::string root : {clean + "/checkpoints", clean}) {
+    Result<std::string> name = readFile(root + "/" + latestFile);
+    if (!name)
+      continue;
+    std::string folder = name->substr(0, name->find('\n'));
+    if (stepOf(folder) < 0)
+      return Error{"'" + root + "/" + latestFile + "' names no checkpoint: '" +
+                   folder + "'"};
+    return root + "/" + folder;
+  }
+  return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
+}
+
+Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
+                                             uint64_t artefactHash,
+                                             uint64_t dataDigest) {
+  FoundCheckpoint found;
+  fs::file_time_type newest = fs::file_time_type::min();
+  std::error_code code;
+  for (const fs::directory_entry &run : fs::directory_iterator(outDir, code)) {
+    std::string latest = run.path().string() + "/checkpoints/" + latestFile;
+    std::error_code missing;
+    fs::file_time_type time = fs::last_write_time(latest, missing);
+    if (missing)
+      continue;
+    Result<std::string> path = findCheckpoint(run.path().string());
+    if (!path)
+      return path.takeError();
+    Result<TrainState> state = loadState(*path);
+    if (!state)
+      return state.takeError();
+    if (state->artefactHash != artefactHash ||
+        state->dataDigest != dataDigest) {
+      ++found.others;
+    } else if (found.path.empty() || time > newest) {
+      found.path = *path;
+      newest = time;
+    }
+  }
+  return found;
+}
+
+//===----------------------------------------------------------------------===//
+// Resuming with another configuration
+//===----------------------------------------------------------------------===//
+
+/// Whether a run may continue with another value of the key.
+static bool mayChange(const std::string &path) {
+  static const char *const free[] = {"runtime.threads",
+                                     "train.steps",
+                                     "train.lr",
+                                     "train.lr_schedule",
+                                     "train.lr_min",
+                                     "train.warmup_steps",
+                                     "train.weight_decay",
+                                     "train.beta1",
+                                     "train.beta2",
+                                     "train.adam_eps",
+                                     "train.grad_clip",
+                                     "train.log_every",
+                                     "train.eval_every",
+                                     "train.eval_batches",
+                                     "train.final_eval_batches",
+                                     "train.save_every",
+                                     "train.keep_checkpoints",
+                                     "train.out_dir",
+                                     "train.sample_bytes",
+                                     "train.sample_prompt",
+                                     "train.sample_temperature",
+                                     "train.sample_top_k",
+                                     "train.accumulate_grad_batches"};
+  return std::find(std::begin(free), std::end(free), path) != std::end(free);
+}
+
+static std::string valueOf(const ConfigField &field, RunConfig config) {
+  return std::visit(
+      [&](const auto &access) { return Json(access(config)).dump(); },
+      field.access);
+}
+
+Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
+                                                  const RunConfig &now) {
+  std::vector<std::string> changes;
+  for (const ConfigField &field : configSchema()) {
+    std::string before = valueOf(field, saved), after = valueOf(field, now);
+    if (before == after)
+      continue;
+    if (!mayChange(field.path()))
+      return Error{"cannot resume: " + field.path() + " was " + before +
+                   " and is now " + after};
+    changes.push_back(field.path() + ": " + before + " -> " + after);
+  }
+  return changes;
+}
+
+} // namespace nsa

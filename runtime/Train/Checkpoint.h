@@ -1,0 +1,88 @@
+//===- Checkpoint.h - saving and resuming a run -----------------*- C++ -*-===//
+//
+// A checkpoint is a folder `step-N` under `<run>/checkpoints`:
+//   model.safetensors       parameters
+//   optimizer.safetensors   moments and other persistent state
+//   config.yaml             the resolved configuration
+//   state.json              step, data position, seed, hashes of the above
+// It is written beside its final name, synced and renamed, then `latest` is
+// replaced: a crash leaves the previous checkpoint in force.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_TRAIN_CHECKPOINT_H
+#define NSA_RUNTIME_TRAIN_CHECKPOINT_H
+
+#include "lib/Support/Config.h"
+#include "runtime/Train/Model.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+/// Everything besides tensors that continuing a run bit for bit needs. The
+/// random streams are functions of seed and counters, so these are the
+/// counters.
+struct TrainState {
+  /// Optimizer steps done.
+  int64_t step = 0;
+  /// Samples of the global training order consumed.
+  uint64_t samples = 0;
+  uint64_t seed = 0;
+  /// Identities of program and data.
+  uint64_t artefactHash = 0;
+  uint64_t dataDigest = 0;
+};
+
+/// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
+/// the newest `keep` (0: all).
+Result<std::string> saveCheckpoint(const std::string &runDirectory,
+                                   const Model &model, const TrainState &state,
+                                   const RunConfig &config, int64_t keep);
+
+/// A checkpoint that was found and whose hashes match its files.
+struct Checkpoint {
+  std::string path;
+  TrainState state;
+  RunConfig config;
+
+  /// Reads state.json and the configuration and verifies every file's hash.
+  static Result<Checkpoint> open(const std::string &path);
+
+  /// Copies every persistent tensor into `model`. A tensor that is missing,
+  /// unknown or of another type or shape is an error.
+  Status restore(const Model &model) const;
+
+  /// The run directory it lies in.
+  std::string runDirectory() const;
+};
+
+/// The folder that `path` means: a checkpoint itself, or the latest one of a
+/// run directory.
+Result<std::string> findCheckpoint(const std::string &path);
+
+/// What a search below a folder of runs gave.
+struct FoundCheckpoint {
+  /// Empty if there is none.
+  std::string path;
+  /// Runs whose checkpoints belong to another program or other data.
+  size_t others = 0;
+};
+
+/// The latest checkpoint of the run below `outDir` that saved last with this
+/// program and data. A damaged checkpoint on the way is an error.
+Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
+                                             uint64_t artefactHash,
+                                             uint64_t dataDigest);
+
+/// Compares the configuration of a checkpoint with the one to continue with.
+/// A key that changes what the state means is an error naming both values;
+/// every other difference is returned as "key: old -> new".
+Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
+                                                  const RunConfig &now);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_CHECKPOINT_H

@@ -1,0 +1,80 @@
+//===- Environment.cpp - what a run ran on --------------------------------===//
+
+#include "runtime/Train/Environment.h"
+#include "lib/Support/Files.h"
+#include "runtime/Train/RunDirectory.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
+
+namespace nsa {
+
+ProcessMemory processMemory() {
+  ProcessMemory memory;
+  if (Result<std::string> text = readFile("/proc/self/statm")) {
+    unsigned long long total = 0, resident = 0;
+    if (std::sscanf(text->c_str(), "%llu %llu", &total, &resident) == 2)
+      memory.resident = resident * uint64_t(::sysconf(_SC_PAGESIZE));
+  }
+  struct rusage usage;
+  if (::getrusage(RUSAGE_SELF, &usage) == 0)
+    memory.peak = uint64_t(usage.ru_maxrss) * 1024;
+  return memory;
+}
+
+/// The value of the first line of a /proc file that starts with `key`.
+static std::string procValue(const char *path, const std::string &key) {
+  Result<std::string> text = readFile(path);
+  size_t at = text ? text->find(key) : std::string::npos;
+  if (at == std::string::npos)
+    return "";
+  size_t begin = text->find_first_not_of(" \t:", at + key.size());
+  size_t end = text->find('\n', at);
+  return begin < end ? text->substr(begin, end - begin) : "";
+}
+
+std::string describeEnvironment(
+    const std::vector<std::pair<std::string, std::string>> &facts) {
+  nlohmann::ordered_json json;
+  struct utsname system;
+  if (::uname(&system) == 0) {
+    json["host"] = system.nodename;
+    json["system"] = std::string(system.sysname) + " " + system.release + " " +
+                     system.machine;
+  }
+  json["cpu"] = procValue("/proc/cpuinfo", "model name");
+  json["processors"] = std::thread::hardware_concurrency();
+  json["memory"] = procValue("/proc/meminfo", "MemTotal");
+  json["pid"] = ::getpid();
+  std::error_code code;
+  json["cwd"] = std::filesystem::current_path(code).string();
+  json["started"] = isoTime(wallClock());
+  for (const auto &[key, value] : facts)
+    json[key] = value;
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+std::string describeTensors(const Model &model) {
+  std::string text;
+  std::map<std::string, uint64_t> bytes;
+  for (const TensorView &tensor : model.tensors()) {
+    text += tensor.name + ": ";
+    for (uint64_t extent : tensor.shape)
+      text += std::to_string(extent) + "x";
+    text += std::string(typeName(tensor.type)) + " " + roleName(tensor.role) +
+            (tensor.decay ? " decay" : "") + "\n";
+    bytes[roleName(tensor.role)] += tensor.bytes;
+  }
+  for (const auto &[role, total] : bytes)
+    text += "# " + role + ": " + std::to_string(total) + " bytes\n";
+  return text;
+}
+
+} // namespace nsa

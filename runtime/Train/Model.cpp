@@ -1,0 +1,195 @@
+//===- Model.cpp - a trainable program ------------------------------------===//
+
+#include "runtime/Train/Model.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace nsa {
+
+static const TensorView *findAmong(const Program &program,
+                                   const std::vector<unsigned> &indices,
+                                   std::string_view name) {
+  for (unsigned index : indices)
+    if (program.tensors()[index].name == name)
+      return &program.tensors()[index];
+  return nullptr;
+}
+
+const TensorView *ProgramModel::input(std::string_view entry,
+                                      std::string_view name) const {
+  const EntryInfo *info = program.findEntry(entry);
+  return info ? findAmong(program, info->inputs, name) : nullptr;
+}
+
+const TensorView *ProgramModel::output(std::string_view entry,
+                                       std::string_view name) const {
+  const EntryInfo *info = program.findEntry(entry);
+  return info ? findAmong(program, info->outputs, name) : nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Binding
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+std::string describe(DataType type, const std::vector<uint64_t> &shape) {
+  std::string text = "tensor<";
+  for (uint64_t extent : shape)
+    text += std::to_string(extent) + "x";
+  return text + typeName(type) + ">";
+}
+
+/// Looks tensors up and remembers the first error.
+class Binder {
+public:
+  explicit Binder(const Model &model) : model(model) {}
+
+  const TensorView *find(bool isInput, const char *entry, const char *name) {
+    const TensorView *found =
+        isInput ? model.input(entry, name) : model.output(entry, name);
+    if (!found)
+      fail(std::string("entry '") + entry + "' has no " +
+           (isInput ? "input" : "output") + " '" + name + "'");
+    return found;
+  }
+
+  /// The data of a tensor that must have this type and shape.
+  template <typename T>
+  T *bind(bool isInput, const char *entry, const char *name, DataType type,
+          const std::vector<uint64_t> &shape) {
+    const TensorView *found = find(isInput, entry, name);
+    if (!found)
+      return nullptr;
+    if (found->type != type || found->shape != shape)
+      fail(std::string("'") + name + "' of entry '" + entry + "' is " +
+           describe(found->type, found->shape) + ", training needs " +
+           describe(type, shape));
+    return found->as<T>();
+  }
+
+  void fail(const std::string &text) {
+    if (message.empty())
+      message = "the artefact cannot be trained: " + text;
+  }
+
+  std::string message;
+
+private:
+  const Model &model;
+};
+
+} // namespace
+
+/// Learns batch, length and vocabulary from the shapes.
+static void bindShapes(Binder &binder, TrainBinding &binding) {
+  const TensorView *tokens = binder.find(true, "accumulate", "tokens");
+  const TensorView *logits = binder.find(false, "forward", "logits");
+  if (!tokens || !logits)
+    return;
+  if (tokens->shape.size() != 2) {
+    binder.fail("'tokens' of entry 'accumulate' has rank " +
+                std::to_string(tokens->shape.size()) + ", not 2");
+    return;
+  }
+  binding.microBatch = int64_t(tokens->shape[0]);
+  binding.seqLen = int64_t(tokens->shape[1]);
+  bool isLogits =
+      logits->shape.size() == 3 && logits->shape[1] == tokens->shape[1] &&
+      (logits->type == DataType::F32 || logits->type == DataType::BF16);
+  if (!isLogits) {
+    binder.fail("'logits' of entry 'forward' is " +
+                describe(logits->type, logits->shape) + " for " +
+                std::to_string(binding.seqLen) + " tokens");
+    return;
+  }
+  binding.logits = *logits;
+  binding.forwardBatch = int64_t(logits->shape[0]);
+  binding.vocab = int64_t(logits->shape[2]);
+}
+
+Result<TrainBinding> TrainBinding::create(const Model &model) {
+  Binder binder(model);
+  for (const char *entry : {"init", "accumulate", "update", "eval", "forward"})
+    if (!model.hasEntry(entry))
+      binder.fail(std::string("it has no entry '") + entry + "'");
+  TrainBinding binding;
+  bindShapes(binder, binding);
+  std::vector<uint64_t> batch = {uint64_t(binding.microBatch),
+                                 uint64_t(binding.seqLen)};
+  std::vector<uint64_t> forwardBatch = {uint64_t(binding.forwardBatch),
+                                        uint64_t(binding.seqLen)};
+  auto ids = [&](const char *entry, const char *name,
+                 const std::vector<uint64_t> &shape) {
+    return binder.bind<int32_t>(true, entry, name, DataType::I32, shape);
+  };
+  auto scalar = [&](const char *entry, const char *name) {
+    return binder.bind<const float>(false, entry, name, DataType::F32, {});
+  };
+  binding.tokens = ids("accumulate", "tokens", batch);
+  binding.targets = ids("accumulate", "targets", batch);
+  binding.forwardTokens = ids("forward", "tokens", forwardBatch);
+  binding.hyper =
+      binder.bind<float>(true, "update", "hyper", DataType::F32, {8});
+  binding.gradNorm = scalar("update", "grad_norm");
+  binding.lossSum = scalar("update", "loss_sum_out");
+  binding.evalLoss = scalar("eval", "loss");
+  bool shared = ids("eval", "tokens", batch) == binding.tokens &&
+                ids("eval", "targets", batch) == binding.targets;
+  binding.hasStep = model.hasEntry("step");
+  if (binding.hasStep)
+    shared = shared && ids("step", "tokens", batch) == binding.tokens &&
+             ids("step", "targets", batch) == binding.targets &&
+             scalar("step", "grad_norm") == binding.gradNorm &&
+             scalar("step", "loss_sum_out") == binding.lossSum;
+  if (!shared)
+    binder.fail("its entries do not share 'tokens', 'targets' and the losses");
+  if (!binder.message.empty())
+    return Error{binder.message};
+  return binding;
+}
+
+//===----------------------------------------------------------------------===//
+// Looking at tensors
+//===----------------------------------------------------------------------===//
+
+std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role) {
+  std::vector<TensorView> found;
+  for (const TensorView &tensor : model.tensors())
+    if (tensor.role == role)
+      found.push_back(tensor);
+  return found;
+}
+
+uint64_t parameterCount(const Model &model) {
+  uint64_t count = 0;
+  for (const TensorView &tensor : model.tensors())
+    if (tensor.role == TensorRole::Parameter)
+      count += tensor.elements();
+  return count;
+}
+
+float elementAt(const TensorView &tensor, uint64_t index) {
+  assert((tensor.type == DataType::F32 || tensor.type == DataType::BF16) &&
+         "no f32 or bf16 tensor");
+  if (tensor.type == DataType::F32)
+    return tensor.as<float>()[index];
+  uint32_t bits = uint32_t(tensor.as<uint16_t>()[index]) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+std::string firstNonFiniteGradient(const Model &model) {
+  for (const TensorView &tensor : model.tensors()) {
+    if (tensor.role != TensorRole::Gradient)
+      continue;
+    for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
+      if (!std::isfinite(elementAt(tensor, i)))
+        return tensor.name + "[" + std::to_string(i) + "]";
+  }
+  return "";
+}
+
+} // namespace nsa

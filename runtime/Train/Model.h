@@ -1,0 +1,117 @@
+//===- Model.h - a trainable program ----------------------------*- C++ -*-===//
+//
+// What the training loop needs of a program: entries that run and tensors that
+// the host sees. Artefacts are adapted to it by ProgramModel; tests bring
+// their own.
+//
+// A trainable program has the entries
+//   init                            gives every persistent tensor its value
+//   accumulate(tokens, targets)     adds gradients and loss; output `loss`
+//   update(hyper)                   AdamW, then gradients and loss sum are 0;
+//                                   outputs `grad_norm`, `loss_sum_out`
+//   eval(tokens, targets)           output `loss`
+//   forward(tokens)                 output `logits` [B, S, V]
+// and optionally step(tokens, targets, hyper) = accumulate, then update.
+// tokens and targets are i32 [B, S]; hyper is f32 [8]; losses are means over
+// the targets that are not negative.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_TRAIN_MODEL_H
+#define NSA_RUNTIME_TRAIN_MODEL_H
+
+#include "nsa/Runtime/Runtime.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace nsa {
+
+class Model {
+public:
+  virtual ~Model() = default;
+
+  virtual Status run(std::string_view entry) = 0;
+  virtual bool hasEntry(std::string_view entry) const = 0;
+
+  /// Every named tensor. The views stay valid as long as the model.
+  virtual const std::vector<TensorView> &tensors() const = 0;
+
+  /// An input or output of an entry by name, or null.
+  virtual const TensorView *input(std::string_view entry,
+                                  std::string_view name) const = 0;
+  virtual const TensorView *output(std::string_view entry,
+                                   std::string_view name) const = 0;
+
+  /// Identifies the program: equal programs have equal hashes.
+  virtual uint64_t hash() const = 0;
+};
+
+/// A loaded artefact. Owns the program.
+class ProgramModel final : public Model {
+public:
+  explicit ProgramModel(Program program) : program(std::move(program)) {}
+
+  Status run(std::string_view entry) override { return program.run(entry); }
+  bool hasEntry(std::string_view entry) const override {
+    return program.findEntry(entry) != nullptr;
+  }
+  const std::vector<TensorView> &tensors() const override {
+    return program.tensors();
+  }
+  const TensorView *input(std::string_view entry,
+                          std::string_view name) const override;
+  const TensorView *output(std::string_view entry,
+                           std::string_view name) const override;
+  uint64_t hash() const override { return program.artifact().hash(); }
+
+  const Program &get() const { return program; }
+
+private:
+  Program program;
+};
+
+/// The tensors through which the host drives a trainable program.
+struct TrainBinding {
+  /// Entries tokens and targets of accumulate, eval and step go through the
+  /// same tensors.
+  int32_t *tokens = nullptr;
+  int32_t *targets = nullptr;
+  float *hyper = nullptr;
+  const float *gradNorm = nullptr;
+  const float *lossSum = nullptr;
+  const float *evalLoss = nullptr;
+  int32_t *forwardTokens = nullptr;
+  /// f32 or bf16 [forwardBatch, seqLen, vocab].
+  TensorView logits;
+
+  int64_t microBatch = 0;
+  int64_t seqLen = 0;
+  int64_t vocab = 0;
+  int64_t forwardBatch = 0;
+  bool hasStep = false;
+
+  /// Finds and checks all of them. The message names the entry and the tensor
+  /// that is missing or has another type or shape.
+  static Result<TrainBinding> create(const Model &model);
+};
+
+/// The tensors of a role, in the program's order.
+std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role);
+
+/// Elements of all parameters.
+uint64_t parameterCount(const Model &model);
+
+/// The name of the first gradient, in the program's order, that holds a NaN or
+/// an infinity, with the number of the element; empty if all are finite.
+std::string firstNonFiniteGradient(const Model &model);
+
+/// Element `index` of a float tensor as f32.
+float elementAt(const TensorView &tensor, uint64_t index);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_MODEL_H

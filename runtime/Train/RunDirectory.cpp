@@ -1,0 +1,171 @@
+//===- RunDirectory.cpp - the files of one run ----------------------------===//
+
+#include "runtime/Train/RunDirectory.h"
+#include "lib/Support/Hash.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace nsa {
+
+namespace fs = std::filesystem;
+
+static constexpr const char *haltFile = ".HALT";
+
+double wallClock() {
+  return std::chrono::duration<double>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+double steadyClock() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+static std::string formatTime(double seconds, const char *format) {
+  std::time_t whole = std::time_t(seconds);
+  std::tm parts;
+  gmtime_r(&whole, &parts);
+  char text[64];
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+std::string isoTime(double secondsSinceEpoch) {
+  return formatTime(secondsSinceEpoch, "%Y-%m-%dT%H:%M:%SZ");
+}
+
+//===----------------------------------------------------------------------===//
+// Tables
+//===----------------------------------------------------------------------===//
+
+/// The part of a table that a run resumed after `lastStep` keeps.
+static Result<std::string> keepRows(const std::string &path,
+                                    const std::string &text,
+                                    const std::string &header,
+                                    int64_t lastStep) {
+  std::string head = header + "\n";
+  if (text.compare(0, head.size(), head) != 0)
+    return Error{"'" + path + "' does not start with '" + header + "'"};
+  size_t kept = head.size();
+  while (kept < text.size()) {
+    size_t end = text.find('\n', kept);
+    if (end == std::string::npos)
+      break;
+    int64_t step = 0;
+    const char *begin = text.data() + kept;
+    std::from_chars_result parsed =
+        std::from_chars(begin, text.data() + end, step);
+    if (parsed.ec != std::errc() || *parsed.ptr != ',')
+      return Error{"'" + path + "' has a damaged row '" +
+                   text.substr(kept, end - kept) + "'"};
+    if (step > lastStep)
+      break;
+    kept = end + 1;
+  }
+  return text.substr(0, kept);
+}
+
+Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
+                            int64_t lastStep) {
+  std::string contents = header + "\n";
+  if (fs::exists(path)) {
+    Result<std::string> text = readFile(path);
+    if (!text)
+      return text.takeError();
+    Result<std::string> kept = keepRows(path, *text, header, lastStep);
+    if (!kept)
+      return kept.takeError();
+    contents = std::move(*kept);
+  }
+  if (Status status = writeFileAtomically(path, contents); !status)
+    return Error{status.message()};
+  Result<OutputFile> file = OutputFile::append(path);
+  if (!file)
+    return file.takeError();
+  return CsvLog(std::move(*file));
+}
+
+Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }
+
+//===----------------------------------------------------------------------===//
+// The directory
+//===----------------------------------------------------------------------===//
+
+RunDirectory::RunDirectory(std::string path)
+    : folder(std::move(path)), started(wallClock()) {
+  std::string seed = folder + " " + std::to_string(::getpid()) + " " +
+                     std::to_string(started) + " " +
+                     std::to_string(steadyClock());
+  runId = toHex(hashBytes(seed)).substr(0, 12);
+}
+
+Result<RunDirectory> RunDirectory::create(const std::string &outDir,
+                                          const std::string &name,
+                                          const std::string &label) {
+  std::error_code code;
+  fs::create_directories(outDir, code);
+  if (code)
+    return Error{"cannot create '" + outDir + "': " + code.message()};
+  std::string base =
+      outDir + "/" +
+      (name.empty() ? formatTime(wallClock(), "%Y%m%d-%H%M%S-") + label : name);
+  std::string path = base;
+  for (int attempt = 2; ::mkdir(path.c_str(), 0777) != 0; ++attempt) {
+    if (errno != EEXIST)
+      return systemError("cannot create", path);
+    if (!name.empty())
+      return Error{
+          "the run '" + path +
+          "' exists (--resume continues it, --run-name names another)"};
+    path = base + "-" + std::to_string(attempt);
+  }
+  return RunDirectory(path);
+}
+
+Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
+  if (!fs::is_directory(path))
+    return Error{"no run directory '" + path + "'"};
+  return RunDirectory(path);
+}
+
+Status RunDirectory::write(const std::string &name,
+                           const std::string &contents) const {
+  return writeFileAtomically(file(name), contents);
+}
+
+HaltRequest RunDirectory::checkHalt() {
+  HaltRequest request;
+  struct stat info;
+  std::string path = file(haltFile);
+  if (::stat(path.c_str(), &info) != 0)
+    return request;
+  Result<std::string> text = readFile(path);
+  std::string word = text ? *text : "";
+  size_t begin = word.find_first_not_of(" \t\r\n");
+  word = begin == std::string::npos ? "" : word.substr(begin);
+  word = word.substr(0, word.find_first_of(" \t\r\n"));
+  double written = double(info.st_mtim.tv_sec) + 1e-9 * info.st_mtim.tv_nsec;
+  request.halt = word.empty() ? written >= started : word == runId;
+  if (!request.halt && !reportedStale) {
+    reportedStale = true;
+    request.ignored =
+        "ignoring '" + path + "': it is " +
+        (word.empty() ? "older than this run" : "for run '" + word + "'") +
+        ", this is run '" + runId + "'";
+  }
+  return request;
+}
+
+void RunDirectory::clearHalt() const { ::unlink(file(haltFile).c_str()); }
+
+} // namespace nsa

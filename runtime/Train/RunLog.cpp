@@ -1,0 +1,71 @@
+//===- RunLog.cpp - the records of a run ----------------------------------===//
+
+#include "runtime/Train/RunLog.h"
+#include "lib/Support/Text.h"
+#include "runtime/Train/Environment.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace nsa {
+
+using Json = nlohmann::ordered_json;
+
+Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep) {
+  Result<CsvLog> training =
+      CsvLog::open(directory.file("training.csv"),
+                   "step,loss,lr,grad_norm,toks_per_s", lastStep);
+  if (!training)
+    return training.takeError();
+  Result<CsvLog> val =
+      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastStep);
+  if (!val)
+    return val.takeError();
+  Result<OutputFile> heartbeat =
+      OutputFile::append(directory.file("heartbeat_rank0.jsonl"));
+  if (!heartbeat)
+    return heartbeat.takeError();
+  return RunLog(std::move(*training), std::move(*val), std::move(*heartbeat));
+}
+
+static Json startBeat(int64_t step, const std::string &message) {
+  double now = wallClock();
+  return {{"ts", now}, {"iso", isoTime(now)}, {"pid", ::getpid()},
+          {"rank", 0}, {"step", step},        {"msg", message}};
+}
+
+static Status writeBeat(OutputFile &file, Json beat) {
+  beat["memory"] = processMemory().resident;
+  return file.write(beat.dump(-1, ' ', /*ensure_ascii=*/true,
+                              Json::error_handler_t::replace) +
+                    "\n");
+}
+
+Status RunLog::step(const StepRecord &record, const std::string &message) {
+  char speed[32];
+  std::snprintf(speed, sizeof speed, "%.1f", record.toksPerSecond);
+  if (Status status = training.append(
+          std::to_string(record.step) + "," + shortest(record.loss) + "," +
+          shortest(record.lr) + "," + shortest(record.gradNorm) + "," + speed);
+      !status)
+    return status;
+  Json beat = startBeat(record.step, message);
+  // JSON has no NaN; such a beat's message says what happened.
+  beat["loss"] = record.loss;
+  beat["lr"] = record.lr;
+  beat["grad_norm"] = record.gradNorm;
+  beat["toks_per_s"] = record.toksPerSecond;
+  return writeBeat(heartbeat, std::move(beat));
+}
+
+Status RunLog::validation(int64_t step, double loss) {
+  return val.append(std::to_string(step) + "," + shortest(loss) + "," +
+                    shortest(std::exp(loss)));
+}
+
+Status RunLog::beat(int64_t step, const std::string &message) {
+  return writeBeat(heartbeat, startBeat(step, message));
+}
+
+} // namespace nsa

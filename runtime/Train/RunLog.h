@@ -1,0 +1,50 @@
+//===- RunLog.h - the records of a run --------------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_TRAIN_RUNLOG_H
+#define NSA_RUNTIME_TRAIN_RUNLOG_H
+
+#include "runtime/Train/RunDirectory.h"
+
+#include <cstdint>
+#include <string>
+
+namespace nsa {
+
+/// What one optimizer step gave.
+struct StepRecord {
+  /// 1-based.
+  int64_t step = 0;
+  float loss = 0;
+  double lr = 0;
+  float gradNorm = 0;
+  double toksPerSecond = 0;
+};
+
+/// training.csv, val.csv and heartbeat_rank0.jsonl. Numbers are printed so
+/// that they read back bit for bit.
+class RunLog {
+public:
+  /// Opens the files; rows after `lastStep` are removed from the tables.
+  static Result<RunLog> open(const RunDirectory &directory, int64_t lastStep);
+
+  /// A training row and a heartbeat with `message`.
+  Status step(const StepRecord &record, const std::string &message);
+
+  Status validation(int64_t step, double loss);
+
+  /// A heartbeat without a step's numbers.
+  Status beat(int64_t step, const std::string &message);
+
+private:
+  RunLog(CsvLog training, CsvLog val, OutputFile heartbeat)
+      : training(std::move(training)), val(std::move(val)),
+        heartbeat(std::move(heartbeat)) {}
+
+  CsvLog training;
+  CsvLog val;
+  OutputFile heartbeat;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_RUNLOG_H

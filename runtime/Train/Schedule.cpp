@@ -1,0 +1,61 @@
+//===- Schedule.cpp - what an optimizer step does -------------------------===//
+
+#include "runtime/Train/Schedule.h"
+
+#include <cmath>
+
+namespace nsa {
+
+double learningRate(const TrainConfig &config, int64_t step) {
+  assert(step >= 0 && step < config.steps && "no such step");
+  if (step < config.warmupSteps)
+    return config.lr * double(step + 1) / double(config.warmupSteps);
+  if (config.lrSchedule == "constant")
+    return config.lr;
+  double progress = double(step - config.warmupSteps + 1) /
+                    double(config.steps - config.warmupSteps);
+  if (step + 1 == config.steps)
+    return config.lrMin;
+  double fraction = config.lrSchedule == "cosine"
+                        ? 0.5 * (1.0 + std::cos(M_PI * progress))
+                        : 1.0 - progress;
+  return config.lrMin + (config.lr - config.lrMin) * fraction;
+}
+
+std::array<float, 8> hyperParameters(const TrainConfig &config, int64_t step,
+                                     int64_t passes) {
+  return {float(learningRate(config, step)),
+          float(config.beta1),
+          float(config.beta2),
+          float(config.adamEps),
+          float(config.weightDecay),
+          float(config.gradClip),
+          float(1.0 / double(passes)),
+          float(step + 1)};
+}
+
+Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
+                            int64_t seqLen) {
+  auto differs = [](const char *key, int64_t configured, int64_t compiled) {
+    return Error{std::string(key) + " is " + std::to_string(configured) +
+                 ", the artefact was compiled for " + std::to_string(compiled)};
+  };
+  if (config.seqLen != seqLen)
+    return differs("train.seq_len", config.seqLen, seqLen);
+  if (config.batchSize % microBatch != 0)
+    return Error{"train.batch_size (" + std::to_string(config.batchSize) +
+                 ") must be a multiple of the artefact's micro-batch (" +
+                 std::to_string(microBatch) + ")"};
+  if (config.microBatch != microBatch)
+    return differs("train.micro_batch", config.microBatch, microBatch);
+  int64_t passes = config.batchSize / microBatch;
+  if (config.accumulateGradBatches != 0 &&
+      config.accumulateGradBatches != passes)
+    return Error{"train.accumulate_grad_batches (" +
+                 std::to_string(config.accumulateGradBatches) +
+                 ") must be batch_size / micro_batch (" +
+                 std::to_string(passes) + ")"};
+  return BatchPlan{microBatch, seqLen, passes};
+}
+
+} // namespace nsa

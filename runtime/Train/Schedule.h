@@ -1,0 +1,46 @@
+//===- Schedule.h - what an optimizer step does -----------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_TRAIN_SCHEDULE_H
+#define NSA_RUNTIME_TRAIN_SCHEDULE_H
+
+#include "lib/Support/Config.h"
+#include "nsa/Support/Result.h"
+
+#include <array>
+#include <cstdint>
+
+namespace nsa {
+
+/// The learning rate of optimizer step `step` (0-based, below config.steps):
+/// linear from lr / warmup_steps to lr over the warm-up, then constant, or
+/// linear or half a cosine down to lr_min, which the last step has exactly.
+double learningRate(const TrainConfig &config, int64_t step);
+
+/// The `hyper` tensor of optimizer step `step` (0-based): learning rate, beta1,
+/// beta2, epsilon, weight decay, largest norm, gradient scale, 1-based step.
+/// Gradients are sums over `passes` means, so their scale is 1 / passes.
+std::array<float, 8> hyperParameters(const TrainConfig &config, int64_t step,
+                                     int64_t passes);
+
+/// How a step's global batch is cut.
+struct BatchPlan {
+  /// Sequences of one pass, as compiled.
+  int64_t microBatch = 0;
+  /// Tokens of one sequence, as compiled.
+  int64_t seqLen = 0;
+  /// Passes per optimizer step.
+  int64_t passes = 0;
+
+  int64_t sequencesPerStep() const { return microBatch * passes; }
+  int64_t tokensPerStep() const { return sequencesPerStep() * seqLen; }
+};
+
+/// Cuts `train.batch_size` into passes of the compiled micro-batch. An error
+/// names the key and both numbers when the program was compiled for another
+/// micro-batch or length, or the batch does not divide.
+Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
+                            int64_t seqLen);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_SCHEDULE_H

@@ -1,0 +1,50 @@
+//===- Signals.cpp - stopping and looking at a run ------------------------===//
+
+#include "runtime/Train/Signals.h"
+
+#include <cstring>
+
+namespace nsa {
+
+// Handlers can reach nothing but globals of this type.
+static volatile std::sig_atomic_t stopSignal = 0;
+static volatile std::sig_atomic_t dumpRequested = 0;
+
+extern "C" {
+static void onStop(int signal) { stopSignal = signal; }
+static void onDump(int) { dumpRequested = 1; }
+}
+
+static void install(int signal, void (*handler)(int), int flags,
+                    struct sigaction &old) {
+  struct sigaction action;
+  std::memset(&action, 0, sizeof action);
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, &old);
+}
+
+SignalScope::SignalScope() {
+  stopSignal = 0;
+  dumpRequested = 0;
+  install(SIGINT, onStop, SA_RESTART | int(SA_RESETHAND), oldInterrupt);
+  install(SIGTERM, onStop, SA_RESTART | int(SA_RESETHAND), oldTerminate);
+  install(SIGUSR1, onDump, SA_RESTART, oldUser);
+}
+
+SignalScope::~SignalScope() {
+  sigaction(SIGINT, &oldInterrupt, nullptr);
+  sigaction(SIGTERM, &oldTerminate, nullptr);
+  sigaction(SIGUSR1, &oldUser, nullptr);
+}
+
+int SignalScope::stopRequested() const { return stopSignal; }
+
+bool SignalScope::takeDumpRequest() {
+  bool requested = dumpRequested != 0;
+  dumpRequested = 0;
+  return requested;
+}
+
+} // namespace nsa

@@ -1,0 +1,31 @@
+//===- Signals.h - stopping and looking at a run ----------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_TRAIN_SIGNALS_H
+#define NSA_RUNTIME_TRAIN_SIGNALS_H
+
+#include <csignal>
+
+namespace nsa {
+
+/// While it lives, SIGINT and SIGTERM ask for a graceful stop (the second one
+/// kills as usual) and SIGUSR1 asks for a state dump. One object at a time.
+class SignalScope {
+public:
+  SignalScope();
+  ~SignalScope();
+  SignalScope(const SignalScope &) = delete;
+  SignalScope &operator=(const SignalScope &) = delete;
+
+  /// The signal that asked to stop, or 0.
+  int stopRequested() const;
+
+  /// Whether a dump was asked for since the last call.
+  bool takeDumpRequest();
+
+private:
+  struct sigaction oldInterrupt, oldTerminate, oldUser;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_SIGNALS_H

@@ -1,0 +1,365 @@
+//===- Trainer.cpp - the training loop ------------------------------------===//
+
+#include "runtime/Train/Trainer.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
+#include "runtime/Train/Environment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace nsa {
+
+const char *endName(TrainEnd end) {
+  switch (end) {
+  case TrainEnd::Finished:
+    return "finished";
+  case TrainEnd::Halted:
+    return "halted";
+  case TrainEnd::Interrupted:
+    return "interrupted";
+  case TrainEnd::NonFinite:
+    return "nan_loss";
+  }
+  return "finished";
+}
+
+Result<TrainEnd> Trainer::run() {
+  started = steadyClock();
+  if (Status status = prepare(); !status)
+    return Error{status.message()};
+  if (Status status = showSample("before training", 3.0); !status)
+    return Error{status.message()};
+  Result<TrainEnd> end = loop();
+  if (!end)
+    return end;
+  if (Status status = finish(*end); !status)
+    return Error{status.message()};
+  return end;
+}
+
+//===----------------------------------------------------------------------===//
+// Before the first step
+//===----------------------------------------------------------------------===//
+
+Status Trainer::prepare() {
+  Result<TrainBinding> bound = TrainBinding::create(model);
+  if (!bound)
+    return bound.takeError();
+  binding = std::move(*bound);
+  Result<BatchPlan> planned =
+      planBatch(config.train, binding.microBatch, binding.seqLen);
+  if (!planned)
+    return planned.takeError();
+  plan = *planned;
+  if (data.manifest.vocabSize > binding.vocab)
+    return Error{"the data has a vocabulary of " +
+                 std::to_string(data.manifest.vocabSize) +
+                 " tokens, the model one of " + std::to_string(binding.vocab)};
+  state.seed = uint64_t(config.train.seed);
+  state.artefactHash = model.hash();
+  state.dataDigest = data.manifest.digest();
+  Result<TrainSampler> order =
+      TrainSampler::create(data.train, plan.seqLen, state.seed);
+  if (!order)
+    return order.takeError();
+  sampler = *order;
+  Result<ValidationWindows> held =
+      ValidationWindows::create(data.val, plan.seqLen);
+  if (!held)
+    return held.takeError();
+  windows = *held;
+  if (Status status = model.run("init"); !status)
+    return status;
+  if (Status status = openRun(); !status)
+    return status;
+  firstStep = state.step;
+  return printHeader();
+}
+
+Status Trainer::openRun() {
+  std::string from = options.resume;
+  std::string note;
+  if (from == "auto") {
+    Result<FoundCheckpoint> found = findNewestCheckpoint(
+        config.train.outDir, state.artefactHash, state.dataDigest);
+    if (!found)
+      return found.takeError();
+    from = found->path;
+    if (from.empty())
+      note = "resume auto: no checkpoint of this artefact and data below '" +
+             config.train.outDir + "' (" + std::to_string(found->others) +
+             " of others), starting at step 0";
+  }
+  if (!from.empty()) {
+    if (Status status = resumeFrom(from); !status)
+      return status;
+  } else {
+    std::string label = std::filesystem::path(options.configPath).stem();
+    Result<RunDirectory> created =
+        RunDirectory::create(config.train.outDir, options.runName, label);
+    if (!created)
+      return created.takeError();
+    directory = std::move(*created);
+  }
+  if (Status status = console.logTo(directory->file("train.log")); !status)
+    return status;
+  if (!note.empty())
+    console.line(note);
+  Result<RunLog> opened = RunLog::open(*directory, state.step);
+  if (!opened)
+    return opened.takeError();
+  log.emplace(std::move(*opened));
+  return writeRunFiles();
+}
+
+Status Trainer::resumeFrom(const std::string &path) {
+  Result<std::string> folder = findCheckpoint(path);
+  if (!folder)
+    return folder.takeError();
+  Result<Checkpoint> checkpoint = Checkpoint::open(*folder);
+  if (!checkpoint)
+    return checkpoint.takeError();
+  const TrainState &saved = checkpoint->state;
+  auto differs = [&](const char *what, uint64_t then, uint64_t now) {
+    return Error{"cannot resume from '" + *folder + "': it belongs to " + what +
+                 " " + toHex(then) + ", this is " + toHex(now)};
+  };
+  if (saved.artefactHash != state.artefactHash)
+    return differs("artefact", saved.artefactHash, state.artefactHash);
+  if (saved.dataDigest != state.dataDigest)
+    return differs("data", saved.dataDigest, state.dataDigest);
+  Result<std::vector<std::string>> changes =
+      compareForResume(checkpoint->config, config);
+  if (!changes)
+    return changes.takeError();
+  if (saved.step >= config.train.steps)
+    return Error{"nothing to resume: '" + *folder + "' is at step " +
+                 std::to_string(saved.step) + ", train.steps is " +
+                 std::to_string(config.train.steps)};
+  if (Status status = checkpoint->restore(model); !status)
+    return status;
+  Result<RunDirectory> opened =
+      RunDirectory::reopen(checkpoint->runDirectory());
+  if (!opened)
+    return opened.takeError();
+  directory = std::move(*opened);
+  state = saved;
+  savedStep = saved.step;
+  lastCheckpoint = *folder;
+  console.line("resuming from " + *folder + " at step " +
+               std::to_string(saved.step));
+  for (const std::string &change : *changes)
+    console.line("changed since: " + change);
+  return {};
+}
+
+Status Trainer::writeRunFiles() const {
+  std::vector<std::pair<std::string, std::string>> facts = options.facts;
+  facts.emplace_back("run_id", directory->id());
+  facts.emplace_back("config", options.configPath);
+  facts.emplace_back("config_hash", configHash(config));
+  facts.emplace_back("artefact_hash", toHex(state.artefactHash));
+  facts.emplace_back("data", data.directory);
+  facts.emplace_back("data_digest", toHex(state.dataDigest));
+  for (const auto &[name, text] :
+       {std::pair<const char *, std::string>{"config.yaml",
+                                             printConfigYaml(config)},
+        {"config.json", printConfigJson(config) + "\n"},
+        {"env.json", describeEnvironment(facts)},
+        {"dtypes_report.txt", describeTensors(model)}})
+    if (Status status = directory->write(name, text); !status)
+      return status;
+  return {};
+}
+
+/// The resolved configuration, one line per section.
+static std::vector<std::string> configLines(const RunConfig &config) {
+  std::vector<std::string> lines;
+  std::string text = printConfigYaml(config);
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    std::string line = text.substr(at, end - at);
+    if (line[0] != ' ')
+      lines.push_back("config " + line);
+    else
+      lines.back() +=
+          (lines.back().back() == ':' ? " " : ", ") + line.substr(2);
+    at = end + 1;
+  }
+  return lines;
+}
+
+Status Trainer::printHeader() {
+  console.line("run " + directory->path() + " | id " + directory->id() +
+               " | config " + options.configPath + " " + configHash(config) +
+               " | artefact " + toHex(state.artefactHash) + " | data " +
+               data.directory + " " + toHex(state.dataDigest));
+  for (const std::string &line : configLines(config))
+    console.line(line);
+  uint64_t perEpoch = sampler->samplesPerEpoch();
+  char epochs[32];
+  std::snprintf(epochs, sizeof epochs, "%.2f",
+                double(config.train.steps) * double(plan.sequencesPerStep()) /
+                    double(perEpoch));
+  console.line(
+      grouped(parameterCount(model)) + " parameters | " +
+      grouped(uint64_t(plan.tokensPerStep())) +
+      " tokens per step = " + std::to_string(plan.passes) + " x " +
+      std::to_string(plan.microBatch) + " sequences of " +
+      std::to_string(plan.seqLen) + " | " + grouped(data.train.size()) +
+      " training and " + grouped(data.val.size()) + " validation tokens | " +
+      std::to_string(config.train.steps) + " steps = " + epochs + " epochs");
+  console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
+               directory->file(".HALT"));
+  return log->beat(state.step, "start");
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+Status Trainer::loadPass(int64_t step, int64_t pass) {
+  uint64_t first = uint64_t(step) * uint64_t(plan.sequencesPerStep()) +
+                   uint64_t(pass * plan.microBatch);
+  for (int64_t row = 0; row < plan.microBatch; ++row)
+    if (Status status = sampler->read(first + uint64_t(row),
+                                      binding.tokens + row * plan.seqLen,
+                                      binding.targets + row * plan.seqLen);
+        !status)
+      return status;
+  return {};
+}
+
+Result<StepRecord> Trainer::runStep() {
+  double begin = steadyClock();
+  std::array<float, 8> hyper =
+      hyperParameters(config.train, state.step, plan.passes);
+  std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
+  bool fused = plan.passes == 1 && binding.hasStep && !options.separateUpdate;
+  for (int64_t pass = 0; pass < plan.passes; ++pass) {
+    if (Status status = loadPass(state.step, pass); !status)
+      return Error{status.message()};
+    if (Status status = model.run(fused ? "step" : "accumulate"); !status)
+      return Error{status.message()};
+  }
+  if (!fused)
+    if (Status status = model.run("update"); !status)
+      return Error{status.message()};
+  StepRecord record;
+  record.step = state.step + 1;
+  record.loss = *binding.lossSum / float(plan.passes);
+  record.lr = learningRate(config.train, state.step);
+  record.gradNorm = *binding.gradNorm / float(plan.passes);
+  double seconds = steadyClock() - begin;
+  record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
+  stepSeconds += seconds;
+  recentSeconds += seconds;
+  ++recentSteps;
+  return record;
+}
+
+Status Trainer::afterStep(const StepRecord &record) {
+  uint64_t epoch = sampler->epoch(state.samples);
+  state.step = record.step;
+  state.samples += uint64_t(plan.sequencesPerStep());
+  lastLoss = record.loss;
+  if (Status status = log->step(record, "step"); !status)
+    return status;
+  double perStep = stepSeconds / double(state.step - firstStep);
+  bool logged = record.step % config.train.logEvery == 0 ||
+                record.step == firstStep + 1 ||
+                record.step == config.train.steps;
+  console.progress(
+      {record.step, config.train.steps, record.loss, record.lr,
+       double(plan.tokensPerStep()) * double(recentSteps) / recentSeconds,
+       perStep * double(config.train.steps - record.step)},
+      logged);
+  if (logged) {
+    recentSeconds = 0;
+    recentSteps = 0;
+  }
+  if (sampler->epoch(state.samples) != epoch)
+    console.line("epoch " + std::to_string(sampler->epoch(state.samples)) +
+                 " begins after step " + std::to_string(record.step) +
+                 ": the training split was used once more");
+  if (signals.takeDumpRequest())
+    return dumpState(record);
+  return {};
+}
+
+std::optional<TrainEnd> Trainer::stopReason() {
+  if (int signal = signals.stopRequested()) {
+    console.line(std::string("stopping after ") + strsignal(signal));
+    return TrainEnd::Interrupted;
+  }
+  HaltRequest request = directory->checkHalt();
+  if (!request.ignored.empty())
+    console.line(request.ignored);
+  if (request.halt) {
+    directory->clearHalt();
+    return TrainEnd::Halted;
+  }
+  if (options.stopAfter > 0 && state.step - firstStep >= options.stopAfter)
+    return TrainEnd::Halted;
+  return std::nullopt;
+}
+
+Result<TrainEnd> Trainer::loop() {
+  const TrainConfig &train = config.train;
+  while (state.step < train.steps) {
+    Result<StepRecord> record = runStep();
+    if (!record)
+      return record.takeError();
+    if (!std::isfinite(record->loss) || !std::isfinite(record->gradNorm))
+      return reportNonFinite(*record);
+    if (Status status = afterStep(*record); !status)
+      return Error{status.message()};
+    bool last = state.step == train.steps;
+    if (!last && train.evalEvery > 0 && state.step % train.evalEvery == 0)
+      if (Status status = validate(); !status)
+        return Error{status.message()};
+    std::optional<TrainEnd> stop;
+    if (!last)
+      stop = stopReason();
+    bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
+    if (last || stop || due)
+      if (Status status = save(); !status)
+        return Error{status.message()};
+    if (stop)
+      return *stop;
+  }
+  return TrainEnd::Finished;
+}
+
+Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
+  // The update cleared the gradients, and changed nothing else. The same
+  // passes give the same gradients again.
+  std::string culprit;
+  for (int64_t pass = 0; pass < plan.passes && culprit.empty(); ++pass) {
+    if (Status status = loadPass(state.step, pass); !status)
+      return Error{status.message()};
+    if (Status status = model.run("accumulate"); !status)
+      return Error{status.message()};
+    culprit = firstNonFiniteGradient(model);
+    if (!culprit.empty())
+      culprit += " in pass " + std::to_string(pass + 1);
+  }
+  if (culprit.empty())
+    culprit = std::isfinite(record.loss) ? "the norm alone" : "the loss alone";
+  if (Status status = log->step(record, "nan_loss: " + culprit); !status)
+    return Error{status.message()};
+  if (Status status = directory->write(".anomaly_type", "nan_loss\n"); !status)
+    return Error{status.message()};
+  console.line("step " + std::to_string(record.step) + ": loss " +
+               shortest(record.loss) + ", gradient norm " +
+               shortest(record.gradNorm) +
+               "; first tensor that is not finite: " + culprit);
+  console.line("the update was not applied; last good checkpoint: " +
+               (lastCheckpoint.empty() ? "none" : lastCheckpoint));
+  return TrainEnd::NonFinite;
+}
+
+} // namespace nsa

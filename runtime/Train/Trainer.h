@@ -1,0 +1,133 @@
+//===- Trainer.h - the training loop ----------------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_TRAIN_TRAINER_H
+#define NSA_RUNTIME_TRAIN_TRAINER_H
+
+#include "runtime/Data/Sampler.h"
+#include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/Console.h"
+#include "runtime/Train/RunLog.h"
+#include "runtime/Train/Schedule.h"
+#include "runtime/Train/Signals.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nsa {
+
+struct TrainOptions {
+  /// Where the configuration came from, for messages and the run's name.
+  std::string configPath;
+  /// Folder of the run below train.out_dir; empty makes a name from the time.
+  std::string runName;
+  /// Empty starts anew; `auto` takes the newest matching checkpoint below
+  /// train.out_dir, if there is one; else a checkpoint or run directory.
+  std::string resume;
+  /// Stops after this many optimizer steps of this process; 0 does not.
+  int64_t stopAfter = 0;
+  /// Runs accumulate and update although the program has a step entry.
+  bool separateUpdate = false;
+  /// Written to env.json.
+  std::vector<std::pair<std::string, std::string>> facts;
+};
+
+/// Why training ended.
+enum class TrainEnd {
+  Finished,
+  /// A .HALT file, or stopAfter.
+  Halted,
+  /// SIGINT or SIGTERM.
+  Interrupted,
+  /// The loss or the gradient norm was not finite; no update was applied.
+  NonFinite,
+};
+
+/// finished, halted, interrupted or nan_loss.
+const char *endName(TrainEnd end);
+
+/// One run, or the continuation of one. Borrowed arguments outlive it.
+class Trainer {
+public:
+  Trainer(Model &model, const Dataset &data, const RunConfig &config,
+          const TrainOptions &options, Console &console)
+      : model(model), data(data), config(config), options(options),
+        console(console) {}
+
+  /// Trains to the end. Whatever stops a run in a planned way is a TrainEnd;
+  /// an error means that something does not work.
+  Result<TrainEnd> run();
+
+  /// Valid after run() got as far as creating it.
+  std::string runDirectory() const {
+    return directory ? directory->path() : "";
+  }
+
+private:
+  // Before the first step.
+  Status prepare();
+  Status openRun();
+  Status resumeFrom(const std::string &path);
+  Status writeRunFiles() const;
+  Status printHeader();
+
+  // A step.
+  Status loadPass(int64_t step, int64_t pass);
+  Result<StepRecord> runStep();
+  Result<TrainEnd> loop();
+  Status afterStep(const StepRecord &record);
+  std::optional<TrainEnd> stopReason();
+  Result<TrainEnd> reportNonFinite(const StepRecord &record);
+
+  // Around steps.
+  Status save();
+  Status validate();
+  Status dumpState(const StepRecord &record);
+  Status showSample(const std::string &title, double secondsAllowed);
+
+  // After the last step.
+  Status finish(TrainEnd end);
+  Status finalEvaluation();
+  Status writeMetrics(TrainEnd end) const;
+  void printSummary(TrainEnd end);
+
+  Model &model;
+  const Dataset &data;
+  const RunConfig config;
+  const TrainOptions options;
+  Console &console;
+  SignalScope signals;
+
+  TrainBinding binding;
+  BatchPlan plan;
+  std::optional<TrainSampler> sampler;
+  std::optional<ValidationWindows> windows;
+  std::optional<RunDirectory> directory;
+  std::optional<RunLog> log;
+  TrainState state;
+  int64_t savedStep = -1;
+  std::string lastCheckpoint;
+
+  // Timing of this process.
+  int64_t firstStep = 0;
+  double stepSeconds = 0;
+  double recentSeconds = 0;
+  int64_t recentSteps = 0;
+  double started = 0;
+  float lastLoss = 0;
+
+  // The final evaluation.
+  struct Final {
+    double loss = 0;
+    uint64_t tokens = 0;
+    std::optional<double> order1, order2;
+    std::string ngramNote;
+  };
+  std::optional<Final> final;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_TRAINER_H

@@ -1,0 +1,241 @@
+//===- TrainerFinish.cpp - around and after the steps ---------------------===//
+
+#include "lib/Support/Text.h"
+#include "runtime/Data/Ngram.h"
+#include "runtime/Train/Environment.h"
+#include "runtime/Train/Evaluate.h"
+#include "runtime/Train/Trainer.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace nsa {
+
+using Json = nlohmann::ordered_json;
+
+/// Tokens that the n-gram baseline is fitted on at most: a few seconds.
+static constexpr uint64_t maxNgramTokens = 200000000;
+
+Status Trainer::save() {
+  if (savedStep == state.step)
+    return {};
+  Result<std::string> path = saveCheckpoint(
+      directory->path(), model, state, config, config.train.keepCheckpoints);
+  if (!path)
+    return path.takeError();
+  savedStep = state.step;
+  lastCheckpoint = *path;
+  console.line("saved " + *path);
+  return log->beat(state.step, "saved");
+}
+
+Status Trainer::validate() {
+  std::vector<uint64_t> chosen = windows->choose(
+      uint64_t(config.train.evalBatches) * uint64_t(plan.microBatch));
+  Result<EvalResult> result = evaluate(model, binding, *windows, chosen);
+  if (!result)
+    return result.takeError();
+  char text[128];
+  std::snprintf(text, sizeof text,
+                "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
+                static_cast<long long>(state.step), result->loss,
+                std::exp(result->loss),
+                static_cast<unsigned long long>(result->tokens));
+  console.line(text);
+  if (Status status = log->validation(state.step, result->loss); !status)
+    return status;
+  return log->beat(state.step, "validated");
+}
+
+Status Trainer::dumpState(const StepRecord &record) {
+  Json json;
+  json["step"] = record.step;
+  json["samples"] = state.samples;
+  json["epoch"] = sampler->epoch(state.samples);
+  json["loss"] = record.loss;
+  json["grad_norm"] = record.gradNorm;
+  json["lr"] = record.lr;
+  json["toks_per_s"] = record.toksPerSecond;
+  ProcessMemory memory = processMemory();
+  json["memory"] = memory.resident;
+  json["memory_peak"] = memory.peak;
+  json["last_checkpoint"] = lastCheckpoint;
+  for (const TensorView &tensor : model.tensors()) {
+    if (tensor.role != TensorRole::Parameter)
+      continue;
+    double squares = 0;
+    for (uint64_t i = 0, count = tensor.elements(); i < count; ++i) {
+      double value = elementAt(tensor, i);
+      squares += value * value;
+    }
+    json["parameter_norms"][tensor.name] = std::sqrt(squares);
+  }
+  std::string name = "state_dump_" + std::to_string(record.step) + ".json";
+  if (Status status = directory->write(name, json.dump(2) + "\n"); !status)
+    return status;
+  console.line("wrote " + directory->file(name));
+  return {};
+}
+
+Status Trainer::showSample(const std::string &title, double secondsAllowed) {
+  const TrainConfig &train = config.train;
+  if (train.sampleBytes == 0)
+    return {};
+  if (data.manifest.kind != "text") {
+    console.line("no sample " + title + ": the data is not text but " +
+                 data.manifest.kind);
+    return {};
+  }
+  SampleOptions sample;
+  sample.count = train.sampleBytes;
+  sample.prompt = train.samplePrompt.empty() ? "\n" : train.samplePrompt;
+  sample.temperature = train.sampleTemperature;
+  sample.topK = train.sampleTopK;
+  sample.seed = state.seed;
+  sample.stream = uint64_t(state.step);
+  sample.forbidden = data.manifest.endOfText;
+  double end = steadyClock() + secondsAllowed;
+  bool cut = false;
+  Result<std::string> text = generate(model, binding, sample, [&] {
+    cut = cut || steadyClock() >= end;
+    return !cut && !signals.stopRequested();
+  });
+  if (!text)
+    return text.takeError();
+  std::string heading = "sample " + title + " (step " +
+                        std::to_string(state.step) +
+                        (cut ? ", cut short to save time" : "") + "):";
+  console.line(heading);
+  console.line("| " + [&] {
+    std::string shown = printable(*text);
+    for (size_t at = 0; (at = shown.find('\n', at)) != std::string::npos;)
+      shown.replace(at, 1, "\n| "), at += 3;
+    return shown;
+  }());
+  Result<OutputFile> file = OutputFile::append(directory->file("samples.txt"));
+  if (!file)
+    return file.takeError();
+  return file->write("== " + heading + "\n" + *text + "\n");
+}
+
+//===----------------------------------------------------------------------===//
+// After the last step
+//===----------------------------------------------------------------------===//
+
+Status Trainer::finish(TrainEnd end) {
+  if (end == TrainEnd::Finished) {
+    if (Status status = finalEvaluation(); !status)
+      return status;
+    if (Status status = showSample("after training", 30.0); !status)
+      return status;
+  }
+  if (Status status = writeMetrics(end); !status)
+    return status;
+  if (Status status = log->beat(state.step, endName(end)); !status)
+    return status;
+  printSummary(end);
+  return {};
+}
+
+Status Trainer::finalEvaluation() {
+  uint64_t wanted =
+      config.train.finalEvalBatches == 0
+          ? windows->size()
+          : uint64_t(config.train.finalEvalBatches) * uint64_t(plan.microBatch);
+  std::vector<uint64_t> chosen = windows->choose(wanted);
+  Result<EvalResult> result = evaluate(model, binding, *windows, chosen);
+  if (!result)
+    return result.takeError();
+  final.emplace();
+  final->loss = result->loss;
+  final->tokens = result->tokens;
+  if (Status status = log->validation(state.step, result->loss); !status)
+    return status;
+  if (data.manifest.vocabSize > Ngram::maxVocab)
+    return {};
+  Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
+  if (!baseline)
+    return baseline.takeError();
+  if (baseline->fitted() < data.train.size())
+    final->ngramNote = "n-gram models fitted on the first " +
+                       grouped(baseline->fitted()) + " of " +
+                       grouped(data.train.size()) + " training tokens";
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (uint64_t window : chosen)
+    ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
+  Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
+  if (!loss)
+    return loss.takeError();
+  final->order1 = loss->order1;
+  final->order2 = loss->order2;
+  return {};
+}
+
+Status Trainer::writeMetrics(TrainEnd end) const {
+  Json json;
+  json["end"] = endName(end);
+  json["step"] = state.step;
+  json["tokens"] = state.samples * uint64_t(plan.seqLen);
+  json["train_loss"] = lastLoss;
+  int64_t steps = state.step - firstStep;
+  json["seconds"] = steadyClock() - started;
+  json["step_seconds"] = stepSeconds;
+  if (stepSeconds > 0)
+    json["toks_per_s"] =
+        double(steps) * double(plan.tokensPerStep()) / stepSeconds;
+  json["parameters"] = parameterCount(model);
+  json["memory_peak"] = processMemory().peak;
+  json["checkpoint"] = lastCheckpoint;
+  if (final) {
+    json["val_loss"] = final->loss;
+    json["val_ppl"] = std::exp(final->loss);
+    json["val_tokens"] = final->tokens;
+    if (final->order1) {
+      json["ngram_order1"] = *final->order1;
+      json["ngram_order2"] = *final->order2;
+    }
+  }
+  if (std::optional<double> entropy = data.manifest.fact("entropy"))
+    json["source_entropy"] = *entropy;
+  return directory->write("metrics.json", json.dump(2) + "\n");
+}
+
+void Trainer::printSummary(TrainEnd end) {
+  char text[256];
+  int64_t steps = state.step - firstStep;
+  double speed =
+      stepSeconds > 0
+          ? double(steps) * double(plan.tokensPerStep()) / stepSeconds
+          : 0.0;
+  std::snprintf(
+      text, sizeof text,
+      "%s at step %lld of %lld | %.0f toks/s | %s in steps, %s in all",
+      endName(end), static_cast<long long>(state.step),
+      static_cast<long long>(config.train.steps), speed,
+      Console::duration(stepSeconds).c_str(),
+      Console::duration(steadyClock() - started).c_str());
+  console.line(text);
+  console.line("run directory: " + directory->path());
+  if (!final)
+    return;
+  if (!final->ngramNote.empty())
+    console.line(final->ngramNote);
+  if (std::optional<double> entropy = data.manifest.fact("entropy")) {
+    std::snprintf(text, sizeof text,
+                  "source entropy %.4f nats/token, the model is %.4f above",
+                  *entropy, final->loss - *entropy);
+    console.line(text);
+  }
+  bool bytes = data.manifest.kind == "text";
+  std::snprintf(text, sizeof text, "validation loss %.4f nats/%s", final->loss,
+                bytes ? "byte" : "token");
+  std::string last = text;
+  if (final->order1) {
+    std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",
+                  *final->order1, *final->order2);
+    last += text;
+  }
+  console.line(last);
+}
+
+} // namespace nsa
