@@ -22,6 +22,7 @@ llvm_config.add_tool_substitutions(
         "nsa-run",
         "nsa-data",
         "nsa-train",
+        "nsa-test-artifact",
         "FileCheck",
         "not",
         "split-file",
