@@ -26,7 +26,7 @@ def RT_CommandOpInterface : OpInterface<"CommandOpInterface"> {
     InterfaceMethod<[{
       Gives the command its scratch memory. Called if it needs some.
     }], "void", "assignWorkspace", (ins "::nsa::rt::SliceAttr":$slice),
-      /*methodBody=*/"", /*defaultImplementation=*/"">
+      /*methodBody=*/"", /*defaultImplementation=*/"return;">
   ];
 }
 

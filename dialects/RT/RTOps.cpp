@@ -116,6 +116,8 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
+Value ViewOp::getViewSource() { return getSource(); }
+
 OpFoldResult ViewOp::fold(FoldAdaptor) {
   if (auto inner = getSource().getDefiningOp<ViewOp>()) {
     getSourceMutable().assign(inner.getSource());

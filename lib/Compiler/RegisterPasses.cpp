@@ -7,6 +7,9 @@
 #ifdef NSA_HAVE_NSAConversion
 #include "passes/Conversion/Passes.h"
 #endif
+#ifdef NSA_HAVE_NSATensorToRT
+#include "passes/Conversion/TensorToRT/Passes.h"
+#endif
 #include "mlir/Transforms/Passes.h"
 
 void nsa::registerPasses() {
@@ -18,5 +21,8 @@ void nsa::registerPasses() {
 #endif
 #ifdef NSA_HAVE_NSAConversion
   registerNSAConversionPasses();
+#endif
+#ifdef NSA_HAVE_NSATensorToRT
+  registerNSATensorToRTPasses();
 #endif
 }

@@ -1,0 +1,91 @@
+//===- Buffer.cpp - functions on tensors to entries on memory -------------===//
+
+#include "passes/Conversion/TensorToRT/EntryBuilder.h"
+#include "passes/Conversion/TensorToRT/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_BUFFER
+#include "passes/Conversion/TensorToRT/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+/// Name of the entry that gives persistent tensors their initial values.
+static constexpr StringLiteral kInitEntry = "init";
+
+/// The functions to convert, or failure if one cannot be.
+static FailureOr<SmallVector<func::FuncOp>> getEntryFunctions(ModuleOp module) {
+  SmallVector<func::FuncOp> functions;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!function.isPublic())
+      continue;
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError("has ")
+             << function.getBody().getBlocks().size()
+             << " blocks, but an entry is made of 1";
+    functions.push_back(function);
+  }
+  return functions;
+}
+
+static LogicalResult createInitEntry(ModuleOp module, TensorTable &tensors,
+                                     BufferCounts &counts) {
+  SmallVector<rt::TensorOp> initialized = tensors.getInitialized();
+  if (initialized.empty())
+    return success();
+  if (Operation *other = tensors.getSymbols().lookup(kInitEntry))
+    return other->emitOpError("is called '")
+           << kInitEntry << "', the name of the entry of initial values";
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPointAfter(initialized.back());
+  while (isa<rt::TensorOp>(*builder.getInsertionPoint()))
+    builder.setInsertionPointAfter(&*builder.getInsertionPoint());
+  auto entry = rt::EntryOp::create(
+      builder, module.getLoc(), kInitEntry, builder.getArrayAttr({}),
+      builder.getArrayAttr({}), /*arena_peak=*/IntegerAttr());
+  tensors.getSymbols().insert(entry);
+  builder.createBlock(&entry.getBody());
+  for (rt::TensorOp tensor : initialized) {
+    if (tensor.getMemoryType().getNumElements() == 0)
+      continue;
+    Value memory = rt::GetOp::create(
+        builder, tensor.getLoc(), tensor.getMemoryType(), tensor.getSymName());
+    rt::InitializeOp::create(builder, tensor.getLoc(), memory);
+    ++counts.commands;
+  }
+  return success();
+}
+
+namespace {
+struct BufferPass : nsa::impl::BufferBase<BufferPass> {
+  using BufferBase::BufferBase;
+
+  void runOnOperation() override {
+    BufferCounts counts;
+    if (failed(convert(counts)))
+      return signalPassFailure();
+    numCommands += counts.commands;
+    numInPlace += counts.inPlace;
+    numCopies += counts.copies;
+  }
+
+  LogicalResult convert(BufferCounts &counts) {
+    ModuleOp module = getOperation();
+    FailureOr<SmallVector<func::FuncOp>> functions = getEntryFunctions(module);
+    if (failed(functions))
+      return failure();
+    TensorTable tensors(module);
+    InPlaceAnalysis inPlace;
+    if (failed(tensors.add(*functions)) ||
+        failed(createInitEntry(module, tensors, counts)))
+      return failure();
+    for (func::FuncOp function : *functions)
+      if (failed(EntryBuilder(function, tensors, inPlace, counts).build()))
+        return failure();
+    for (func::FuncOp function : *functions)
+      function.erase();
+    return success();
+  }
+};
+} // namespace

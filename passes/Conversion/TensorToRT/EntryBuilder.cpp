@@ -1,0 +1,346 @@
+//===- EntryBuilder.cpp - a function on tensors as an entry ---------------===//
+
+#include "passes/Conversion/TensorToRT/EntryBuilder.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#define DEBUG_TYPE "nsa-buffer"
+
+using namespace mlir;
+using namespace nsa;
+
+/// Whether the operation names the elements of its operand in another shape.
+static bool isView(Operation *op) {
+  return isa_and_present<nn::SplitHeadsOp, nn::MergeHeadsOp>(op);
+}
+
+/// The value whose elements `value` shows.
+static Value getRoot(Value value) {
+  while (isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
+static bool isEmpty(Value value) {
+  return cast<ShapedType>(value.getType()).getNumElements() == 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Who reads a value, and where results go
+//===----------------------------------------------------------------------===//
+
+void EntryBuilder::collectReaders() {
+  for (auto [number, op] :
+       llvm::enumerate(function.getBody().front().without_terminator())) {
+    numbers[&op] = number;
+    if (isView(&op))
+      continue;
+    for (Value operand : op.getOperands())
+      lastReaders[getRoot(operand)] = number;
+  }
+}
+
+std::optional<unsigned>
+EntryBuilder::getUpdatedArgument(unsigned result) const {
+  StringRef name = nn::getResultAlias(function, result);
+  return name.empty() ? std::nullopt : nn::findArgument(function, name);
+}
+
+LogicalResult EntryBuilder::collectResults() {
+  auto results = function.getBody().front().getTerminator()->getOperands();
+  for (unsigned result = 0; result < results.size(); ++result)
+    if (std::optional<unsigned> argument = getUpdatedArgument(result))
+      if (!updated.insert(*argument).second)
+        return function.emitOpError("updates argument '")
+               << nn::getArgumentName(function, *argument)
+               << "' with two results";
+  for (auto [result, value] : llvm::enumerate(results))
+    routeResult(result, value);
+  return success();
+}
+
+void EntryBuilder::routeResult(unsigned result, Value value) {
+  Value root = getRoot(value);
+  std::optional<unsigned> target = getUpdatedArgument(result);
+  if (auto argument = dyn_cast<BlockArgument>(root)) {
+    if (!target)
+      return head.push_back(result);
+    if (*target == argument.getArgNumber())
+      return;
+    if (updated.contains(argument.getArgNumber()))
+      saved.push_back(argument);
+    return tail.push_back(result);
+  }
+  if (root.getDefiningOp<nn::FillOp>())
+    return tail.push_back(result);
+  lastReaders[root] = kEnd;
+  if (!destinations.try_emplace(root, result).second)
+    tail.push_back(result);
+}
+
+//===----------------------------------------------------------------------===//
+// Where a value lives
+//===----------------------------------------------------------------------===//
+
+Value EntryBuilder::getTensorMemory(rt::TensorOp tensor) {
+  OpBuilder::InsertionGuard guard(builder);
+  if (lastGet)
+    builder.setInsertionPointAfter(lastGet);
+  else
+    builder.setInsertionPointToStart(&entry.getBody().front());
+  auto get = rt::GetOp::create(builder, tensor.getLoc(), tensor.getMemoryType(),
+                               tensor.getSymName());
+  lastGet = get;
+  return get;
+}
+
+Value EntryBuilder::getArgumentMemory(unsigned index) {
+  Value argument = function.getArgument(index);
+  Value &memory = memories[argument];
+  if (!memory) {
+    memory = getTensorMemory(tensors.getArgument(function, index));
+    occupants[memory] = argument;
+    if (updated.contains(index))
+      updatedMemories.insert(memory);
+  }
+  return memory;
+}
+
+Value EntryBuilder::getResultMemory(unsigned result) {
+  if (std::optional<unsigned> argument = getUpdatedArgument(result))
+    return getArgumentMemory(*argument);
+  return getTensorMemory(tensors.getResult(function, result));
+}
+
+Value EntryBuilder::viewAs(Value memory, Type tensorType, Location loc) {
+  MemRefType type = getMemoryType(tensorType);
+  if (memory.getType() == type)
+    return memory;
+  memory = rt::getMemoryRoot(memory);
+  if (memory.getType() == type)
+    return memory;
+  return rt::ViewOp::create(builder, loc, type, memory);
+}
+
+Value EntryBuilder::getMemory(Value value) {
+  if (Value memory = memories.lookup(value))
+    return memory;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return getArgumentMemory(argument.getArgNumber());
+  assert(isView(value.getDefiningOp()) && "value without memory");
+  Value memory = viewAs(getMemory(getRoot(value)), value.getType(),
+                        value.getDefiningOp()->getLoc());
+  memories[value] = memory;
+  return memory;
+}
+
+/// Whether the operation that computes `value` may write it to `memory`: nobody
+/// needs what is there any more, and the operation itself reads each element
+/// before it is overwritten.
+bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
+  Operation *op = value.getOwner();
+  Value occupant = occupants.lookup(memory);
+  auto reader = lastReaders.find(occupant);
+  if (reader == lastReaders.end() || reader->second < numbers[op])
+    return true;
+  if (reader->second > numbers[op])
+    return false;
+  auto launch = dyn_cast<tile::LaunchOp>(op);
+  if (!launch)
+    return false;
+  auto kernel = tensors.getSymbols().lookup<tile::KernelOp>(launch.getKernel());
+  for (auto [index, input] : llvm::enumerate(launch.getInputs()))
+    if (getRoot(input) == occupant &&
+        !inPlace.mayShare(kernel, index, value.getResultNumber()))
+      return false;
+  return true;
+}
+
+/// The memory of the result that `value` is, or null if the value needs memory
+/// of its own.
+Value EntryBuilder::findDestination(OpResult value) {
+  auto destination = destinations.find(value);
+  if (destination == destinations.end())
+    return {};
+  unsigned result = destination->second;
+  Value memory = getResultMemory(result);
+  if (std::optional<unsigned> argument = getUpdatedArgument(result)) {
+    if (!mayOverwrite(memory, value)) {
+      remark::missed(value.getLoc(),
+                     remark::RemarkOpts::name("InPlace").category(DEBUG_TYPE))
+          << "'" << nn::getArgumentName(function, *argument)
+          << "' is updated by a copy: its old value is still needed";
+      tail.push_back(result);
+      return {};
+    }
+    ++counts.inPlace;
+  }
+  return memory;
+}
+
+/// The memory of an operand that has no later reader, or null.
+Value EntryBuilder::findReusable(OpResult value) {
+  auto launch = dyn_cast<tile::LaunchOp>(value.getOwner());
+  if (!launch || isEmpty(value))
+    return {};
+  for (Value input : launch.getInputs()) {
+    Value memory = rt::getMemoryRoot(getMemory(input));
+    auto occupant = occupants.find(memory);
+    if (input.getType() != value.getType() || occupant == occupants.end() ||
+        occupant->second != getRoot(input) || !mayOverwrite(memory, value))
+      continue;
+    if (memory.getDefiningOp<rt::BufferOp>())
+      return memory;
+    // At the end, arguments are written while results are still copied.
+    if (updatedMemories.contains(memory) && lastReaders.lookup(value) != kEnd)
+      return memory;
+  }
+  return {};
+}
+
+LogicalResult EntryBuilder::place(OpResult value) {
+  MemRefType type = getMemoryType(value.getType());
+  if (!type)
+    return value.getOwner()->emitOpError("has a result of type ")
+           << value.getType() << ", which the runtime cannot hold";
+  Value memory = findDestination(value);
+  if (!memory)
+    memory = findReusable(value);
+  if (!memory)
+    memory = rt::BufferOp::create(builder, value.getLoc(), type,
+                                  rt::SliceAttr(), rt::LiveRangeAttr());
+  occupants[memory] = value;
+  memories[value] = viewAs(memory, value.getType(), value.getLoc());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
+  auto toMemory = [&](Value value) { return getMemory(value); };
+  SmallVector<Value> inputs = llvm::map_to_vector(launch.getInputs(), toMemory);
+  SmallVector<Value> outputs =
+      llvm::map_to_vector(launch.getOutputs(), toMemory);
+  rt::LaunchOp::create(builder, launch.getLoc(), launch.getKernelAttr(), inputs,
+                       outputs);
+  ++counts.commands;
+}
+
+void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
+  Value out = getMemory(matmul.getOutput());
+  if (isEmpty(matmul.getLhs()))
+    return emitFill(0.0, out, matmul.getLoc());
+  rt::GemmOp::create(builder, matmul.getLoc(), getMemory(matmul.getLhs()),
+                     getMemory(matmul.getRhs()), out, matmul.getTransposeLhs(),
+                     matmul.getTransposeRhs(), llvm::APFloat(0.0f),
+                     /*workspace=*/rt::SliceAttr());
+  ++counts.commands;
+}
+
+void EntryBuilder::emitFill(double value, Value memory, Location loc) {
+  if (isEmpty(memory))
+    return;
+  rt::FillOp::create(builder, loc, builder.getF64FloatAttr(value), memory);
+  ++counts.commands;
+}
+
+void EntryBuilder::emitCopy(Value source, Value target, Location loc) {
+  if (isEmpty(target))
+    return;
+  if (source.getType() != target.getType())
+    source = rt::ViewOp::create(builder, loc, target.getType(), source);
+  rt::CopyOp::create(builder, loc, source, target);
+  ++counts.commands;
+  ++counts.copies;
+}
+
+LogicalResult EntryBuilder::emit(Operation &op) {
+  if (isView(&op))
+    return success();
+  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp>(op))
+    return op.emitOpError("has no runtime command");
+  // A fill that only results need is made at the end, once for each.
+  if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
+    return success();
+  // Results with a destination choose first.
+  SmallVector<OpResult> results(op.getResults());
+  std::stable_partition(results.begin(), results.end(), [&](OpResult value) {
+    return destinations.contains(value);
+  });
+  for (OpResult value : results)
+    if (failed(place(value)))
+      return failure();
+  if (llvm::all_of(op.getResults(), isEmpty))
+    return success();
+  llvm::TypeSwitch<Operation *>(&op)
+      .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
+      .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
+      .Case([&](nn::FillOp fill) {
+        emitFill(fill.getValue().convertToDouble(), getMemory(fill),
+                 fill.getLoc());
+      });
+  return success();
+}
+
+/// Copies old values of arguments while they are there.
+void EntryBuilder::emitHead() {
+  Operation *terminator = function.getBody().front().getTerminator();
+  Location loc = terminator->getLoc();
+  for (unsigned result : head)
+    emitCopy(getMemory(getRoot(terminator->getOperand(result))),
+             getResultMemory(result), loc);
+  for (BlockArgument argument : saved) {
+    Value &copy = savedMemories[argument];
+    if (copy)
+      continue;
+    copy = rt::BufferOp::create(builder, loc, getMemoryType(argument.getType()),
+                                rt::SliceAttr(), rt::LiveRangeAttr());
+    emitCopy(getMemory(argument), copy, loc);
+  }
+}
+
+/// Writes the results that nothing was computed into.
+void EntryBuilder::emitTail() {
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (unsigned result : tail) {
+    Value root = getRoot(terminator->getOperand(result));
+    Value target = getResultMemory(result);
+    Location loc = root.getDefiningOp() ? root.getLoc() : terminator->getLoc();
+    if (auto fill = root.getDefiningOp<nn::FillOp>()) {
+      emitFill(fill.getValue().convertToDouble(), target, loc);
+      continue;
+    }
+    Value source = savedMemories.lookup(root);
+    emitCopy(source ? source : getMemory(root), target, loc);
+  }
+}
+
+LogicalResult EntryBuilder::build() {
+  collectReaders();
+  if (failed(collectResults()))
+    return failure();
+
+  SmallVector<Attribute> inputs, outputs;
+  for (unsigned index = 0; index < function.getNumArguments(); ++index)
+    if (rt::TensorOp tensor = tensors.getArgument(function, index);
+        tensor.getRole() == rt::TensorRole::Input)
+      inputs.push_back(FlatSymbolRefAttr::get(tensor));
+  for (unsigned index = 0; index < function.getNumResults(); ++index)
+    if (rt::TensorOp tensor = tensors.getResult(function, index))
+      outputs.push_back(FlatSymbolRefAttr::get(tensor));
+  entry = rt::EntryOp::create(builder, function.getLoc(), function.getSymName(),
+                              builder.getArrayAttr(inputs),
+                              builder.getArrayAttr(outputs),
+                              /*arena_peak=*/IntegerAttr());
+  builder.createBlock(&entry.getBody());
+
+  emitHead();
+  for (Operation &op : function.getBody().front().without_terminator())
+    if (failed(emit(op)))
+      return failure();
+  emitTail();
+  return success();
+}

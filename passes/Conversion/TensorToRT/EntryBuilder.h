@@ -1,0 +1,98 @@
+//===- EntryBuilder.h - a function on tensors as an entry -------*- C++ -*-===//
+//
+// Decides where every tensor value of a straight-line function lives and emits
+// the commands of its entry. Decisions are made in the order of the function:
+// at each operation, the memory that a value may take over holds a value
+// without later readers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_TENSORTORT_ENTRYBUILDER_H
+#define NSA_PASSES_CONVERSION_TENSORTORT_ENTRYBUILDER_H
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Conversion/TensorToRT/InPlace.h"
+#include "passes/Conversion/TensorToRT/TensorTable.h"
+
+namespace nsa {
+
+/// What was decided, for statistics.
+struct BufferCounts {
+  unsigned commands = 0;
+  unsigned inPlace = 0;
+  unsigned copies = 0;
+};
+
+class EntryBuilder {
+public:
+  EntryBuilder(mlir::func::FuncOp function, TensorTable &tensors,
+               InPlaceAnalysis &inPlace, BufferCounts &counts)
+      : function(function), tensors(tensors), inPlace(inPlace), counts(counts),
+        builder(function) {}
+
+  /// Creates the entry in front of the function, which stays as it is.
+  mlir::LogicalResult build();
+
+private:
+  // Who reads a value, and where results go.
+  void collectReaders();
+  mlir::LogicalResult collectResults();
+  void routeResult(unsigned result, mlir::Value value);
+  std::optional<unsigned> getUpdatedArgument(unsigned result) const;
+
+  // Where a value lives.
+  mlir::Value getTensorMemory(rt::TensorOp tensor);
+  mlir::Value getArgumentMemory(unsigned index);
+  mlir::Value getResultMemory(unsigned result);
+  mlir::Value getMemory(mlir::Value value);
+  mlir::Value viewAs(mlir::Value memory, mlir::Type tensorType,
+                     mlir::Location loc);
+  bool mayOverwrite(mlir::Value memory, mlir::OpResult value);
+  mlir::Value findDestination(mlir::OpResult value);
+  mlir::Value findReusable(mlir::OpResult value);
+  mlir::LogicalResult place(mlir::OpResult value);
+
+  // Commands.
+  mlir::LogicalResult emit(mlir::Operation &op);
+  void emitLaunch(tile::LaunchOp launch);
+  void emitGemm(nn::MatmulOp matmul);
+  void emitFill(double value, mlir::Value memory, mlir::Location loc);
+  void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
+  void emitHead();
+  void emitTail();
+
+  mlir::func::FuncOp function;
+  TensorTable &tensors;
+  InPlaceAnalysis &inPlace;
+  BufferCounts &counts;
+  mlir::OpBuilder builder;
+  rt::EntryOp entry;
+  mlir::Operation *lastGet = nullptr;
+
+  /// Operations by number, and the last one that reads a value or a view of
+  /// it. A value that must be intact at the end has reader `kEnd`.
+  static constexpr unsigned kEnd = ~0u;
+  llvm::DenseMap<mlir::Operation *, unsigned> numbers;
+  llvm::DenseMap<mlir::Value, unsigned> lastReaders;
+  /// The result whose memory a value is computed into, if that is possible.
+  llvm::DenseMap<mlir::Value, unsigned> destinations;
+  /// Results that are copied or filled after everything else, or copied
+  /// before everything else.
+  llvm::SmallVector<unsigned> tail;
+  llvm::SmallVector<unsigned> head;
+  /// Old values of arguments that the tail needs although they are updated.
+  llvm::SmallVector<mlir::BlockArgument> saved;
+  /// Arguments that some result updates.
+  llvm::DenseSet<unsigned> updated;
+
+  llvm::DenseMap<mlir::Value, mlir::Value> memories;
+  llvm::DenseMap<mlir::Value, mlir::Value> savedMemories;
+  /// The value that a memory holds at this point.
+  llvm::DenseMap<mlir::Value, mlir::Value> occupants;
+  /// The memories of updated arguments.
+  llvm::DenseSet<mlir::Value> updatedMemories;
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_TENSORTORT_ENTRYBUILDER_H

@@ -1,0 +1,28 @@
+//===- InPlace.h - which kernels may overwrite their inputs -----*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TENSORTORT_INPLACE_H
+#define NSA_PASSES_CONVERSION_TENSORTORT_INPLACE_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace nsa {
+
+/// Answers, from the bodies of kernels, whether an output may be the same
+/// memory as an input of the same type. It may if there is one store to the
+/// output, and every load of the input stands before it in the same block with
+/// the same coordinates: then each element is read just before it is written,
+/// and as the coordinates of elements written differ, by nobody else.
+class InPlaceAnalysis {
+public:
+  /// Whether output `output` of `kernel` may be the memory of input `input`.
+  bool mayShare(tile::KernelOp kernel, unsigned input, unsigned output);
+
+private:
+  llvm::DenseMap<std::tuple<mlir::Operation *, unsigned, unsigned>, bool> known;
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_TENSORTORT_INPLACE_H

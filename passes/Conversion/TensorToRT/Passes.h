@@ -1,0 +1,15 @@
+//===- Passes.h - from tensors to a planned host program --------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TENSORTORT_PASSES_H
+#define NSA_PASSES_CONVERSION_TENSORTORT_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace nsa {
+#define GEN_PASS_DECL
+#include "passes/Conversion/TensorToRT/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/Conversion/TensorToRT/Passes.h.inc"
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_TENSORTORT_PASSES_H

@@ -1,0 +1,110 @@
+//===- Passes.td - from tensors to a planned host program -------*- tablegen -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TENSORTORT_PASSES_TD
+#define NSA_PASSES_CONVERSION_TENSORTORT_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
+  let summary = "Turn functions on tensors into entries on memory";
+  let description = [{
+    Every public function becomes an `rt.entry`: `tile.launch` becomes
+    `rt.launch`, `nn.matmul` becomes `rt.gemm`, `nn.fill` becomes `rt.fill`,
+    `nn.split_heads` and `nn.merge_heads` become `rt.view`. A tensor value
+    becomes a buffer of the arena, or the memory of a named tensor.
+
+    Arguments become named tensors. Those of a persistent role (parameter,
+    constant, moment, gradient, state) are shared between functions by `nn.name`;
+    a type, role or initial value that differs is an error. Inputs are shared
+    where name and type agree, and so are outputs; otherwise the name of the
+    entry is put in front (`"eval.tokens"`). Without `nn.name`, argument and
+    result `i` are called `arg<i>` and `result<i>`.
+
+    A result with `nn.alias` updates its argument. What computes it writes the
+    argument's memory directly when no operation needs the old value any more; a
+    kernel may read and write the same memory if each program loads an element
+    before it stores to it, which is proved on the kernel's body. Elsewhere the
+    value is copied at the end, with a remark. In the same way, a launch takes
+    over the memory of an operand that has no later reader.
+
+    The entry `init` gives every persistent tensor its `nn.init`; moments,
+    gradients and state start at 0 without one.
+
+    Example:
+
+    ```mlir
+    func.func @f(%w: tensor<4xf32> {nn.name = "w", nn.role = "state"})
+        -> (tensor<4xf32> {nn.alias = "w"}) {
+      %0 = tile.launch @double(%w) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    rt.tensor state @w : memref<4xf32> init <constant, 0.0>
+    rt.entry @init inputs [] outputs [] {
+      %w = rt.get @w : memref<4xf32>
+      rt.initialize %w : memref<4xf32>
+    }
+    rt.entry @f inputs [] outputs [] {
+      %w = rt.get @w : memref<4xf32>
+      rt.launch @double ins(%w : memref<4xf32>) outs(%w : memref<4xf32>)
+    }
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let statistics = [
+    Statistic<"numCommands", "commands", "Number of commands">,
+    Statistic<"numInPlace", "in-place", "Number of updates in place">,
+    Statistic<"numCopies", "copies", "Number of copies">,
+  ];
+}
+
+def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
+  let summary = "Order the commands of an entry for a low peak of live memory";
+  let description = [{
+    Lists the commands in an order that respects every read and write of common
+    memory. Among the commands that are ready it takes the one that frees most
+    memory compared to what it allocates, the earliest one at a tie; several
+    sizes of look-ahead are tried. The order that was there is kept unless another
+    has a lower peak.
+
+    Every read then has the same writer as before; the pass proves it and fails
+    otherwise.
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let statistics = [
+    Statistic<"numMoved", "moved", "Number of commands that changed place">,
+  ];
+}
+
+def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
+  let summary = "Give every tensor and buffer its place in memory";
+  let description = [{
+    Adds the segments `persistent`, `io`, `arena` and `workspace` and gives every
+    `rt.tensor` and `rt.buffer` a slice, aligned to 64 bytes.
+
+    - `persistent` holds, in this order, parameters that decay, other
+      parameters, first and second moments, gradients, constants, state.
+    - `io` holds inputs and outputs.
+    - `arena` is shared by all entries. In an entry, two buffers share bytes only
+      if the last command that touches one comes before the first that touches
+      the other.
+    - `workspace` holds the fp32 copies that a matrix product on narrower types
+      needs; products run one after the other and share it.
+
+    Buffers that no command touches are erased. A remark compares each entry's
+    peak with the largest number of bytes alive at one command.
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let statistics = [
+    Statistic<"numBuffers", "buffers", "Number of buffers placed">,
+    Statistic<"arenaBytes", "arena-bytes", "Size of the arena">,
+    Statistic<"liveBytes", "live-bytes",
+              "Largest number of bytes alive at one command">,
+  ];
+}
+
+#endif // NSA_PASSES_CONVERSION_TENSORTORT_PASSES_TD
