@@ -104,14 +104,13 @@ void BuildEntriesPass::runOnOperation() {
   func::FuncOp model = *found;
   if (!model)
     return;
-  std::optional<unsigned> loss = nn::findResult(model, "loss");
-  std::optional<unsigned> logits = nn::findResult(model, "logits");
-  if (failed(getReturn(model)))
+  FailureOr<unsigned> loss = findLoss(model);
+  if (failed(loss) || failed(getReturn(model)))
     return signalPassFailure();
-  if (!loss || !logits) {
+  std::optional<unsigned> logits = nn::findResult(model, "logits");
+  if (!logits) {
     model.emitError("function `")
-        << model.getName() << "` is marked nn.train but has no result named `"
-        << (loss ? "logits" : "loss") << "`";
+        << model.getName() << "` has no result named `logits`";
     return signalPassFailure();
   }
   SmallVector<unsigned> lossFirst{*loss};

@@ -258,14 +258,31 @@ LogicalResult Differentiator::run(unsigned objective) {
   return success();
 }
 
+/// A mark that nothing would act on is an error.
+static LogicalResult checkNoTargets(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (function.getArgAttr(argument.getArgNumber(), nn::kDifferentiateAttr))
+      return emitError(argument.getLoc(), "argument ")
+             << argument.getArgNumber() << " of function `"
+             << function.getName()
+             << "` is marked nn.differentiate, but no result is marked "
+                "nn.objective";
+  return success();
+}
+
 void DifferentiatePass::runOnOperation() {
   func::FuncOp function = getOperation();
   SmallVector<unsigned> objectives;
   for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
     if (nn::isObjective(function, i))
       objectives.push_back(i);
-  if (function.isExternal() || objectives.empty())
+  if (function.isExternal())
     return;
+  if (objectives.empty()) {
+    if (failed(checkNoTargets(function)))
+      signalPassFailure();
+    return;
+  }
   if (objectives.size() > 1) {
     function.emitError("function `")
         << function.getName() << "` has " << objectives.size()

@@ -2,6 +2,7 @@
 
 #include "passes/Transforms/FunctionUtils.h"
 
+#include "dialects/NN/NNAttributes.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -23,6 +24,21 @@ RankedTensorType nsa::withElementType(Type type, Type element) {
 bool nsa::isFloatTensor(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && isa<FloatType>(tensor.getElementType());
+}
+
+FailureOr<unsigned> nsa::findLoss(func::FuncOp function) {
+  std::optional<unsigned> loss = nn::findResult(function, "loss");
+  if (!loss)
+    return function.emitError("function `")
+           << function.getName() << "` has no result named `loss`";
+  Type type = function.getResultTypes()[*loss];
+  Type expected =
+      RankedTensorType::get({}, Float32Type::get(function.getContext()));
+  if (type != expected)
+    return function.emitError("result `loss` of function `")
+           << function.getName() << "` has type " << type << ", expected "
+           << expected;
+  return *loss;
 }
 
 LogicalResult nsa::inferResultTypes(Operation *op) {

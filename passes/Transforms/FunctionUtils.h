@@ -22,6 +22,10 @@ mlir::RankedTensorType withElementType(mlir::Type type, mlir::Type element);
 /// Whether values of the type have a floating-point element type.
 bool isFloatTensor(mlir::Type type);
 
+/// The position of the result named `loss`. Emits an error if there is none or
+/// if it is no tensor<f32>.
+mlir::FailureOr<unsigned> findLoss(mlir::func::FuncOp function);
+
 /// Infers the result types of an operation again after those of its operands
 /// changed, and verifies it. Emits an error if the operation does not infer its
 /// types or does not verify.

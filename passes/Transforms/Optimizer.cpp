@@ -275,11 +275,9 @@ void OptimizerPass::runOnOperation() {
     return;
   if (accumulate.isExternal() || failed(getReturn(accumulate)))
     return signalPassFailure();
-  std::optional<unsigned> loss = nn::findResult(accumulate, "loss");
-  if (!loss) {
-    accumulate.emitError("function `accumulate` has no result named `loss`");
+  FailureOr<unsigned> loss = findLoss(accumulate);
+  if (failed(loss))
     return signalPassFailure();
-  }
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
   if (failed(parameters) || failed(checkFree("update")) ||
       failed(checkFree("step")))

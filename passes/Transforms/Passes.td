@@ -116,8 +116,8 @@ def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
     is a new last argument, named `grad.<result>`.
 
     Errors: an operation between argument and objective without the interface,
-    an argument that does not reach the objective, more than one objective, more
-    than one block.
+    an argument that does not reach the objective, `nn.differentiate` without an
+    objective, more than one objective, more than one block.
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let statistics = [

@@ -1,8 +1,22 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics --nsa-build-entries
 
-// expected-error @+1 {{function `m` is marked nn.train but has no result named `logits`}}
+// expected-error @+1 {{function `m` has no result named `logits`}}
 func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}) attributes {nn.train} {
   return %x : tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{function `m` has no result named `loss`}}
+func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x : tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{result `loss` of function `m` has type 'tensor<4xf32>', expected 'tensor<f32>'}}
+func.func @m(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.name = "loss"}) attributes {nn.train} {
+  return %x : tensor<4xf32>
 }
 
 // -----

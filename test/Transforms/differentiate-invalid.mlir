@@ -47,6 +47,13 @@ func.func @none(%x: tensor<4xf32>) -> (tensor<4xf32> {nn.objective}) {
 
 // -----
 
+// expected-error @+1 {{argument 0 of function `no_objective` is marked nn.differentiate, but no result is marked nn.objective}}
+func.func @no_objective(%x: tensor<4xf32> {nn.differentiate}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
 // expected-error @+1 {{argument 0 of type 'tensor<4xi32>' has no gradient}}
 func.func @integer(%x: tensor<4xi32> {nn.differentiate}, %y: tensor<4xf32>) -> (tensor<4xf32> {nn.objective}) {
   return %y : tensor<4xf32>
