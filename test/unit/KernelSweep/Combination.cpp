@@ -156,7 +156,7 @@ public:
   std::string write();
 
 private:
-  static std::string tensor(std::vector<int64_t> shape,
+  static std::string tensor(const std::vector<int64_t> &shape,
                             const std::string &element) {
     std::string text = "tensor<";
     for (int64_t size : shape)
@@ -220,7 +220,7 @@ void ModuleWriter::compression(const std::string &suffix, const std::string &x,
                                const std::string &y, const std::string &w) {
   std::string attributes =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
-  std::string kind = c.linear ? " <linear>" : " <mean>";
+  std::string kind = c.linear ? " linear" : " mean";
   std::vector<Named> in = {{"x_" + suffix, x}};
   std::vector<Named> backIn = {{"dy_" + suffix, y}, {"x_" + suffix, x}};
   std::vector<Named> backOut = {{"dx_" + suffix, x}};
@@ -266,9 +266,9 @@ void ModuleWriter::full() {
     text << (i ? ", " : "") << "%a" << i << ": " << in[i].type
          << " {nn.name = \"" << in[i].name << "\", nn.role = \"input\"}";
   text << ")\n    -> (" << o << " {nn.name = \"full.o\"}) {\n"
-       << "  %kc = nsa.compress <mean> %a1 {" << blocks << "} : (" << k << ") -> "
+       << "  %kc = nsa.compress mean %a1 {" << blocks << "} : (" << k << ") -> "
        << kc << "\n"
-       << "  %vc = nsa.compress <mean> %a2 {" << blocks << "} : (" << v << ") -> "
+       << "  %vc = nsa.compress mean %a2 {" << blocks << "} : (" << v << ") -> "
        << vc << "\n"
        << "  %oc, %lc = nsa.compressed_attention %a0, %kc, %vc {" << blocks
        << "} : (" << q << ", " << kc << ", " << vc << ") -> (" << o << ", "
