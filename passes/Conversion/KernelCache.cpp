@@ -25,7 +25,7 @@ static std::string getName(Operation *op, const KernelSpec &spec) {
   for (StringRef part : {spec.suffix, spec.shape})
     if (!part.empty())
       os << '_' << part;
-  os << '_' << getElementTypeOrSelf(op->getResult(0).getType());
+  os << '_' << getElementTypeOrSelf(op->getOperand(0).getType());
   return name;
 }
 
