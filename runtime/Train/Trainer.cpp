@@ -81,7 +81,6 @@ Status Trainer::prepare() {
 
 Status Trainer::openRun() {
   std::string from = options.resume;
-  std::string note;
   if (from == "auto") {
     Result<FoundCheckpoint> found = findNewestCheckpoint(
         config.train.outDir, state.artefactHash, state.dataDigest);
@@ -89,9 +88,11 @@ Status Trainer::openRun() {
       return found.takeError();
     from = found->path;
     if (from.empty())
-      note = "resume auto: no checkpoint of this artefact and data below '" +
-             config.train.outDir + "' (" + std::to_string(found->others) +
-             " of others), starting at step 0";
+      notes.push_back("resume auto: no checkpoint of this artefact and data "
+                      "below '" +
+                      config.train.outDir + "' (" +
+                      std::to_string(found->others) +
+                      " of others), starting at step 0");
   }
   if (!from.empty()) {
     if (Status status = resumeFrom(from); !status)
@@ -106,8 +107,6 @@ Status Trainer::openRun() {
   }
   if (Status status = console.logTo(directory->file("train.log")); !status)
     return status;
-  if (!note.empty())
-    console.line(note);
   Result<RunLog> opened = RunLog::open(*directory, state.step);
   if (!opened)
     return opened.takeError();
@@ -149,10 +148,10 @@ Status Trainer::resumeFrom(const std::string &path) {
   state = saved;
   savedStep = saved.step;
   lastCheckpoint = *folder;
-  console.line("resuming from " + *folder + " at step " +
-               std::to_string(saved.step));
+  notes.push_back("resuming from " + *folder + " at step " +
+                  std::to_string(saved.step));
   for (const std::string &change : *changes)
-    console.line("changed since: " + change);
+    notes.push_back("changed since: " + change);
   return {};
 }
 
@@ -199,6 +198,8 @@ Status Trainer::printHeader() {
                data.directory + " " + toHex(state.dataDigest));
   for (const std::string &line : configLines(config))
     console.line(line);
+  for (const std::string &note : notes)
+    console.line(note);
   uint64_t perEpoch = sampler->samplesPerEpoch();
   char epochs[32];
   std::snprintf(epochs, sizeof epochs, "%.2f",

@@ -109,6 +109,8 @@ private:
   TrainState state;
   int64_t savedStep = -1;
   std::string lastCheckpoint;
+  /// What was decided before the header could be printed.
+  std::vector<std::string> notes;
 
   // Timing of this process.
   int64_t firstStep = 0;

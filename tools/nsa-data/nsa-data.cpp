@@ -126,10 +126,10 @@ static void addPack(CLI::App &app, PackOptions &options) {
                    "Share of documents held out");
   pack->add_option("--include", options.filter.include,
                    "Take only files that match this glob (repeatable)")
-      ->take_all();
+      ->allow_extra_args(false);
   pack->add_option("--exclude", options.filter.exclude,
                    "Leave out files that match this glob (repeatable)")
-      ->take_all();
+      ->allow_extra_args(false);
   addCount(pack, "--shard-tokens", options.shardTokens, "Tokens per shard");
   addCount(pack, "--max-bytes", options.maxBytes,
            "Stop before the file that would pass this; 0 takes all");

@@ -46,7 +46,9 @@ struct CommandLine {
   std::string artefact;
   std::string config;
   std::string data;
-  std::vector<std::string> overrides;
+  /// From --set, and from the flags that stand for a key.
+  std::vector<std::string> settings;
+  std::vector<std::string> flags;
   bool noProgress = false;
   std::string blasLibrary;
   bool checkFinite = false;
@@ -61,7 +63,7 @@ static void addOverride(CLI::App &app, CommandLine &line,
   app.add_option_function<std::string>(
          flag,
          [&line, key](const std::string &value) {
-           line.overrides.push_back(key + "=" + value);
+           line.flags.push_back(key + "=" + value);
          },
          "The same as --set " + key + "=...")
       ->type_name("VALUE");
@@ -74,9 +76,9 @@ static void addOptions(CLI::App &app, CommandLine &line) {
       ->required();
   app.add_option("--data", line.data, "Folder of token shards (nsa-data)")
       ->required();
-  app.add_option("--set", line.overrides,
+  app.add_option("--set", line.settings,
                  "Override a key: section.key=value (repeatable)")
-      ->take_all();
+      ->allow_extra_args(false);
   addOverride(app, line, "--out-dir", "train.out_dir");
   addOverride(app, line, "--threads", "runtime.threads");
   addOverride(app, line, "--sample-bytes", "train.sample_bytes");
@@ -104,7 +106,9 @@ static int fail(const std::string &message) {
 }
 
 static int train(CommandLine &line) {
-  Result<RunConfig> config = loadConfig(line.config, line.overrides);
+  std::vector<std::string> overrides = line.settings;
+  overrides.insert(overrides.end(), line.flags.begin(), line.flags.end());
+  Result<RunConfig> config = loadConfig(line.config, overrides);
   if (!config)
     return fail(config.message());
   Result<Artifact> artifact = Artifact::open(line.artefact);

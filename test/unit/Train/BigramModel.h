@@ -1,0 +1,186 @@
+//===- BigramModel.h - a trainable program without a compiler ---*- C++ -*-===//
+//
+// A bigram language model with the entries that the trainer drives, computed
+// on the host: logits[b,s,:] = w[tokens[b,s],:].
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_UNIT_TRAIN_BIGRAMMODEL_H
+#define NSA_TEST_UNIT_TRAIN_BIGRAMMODEL_H
+
+#include "runtime/Train/Model.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <list>
+
+namespace nsa {
+
+class BigramModel final : public Model {
+public:
+  BigramModel(uint64_t batch, uint64_t length, uint64_t vocab, uint64_t id = 1)
+      : batch(batch), length(length), vocab(vocab), id(id) {
+    tokens = addInts("tokens", {batch, length});
+    targets = addInts("targets", {batch, length});
+    hyper = add("hyper", {8}, TensorRole::Input);
+    w = add("w", {vocab, vocab}, TensorRole::Parameter);
+    m = add("m.w", {vocab, vocab}, TensorRole::Moment1);
+    v = add("v.w", {vocab, vocab}, TensorRole::Moment2);
+    grad = add("grad.w", {vocab, vocab}, TensorRole::Gradient);
+    lossSum = add("loss_sum", {}, TensorRole::State);
+    loss = add("loss", {}, TensorRole::Output);
+    gradNorm = add("grad_norm", {}, TensorRole::Output);
+    lossSumOut = add("loss_sum_out", {}, TensorRole::Output);
+    logits = add("logits", {batch, length, vocab}, TensorRole::Output);
+  }
+
+  /// From this call of accumulate on, one gradient element is NaN.
+  int64_t poisonAt = -1;
+  /// Entries run so far, by name.
+  std::vector<std::string> calls;
+
+  Status run(std::string_view entry) override {
+    calls.emplace_back(entry);
+    if (entry == "init")
+      init();
+    else if (entry == "accumulate")
+      accumulate();
+    else if (entry == "update")
+      update();
+    else if (entry == "step")
+      accumulate(), update();
+    else if (entry == "eval")
+      *loss = meanLoss(nullptr);
+    else if (entry == "forward")
+      forward();
+    else
+      return Error{"no entry '" + std::string(entry) + "'"};
+    return {};
+  }
+
+  bool hasEntry(std::string_view entry) const override {
+    return entry == "init" || entry == "accumulate" || entry == "update" ||
+           entry == "step" || entry == "eval" || entry == "forward";
+  }
+  const std::vector<TensorView> &tensors() const override { return views; }
+  const TensorView *input(std::string_view,
+                          std::string_view name) const override {
+    return find(name);
+  }
+  const TensorView *output(std::string_view,
+                           std::string_view name) const override {
+    return find(name);
+  }
+  uint64_t hash() const override { return id; }
+
+  const TensorView *find(std::string_view name) const {
+    for (const TensorView &view : views)
+      if (view.name == name)
+        return &view;
+    return nullptr;
+  }
+
+  std::vector<float> weights() const { return {w, w + vocab * vocab}; }
+
+private:
+  float *add(const std::string &name, std::vector<uint64_t> shape,
+             TensorRole role) {
+    uint64_t elements = 1;
+    for (uint64_t extent : shape)
+      elements *= extent;
+    storage.emplace_back(elements, 0.0f);
+    float *data = storage.back().data();
+    views.push_back(
+        {name, DataType::F32, shape, data, elements * 4, role, false});
+    return data;
+  }
+  int32_t *addInts(const std::string &name, std::vector<uint64_t> shape) {
+    float *data = add(name, shape, TensorRole::Input);
+    views.back().type = DataType::I32;
+    return reinterpret_cast<int32_t *>(data);
+  }
+
+  void init() {
+    for (uint64_t i = 0; i < vocab * vocab; ++i) {
+      w[i] = 0.01f * float(int(i * 7919 % 13) - 6);
+      m[i] = v[i] = grad[i] = 0;
+    }
+    *lossSum = 0;
+  }
+
+  /// The mean loss of the batch; adds its gradient to `into` if given.
+  float meanLoss(float *into) {
+    uint64_t count = 0;
+    double sum = 0;
+    for (uint64_t i = 0; i < batch * length; ++i)
+      count += targets[i] >= 0;
+    for (uint64_t i = 0; i < batch * length && count; ++i) {
+      if (targets[i] < 0)
+        continue;
+      const float *row = w + uint64_t(tokens[i]) * vocab;
+      double total = 0;
+      for (uint64_t x = 0; x < vocab; ++x)
+        total += std::exp(double(row[x]));
+      sum += std::log(total) - row[targets[i]];
+      if (!into)
+        continue;
+      float *g = into + uint64_t(tokens[i]) * vocab;
+      for (uint64_t x = 0; x < vocab; ++x)
+        g[x] += float(std::exp(double(row[x])) / total / double(count));
+      g[targets[i]] -= float(1.0 / double(count));
+    }
+    return count ? float(sum / double(count)) : 0.0f;
+  }
+
+  void accumulate() {
+    *loss = meanLoss(grad);
+    *lossSum += *loss;
+    if (poisonAt >= 0 && accumulated++ >= poisonAt)
+      grad[5] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+  void update() {
+    double squares = 0;
+    for (uint64_t i = 0; i < vocab * vocab; ++i)
+      squares += double(grad[i]) * double(grad[i]);
+    *gradNorm = float(std::sqrt(squares));
+    *lossSumOut = *lossSum;
+    if (std::isfinite(*gradNorm) && std::isfinite(*lossSum))
+      adam();
+    std::fill(grad, grad + vocab * vocab, 0.0f);
+    *lossSum = 0;
+  }
+
+  void adam() {
+    float norm = *gradNorm * hyper[6];
+    float clip = hyper[5] > 0 && norm > hyper[5] ? hyper[5] / norm : 1.0f;
+    float c1 = 1 - std::pow(hyper[1], hyper[7]);
+    float c2 = 1 - std::pow(hyper[2], hyper[7]);
+    for (uint64_t i = 0; i < vocab * vocab; ++i) {
+      float g = grad[i] * hyper[6] * clip;
+      w[i] -= hyper[0] * hyper[4] * w[i];
+      m[i] = hyper[1] * m[i] + (1 - hyper[1]) * g;
+      v[i] = hyper[2] * v[i] + (1 - hyper[2]) * g * g;
+      w[i] -= hyper[0] * (m[i] / c1) / (std::sqrt(v[i] / c2) + hyper[3]);
+    }
+  }
+
+  void forward() {
+    for (uint64_t i = 0; i < batch * length; ++i)
+      std::memcpy(logits + i * vocab, w + uint64_t(tokens[i]) * vocab,
+                  vocab * sizeof(float));
+  }
+
+  uint64_t batch, length, vocab, id;
+  int64_t accumulated = 0;
+  std::list<std::vector<float>> storage;
+  std::vector<TensorView> views;
+  int32_t *tokens, *targets;
+  float *hyper, *w, *m, *v, *grad, *lossSum, *loss, *gradNorm, *lossSumOut,
+      *logits;
+};
+
+} // namespace nsa
+
+#endif // NSA_TEST_UNIT_TRAIN_BIGRAMMODEL_H

@@ -1,0 +1,203 @@
+//===- CheckpointTest.cpp - saving and resuming ---------------------------===//
+
+#include "runtime/Train/Checkpoint.h"
+#include "test/unit/TempDir.h"
+#include "test/unit/Train/BigramModel.h"
+
+#include <csignal>
+#include <sys/resource.h>
+
+using namespace nsa;
+namespace fs = std::filesystem;
+
+namespace {
+
+TrainState stateAt(int64_t step) {
+  TrainState state;
+  state.step = step;
+  state.samples = uint64_t(step) * 4;
+  state.seed = 9;
+  state.artefactHash = 0xabc;
+  state.dataDigest = 0xdef;
+  return state;
+}
+
+/// A model whose every persistent element differs from `seed` to `seed`.
+void fill(const BigramModel &model, float seed) {
+  for (const TensorView &tensor : model.tensors())
+    if (tensor.type == DataType::F32)
+      for (uint64_t i = 0; i < tensor.elements(); ++i)
+        tensor.as<float>()[i] = seed + float(i);
+}
+
+TEST(Checkpoint, RestoresEveryPersistentTensor) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  fill(model, 0.5f);
+  Result<std::string> path =
+      saveCheckpoint(dir.str(), model, stateAt(12), RunConfig(), 2);
+  ASSERT_TRUE(path.ok()) << path.message();
+  EXPECT_EQ(*path, dir / "checkpoints/step-00000012");
+
+  Result<std::string> found = findCheckpoint(dir.str());
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(*found, *path);
+  Result<Checkpoint> checkpoint = Checkpoint::open(*path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.message();
+  EXPECT_EQ(checkpoint->state.step, 12);
+  EXPECT_EQ(checkpoint->state.samples, 48u);
+  EXPECT_EQ(checkpoint->state.seed, 9u);
+  EXPECT_EQ(checkpoint->state.artefactHash, 0xabcu);
+  EXPECT_EQ(checkpoint->runDirectory(), dir.str());
+
+  BigramModel other(1, 2, 4);
+  ASSERT_TRUE(checkpoint->restore(other));
+  for (const char *name : {"w", "m.w", "v.w", "loss_sum"}) {
+    const TensorView *a = model.find(name), *b = other.find(name);
+    EXPECT_EQ(std::memcmp(a->data, b->data, a->bytes), 0) << name;
+  }
+  EXPECT_EQ(other.find("grad.w")->as<float>()[0], 0.0f);
+
+  BigramModel wider(1, 2, 5);
+  Status status = checkpoint->restore(wider);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("tensor 'w'"), std::string::npos);
+}
+
+TEST(Checkpoint, KeepsTheNewest) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  for (int64_t step : {5, 10, 15, 20})
+    ASSERT_TRUE(
+        saveCheckpoint(dir.str(), model, stateAt(step), RunConfig(), 2).ok());
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000010"));
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000015"));
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000020"));
+  EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000020\n");
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(25), RunConfig(), 0).ok());
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000015"));
+}
+
+TEST(Checkpoint, ReplacesOneOfTheSameStep) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  fill(model, 1);
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(5), RunConfig(), 2).ok());
+  fill(model, 2);
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(5), RunConfig(), 2).ok());
+  BigramModel other(1, 2, 4);
+  Result<Checkpoint> checkpoint =
+      Checkpoint::open(dir / "checkpoints/step-00000005");
+  ASSERT_TRUE(checkpoint.ok());
+  ASSERT_TRUE(checkpoint->restore(other));
+  EXPECT_EQ(other.weights()[0], 2.0f);
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(dir / "checkpoints"))
+    EXPECT_NE(entry.path().filename().string()[0], '.');
+}
+
+// A write that breaks off must leave the previous checkpoint in force.
+TEST(Checkpoint, AFailedSaveChangesNothing) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(5), RunConfig(), 1).ok());
+  // No file may grow past 100 bytes: what a full disk looks like.
+  struct rlimit old;
+  getrlimit(RLIMIT_FSIZE, &old);
+  struct rlimit small = {100, old.rlim_max};
+  std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  Result<std::string> path =
+      saveCheckpoint(dir.str(), model, stateAt(7), RunConfig(), 1);
+  setrlimit(RLIMIT_FSIZE, &old);
+  ASSERT_FALSE(path.ok());
+  EXPECT_NE(path.message().find("File too large"), std::string::npos)
+      << path.message();
+  EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000005\n");
+  EXPECT_TRUE(Checkpoint::open(dir / "checkpoints/step-00000005").ok());
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/.tmp-step-00000007"));
+}
+
+TEST(Checkpoint, DamageIsFatal) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  std::string folder = "checkpoints/step-00000003/";
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(3), RunConfig(), 1).ok());
+  for (const char *file : {"model.safetensors", "optimizer.safetensors",
+                           "config.yaml", "state.json"}) {
+    std::string good = dir.read(folder + file);
+    std::string bad = good;
+    bad[good.size() / 2] = char(bad[good.size() / 2] ^ 0x08);
+    dir.write(folder + file, bad);
+    Result<Checkpoint> opened = Checkpoint::open(dir / folder);
+    bool harmless = opened.ok() && std::string(file) == "state.json";
+    EXPECT_TRUE(!opened.ok() || harmless) << file;
+    dir.write(folder + file, good.substr(0, good.size() / 2));
+    EXPECT_FALSE(Checkpoint::open(dir / folder).ok()) << file;
+    fs::remove(dir / (folder + file));
+    EXPECT_FALSE(Checkpoint::open(dir / folder).ok()) << file;
+    dir.write(folder + file, good);
+    EXPECT_TRUE(Checkpoint::open(dir / folder).ok()) << file;
+  }
+  EXPECT_FALSE(findCheckpoint(dir / "nothing").ok());
+  dir.write("checkpoints/latest", "../../etc\n");
+  EXPECT_FALSE(findCheckpoint(dir.str()).ok());
+}
+
+TEST(Checkpoint, NewestOfTheSameProgramAndData) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  TrainState state = stateAt(3);
+  ASSERT_TRUE(saveCheckpoint(dir / "a", model, state, RunConfig(), 1).ok());
+  state.step = 8;
+  ASSERT_TRUE(saveCheckpoint(dir / "b", model, state, RunConfig(), 1).ok());
+  fs::last_write_time(dir / "a/checkpoints/latest",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  state.artefactHash = 1;
+  ASSERT_TRUE(saveCheckpoint(dir / "c", model, state, RunConfig(), 1).ok());
+  dir.write("d/nothing", "");
+  Result<FoundCheckpoint> found = findNewestCheckpoint(dir.str(), 0xabc, 0xdef);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->path, dir / "b/checkpoints/step-00000008");
+  EXPECT_EQ(found->others, 1u);
+  found = findNewestCheckpoint(dir.str(), 0xabc, 0);
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->path.empty());
+  EXPECT_EQ(found->others, 3u);
+}
+
+// Every key either may change on resume or is refused; a new key must decide.
+TEST(Checkpoint, EveryKeyIsComparedOnResume) {
+  RunConfig saved;
+  EXPECT_TRUE(compareForResume(saved, saved)->empty());
+  RunConfig longer = saved;
+  longer.train.steps = 2000;
+  Result<std::vector<std::string>> changes = compareForResume(saved, longer);
+  ASSERT_TRUE(changes.ok());
+  EXPECT_EQ(*changes, std::vector<std::string>{"train.steps: 1000 -> 2000"});
+  RunConfig reseeded = saved;
+  reseeded.train.seed = 5;
+  changes = compareForResume(saved, reseeded);
+  ASSERT_FALSE(changes.ok());
+  EXPECT_EQ(changes.message(), "cannot resume: train.seed was 1 and is now 5");
+  for (const ConfigField &field : configSchema()) {
+    RunConfig other = saved;
+    if (auto *number = std::get_if<ConfigField::IntAccess>(&field.access))
+      (*number)(other) += 1;
+    else if (auto *real = std::get_if<ConfigField::FloatAccess>(&field.access))
+      (*real)(other) += 0.25;
+    else
+      std::get<ConfigField::StringAccess>(field.access)(other) += "x";
+    Result<std::vector<std::string>> result = compareForResume(saved, other);
+    EXPECT_TRUE(!result.ok() || result->size() == 1) << field.path();
+    if (field.section == "model" || field.section == "nsa")
+      EXPECT_FALSE(result.ok()) << field.path();
+  }
+}
+
+} // namespace

@@ -1,0 +1,120 @@
+//===- RunDirectoryTest.cpp - tables, halt files, console lines -----------===//
+
+#include "runtime/Train/Console.h"
+#include "runtime/Train/RunLog.h"
+#include "test/unit/TempDir.h"
+
+#include <nlohmann/json.hpp>
+
+using namespace nsa;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Log files were once empty because records stayed in a buffer.
+TEST(Lessons, Row20_RecordsAreOnDiskAtOnce) {
+  TempDir dir;
+  Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
+  ASSERT_TRUE(run.ok());
+  Result<RunLog> log = RunLog::open(*run, 0);
+  ASSERT_TRUE(log.ok());
+  EXPECT_EQ(dir.read("r/training.csv"), "step,loss,lr,grad_norm,toks_per_s\n");
+  EXPECT_EQ(dir.read("r/val.csv"), "step,loss,ppl\n");
+  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, 0.25f, 100}, "step"));
+  EXPECT_EQ(dir.read("r/training.csv"),
+            "step,loss,lr,grad_norm,toks_per_s\n1,5.5,0.001,0.25,100.0\n");
+  ASSERT_TRUE(log->validation(1, 0.0));
+  EXPECT_EQ(dir.read("r/val.csv"), "step,loss,ppl\n1,0,1\n");
+}
+
+// A watchdog once saw no heartbeat: the file must parse line by line.
+TEST(Lessons, Row16_HeartbeatsHaveTheKnownFields) {
+  TempDir dir;
+  Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
+  Result<RunLog> log = RunLog::open(*run, 0);
+  ASSERT_TRUE(log->beat(0, "start"));
+  ASSERT_TRUE(log->step({1, 5.5f, 1e-3, NAN, 100}, "step"));
+  std::istringstream lines(dir.read("r/heartbeat_rank0.jsonl"));
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    nlohmann::json beat = nlohmann::json::parse(line);
+    for (const char *key :
+         {"ts", "iso", "pid", "rank", "step", "msg", "memory"})
+      EXPECT_TRUE(beat.contains(key)) << key;
+    EXPECT_EQ(beat["step"], count);
+    ++count;
+    if (count == 2) {
+      EXPECT_EQ(beat["loss"], 5.5);
+      EXPECT_TRUE(beat["grad_norm"].is_null());
+    }
+  }
+  EXPECT_EQ(count, 2);
+}
+
+TEST(CsvLog, DropsRowsAfterTheCheckpoint) {
+  TempDir dir;
+  dir.write("t.csv", "step,x\n1,a\n2,b\n3,c\n4,incompl");
+  Result<CsvLog> log = CsvLog::open(dir / "t.csv", "step,x", 2);
+  ASSERT_TRUE(log.ok()) << log.message();
+  ASSERT_TRUE(log->append("3,new"));
+  EXPECT_EQ(dir.read("t.csv"), "step,x\n1,a\n2,b\n3,new\n");
+  EXPECT_FALSE(CsvLog::open(dir / "t.csv", "step,y", 2).ok());
+  dir.write("t.csv", "step,x\nfoo,a\n");
+  EXPECT_FALSE(CsvLog::open(dir / "t.csv", "step,x", 2).ok());
+}
+
+TEST(RunDirectory, NamesAreUnique) {
+  TempDir dir;
+  Result<RunDirectory> a = RunDirectory::create(dir / "runs", "", "smoke");
+  Result<RunDirectory> b = RunDirectory::create(dir / "runs", "", "smoke");
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_NE(a->path(), b->path());
+  EXPECT_NE(a->id(), b->id());
+  ASSERT_TRUE(RunDirectory::create(dir.str(), "mine", "").ok());
+  EXPECT_FALSE(RunDirectory::create(dir.str(), "mine", "").ok());
+  EXPECT_TRUE(RunDirectory::reopen(dir / "mine").ok());
+  EXPECT_FALSE(RunDirectory::reopen(dir / "other").ok());
+}
+
+// A stale .HALT once stopped the next run at step 1.
+TEST(Lessons, Row15_HaltFilesOfOtherRunsAreIgnored) {
+  TempDir dir;
+  dir.write("r/.HALT", "");
+  fs::last_write_time(dir / "r/.HALT", fs::file_time_type::clock::now() -
+                                           std::chrono::seconds(10));
+  Result<RunDirectory> run = RunDirectory::reopen(dir / "r");
+  ASSERT_TRUE(run.ok());
+  HaltRequest request = run->checkHalt();
+  EXPECT_FALSE(request.halt);
+  EXPECT_NE(request.ignored.find("older than this run"), std::string::npos);
+  EXPECT_TRUE(run->checkHalt().ignored.empty()) << "reported once";
+
+  dir.write("r/.HALT", "0123456789ab\n");
+  run = RunDirectory::reopen(dir / "r");
+  request = run->checkHalt();
+  EXPECT_FALSE(request.halt);
+  EXPECT_NE(request.ignored.find("for run '0123456789ab'"), std::string::npos);
+
+  dir.write("r/.HALT", run->id() + "\n");
+  EXPECT_TRUE(run->checkHalt().halt);
+  run->clearHalt();
+  EXPECT_FALSE(fs::exists(dir / "r/.HALT"));
+  EXPECT_FALSE(run->checkHalt().halt);
+  dir.write("r/.HALT", "");
+  fs::last_write_time(dir / "r/.HALT", fs::file_time_type::clock::now() +
+                                           std::chrono::seconds(1));
+  EXPECT_TRUE(run->checkHalt().halt);
+}
+
+TEST(Console, LinesAreTheOnesPeopleKnow) {
+  EXPECT_EQ(Console::format({20, 100, 5.6123, 2e-5, 785.2, 192}),
+            "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12");
+  EXPECT_EQ(Console::duration(3725), "1:02:05");
+  EXPECT_EQ(Console::duration(NAN), "--:--");
+  EXPECT_EQ(Console::bar(5, 10, 10), "[#####.....]");
+  EXPECT_EQ(Console::bar(10, 10, 4), "[####]");
+  EXPECT_EQ(Console::bar(0, 10, 4), "[....]");
+}
+
+} // namespace

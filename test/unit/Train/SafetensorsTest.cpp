@@ -1,0 +1,139 @@
+//===- SafetensorsTest.cpp - named tensors in a file ----------------------===//
+
+#include "lib/Support/Safetensors.h"
+#include "lib/Support/Philox.h"
+#include "test/unit/TempDir.h"
+
+#include <cstring>
+
+using namespace nsa;
+
+namespace {
+
+/// A file with the given header and data.
+std::string image(const std::string &header, const std::string &data = "") {
+  uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char *>(&length), 8);
+  return bytes + header + data;
+}
+
+Result<SafetensorsFile> parse(const std::string &bytes) {
+  return SafetensorsFile::parse(reinterpret_cast<const uint8_t *>(bytes.data()),
+                                bytes.size(), "x");
+}
+
+TEST(Safetensors, RoundTrips) {
+  TempDir dir;
+  float a[6] = {1, 2, 3, 4, 5, -0.0f};
+  uint16_t b[3] = {7, 8, 9};
+  std::string path = dir / "t.safetensors";
+  ASSERT_TRUE(writeSafetensors(path,
+                               {{"a.weight", "F32", {2, 3}, a, sizeof a},
+                                {"empty", "F32", {0, 4}, nullptr, 0},
+                                {"b", "BF16", {3}, b, sizeof b},
+                                {"scalar", "F32", {}, a, 4}},
+                               {{"format", "pt"}}));
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->tensors().size(), 4u);
+  EXPECT_EQ(file->metadata().at("format"), "pt");
+  const SafeTensor *tensor = file->find("a.weight");
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->dtype, "F32");
+  EXPECT_EQ(tensor->shape, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(tensor->data, a, sizeof a), 0);
+  EXPECT_EQ(file->find("empty")->bytes, 0u);
+  EXPECT_TRUE(file->find("scalar")->shape.empty());
+  EXPECT_EQ(file->find("missing"), nullptr);
+}
+
+TEST(Safetensors, AcceptsWhatTheFormatAllows) {
+  EXPECT_TRUE(parse(image("{}")).ok());
+  EXPECT_TRUE(parse(image("{}   ")).ok());
+  EXPECT_TRUE(parse(image(R"({"__metadata__":{"k":"v"},)"
+                          R"("a":{"dtype":"U8","shape":[2],)"
+                          R"("data_offsets":[0,2]}})",
+                          "ab"))
+                  .ok());
+}
+
+TEST(Safetensors, RefusesWhatItDoesNot) {
+  auto tensor = [](const std::string &dtype, const std::string &shape,
+                   const std::string &offsets) {
+    return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape +
+           R"(,"data_offsets":)" + offsets + "}}";
+  };
+  EXPECT_TRUE(parse(image(tensor("I32", "[1]", "[0,4]"), "abcd")).ok());
+  const std::string bad[] = {
+      "",
+      "1234567",
+      image("[]"),
+      image("{"),
+      image("{} x"),
+      image("null"),
+      image("{}", "x"),
+      image(tensor("I99", "[1]", "[0,4]"), "abcd"),
+      image(tensor("I32", "[1]", "[0,8]"), "abcd"),
+      image(tensor("I32", "[2]", "[0,4]"), "abcd"),
+      image(tensor("I32", "[1]", "[4,0]"), "abcd"),
+      image(tensor("I32", "[1]", "[0]"), "abcd"),
+      image(tensor("I32", "[-1]", "[0,4]"), "abcd"),
+      image(tensor("I32", "[1.5]", "[0,4]"), "abcd"),
+      image(tensor("I32", "4", "[0,4]"), "abcd"),
+      image(tensor("I32", "[1]", "[1,5]"), "abcde"),
+      image(tensor("I32", "[4294967296,4294967296,4294967296]", "[0,0]")),
+      image(R"({"a":5})"),
+      image(R"({"a":{"dtype":"U8"}})"),
+      image(R"({"__metadata__":{"k":1}})"),
+      image(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+            R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+            "x"),
+      image(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+            R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+            "xyz"),
+      std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10),
+      image("{}").substr(0, 9)};
+  for (const std::string &bytes : bad)
+    EXPECT_FALSE(parse(bytes).ok()) << bytes;
+}
+
+TEST(Safetensors, SurvivesAnyBytes) {
+  std::string good =
+      image(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,1],)"
+            R"("data_offsets":[0,8]},"b":{"dtype":"U8","shape":[3],)"
+            R"("data_offsets":[8,11]}})",
+            "abcdefghijk");
+  ASSERT_TRUE(parse(good).ok());
+  PhiloxStream random(1);
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    for (uint64_t edits = 1 + random.below(3); edits > 0; --edits) {
+      size_t at = random.below(bytes.size());
+      switch (random.below(4)) {
+      case 0:
+        bytes[at] = char(random.next());
+        break;
+      case 1:
+        bytes.erase(at, 1);
+        break;
+      case 2:
+        bytes.insert(at, 1, "0123456789[]{}\",:"[random.below(17)]);
+        break;
+      case 3:
+        bytes.resize(at + 1);
+        break;
+      }
+    }
+    // Whatever is accepted must be readable to its last byte.
+    unsigned sum = 0;
+    if (Result<SafetensorsFile> file = parse(bytes))
+      for (const SafeTensor &tensor : file->tensors())
+        for (uint64_t i = 0; i < tensor.bytes; ++i)
+          sum += static_cast<const uint8_t *>(tensor.data)[i];
+    ASSERT_LE(sum, 255u * 11);
+  }
+  std::string deep(100000, '[');
+  EXPECT_FALSE(parse(image(deep)).ok());
+}
+
+} // namespace

@@ -1,0 +1,337 @@
+//===- TrainerTest.cpp - the training loop on a small model ---------------===//
+
+#include "runtime/Train/Trainer.h"
+#include "runtime/Data/Pack.h"
+#include "runtime/Data/Synth.h"
+#include "test/unit/TempDir.h"
+#include "test/unit/Train/BigramModel.h"
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+using namespace nsa;
+namespace fs = std::filesystem;
+
+namespace {
+
+class TrainerTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    SynthOptions options;
+    options.output = dir / "data";
+    options.vocab = 16;
+    options.tokens = 4000;
+    ASSERT_TRUE(synthesize(options).ok());
+    Result<Dataset> opened = Dataset::open(dir / "data");
+    ASSERT_TRUE(opened.ok());
+    data = std::move(*opened);
+    config.train.steps = 20;
+    config.train.warmupSteps = 3;
+    config.train.seqLen = 8;
+    config.train.batchSize = 6;
+    config.train.microBatch = 2;
+    config.train.evalEvery = 8;
+    config.train.evalBatches = 3;
+    config.train.finalEvalBatches = 0;
+    config.train.saveEvery = 5;
+    config.train.lr = 0.05;
+    config.train.outDir = dir / "runs";
+    config.train.keepCheckpoints = 0;
+    null = std::fopen("/dev/null", "w");
+  }
+  void TearDown() override { std::fclose(null); }
+
+  Result<TrainEnd> train(BigramModel &model, const TrainOptions &options) {
+    Console console(null, false);
+    Trainer trainer(model, data, config, options, console);
+    Result<TrainEnd> end = trainer.run();
+    run = trainer.runDirectory();
+    return end;
+  }
+  TrainOptions named(const std::string &name) {
+    TrainOptions options;
+    options.configPath = "configs/test.yaml";
+    options.runName = name;
+    return options;
+  }
+
+  /// training.csv without its last column, which is a speed.
+  std::string losses(const std::string &name) {
+    std::istringstream lines(dir.read("runs/" + name + "/training.csv"));
+    std::string line, text;
+    while (std::getline(lines, line))
+      text += line.substr(0, line.rfind(',')) + "\n";
+    return text;
+  }
+  std::string tensors(const std::string &name, const std::string &step) {
+    std::string folder = "runs/" + name + "/checkpoints/step-" + step + "/";
+    return dir.read(folder + "model.safetensors") +
+           dir.read(folder + "optimizer.safetensors");
+  }
+
+  TempDir dir;
+  Dataset data;
+  RunConfig config;
+  std::string run;
+  std::FILE *null = nullptr;
+};
+
+TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
+  config.train.steps = 300;
+  config.train.saveEvery = 0;
+  BigramModel model(2, 8, 16);
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  nlohmann::json metrics =
+      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  double entropy = *data.manifest.fact("entropy");
+  EXPECT_GT(metrics["val_loss"], entropy - 0.1);
+  EXPECT_LT(metrics["val_loss"], entropy + 0.2);
+  EXPECT_EQ(metrics["end"], "finished");
+  EXPECT_EQ(metrics["tokens"], 300 * 6 * 8);
+  EXPECT_TRUE(metrics.contains("ngram_order1"));
+  for (const char *name :
+       {"env.json", "config.yaml", "config.json", "dtypes_report.txt",
+        "train.log", "heartbeat_rank0.jsonl", "val.csv"})
+    EXPECT_FALSE(dir.read(std::string("runs/a/") + name).empty()) << name;
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find(configHash(config)), std::string::npos);
+  EXPECT_LT(log.find(configHash(config)), log.find('\n'));
+  EXPECT_NE(log.find("48 tokens per step"), std::string::npos);
+  EXPECT_NE(log.find("epoch 1 begins after step"), std::string::npos);
+  EXPECT_NE(log.find("validation loss"), std::string::npos);
+}
+
+TEST_F(TrainerTest, TheSameSeedGivesTheSameBits) {
+  BigramModel a(2, 8, 16), b(2, 8, 16), c(2, 8, 16);
+  ASSERT_TRUE(train(a, named("a")).ok());
+  ASSERT_TRUE(train(b, named("b")).ok());
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(a.weights(), b.weights());
+  config.train.seed = 2;
+  ASSERT_TRUE(train(c, named("c")).ok());
+  EXPECT_NE(losses("a"), losses("c"));
+}
+
+TEST_F(TrainerTest, StepEqualsAccumulateAndUpdate) {
+  config.train.batchSize = 2;
+  BigramModel fused(2, 8, 16), separate(2, 8, 16);
+  ASSERT_TRUE(train(fused, named("a")).ok());
+  TrainOptions options = named("b");
+  options.separateUpdate = true;
+  ASSERT_TRUE(train(separate, options).ok());
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(fused.weights(), separate.weights());
+  auto ran = [](const BigramModel &model, const char *entry) {
+    return std::count(model.calls.begin(), model.calls.end(), entry);
+  };
+  EXPECT_EQ(ran(fused, "step"), 20);
+  EXPECT_EQ(ran(fused, "update"), 0);
+  EXPECT_EQ(ran(separate, "step"), 0);
+  EXPECT_EQ(ran(separate, "update"), 20);
+}
+
+TEST_F(TrainerTest, MicroBatchesChangeOnlyTheRounding) {
+  BigramModel small(2, 8, 16), large(6, 8, 16);
+  ASSERT_TRUE(train(small, named("a")).ok());
+  config.train.microBatch = 6;
+  ASSERT_TRUE(train(large, named("b")).ok());
+  for (size_t i = 0; i < small.weights().size(); ++i)
+    ASSERT_NEAR(small.weights()[i], large.weights()[i], 1e-4);
+}
+
+// Resuming once restored the weights alone and swallowed errors.
+TEST_F(TrainerTest, Lessons_Row14_ResumeIsBitwise) {
+  BigramModel straight(2, 8, 16), first(2, 8, 16), second(2, 8, 16);
+  ASSERT_TRUE(train(straight, named("a")).ok());
+  TrainOptions options = named("b");
+  options.stopAfter = 10;
+  Result<TrainEnd> end = train(first, options);
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(*end, TrainEnd::Halted);
+  TrainOptions resume;
+  resume.resume = dir / "runs/b";
+  end = train(second, resume);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_EQ(run, dir / "runs/b");
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(dir.read("runs/a/val.csv"), dir.read("runs/b/val.csv"));
+  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
+  EXPECT_FALSE(tensors("a", "00000020").empty());
+}
+
+TEST_F(TrainerTest, ResumesFromBeforeACrash) {
+  BigramModel straight(2, 8, 16), crashed(2, 8, 16), second(2, 8, 16);
+  ASSERT_TRUE(train(straight, named("a")).ok());
+  TrainOptions options = named("b");
+  options.stopAfter = 13;
+  ASSERT_TRUE(train(crashed, options).ok());
+  // The run went on to step 13, but only step 10 is taken up again.
+  TrainOptions resume;
+  resume.resume = dir / "runs/b/checkpoints/step-00000010";
+  ASSERT_TRUE(train(second, resume).ok());
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
+}
+
+TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
+  BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
+  TrainOptions options = named("a");
+  options.resume = "auto";
+  options.stopAfter = 7;
+  ASSERT_TRUE(train(first, options).ok());
+  EXPECT_NE(dir.read("runs/a/train.log").find("resume auto: no checkpoint"),
+            std::string::npos);
+  options.runName = "ignored";
+  options.stopAfter = 0;
+  ASSERT_TRUE(train(second, options).ok());
+  EXPECT_EQ(run, dir / "runs/a");
+  EXPECT_NE(dir.read("runs/a/train.log").find("at step 7"), std::string::npos);
+  // Finished: nothing is left to resume, and that is said.
+  Result<TrainEnd> end = train(third, options);
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("is at step 20, train.steps is 20"),
+            std::string::npos);
+}
+
+TEST_F(TrainerTest, RefusesCheckpointsOfOtherPrograms) {
+  BigramModel first(2, 8, 16, 1), second(2, 8, 16, 2);
+  TrainOptions options = named("a");
+  options.stopAfter = 5;
+  ASSERT_TRUE(train(first, options).ok());
+  TrainOptions resume;
+  resume.resume = dir / "runs/a";
+  Result<TrainEnd> end = train(second, resume);
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("it belongs to artefact 0000000000000001, this "
+                               "is 0000000000000002"),
+            std::string::npos);
+  BigramModel third(2, 8, 16, 1);
+  config.train.seed = 7;
+  EXPECT_FALSE(train(third, resume).ok());
+  resume.resume = dir / "nowhere";
+  EXPECT_FALSE(train(third, resume).ok());
+}
+
+// Non-finite numbers once reached the weights, and the run exited with 0.
+TEST_F(TrainerTest, Lessons_Row10_NonFiniteGradientsStopTheRun) {
+  BigramModel model(2, 8, 16);
+  model.poisonAt = 3 * 12 + 1;
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok());
+  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("first tensor that is not finite: grad.w[5] in pass 1"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(log.find("step-00000010"), std::string::npos);
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
+  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
+            "nan_loss");
+  for (float weight : model.weights())
+    EXPECT_TRUE(std::isfinite(weight));
+  // The last good checkpoint continues as if nothing had happened.
+  BigramModel straight(2, 8, 16), second(2, 8, 16);
+  ASSERT_TRUE(train(straight, named("b")).ok());
+  TrainOptions resume;
+  resume.resume = dir / "runs/a";
+  ASSERT_TRUE(train(second, resume).ok());
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+// Training data was once replaced by random tokens, in silence.
+TEST_F(TrainerTest, Lessons_Row11_MissingDataIsAnError) {
+  BigramModel model(2, 8, 16);
+  Dataset empty;
+  empty.manifest = data.manifest;
+  Console console(null, false);
+  Trainer trainer(model, empty, config, named("a"), console);
+  Result<TrainEnd> end = trainer.run();
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("holds 0 tokens"), std::string::npos);
+
+  fs::remove(dir / "data/val_000000.bin");
+  EXPECT_FALSE(Dataset::open(dir / "data").ok());
+  BigramModel narrow(2, 8, 8);
+  end = train(narrow, named("b"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("vocabulary of 16 tokens, the model one of 8"),
+            std::string::npos);
+}
+
+TEST_F(TrainerTest, HaltFilesStopTheRun) {
+  BigramModel model(2, 8, 16);
+  fs::create_directories(dir / "runs");
+  config.train.steps = 1000000;
+  // Written by another process as soon as the run exists.
+  pid_t child = fork();
+  if (child == 0) {
+    while (!fs::exists(dir / "runs/a/training.csv"))
+      usleep(1000);
+    usleep(20000);
+    std::ofstream(dir / "runs/a/.HALT");
+    _exit(0);
+  }
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Halted);
+  EXPECT_FALSE(fs::exists(dir / "runs/a/.HALT"));
+  EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
+}
+
+TEST_F(TrainerTest, SignalsStopAndDump) {
+  BigramModel model(2, 8, 16);
+  config.train.steps = 1000000;
+  pid_t parent = getpid();
+  pid_t child = fork();
+  if (child == 0) {
+    while (!fs::exists(dir / "runs/a/training.csv"))
+      usleep(1000);
+    kill(parent, SIGUSR1);
+    usleep(50000);
+    kill(parent, SIGTERM);
+    _exit(0);
+  }
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
+  bool dumped = false;
+  for (const fs::directory_entry &entry :
+       fs::directory_iterator(dir / "runs/a"))
+    dumped |= entry.path().filename().string().rfind("state_dump_", 0) == 0;
+  EXPECT_TRUE(dumped);
+}
+
+TEST_F(TrainerTest, WrongProgramsAreRefusedByName) {
+  class NoHyper final : public Model {
+  public:
+    explicit NoHyper(BigramModel &inner) : inner(inner) {}
+    Status run(std::string_view entry) override { return inner.run(entry); }
+    bool hasEntry(std::string_view entry) const override {
+      return entry != "update";
+    }
+    const std::vector<TensorView> &tensors() const override {
+      return inner.tensors();
+    }
+    const TensorView *input(std::string_view e,
+                            std::string_view n) const override {
+      return inner.input(e, n);
+    }
+    const TensorView *output(std::string_view e,
+                             std::string_view n) const override {
+      return inner.output(e, n);
+    }
+    uint64_t hash() const override { return 0; }
+    BigramModel &inner;
+  };
+  BigramModel inner(2, 8, 16);
+  NoHyper model(inner);
+  EXPECT_EQ(TrainBinding::create(model).message(),
+            "the artefact cannot be trained: it has no entry 'update'");
+}
+
+} // namespace
