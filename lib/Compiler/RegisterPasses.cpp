@@ -1,28 +1,54 @@
 //===- RegisterPasses.cpp - the passes of the compiler tools --------------===//
 
 #include "lib/Compiler/Registration.h"
-#ifdef NSA_HAVE_NSATransforms
-#include "passes/Transforms/Passes.h"
-#endif
-#ifdef NSA_HAVE_NSAConversion
 #include "passes/Conversion/Passes.h"
-#endif
-#ifdef NSA_HAVE_NSATensorToRT
 #include "passes/Conversion/TensorToRT/Passes.h"
+#include "passes/Pipelines/Pipelines.h"
+#include "passes/Transforms/Passes.h"
+#ifdef NSA_HAVE_BINARY
+#include "lib/Target/Passes.h"
+#include "passes/Conversion/TileToCPU/Passes.h"
 #endif
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+
+#ifdef NSA_HAVE_BINARY
+namespace {
+struct BinaryPipelineOptions
+    : mlir::PassPipelineOptions<BinaryPipelineOptions> {
+  Option<std::string> cpu{*this, "cpu", llvm::cl::desc("The processor"),
+                          llvm::cl::init("x86-64-v3")};
+};
+} // namespace
+
+/// The phase that needs more than passes may depend on.
+static void registerBinaryPhase() {
+  mlir::PassPipelineRegistration<BinaryPipelineOptions>(
+      "nsa-phase-binary", "Phase 8: compile the kernels to machine code",
+      [](mlir::OpPassManager &manager, const BinaryPipelineOptions &options) {
+        nsa::BinaryOptions binary;
+        binary.cpu = options.cpu;
+        manager.addPass(nsa::createBinary(binary));
+        manager.addPass(nsa::createVerifyPhase({nsa::Phase::Binary}));
+      });
+}
+#endif
 
 void nsa::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
   mlir::registerSymbolDCE();
-#ifdef NSA_HAVE_NSATransforms
   registerNSATransformsPasses();
-#endif
-#ifdef NSA_HAVE_NSAConversion
   registerNSAConversionPasses();
-#endif
-#ifdef NSA_HAVE_NSATensorToRT
   registerNSATensorToRTPasses();
+  registerPhasePipelines();
+#ifdef NSA_HAVE_BINARY
+  registerNSATileToCPUPasses();
+  registerTileToLLVMPipeline();
+  registerNSATargetPasses();
+  registerBinaryPhase();
 #endif
 }

@@ -1,0 +1,153 @@
+//===- Pipelines.cpp - the phases of compilation --------------------------===//
+
+#include "passes/Pipelines/Pipelines.h"
+#include "dialects/RT/RTOps.h"
+#include "passes/Conversion/Passes.h"
+#include "passes/Conversion/TensorToRT/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace nsa;
+
+StringRef nsa::getPhaseName(Phase phase) {
+  switch (phase) {
+  case Phase::Precision:
+    return "precision";
+  case Phase::Gradient:
+    return "gradient";
+  case Phase::Optimizer:
+    return "optimizer";
+  case Phase::Kernel:
+    return "kernel";
+  case Phase::Buffer:
+    return "buffer";
+  case Phase::Schedule:
+    return "schedule";
+  case Phase::Plan:
+    return "plan";
+  case Phase::Binary:
+    return "binary";
+  }
+  llvm_unreachable("unknown phase");
+}
+
+static void addCleanUp(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+static void addPasses(OpPassManager &manager, Phase phase,
+                      const PhaseOptions &options) {
+  switch (phase) {
+  case Phase::Precision:
+    manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
+    manager.addPass(createPrecision({options.precision}));
+    return;
+  case Phase::Gradient:
+    manager.addPass(createBuildEntries());
+    manager.addNestedPass<func::FuncOp>(createDifferentiate());
+    return addCleanUp(manager);
+  case Phase::Optimizer:
+    manager.addPass(createOptimizer());
+    return addCleanUp(manager);
+  case Phase::Kernel:
+    manager.addPass(createConvertToTile());
+    return addCleanUp(manager);
+  case Phase::Buffer:
+    manager.addPass(createBuffer());
+    return addCleanUp(manager);
+  case Phase::Schedule:
+    manager.addNestedPass<rt::EntryOp>(createSchedule());
+    return;
+  case Phase::Plan:
+    manager.addPass(createPlan());
+    return;
+  case Phase::Binary:
+    break;
+  }
+  llvm_unreachable("the binary phase is not built here");
+}
+
+void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
+                             const PhaseOptions &options) {
+  addPasses(manager, phase, options);
+  manager.addPass(createVerifyPhase({phase}));
+}
+
+//===----------------------------------------------------------------------===//
+// Registration
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The options of the phases that have some, on a command line.
+struct ModelPipelineOptions : PassPipelineOptions<ModelPipelineOptions> {
+  Option<int64_t> microBatch{
+      *this, "micro-batch",
+      llvm::cl::desc("Sequences in a micro-batch, 0 to keep what is written")};
+  Option<int64_t> seqLen{
+      *this, "seq-len",
+      llvm::cl::desc("Tokens in a sequence, 0 to keep what is written")};
+  Option<ComputePrecision> precision{
+      *this, "precision", llvm::cl::desc("The compute type"),
+      llvm::cl::values(
+          clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
+          clEnumValN(ComputePrecision::BF16, "bf16",
+                     "bf16 operands, fp32 statistics"))};
+
+  PhaseOptions get() const { return {microBatch, seqLen, precision}; }
+};
+
+struct PipelineUntilOptions : ModelPipelineOptions {
+  Option<Phase> until{
+      *this, "until", llvm::cl::desc("The last phase to run"),
+      llvm::cl::values(clEnumValN(Phase::Precision, "precision", ""),
+                       clEnumValN(Phase::Gradient, "gradient", ""),
+                       clEnumValN(Phase::Optimizer, "optimizer", ""),
+                       clEnumValN(Phase::Kernel, "kernel", ""),
+                       clEnumValN(Phase::Buffer, "buffer", ""),
+                       clEnumValN(Phase::Schedule, "schedule", ""),
+                       clEnumValN(Phase::Plan, "plan", "")),
+      llvm::cl::init(Phase::Plan)};
+};
+} // namespace
+
+/// Registers the pipeline of a phase that has no options.
+static void registerPhase(Phase phase, StringRef description) {
+  std::string name = ("nsa-phase-" + getPhaseName(phase)).str();
+  PassPipelineRegistration<>(name, description,
+                             [phase](OpPassManager &manager) {
+                               buildPhasePipeline(manager, phase, {});
+                             });
+}
+
+void nsa::registerPhasePipelines() {
+  PassPipelineRegistration<ModelPipelineOptions>(
+      "nsa-phase-precision",
+      "Phase 1: set batch and sequence, insert casts to the compute type",
+      [](OpPassManager &manager, const ModelPipelineOptions &options) {
+        buildPhasePipeline(manager, Phase::Precision, options.get());
+      });
+  registerPhase(Phase::Gradient,
+                "Phase 2: make the entries of training and their gradients");
+  registerPhase(Phase::Optimizer,
+                "Phase 3: make gradient accumulation and the AdamW update");
+  registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "
+                               "kernels and launches");
+  registerPhase(Phase::Buffer,
+                "Phase 5: turn functions on tensors into entries on memory");
+  registerPhase(Phase::Schedule, "Phase 6: order the commands of the entries");
+  registerPhase(Phase::Plan, "Phase 7: give tensors and buffers their places");
+  PassPipelineRegistration<PipelineUntilOptions>(
+      "nsa-pipeline", "The phases from the first to `until`",
+      [](OpPassManager &manager, const PipelineUntilOptions &options) {
+        for (unsigned number = 0;
+             number <= static_cast<unsigned>(options.until.getValue());
+             ++number)
+          buildPhasePipeline(manager, static_cast<Phase>(number),
+                             options.get());
+      });
+}

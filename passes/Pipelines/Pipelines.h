@@ -1,0 +1,56 @@
+//===- Pipelines.h - the phases of compilation ------------------*- C++ -*-===//
+//
+// A phase is a pipeline of passes followed by `nsa-verify-phase`, which reports
+// what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
+// pipelines:
+//
+// | phase | pipeline | passes |
+// |---|---|---|
+// | precision | `nsa-phase-precision` | `nsa-specialize`, `nsa-precision` |
+// | gradient | `nsa-phase-gradient` | `nsa-build-entries`, `nsa-differentiate`,
+// `canonicalize`, `cse` | | optimizer | `nsa-phase-optimizer` |
+// `nsa-optimizer`, `canonicalize`, `cse` | | kernel | `nsa-phase-kernel` |
+// `nsa-convert-to-tile`, `canonicalize`, `cse` | | buffer | `nsa-phase-buffer`
+// | `nsa-buffer`, `canonicalize`, `cse` | | schedule | `nsa-phase-schedule` |
+// `nsa-schedule` | | plan | `nsa-phase-plan` | `nsa-plan` | | binary |
+// `nsa-phase-binary` | `nsa-binary` |
+//
+// The binary phase makes machine code and is built in lib/Compiler.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_PIPELINES_PIPELINES_H
+#define NSA_PASSES_PIPELINES_PIPELINES_H
+
+#include "passes/Transforms/Passes.h"
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace nsa {
+
+/// What the phases before the binary depend on.
+struct PhaseOptions {
+  /// Sequences in a micro-batch; 0 keeps what the model says.
+  int64_t microBatch = 0;
+  /// Tokens in a sequence; 0 keeps what the model says.
+  int64_t seqLen = 0;
+  ComputePrecision precision = ComputePrecision::FP32;
+};
+
+/// "precision", "gradient", ..., "binary".
+llvm::StringRef getPhaseName(Phase phase);
+
+/// Appends the passes of one phase and its verifier to a manager of modules.
+/// The phase is not `Phase::Binary`.
+void buildPhasePipeline(mlir::OpPassManager &manager, Phase phase,
+                        const PhaseOptions &options);
+
+/// Registers `nsa-phase-precision` to `nsa-phase-plan`, and `nsa-pipeline`,
+/// which runs the phases from the first to `until`.
+void registerPhasePipelines();
+
+} // namespace nsa
+
+#endif // NSA_PASSES_PIPELINES_PIPELINES_H
