@@ -103,7 +103,8 @@ LogicalResult VerifyPhasePass::checkOps(const AllowedOps &allowed) {
     ok = false;
   };
   getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
-    check(op, allowed.inFunctions, "function");
+    bool atTop = isa_and_nonnull<ModuleOp>(op->getParentOp());
+    check(op, allowed.inFunctions, atTop ? "module" : "function");
     if (!isKernel(op))
       return WalkResult::advance();
     op->walk([&](Operation *inner) {

@@ -13,10 +13,10 @@ func.func @short_table(
 
 // -----
 
-func.func @no_inference(%x: tensor<1x16xf32> {nn.dims = ["batch", "seq"]}) -> tensor<16xf32> {
+func.func @no_inference(%x: tensor<1x16xf32> {nn.dims = ["batch", "seq"]}) -> tensor<1x16xbf16> {
   // expected-error @+1 {{does not infer its result types}}
-  %0 = tensor.collapse_shape %x [[0, 1]] : tensor<1x16xf32> into tensor<16xf32>
-  return %0 : tensor<16xf32>
+  %0 = arith.truncf %x : tensor<1x16xf32> to tensor<1x16xbf16>
+  return %0 : tensor<1x16xbf16>
 }
 
 // -----
