@@ -1,6 +1,98 @@
 //===- NNToTile.cpp - kernels of the nn dialect ---------------------------===//
 
-#include "passes/Conversion/KernelCache.h"
+#include "passes/Conversion/NNToTile/NNToTile.h"
 
-void nsa::populateNNToTilePatterns(mlir::RewritePatternSet &patterns,
-                                   KernelCache &cache) {}
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+/// A power of two, not above `limit`, that covers a small extent.
+static int64_t coveringTile(int64_t extent, int64_t limit) {
+  return std::clamp<int64_t>(llvm::PowerOf2Ceil(extent), 16, limit);
+}
+
+//===----------------------------------------------------------------------===//
+// Grids
+//===----------------------------------------------------------------------===//
+
+FlatGrid::FlatGrid(int64_t elements, int64_t perProgram)
+    : elements(elements), tile(coveringTile(elements, 1024)),
+      perProgram(llvm::alignTo(perProgram, tile)),
+      programs(
+          std::max<int64_t>(llvm::divideCeil(elements, this->perProgram), 1)) {}
+
+SmallVector<Value> FlatGrid::forEachTile(
+    TileBuilder &b, ArrayRef<Value> inits,
+    llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
+  Expr start = b.programId(0) * perProgram;
+  Expr end = min(start + perProgram, elements);
+  return b.forLoop(start, end, tile, inits,
+                   [&](Expr first, ArrayRef<Value> carried) {
+                     return body(b.range(first, tile, 1), carried);
+                   });
+}
+
+RowGrid::RowGrid(Value tensor, int64_t elementsPerProgram, int64_t maxPrograms,
+                 int64_t step)
+    : rows(ShapedType::getNumElements(getShape(tensor).drop_back())),
+      width(getShape(tensor).back()), step(step) {
+  perProgram = elementsPerProgram / std::max<int64_t>(width, 1);
+  if (maxPrograms)
+    perProgram =
+        std::max<int64_t>(perProgram, llvm::divideCeil(rows, maxPrograms));
+  perProgram = llvm::alignTo(std::max<int64_t>(perProgram, 1), step);
+  programs = std::max<int64_t>(llvm::divideCeil(rows, perProgram), 1);
+}
+
+SmallVector<Value> RowGrid::forEachRow(TileBuilder &b, ArrayRef<Value> inits,
+                                       TileBuilder::LoopBody body) const {
+  Expr start = b.programId(0) * perProgram;
+  Expr end = min(start + perProgram, rows);
+  return b.forLoop(start, end, step, inits, body);
+}
+
+//===----------------------------------------------------------------------===//
+// Shared kernels
+//===----------------------------------------------------------------------===//
+
+Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
+                           Operation *op, Value partials, Type result) {
+  int64_t rows = getDim(partials, 0), width = getDim(partials, 1);
+  int64_t tile = coveringTile(width, 256);
+  KernelSpec spec = {
+      "sum",
+      "t" + std::to_string(rows) + "x" + std::to_string(width),
+      {static_cast<int64_t>(llvm::divideCeil(width, tile)), 1, 1},
+      rows * width};
+  return cache.launch(
+      builder, op, spec, partials, result,
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Value cols = b.range(b.programId(0) * tile, tile, 1);
+        Value sum = b.forLoop(
+            0, rows, 1, {b.zeros(1, tile)},
+            [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
+              Value part = b.load(args[0], {row, cols});
+              return {b.map({carried[0], part}, b.f32(),
+                            [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+            })[0];
+        b.store(sum, args[1], {cols});
+      })[0];
+}
+
+Expr nsa::sigmoid(Expr x) {
+  Expr e = exp(-abs(x));
+  return select(x >= 0, x.constant(1), e) / (e + 1);
+}
+
+void nsa::populateNNToTilePatterns(RewritePatternSet &patterns,
+                                   KernelCache &cache) {
+  populateElementwisePatterns(patterns, cache);
+  populateEmbeddingPatterns(patterns, cache);
+  populateRMSNormPatterns(patterns, cache);
+  populateRotaryPatterns(patterns, cache);
+  populateGatePatterns(patterns, cache);
+  populateCrossEntropyPatterns(patterns, cache);
+  populateOptimizerPatterns(patterns, cache);
+}

@@ -1,0 +1,184 @@
+//===- CrossEntropy.cpp - the loss and its gradient -----------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Conversion/NNToTile/NNToTile.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+namespace {
+/// Logits [rows, vocabulary], walked row by row in tiles of the vocabulary.
+/// Programs are stretches of rows.
+struct CrossEntropyKernel {
+  explicit CrossEntropyKernel(Value logits)
+      : grid(logits, 65536),
+        tile(std::min<int64_t>(llvm::alignTo(grid.width, 16), 2048)) {}
+
+  KernelSpec spec(int64_t flopsPerElement) const {
+    return {"",
+            grid.name(),
+            {grid.programs, 1, 1},
+            flopsPerElement * grid.rows * grid.width};
+  }
+  void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
+  Value maskColumns(TileBuilder &b, Value x, Value cols, double outside) const;
+  Value buildLse(TileBuilder &b, Value logits, Expr row) const;
+
+  RowGrid grid;
+  int64_t tile;
+};
+} // namespace
+
+/// `x` with `outside` in the columns behind the vocabulary, if its last tile is
+/// partial.
+Value CrossEntropyKernel::maskColumns(TileBuilder &b, Value x, Value cols,
+                                      double outside) const {
+  if (grid.width % tile == 0)
+    return x;
+  return b.map({x, cols}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[1] < grid.width, x[0], outside);
+  });
+}
+
+/// The logarithm of the sum of exponentials of one row, as a tile of 1x1. The
+/// running maximum starts at the lowest finite number: no difference of
+/// infinities arises.
+Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
+                                   Expr row) const {
+  double lowest = std::numeric_limits<float>::lowest();
+  auto accumulate = [&](Expr first,
+                        ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value cols = b.range(first, tile, 1);
+    Value x = maskColumns(b, b.loadF32(logits, {row, cols}), cols, lowest);
+    Value top = b.map({carried[0], b.reduceMax(x)}, b.f32(),
+                      [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
+    Value e = b.map({x, top}, b.f32(),
+                    [](ArrayRef<Expr> x) { return exp(x[0] - x[1]); });
+    Value sum = b.map(
+        {carried[1], carried[0], top, b.reduceAdd(maskColumns(b, e, cols, 0))},
+        b.f32(),
+        [](ArrayRef<Expr> x) { return x[0] * exp(x[1] - x[2]) + x[3]; });
+    return {top, sum};
+  };
+  auto sums = b.forLoop(0, grid.width, tile,
+                        {b.full(lowest, 1, 1), b.zeros(1, 1)}, accumulate);
+  return b.map(sums, b.f32(),
+               [](ArrayRef<Expr> x) { return x[0] + log(x[1]); });
+}
+
+/// Outputs lse, and per program the sum of losses and the number of targets.
+void CrossEntropyKernel::buildForward(TileBuilder &b,
+                                      ArrayRef<Value> args) const {
+  Value logits = grid.viewRows(b, args[0]),
+        targets = grid.viewPerRow(b, args[1]);
+  Value lses = grid.viewPerRow(b, args[2]);
+  auto sums = grid.forEachRow(
+      b, {b.zeros(1, 1), b.constantF32(0)},
+      [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Value lse = buildLse(b, logits, row);
+        b.store(lse, lses, {b.range(row, 1, 0)});
+        Expr target = b.loadScalar(targets, {row});
+        Expr logit = convert(b.loadScalar(logits, {row, target}), b.f32());
+        Expr isValid = target >= 0;
+        Value loss = b.map({carried[0], lse}, b.f32(), [&](ArrayRef<Expr> x) {
+          return x[0] + select(isValid, x[1] - logit, 0);
+        });
+        return {loss, b.expr(carried[1]) + convert(isValid, b.f32())};
+      });
+  Expr program = b.programId(0);
+  b.store(sums[0], args[3], {b.range(program, 1, 0)});
+  b.storeScalar(sums[1], args[4], {program});
+}
+
+/// One program: sums the parts of all programs.
+static void buildMean(TileBuilder &b, int64_t programs, ArrayRef<Value> args) {
+  int64_t tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(programs), 16, 1024);
+  auto addTiles = [&](Value parts) {
+    Value sums = b.forLoop(
+        0, programs, tile, {b.zeros(1, tile)},
+        [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
+          Value part = b.load(parts, {b.range(first, tile, 1)});
+          return {b.map({carried[0], part}, b.f32(),
+                        [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+        })[0];
+    return b.reduceAdd(sums);
+  };
+  Value count = addTiles(args[1]);
+  Value loss = b.map({addTiles(args[0]), count}, b.f32(),
+                     [](ArrayRef<Expr> x) { return x[0] / max(x[1], 1); });
+  Value first = b.range(0, 1, 0);
+  b.store(loss, b.view(args[2], {1}), {first});
+  b.store(count, b.view(args[3], {1}), {first});
+}
+
+void CrossEntropyKernel::buildBackward(TileBuilder &b,
+                                       ArrayRef<Value> args) const {
+  Value logits = grid.viewRows(b, args[1]),
+        targets = grid.viewPerRow(b, args[2]);
+  Value lses = grid.viewPerRow(b, args[3]), dLogits = grid.viewRows(b, args[5]);
+  Expr scale = b.loadScalar(args[0], {}) / max(b.loadScalar(args[4], {}), 1);
+  grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
+    Expr target = b.loadScalar(targets, {row});
+    Expr factor = select(target >= 0, scale, 0);
+    Expr lse = b.loadScalar(lses, {row});
+    b.forLoop(0, grid.width, tile, {},
+              [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
+                Value cols = b.range(first, tile, 1);
+                Value x = b.load(logits, {row, cols});
+                Value grad = b.map({x, cols}, b.f32(), [&](ArrayRef<Expr> x) {
+                  Expr hit = convert(x[1] == target, b.f32());
+                  return factor * (exp(x[0] - lse) - hit);
+                });
+                b.store(grad, dLogits, {row, cols});
+                return {};
+              });
+    return {};
+  });
+}
+
+namespace {
+struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
+                                PatternRewriter &rewriter) const override {
+    CrossEntropyKernel kernel(op.getLogits());
+    int64_t programs = kernel.grid.programs;
+    Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
+    auto rows = cache.launch(
+        rewriter, op, kernel.spec(5), op->getOperands(),
+        {op.getLse().getType(), parts, parts},
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
+    KernelSpec spec = {"mean", "n" + std::to_string(programs), {1, 1, 1}};
+    auto mean = cache.launch(
+        rewriter, op, spec, rows.drop_front(),
+        {op.getLoss().getType(), op.getCount().getType()},
+        [&](auto &b, ArrayRef<Value> args) { buildMean(b, programs, args); });
+    rewriter.replaceOp(op, ValueRange{mean[0], rows[0], mean[1]});
+    return success();
+  }
+};
+
+struct ConvertCrossEntropyBackward : KernelPattern<nn::CrossEntropyBackwardOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::CrossEntropyBackwardOp op,
+                                PatternRewriter &rewriter) const override {
+    CrossEntropyKernel kernel(op.getLogits());
+    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(4),
+                                        op->getOperands(), op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          kernel.buildBackward(b, args);
+                                        }));
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateCrossEntropyPatterns(RewritePatternSet &patterns,
+                                       KernelCache &cache) {
+  patterns.add<ConvertCrossEntropy, ConvertCrossEntropyBackward>(
+      patterns.getContext(), cache);
+}

@@ -1,0 +1,189 @@
+//===- Optimizer.cpp - gradient norm and AdamW ----------------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Conversion/NNToTile/NNToTile.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Gradient norm
+//===----------------------------------------------------------------------===//
+
+/// Partial sums of each gradient. Their number is the same for all, so that one
+/// kernel adds them whatever the shapes.
+static constexpr int64_t kNumPartials = 64;
+
+static FlatGrid getNormGrid(Value gradient) {
+  int64_t elements = ShapedType::getNumElements(getShape(gradient));
+  int64_t perProgram = llvm::divideCeil(elements, kNumPartials);
+  FlatGrid grid(elements, std::max<int64_t>(perProgram, 4096));
+  grid.programs = kNumPartials;
+  return grid;
+}
+
+/// Program: a stretch of the gradient, possibly empty.
+static void buildSquares(TileBuilder &b, const FlatGrid &grid,
+                         ArrayRef<Value> args) {
+  Value gradient = grid.view(b, args[0]);
+  Value sums = grid.forEachTile(
+      b, {b.zeros(1, grid.tile)},
+      [&](Value i, ArrayRef<Value> carried) -> SmallVector<Value> {
+        return {b.map({carried[0], b.load(gradient, {i})}, b.f32(),
+                      [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
+      })[0];
+  b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
+}
+
+/// One program: the parts of all gradients, in order.
+static void buildNorm(TileBuilder &b, ArrayRef<Value> args) {
+  Value i = b.range(0, kNumPartials, 1);
+  Value sums = b.zeros(1, kNumPartials);
+  for (Value parts : args.drop_back())
+    sums = b.map({sums, b.load(parts, {i})}, b.f32(),
+                 [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  Value norm = b.map({b.reduceAdd(sums)}, b.f32(),
+                     [](ArrayRef<Expr> x) { return sqrt(x[0]); });
+  b.store(norm, b.view(args.back(), {1}), {b.range(0, 1, 0)});
+}
+
+//===----------------------------------------------------------------------===//
+// AdamW
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The scalars of a step, read once by each program.
+struct AdamWScalars {
+  AdamWScalars(TileBuilder &b, Value norm, Value loss, Value hyper);
+
+  Expr lr, beta1, beta2, eps, decay;
+  /// What a gradient is multiplied with: its scale and the clipping.
+  Expr gradScale;
+  /// 1 - beta^step.
+  Expr correction1, correction2;
+  /// Whether norm and loss are finite.
+  Expr isFinite;
+};
+} // namespace
+
+/// base^exponent for an exponent of 24 bits, by squaring: exact to a few ulp,
+/// where the exponential of a logarithm is not for bases close to 1.
+static Expr power(TileBuilder &b, Expr base, Expr exponent) {
+  auto result =
+      b.forLoop(0, 24, 1, {b.constantF32(1), base, exponent},
+                [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Expr product = b.expr(carried[0]),
+                       square = b.expr(carried[1]);
+                  Expr rest = b.expr(carried[2]);
+                  Expr next = select(rest % 2 == 1, product * square, product);
+                  return {next, square * square, rest / 2};
+                });
+  return b.expr(result[0]);
+}
+
+AdamWScalars::AdamWScalars(TileBuilder &b, Value norm, Value loss,
+                           Value hyper) {
+  auto get = [&](int index) { return b.loadScalar(hyper, {index}); };
+  lr = get(0), beta1 = get(1), beta2 = get(2), eps = get(3), decay = get(4);
+  Expr maxNorm = get(5), scale = get(6), step = convert(get(7), b.i32());
+  Expr total = b.loadScalar(norm, {});
+  Expr scaled = total * scale;
+  Expr clip = select((maxNorm > 0) & (scaled > maxNorm), maxNorm / scaled, 1);
+  gradScale = scale * clip;
+  correction1 = 1 - power(b, beta1, step);
+  correction2 = 1 - power(b, beta2, step);
+  double infinity = std::numeric_limits<double>::infinity();
+  isFinite = (abs(total) < infinity) & (abs(b.loadScalar(loss, {})) < infinity);
+}
+
+/// Programs are stretches of the flat tensors. Each tile is read before it is
+/// written, so the results may take the memory of the operands.
+static void buildAdamW(TileBuilder &b, const FlatGrid &grid, bool decay,
+                       ArrayRef<Value> args) {
+  AdamWScalars s(b, args[4], args[5], args[6]);
+  SmallVector<Value> inputs, outputs;
+  for (int i = 0; i < 4; ++i)
+    inputs.push_back(grid.view(b, args[i]));
+  for (int i = 7; i < 10; ++i)
+    outputs.push_back(grid.view(b, args[i]));
+  auto update = [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+    Expr w = x[0], m = x[1], v = x[2], g = x[3] * s.gradScale;
+    Expr m1 = s.beta1 * m + (1 - s.beta1) * g;
+    Expr v1 = s.beta2 * v + (1 - s.beta2) * g * g;
+    Expr base = decay ? w - s.lr * s.decay * w : w;
+    Expr w1 =
+        base - s.lr * (m1 / s.correction1) / (sqrt(v1 / s.correction2) + s.eps);
+    return {select(s.isFinite, w1, w), select(s.isFinite, m1, m),
+            select(s.isFinite, v1, v)};
+  };
+  grid.forEachTile(b, {}, [&](Value i, ArrayRef<Value>) -> SmallVector<Value> {
+    auto tiles = llvm::map_to_vector(
+        inputs, [&](Value input) { return b.load(input, {i}); });
+    auto results = b.map(tiles, {b.f32(), b.f32(), b.f32()}, update);
+    for (auto [result, output] : llvm::zip_equal(results, outputs))
+      b.store(result, output, {i});
+    return {};
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::GradientNormOp op,
+                                PatternRewriter &rewriter) const override {
+    for (Value gradient : op.getGradients())
+      if (!getNormGrid(gradient).fits())
+        return rewriter.notifyMatchFailure(op, "too many elements");
+    SmallVector<Value> parts;
+    Type type = RankedTensorType::get(kNumPartials, rewriter.getF32Type());
+    for (Value gradient : op.getGradients()) {
+      FlatGrid grid = getNormGrid(gradient);
+      KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
+                         "",
+                         {grid.programs, 1, 1},
+                         2 * grid.elements};
+      parts.push_back(cache.launch(rewriter, op, spec, gradient, type,
+                                   [&](auto &b, ArrayRef<Value> args) {
+                                     buildSquares(b, grid, args);
+                                   })[0]);
+    }
+    KernelSpec spec = {"", "n" + std::to_string(parts.size()), {1, 1, 1}};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, parts,
+                                        op->getResultTypes(), buildNorm));
+    return success();
+  }
+};
+
+struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::AdamWOp op,
+                                PatternRewriter &rewriter) const override {
+    FlatGrid grid(ShapedType::getNumElements(getShape(op.getWeight())));
+    if (!grid.fits())
+      return rewriter.notifyMatchFailure(op, "too many elements");
+    KernelSpec spec = {"",
+                       (op.getDecay() ? "decay_" : "") + grid.name(),
+                       {grid.programs, 1, 1},
+                       16 * grid.elements};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          buildAdamW(b, grid, op.getDecay(),
+                                                     args);
+                                        }));
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
+                                    KernelCache &cache) {
+  patterns.add<ConvertGradientNorm, ConvertAdamW>(patterns.getContext(), cache);
+}
