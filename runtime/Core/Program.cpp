@@ -63,6 +63,7 @@ template <typename T>
 static Error unknown(const char *what, const std::vector<T> &list,
                      std::string_view name) {
   std::vector<std::string> names;
+  names.reserve(list.size());
   for (const T &element : list)
     names.push_back(element.name);
   return Error{std::string("unknown ") + what + " '" + std::string(name) + "'" +

@@ -86,6 +86,7 @@ static Status checkComplete(const Program &program, const EntryInfo &entry,
 static Status loadInputs(const Program &program, const EntryInfo &entry,
                          const InputFiles &files) {
   std::vector<std::string> names;
+  names.reserve(entry.inputs.size());
   for (unsigned index : entry.inputs)
     names.push_back(program.tensors()[index].name);
   for (const auto &[name, path] : files) {

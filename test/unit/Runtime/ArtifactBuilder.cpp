@@ -119,6 +119,7 @@ void ArtifactBuilder::binary(const std::string &path) {
 
 std::string ArtifactBuilder::finish() {
   std::vector<flatbuffers::Offset<artifact::Segment>> segments;
+  segments.reserve(4);
   for (unsigned kind = 0; kind < 4; ++kind)
     segments.push_back(
         artifact::CreateSegment(builder, SegmentKind(kind), sizes[kind]));

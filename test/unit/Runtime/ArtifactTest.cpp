@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 using namespace nsa;
-using artifact::SegmentKind;
 using artifact::Slice;
 
 namespace {

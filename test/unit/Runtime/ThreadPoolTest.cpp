@@ -53,21 +53,21 @@ TEST(ThreadPool, ManyShortLoopsInOneJob) {
   EXPECT_EQ(sum, 20 * 500 * 5);
 }
 
-// The locals of a job's loops are written by the leader without locks.
+// Each loop reads what all threads wrote in the one before, without locks.
 TEST(ThreadPool, LoopsSeeWhatEarlierLoopsWrote) {
   std::unique_ptr<ThreadPool> pool = makePool(3);
-  std::vector<int64_t> values(1000, 0);
+  const int64_t count = 20000;
+  std::vector<int64_t> from(count, 0), to(count, 0);
   pool->execute([&] {
-    for (int64_t step = 1; step <= 200; ++step)
-      pool->parallelFor(1000, [&](int64_t begin, int64_t end) {
+    for (int64_t step = 0; step < 200; ++step) {
+      pool->parallelFor(count, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
-          values[size_t(i)] = values[size_t(999 - i)] == step - 1 ||
-                                      values[size_t(999 - i)] == step
-                                  ? step
-                                  : -1;
+          to[size_t(i)] = from[size_t(count - 1 - i)] + 1;
       });
+      std::swap(from, to);
+    }
   });
-  for (int64_t value : values)
+  for (int64_t value : from)
     ASSERT_EQ(value, 200);
 }
 
