@@ -1,0 +1,39 @@
+//===- AllocationTest.cpp - a run allocates nothing -----------------------===//
+
+#include "nsa/Runtime/Runtime.h"
+#include "test/unit/Runtime/ArtifactBuilder.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <new>
+
+static std::atomic<size_t> allocations{0};
+
+void *operator new(size_t size) {
+  ++allocations;
+  if (void *memory = std::malloc(size ? size : 1))
+    return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+
+using namespace nsa;
+
+TEST(Program, RunsWithoutAllocating) {
+  std::string bytes = makeTestArtifact();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  RuntimeOptions options;
+  options.profile = options.poison = options.checkFinite = true;
+  Result<Program> program = Program::create(*artifact, options);
+  ASSERT_TRUE(program.ok()) << program.message();
+  for (const char *name : {"init", "eval", "ids"}) {
+    const EntryInfo *entry = program->findEntry(name);
+    size_t before = allocations;
+    bool passed = program->run(*entry).ok();
+    EXPECT_EQ(allocations - before, 0u) << name;
+    EXPECT_TRUE(passed);
+  }
+}
