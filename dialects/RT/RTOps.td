@@ -45,7 +45,7 @@ def RT_TensorOp : RT_Op<"tensor", [
     Example:
 
     ```mlir
-    rt.tensor parameter @"embed.weight" : memref<256x32xf32> init <normal, 0.02> {decay}
+    rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, 0.02> {decay}
     ```
   }];
   let arguments = (ins RT_TensorRoleAttr:$role, SymbolNameAttr:$sym_name,
@@ -166,7 +166,7 @@ def RT_GetOp : RT_MemoryOp<"get", [
     Example:
 
     ```mlir
-    %w = rt.get @"embed.weight" : memref<256x32xf32>
+    %w = rt.get @embed.weight : memref<256x32xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$tensor);
@@ -323,7 +323,7 @@ def RT_InitializeOp : RT_Command<"initialize", [], [
     Example:
 
     ```mlir
-    %w = rt.get @"embed.weight" : memref<256x32xf32>
+    %w = rt.get @embed.weight : memref<256x32xf32>
     rt.initialize %w : memref<256x32xf32>
     ```
   }];

@@ -1,0 +1,247 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{has alignment 48, which is not a power of two}}
+rt.segment arena @arena size 64 alignment 48
+
+// -----
+
+// expected-error @below {{decays, but its role is state and not parameter}}
+rt.tensor state @s : memref<4xf32> {decay}
+
+// -----
+
+// expected-error @below {{has an initial value, but its role is input}}
+rt.tensor input @x : memref<4xf32> init <constant, 0.0>
+
+// -----
+
+// expected-error @below {{type attribute of statically shaped, dense memref of f32, bf16, f16, i32, i64 or ui8}}
+rt.tensor input @x : memref<4xf64>
+
+// -----
+
+// expected-error @below {{has its slice in @io, which is not a segment}}
+rt.tensor input @x : memref<4xf32> at <@io, offset = 0, size = 16>
+
+// -----
+
+rt.segment arena @arena size 64 alignment 64
+// expected-error @below {{has its slice in @arena, whose kind is arena}}
+rt.tensor input @x : memref<4xf32> at <@arena, offset = 0, size = 16>
+
+// -----
+
+rt.segment io @io size 64 alignment 64
+// expected-error @below {{has a slice of 12 bytes, but 'memref<4xf32>' takes 16}}
+rt.tensor input @x : memref<4xf32> at <@io, offset = 0, size = 12>
+
+// -----
+
+rt.segment io @io size 64 alignment 64
+// expected-error @below {{has its slice at byte 8, which is not a multiple of the alignment 64}}
+rt.tensor input @x : memref<4xf32> at <@io, offset = 8, size = 16>
+
+// -----
+
+rt.segment io @io size 64 alignment 64
+// expected-error @below {{has a slice that ends at byte 80 of a segment of 64 bytes}}
+rt.tensor input @x : memref<4xf32> at <@io, offset = 64, size = 16>
+
+// -----
+
+// expected-error @below {{names @x, which is not a tensor}}
+rt.entry @f inputs [@x] outputs [] {
+}
+
+// -----
+
+rt.tensor output @x : memref<4xf32>
+// expected-error @below {{lists tensor @x as input, but its role is output}}
+rt.entry @f inputs [@x] outputs [] {
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  // expected-error @below {{names @x, which is not a tensor}}
+  %x = rt.get @x : memref<4xf32>
+}
+
+// -----
+
+rt.tensor input @x : memref<4xf32>
+rt.entry @f inputs [@x] outputs [] {
+  // expected-error @below {{has type 'memref<8xf32>', but tensor @x has type 'memref<4xf32>'}}
+  %x = rt.get @x : memref<8xf32>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  // expected-error @below {{is not a command of an entry}}
+  %0 = arith.constant 1.0 : f32
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{changes the number of elements from 32 to 16}}
+  %1 = rt.view %0 : memref<4x8xf32> to memref<16xf32>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{changes the element type from 'f32' to 'i32'}}
+  %1 = rt.view %0 : memref<4x8xf32> to memref<32xi32>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4xf32>
+  // expected-error @below {{names @k, which is not a kernel}}
+  rt.launch @k ins() outs(%0 : memref<4xf32>)
+}
+
+// -----
+
+func.func private @k(memref<4xf32>, memref<4xf32>)
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4xf32>
+  // expected-error @below {{passes 1 operands to kernel @k, which has 2 arguments}}
+  rt.launch @k ins() outs(%0 : memref<4xf32>)
+}
+
+// -----
+
+func.func private @k(memref<8xf32>)
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4xf32>
+  // expected-error @below {{operand 0 has type 'memref<4xf32>', but kernel @k takes 'memref<8xf32>'}}
+  rt.launch @k ins() outs(%0 : memref<4xf32>)
+}
+
+// -----
+
+tile.kernel private @k(%x: memref<4xf32>, %y: memref<4xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  tile.return
+}
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4xf32>
+  %1 = rt.buffer : memref<4xf32>
+  // expected-error @below {{has 2 outputs, but kernel @k has 1}}
+  rt.launch @k ins() outs(%0, %1 : memref<4xf32>, memref<4xf32>)
+}
+
+// -----
+
+rt.tensor input @x : memref<2x3xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<2x3xf32>
+  %0 = rt.buffer : memref<2x2xf32>
+  // expected-error @below {{multiplies 2x3 by 2x3}}
+  rt.gemm %x, %x, %0 : memref<2x3xf32>, memref<2x3xf32>, memref<2x2xf32>
+}
+
+// -----
+
+rt.tensor input @x : memref<2x3xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<2x3xf32>
+  %0 = rt.buffer : memref<3x2xf32>
+  // expected-error @below {{has a product of 2x2, but its output is 3x2}}
+  rt.gemm %x, %x, %0 {transpose_rhs} : memref<2x3xf32>, memref<2x3xf32>, memref<3x2xf32>
+}
+
+// -----
+
+rt.tensor input @x : memref<2x2xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<2x2xf32>
+  // expected-error @below {{writes memory that it multiplies}}
+  rt.gemm %x, %x, %x : memref<2x2xf32>, memref<2x2xf32>, memref<2x2xf32>
+}
+
+// -----
+
+rt.tensor input @x : memref<4xf32>
+rt.entry @f inputs [@x] outputs [] {
+  %x = rt.get @x : memref<4xf32>
+  // expected-error @below {{copies memory onto itself}}
+  rt.copy %x, %x : memref<4xf32>
+}
+
+// -----
+
+rt.tensor state @x : memref<4xf32>
+rt.entry @f inputs [] outputs [] {
+  %x = rt.get @x : memref<4xf32>
+  // expected-error @below {{names tensor @x, which has no initial value}}
+  rt.initialize %x : memref<4xf32>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4xf32>
+  // expected-error @below {{needs the memory of a named tensor}}
+  rt.initialize %0 : memref<4xf32>
+}
+
+// -----
+
+rt.tensor output @y : memref<4xf32>
+rt.entry @uninitialized inputs [] outputs [@y] {
+  %y = rt.get @y : memref<4xf32>
+  %0 = rt.buffer : memref<4xf32>
+  // expected-error @below {{reads a buffer that no command before command 0 writes}}
+  rt.copy %0, %y : memref<4xf32>
+}
+
+// -----
+
+// A buffer may not be overwritten before its last reader.
+rt.tensor output @y : memref<4xf32>
+rt.entry @overwritten inputs [] outputs [@y] {
+  %y = rt.get @y : memref<4xf32>
+  %0 = rt.buffer : memref<4xf32>
+  rt.fill 1.0, %0 : memref<4xf32>
+  // expected-error @below {{overwrites a buffer before its last reader: command 0 wrote it, command 2 reads it}}
+  rt.fill 2.0, %0 : memref<4xf32>
+  // expected-note @below {{the last reader is here}}
+  rt.copy %0, %y : memref<4xf32>
+}
+
+// -----
+
+// Nor may a plan put something else into its memory.
+rt.segment arena @arena size 128 alignment 64
+rt.tensor output @y : memref<4xf32>
+rt.entry @overlap inputs [] outputs [@y] {
+  %y = rt.get @y : memref<4xf32>
+  // expected-note @below {{the other buffer is here}}
+  %0 = rt.buffer at <@arena, offset = 0, size = 80> live <0 to 2> : memref<20xf32>
+  // expected-error @below {{is overwritten before its last reader: it shares bytes 64 to 79 from command 1 on with a buffer that lives from command 0 to 2}}
+  %1 = rt.buffer at <@arena, offset = 64, size = 16> live <1 to 3> : memref<4xf32>
+  %2 = rt.buffer : memref<20xf32>
+  rt.fill 1.0, %0 : memref<20xf32>
+  rt.fill 2.0, %1 : memref<4xf32>
+  rt.copy %0, %2 : memref<20xf32>
+  rt.copy %1, %y : memref<4xf32>
+}
+
+// -----
+
+rt.segment arena @arena size 128 alignment 64
+rt.tensor output @y : memref<4xf32>
+rt.entry @live inputs [] outputs [@y] {
+  %y = rt.get @y : memref<4xf32>
+  // expected-error @below {{is said to live from command 0 to 0, but its users are commands 0 to 1}}
+  %0 = rt.buffer at <@arena, offset = 0, size = 16> live <0 to 0> : memref<4xf32>
+  rt.fill 1.0, %0 : memref<4xf32>
+  rt.copy %0, %y : memref<4xf32>
+}

@@ -1,0 +1,58 @@
+// RUN: nsa-opt %s --verify-roundtrip | FileCheck %s
+
+// CHECK: rt.segment persistent @persistent size 32896 alignment 64
+rt.segment persistent @persistent size 32896 alignment 64
+// CHECK: rt.segment io @io size 256 alignment 64
+rt.segment io @io size 256 alignment 64
+// CHECK: rt.segment arena @arena size 16384 alignment 64
+rt.segment arena @arena size 16384 alignment 64
+// CHECK: rt.segment workspace @workspace size 16384 alignment 64
+rt.segment workspace @workspace size 16384 alignment 64
+
+// CHECK: rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, {{.*}}> at <@persistent, offset = 0, size = 32768> {decay}
+rt.tensor parameter @embed.weight : memref<256x32xf32> init <normal, 0.02> at <@persistent, offset = 0, size = 32768> {decay}
+// CHECK: rt.tensor gradient @grad : memref<32xf32> init <constant, {{.*}}> at <@persistent, offset = 32768, size = 128>
+rt.tensor gradient @grad : memref<32xf32> init <constant, 0.0> at <@persistent, offset = 32768, size = 128>
+// CHECK: rt.tensor input @tokens : memref<1x64xi32> at <@io, offset = 0, size = 256>
+rt.tensor input @tokens : memref<1x64xi32> at <@io, offset = 0, size = 256>
+// CHECK: rt.tensor output @hidden : memref<1x64x32xf32>
+rt.tensor output @hidden : memref<1x64x32xf32>
+
+func.func private @embedding(memref<256x32xf32>, memref<1x64xi32>, memref<1x64x32xf32>)
+
+// CHECK-LABEL: rt.entry @init inputs [] outputs [] {
+rt.entry @init inputs [] outputs [] {
+  // CHECK: %embed.weight = rt.get @embed.weight : memref<256x32xf32>
+  %w = rt.get @embed.weight : memref<256x32xf32>
+  // CHECK: rt.initialize %embed.weight : memref<256x32xf32>
+  rt.initialize %w : memref<256x32xf32>
+  %g = rt.get @grad : memref<32xf32>
+  // CHECK: rt.fill 1.000000e+00, %grad : memref<32xf32>
+  rt.fill 1.0, %g : memref<32xf32>
+}
+
+// CHECK-LABEL: rt.entry @forward inputs [@tokens] outputs [@hidden] attributes {arena_peak = 16384 : i64} {
+rt.entry @forward inputs [@tokens] outputs [@hidden] attributes {arena_peak = 16384 : i64} {
+  %tokens = rt.get @tokens : memref<1x64xi32>
+  %w = rt.get @embed.weight : memref<256x32xf32>
+  %hidden = rt.get @hidden : memref<1x64x32xf32>
+  // CHECK: %[[X:.*]] = rt.buffer at <@arena, offset = 0, size = 8192> live <0 to 1> : memref<1x64x32xf32>
+  %x = rt.buffer at <@arena, offset = 0, size = 8192> live <0 to 1> : memref<1x64x32xf32>
+  // CHECK: rt.launch @embedding ins(%embed.weight, %tokens : memref<256x32xf32>, memref<1x64xi32>) outs(%[[X]] : memref<1x64x32xf32>)
+  rt.launch @embedding ins(%w, %tokens : memref<256x32xf32>, memref<1x64xi32>) outs(%x : memref<1x64x32xf32>)
+  // CHECK: %[[Y:.*]] = rt.buffer : memref<64x64xf32>
+  %y = rt.buffer : memref<64x64xf32>
+  // CHECK: rt.gemm %[[X]], %[[X]], %[[Y]] {transpose_rhs} : memref<1x64x32xf32>, memref<1x64x32xf32>, memref<64x64xf32>
+  rt.gemm %x, %x, %y {transpose_rhs} : memref<1x64x32xf32>, memref<1x64x32xf32>, memref<64x64xf32>
+  // CHECK: %[[Z:.*]] = rt.buffer : memref<64x64xbf16>
+  %z = rt.buffer : memref<64x64xbf16>
+  // CHECK: rt.gemm %[[Y]], %[[Y]], %[[Z]] workspace <@workspace, offset = 0, size = 16384> {transpose_lhs}
+  rt.gemm %y, %y, %z workspace <@workspace, offset = 0, size = 16384> {transpose_lhs}
+      : memref<64x64xf32>, memref<64x64xf32>, memref<64x64xbf16>
+  // CHECK: %[[V:.*]] = rt.view %hidden : memref<1x64x32xf32> to memref<32x64xf32>
+  %v = rt.view %hidden : memref<1x64x32xf32> to memref<32x64xf32>
+  %u = rt.buffer : memref<32x64xf32>
+  rt.fill 2.0, %u : memref<32x64xf32>
+  // CHECK: rt.copy %{{.*}}, %[[V]] : memref<32x64xf32>
+  rt.copy %u, %v : memref<32x64xf32>
+}
