@@ -291,7 +291,7 @@ Result<std::string> findCheckpoint(const std::string &path) {
     clean.pop_back();
   if (fs::exists(clean + "/" + stateFile))
     return clean;
-  for (std::string root : {clean + "/checkpoints", clean}) {
+  for (const std::string &root : {clean + "/checkpoints", clean}) {
     Result<std::string> name = readFile(root + "/" + latestFile);
     if (!name)
       continue;

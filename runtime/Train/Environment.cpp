@@ -4,6 +4,7 @@
 #include "lib/Support/Files.h"
 #include "runtime/Train/RunDirectory.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,9 +18,11 @@ namespace nsa {
 ProcessMemory processMemory() {
   ProcessMemory memory;
   if (Result<std::string> text = readFile("/proc/self/statm")) {
-    unsigned long long total = 0, resident = 0;
-    if (std::sscanf(text->c_str(), "%llu %llu", &total, &resident) == 2)
-      memory.resident = resident * uint64_t(::sysconf(_SC_PAGESIZE));
+    // Total pages, then resident pages.
+    char *rest = nullptr;
+    std::strtoull(text->c_str(), &rest, 10);
+    memory.resident =
+        std::strtoull(rest, nullptr, 10) * uint64_t(::sysconf(_SC_PAGESIZE));
   }
   struct rusage usage;
   if (::getrusage(RUSAGE_SELF, &usage) == 0)

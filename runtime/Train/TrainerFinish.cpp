@@ -161,6 +161,7 @@ Status Trainer::finalEvaluation() {
                        grouped(baseline->fitted()) + " of " +
                        grouped(data.train.size()) + " training tokens";
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  ranges.reserve(chosen.size());
   for (uint64_t window : chosen)
     ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
   Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);

@@ -17,7 +17,7 @@ build "$configs/smoke.yaml" model "${settings[@]}"
 /usr/bin/python3 - "$scratch" << 'PYTHON'
 import csv, glob, json, sys
 scratch = sys.argv[1]
-entropy = json.load(open(f"{scratch}/data/manifest.json"))["entropy"]
+entropy = json.load(open(f"{scratch}/data/manifest.json"))["facts"]["entropy"]
 rows = list(csv.DictReader(open(glob.glob(f"{scratch}/run/**/training.csv", recursive=True)[0])))
 losses = [float(row["loss"]) for row in rows]
 assert len(losses) == 300, f"{len(losses)} losses instead of 300"

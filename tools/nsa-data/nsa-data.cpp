@@ -15,7 +15,7 @@
 using namespace nsa;
 
 static constexpr const char *toolName = "nsa-data";
-static const std::string toolVersion = std::string("nsa-data ") + NSA_VERSION;
+static constexpr const char *toolVersion = "nsa-data " NSA_VERSION;
 
 static int fail(const std::string &message) {
   return reportError(toolName, message);

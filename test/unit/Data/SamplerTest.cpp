@@ -83,6 +83,7 @@ TEST(Sampler, OrderIsAFunctionOfSeedAndIndex) {
   auto order = [&](uint64_t seed, uint64_t first) {
     Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 16, seed);
     std::vector<uint64_t> positions;
+    positions.reserve(400);
     for (uint64_t i = 0; i < 400; ++i)
       positions.push_back(sampler->position(first + i));
     return positions;

@@ -272,7 +272,7 @@ TEST_F(TrainerTest, HaltFilesStopTheRun) {
     while (!fs::exists(dir / "runs/a/training.csv"))
       usleep(1000);
     usleep(20000);
-    std::ofstream(dir / "runs/a/.HALT");
+    dir.write("runs/a/.HALT", "");
     _exit(0);
   }
   Result<TrainEnd> end = train(model, named("a"));
