@@ -30,17 +30,17 @@ static Result<Phase> findPhase(const std::string &name) {
   auto found = llvm::find(phases, name);
   if (found != phases.end())
     return static_cast<Phase>(found - phases.begin());
-  return Error{"error: unknown phase '" + name + "'; the phases are " +
+  return Error{"unknown phase '" + name + "'; the phases are " +
                llvm::join(phases, ", ")};
 }
 
 static ArtifactMetadata makeMetadata(const CompilerOptions &options,
-                                     const CPUBinary &binary) {
+                                     const CPUDescription &cpu) {
   ArtifactMetadata metadata;
   metadata.producer = "nsa " NSA_VERSION;
   metadata.target = options.target;
-  metadata.cpu = binary.cpu.name;
-  metadata.cpuFeatures = binary.cpu.features;
+  metadata.cpu = cpu.name;
+  metadata.cpuFeatures = cpu.features;
   metadata.options = {{"target", options.target},
                       {"cpu", options.cpu},
                       {"micro-batch", std::to_string(options.microBatch)},
@@ -60,7 +60,7 @@ Result<CompiledArtifact> nsa::compile(const std::string &source,
   LogicalResult written = driver.timed("write", [&]() -> LogicalResult {
     FailureOr<std::string> bytes =
         writeArtifact(driver.getModule(), driver.getBinary().image,
-                      makeMetadata(options, driver.getBinary()));
+                      makeMetadata(options, driver.getCPU()));
     if (succeeded(bytes))
       artifact.bytes = std::move(*bytes);
     return bytes;

@@ -52,22 +52,23 @@ LogicalResult nsa::Driver::timed(StringRef name,
 
 LogicalResult nsa::Driver::checkOptions() {
   if (options.target != artifact::cpuTarget) {
-    messageStream << "error: unsupported target '" << options.target
+    messageStream << "unsupported target '" << options.target
                   << "'; this compiler has: " << artifact::cpuTarget;
     return failure();
   }
-  llvm::Expected<CPUDescription> cpu = describeCPU(options.cpu);
-  if (!cpu) {
-    messageStream << "error: " << llvm::toString(cpu.takeError());
+  llvm::Expected<CPUDescription> description = describeCPU(options.cpu);
+  if (!description) {
+    messageStream << llvm::toString(description.takeError());
     return failure();
   }
+  cpu = std::move(*description);
   if (options.precision != "fp32" && options.precision != "bf16") {
-    messageStream << "error: unknown precision '" << options.precision
+    messageStream << "unknown precision '" << options.precision
                   << "'; known are fp32 and bf16";
     return failure();
   }
   if (options.microBatch < 0 || options.seqLen < 0) {
-    messageStream << "error: micro-batch " << options.microBatch
+    messageStream << "micro-batch " << options.microBatch
                   << " and sequence length " << options.seqLen
                   << " must not be negative";
     return failure();

@@ -31,6 +31,9 @@ public:
 
   mlir::ModuleOp getModule() { return *module; }
 
+  /// The processor that the options name. Valid once the source is parsed.
+  const CPUDescription &getCPU() const { return cpu; }
+
   /// The kernels' machine code, after the binary phase.
   const CPUBinary &getBinary() const { return *binary; }
 
@@ -46,6 +49,7 @@ private:
   llvm::LogicalResult runPhase(Phase phase);
 
   CompilerOptions options;
+  CPUDescription cpu;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;
   mlir::MLIRContext context;

@@ -1,90 +1,95 @@
 //===- nsa-compile.cpp - model.mlir to model.nsax -------------------------===//
+//
+// Parses its command line without LLVM: LLVM's parser would also take the
+// hundreds of options that LLVM registers, and they would do nothing here.
+//
+//===----------------------------------------------------------------------===//
 
+#include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
 #include "nsa/Compiler/Compiler.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringMap.h"
-#include "llvm/Support/CommandLine.h"
-#include "llvm/Support/Format.h"
-#include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/raw_ostream.h"
 
-using namespace llvm;
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
 
-static cl::OptionCategory category("nsa-compile options");
-static cl::opt<std::string> inputFile(cl::Positional, cl::Required,
-                                      cl::desc("<model.mlir>"),
-                                      cl::cat(category));
-static cl::opt<std::string>
-    outputFile("o", cl::desc("The file to write; - is the standard output"),
-               cl::value_desc("model.nsax"), cl::cat(category));
-static cl::opt<std::string> target("target",
-                                   cl::desc("Kind of machine: cpu (default)"),
-                                   cl::init("cpu"), cl::cat(category));
-static cl::opt<std::string>
-    cpu("cpu",
-        cl::desc("Processor: x86-64-v2, x86-64-v3 (default), x86-64-v4, "
-                 "native"),
-        cl::init("x86-64-v3"), cl::cat(category));
-static cl::opt<int64_t>
-    microBatch("micro-batch",
-               cl::desc("Sequences per call; 0 keeps what the source says"),
-               cl::init(0), cl::cat(category));
-static cl::opt<int64_t>
-    seqLen("seq-len",
-           cl::desc("Tokens per sequence; 0 keeps what the source says"),
-           cl::init(0), cl::cat(category));
-static cl::opt<std::string>
-    precision("precision", cl::desc("Compute type: fp32 (default), bf16"),
-              cl::init("fp32"), cl::cat(category));
-static cl::opt<std::string>
-    compileToPhase("compile-to",
-                   cl::desc("Print the IR after a phase instead: precision, "
-                            "gradient, optimizer, kernel, buffer, schedule, "
-                            "plan, binary"),
-                   cl::value_desc("phase"), cl::cat(category));
-static cl::opt<bool>
-    estimateOnly("estimate",
-                 cl::desc("Print what the program needs; make no artefact"),
-                 cl::cat(category));
-static cl::opt<bool> timing("timing", cl::desc("Print the time of each phase"),
-                            cl::cat(category));
-static cl::opt<unsigned> threads("threads",
-                                 cl::desc("Threads that compile (2)"),
-                                 cl::init(2), cl::cat(category));
+using namespace nsa;
 
-static int fail(const Twine &message) {
-  errs() << "nsa-compile: error: " << message << "\n";
-  return 1;
+static constexpr const char *toolName = "nsa-compile";
+
+namespace {
+
+struct Options {
+  std::string input;
+  std::string output;
+  std::string phase;
+  bool estimate = false;
+  bool timing = false;
+  CompilerOptions compiler;
+};
+
+} // namespace
+
+static void addOptions(CLI::App &app, Options &options) {
+  CompilerOptions &compiler = options.compiler;
+  app.add_option("model", options.input, "MLIR to compile")->required();
+  app.add_option("-o,--output", options.output,
+                 "File to write; - is the standard output");
+  app.add_option("--target", compiler.target, "Kind of machine: cpu")
+      ->capture_default_str();
+  app.add_option("--cpu", compiler.cpu,
+                 "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native")
+      ->capture_default_str();
+  app.add_option("--micro-batch", compiler.microBatch,
+                 "Sequences per call; 0 keeps what the model says")
+      ->capture_default_str();
+  app.add_option("--seq-len", compiler.seqLen,
+                 "Tokens per sequence; 0 keeps what the model says")
+      ->capture_default_str();
+  app.add_option("--precision", compiler.precision,
+                 "Compute type: fp32, or bf16 with fp32 statistics and weights")
+      ->capture_default_str();
+  auto *phase = app.add_option(
+      "--compile-to", options.phase,
+      "Print the IR after a phase instead: precision, gradient, optimizer, "
+      "kernel, buffer, schedule, plan, binary");
+  app.add_flag("--estimate", options.estimate,
+               "Print the memory that the program needs; make no artefact")
+      ->excludes(phase);
+  app.add_flag("--timing", options.timing, "Print the time of each phase");
+  app.add_option("--threads", compiler.threads,
+                 "Threads that compile; the artefact does not depend on them")
+      ->capture_default_str();
 }
 
-/// LLVM registers options of its own, which would pass without effect here.
-static std::optional<StringRef> findForeignOption() {
-  for (auto &[name, option] : cl::getRegisteredOptions()) {
-    if (option->getNumOccurrences() == 0 ||
-        is_contained(option->Categories, &category) || name == "version")
-      continue;
-    return name;
-  }
-  return std::nullopt;
+/// Prints what the compiler reported. Reports on the source stand as they are;
+/// they begin with its name and position.
+static int reportMessages(const std::string &messages) {
+  if (messages.find("error:") == std::string::npos)
+    return reportError(toolName, messages);
+  std::fprintf(stderr, "%s\n", messages.c_str());
+  return 1;
 }
 
 static double toMiB(uint64_t bytes) { return double(bytes) / (1 << 20); }
 
-static void printTimes(const nsa::CompileReport &report) {
+static void printTimes(const CompileReport &report) {
   for (const auto &[phase, seconds] : report.seconds)
-    errs() << format("  %-10s %8.3f s\n", phase.c_str(), seconds);
+    std::fprintf(stderr, "  %-10s %8.3f s\n", phase.c_str(), seconds);
 }
 
-static void printSummary(const nsa::CompileReport &report) {
-  errs() << report.kernels << " kernels, " << report.commands << " commands, "
-         << format("arena %.1f MiB, persistent %.1f MiB, %.1f s\n",
-                   toMiB(report.arenaBytes), toMiB(report.persistentBytes),
-                   report.totalSeconds());
+static void printSummary(const CompileReport &report) {
+  std::fprintf(stderr,
+               "%llu kernels, %llu commands, arena %.1f MiB, persistent "
+               "%.1f MiB, %.1f s\n",
+               static_cast<unsigned long long>(report.kernels),
+               static_cast<unsigned long long>(report.commands),
+               toMiB(report.arenaBytes), toMiB(report.persistentBytes),
+               report.totalSeconds());
 }
 
-static void printEstimate(const nsa::CompileReport &report) {
+static void printEstimate(const CompileReport &report) {
   struct Line {
     const char *name;
     uint64_t bytes;
@@ -95,108 +100,75 @@ static void printEstimate(const nsa::CompileReport &report) {
                         {"workspace", report.workspaceBytes}};
   uint64_t total = 0;
   for (const Line &line : lines) {
-    outs() << format("%-10s %12.2f MiB\n", line.name, toMiB(line.bytes));
+    std::printf("%-10s %12.2f MiB\n", line.name, toMiB(line.bytes));
     total += line.bytes;
   }
-  outs() << format("%-10s %12.2f MiB\n", "total", toMiB(total))
-         << report.kernels << " kernels, " << report.commands << " commands\n";
+  std::printf("%-10s %12.2f MiB\n%llu kernels, %llu commands\n", "total",
+              toMiB(total), static_cast<unsigned long long>(report.kernels),
+              static_cast<unsigned long long>(report.commands));
 }
 
 /// Writes to a file, or to the standard output for "-" or nothing.
-static int write(const std::string &path, const std::string &contents) {
-  if (path == "-" || path.empty()) {
-    outs() << contents;
-    return 0;
-  }
-  nsa::Status status = nsa::writeFileAtomically(path, contents);
-  return status ? 0 : fail(status.message());
+static Status write(const std::string &path, const std::string &contents) {
+  if (!path.empty() && path != "-")
+    return writeFileAtomically(path, contents);
+  if (std::fwrite(contents.data(), 1, contents.size(), stdout) !=
+          contents.size() ||
+      std::fflush(stdout) != 0)
+    return Error{"cannot write to the standard output"};
+  return {};
 }
 
-namespace {
-/// The command line. The linker inside the compiler resets options to their
-/// defaults, so they are read once, before.
-struct Invocation {
-  std::string input = inputFile;
-  std::string output = outputFile;
-  std::string phase = compileToPhase;
-  bool estimate = estimateOnly;
-  bool timing = ::timing;
-  nsa::CompilerOptions options;
-  std::string source;
-};
-} // namespace
-
-static nsa::CompilerOptions getCompilerOptions() {
-  nsa::CompilerOptions options;
-  options.target = target;
-  options.cpu = cpu;
-  options.microBatch = microBatch;
-  options.seqLen = seqLen;
-  options.precision = precision;
-  options.threads = threads;
-  return options;
+static int printPhase(const Options &options, const std::string &source) {
+  Result<std::string> text =
+      compileTo(options.phase, source, options.input, options.compiler);
+  if (!text)
+    return reportMessages(text.message());
+  Status status = write(options.output, *text);
+  return status ? 0 : reportError(toolName, status.message());
 }
 
-static int compileToText(const Invocation &invocation) {
-  nsa::Result<std::string> text =
-      nsa::compileTo(invocation.phase, invocation.source, invocation.input,
-                     invocation.options);
-  if (text)
-    return write(invocation.output, *text);
-  errs() << text.message() << "\n";
-  return 1;
-}
-
-static int runEstimate(const Invocation &invocation) {
-  nsa::Result<nsa::CompileReport> report =
-      nsa::estimate(invocation.source, invocation.input, invocation.options);
-  if (!report) {
-    errs() << report.message() << "\n";
-    return 1;
-  }
+static int printNeeds(const Options &options, const std::string &source) {
+  Result<CompileReport> report =
+      estimate(source, options.input, options.compiler);
+  if (!report)
+    return reportMessages(report.message());
   printEstimate(*report);
-  if (invocation.timing)
+  if (options.timing)
     printTimes(*report);
   return 0;
 }
 
-static int compileToFile(const Invocation &invocation) {
-  if (invocation.output.empty())
-    return fail("no output file; name one with -o model.nsax");
-  nsa::Result<nsa::CompiledArtifact> artifact =
-      nsa::compile(invocation.source, invocation.input, invocation.options);
-  if (!artifact) {
-    errs() << artifact.message() << "\n";
-    return 1;
-  }
-  errs() << artifact->messages;
-  if (int code = write(invocation.output, artifact->bytes))
-    return code;
-  if (invocation.timing)
+static int makeArtifact(const Options &options, const std::string &source) {
+  if (options.output.empty())
+    return reportError(toolName, "no output file; name one with -o model.nsax");
+  Result<CompiledArtifact> artifact =
+      compile(source, options.input, options.compiler);
+  if (!artifact)
+    return reportMessages(artifact.message());
+  if (!artifact->messages.empty())
+    std::fprintf(stderr, "%s\n", artifact->messages.c_str());
+  if (Status status = write(options.output, artifact->bytes); !status)
+    return reportError(toolName, status.message());
+  if (options.timing)
     printTimes(artifact->report);
   printSummary(artifact->report);
   return 0;
 }
 
 int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
-  cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(argc, argv,
-                              "Compiles a model to an executable artefact\n");
-  if (std::optional<StringRef> foreign = findForeignOption())
-    return fail("unknown option '--" + *foreign + "'");
-
-  Invocation invocation;
-  invocation.options = getCompilerOptions();
-  if (invocation.estimate && !invocation.phase.empty())
-    return fail("--estimate and --compile-to exclude each other");
-  ErrorOr<std::unique_ptr<MemoryBuffer>> source =
-      MemoryBuffer::getFileOrSTDIN(invocation.input);
-  if (std::error_code error = source.getError())
-    return fail("cannot read '" + invocation.input + "': " + error.message());
-  invocation.source = (*source)->getBuffer().str();
-  if (!invocation.phase.empty())
-    return compileToText(invocation);
-  return invocation.estimate ? runEstimate(invocation)
-                             : compileToFile(invocation);
+  CLI::App app("Compiles a model to an executable artefact", toolName);
+  app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
+  Options options;
+  addOptions(app, options);
+  if (std::optional<int> code = parseCommandLine(app, argc, argv))
+    return *code;
+  Result<std::string> source = readFile(
+      options.input == "-" ? std::string("/dev/stdin") : options.input);
+  if (!source)
+    return reportError(toolName, source.message());
+  if (!options.phase.empty())
+    return printPhase(options, *source);
+  return options.estimate ? printNeeds(options, *source)
+                          : makeArtifact(options, *source);
 }

@@ -1,0 +1,230 @@
+"""The nn operations, forward and backward, against NumPy."""
+
+import numpy as np
+import pytest
+
+import reference as ref
+from support import F32, assert_close, random, run
+
+ELEMENTS = ["f32", "bf16"]
+ROWS = (2, 33)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def wide(*arrays):
+    return [np.asarray(x, np.float64) for x in arrays]
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_embedding(rng, element):
+    vocab, dim = 19, 24
+    table = random(rng, vocab, dim, element=element)
+    ids = rng.integers(-1, vocab + 1, ROWS)
+    inside = (ids >= 0) & (ids < vocab)
+    (y,) = run("nn.embedding {}", [table, ids], [(ROWS + (dim,), element)], element)
+    assert_close(y, np.where(inside[..., None], table[np.clip(ids, 0, vocab - 1)], 0), tolerance=0)
+
+    dy = random(rng, *ROWS, dim, element=element)
+    (dtable,) = run("nn.embedding_backward {} {{vocab = 19 : i64}}", [dy, ids], [((vocab, dim), "f32")], element)
+    want = np.zeros((vocab, dim))
+    np.add.at(want, ids[inside], dy[inside].astype(np.float64))
+    assert_close(dtable, want)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("transpose_lhs", [False, True])
+@pytest.mark.parametrize("transpose_rhs", [False, True])
+def test_matmul(rng, transpose_lhs, transpose_rhs, element):
+    rows, columns, length = ROWS[0] * ROWS[1], 20, 12
+    lhs_shape = (*ROWS, length)
+    if transpose_lhs:
+        rows, length = length, rows
+    rhs_shape = (columns, length) if transpose_rhs else (length, columns)
+    lhs, rhs = random(rng, *lhs_shape, element=element), random(rng, *rhs_shape, element=element)
+    flags = [name for name, given in [("transpose_lhs", transpose_lhs), ("transpose_rhs", transpose_rhs)] if given]
+    attributes = f"{{{{{', '.join(flags)}}}}}" if flags else ""
+    shape = (rows, columns) if transpose_lhs else (*ROWS, columns)
+    (y,) = run(f"nn.matmul {{}} {attributes}", [lhs, rhs], [(shape, element)], element)
+    a, b = wide(lhs.reshape(-1, lhs.shape[-1]), rhs)
+    want = ((a.T if transpose_lhs else a) @ (b.T if transpose_rhs else b)).reshape(shape)
+    assert_close(y, want, ref.rounder(element)(want))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_matmul_result_type(rng, element):
+    lhs, rhs = random(rng, 40, 8, element=element), random(rng, 40, 12, element=element)
+    (y,) = run("nn.matmul {} {{transpose_lhs, result_type = f32}}", [lhs, rhs], [((8, 12), "f32")], element)
+    a, b = wide(lhs, rhs)
+    assert_close(y, a.T @ b)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_rms_norm(rng, element):
+    dim, eps = 40, 1e-5
+    x, weight = random(rng, *ROWS, dim, element=element), random(rng, dim)
+    r = ref.rounder(element)
+    y, rstd = run("nn.rms_norm {} {{eps = 1.0e-5 : f64}}", [x, F32(weight)],
+                  [(x.shape, element), (ROWS, "f32")], element)
+    xw, ww = wide(x, weight)
+    want_rstd = 1 / np.sqrt((xw**2).mean(-1) + eps)
+    n = xw * want_rstd[..., None]
+    assert_close(y, n * ww, r(n * ww))
+    assert_close(rstd, want_rstd)
+
+    dy = random(rng, *ROWS, dim, element=element)
+    dx, dweight = run("nn.rms_norm_backward {}", [dy, x, F32(weight), F32(want_rstd)],
+                      [(x.shape, element), ((dim,), "f32")], element)
+    (g,) = wide(dy)
+    gw = g * ww
+    want = want_rstd[..., None] * (gw - n * (gw * n).mean(-1, keepdims=True))
+    assert_close(dx, want, r(want))
+    assert_close(dweight, (g * n).sum((0, 1)))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("stride", [1, 4])
+def test_rotary(rng, stride, inverse, element):
+    b, s, h, d = 2, 9, 2, 16
+    x = random(rng, b, s, h, d, element=element)
+    positions = (s - 1) * stride + 1
+    angle = np.arange(positions)[:, None] * 10000.0 ** (-2 * np.arange(d // 2) / d)
+    table = np.stack([np.cos(angle), np.sin(angle)], -1).astype(np.float32)
+    flags = f"stride = {stride} : i64" + (", inverse" if inverse else "")
+    (y,) = run(f"nn.rotary {{}} {{{{{flags}}}}}", [x, F32(table)], [(x.shape, element)], element)
+    cos, sin = wide(*(table[::stride][:s, :, i][None, :, None, :] for i in range(2)))
+    sin = -sin if inverse else sin
+    (low, high) = wide(x[..., : d // 2], x[..., d // 2 :])
+    want = np.concatenate([cos * low - sin * high, cos * high + sin * low], -1)
+    assert_close(y, want, ref.rounder(element)(want))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_heads(rng, element):
+    x = random(rng, 2, 5, 12, element=element)
+    (split,) = run("nn.split_heads {} {{heads = 3 : i64}}", [x], [((2, 5, 3, 4), element)], element)
+    np.testing.assert_array_equal(split, x.reshape(2, 5, 3, 4))
+    (merged,) = run("nn.merge_heads {}", [split], [((2, 5, 12), element)], element)
+    np.testing.assert_array_equal(merged, x)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", ["sigmoid", "softmax"])
+def test_gate(rng, activation, bias, element):
+    b, s, h = 2, 17, 3
+    logits = random(rng, b, s, h * 3, element=element, scale=3)
+    biases = [F32(random(rng, h * 3))] if bias else []
+    (gates,) = run(f"nn.gate {activation} {{}}", [logits, *biases], [((b, s, h, 3), "f32")], element)
+    z = logits.astype(np.float64) + (biases[0].array if bias else 0)
+    z = z.reshape(b, s, h, 3)
+    e = np.exp(z - z.max(-1, keepdims=True))
+    want = sigmoid(z) if activation == "sigmoid" else e / e.sum(-1, keepdims=True)
+    assert_close(gates, want)
+
+    dgates = random(rng, b, s, h, 3)
+    dlogits, dbias = run(f"nn.gate_backward {activation} {{}} {{{{logits_type = {element}}}}}",
+                         [F32(dgates), F32(want)], [((b, s, h * 3), element), ((h * 3,), "f32")], element)
+    if activation == "sigmoid":
+        dz = dgates * want * (1 - want)
+    else:
+        dz = want * (dgates - (dgates * want).sum(-1, keepdims=True))
+    dz = dz.reshape(b, s, h * 3)
+    assert_close(dlogits, dz, ref.rounder(element)(dz))
+    assert_close(dbias, dz.sum((0, 1)))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_elementwise(rng, element):
+    shape = (*ROWS, 20)
+    x, u, dy = (random(rng, *shape, element=element, scale=2) for _ in range(3))
+    xw, uw, dyw = wide(x, u, dy)
+    s = sigmoid(xw)
+    dsilu = s * (1 + xw * (1 - s))
+    cases = [
+        ("nn.silu", [x], [xw * s]),
+        ("nn.silu_backward", [dy, x], [dyw * dsilu]),
+        ("nn.swiglu", [x, u], [xw * s * uw]),
+        ("nn.swiglu_backward", [dy, x, u], [dyw * uw * dsilu, dyw * xw * s]),
+        ("nn.add", [x, u], [xw + uw]),
+    ]
+    for op, inputs, wants in cases:
+        results = run(op + " {}", inputs, [(shape, element)] * len(wants), element)
+        for result, want in zip(results, wants):
+            assert_close(result, want, ref.rounder(element)(want))
+
+
+def test_cast(rng):
+    x = random(rng, 7, 33, scale=100)
+    (narrow,) = run("nn.cast {} to bf16", [x], [(x.shape, "bf16")])
+    np.testing.assert_array_equal(narrow, ref.to_bf16(x))
+    (back,) = run("nn.cast {} to f32", [narrow], [(x.shape, "f32")], "bf16")
+    np.testing.assert_array_equal(back, narrow)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("ignored", ["none", "some", "all"])
+def test_cross_entropy(rng, ignored, element):
+    vocab = 70
+    logits = random(rng, *ROWS, vocab, element=element, scale=3)
+    targets = rng.integers(0, vocab, ROWS)
+    if ignored != "none":
+        targets = np.where(rng.random(ROWS) < (0.3 if ignored == "some" else 2), -1, targets)
+    valid = targets >= 0
+    loss, lse, count = run("nn.cross_entropy {}", [logits, targets],
+                           [((), "f32"), (ROWS, "f32"), ((), "f32")], element)
+    (x,) = wide(logits)
+    top = x.max(-1)
+    want_lse = top + np.log(np.exp(x - top[..., None]).sum(-1))
+    picked = np.take_along_axis(x, np.maximum(targets, 0)[..., None], -1)[..., 0]
+    want_loss = ((want_lse - picked) * valid).sum() / max(valid.sum(), 1)
+    assert_close(lse, want_lse)
+    assert_close(loss, want_loss)
+    assert count == valid.sum()
+
+    dloss = np.float32(0.7)
+    (dlogits,) = run("nn.cross_entropy_backward {}", [F32(dloss), logits, targets, F32(want_lse), F32(count)],
+                     [(logits.shape, element)], element)
+    one_hot = np.arange(vocab) == targets[..., None]
+    want = float(dloss) / max(valid.sum(), 1) * (np.exp(x - want_lse[..., None]) - one_hot) * valid[..., None]
+    assert_close(dlogits, want, ref.rounder(element)(want))
+
+
+def test_gradient_norm(rng):
+    gradients = [random(rng, 40, 30), random(rng, 17), random(rng, 1, 2, 3), random(rng, 3000)]
+    (norm,) = run("nn.gradient_norm {}", gradients, [((), "f32")])
+    assert_close(norm, np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradients)))
+
+
+@pytest.mark.parametrize("decay", [False, True])
+@pytest.mark.parametrize("clip", [0.0, 0.5, 1e6])
+def test_adamw(rng, clip, decay):
+    shape = (13, 20)
+    w, m, g = (random(rng, *shape) for _ in range(3))
+    v = random(rng, *shape) ** 2
+    lr, b1, b2, eps, wd, scale, step = 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.25, 7
+    hyper = np.array([lr, b1, b2, eps, wd, clip, scale, step], np.float32)
+    norm, loss = np.float32(np.sqrt((g**2).sum())), np.float32(1.0)
+    op = "nn.adamw {}" + (" {{decay}}" if decay else "")
+    types = [(shape, "f32")] * 3
+    got = run(op, [w, m, v, g, norm, loss, hyper], types)
+
+    n = norm * scale
+    factor = clip / n if clip > 0 and n > clip else 1.0
+    ww, mw, vw, gw = wide(w, m, v, g)
+    gw = gw * scale * factor
+    ww = ww - lr * wd * ww if decay else ww
+    mw = b1 * mw + (1 - b1) * gw
+    vw = b2 * vw + (1 - b2) * gw**2
+    ww = ww - lr * (mw / (1 - b1**step)) / (np.sqrt(vw / (1 - b2**step)) + eps)
+    for result, want in zip(got, (ww, mw, vw)):
+        assert_close(result, want)
+
+    for bad in (np.nan, np.inf):
+        for values in ([np.float32(bad), loss], [norm, np.float32(bad)]):
+            kept = run(op, [w, m, v, g, *values, hyper], types)
+            for result, before in zip(kept, (w, m, v)):
+                np.testing.assert_array_equal(result, before)
