@@ -14,8 +14,8 @@ namespace {
 /// Programs are stretches of rows.
 struct CrossEntropyKernel {
   explicit CrossEntropyKernel(Value logits)
-      : grid(logits, 65536),
-        tile(std::min<int64_t>(llvm::alignTo(grid.width, 16), 2048)) {}
+      : grid(logits, 65536), tile(pickTile(grid.width, 2048)),
+        tiles(llvm::divideCeil(grid.width, tile)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
     return {"",
@@ -29,7 +29,7 @@ struct CrossEntropyKernel {
   Value buildLse(TileBuilder &b, Value logits, Expr row) const;
 
   RowGrid grid;
-  int64_t tile;
+  int64_t tile, tiles;
 };
 } // namespace
 
@@ -50,9 +50,8 @@ Value CrossEntropyKernel::maskColumns(TileBuilder &b, Value x, Value cols,
 Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
                                    Expr row) const {
   double lowest = std::numeric_limits<float>::lowest();
-  auto accumulate = [&](Expr first,
-                        ArrayRef<Value> carried) -> SmallVector<Value> {
-    Value cols = b.range(first, tile, 1);
+  auto accumulate = [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value cols = b.range(i * tile, tile, 1);
     Value x = maskColumns(b, b.loadF32(logits, {row, cols}), cols, lowest);
     Value top = b.map({carried[0], b.reduceMax(x)}, b.f32(),
                       [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
@@ -64,8 +63,8 @@ Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
         [](ArrayRef<Expr> x) { return x[0] * exp(x[1] - x[2]) + x[3]; });
     return {top, sum};
   };
-  auto sums = b.forLoop(0, grid.width, tile,
-                        {b.full(lowest, 1, 1), b.zeros(1, 1)}, accumulate);
+  auto sums =
+      b.forLoop(0, tiles, 1, {b.full(lowest, 1, 1), b.zeros(1, 1)}, accumulate);
   return b.map(sums, b.f32(),
                [](ArrayRef<Expr> x) { return x[0] + log(x[1]); });
 }
@@ -96,7 +95,7 @@ void CrossEntropyKernel::buildForward(TileBuilder &b,
 
 /// One program: sums the parts of all programs.
 static void buildMean(TileBuilder &b, int64_t programs, ArrayRef<Value> args) {
-  int64_t tile = std::clamp<int64_t>(llvm::PowerOf2Ceil(programs), 16, 1024);
+  int64_t tile = pickTile(programs, 1024);
   auto addTiles = [&](Value parts) {
     Value sums = b.forLoop(
         0, programs, tile, {b.zeros(1, tile)},
@@ -125,9 +124,9 @@ void CrossEntropyKernel::buildBackward(TileBuilder &b,
     Expr target = b.loadScalar(targets, {row});
     Expr factor = select(target >= 0, scale, 0);
     Expr lse = b.loadScalar(lses, {row});
-    b.forLoop(0, grid.width, tile, {},
-              [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
-                Value cols = b.range(first, tile, 1);
+    b.forLoop(0, tiles, 1, {},
+              [&](Expr i, ArrayRef<Value>) -> SmallVector<Value> {
+                Value cols = b.range(i * tile, tile, 1);
                 Value x = b.load(logits, {row, cols});
                 Value grad = b.map({x, cols}, b.f32(), [&](ArrayRef<Expr> x) {
                   Expr hit = convert(x[1] == target, b.f32());

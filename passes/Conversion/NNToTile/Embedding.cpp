@@ -30,9 +30,11 @@ static void buildBackward(TileBuilder &b, const RowGrid &grid, int64_t slice,
   constexpr int64_t zeroRows = 16;
   Value cols = b.range(b.programId(0) * slice, slice, 1);
   Value zeros = b.zeros(zeroRows, slice);
-  b.forLoop(0, vocab, zeroRows, {},
-            [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
-              b.store(zeros, dTable, {b.range(row, zeroRows, 0), cols});
+  int64_t zeroTiles = llvm::divideCeil(vocab, zeroRows);
+  b.forLoop(0, zeroTiles, 1, {},
+            [&](Expr i, ArrayRef<Value>) -> SmallVector<Value> {
+              Value rows = b.range(i * zeroRows, zeroRows, 0);
+              b.store(zeros, dTable, {rows, cols});
               return {};
             });
   b.forLoop(0, grid.rows, 1, {},
@@ -67,7 +69,7 @@ struct ConvertEmbeddingBackward : KernelPattern<nn::EmbeddingBackwardOp> {
   LogicalResult matchAndRewrite(nn::EmbeddingBackwardOp op,
                                 PatternRewriter &rewriter) const override {
     RowGrid grid(op.getOutputGrad());
-    int64_t slice = grid.width >= 512 ? 64 : 32;
+    int64_t slice = pickTile(grid.width, grid.width >= 512 ? 64 : 32);
     int64_t slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
     KernelSpec spec = {"", grid.name(), {slices, 1, 1}, grid.rows * grid.width};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),

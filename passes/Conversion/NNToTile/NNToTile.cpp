@@ -8,30 +8,33 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-/// A power of two, not above `limit`, that covers a small extent.
-static int64_t coveringTile(int64_t extent, int64_t limit) {
-  return std::clamp<int64_t>(llvm::PowerOf2Ceil(extent), 16, limit);
+int64_t nsa::pickTile(int64_t extent, int64_t limit) {
+  int64_t covering = std::clamp<int64_t>(llvm::PowerOf2Ceil(extent), 16, limit);
+  for (int64_t tile = covering; tile >= std::max<int64_t>(covering / 8, 16);
+       tile -= 16)
+    if (extent % tile == 0)
+      return tile;
+  return covering;
 }
 
 //===----------------------------------------------------------------------===//
 // Grids
 //===----------------------------------------------------------------------===//
 
-FlatGrid::FlatGrid(int64_t elements, int64_t perProgram)
-    : elements(elements), tile(coveringTile(elements, 1024)),
-      perProgram(llvm::alignTo(perProgram, tile)),
-      programs(
-          std::max<int64_t>(llvm::divideCeil(elements, this->perProgram), 1)) {}
+FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
+    : elements(elements), tile(pickTile(elements, 1024)),
+      tiles(llvm::divideCeil(elements, tile)),
+      perProgram(llvm::divideCeil(elementsPerProgram, tile)),
+      programs(std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1)) {}
 
 SmallVector<Value> FlatGrid::forEachTile(
     TileBuilder &b, ArrayRef<Value> inits,
     llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
   Expr start = b.programId(0) * perProgram;
-  Expr end = min(start + perProgram, elements);
-  return b.forLoop(start, end, tile, inits,
-                   [&](Expr first, ArrayRef<Value> carried) {
-                     return body(b.range(first, tile, 1), carried);
-                   });
+  Expr end = min(start + perProgram, tiles);
+  return b.forLoop(start, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+    return body(b.range(i * tile, tile, 1), carried);
+  });
 }
 
 RowGrid::RowGrid(Value tensor, int64_t elementsPerProgram, int64_t maxPrograms,
@@ -48,9 +51,11 @@ RowGrid::RowGrid(Value tensor, int64_t elementsPerProgram, int64_t maxPrograms,
 
 SmallVector<Value> RowGrid::forEachRow(TileBuilder &b, ArrayRef<Value> inits,
                                        TileBuilder::LoopBody body) const {
-  Expr start = b.programId(0) * perProgram;
-  Expr end = min(start + perProgram, rows);
-  return b.forLoop(start, end, step, inits, body);
+  Expr start = b.programId(0) * (perProgram / step);
+  Expr end = min(start + perProgram / step, llvm::divideCeil(rows, step));
+  return b.forLoop(start, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+    return body(step == 1 ? i : i * step, carried);
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -60,7 +65,7 @@ SmallVector<Value> RowGrid::forEachRow(TileBuilder &b, ArrayRef<Value> inits,
 Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
                            Operation *op, Value partials, Type result) {
   int64_t rows = getDim(partials, 0), width = getDim(partials, 1);
-  int64_t tile = coveringTile(width, 256);
+  int64_t tile = pickTile(width, 256);
   KernelSpec spec = {
       "sum",
       "t" + std::to_string(rows) + "x" + std::to_string(width),

@@ -14,11 +14,16 @@
 
 namespace nsa {
 
-/// The elements of a tensor in order, cut into programs of `perProgram`
-/// elements that walk over tiles of 1 x `tile`. The last tile of a tensor may
-/// be partial: its elements outside read as 0 and are not written.
+/// The length of the pieces into which `extent` elements are cut: a multiple of
+/// 16 up to `limit` that divides `extent` if there is one not too small, so
+/// that no piece needs a check of its end; else one that covers or nearly does.
+int64_t pickTile(int64_t extent, int64_t limit);
+
+/// The elements of a tensor in order, as tiles of 1 x `tile`, of which each
+/// program walks over `perProgram`. The last tile of a tensor may be partial:
+/// its elements outside read as 0 and are not written.
 struct FlatGrid {
-  explicit FlatGrid(int64_t elements, int64_t perProgram = 16384);
+  explicit FlatGrid(int64_t elements, int64_t elementsPerProgram = 16384);
 
   /// Runs `body` on the coordinates of each tile of this program, carrying
   /// values from tile to tile.
@@ -32,11 +37,11 @@ struct FlatGrid {
     return b.view(ref, {elements});
   }
   /// Whether coordinates fit 32 bits.
-  bool fits() const { return elements + perProgram <= INT32_MAX; }
+  bool fits() const { return elements <= INT32_MAX - tile; }
   /// For kernel names: "n16384".
   std::string name() const { return "n" + std::to_string(elements); }
 
-  int64_t elements, tile, perProgram, programs;
+  int64_t elements, tile, tiles, perProgram, programs;
 };
 
 /// A tensor as `rows` rows of `width` elements (its last dimension), cut into

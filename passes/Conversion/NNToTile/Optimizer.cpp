@@ -18,9 +18,9 @@ using namespace nsa::tile;
 static constexpr int64_t kNumPartials = 64;
 
 static FlatGrid getNormGrid(Value gradient) {
-  int64_t elements = ShapedType::getNumElements(getShape(gradient));
-  int64_t perProgram = llvm::divideCeil(elements, kNumPartials);
-  FlatGrid grid(elements, std::max<int64_t>(perProgram, 4096));
+  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)));
+  grid.perProgram = std::max<int64_t>(
+      llvm::divideCeil(grid.tiles, kNumPartials), 4096 / grid.tile);
   grid.programs = kNumPartials;
   return grid;
 }
