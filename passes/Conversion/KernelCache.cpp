@@ -18,6 +18,21 @@ static std::string getKey(Operation *op, StringRef suffix) {
   return key;
 }
 
+/// The narrowest float type that the operation touches.
+static Type getComputeType(Operation *op) {
+  Type computeType;
+  for (TypeRange types :
+       {TypeRange(op->getOperandTypes()), TypeRange(op->getResultTypes())})
+    for (Type type : types) {
+      Type element = getElementTypeOrSelf(type);
+      if (isa<FloatType>(element) &&
+          (!computeType || element.getIntOrFloatBitWidth() <
+                               computeType.getIntOrFloatBitWidth()))
+        computeType = element;
+    }
+  return computeType;
+}
+
 static std::string getName(Operation *op, const KernelSpec &spec) {
   std::string name;
   llvm::raw_string_ostream os(name);
@@ -25,7 +40,8 @@ static std::string getName(Operation *op, const KernelSpec &spec) {
   for (StringRef part : {spec.suffix, spec.shape})
     if (!part.empty())
       os << '_' << part;
-  os << '_' << getElementTypeOrSelf(op->getOperand(0).getType());
+  if (Type computeType = getComputeType(op))
+    os << '_' << computeType;
   return name;
 }
 

@@ -49,9 +49,10 @@ public:
   /// The kernel is shared by all operations of the same name, inherent
   /// attributes, operand and result types: `body` must depend on nothing else.
   /// Its symbol is made of the operation's name, the suffix, the shape and the
-  /// first operand's element type ("window_attention_b1s64h4x2d16_w32_f32"),
-  /// its location is that of the first operation, and it has the i64 attributes
-  /// `flops` (if counted) and `bytes` (the size of its arguments).
+  /// narrowest float type of the operation
+  /// ("window_attention_b1s64h4x2d16_w32_f32"), its location is that of the
+  /// first operation, and it has the i64 attributes `flops` (if
+  /// counted) and `bytes` (the size of its arguments).
   mlir::ResultRange launch(mlir::OpBuilder &builder, mlir::Operation *op,
                            const KernelSpec &spec, mlir::ValueRange inputs,
                            mlir::TypeRange outputs, BodyFn body);

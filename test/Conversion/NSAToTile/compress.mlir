@@ -1,0 +1,47 @@
+// RUN: nsa-opt %s --nsa-convert-to-tile --canonicalize --cse | FileCheck %s
+
+// CHECK-LABEL: func.func @mean
+// CHECK: tile.launch @compress_mean_b1s64h2d16_l8d4_f32
+// CHECK: tile.launch @compress_backward_dx_mean_b1s64h2d16_l8d4_f32
+func.func @mean(%x: tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32> {
+  %y = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64} : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  %dx = nsa.compress_backward mean %y, %x {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
+  return %dx : tensor<1x64x2x16xf32>
+}
+
+// CHECK-LABEL: func.func @linear
+// CHECK: tile.launch @compress_linear_b1s64h2d16_l8d4_bf16
+// CHECK: tile.launch @compress_backward_dx_linear_b1s64h2d16_l8d4_bf16
+// CHECK: tile.launch @compress_backward_dw_linear_b1s64h2d16_l8d4_bf16
+// CHECK-SAME: -> tensor<2x128x16xf32>
+func.func @linear(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>) -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>) {
+  %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64} : (tensor<1x64x2x16xbf16>, tensor<2x128x16xbf16>) -> tensor<1x15x2x16xbf16>
+  %dx, %dw = nsa.compress_backward linear %y, %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xbf16>, tensor<1x64x2x16xbf16>, tensor<2x128x16xbf16>) -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>)
+  return %dx, %dw : tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>
+}
+
+// CHECK-LABEL: tile.kernel private @compress_mean
+// CHECK-SAME: grid = array<i32: 1, 2, 1>
+// CHECK: tile.range %{{.+}} {step = 4 : i32} : !tile.tile<16x1xi32>
+
+// Every block that holds a token, in ascending order.
+// CHECK-LABEL: tile.kernel private @compress_backward_dx_mean
+// CHECK: scf.for %[[OFFSET:.+]] = %c-1_i32
+// CHECK: %[[I:.+]] = arith.divsi
+// CHECK-NEXT: arith.addi %[[I]], %[[OFFSET]]
+
+// CHECK-LABEL: tile.kernel private @compress_linear
+// CHECK: tile.dot {{.*}} : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<16x16xf32>
+
+// Tokens of one phase share a product with the same rows of the weight.
+// CHECK-LABEL: tile.kernel private @compress_backward_dx_linear
+// CHECK-SAME: grid = array<i32: 4, 2, 1>
+// CHECK: tile.dot {{.*}} {transpose_b}
+
+// One program per row block of the weight: no atomics.
+// CHECK-LABEL: tile.kernel private @compress_backward_dw_linear
+// CHECK-SAME: grid = array<i32: 8, 2, 1>
+// CHECK: tile.dot {{.*}} {transpose_a}
+// CHECK: tile.store %{{.+}} : !tile.tile<16x16xf32>, memref<2x128x16xf32>
