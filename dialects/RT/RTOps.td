@@ -30,7 +30,7 @@ def RT_SegmentOp : RT_Op<"segment", [Symbol]> {
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$size,
                        ConfinedAttr<I64Attr, [IntPositive]>:$alignment);
   let assemblyFormat = [{
-    $kind $sym_name `size` $size `alignment` $alignment attr-dict
+    `` $kind $sym_name `size` $size `alignment` $alignment attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -54,7 +54,7 @@ def RT_TensorOp : RT_Op<"tensor", [
                        UnitAttr:$decay,
                        OptionalAttr<RT_SliceAttr>:$slice);
   let assemblyFormat = [{
-    $role $sym_name `:` $type (`init` $init^)? (`at` $slice^)? attr-dict
+    `` $role $sym_name `:` $type (`init` $init^)? (`at` $slice^)? attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -169,8 +169,9 @@ Value EntryBuilder::findDestination(OpResult value) {
     if (!mayOverwrite(memory, value)) {
       remark::missed(value.getLoc(),
                      remark::RemarkOpts::name("InPlace").category(DEBUG_TYPE))
-          << "'" << nn::getArgumentName(function, *argument)
-          << "' is updated by a copy: its old value is still needed";
+          << remark::reason(
+                 "'{0}' is updated by a copy: its old value is still needed",
+                 nn::getArgumentName(function, *argument));
       tail.push_back(result);
       return {};
     }

@@ -125,9 +125,8 @@ void PlanPass::placeBuffers(SegmentTable &segments,
     remark::analysis(entry.getLoc(), remark::RemarkOpts::name("ArenaPeak")
                                          .category(DEBUG_TYPE)
                                          .function(entry.getSymName()))
-        << "entry '" << entry.getSymName() << "' takes "
-        << remark::metric("Arena", plan.size) << " bytes of arena for "
-        << remark::metric("Live", bound) << " bytes alive at once";
+        << remark::metric("Bytes", plan.size)
+        << remark::metric("LiveBytes", bound);
     entry.setArenaPeak(static_cast<int64_t>(plan.size));
     if (plan.size >= size) {
       size = plan.size;

@@ -55,10 +55,8 @@ struct SchedulePass : nsa::impl::ScheduleBase<SchedulePass> {
     remark::analysis(entry.getLoc(), remark::RemarkOpts::name("PeakLiveBytes")
                                          .category(DEBUG_TYPE)
                                          .function(entry.getSymName()))
-        << "entry '" << entry.getSymName() << "' has "
-        << remark::metric("Peak", peak) << " live bytes, "
-        << remark::metric("Before", originalPeak)
-        << " in the order of the model";
+        << remark::metric("Bytes", peak)
+        << remark::metric("BytesBefore", originalPeak);
     if (best == original)
       return markAllAnalysesPreserved();
     apply(entry, commands, best);
