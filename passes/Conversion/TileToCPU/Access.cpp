@@ -1,0 +1,46 @@
+//===- Access.cpp - how a load or store walks through memory --------------===//
+
+#include "passes/Conversion/TileToCPU/Access.h"
+
+using namespace mlir;
+using namespace nsa::cpu;
+using namespace nsa::tile;
+
+Access::Access(LoadOp op, Bounds &bounds, unsigned width)
+    : Access(op.getRef(), op.getIndices(),
+             cast<TileType>(op.getResult().getType()), bounds, width) {}
+
+Access::Access(StoreOp op, Bounds &bounds, unsigned width)
+    : Access(op.getRef(), op.getIndices(),
+             cast<TileType>(op.getValue().getType()), bounds, width) {}
+
+/// Whether the elements of an index differ along an axis.
+static bool varies(Value index, unsigned axis) {
+  auto type = dyn_cast<TileType>(index.getType());
+  return type && (axis == 0 ? type.getRows() : type.getCols()) > 1;
+}
+
+Access::Access(Value ref, ValueRange indices, TileType type, Bounds &bounds,
+               unsigned width)
+    : ref(ref), indices(indices), type(type) {
+  auto memref = cast<MemRefType>(ref.getType());
+  extents.assign(memref.getShape().begin(), memref.getShape().end());
+  strides.assign(extents.size(), 1);
+  for (int d = static_cast<int>(extents.size()) - 2; d >= 0; --d)
+    strides[d] = strides[d + 1] * extents[d + 1];
+  unsigned inner = innerAxis(type);
+  contiguous = true;
+  for (auto [d, index] : llvm::enumerate(indices)) {
+    proven.push_back(bounds.isInside(index, extents[d]));
+    if (!varies(index, inner))
+      continue;
+    auto range = index.getDefiningOp<RangeOp>();
+    if (innerDim >= 0 || !range || range.getStep() != 1 || strides[d] != 1)
+      contiguous = false;
+    innerDim = d;
+  }
+  int64_t extent = inner == 0 ? type.getRows() : type.getCols();
+  bool wide = memoryBytes(type.getElementType()) == 4;
+  bool wholeVectors = extent % lanesFor(extent, width) == 0;
+  fusible = contiguous && (wide || (allProven() && wholeVectors));
+}

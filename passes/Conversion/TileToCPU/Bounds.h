@@ -1,0 +1,31 @@
+//===- Bounds.h - what is known about coordinates ---------------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H
+#define NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/Analysis/DataFlowFramework.h"
+
+namespace nsa::cpu {
+
+/// Integer ranges of the scalars and tiles of one kernel. Valid until the
+/// kernel changes.
+class Bounds {
+public:
+  explicit Bounds(tile::KernelOp kernel);
+
+  /// Whether every value that `index`, an i32 scalar or tile, can have lies in
+  /// 0 .. extent - 1.
+  bool isInside(mlir::Value index, int64_t extent);
+
+private:
+  mlir::ConstantIntRanges rangeOf(mlir::Value value);
+  mlir::ConstantIntRanges rangeOfMap(tile::MapOp op, unsigned result);
+
+  mlir::DataFlowSolver solver;
+  llvm::DenseMap<mlir::Value, mlir::ConstantIntRanges> tiles;
+};
+
+} // namespace nsa::cpu
+
+#endif // NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H

@@ -1,0 +1,198 @@
+//===- EmitMemory.cpp - tiles from and to memory --------------------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cpu;
+using namespace nsa::tile;
+
+/// Both coordinates of an outer position and the first inner position.
+static std::pair<Value, Value> rowStart(VectorBuilder &b, TileType type,
+                                        Value outer) {
+  Value zero = b.i64(0);
+  if (innerAxis(type) == 0)
+    return {zero, outer};
+  return {outer, zero};
+}
+
+KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
+                                                    Value outer) {
+  auto [row, col] = rowStart(b, access.type, outer);
+  RowAddress address;
+  address.offset = b.i64(0);
+  for (auto [d, index] : llvm::enumerate(access.indices)) {
+    Value place = coordinate(index, row, col);
+    address.offset =
+        b.add(address.offset, b.mul(b.toI64(place), access.strides[d]));
+    if (access.proven[d])
+      continue;
+    if (static_cast<int>(d) == access.innerDim) {
+      address.start = place;
+      address.extent = access.extents[d];
+    } else {
+      address.valid =
+          b.logicalAnd(address.valid, b.inside(place, access.extents[d]));
+    }
+  }
+  return address;
+}
+
+void KernelEmitter::emitLoad(LoadOp op) {
+  if (!isa<TileType>(op.getResult().getType())) {
+    Value offset = b.i64(0), valid;
+    auto type = cast<MemRefType>(op.getRef().getType());
+    int64_t stride = 1;
+    for (int d = static_cast<int>(type.getRank()) - 1; d >= 0; --d) {
+      Value index = scalar(op.getIndices()[d]);
+      offset = b.add(offset, b.mul(b.toI64(index), stride));
+      if (!bounds.isInside(op.getIndices()[d], type.getDimSize(d)))
+        valid = b.logicalAnd(valid, b.inside(index, type.getDimSize(d)));
+      stride *= type.getDimSize(d);
+    }
+    scalars.map(op.getResult(), b.load(scalar(op.getRef()), offset,
+                                       type.getElementType(), 1, valid));
+    return;
+  }
+  if (op->use_empty())
+    return;
+  const Access &access = fusion.getAccess(op);
+  if (access.contiguous)
+    emitRows(access, bufferOf(op.getResult()), /*isLoad=*/true);
+  else
+    emitElements(access, op.getResult(), /*isLoad=*/true);
+}
+
+void KernelEmitter::emitStore(StoreOp op) {
+  if (!isa<TileType>(op.getValue().getType())) {
+    Value offset = b.i64(0), valid;
+    auto type = cast<MemRefType>(op.getRef().getType());
+    int64_t stride = 1;
+    for (int d = static_cast<int>(type.getRank()) - 1; d >= 0; --d) {
+      Value index = scalar(op.getIndices()[d]);
+      offset = b.add(offset, b.mul(b.toI64(index), stride));
+      if (!bounds.isInside(op.getIndices()[d], type.getDimSize(d)))
+        valid = b.logicalAnd(valid, b.inside(index, type.getDimSize(d)));
+      stride *= type.getDimSize(d);
+    }
+    b.store(scalar(op.getValue()), scalar(op.getRef()), offset,
+            type.getElementType(), valid);
+    return;
+  }
+  const Access &access = fusion.getAccess(op);
+  if (access.contiguous && hasBuffer(op.getValue()))
+    emitRows(access, bufferOf(op.getValue()), /*isLoad=*/false);
+  else
+    emitElements(access, op.getValue(), /*isLoad=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows of neighbours
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,
+                             bool isLoad) {
+  bool column = innerAxis(access.type) == 0;
+  int64_t inner = column ? access.type.getRows() : access.type.getCols();
+  int64_t outerExtent = column ? 1 : access.type.getRows();
+  b.loop(outerExtent, 1, [&](Value outer) {
+    RowAddress address = rowAddress(access, outer);
+    auto copy = [&] { copyRow(access, address, buffer, outer, inner, isLoad); };
+    if (!address.valid)
+      return copy();
+    b.ifThen(
+        address.valid, copy, !isLoad ? llvm::function_ref<void()>() : [&] {
+          unsigned lanes = lanesFor(inner, width);
+          Type element = buffer.layout.elementType;
+          Value zero = b.constant(memoryType(element), 0, lanes);
+          Value first = b.mul(outer, buffer.layout.rowStride);
+          b.loop(roundUp(inner, lanes), lanes, [&](Value i) {
+            b.store(zero, buffer.base, b.add(first, i), memoryType(element));
+          });
+        });
+  });
+}
+
+/// Copies the elements of one row whose inner coordinate is inside; a load sets
+/// the others to zero.
+void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
+                            const Buffer &buffer, Value outer, int64_t inner,
+                            bool isLoad) {
+  Type element = memoryType(buffer.layout.elementType);
+  Value memory = scalar(access.ref);
+  Value first = b.mul(outer, buffer.layout.rowStride);
+  auto move = [&](Value i, unsigned lanes) {
+    Value there = b.add(address.offset, i), here = b.add(first, i);
+    if (isLoad)
+      b.store(b.load(memory, there, element, lanes), buffer.base, here,
+              element);
+    else
+      b.store(b.load(buffer.base, here, element, lanes), memory, there,
+              element);
+  };
+  unsigned lanes = lanesFor(inner, width);
+  auto moveAll = [&] {
+    int64_t whole = inner / lanes * lanes;
+    b.loop(whole, lanes, [&](Value i) { move(i, lanes); });
+    b.loop(inner, 1, [&](Value i) { move(i, 1); }, whole);
+  };
+  if (!address.start)
+    return moveAll();
+  auto clamp = [&](Value value) {
+    Value low = arith::MaxSIOp::create(b, value, b.i64(0));
+    return arith::MinSIOp::create(b, low, b.i64(inner));
+  };
+  Value start = b.toI64(address.start);
+  Value begin = clamp(arith::SubIOp::create(b, b.i64(0), start));
+  Value end = clamp(arith::SubIOp::create(b, b.i64(address.extent), start));
+  Value count = arith::SubIOp::create(b, end, begin);
+  Value isWhole =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, count, b.i64(inner));
+  b.ifThen(isWhole, moveAll, [&] {
+    if (isLoad) {
+      Value zero = b.constant(element, 0, lanes);
+      b.loop(roundUp(inner, lanes), lanes, [&](Value i) {
+        b.store(zero, buffer.base, b.add(first, i), element);
+      });
+    }
+    b.loop(begin, end, 1, ValueRange(),
+           [&](Value i, ValueRange) -> SmallVector<Value> {
+             move(i, 1);
+             return {};
+           });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Elements anywhere
+//===----------------------------------------------------------------------===//
+
+/// The elements one by one, each with its own address and check.
+void KernelEmitter::emitElements(const Access &access, Value tile,
+                                 bool isLoad) {
+  Value memory = scalar(access.ref);
+  TileLayout layout = layoutOf(tile);
+  Type element = memoryType(layout.elementType);
+  auto visit = [&](Value row, Value col) {
+    Value there = b.i64(0), valid;
+    for (auto [d, index] : llvm::enumerate(access.indices)) {
+      Value place = coordinate(index, row, col);
+      there = b.add(there, b.mul(b.toI64(place), access.strides[d]));
+      if (!access.proven[d])
+        valid = b.logicalAnd(valid, b.inside(place, access.extents[d]));
+    }
+    Value here = b.add(b.mul(row, layout.rowStride), col);
+    if (isLoad)
+      return b.store(b.load(memory, there, element, 1, valid),
+                     bufferOf(tile).base, here, element);
+    Value value = splatScalar(tile);
+    if (!value && tile.getDefiningOp<RangeOp>())
+      value = coordinate(tile, row, col);
+    if (!value)
+      value = b.load(bufferOf(tile).base, here, element, 1);
+    b.store(value, memory, there, element, valid);
+  };
+  b.loop(layout.rows, 1, [&](Value row) {
+    b.loop(layout.cols, 1, [&](Value col) { visit(row, col); });
+  });
+}

@@ -1,0 +1,205 @@
+//===- EmitRows.cpp - transposition, top-n lists, sorting -----------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cpu;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Transposition
+//===----------------------------------------------------------------------===//
+
+/// Transposes eight vectors of eight lanes: pairs of elements, then pairs of
+/// pairs within 128-bit halves, then the halves.
+static SmallVector<Value> transposeEight(VectorBuilder &b,
+                                         SmallVector<Value> v) {
+  auto step = [&](ArrayRef<int64_t> low, ArrayRef<int64_t> high,
+                  ArrayRef<unsigned> first, unsigned distance) {
+    SmallVector<Value> next(8);
+    unsigned at = 0;
+    for (unsigned i : first) {
+      next[at++] = b.shuffle(v[i], v[i + distance], low);
+      next[at++] = b.shuffle(v[i], v[i + distance], high);
+    }
+    v = next;
+  };
+  step({0, 8, 1, 9, 4, 12, 5, 13}, {2, 10, 3, 11, 6, 14, 7, 15}, {0, 2, 4, 6},
+       1);
+  step({0, 1, 8, 9, 4, 5, 12, 13}, {2, 3, 10, 11, 6, 7, 14, 15}, {0, 1, 4, 5},
+       2);
+  step({0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}, {0, 1, 2, 3},
+       4);
+  // The last step leaves rows 0, 4, 1, 5, 2, 6, 3, 7.
+  return {v[0], v[2], v[4], v[6], v[1], v[3], v[5], v[7]};
+}
+
+void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
+                                   Value source, int64_t sourceStride,
+                                   int64_t rows, int64_t cols, Value target,
+                                   int64_t targetStride, unsigned width) {
+  constexpr int64_t block = 8;
+  if (rows < block || cols < block || memoryBytes(elementType) != 4)
+    return b.loop(rows, 1, [&](Value row) {
+      b.loop(cols, 1, [&](Value col) {
+        Value element = b.load(source, b.add(b.mul(row, sourceStride), col),
+                               elementType, 1);
+        b.store(element, target, b.add(b.mul(col, targetStride), row),
+                elementType);
+      });
+    });
+  b.loop(rows, block, [&](Value row) {
+    b.loop(cols, block, [&](Value col) {
+      SmallVector<Value> vectors;
+      for (int64_t i = 0; i < block; ++i) {
+        Value from = b.add(row, i);
+        // Below the last row its copy is read; nobody reads the result.
+        if (rows % block != 0)
+          from = arith::MinUIOp::create(b, from, b.i64(rows - 1));
+        vectors.push_back(b.load(source, b.add(b.mul(from, sourceStride), col),
+                                 elementType, block));
+      }
+      for (auto [i, vector] :
+           llvm::enumerate(transposeEight(b, std::move(vectors))))
+        b.store(vector, target, b.add(b.mul(b.add(col, i), targetStride), row),
+                elementType);
+    });
+  });
+}
+
+void KernelEmitter::emitTranspose(TransposeOp op) {
+  Buffer from = bufferOf(op.getInput()), to = bufferOf(op.getResult());
+  emitTransposeBlocks(b, memoryType(from.layout.elementType), from.base,
+                      from.layout.rowStride, from.layout.rows, from.layout.cols,
+                      to.base, to.layout.rowStride, width);
+}
+
+//===----------------------------------------------------------------------===//
+// Lists of the largest values
+//===----------------------------------------------------------------------===//
+
+/// Whether any lane of a vector of i1 is set.
+static Value anyLane(VectorBuilder &b, Value mask) {
+  auto type = dyn_cast<VectorType>(mask.getType());
+  if (!type)
+    return mask;
+  Type bits = b.getIntegerType(type.getNumElements());
+  Value word = LLVM::BitcastOp::create(b, bits, mask);
+  Value zero = arith::ConstantOp::create(b, b.getIntegerAttr(bits, 0));
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, zero);
+}
+
+void KernelEmitter::emitTopN(TopNOp op) {
+  copyTile(op.getBestValues(), op.getTopValues());
+  copyTile(op.getBestIndices(), op.getTopIndices());
+  Buffer candidates = bufferOf(op.getValues());
+  Buffer best = bufferOf(op.getTopValues());
+  Buffer bestIndices = bufferOf(op.getTopIndices());
+  int64_t cols = candidates.layout.cols, slots = best.layout.cols;
+  unsigned lanes = lanesFor(cols, width);
+  Type f32 = b.getF32Type();
+  Value base = scalar(op.getBase());
+  b.loop(candidates.layout.rows, 1, [&](Value row) {
+    Value first = b.mul(row, candidates.layout.rowStride);
+    Value last = b.add(b.mul(row, best.layout.rowStride), slots - 1);
+    auto exceeds = [&](Value value, unsigned lanes) -> Value {
+      Value least = arith::MaxNumFOp::create(b, b.load(best.base, last, f32, 1),
+                                             b.f32(-0.5));
+      return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, value,
+                                   b.splat(least, lanes));
+    };
+    auto visit = [&](Value col, int64_t count) {
+      Value values = b.load(candidates.base, b.add(first, col), f32, lanes);
+      Value enters = exceeds(values, lanes);
+      if (count < lanes)
+        enters = b.logicalAnd(enters, b.firstLanes(count, lanes));
+      b.ifThen(anyLane(b, enters), [&] {
+        b.loop(count, 1, [&](Value lane) {
+          Value place = b.add(col, lane);
+          Value value = b.load(candidates.base, b.add(first, place), f32, 1);
+          b.ifThen(exceeds(value, 1), [&] {
+            insertCandidate(best, bestIndices, row, value,
+                            b.add(base, b.toI32(place)));
+          });
+        });
+      });
+    };
+    int64_t whole = cols / lanes * lanes;
+    b.loop(whole, lanes, [&](Value col) { visit(col, lanes); });
+    if (whole < cols)
+      visit(b.i64(whole), cols - whole);
+  });
+}
+
+/// Moves the smaller values of a list one place on, the last one out. Vectors
+/// are visited from the end, so that each still sees its left neighbour.
+void KernelEmitter::insertCandidate(const Buffer &values, const Buffer &indices,
+                                    Value row, Value value, Value index) {
+  unsigned lanes = lanesFor(values.layout.cols, width);
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  Value first = b.mul(row, values.layout.rowStride);
+  Value newValue = b.splat(value, lanes), newIndex = b.splat(index, lanes);
+  Value infinity =
+      b.splat(b.f32(std::numeric_limits<double>::infinity()), lanes);
+  SmallVector<int64_t> shifted{lanes};
+  llvm::append_range(shifted, llvm::seq<int64_t>(0, lanes - 1));
+  auto leftOf = [&](Value base, Value place, Type type, Value current,
+                    Value edge, bool isFirst) -> Value {
+    if (!isFirst)
+      return b.load(base, b.add(place, -1), type, lanes);
+    return lanes == 1 ? edge : b.shuffle(current, edge, shifted);
+  };
+  auto exceeds = [&](Value x) {
+    return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, newValue, x);
+  };
+  auto merge = [&](Value here, Value further, Value current, Value left,
+                   Value entering) {
+    Value moved = arith::SelectOp::create(b, further, left, entering);
+    return arith::SelectOp::create(b, here, moved, current);
+  };
+  int64_t chunks = (values.layout.cols + lanes - 1) / lanes;
+  for (int64_t chunk = chunks - 1; chunk >= 0; --chunk) {
+    Value place = b.add(first, chunk * lanes);
+    Value current = b.load(values.base, place, f32, lanes);
+    Value currentIndex = b.load(indices.base, place, i32, lanes);
+    Value left = leftOf(values.base, place, f32, current, infinity, chunk == 0);
+    Value leftIndex =
+        leftOf(indices.base, place, i32, currentIndex, newIndex, chunk == 0);
+    Value here = exceeds(current), further = exceeds(left);
+    b.store(merge(here, further, current, left, newValue), values.base, place,
+            f32);
+    b.store(merge(here, further, currentIndex, leftIndex, newIndex),
+            indices.base, place, i32);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Sorting
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitSort(SortOp op) {
+  copyTile(op.getInput(), op.getResult());
+  Buffer buffer = bufferOf(op.getResult());
+  int64_t cols = buffer.layout.cols;
+  Type i32 = b.getI32Type();
+  b.loop(buffer.layout.rows, 1, [&](Value row) {
+    Value first = b.mul(row, buffer.layout.rowStride);
+    b.loop(cols - 1, 1, [&](Value at) {
+      Value place = b.add(first, at);
+      Value start = b.load(buffer.base, place, i32, 1);
+      Value least =
+          b.loop(b.add(at, 1), b.i64(cols), 1, start,
+                 [&](Value other, ValueRange carried) -> SmallVector<Value> {
+                   Value there = b.add(first, other);
+                   Value value = b.load(buffer.base, there, i32, 1);
+                   b.store(arith::MaxUIOp::create(b, value, carried[0]),
+                           buffer.base, there, i32);
+                   return {arith::MinUIOp::create(b, value, carried[0])};
+                 })
+              .front();
+      b.store(least, buffer.base, place, i32);
+    });
+  });
+}

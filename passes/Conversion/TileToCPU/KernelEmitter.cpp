@@ -1,0 +1,268 @@
+//===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
+
+#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace nsa::cpu;
+using namespace nsa::tile;
+
+/// Threads have stacks of 8 MiB; half of one is left to callers.
+static constexpr int64_t maxStackBytes = 4 << 20;
+
+static bool isTile(Value value) { return isa<TileType>(value.getType()); }
+
+KernelEmitter::KernelEmitter(KernelOp kernel, unsigned width)
+    : kernel(kernel), width(width), b(kernel.getLoc(), kernel.getContext()),
+      bounds(kernel), fusion(kernel, bounds, width),
+      buffers(kernel, fusion, width, [width](Operation *op) -> int64_t {
+        auto dot = dyn_cast<DotOp>(op);
+        return dot ? dotScratchBytes(dot, width) : 0;
+      }) {}
+
+LogicalResult KernelEmitter::emit() {
+  if (buffers.getTotalBytes() > maxStackBytes)
+    return kernel.emitError("kernel @")
+           << kernel.getSymName() << " needs " << buffers.getTotalBytes()
+           << " bytes of stack for its tiles, more than the " << maxStackBytes
+           << " that a thread has";
+  b.setInsertionPoint(kernel);
+  auto pointer = LLVM::LLVMPointerType::get(kernel.getContext());
+  auto type = b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {});
+  auto func = func::FuncOp::create(b, kernel.getSymName(), type);
+  Block *entry = func.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  for (BlockArgument argument : kernel.getArguments()) {
+    Value slot = b.address(entry->getArgument(0),
+                           b.i64(8 * argument.getArgNumber()), b.getI8Type());
+    scalars.map(argument, LLVM::LoadOp::create(b, pointer, slot, 8));
+  }
+  for (int64_t bytes : buffers.getSlots())
+    slots.push_back(LLVM::AllocaOp::create(
+        b, pointer, LLVM::LLVMArrayType::get(b.getI8Type(), bytes), b.i64(1),
+        /*alignment=*/64));
+  emitProgramLoop();
+  func::ReturnOp::create(b);
+  return success();
+}
+
+void KernelEmitter::emitProgramLoop() {
+  auto func = cast<func::FuncOp>(b.getInsertionBlock()->getParentOp());
+  b.loop(func.getArgument(1), func.getArgument(2), 1, ValueRange(),
+         [&](Value program, ValueRange) -> SmallVector<Value> {
+           Value rest = program;
+           for (int32_t extent : kernel.getGrid().drop_back()) {
+             Value size = b.i64(std::max(extent, 1));
+             programIds.push_back(
+                 b.toI32(b.createOrFold<arith::RemUIOp>(rest, size)));
+             rest = b.createOrFold<arith::DivUIOp>(rest, size);
+           }
+           programIds.push_back(b.toI32(rest));
+           emitBlock(kernel.getBody().front());
+           return {};
+         });
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitBlock(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (fusion.getRoot(&op) != &op)
+      continue;
+    b.setLoc(op.getLoc());
+    if (const Nest *nest = fusion.getNest(&op))
+      emitNest(*this, *nest);
+    else
+      emitOp(&op);
+  }
+}
+
+void KernelEmitter::emitOp(Operation *op) {
+  if (auto id = dyn_cast<ProgramIdOp>(op))
+    return scalars.map(id.getId(), programIds[id.getAxis()]);
+  if (auto view = dyn_cast<ViewOp>(op))
+    return scalars.map(view.getResult(), scalar(view.getRef()));
+  if (isa<RangeOp, SplatOp>(op)) {
+    Value tile = op->getResult(0);
+    if (hasBuffer(tile))
+      fillBuffer(tile, bufferOf(tile));
+    return;
+  }
+  if (auto load = dyn_cast<LoadOp>(op))
+    return emitLoad(load);
+  if (auto store = dyn_cast<StoreOp>(op))
+    return emitStore(store);
+  if (auto dot = dyn_cast<DotOp>(op))
+    return emitDot(dot);
+  if (auto transpose = dyn_cast<TransposeOp>(op))
+    return emitTranspose(transpose);
+  if (auto top = dyn_cast<TopNOp>(op))
+    return emitTopN(top);
+  if (auto sort = dyn_cast<SortOp>(op))
+    return emitSort(sort);
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return emitFor(loop);
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return emitIf(branch);
+  emitScalarOp(op);
+}
+
+void KernelEmitter::emitScalarOp(Operation *op) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(scalar(operand));
+  scalars.map(op->getResults(), b.elementwise(op, operands, /*lanes=*/1));
+}
+
+void KernelEmitter::emitFor(scf::ForOp op) {
+  SmallVector<Value> inits;
+  for (auto [init, argument] :
+       llvm::zip(op.getInitArgs(), op.getRegionIterArgs())) {
+    if (isTile(init))
+      copyTile(init, argument);
+    else
+      inits.push_back(scalar(init));
+  }
+  auto loop = scf::ForOp::create(
+      b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
+      scalar(op.getStep()), inits,
+      [](OpBuilder &, Location, Value, ValueRange) {});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(loop.getBody());
+    scalars.map(op.getInductionVar(), loop.getInductionVar());
+    auto carried = loop.getRegionIterArgs().begin();
+    for (Value argument : op.getRegionIterArgs())
+      if (!isTile(argument))
+        scalars.map(argument, *carried++);
+    emitBlock(*op.getBody());
+    SmallVector<Value> next;
+    for (auto [value, argument] :
+         llvm::zip(op.getYieldedValues(), op.getRegionIterArgs())) {
+      if (isTile(value))
+        copyTile(value, argument);
+      else
+        next.push_back(scalar(value));
+    }
+    scf::YieldOp::create(b, next);
+  }
+  auto result = loop.getResults().begin();
+  for (Value old : op.getResults())
+    if (!isTile(old))
+      scalars.map(old, *result++);
+}
+
+void KernelEmitter::emitIf(scf::IfOp op) {
+  SmallVector<Type> types;
+  for (Type type : op.getResultTypes())
+    if (!isa<TileType>(type))
+      types.push_back(registerType(type));
+  bool hasElse = !op.getElseRegion().empty();
+  auto branch =
+      scf::IfOp::create(b, types, scalar(op.getCondition()),
+                        /*addThenBlock=*/true, /*addElseBlock=*/hasElse);
+  for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
+    if (from.empty())
+      continue;
+    OpBuilder::InsertionGuard guard(b);
+    to.front().clear();
+    b.setInsertionPointToEnd(&to.front());
+    emitBlock(from.front());
+    SmallVector<Value> values;
+    for (auto [value, result] : llvm::zip(
+             from.front().getTerminator()->getOperands(), op.getResults())) {
+      if (isTile(value))
+        copyTile(value, result);
+      else
+        values.push_back(scalar(value));
+    }
+    scf::YieldOp::create(b, values);
+  }
+  auto result = branch.getResults().begin();
+  for (Value old : op.getResults())
+    if (!isTile(old))
+      scalars.map(old, *result++);
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+TileLayout KernelEmitter::layoutOf(Value tile) const {
+  return TileLayout(cast<TileType>(tile.getType()), width);
+}
+
+KernelEmitter::Buffer KernelEmitter::bufferOf(Value tile) {
+  assert(hasBuffer(tile) && "tile without a buffer");
+  return {slots[buffers.getSlot(tile)], layoutOf(tile)};
+}
+
+Value KernelEmitter::splatScalar(Value tile) {
+  auto splat = tile.getDefiningOp<SplatOp>();
+  return splat ? scalar(splat.getValue()) : Value();
+}
+
+bool KernelEmitter::isZero(Value tile) {
+  auto splat = tile.getDefiningOp<SplatOp>();
+  auto constant =
+      splat ? splat.getValue().getDefiningOp<arith::ConstantOp>() : nullptr;
+  auto number =
+      constant ? dyn_cast<FloatAttr>(constant.getValue()) : FloatAttr();
+  return number && number.getValue().isPosZero();
+}
+
+Value KernelEmitter::coordinate(Value index, Value row, Value col) {
+  if (!isTile(index))
+    return scalar(index);
+  if (Value repeated = splatScalar(index))
+    return repeated;
+  auto type = cast<TileType>(index.getType());
+  if (auto range = index.getDefiningOp<RangeOp>()) {
+    Value start = scalar(range.getStart());
+    if (type.getNumElements() == 1)
+      return start;
+    Value place = b.toI32(range.getAxis() == 0 ? row : col);
+    return b.add(start, b.mul(place, static_cast<int32_t>(range.getStep())));
+  }
+  Buffer buffer = bufferOf(index);
+  Value place = b.i64(0);
+  if (type.getRows() > 1)
+    place = b.mul(row, buffer.layout.rowStride);
+  if (type.getCols() > 1)
+    place = b.add(place, col);
+  return b.load(buffer.base, place, b.getI32Type(), 1);
+}
+
+void KernelEmitter::copyTile(Value source, Value target) {
+  if (buffers.shareBuffer(source, target))
+    return;
+  fillBuffer(source, bufferOf(target));
+}
+
+void KernelEmitter::fillBuffer(Value source, const Buffer &target) {
+  const TileLayout &layout = target.layout;
+  unsigned lanes = lanesFor(layout.size, width);
+  Type element = layout.elementType;
+  if (Value repeated = splatScalar(source)) {
+    Value vector = b.splat(repeated, lanes);
+    return b.loop(layout.size, lanes,
+                  [&](Value i) { b.store(vector, target.base, i, element); });
+  }
+  if (auto range = source.getDefiningOp<RangeOp>()) {
+    auto step = static_cast<int32_t>(range.getStep());
+    Value first = b.splat(scalar(range.getStart()), lanes);
+    Value base = arith::AddIOp::create(b, first, b.iota(lanes, step));
+    return b.loop(layout.size, lanes, [&](Value i) {
+      Value moved = b.splat(b.mul(b.toI32(i), step), lanes);
+      b.store(arith::AddIOp::create(b, base, moved), target.base, i, element);
+    });
+  }
+  Buffer from = bufferOf(source);
+  b.loop(layout.size, lanes, [&](Value i) {
+    b.store(b.load(from.base, i, element, lanes), target.base, i, element);
+  });
+}

@@ -1,0 +1,116 @@
+//===- KernelEmitter.h - one tile kernel to loops over vectors --*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H
+#define NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H
+
+#include "mlir/IR/IRMapping.h"
+#include "passes/Conversion/TileToCPU/BufferPlan.h"
+
+namespace nsa::cpu {
+
+/// Makes a kernel fit for emission: every dot multiplies f32 (bf16 operands
+/// are converted once, where they are defined), and no loop yields one of its
+/// own carried tiles at another position. Fails with a diagnostic for what the
+/// CPU cannot run.
+mlir::LogicalResult prepareKernel(tile::KernelOp kernel);
+
+/// Emits the function of one prepared kernel.
+class KernelEmitter {
+public:
+  KernelEmitter(tile::KernelOp kernel, unsigned width);
+
+  /// Inserts the function before the kernel. Fails if the tiles of the kernel
+  /// need more stack than a thread may use.
+  mlir::LogicalResult emit();
+
+  /// A tile in memory.
+  struct Buffer {
+    mlir::Value base;
+    TileLayout layout;
+  };
+
+  VectorBuilder &getBuilder() { return b; }
+  unsigned getWidth() const { return width; }
+  const FusionPlan &getFusion() const { return fusion; }
+  /// What a scalar or memref of the kernel became.
+  mlir::Value scalar(mlir::Value value) { return scalars.lookup(value); }
+  bool hasBuffer(mlir::Value tile) const { return buffers.hasBuffer(tile); }
+  Buffer bufferOf(mlir::Value tile);
+  TileLayout layoutOf(mlir::Value tile) const;
+  /// The scalar that a tile repeats, or null.
+  mlir::Value splatScalar(mlir::Value tile);
+  /// Whether all elements of a tile are known to be +0.
+  static bool isZero(mlir::Value tile);
+  /// Element (row, col) of a tile of i32; a dimension of size one repeats.
+  mlir::Value coordinate(mlir::Value index, mlir::Value row, mlir::Value col);
+
+  /// Where one row (outer position) of an access starts.
+  struct RowAddress {
+    mlir::Value offset;
+    /// Whether every coordinate but that of the inner dimension is inside; null
+    /// if that is known.
+    mlir::Value valid;
+    /// First coordinate of the inner dimension; null if that is known to fit.
+    mlir::Value start;
+    int64_t extent = 0;
+  };
+  RowAddress rowAddress(const Access &access, mlir::Value outer);
+
+private:
+  void emitBlock(mlir::Block &block);
+  void emitOp(mlir::Operation *op);
+  void emitScalarOp(mlir::Operation *op);
+  void emitFor(mlir::scf::ForOp op);
+  void emitIf(mlir::scf::IfOp op);
+  void emitProgramLoop();
+  /// Makes `target`'s buffer hold the tile `source`.
+  void copyTile(mlir::Value source, mlir::Value target);
+  void fillBuffer(mlir::Value source, const Buffer &target);
+
+  // EmitMemory.cpp
+  void emitLoad(tile::LoadOp op);
+  void emitStore(tile::StoreOp op);
+  void emitRows(const Access &access, const Buffer &buffer, bool isLoad);
+  void emitElements(const Access &access, mlir::Value tile, bool isLoad);
+  void copyRow(const Access &access, const RowAddress &address,
+               const Buffer &buffer, mlir::Value outer, int64_t inner,
+               bool isLoad);
+
+  // EmitRows.cpp
+  void emitTranspose(tile::TransposeOp op);
+  void emitTopN(tile::TopNOp op);
+  void insertCandidate(const Buffer &values, const Buffer &indices,
+                       mlir::Value row, mlir::Value value, mlir::Value index);
+  void emitSort(tile::SortOp op);
+
+  // EmitDot.cpp
+  void emitDot(tile::DotOp op);
+
+  tile::KernelOp kernel;
+  unsigned width;
+  VectorBuilder b;
+  Bounds bounds;
+  FusionPlan fusion;
+  BufferPlan buffers;
+  mlir::IRMapping scalars;
+  llvm::SmallVector<mlir::Value> slots;
+  llvm::SmallVector<mlir::Value> programIds;
+};
+
+/// Bytes of scratch memory that a dot needs while it runs.
+int64_t dotScratchBytes(tile::DotOp op, unsigned width);
+
+/// Emits the loops of one nest.
+void emitNest(KernelEmitter &kernel, const Nest &nest);
+
+/// Writes the transpose of a rows x cols matrix of 4-byte elements, row by row
+/// `sourceStride` apart, to rows `targetStride` apart. Writes whole blocks: up
+/// to cols rounded up to the vector width rows, and rows rounded up columns.
+void emitTransposeBlocks(VectorBuilder &b, mlir::Type elementType,
+                         mlir::Value source, int64_t sourceStride, int64_t rows,
+                         int64_t cols, mlir::Value target, int64_t targetStride,
+                         unsigned width);
+
+} // namespace nsa::cpu
+
+#endif // NSA_PASSES_CONVERSION_TILETOCPU_KERNELEMITTER_H

@@ -1,0 +1,150 @@
+//===- TileToCPU.cpp - lower tile kernels to loops over vectors -----------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "passes/Conversion/TileToCPU/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_NSATILETOCPU
+#include "passes/Conversion/TileToCPU/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Preparation
+//===----------------------------------------------------------------------===//
+
+static Type elementTypeOf(Type type) {
+  if (auto tile = dyn_cast<TileType>(type))
+    return tile.getElementType();
+  if (auto memref = dyn_cast<MemRefType>(type))
+    return memref.getElementType();
+  return type;
+}
+
+/// Refuses what the CPU has no code for.
+static LogicalResult verifySupported(Operation *op) {
+  auto types =
+      llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes());
+  if (op->getNumRegions() && !isa<KernelOp, MapOp, scf::ForOp, scf::IfOp>(op))
+    return op->emitOpError("has no lowering to the CPU");
+  for (Type type : types)
+    if (elementTypeOf(type).isF16())
+      return op->emitOpError("uses f16, which the CPU does not support; use "
+                             "f32 or bf16");
+  bool isArithmetic =
+      isa_and_present<arith::ArithDialect, math::MathDialect>(
+          op->getDialect()) &&
+      !isa<arith::ExtFOp, arith::TruncFOp, arith::ConstantOp, arith::SelectOp>(
+          op);
+  if (isArithmetic &&
+      llvm::any_of(types, [](Type type) { return type.isBF16(); }))
+    return op->emitOpError("computes on bf16; convert to f32 first");
+  return success();
+}
+
+/// A map that converts or copies a tile.
+static Value createConversion(OpBuilder &builder, Location loc, Value tile,
+                              Type elementType) {
+  auto type = cast<TileType>(tile.getType());
+  auto map =
+      MapOp::create(builder, loc, type.withElementType(elementType), tile);
+  OpBuilder::InsertionGuard guard(builder);
+  Block *body =
+      builder.createBlock(&map.getBody(), {}, type.getElementType(), loc);
+  Value element = body->getArgument(0);
+  if (type.getElementType() != elementType)
+    element = arith::ExtFOp::create(builder, loc, elementType, element);
+  YieldOp::create(builder, loc, element);
+  return map.getResult(0);
+}
+
+/// Converts bf16 operands of products to f32 where they are defined, once for
+/// all products.
+static void widenProducts(KernelOp kernel) {
+  llvm::DenseMap<Value, Value> widened;
+  OpBuilder builder(kernel.getContext());
+  kernel.walk([&](DotOp dot) {
+    for (OpOperand *operand : {&dot.getAMutable(), &dot.getBMutable()}) {
+      Value tile = operand->get();
+      if (cast<TileType>(tile.getType()).getElementType().isF32())
+        continue;
+      Value &wide = widened[tile];
+      if (!wide) {
+        builder.setInsertionPointAfterValue(tile);
+        wide = createConversion(builder, tile.getLoc(), tile,
+                                builder.getF32Type());
+      }
+      operand->set(wide);
+    }
+  });
+}
+
+/// A loop that yields its own carried tile at another position reads it after
+/// the other's buffer was written: yield a copy instead.
+static void copyExchangedTiles(KernelOp kernel) {
+  OpBuilder builder(kernel.getContext());
+  kernel.walk([&](scf::ForOp loop) {
+    Operation *yield = loop.getBody()->getTerminator();
+    builder.setInsertionPoint(yield);
+    for (OpOperand &operand : yield->getOpOperands()) {
+      auto argument = dyn_cast<BlockArgument>(operand.get());
+      auto type = dyn_cast<TileType>(operand.get().getType());
+      if (!argument || !type || argument.getOwner() != loop.getBody() ||
+          argument == loop.getRegionIterArg(operand.getOperandNumber()))
+        continue;
+      operand.set(createConversion(builder, yield->getLoc(), argument,
+                                   type.getElementType()));
+    }
+  });
+}
+
+LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
+  for (Type type : kernel.getArgumentTypes())
+    if (elementTypeOf(type).isF16())
+      return kernel.emitError("kernel @")
+             << kernel.getSymName()
+             << " uses f16, which the CPU does not support; use f32 or bf16";
+  auto result = kernel.walk([](Operation *op) {
+    return failed(verifySupported(op)) ? WalkResult::interrupt()
+                                       : WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  widenProducts(kernel);
+  copyExchangedTiles(kernel);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct TileToCPU : nsa::impl::NSATileToCPUBase<TileToCPU> {
+  using NSATileToCPUBase::NSATileToCPUBase;
+
+  void runOnOperation() override {
+    if (vectorWidth != 8 && vectorWidth != 16) {
+      getOperation().emitError("vector width ")
+          << vectorWidth << " is neither 8 nor 16";
+      return signalPassFailure();
+    }
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<KernelOp>())) {
+      if (failed(nsa::cpu::prepareKernel(kernel)) ||
+          failed(nsa::cpu::KernelEmitter(kernel, vectorWidth).emit()))
+        return signalPassFailure();
+      kernel.erase();
+    }
+  }
+};
+} // namespace
