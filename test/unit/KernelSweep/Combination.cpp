@@ -138,7 +138,8 @@ struct Named {
 /// Writes functions whose arguments and results are named tensors.
 class ModuleWriter {
 public:
-  explicit ModuleWriter(const Combination &c) : c(c) {
+  ModuleWriter(const Combination &c, const std::vector<std::string> &only)
+      : c(c), only(only) {
     element = c.bf16 ? "bf16" : "f32";
     q = tensor({c.batch, c.sequence, c.heads(), c.dk}, element);
     k = tensor({c.batch, c.sequence, c.kvHeads, c.dk}, element);
@@ -179,7 +180,13 @@ private:
                  const std::string &attributes, bool withIndices);
   void full();
 
+  bool wants(const std::string &entry) const {
+    return only.empty() ||
+           std::find(only.begin(), only.end(), entry) != only.end();
+  }
+
   const Combination &c;
+  const std::vector<std::string> &only;
   std::string element, q, k, v, kc, vc, o, lse, indices, gates, wk, wv;
   std::ostringstream text;
 };
@@ -197,6 +204,8 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
                           const std::vector<Named> &in,
                           const std::vector<Named> &out,
                           const std::string &attributes) {
+  if (!wants(name))
+    return;
   std::string arguments, operands, results, values;
   for (size_t i = 0; i < in.size(); ++i) {
     std::string comma = i ? ", " : "";
@@ -255,6 +264,8 @@ void ModuleWriter::attention(const std::string &branch, const std::string &op,
 }
 
 void ModuleWriter::full() {
+  if (!wants("full"))
+    return;
   std::string blocks =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
   std::string cut = attribute("select_block", c.lSel);
@@ -310,6 +321,7 @@ std::string ModuleWriter::write() {
   return text.str();
 }
 
-std::string nsa::test::moduleText(const Combination &combination) {
-  return ModuleWriter(combination).write();
+std::string nsa::test::moduleText(const Combination &combination,
+                                  const std::vector<std::string> &only) {
+  return ModuleWriter(combination, only).write();
 }

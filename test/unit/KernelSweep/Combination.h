@@ -39,8 +39,9 @@ std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
 /// slc, win, combine, each but select with a `_backward` entry, and `full`,
-/// the whole operation.
-std::string moduleText(const Combination &combination);
+/// the whole operation; or those of them that `only` names.
+std::string moduleText(const Combination &combination,
+                       const std::vector<std::string> &only = {});
 
 } // namespace nsa::test
 

@@ -7,21 +7,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/unit/KernelSweep/Combination.h"
-
 #include "lib/Reference/Kernels/Attention.h"
-#include "nsa/Artifact/Artifact.h"
-#include "nsa/Compiler/Compiler.h"
-#include "nsa/Runtime/Runtime.h"
-
-#include <gtest/gtest.h>
+#include "test/unit/KernelSweep/Trial.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <random>
+#include <gtest/gtest.h>
 
 using namespace nsa;
 using namespace nsa::test;
@@ -29,183 +21,12 @@ using namespace nsa::reference;
 
 namespace {
 
-uint64_t testSeed() {
-  const char *text = std::getenv("NSA_TEST_SEED");
-  static const uint64_t seed =
-      text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-  return seed;
-}
-
 size_t sweepCount() {
   if (const char *text = std::getenv("NSA_SWEEP_COUNT"))
     return std::strtoull(text, nullptr, 10);
   const char *suite = std::getenv("NSA_TEST_SUITE");
   return suite && std::string(suite) == "full" ? 320 : 14;
 }
-
-float fromBf16(uint16_t bits) {
-  uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-uint16_t toBf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-/// One compiled combination, with tensors moved in and out as doubles.
-class Trial {
-public:
-  explicit Trial(const Combination &c) : c(c), random(c.seed) {}
-
-  /// Compiles and loads the module.
-  Status prepare() {
-    Result<CompiledArtifact> compiled =
-        nsa::compile(moduleText(c), "sweep.mlir", CompilerOptions());
-    if (!compiled)
-      return compiled.takeError();
-    Result<Artifact> artifact =
-        Artifact::fromBytes(compiled->bytes.data(), compiled->bytes.size());
-    if (!artifact)
-      return artifact.takeError();
-    RuntimeOptions options;
-    options.poison = true;
-    options.threads = 2;
-    Result<Program> loaded = Program::create(*artifact, options);
-    if (!loaded)
-      return loaded.takeError();
-    program.emplace(std::move(*loaded));
-    return {};
-  }
-
-  Tensor normal(std::vector<int64_t> shape, double scale = 1.0) {
-    Tensor t(std::move(shape));
-    std::normal_distribution<double> distribution;
-    for (double &x : t.data)
-      x = stored(scale * distribution(random));
-    return t;
-  }
-
-  /// `x` in the storage type of the combination.
-  double stored(double x) const {
-    auto single = static_cast<float>(x);
-    return c.bf16 ? fromBf16(toBf16(single)) : single;
-  }
-  Tensor stored(Tensor t) const {
-    for (double &x : t.data)
-      x = stored(x);
-    return t;
-  }
-  static Tensor single(Tensor t) {
-    for (double &x : t.data)
-      x = static_cast<float>(x);
-    return t;
-  }
-
-  void set(const std::string &name, const Tensor &value) {
-    const TensorView *view = program->findTensor(name);
-    ASSERT_NE(view, nullptr) << name;
-    ASSERT_EQ(view->elements(), value.data.size()) << name;
-    for (size_t i = 0; i < value.data.size(); ++i)
-      switch (view->type) {
-      case DataType::BF16:
-        view->as<uint16_t>()[i] = toBf16(static_cast<float>(value.data[i]));
-        break;
-      case DataType::I32:
-        view->as<int32_t>()[i] = static_cast<int32_t>(value.data[i]);
-        break;
-      default:
-        view->as<float>()[i] = static_cast<float>(value.data[i]);
-      }
-  }
-
-  Tensor get(const std::string &name) {
-    const TensorView *view = program->findTensor(name);
-    EXPECT_NE(view, nullptr) << name;
-    Tensor value(std::vector<int64_t>(view->shape.begin(), view->shape.end()));
-    for (size_t i = 0; i < value.data.size(); ++i)
-      switch (view->type) {
-      case DataType::BF16:
-        value.data[i] = fromBf16(view->as<uint16_t>()[i]);
-        break;
-      case DataType::I32:
-        value.data[i] = view->as<int32_t>()[i];
-        break;
-      default:
-        value.data[i] = view->as<float>()[i];
-      }
-    return value;
-  }
-
-  void run(const std::string &entry) {
-    Status status = program->run(entry);
-    ASSERT_TRUE(status.ok()) << entry << ": " << status.message();
-  }
-
-  /// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
-  static double distance(const Tensor &x, const Tensor &y) {
-    double worst = 0.0;
-    for (size_t i = 0; i < x.data.size(); ++i) {
-      if (x.data[i] == y.data[i])
-        continue;
-      double gap = std::fabs(x.data[i] - y.data[i]);
-      if (std::isnan(gap))
-        return gap;
-      worst = std::max(worst, gap);
-    }
-    return worst;
-  }
-
-  static double magnitude(const Tensor &x) {
-    double top = 0.0;
-    for (double value : x.data)
-      if (std::isfinite(value))
-        top = std::max(top, std::fabs(value));
-    return top;
-  }
-
-  /// Compares the tensor `name` with `expected`. `same` gives the same formula
-  /// in the kernel's types; it is asked for when the plain fp32 bound does not
-  /// apply.
-  void compare(const std::string &name, const Tensor &expected,
-               const std::function<Tensor()> &same) {
-    Tensor actual = get(name);
-    double error = distance(actual, expected);
-    double bound = 1e-5 * magnitude(expected);
-    if (c.bf16 || c.logits > 25.0)
-      bound = std::max(bound, 2.0 * distance(same(), expected));
-    EXPECT_LE(error, bound) << name << " of " << c.describe();
-  }
-  void compare(const std::string &name, const Tensor &expected) {
-    compare(name, expected, [&] { return stored(expected); });
-  }
-
-  const Combination &c;
-  std::mt19937_64 random;
-  std::optional<Program> program;
-};
-
-/// The inputs of a combination and the reference's results on the way.
-struct Inputs {
-  explicit Inputs(Trial &trial) {
-    const Combination &c = trial.c;
-    // Scores have standard deviation `logits` with scale 1 / sqrt(dk).
-    double size = std::sqrt(c.logits);
-    q = trial.normal({c.batch, c.sequence, c.heads(), c.dk}, size);
-    for (Tensor *key : {&kCmp, &kSlc, &kWin})
-      *key = trial.normal({c.batch, c.sequence, c.kvHeads, c.dk}, size);
-    for (Tensor *value : {&vCmp, &vSlc, &vWin})
-      *value = trial.normal({c.batch, c.sequence, c.kvHeads, c.dv});
-    dout = trial.normal({c.batch, c.sequence, c.heads(), c.dv});
-    gates = Trial::single(trial.normal({c.batch, c.sequence, c.heads(), 3}));
-    scale = 1.0 / std::sqrt(static_cast<double>(c.dk));
-  }
-  Tensor q, kCmp, kSlc, kWin, vCmp, vSlc, vWin, dout, gates;
-  double scale;
-};
 
 void checkCompression(Trial &trial, const std::string &suffix, const Tensor &x,
                       Tensor &y) {
@@ -349,36 +170,9 @@ void checkAll(const Combination &c) {
   checkCombination(trial, in, cmp.output, slc.output, win.output);
 }
 
-/// The whole operation on `in`.
-Tensor runFull(Trial &trial, const Inputs &in) {
-  trial.set("q", in.q);
-  trial.set("cmp.x", in.kCmp);
-  trial.set("cmp.y", in.vCmp);
-  trial.set("slc.k", in.kSlc);
-  trial.set("slc.v", in.vSlc);
-  trial.set("win.k", in.kWin);
-  trial.set("win.v", in.vWin);
-  trial.set("gates", in.gates);
-  trial.run("full");
-  return trial.get("full.o");
-}
-
-/// Replaces everything from token `t` on.
-void changeFuture(Trial &trial, Inputs &in, int64_t t) {
-  for (Tensor *x : {&in.q, &in.kCmp, &in.kSlc, &in.kWin, &in.vCmp, &in.vSlc,
-                    &in.vWin, &in.gates}) {
-    Tensor other = trial.normal(x->shape, 3.0);
-    for (int64_t b = 0; b < x->dim(0); ++b)
-      std::copy(other.row({b, t}),
-                other.row({b, t}) + (x->dim(1) - t) * x->dim(2) * x->dim(3),
-                x->row({b, t}));
-  }
-}
-
 } // namespace
 
 TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
-  std::printf("seed %llu\n", static_cast<unsigned long long>(testSeed()));
   size_t number = 0;
   for (const Combination &c : spread(sweepCount(), testSeed(), 3e8)) {
     checkAll(c);
@@ -392,7 +186,6 @@ TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
 
 // Lesson 1: a future token never changes an earlier output, bitwise.
 TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
-  std::printf("seed %llu\n", static_cast<unsigned long long>(testSeed()));
   std::mt19937_64 random(testSeed());
   for (int64_t sequence : {33, 129, 512}) {
     Combination c;
@@ -408,7 +201,7 @@ TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
     Tensor before = runFull(trial, in);
     for (int trialNumber = 0; trialNumber < 4; ++trialNumber) {
       auto t = static_cast<int64_t>(1 + random() % (sequence - 1));
-      changeFuture(trial, in, t);
+      in.changeFuture(trial, t);
       Tensor after = runFull(trial, in);
       size_t unchanged = t * c.heads() * c.dv;
       EXPECT_TRUE(std::equal(before.data.begin(),

@@ -1,0 +1,94 @@
+//===- CompiledModule.cpp - compiled MLIR with tensors as doubles ---------===//
+
+#include "test/unit/CompiledModule.h"
+#include "lib/Support/Float16.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace nsa;
+using namespace nsa::test;
+using reference::Tensor;
+
+uint64_t nsa::test::testSeed() {
+  static const uint64_t seed = [] {
+    const char *text = std::getenv("NSA_TEST_SEED");
+    uint64_t value =
+        text ? std::strtoull(text, nullptr, 10) : std::random_device()();
+    std::printf("NSA_TEST_SEED=%llu\n", static_cast<unsigned long long>(value));
+    return value;
+  }();
+  return seed;
+}
+
+double nsa::test::roundTo(DataType type, double x) {
+  auto single = static_cast<float>(x);
+  return type == DataType::BF16 ? bf16ToFloat(floatToBF16(single)) : single;
+}
+
+RuntimeOptions CompiledModule::poisoned() {
+  RuntimeOptions options;
+  options.poison = true;
+  options.threads = 2;
+  return options;
+}
+
+Result<CompiledModule> CompiledModule::load(const std::string &text,
+                                            const CompilerOptions &compiler,
+                                            const RuntimeOptions &runtime) {
+  Result<CompiledArtifact> compiled = nsa::compile(text, "test.mlir", compiler);
+  if (!compiled)
+    return compiled.takeError();
+  Result<Artifact> artifact =
+      Artifact::fromBytes(compiled->bytes.data(), compiled->bytes.size());
+  if (!artifact)
+    return artifact.takeError();
+  Result<Program> program = Program::create(*artifact, runtime);
+  if (!program)
+    return program.takeError();
+  return CompiledModule(std::move(*program));
+}
+
+void CompiledModule::set(const std::string &name, const Tensor &value) {
+  const TensorView *view = program.findTensor(name);
+  ASSERT_NE(view, nullptr) << name;
+  ASSERT_EQ(view->elements(), value.data.size()) << name;
+  for (size_t i = 0; i < value.data.size(); ++i)
+    switch (view->type) {
+    case DataType::BF16:
+      view->as<uint16_t>()[i] = floatToBF16(static_cast<float>(value.data[i]));
+      break;
+    case DataType::I32:
+      view->as<int32_t>()[i] = static_cast<int32_t>(value.data[i]);
+      break;
+    default:
+      view->as<float>()[i] = static_cast<float>(value.data[i]);
+    }
+}
+
+Tensor CompiledModule::get(const std::string &name) const {
+  const TensorView *view = program.findTensor(name);
+  EXPECT_NE(view, nullptr) << name;
+  if (!view)
+    return {};
+  Tensor value(std::vector<int64_t>(view->shape.begin(), view->shape.end()));
+  for (size_t i = 0; i < value.data.size(); ++i)
+    switch (view->type) {
+    case DataType::BF16:
+      value.data[i] = bf16ToFloat(view->as<uint16_t>()[i]);
+      break;
+    case DataType::I32:
+      value.data[i] = view->as<int32_t>()[i];
+      break;
+    default:
+      value.data[i] = view->as<float>()[i];
+    }
+  return value;
+}
+
+void CompiledModule::run(const std::string &entry) {
+  Status status = program.run(entry);
+  ASSERT_TRUE(status.ok()) << entry << ": " << status.message();
+}

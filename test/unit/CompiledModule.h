@@ -1,0 +1,52 @@
+//===- CompiledModule.h - compiled MLIR with tensors as doubles -*- C++ -*-===//
+//
+// Compiles a module in memory, loads it and moves its named tensors in and out
+// as the reference's tensors, whatever their element types.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_UNIT_COMPILEDMODULE_H
+#define NSA_TEST_UNIT_COMPILEDMODULE_H
+
+#include "lib/Reference/Kernels/Tensor.h"
+#include "nsa/Compiler/Compiler.h"
+#include "nsa/Runtime/Runtime.h"
+
+#include <string>
+
+namespace nsa::test {
+
+/// NSA_TEST_SEED if that is set, else a random number; printed once.
+uint64_t testSeed();
+
+/// `x` as the given element type holds it.
+double roundTo(DataType type, double x);
+
+/// A program whose arena and outputs are poisoned before every run.
+class CompiledModule {
+public:
+  static Result<CompiledModule>
+  load(const std::string &text, const CompilerOptions &compiler = {},
+       const RuntimeOptions &runtime = poisoned());
+
+  /// Two threads, poison.
+  static RuntimeOptions poisoned();
+
+  /// Writes and reads a named tensor. An unknown name or another number of
+  /// elements is a failure of the test.
+  void set(const std::string &name, const reference::Tensor &value);
+  reference::Tensor get(const std::string &name) const;
+
+  void run(const std::string &entry);
+
+  Program &getProgram() { return program; }
+
+private:
+  explicit CompiledModule(Program program) : program(std::move(program)) {}
+
+  Program program;
+};
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_UNIT_COMPILEDMODULE_H

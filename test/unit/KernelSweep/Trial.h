@@ -1,0 +1,85 @@
+//===- Trial.h - one combination, compiled ----------------------*- C++ -*-===//
+
+#ifndef NSA_TEST_UNIT_KERNELSWEEP_TRIAL_H
+#define NSA_TEST_UNIT_KERNELSWEEP_TRIAL_H
+
+#include "test/unit/CompiledModule.h"
+#include "test/unit/KernelSweep/Combination.h"
+
+#include <functional>
+#include <random>
+
+namespace nsa::test {
+
+/// Largest |x - ref| / max|ref| of an fp32 kernel on the CPU, while no score
+/// exceeds 100 in magnitude.
+constexpr double kSingleTolerance = 1e-5;
+/// Otherwise, and for bf16: how much larger than the error of the same formula
+/// in the kernel's types an error may be.
+constexpr double kSameFormulaFactor = 2.0;
+
+/// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
+double distance(const reference::Tensor &x, const reference::Tensor &y);
+
+/// The largest finite |x|.
+double magnitude(const reference::Tensor &x);
+
+/// The largest distance from `expected` that a kernel's result may have. `same`
+/// gives the formula in the kernel's types; it is asked for only when the fp32
+/// tolerance does not apply.
+double allowedError(const Combination &c, const reference::Tensor &expected,
+                    const std::function<reference::Tensor()> &same);
+
+/// One compiled combination and its source of random tensors.
+class Trial {
+public:
+  explicit Trial(const Combination &c) : c(c), random(c.seed) {}
+
+  /// Compiles and loads the module; `only` restricts it to some entries.
+  Status prepare(const std::vector<std::string> &only = {});
+
+  /// Normally distributed, rounded to the combination's storage type.
+  reference::Tensor normal(std::vector<int64_t> shape, double scale = 1.0);
+
+  /// In the storage type of the combination, or in fp32.
+  reference::Tensor stored(reference::Tensor t) const;
+  static reference::Tensor single(reference::Tensor t);
+
+  void set(const std::string &name, const reference::Tensor &value) {
+    module->set(name, value);
+  }
+  reference::Tensor get(const std::string &name) const {
+    return module->get(name);
+  }
+  void run(const std::string &entry) { module->run(entry); }
+
+  /// Expects the tensor `name` within allowedError of `expected`; without
+  /// `same`, the formula is exact but for rounding its result.
+  void compare(const std::string &name, const reference::Tensor &expected,
+               const std::function<reference::Tensor()> &same);
+  void compare(const std::string &name, const reference::Tensor &expected);
+
+  const Combination &c;
+  std::mt19937_64 random;
+
+private:
+  std::optional<CompiledModule> module;
+};
+
+/// Inputs of the whole operation.
+struct Inputs {
+  explicit Inputs(Trial &trial);
+
+  /// Replaces everything from token `t` on.
+  void changeFuture(Trial &trial, int64_t t);
+
+  reference::Tensor q, kCmp, kSlc, kWin, vCmp, vSlc, vWin, dout, gates;
+  double scale;
+};
+
+/// Runs the entry `full`, the whole operation.
+reference::Tensor runFull(Trial &trial, const Inputs &in);
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_UNIT_KERNELSWEEP_TRIAL_H
