@@ -192,4 +192,19 @@ std::string firstNonFiniteGradient(const Model &model) {
   return "";
 }
 
+std::string largestGradient(const Model &model) {
+  std::string name;
+  float largest = -1.0f;
+  for (const TensorView &tensor : model.tensors()) {
+    if (tensor.role != TensorRole::Gradient)
+      continue;
+    for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
+      if (float size = std::fabs(elementAt(tensor, i)); size > largest) {
+        largest = size;
+        name = tensor.name;
+      }
+  }
+  return name;
+}
+
 } // namespace nsa

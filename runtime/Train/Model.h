@@ -109,6 +109,9 @@ uint64_t parameterCount(const Model &model);
 /// an infinity, with the number of the element; empty if all are finite.
 std::string firstNonFiniteGradient(const Model &model);
 
+/// The name of the gradient with the largest finite element.
+std::string largestGradient(const Model &model);
+
 /// Element `index` of a float tensor as f32.
 float elementAt(const TensorView &tensor, uint64_t index);
 

@@ -349,7 +349,9 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
       culprit += " in pass " + std::to_string(pass + 1);
   }
   if (culprit.empty())
-    culprit = std::isfinite(record.loss) ? "the norm alone" : "the loss alone";
+    culprit = std::isfinite(record.loss)
+                  ? "the norm overflows, most in " + largestGradient(model)
+                  : "the loss, while every gradient is finite";
   if (Status status = log->step(record, "nan_loss: " + culprit); !status)
     return Error{status.message()};
   if (Status status = directory->write(".anomaly_type", "nan_loss\n"); !status)
