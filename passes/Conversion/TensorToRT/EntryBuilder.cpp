@@ -66,8 +66,11 @@ void EntryBuilder::routeResult(unsigned result, Value value) {
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     if (!target)
       return head.push_back(result);
-    if (*target == argument.getArgNumber())
+    if (*target == argument.getArgNumber()) {
+      // The argument stays as it is.
+      lastReaders[root] = kEnd;
       return;
+    }
     if (updated.contains(argument.getArgNumber()))
       saved.push_back(argument);
     return tail.push_back(result);

@@ -191,3 +191,15 @@ func.func @empty(%a: tensor<4x0xf32>, %b: tensor<0x16xf32>, %c: tensor<16x8xf32>
   %1 = nn.matmul %b, %c : (tensor<0x16xf32>, tensor<16x8xf32>) -> tensor<0x8xf32>
   return %0, %1 : tensor<4x16xf32>, tensor<0x8xf32>
 }
+
+// An update that changes nothing keeps the argument: nothing takes its memory.
+// CHECK-LABEL: rt.entry @unchanged inputs [] outputs [@y] {
+// CHECK: rt.launch @double ins(%s : memref<128xf32>) outs(%[[B:[0-9]+]] : memref<128xf32>)
+// CHECK-NEXT: rt.launch @broadcast ins(%[[B]] : memref<128xf32>) outs(%y : memref<128xf32>)
+// CHECK-NEXT: }
+func.func @unchanged(%s: tensor<128xf32> {nn.name = "s", nn.role = "state"})
+    -> (tensor<128xf32> {nn.alias = "s"}, tensor<128xf32> {nn.name = "y"}) {
+  %0 = tile.launch @double(%s) : (tensor<128xf32>) -> tensor<128xf32>
+  %1 = tile.launch @broadcast(%0) : (tensor<128xf32>) -> tensor<128xf32>
+  return %s, %1 : tensor<128xf32>, tensor<128xf32>
+}
