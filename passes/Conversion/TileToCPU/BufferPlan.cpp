@@ -16,8 +16,6 @@ BufferPlan::BufferPlan(KernelOp kernel, const FusionPlan &fusion,
   number(kernel.getBody().front());
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { collectTies(op); });
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (isa<MapOp>(op))
-      return WalkResult::skip();
     if (auto loop = dyn_cast<scf::ForOp>(op))
       addCarried(loop);
     else if (auto branch = dyn_cast<scf::IfOp>(op))
@@ -30,7 +28,7 @@ BufferPlan::BufferPlan(KernelOp kernel, const FusionPlan &fusion,
       scratchOf[op] = classes.size();
       classes.push_back({{{starts[op], starts[op] + End}}, bytes, 0});
     }
-    return WalkResult::advance();
+    return isa<MapOp>(op) ? WalkResult::skip() : WalkResult::advance();
   });
   for (Tie &tie : ties) {
     Value source = tie.operand->get();

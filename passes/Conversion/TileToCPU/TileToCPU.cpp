@@ -88,6 +88,26 @@ static void widenProducts(KernelOp kernel) {
   });
 }
 
+/// Canonicalisation makes selections of tiles from branches that compute
+/// nothing: back to branches, which copy what was chosen.
+static void branchOnSelectedTiles(KernelOp kernel) {
+  kernel.walk([&](arith::SelectOp select) {
+    if (!isa<TileType>(select.getType()))
+      return;
+    OpBuilder builder(select);
+    auto branch = scf::IfOp::create(
+        builder, select.getLoc(), select.getCondition(),
+        [&](OpBuilder &inner, Location loc) {
+          scf::YieldOp::create(inner, loc, select.getTrueValue());
+        },
+        [&](OpBuilder &inner, Location loc) {
+          scf::YieldOp::create(inner, loc, select.getFalseValue());
+        });
+    select.replaceAllUsesWith(branch.getResult(0));
+    select.erase();
+  });
+}
+
 /// A loop that yields its own carried tile at another position reads it after
 /// the other's buffer was written: yield a copy instead.
 static void copyExchangedTiles(KernelOp kernel) {
@@ -119,6 +139,7 @@ LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
   });
   if (result.wasInterrupted())
     return failure();
+  branchOnSelectedTiles(kernel);
   widenProducts(kernel);
   copyExchangedTiles(kernel);
   return success();
