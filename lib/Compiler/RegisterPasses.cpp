@@ -1,21 +1,18 @@
 //===- RegisterPasses.cpp - the passes of the compiler tools --------------===//
 
 #include "lib/Compiler/Registration.h"
+#include "lib/Target/Passes.h"
 #include "passes/Conversion/Passes.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
+#include "passes/Conversion/TileToCPU/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "passes/Transforms/Passes.h"
-#ifdef NSA_HAVE_BINARY
-#include "lib/Target/Passes.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
-#endif
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
-#ifdef NSA_HAVE_BINARY
 namespace {
 struct BinaryPipelineOptions
     : mlir::PassPipelineOptions<BinaryPipelineOptions> {
@@ -35,7 +32,6 @@ static void registerBinaryPhase() {
         manager.addPass(nsa::createVerifyPhase({nsa::Phase::Binary}));
       });
 }
-#endif
 
 void nsa::registerPasses() {
   mlir::registerCanonicalizer();
@@ -45,10 +41,8 @@ void nsa::registerPasses() {
   registerNSAConversionPasses();
   registerNSATensorToRTPasses();
   registerPhasePipelines();
-#ifdef NSA_HAVE_BINARY
   registerNSATileToCPUPasses();
   registerTileToLLVMPipeline();
   registerNSATargetPasses();
   registerBinaryPhase();
-#endif
 }

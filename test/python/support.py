@@ -58,16 +58,19 @@ def random(rng, *shape, element="f32", scale=1.0):
     return to_bf16(x) if element == "bf16" else x
 
 
-def assert_close(actual, expected, emulated=None, tolerance=1e-5):
+def assert_close(actual, expected, emulated=None, tolerance=1e-5, terms=0.0):
     """max|actual - expected| / max|expected| <= tolerance or, with the same
-    formula rounded as a kernel may round, at most twice its error."""
+    formula rounded as a kernel may round, at most twice its error. Where all is
+    expected to cancel to 0, the error is measured by the size of the `terms`."""
     expected = np.asarray(expected, np.float64)
     assert actual.shape == expected.shape
     finite = np.isfinite(expected)
     np.testing.assert_array_equal(actual[~finite], expected[~finite])
     if not finite.any():
         return
-    top = max(np.abs(expected[finite]).max(), 1e-30)
+    top = np.abs(expected[finite]).max()
+    if top <= 1e-10 * terms:
+        top = terms
     error = np.abs(actual - np.where(finite, expected, 0))[finite].max()
     limit = tolerance * top
     if emulated is not None:

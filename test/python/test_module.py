@@ -76,7 +76,7 @@ def test_unknown_names(module):
 
 
 def test_diagnostics_are_the_message():
-    with pytest.raises(nsa.Error, match=r"add.mlir:2:8: error: .*window"):
+    with pytest.raises(nsa.Error, match=r"add.mlir:2:42: error: .*window"):
         nsa.compile("""func.func @f(%q: tensor<1x4x2x8xf32>) -> tensor<1x4x2x8xf32> {
   %o:2 = nsa.window_attention %q, %q, %q {window = 0 : i64} : (tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>, tensor<1x4x2x8xf32>) -> (tensor<1x4x2x8xf32>, tensor<1x2x4xf32>)
   return %o#0 : tensor<1x4x2x8xf32>
