@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 length=256
 [ "${NSA_TEST_SUITE:-}" = full ] && length=2048
 settings=(--set train.seq_len=$length --set train.steps=1
-  --set train.warmup_steps=0 --set train.batch_size=1 --set train.micro_batch=1
+  --set train.warmup_steps=0 --set train.lr_schedule=constant --set train.batch_size=1 --set train.micro_batch=1
   --set train.accumulate_grad_batches=1 --set train.eval_every=0
   --set train.final_eval_batches=1 --set runtime.precision=fp32
   --set train.sample_bytes=0)
