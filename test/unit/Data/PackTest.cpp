@@ -33,7 +33,9 @@ std::multiset<std::string> documents(const TokenStream &stream) {
   return found;
 }
 
-TEST(Pack, DocumentsSplitByHashWithoutLossOrJoin) {
+// The validation stream was once the training stream, and documents were cut
+// and joined without a separator.
+TEST(Pack, Lesson12DocumentsSplitByHashWithoutLossOrJoin) {
   TempDir dir;
   std::multiset<std::string> written;
   for (int i = 0; i < 200; ++i) {

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Log files were once empty because records stayed in a buffer.
-TEST(Lessons, Row20_RecordsAreOnDiskAtOnce) {
+TEST(RunDirectory, Lesson20RecordsAreOnDiskAtOnce) {
   TempDir dir;
   Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
   ASSERT_TRUE(run.ok());
@@ -28,7 +28,7 @@ TEST(Lessons, Row20_RecordsAreOnDiskAtOnce) {
 }
 
 // A watchdog once saw no heartbeat: the file must parse line by line.
-TEST(Lessons, Row16_HeartbeatsHaveTheKnownFields) {
+TEST(RunDirectory, Lesson16HeartbeatsHaveTheKnownFields) {
   TempDir dir;
   Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
   Result<RunLog> log = RunLog::open(*run, 0);
@@ -78,7 +78,7 @@ TEST(RunDirectory, NamesAreUnique) {
 }
 
 // A stale .HALT once stopped the next run at step 1.
-TEST(Lessons, Row15_HaltFilesOfOtherRunsAreIgnored) {
+TEST(RunDirectory, Lesson15HaltFilesOfOtherRunsAreIgnored) {
   TempDir dir;
   dir.write("r/.HALT", "");
   fs::last_write_time(dir / "r/.HALT", fs::file_time_type::clock::now() -

@@ -49,7 +49,7 @@ TEST(Schedule, ShortRunsStayInRange) {
 }
 
 // The schedule once counted micro-steps and ended at 53 % of the peak.
-TEST(Lessons, Row13_ScheduleCountsOptimizerSteps) {
+TEST(Schedule, Lesson13ScheduleCountsOptimizerSteps) {
   TrainConfig train = config(50, 5, "cosine");
   train.batchSize = 8;
   train.microBatch = 2;
@@ -65,7 +65,7 @@ TEST(Lessons, Row13_ScheduleCountsOptimizerSteps) {
 }
 
 // The batch size once was global for one data set and per rank for another.
-TEST(Lessons, Row18_BatchSizeIsSequencesPerOptimizerStep) {
+TEST(Schedule, Lesson18BatchSizeIsSequencesPerOptimizerStep) {
   TrainConfig train;
   train.batchSize = 12;
   train.microBatch = 4;
@@ -98,7 +98,7 @@ TEST(Schedule, ErrorsNameBothNumbers) {
 }
 
 // A toy model was once trained for 35,000 steps instead of the one asked for.
-TEST(Lessons, Row5_ArtefactOfAnotherModelIsRefused) {
+TEST(Schedule, Lesson05ArtefactOfAnotherModelIsRefused) {
   RunConfig config;
   std::string json = printConfigJson(config);
   EXPECT_TRUE(checkModelConfig(config, json));

@@ -103,6 +103,23 @@ TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
   EXPECT_NE(log.find("validation loss"), std::string::npos);
 }
 
+// Runs once seemed to hang because only some steps showed a sign of life.
+TEST_F(TrainerTest, Lesson02EveryStepBeats) {
+  config.train.logEvery = 7;
+  BigramModel model(2, 8, 16);
+  ASSERT_TRUE(train(model, named("a")).ok());
+  std::istringstream lines(dir.read("runs/a/heartbeat_rank0.jsonl"));
+  std::string line;
+  int64_t step = 0;
+  while (std::getline(lines, line)) {
+    nlohmann::json beat = nlohmann::json::parse(line);
+    if (beat["msg"] != "step")
+      continue;
+    EXPECT_EQ(beat["step"], ++step);
+  }
+  EXPECT_EQ(step, config.train.steps);
+}
+
 TEST_F(TrainerTest, TheSameSeedGivesTheSameBits) {
   BigramModel a(2, 8, 16), b(2, 8, 16), c(2, 8, 16);
   ASSERT_TRUE(train(a, named("a")).ok());
@@ -142,7 +159,7 @@ TEST_F(TrainerTest, MicroBatchesChangeOnlyTheRounding) {
 }
 
 // Resuming once restored the weights alone and swallowed errors.
-TEST_F(TrainerTest, Lessons_Row14_ResumeIsBitwise) {
+TEST_F(TrainerTest, Lesson14ResumeIsBitwise) {
   BigramModel straight(2, 8, 16), first(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(straight, named("a")).ok());
   TrainOptions options = named("b");
@@ -216,7 +233,7 @@ TEST_F(TrainerTest, RefusesCheckpointsOfOtherPrograms) {
 }
 
 // Non-finite numbers once reached the weights, and the run exited with 0.
-TEST_F(TrainerTest, Lessons_Row10_NonFiniteGradientsStopTheRun) {
+TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   BigramModel model(2, 8, 16);
   model.poisonAt = 3 * 12 + 1;
   Result<TrainEnd> end = train(model, named("a"));
@@ -243,7 +260,7 @@ TEST_F(TrainerTest, Lessons_Row10_NonFiniteGradientsStopTheRun) {
 }
 
 // Training data was once replaced by random tokens, in silence.
-TEST_F(TrainerTest, Lessons_Row11_MissingDataIsAnError) {
+TEST_F(TrainerTest, Lesson11MissingDataIsAnError) {
   BigramModel model(2, 8, 16);
   Dataset empty;
   empty.manifest = data.manifest;
