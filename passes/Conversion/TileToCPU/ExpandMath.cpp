@@ -66,25 +66,20 @@ public:
       sum = fma(sum, x, number(coefficient));
     return sum;
   }
-  /// x limited to low .. high; NaN stays.
-  Value clamp(Value x, double low, double high) {
-    x = select(compare(arith::CmpFPredicate::OGT, x, number(high)),
-               number(high), x);
-    return select(compare(arith::CmpFPredicate::OLT, x, number(low)),
-                  number(low), x);
-  }
-  /// exp(r) 2^n for |r| <= ln(2) / 2 and an integer n of any size that f32
-  /// results have; two factors, because 2^n alone may not be a number.
-  Value scaledExp(Value r, Value n) {
-    Value p =
-        polynomial(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
-                       4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  /// exp(r) 2^n for |r| <= ln(2) / 2, where `shifted` is n + roundingShift. The
+  /// power is applied as 2 * 2^(n - 1), which reaches infinity; below the
+  /// normal numbers, where x < limit, the result is 0. One constant serves as
+  /// 1/2 of the series and as the exponent's bias.
+  Value scaledExp(Value r, Value shifted, Value x, double limit) {
+    Value p = polynomial(r, {1.3933912875e-3, 8.3693666323e-3, 4.1666485236e-2,
+                             1.6666521449e-1, 0.5});
     p = add(fma(mul(r, r), p, r), number(1));
-    auto power = [&](Value exponent) {
-      return fromBits(shiftLeft(addInt(exponent, integer(127)), 23));
-    };
-    Value half = shiftRight(n, 1);
-    return mul(mul(p, power(half)), power(subInt(n, half)));
+    // The shift drops all bits of the sum but those of n.
+    Value power =
+        fromBits(addInt(shiftLeft(bits(shifted), 23), bits(number(0.5))));
+    Value scaled = mul(p, power);
+    return select(compare(arith::CmpFPredicate::OLT, x, number(limit)),
+                  number(0), add(scaled, scaled));
   }
 
 private:
@@ -107,29 +102,28 @@ private:
 /// Adding and subtracting it rounds a float below 2^22 to an integer, which
 /// then stands in the low bits of the sum.
 static constexpr double roundingShift = 12582912.0; // 1.5 * 2^23
-static constexpr int64_t roundingShiftBits = 0x4b400000;
 
 /// n = round(x / ln 2), exp(x) = exp(x - n ln 2) 2^n. Beyond the limits the
 /// result is 0 or inf.
 static Value expandExp(Formula &f, Value x) {
-  x = f.clamp(x, -104, 89);
+  Value limited = f.select(
+      f.compare(arith::CmpFPredicate::OGT, x, f.number(89)), f.number(89), x);
   Value shifted =
-      f.fma(x, f.number(1.44269504088896341), f.number(roundingShift));
+      f.fma(limited, f.number(1.44269504088896341), f.number(roundingShift));
   Value n = f.sub(shifted, f.number(roundingShift));
   // ln 2 in two parts, the first exact in few bits.
-  Value r = f.fma(n, f.number(-0.693359375), x);
+  Value r = f.fma(n, f.number(-0.693359375), limited);
   r = f.fma(n, f.number(2.12194440e-4), r);
-  return f.scaledExp(r,
-                     f.subInt(f.bits(shifted), f.integer(roundingShiftBits)));
+  return f.scaledExp(r, shifted, x, -87);
 }
 
 static Value expandExp2(Formula &f, Value x) {
-  x = f.clamp(x, -151, 129);
-  Value shifted = f.add(x, f.number(roundingShift));
+  Value limited = f.select(
+      f.compare(arith::CmpFPredicate::OGT, x, f.number(129)), f.number(129), x);
+  Value shifted = f.add(limited, f.number(roundingShift));
   Value n = f.sub(shifted, f.number(roundingShift));
-  Value r = f.mul(f.sub(x, n), f.number(0.693147180559945309));
-  return f.scaledExp(r,
-                     f.subInt(f.bits(shifted), f.integer(roundingShiftBits)));
+  Value r = f.mul(f.sub(limited, n), f.number(0.693147180559945309));
+  return f.scaledExp(r, shifted, x, -125.5);
 }
 
 /// x = 2^e m with sqrt(1/2) <= m < sqrt(2), log(x) = e ln 2 + log(m).

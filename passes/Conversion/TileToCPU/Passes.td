@@ -38,7 +38,8 @@ def NSAExpandMath : Pass<"nsa-expand-math"> {
   let description = [{
     `math.exp`, `math.exp2`, `math.log` and `math.rsqrt` of f32 scalars and
     vectors become polynomials with an error of about one unit in the last
-    place: exp(-inf) = 0, exp of large numbers is inf, NaN stays NaN. Further
+    place: exp(-inf) = 0, exp of large numbers is inf, NaN stays NaN, and exp is 0
+    where it would be subnormal. Further
     functions use the approximations of the math dialect. What remains maps to
     one instruction (sqrt, fma, abs, floor, ...); anything else that would
     become a call into libm is an error.
