@@ -14,7 +14,7 @@ namespace {
 /// Programs are stretches of rows.
 struct CrossEntropyKernel {
   explicit CrossEntropyKernel(Value logits)
-      : grid(logits, 65536), tile(pickTile(grid.width, 2048)),
+      : grid(logits), tile(pickTile(grid.width, 2048)),
         tiles(llvm::divideCeil(grid.width, tile)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {

@@ -62,7 +62,7 @@ struct AdamWScalars {
   Expr lr, beta1, beta2, eps, decay;
   /// What a gradient is multiplied with: its scale and the clipping.
   Expr gradScale;
-  /// 1 - beta^step.
+  /// 1 / (1 - beta^step).
   Expr correction1, correction2;
   /// Whether norm and loss are finite.
   Expr isFinite;
@@ -93,8 +93,8 @@ AdamWScalars::AdamWScalars(TileBuilder &b, Value norm, Value loss,
   Expr scaled = total * scale;
   Expr clip = select((maxNorm > 0) & (scaled > maxNorm), maxNorm / scaled, 1);
   gradScale = scale * clip;
-  correction1 = 1 - power(b, beta1, step);
-  correction2 = 1 - power(b, beta2, step);
+  correction1 = 1 / (1 - power(b, beta1, step));
+  correction2 = 1 / (1 - power(b, beta2, step));
   double infinity = std::numeric_limits<double>::infinity();
   isFinite = (abs(total) < infinity) & (abs(b.loadScalar(loss, {})) < infinity);
 }
@@ -115,7 +115,7 @@ static void buildAdamW(TileBuilder &b, const FlatGrid &grid, bool decay,
     Expr v1 = s.beta2 * v + (1 - s.beta2) * g * g;
     Expr base = decay ? w - s.lr * s.decay * w : w;
     Expr w1 =
-        base - s.lr * (m1 / s.correction1) / (sqrt(v1 / s.correction2) + s.eps);
+        base - s.lr * (m1 * s.correction1) / (sqrt(v1 * s.correction2) + s.eps);
     return {select(s.isFinite, w1, w), select(s.isFinite, m1, m),
             select(s.isFinite, v1, v)};
   };

@@ -1,0 +1,112 @@
+// RUN: nsa-opt %s --nsa-differentiate --split-input-file --verify-diagnostics | FileCheck %s
+
+// The gradient of a product is two products, whatever is transposed.
+// CHECK-LABEL: func @matmul(
+// CHECK-SAME: %[[L:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[R:[^:]*]]: tensor<4x5xf32>{{.*}}, %[[DY:[^:]*]]: tensor<2x3x5xf32>
+// CHECK: nn.matmul %[[DY]], %[[R]] {result_type = f32, transpose_rhs} : {{.*}} -> tensor<2x3x4xf32>
+// CHECK: nn.matmul %[[L]], %[[DY]] {result_type = f32, transpose_lhs} : {{.*}} -> tensor<4x5xf32>
+func.func @matmul(%l: tensor<2x3x4xf32> {nn.differentiate}, %r: tensor<4x5xf32> {nn.differentiate})
+    -> (tensor<2x3x5xf32> {nn.objective}) {
+  %y = nn.matmul %l, %r : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+  return %y : tensor<2x3x5xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @matmul_transpose_rhs(
+// CHECK-SAME: %[[L:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[R:[^:]*]]: tensor<5x4xf32>{{.*}}, %[[DY:[^:]*]]: tensor<2x3x5xf32>
+// CHECK: nn.matmul %[[DY]], %[[R]] {result_type = f32} : {{.*}} -> tensor<2x3x4xf32>
+// CHECK: nn.matmul %[[DY]], %[[L]] {result_type = f32, transpose_lhs} : {{.*}} -> tensor<5x4xf32>
+func.func @matmul_transpose_rhs(%l: tensor<2x3x4xf32> {nn.differentiate}, %r: tensor<5x4xf32> {nn.differentiate})
+    -> (tensor<2x3x5xf32> {nn.objective}) {
+  %y = nn.matmul %l, %r {transpose_rhs} : (tensor<2x3x4xf32>, tensor<5x4xf32>) -> tensor<2x3x5xf32>
+  return %y : tensor<2x3x5xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @matmul_transpose_lhs(
+// CHECK-SAME: %[[L:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[R:[^:]*]]: tensor<2x3x5xf32>{{.*}}, %[[DY:[^:]*]]: tensor<4x5xf32>
+// CHECK: nn.matmul %[[R]], %[[DY]] {result_type = f32, transpose_rhs} : {{.*}} -> tensor<2x3x4xf32>
+// CHECK: nn.matmul %[[L]], %[[DY]] {result_type = f32} : {{.*}} -> tensor<2x3x5xf32>
+func.func @matmul_transpose_lhs(%l: tensor<2x3x4xf32> {nn.differentiate}, %r: tensor<2x3x5xf32> {nn.differentiate})
+    -> (tensor<4x5xf32> {nn.objective}) {
+  %y = nn.matmul %l, %r {transpose_lhs} : (tensor<2x3x4xf32>, tensor<2x3x5xf32>) -> tensor<4x5xf32>
+  return %y : tensor<4x5xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @matmul_transpose_both(
+// CHECK-SAME: %[[L:[^:]*]]: tensor<3x4xf32>{{.*}}, %[[R:[^:]*]]: tensor<5x3xf32>{{.*}}, %[[DY:[^:]*]]: tensor<4x5xf32>
+// CHECK: nn.matmul %[[R]], %[[DY]] {result_type = f32, transpose_lhs, transpose_rhs} : {{.*}} -> tensor<3x4xf32>
+// CHECK: nn.matmul %[[DY]], %[[L]] {result_type = f32, transpose_lhs, transpose_rhs} : {{.*}} -> tensor<5x3xf32>
+func.func @matmul_transpose_both(%l: tensor<3x4xf32> {nn.differentiate}, %r: tensor<5x3xf32> {nn.differentiate})
+    -> (tensor<4x5xf32> {nn.objective}) {
+  %y = nn.matmul %l, %r {transpose_lhs, transpose_rhs} : (tensor<3x4xf32>, tensor<5x3xf32>) -> tensor<4x5xf32>
+  return %y : tensor<4x5xf32>
+}
+
+// -----
+
+func.func @matmul_rank(%l: tensor<2x8xf32>, %r: tensor<2x4x5xf32> {nn.differentiate}) -> (tensor<2x5xf32> {nn.objective}) {
+  // expected-error @below {{has an operand of shape 2x4x5 whose gradient has the shape 8x5}}
+  %y = nn.matmul %l, %r : (tensor<2x8xf32>, tensor<2x4x5xf32>) -> tensor<2x5xf32>
+  return %y : tensor<2x5xf32>
+}
+
+// -----
+
+// Statistics are results for the backward half only.
+func.func @statistics(%x: tensor<2x4xf32> {nn.differentiate}, %w: tensor<4xf32>) -> (tensor<2xf32> {nn.objective}) {
+  // expected-error @below {{has no gradient with respect to result 1}}
+  %y, %rstd = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
+  return %rstd : tensor<2xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @chain(
+// CHECK-SAME: %[[TABLE:[^:]*]]: tensor<16x12xf32>
+// CHECK: %[[X:.*]] = nn.embedding
+// CHECK: %[[N:.*]], %[[RSTD:.*]] = nn.rms_norm
+// CHECK: nn.split_heads
+// CHECK: nn.rotary {{.*}} {stride = 2 : i64}
+// CHECK: %[[G:.*]] = nn.merge_heads
+// CHECK: %[[U:.*]] = nn.silu %[[G]]
+// CHECK: %[[Y:.*]] = nn.swiglu %[[G]], %[[U]]
+// CHECK: nn.cross_entropy
+// CHECK: %[[DY:.*]] = nn.cross_entropy_backward
+// CHECK: %[[DG0:.*]], %[[DU:.*]] = nn.swiglu_backward %[[DY]], %[[G]], %[[U]]
+// CHECK: %[[DG1:.*]] = nn.silu_backward %[[DU]], %[[G]]
+// CHECK: %[[DG:.*]] = nn.add %[[DG0]], %[[DG1]]
+// CHECK: %[[DH:.*]] = nn.split_heads %[[DG]] {heads = 3 : i64}
+// CHECK: %[[DR:.*]] = nn.rotary %[[DH]], %{{.*}} {inverse, stride = 2 : i64}
+// CHECK: %[[DN:.*]] = nn.merge_heads %[[DR]]
+// CHECK: %[[DX:.*]], %[[DW:.*]] = nn.rms_norm_backward %[[DN]], %[[X]], %{{.*}}, %[[RSTD]]
+// CHECK: %[[DT:.*]] = nn.embedding_backward %[[DX]], %{{.*}} {vocab = 16 : i64}
+// CHECK: return %{{.*}}, %[[DT]], %[[DW]]
+func.func @chain(%table: tensor<16x12xf32> {nn.differentiate}, %ids: tensor<1x4xi32>, %w: tensor<12xf32> {nn.differentiate},
+                 %angles: tensor<8x2x2xf32>) -> (tensor<f32> {nn.objective}) {
+  %x = nn.embedding %table, %ids : (tensor<16x12xf32>, tensor<1x4xi32>) -> tensor<1x4x12xf32>
+  %n, %rstd = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : (tensor<1x4x12xf32>, tensor<12xf32>) -> (tensor<1x4x12xf32>, tensor<1x4xf32>)
+  %h = nn.split_heads %n {heads = 3 : i64} : (tensor<1x4x12xf32>) -> tensor<1x4x3x4xf32>
+  %r = nn.rotary %h, %angles {stride = 2 : i64} : (tensor<1x4x3x4xf32>, tensor<8x2x2xf32>) -> tensor<1x4x3x4xf32>
+  %g = nn.merge_heads %r : (tensor<1x4x3x4xf32>) -> tensor<1x4x12xf32>
+  %u = nn.silu %g : (tensor<1x4x12xf32>) -> tensor<1x4x12xf32>
+  %y = nn.swiglu %g, %u : (tensor<1x4x12xf32>, tensor<1x4x12xf32>) -> tensor<1x4x12xf32>
+  %loss, %lse, %count = nn.cross_entropy %y, %ids : (tensor<1x4x12xf32>, tensor<1x4xi32>) -> (tensor<f32>, tensor<1x4xf32>, tensor<f32>)
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// The gates' logits get a gradient of their own type, the bias one in fp32.
+// CHECK-LABEL: func @gate(
+// CHECK: %[[G:.*]] = nn.gate softmax
+// CHECK: nn.gate_backward softmax %{{.*}}, %[[G]] {logits_type = bf16} : {{.*}} -> (tensor<1x4x6xbf16>, tensor<6xf32>)
+func.func @gate(%logits: tensor<1x4x6xbf16> {nn.differentiate}, %bias: tensor<6xf32> {nn.differentiate})
+    -> (tensor<1x4x2x3xf32> {nn.objective}) {
+  %g = nn.gate softmax %logits, %bias : (tensor<1x4x6xbf16>, tensor<6xf32>) -> tensor<1x4x2x3xf32>
+  return %g : tensor<1x4x2x3xf32>
+}

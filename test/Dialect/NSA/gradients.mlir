@@ -1,0 +1,45 @@
+// RUN: nsa-opt %s --nsa-differentiate --split-input-file --verify-diagnostics | FileCheck %s
+
+// Queries and compressed keys get gradient through the compressed output only,
+// never through the indices.
+// CHECK-LABEL: func @branches(
+// CHECK-SAME: %[[Q:[^:]*]]: tensor<1x64x4x16xf32>
+// CHECK: %[[C:.*]] = nsa.compress linear
+// CHECK: %[[O0:.*]], %[[L0:.*]] = nsa.compressed_attention
+// CHECK: %[[I:.*]] = nsa.select
+// CHECK: %[[O1:.*]], %[[L1:.*]] = nsa.selected_attention
+// CHECK: %[[O2:.*]], %[[L2:.*]] = nsa.window_attention
+// CHECK: nsa.combine
+// CHECK: %[[DG:.*]], %[[D0:.*]], %[[D1:.*]], %[[D2:.*]] = nsa.combine_backward %{{.*}}, %{{.*}}, %[[O0]], %[[O1]], %[[O2]]
+// CHECK: nsa.window_attention_backward %[[D2]], %[[Q]], %{{.*}}, %{{.*}}, %[[O2]], %[[L2]] {scale = 5.000000e-01 : f64, window = 32 : i64}
+// CHECK: nsa.selected_attention_backward %[[D1]], %[[Q]], %{{.*}}, %{{.*}}, %[[O1]], %[[L1]], %[[I]] {select_block = 16 : i64}
+// CHECK-NOT: nsa.select
+// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.compressed_attention_backward %[[D0]], %[[Q]], %[[C]], %[[C]], %[[O0]], %[[L0]]
+// CHECK: %[[DC:.*]] = nn.add %[[DK]], %[[DV]]
+// CHECK: nsa.compress_backward linear %[[DC]], %{{.*}}, %{{.*}} {block = 8 : i64, stride = 4 : i64}
+func.func @branches(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x16xf32> {nn.differentiate},
+                    %w: tensor<2x128x16xf32> {nn.differentiate}, %gates: tensor<1x64x4x3xf32> {nn.differentiate})
+    -> (tensor<1x64x4x16xf32> {nn.objective}) {
+  %c = nsa.compress linear %k, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+  %cmp, %lse = nsa.compressed_attention %q, %c, %c {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  %i = nsa.select %q, %c, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  %slc, %lse1 = nsa.selected_attention %q, %k, %k, %i {select_block = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  %win, %lse2 = nsa.window_attention %q, %k, %k {window = 32 : i64, scale = 0.5 : f64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  %o = nsa.combine %gates, %cmp, %slc, %win
+      : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>) -> tensor<1x64x4x16xf32>
+  return %o : tensor<1x64x4x16xf32>
+}
+
+// -----
+
+func.func @lse(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x16xf32>) -> (tensor<1x4x64xf32> {nn.objective}) {
+  // expected-error @below {{has no gradient with respect to lse}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 32 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return %lse : tensor<1x4x64xf32>
+}
