@@ -100,10 +100,9 @@ TEST(ArenaPacker, TrainingStepStaysNearTheLowerBound) {
 
 TEST(ArenaPacker, SamePlanTwice) {
   std::mt19937 random(3);
-  std::vector<ArenaBuffer> buffers;
-  for (uint32_t i = 0; i < 300; ++i)
-    buffers.push_back(
-        {1 + random() % 9000, i / 2, i / 2 + uint32_t(random() % 40)});
+  std::vector<ArenaBuffer> buffers(300);
+  for (uint32_t i = 0; i < buffers.size(); ++i)
+    buffers[i] = {1 + random() % 9000, i / 2, i / 2 + uint32_t(random() % 40)};
   EXPECT_EQ(packArena(buffers, kAlignment).offsets,
             packArena(buffers, kAlignment).offsets);
 }

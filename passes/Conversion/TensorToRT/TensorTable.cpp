@@ -140,9 +140,9 @@ LogicalResult TensorTable::addPersistent(func::FuncOp function,
 // Inputs and outputs
 //===----------------------------------------------------------------------===//
 
-rt::TensorOp TensorTable::claimIO(func::FuncOp function, std::string name,
-                                  rt::TensorRole role, Type tensorType,
-                                  Location loc) {
+rt::TensorOp TensorTable::claimIO(func::FuncOp function,
+                                  const std::string &name, rt::TensorRole role,
+                                  Type tensorType, Location loc) {
   MemRefType type = getMemoryType(tensorType);
   if (!type) {
     emitError(loc) << "'" << name << "' has type " << tensorType
@@ -167,7 +167,7 @@ rt::TensorOp TensorTable::claimIO(func::FuncOp function, std::string name,
 LogicalResult TensorTable::addIO(func::FuncOp function) {
   Operation *op = function;
   llvm::SmallPtrSet<Operation *, 8> used;
-  auto claim = [&](std::string name, rt::TensorRole role, Type type,
+  auto claim = [&](const std::string &name, rt::TensorRole role, Type type,
                    Location loc) -> rt::TensorOp {
     rt::TensorOp tensor = claimIO(function, name, role, type, loc);
     if (tensor && !used.insert(tensor).second) {
@@ -184,10 +184,11 @@ LogicalResult TensorTable::addIO(func::FuncOp function) {
       continue;
     std::string name =
         nameOr(nn::getArgumentName(function, index), "arg", index);
-    if (!(arguments[{op, index}] =
-              claim(name, rt::TensorRole::Input, argument.getType(),
-                    argument.getLoc())))
+    rt::TensorOp tensor = claim(name, rt::TensorRole::Input, argument.getType(),
+                                argument.getLoc());
+    if (!tensor)
       return failure();
+    arguments[{op, index}] = tensor;
   }
   Operation *terminator = function.getBody().front().getTerminator();
   for (auto [index, type] : llvm::enumerate(function.getResultTypes())) {
@@ -195,9 +196,11 @@ LogicalResult TensorTable::addIO(func::FuncOp function) {
       continue;
     std::string name =
         nameOr(nn::getResultName(function, index), "result", index);
-    if (!(results[{op, unsigned(index)}] =
-              claim(name, rt::TensorRole::Output, type, terminator->getLoc())))
+    rt::TensorOp tensor =
+        claim(name, rt::TensorRole::Output, type, terminator->getLoc());
+    if (!tensor)
       return failure();
+    results[{op, unsigned(index)}] = tensor;
   }
   return success();
 }

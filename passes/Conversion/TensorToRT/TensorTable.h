@@ -42,7 +42,7 @@ private:
                                     unsigned index);
   mlir::LogicalResult addIO(mlir::func::FuncOp function);
   /// The input or output called `name`, or null after a diagnostic.
-  rt::TensorOp claimIO(mlir::func::FuncOp function, std::string name,
+  rt::TensorOp claimIO(mlir::func::FuncOp function, const std::string &name,
                        rt::TensorRole role, mlir::Type tensorType,
                        mlir::Location loc);
   rt::TensorOp create(llvm::StringRef name, rt::TensorRole role,

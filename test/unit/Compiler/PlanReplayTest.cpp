@@ -241,7 +241,7 @@ private:
       default:
         addLaunch(bodyStream);
       }
-    auto addResult = [&](unsigned shape, std::string attributes) {
+    auto addResult = [&](unsigned shape, const std::string &attributes) {
       const TensorValue &value = pickValue(shape);
       const char *comma = results.empty() ? "" : ", ";
       results += comma + shapeText(shape, "tensor") + " {" + attributes + "}";
