@@ -110,11 +110,12 @@ def RT_LiveRangeAttr : AttrDef<RT_Dialect, "LiveRange"> {
 // Types
 //===----------------------------------------------------------------------===//
 
-/// Memory that the runtime can address: dense and row-major.
+/// Memory that the runtime can address: dense, row-major, below 2^48 bytes.
 def RT_Memory : ConfinedType<
     StaticShapeMemRefOf<[F32, BF16, F16, I32, I64, UI<8>]>,
     [CPred<"::llvm::cast<::mlir::MemRefType>($_self).getLayout().isIdentity()">,
-     CPred<"!::llvm::cast<::mlir::MemRefType>($_self).getMemorySpace()">],
+     CPred<"!::llvm::cast<::mlir::MemRefType>($_self).getMemorySpace()">,
+     CPred<"::nsa::rt::isAddressable(::llvm::cast<::mlir::MemRefType>($_self))">],
     "statically shaped, dense memref of f32, bf16, f16, i32, i64 or ui8",
     "::mlir::MemRefType">;
 

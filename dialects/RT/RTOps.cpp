@@ -19,6 +19,18 @@ using namespace nsa::rt;
 // Memory
 //===----------------------------------------------------------------------===//
 
+bool rt::isAddressable(ShapedType type) {
+  if (llvm::is_contained(type.getShape(), 0))
+    return true;
+  uint64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  for (int64_t extent : type.getShape()) {
+    bytes = llvm::SaturatingMultiply<uint64_t>(bytes, extent);
+    if (bytes >= (uint64_t(1) << 48))
+      return false;
+  }
+  return true;
+}
+
 uint64_t rt::getByteSize(MemRefType type) {
   return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
 }

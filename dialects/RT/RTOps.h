@@ -15,6 +15,14 @@
 
 #include "dialects/RT/RTInterfaces.h.inc"
 
+namespace nsa::rt {
+
+/// Whether a dense tensor of static shape takes less than 2^48 bytes, so that
+/// sums of sizes cannot overflow.
+bool isAddressable(mlir::ShapedType type);
+
+} // namespace nsa::rt
+
 #define GET_OP_CLASSES
 #include "dialects/RT/RTOps.h.inc"
 

@@ -16,6 +16,8 @@ MemRefType nsa::getMemoryType(Type tensorType) {
       !element.isSignlessInteger(32) && !element.isSignlessInteger(64) &&
       !element.isUnsignedInteger(8))
     return {};
+  if (!rt::isAddressable(type))
+    return {};
   return MemRefType::get(type.getShape(), element);
 }
 

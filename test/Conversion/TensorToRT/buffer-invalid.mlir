@@ -74,6 +74,13 @@ func.func @a(%x: tensor<4xf64>) {
 
 // -----
 
+// expected-error @below {{'arg0' has type 'tensor<1048576x67108864xf32>', which the runtime cannot hold}}
+func.func @a(%x: tensor<1048576x67108864xf32>) {
+  return
+}
+
+// -----
+
 // expected-error @below {{'arg0' has type 'f32', which the runtime cannot hold}}
 func.func @a(%x: f32) {
   return

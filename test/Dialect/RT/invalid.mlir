@@ -20,6 +20,18 @@ rt.tensor input @x : memref<4xf64>
 
 // -----
 
+// 2^48 bytes.
+// expected-error @below {{type attribute of statically shaped, dense memref}}
+rt.tensor input @x : memref<1048576x67108864xf32>
+
+// -----
+
+// Small enough, and so is anything with an empty dimension.
+rt.tensor input @x : memref<1048576x67108863xf32>
+rt.tensor input @y : memref<1048576x67108864x1048576x0xf32>
+
+// -----
+
 // expected-error @below {{has its slice in @io, which is not a segment}}
 rt.tensor input @x : memref<4xf32> at <@io, offset = 0, size = 16>
 
