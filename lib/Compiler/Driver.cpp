@@ -11,6 +11,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
 #include "passes/Pipelines/Pipelines.h"
+#include "llvm/Support/CheckedArithmetic.h"
 #include <chrono>
 
 using namespace mlir;
@@ -26,6 +27,7 @@ nsa::Driver::Driver(const CompilerOptions &options)
     : options(options),
       context(makeRegistry(), MLIRContext::Threading::DISABLED),
       diagnostics(sourceManager, &context, messageStream) {
+  context.printOpOnDiagnostic(false);
   if (options.threads > 1) {
     threadPool = std::make_unique<llvm::DefaultThreadPool>(
         llvm::hardware_concurrency(options.threads));
@@ -76,20 +78,37 @@ LogicalResult nsa::Driver::checkOptions() {
   return success();
 }
 
-/// Refuses what no kernel of the target computes with.
-LogicalResult nsa::Driver::checkElementTypes() {
-  auto check = [](Operation *op, TypeRange types) -> LogicalResult {
-    for (Type type : types)
-      if (getElementTypeOrSelf(type).isF16())
-        return op->emitError("type ")
-               << type << " is not supported by target cpu; use f32 or bf16";
+/// Refuses types that no kernel of the target computes with, and tensors that
+/// no machine can hold: sizes in bytes are 64-bit numbers from here on.
+static LogicalResult checkType(Operation *op, Type type) {
+  constexpr int64_t maxElements = int64_t(1) << 48;
+  if (getElementTypeOrSelf(type).isF16())
+    return op->emitError("type ")
+           << type << " is not supported by target cpu; use f32 or bf16";
+  auto shaped = dyn_cast<ShapedType>(type);
+  if (!shaped || !shaped.hasStaticShape())
     return success();
-  };
+  std::optional<int64_t> elements = 1;
+  for (int64_t extent : shaped.getShape()) {
+    if (extent == 0)
+      return success();
+    elements = elements ? llvm::checkedMul(*elements, extent) : elements;
+  }
+  if (!elements || *elements > maxElements)
+    return op->emitError("type ")
+           << type << " has more than " << maxElements << " elements";
+  return success();
+}
+
+LogicalResult nsa::Driver::checkTypes() {
   WalkResult result = module->walk([&](Operation *op) {
-    LogicalResult checked = check(op, op->getResultTypes());
+    SmallVector<Type> types(op->getResultTypes());
     if (auto function = dyn_cast<FunctionOpInterface>(op))
-      checked = check(op, function.getArgumentTypes());
-    return failed(checked) ? WalkResult::interrupt() : WalkResult::advance();
+      llvm::append_range(types, function.getArgumentTypes());
+    for (Type type : types)
+      if (failed(checkType(op, type)))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
 }
@@ -102,7 +121,7 @@ LogicalResult nsa::Driver::parse(const std::string &source,
     sourceManager.AddNewSourceBuffer(
         llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
     module = parseSourceFile<ModuleOp>(sourceManager, &context);
-    return success(module && succeeded(checkElementTypes()));
+    return success(module && succeeded(checkTypes()));
   });
 }
 

@@ -45,7 +45,7 @@ public:
 
 private:
   llvm::LogicalResult checkOptions();
-  llvm::LogicalResult checkElementTypes();
+  llvm::LogicalResult checkTypes();
   llvm::LogicalResult runPhase(Phase phase);
 
   CompilerOptions options;

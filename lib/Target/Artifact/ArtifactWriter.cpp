@@ -57,6 +57,16 @@ static artifact::InitKind getInitKind(nn::InitKind kind) {
   llvm_unreachable("unknown kind of initial value");
 }
 
+/// Names appear in messages, files and command lines.
+static LogicalResult checkName(Operation *op, StringRef name) {
+  for (unsigned char byte : name.bytes())
+    if (byte <= ' ' || byte > '~')
+      return op->emitError("the name '")
+             << name << "' has the byte " << unsigned(byte)
+             << ", which is not a printable character";
+  return success(!name.empty());
+}
+
 namespace {
 /// Builds the payload from the module's operations, in their order.
 class Writer {
@@ -74,7 +84,7 @@ private:
   FailureOr<artifact::Slice> writeMemory(Operation *user, Value value);
   LogicalResult writeTensor(rt::TensorOp op);
   void writeSegment(rt::SegmentOp op);
-  void writeKernel(rt::KernelOp op);
+  LogicalResult writeKernel(rt::KernelOp op);
   LogicalResult writeEntry(rt::EntryOp op);
   LogicalResult writeBuffers(rt::EntryOp op);
   FailureOr<fb::Offset<artifact::Command>> writeCommand(Operation *op);
@@ -150,7 +160,7 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
   tensorNumbers[op.getSymNameAttr()] = tensors.size();
   tensorOps[op.getSymNameAttr()] = op;
   FailureOr<artifact::Slice> slice = writeSlice(op, op.getSlice());
-  if (failed(slice))
+  if (failed(slice) || failed(checkName(op, op.getSymName())))
     return failure();
   MemRefType type = op.getMemoryType();
   auto name = builder.CreateString(op.getSymName().str());
@@ -169,7 +179,9 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
   return success();
 }
 
-void Writer::writeKernel(rt::KernelOp op) {
+LogicalResult Writer::writeKernel(rt::KernelOp op) {
+  if (failed(checkName(op, op.getSymName())))
+    return failure();
   kernelNumbers[op.getSymNameAttr()] = kernels.size();
   std::vector<uint8_t> types;
   std::vector<uint64_t> bytes;
@@ -188,6 +200,7 @@ void Writer::writeKernel(rt::KernelOp op) {
       op.getBytes().value_or(0),
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
       argumentBytes));
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -301,6 +314,8 @@ fb::Offset<fb::Vector<uint32_t>> Writer::writeTensorList(ArrayAttr names) {
 }
 
 LogicalResult Writer::writeEntry(rt::EntryOp op) {
+  if (failed(checkName(op, op.getSymName())))
+    return failure();
   std::vector<fb::Offset<artifact::Command>> commands;
   for (rt::CommandOpInterface command : rt::getCommands(op)) {
     FailureOr<fb::Offset<artifact::Command>> offset = writeCommand(command);
@@ -382,7 +397,8 @@ FailureOr<StringRef> Writer::run() {
     if (failed(writeTensor(op)))
       return failure();
   for (auto op : module.getOps<rt::KernelOp>())
-    writeKernel(op);
+    if (failed(writeKernel(op)))
+      return failure();
   for (auto op : module.getOps<rt::EntryOp>())
     if (failed(writeEntry(op)))
       return failure();
