@@ -366,7 +366,7 @@ protected:
 
 } // namespace
 
-/// LESSONS row 21 in general: no value is lost before its last reader.
+/// Lesson 21 in general: no value is lost before its last reader.
 TEST_F(PlanReplay, NoBufferIsOverwrittenBeforeItsLastReader) {
   std::random_device entropy;
   unsigned numShared = 0;
