@@ -10,6 +10,9 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
 
 namespace nsa {
 
@@ -24,6 +27,14 @@ inline llvm::ArrayRef<int64_t> getShape(mlir::Value value) {
 
 inline mlir::Type getElementType(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
+}
+
+/// The product, or the largest number if it does not fit: attributes come from
+/// the user and may be as large as they like.
+inline int64_t saturatingProduct(int64_t lhs, int64_t rhs) {
+  int64_t product;
+  bool overflow = llvm::MulOverflow(lhs, rhs, product);
+  return overflow ? std::numeric_limits<int64_t>::max() : product;
 }
 
 /// "2x3x4", or "scalar" for rank 0.

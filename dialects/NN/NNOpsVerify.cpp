@@ -55,7 +55,7 @@ LogicalResult RotaryOp::verify() {
     return failure();
   if (rows == 0)
     return success();
-  int64_t last = (rows - 1) * static_cast<int64_t>(getStride());
+  int64_t last = saturatingProduct(rows - 1, getStride());
   if (last < length)
     return success();
   return emitOpError("table length (")

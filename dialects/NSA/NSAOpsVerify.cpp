@@ -108,9 +108,8 @@ static LogicalResult verifyCompress(OpT op) {
            << getElementType(op.getWeight()) << ", expected "
            << getElementType(op.getInput());
   int64_t heads = getDim(op.getInput(), 2), width = getDim(op.getInput(), 3);
-  return checkShape(
-      op, "weight", op.getWeight(),
-      {heads, static_cast<int64_t>(op.getBlock()) * width, width});
+  return checkShape(op, "weight", op.getWeight(),
+                    {heads, saturatingProduct(op.getBlock(), width), width});
 }
 
 template <typename OpT>

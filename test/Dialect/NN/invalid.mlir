@@ -101,6 +101,14 @@ func.func @rotary_length(%x: tensor<1x15x2x16xf32>, %table: tensor<56x8x2xf32>) 
 
 // -----
 
+func.func @rotary_huge_stride(%x: tensor<1x15x2x16xf32>, %table: tensor<56x8x2xf32>) {
+  // expected-error @below {{table length (56) must be above the last position (9223372036854775807)}}
+  %y = nn.rotary %x, %table {stride = 4611686018427387904 : i64} : (tensor<1x15x2x16xf32>, tensor<56x8x2xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
 func.func @rotary_pairs(%x: tensor<1x15x2x16xf32>, %table: tensor<64x16x2xf32>) {
   // expected-error @below {{table has shape 64x16x2, expected 64x8x2}}
   %y = nn.rotary %x, %table : (tensor<1x15x2x16xf32>, tensor<64x16x2xf32>) -> tensor<1x15x2x16xf32>
