@@ -41,8 +41,13 @@ Result<CompiledModule> CompiledModule::load(const std::string &text,
   Result<CompiledArtifact> compiled = nsa::compile(text, "test.mlir", compiler);
   if (!compiled)
     return compiled.takeError();
+  return load(*compiled, runtime);
+}
+
+Result<CompiledModule> CompiledModule::load(const CompiledArtifact &compiled,
+                                            const RuntimeOptions &runtime) {
   Result<Artifact> artifact =
-      Artifact::fromBytes(compiled->bytes.data(), compiled->bytes.size());
+      Artifact::fromBytes(compiled.bytes.data(), compiled.bytes.size());
   if (!artifact)
     return artifact.takeError();
   Result<Program> program = Program::create(*artifact, runtime);

@@ -28,6 +28,9 @@ public:
   static Result<CompiledModule>
   load(const std::string &text, const CompilerOptions &compiler = {},
        const RuntimeOptions &runtime = poisoned());
+  static Result<CompiledModule>
+  load(const CompiledArtifact &compiled,
+       const RuntimeOptions &runtime = poisoned());
 
   /// Two threads, poison.
   static RuntimeOptions poisoned();

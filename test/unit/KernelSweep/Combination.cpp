@@ -307,7 +307,8 @@ std::string ModuleWriter::write() {
   attention("cmp", "compressed_attention", kc, vc, blocks, false);
   single("select", "nsa.select", {{"q", q}, {"cmp.k", kc}, {"cmp.lse_in", lse}},
          {{"indices", indices}},
-         blocks + ", " + cut + ", " + attribute("count", c.count));
+         blocks + ", " + cut + ", " + attribute("count", c.count) + ", " +
+             attribute("local", c.local));
   attention("slc", "selected_attention", k, v, cut, true);
   attention("win", "window_attention", k, v, attribute("window", c.window),
             false);

@@ -19,6 +19,8 @@ struct Combination {
   int64_t batch = 1, sequence = 64, kvHeads = 1, group = 1, dk = 16, dv = 16;
   /// Selected blocks, window, compression block and stride, selection block.
   int64_t count = 4, window = 64, l = 8, d = 4, lSel = 16;
+  /// Forced blocks at the query's end.
+  int64_t local = 2;
   bool bf16 = false;
   bool linear = false;
   bool softmaxGate = false;

@@ -78,13 +78,23 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
   trial.run(branch + "_backward");
   AttentionGradients grads =
       attentionBackward(in.dout, in.q, k, v, output, lse, in.scale, visible);
-  auto backAgain = [&] {
-    return attentionBackward(in.dout, in.q, k, v, output, lse, in.scale,
-                             visible, same);
+  auto evaluate = [&](const Tensor &o, Arithmetic arithmetic) {
+    return attentionBackward(in.dout, in.q, k, v, o, lse, in.scale, visible,
+                             arithmetic);
   };
-  trial.compare(branch + ".dq", grads.q, [&] { return backAgain().q; });
-  trial.compare(branch + ".dk", grads.k, [&] { return backAgain().k; });
-  trial.compare(branch + ".dv", grads.v, [&] { return backAgain().v; });
+  auto check = [&](const char *name, Tensor AttentionGradients::*member) {
+    // Without do . o, nothing cancels.
+    trial.compare(
+        branch + name, grads.*member,
+        [&] { return evaluate(output, same).*member; },
+        [&] {
+          return magnitude(evaluate(Tensor(output.shape), Arithmetic::F64).*
+                           member);
+        });
+  };
+  check(".dq", &AttentionGradients::q);
+  check(".dk", &AttentionGradients::k);
+  check(".dv", &AttentionGradients::v);
   return {std::move(output), std::move(lse)};
 }
 
@@ -93,7 +103,7 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
 void checkSelection(Trial &trial, const Inputs &in, const Tensor &k,
                     const Tensor &lse, Tensor &expected) {
   const Combination &c = trial.c;
-  SelectionRule rule{c.l, c.d, c.lSel, c.count, 1, 2, in.scale};
+  SelectionRule rule{c.l, c.d, c.lSel, c.count, 1, c.local, in.scale};
   Tensor scores = blockScores(in.q, k, lse, rule);
   expected = selectBlocks(scores, rule);
   trial.set("cmp.k", k);
@@ -195,7 +205,7 @@ TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
     c.window = 20;
     c.seed = random();
     Trial trial(c);
-    Status status = trial.prepare();
+    Status status = trial.prepare({"full"});
     ASSERT_TRUE(status.ok()) << status.message();
     Inputs in(trial);
     Tensor before = runFull(trial, in);
@@ -219,7 +229,7 @@ TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
 // Lesson 1: every row is finite at every S, forward and backward, also where
 // rows see nothing and where every score is equal.
 TEST(KernelSweep, Lesson01EveryRowIsFiniteAtEveryLength) {
-  std::vector<int64_t> lengths = {1, 7, 8, 15, 16, 17, 31, 33, 63, 65, 128};
+  std::vector<int64_t> lengths = {1, 7, 8, 15, 17, 33, 65, 128};
   for (int64_t sequence : lengths) {
     Combination c;
     c.sequence = sequence;

@@ -33,11 +33,15 @@ double nsa::test::magnitude(const Tensor &x) {
 }
 
 double nsa::test::allowedError(const Combination &c, const Tensor &expected,
-                               const std::function<Tensor()> &same) {
-  double bound = kSingleTolerance * magnitude(expected);
+                               const std::function<Tensor()> &same,
+                               const std::function<double()> &terms) {
+  double top = magnitude(expected), bound = kSingleTolerance * top;
   // Scores have standard deviation `logits`: up to 25 none exceeds 100.
-  if (c.bf16 || c.logits > 25.0)
-    bound = std::max(bound, kSameFormulaFactor * distance(same(), expected));
+  if (!c.bf16 && c.logits <= 25.0 && top > 0.0)
+    return bound;
+  bound = std::max(bound, kSameFormulaFactor * distance(same(), expected));
+  if (terms)
+    bound = std::max(bound, std::sqrt(double(c.dv)) * 0x1p-23 * terms());
   return bound;
 }
 
@@ -74,8 +78,10 @@ Tensor Trial::single(Tensor t) {
 }
 
 void Trial::compare(const std::string &name, const Tensor &expected,
-                    const std::function<Tensor()> &same) {
-  EXPECT_LE(distance(get(name), expected), allowedError(c, expected, same))
+                    const std::function<Tensor()> &same,
+                    const std::function<double()> &terms) {
+  EXPECT_LE(distance(get(name), expected),
+            allowedError(c, expected, same, terms))
       << name << " of " << c.describe();
 }
 

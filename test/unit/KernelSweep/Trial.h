@@ -26,9 +26,12 @@ double magnitude(const reference::Tensor &x);
 
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32
-/// tolerance does not apply.
+/// tolerance does not apply: for bf16, for scores beyond 100, and for a tensor
+/// that is all 0. `terms` is the largest magnitude of what cancels in it: a sum
+/// of c.dv products that should be 0 has that many rounding errors.
 double allowedError(const Combination &c, const reference::Tensor &expected,
-                    const std::function<reference::Tensor()> &same);
+                    const std::function<reference::Tensor()> &same,
+                    const std::function<double()> &terms = {});
 
 /// One compiled combination and its source of random tensors.
 class Trial {
@@ -56,7 +59,8 @@ public:
   /// Expects the tensor `name` within allowedError of `expected`; without
   /// `same`, the formula is exact but for rounding its result.
   void compare(const std::string &name, const reference::Tensor &expected,
-               const std::function<reference::Tensor()> &same);
+               const std::function<reference::Tensor()> &same,
+               const std::function<double()> &terms = {});
   void compare(const std::string &name, const reference::Tensor &expected);
 
   const Combination &c;
