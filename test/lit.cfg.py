@@ -8,7 +8,14 @@ config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs", "unit", "python", "e2e"]
 config.test_source_root = os.path.dirname(__file__)
-config.test_exec_root = os.path.join(config.nsa_obj_root, "test")
+# `--param exec_root=DIR` keeps the outputs of another build's tools apart.
+config.test_exec_root = lit_config.params.get(
+    "exec_root", os.path.join(config.nsa_obj_root, "test")
+)
+# `--param runtime_tools=DIR` tests other builds of the tools that need no LLVM.
+tool_dirs = [config.nsa_tools_dir, config.llvm_tools_dir]
+if "runtime_tools" in lit_config.params:
+    tool_dirs.insert(0, lit_config.params["runtime_tools"])
 config.environment["FILECHECK_OPTS"] = (
     "-enable-var-scope --allow-unused-prefixes=false"
 )
@@ -27,5 +34,5 @@ llvm_config.add_tool_substitutions(
         "not",
         "split-file",
     ],
-    [config.nsa_tools_dir, config.llvm_tools_dir],
+    tool_dirs,
 )
