@@ -31,8 +31,20 @@ struct DenseAttention {
   explicit DenseAttention(OpT op)
       : shape(op.getQuery(), op.getKey(), op.getValue(),
               op.getScaleOrDefault()),
-        visibility(getVisibility(op)), queryTile(getTileSize(shape.sequence)),
-        keyTile(getTileSize(shape.keys)) {}
+        visibility(getVisibility(op)),
+        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64)),
+        keyTile(getTileSize(shape.keys, maxKeyTile())) {}
+
+  /// Whether large tiles would be masked for the most part.
+  bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
+  /// Tokens of a query tile see the same compressed keys but for a few, so that
+  /// small tiles of them waste less at the edge; with many keys that matters
+  /// less than the work per tile.
+  int64_t maxKeyTile() const {
+    if (visibility.window)
+      return isNarrow() ? 32 : 64;
+    return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
+  }
 
   int64_t numQueryTiles() const {
     return llvm::divideCeil(shape.sequence, queryTile);

@@ -20,7 +20,7 @@ struct SelectKernel {
         initial(op.getInitial()), local(op.getLocal()),
         queryTile(getTileSize(shape.sequence)),
         blockTile(getTileSize(llvm::divideCeil(shape.sequence, selectBlock),
-                              std::clamp<int64_t>(64 / ratio(), 8, 32))) {}
+                              std::clamp<int64_t>(32 / ratio(), 8, 32))) {}
 
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / visibility.stride; }

@@ -38,11 +38,14 @@ namespace {
 struct QueryKernel : SelectedAttention {
   template <typename OpT>
   explicit QueryKernel(OpT op)
-      : SelectedAttention(op),
-        queries(std::clamp<int64_t>(maxRows / shape.group(), 1, maxQueries)) {}
+      : SelectedAttention(op), queries(getNumQueries(shape.group())) {}
 
-  /// More queries share more of the loads and waste more on masked rows.
-  static constexpr int64_t maxRows = 64, maxQueries = 16;
+  /// More queries have more blocks in common, and more that only one of them
+  /// selected: 8 of them, more if that gives few rows, less if it gives many.
+  static int64_t getNumQueries(int64_t group) {
+    int64_t enough = std::max<int64_t>(16 / group, 8);
+    return std::min(enough, std::max<int64_t>(96 / group, 1));
+  }
 
   int64_t rows() const { return queries * shape.group(); }
   std::array<int64_t, 3> grid() const {

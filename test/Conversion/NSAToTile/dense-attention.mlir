@@ -4,17 +4,17 @@
 // program sees are visited: from t0-w+1 to the last query.
 
 // CHECK-LABEL: tile.kernel private @window_attention_b1s130h2x1d16_w32_f32
-// CHECK-SAME: grid = array<i32: 3, 2, 1>
+// CHECK-SAME: grid = array<i32: 5, 2, 1>
 // CHECK-DAG: %[[W:.+]] = arith.constant 32 : i32
 // CHECK-DAG: %[[HIDDEN:.+]] = arith.constant 0xFF800000 : f32
 // CHECK-DAG: %[[MINUS31:.+]] = arith.constant -31 : i32
-// CHECK: %[[T:.+]] = tile.range %[[T0:.+]] : !tile.tile<64x1xi32>
+// CHECK: %[[T:.+]] = tile.range %[[T0:.+]] : !tile.tile<32x1xi32>
 // CHECK: %[[END:.+]] = arith.minsi
 // CHECK: %[[BEGIN:.+]] = arith.addi %[[T0]], %[[MINUS31]] : i32
 // CHECK: %[[FIRST:.+]] = arith.maxsi %[[BEGIN]],
 // CHECK: scf.for %[[I0:.+]] = %[[FIRST]] to
 // CHECK: tile.dot {{.*}} {transpose_b}
-// CHECK: %[[I:.+]] = tile.range %[[I0]] : !tile.tile<1x64xi32>
+// CHECK: %[[I:.+]] = tile.range %[[I0]] : !tile.tile<1x32xi32>
 // CHECK: %[[SCORES:.+]] = tile.map (%{{.+}}, %[[T]], %[[I]] :
 // CHECK-NEXT: ^bb0(%[[S:.+]]: f32, %[[TE:.+]]: i32, %[[IE:.+]]: i32):
 // CHECK: %[[PAST:.+]] = arith.cmpi sle, %[[IE]], %[[TE]] : i32
@@ -90,15 +90,15 @@ func.func @nothing(%do: tensor<1x7x2x16xf32>, %q: tensor<1x7x2x16xf32>, %k: tens
 // CHECK: %[[P:.+]] = math.exp
 // CHECK-NEXT: arith.select %{{.+}}, %[[P]], %{{.+}} : f32
 // CHECK: arith.truncf %{{.+}} : f32 to bf16
-// CHECK: tile.dot {{.*}} : !tile.tile<64x64xbf16>, !tile.tile<64x16xbf16>, !tile.tile<64x16xf32>
+// CHECK: tile.dot {{.*}} : !tile.tile<32x32xbf16>, !tile.tile<32x16xbf16>, !tile.tile<32x16xf32>
 
 // CHECK-LABEL: tile.kernel private @window_attention_backward_dkdv
-// CHECK-SAME: grid = array<i32: 1, 2, 1>
+// CHECK-SAME: grid = array<i32: 2, 2, 1>
 // CHECK: scf.for %[[HEAD:.+]] = %{{.+}} to %{{.+}} step %{{.+}} iter_args
 // CHECK: scf.for %[[T0:.+]] = %{{.+}} to %{{.+}} step
 // CHECK: tile.load %{{.+}}[%{{.+}}, %{{.+}}, %[[HEAD]], %{{.+}}]
-// CHECK: tile.dot {{.*}} {transpose_b} : !tile.tile<64x16xbf16>, !tile.tile<64x16xbf16>, !tile.tile<64x64xf32>
-// CHECK: tile.dot {{.*}} : !tile.tile<64x64xbf16>, !tile.tile<64x32xbf16>, !tile.tile<64x32xf32>
+// CHECK: tile.dot {{.*}} {transpose_b} : !tile.tile<32x16xbf16>, !tile.tile<32x16xbf16>, !tile.tile<32x32xf32>
+// CHECK: tile.dot {{.*}} : !tile.tile<32x32xbf16>, !tile.tile<32x32xbf16>, !tile.tile<32x32xf32>
 func.func @backward(%do: tensor<1x64x4x32xbf16>, %q: tensor<1x64x4x16xbf16>, %k: tensor<1x64x2x16xbf16>, %v: tensor<1x64x2x32xbf16>, %o: tensor<1x64x4x32xbf16>, %lse: tensor<1x4x64xf32>)
     -> (tensor<1x64x4x16xbf16>, tensor<1x64x2x16xbf16>, tensor<1x64x2x32xbf16>) {
   %dq, %dk, %dv = nsa.window_attention_backward %do, %q, %k, %v, %o, %lse {window = 32 : i64}

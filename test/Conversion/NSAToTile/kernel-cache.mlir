@@ -24,7 +24,7 @@ func.func @layers(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) -> (tens
 // 32*33/2 + 32*32 pairs of 16 + 16 multiply-adds.
 // CHECK: tile.kernel private @window_attention_b1s64h4x2d16_w32_f32(
 // CHECK-SAME: %{{.+}}: memref<1x64x4x16xf32>, %{{.+}}: memref<1x64x2x16xf32>, %{{.+}}: memref<1x64x2x16xf32>, %{{.+}}: memref<1x64x4x16xf32>, %{{.+}}: memref<1x4x64xf32>)
-// CHECK-SAME: bytes = 50176 : i64, flops = 397312 : i64, grid = array<i32: 1, 4, 1>, num_outputs = 2 : i32
+// CHECK-SAME: bytes = 50176 : i64, flops = 397312 : i64, grid = array<i32: 2, 4, 1>, num_outputs = 2 : i32
 // CHECK: tile.kernel private @window_attention_b1s64h4x2d16_w32_f32_0(
 // CHECK: tile.kernel private @window_attention_b1s64h4x2d16_w16_f32(
 // CHECK-NOT: tile.kernel

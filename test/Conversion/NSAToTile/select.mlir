@@ -17,9 +17,9 @@ func.func @select(%q: tensor<1x256x4x16xf32>, %k: tensor<1x63x2x16xf32>, %lse: t
 // CHECK-DAG: %[[MINUS1:.+]] = arith.constant -1 : i32
 // CHECK-DAG: %[[NONE:.+]] = arith.constant -1.000000e+00 : f32
 // CHECK-DAG: %[[FORCED:.+]] = arith.constant 0x4B800000 : f32
-// Weights: 16 selection blocks take 16*4 compressed blocks and 1 before them.
-// CHECK: %[[C:.+]] = tile.range %[[MINUS1]] : !tile.tile<65x1xi32>
-// CHECK: %[[WEIGHTS:.+]] = tile.map (%[[C]], %{{.+}}) -> !tile.tile<65x16xf32>
+// Weights: 8 selection blocks take 8*4 compressed blocks and 1 before them.
+// CHECK: %[[C:.+]] = tile.range %[[MINUS1]] : !tile.tile<33x1xi32>
+// CHECK: %[[WEIGHTS:.+]] = tile.map (%[[C]], %{{.+}}) -> !tile.tile<33x8xf32>
 // CHECK: arith.minsi
 // CHECK: arith.maxsi
 // CHECK: arith.subi
