@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "passes/Conversion/TileToCPU/KernelEmitter.h"
 
 using namespace mlir;
@@ -214,7 +214,7 @@ void DotEmitter::emitColumnKernel(Value row, Value column, int64_t rows,
           Value repeated = b.splat(element, lanes);
           for (int64_t v = 0; v < vectors; ++v) {
             Value &sum = next[r * vectors + v];
-            sum = math::FmaOp::create(b, repeated, columns[v], sum);
+            sum = LLVM::FMulAddOp::create(b, repeated, columns[v], sum);
           }
         }
         return next;
@@ -265,7 +265,7 @@ void DotEmitter::emitAlongKKernel(Value row, Value column, int64_t rows,
       Value left = read(aRow, r * a.row);
       for (int64_t c = 0; c < cols; ++c) {
         Value &sum = next[r * cols + c];
-        sum = math::FmaOp::create(b, left, columns[c], sum);
+        sum = LLVM::FMulAddOp::create(b, left, columns[c], sum);
       }
     }
     return next;

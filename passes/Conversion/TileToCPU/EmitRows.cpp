@@ -41,7 +41,8 @@ void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
                                    int64_t rows, int64_t cols, Value target,
                                    int64_t targetStride, unsigned width) {
   constexpr int64_t block = 8;
-  if (rows < block || cols < block || memoryBytes(elementType) != 4)
+  if (rows < block || cols < block || width < block ||
+      memoryBytes(elementType) != 4)
     return b.loop(rows, 1, [&](Value row) {
       b.loop(cols, 1, [&](Value col) {
         Value element = b.load(source, b.add(b.mul(row, sourceStride), col),

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -37,8 +38,9 @@ public:
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value div(Value x, Value y) { return arith::DivFOp::create(b, x, y); }
+  /// x y + z, rounded once where the processor can.
   Value fma(Value x, Value y, Value z) {
-    return math::FmaOp::create(b, x, y, z);
+    return LLVM::FMulAddOp::create(b, x, y, z);
   }
   Value sqrt(Value x) { return math::SqrtOp::create(b, x); }
   Value addInt(Value x, Value y) { return arith::AddIOp::create(b, x, y); }

@@ -30,7 +30,8 @@ def NSATileToCPU : Pass<"nsa-tile-to-cpu", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
   let options = [
     Option<"vectorWidth", "vector-width", "unsigned", /*default=*/"8",
-           "Elements of a vector register of f32: 8 for AVX2, 16 for AVX-512">];
+           "Elements of a vector register of f32: 4 for SSE, 8 for AVX, 16 for "
+           "AVX-512">];
 }
 
 def NSAExpandMath : Pass<"nsa-expand-math"> {
@@ -38,13 +39,14 @@ def NSAExpandMath : Pass<"nsa-expand-math"> {
   let description = [{
     `math.exp`, `math.exp2`, `math.log` and `math.rsqrt` of f32 scalars and
     vectors become polynomials with an error of about one unit in the last
-    place: exp(-inf) = 0, exp of large numbers is inf, NaN stays NaN, and exp is 0
-    where it would be subnormal. Further
-    functions use the approximations of the math dialect. What remains maps to
-    one instruction (sqrt, fma, abs, floor, ...); anything else that would
-    become a call into libm is an error.
+    place: exp(-inf) = 0, exp of large numbers is inf, NaN stays NaN, and exp is
+    0 where it would be subnormal (each such number costs a hundred cycles).
+    Further functions use the approximations of the math dialect. What remains
+    maps to one instruction (sqrt, fma, abs, floor, ...); anything else that
+    would become a call into libm is an error.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::LLVM::LLVMDialect",
                            "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];
 }

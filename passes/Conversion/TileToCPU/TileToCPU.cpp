@@ -154,9 +154,9 @@ struct TileToCPU : nsa::impl::NSATileToCPUBase<TileToCPU> {
   using NSATileToCPUBase::NSATileToCPUBase;
 
   void runOnOperation() override {
-    if (vectorWidth != 8 && vectorWidth != 16) {
+    if (vectorWidth != 4 && vectorWidth != 8 && vectorWidth != 16) {
       getOperation().emitError("vector width ")
-          << vectorWidth << " is neither 8 nor 16";
+          << vectorWidth << " is none of 4, 8 and 16";
       return signalPassFailure();
     }
     for (auto kernel :
