@@ -13,28 +13,6 @@
 using namespace mlir;
 using namespace nsa;
 
-StringRef nsa::getPhaseName(Phase phase) {
-  switch (phase) {
-  case Phase::Precision:
-    return "precision";
-  case Phase::Gradient:
-    return "gradient";
-  case Phase::Optimizer:
-    return "optimizer";
-  case Phase::Kernel:
-    return "kernel";
-  case Phase::Buffer:
-    return "buffer";
-  case Phase::Schedule:
-    return "schedule";
-  case Phase::Plan:
-    return "plan";
-  case Phase::Binary:
-    return "binary";
-  }
-  llvm_unreachable("unknown phase");
-}
-
 static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());

@@ -39,9 +39,6 @@ struct PhaseOptions {
   ComputePrecision precision = ComputePrecision::FP32;
 };
 
-/// "precision", "gradient", ..., "binary".
-llvm::StringRef getPhaseName(Phase phase);
-
 /// Appends the passes of one phase and its verifier to a manager of modules.
 /// The phase is not `Phase::Binary`.
 void buildPhasePipeline(mlir::OpPassManager &manager, Phase phase,

@@ -29,6 +29,9 @@ enum class Phase {
   Binary,
 };
 
+/// "precision", "gradient", ..., "binary".
+llvm::StringRef getPhaseName(Phase phase);
+
 #define GEN_PASS_DECL
 #include "passes/Transforms/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -42,7 +42,7 @@ struct VerifyPhasePass : nsa::impl::VerifyPhaseBase<VerifyPhasePass> {
 
 } // namespace
 
-static StringRef getPhaseName(Phase phase) {
+StringRef nsa::getPhaseName(Phase phase) {
   switch (phase) {
   case Phase::Precision:
     return "precision";

@@ -31,6 +31,8 @@ static cl::opt<bool> locations("locations",
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
+  cl::SetVersionPrinter(
+      [](raw_ostream &os) { os << "nsa-model " NSA_VERSION "\n"; });
   cl::ParseCommandLineOptions(
       argc, argv, "Writes the model that a configuration describes\n");
 
