@@ -92,6 +92,7 @@ public:
 private:
   std::vector<std::string> names(const std::vector<unsigned> &indices) const {
     std::vector<std::string> result;
+    result.reserve(indices.size());
     for (unsigned index : indices)
       result.push_back(program.tensors()[index].name);
     return result;

@@ -356,6 +356,7 @@ void Writer::finish() {
     return builder.CreateVectorOfStrings(list);
   };
   std::vector<fb::Offset<artifact::Option>> options;
+  options.reserve(metadata.options.size());
   for (const auto &[key, value] : metadata.options)
     options.push_back(
         artifact::CreateOptionDirect(builder, key.c_str(), value.c_str()));

@@ -3,6 +3,7 @@
 #include "lib/Target/CPU/ELFLinker.h"
 #include "lib/Target/CPU/CrashGuard.h"
 #include "lld/Common/Driver.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -23,8 +24,11 @@ public:
     error = sys::fs::createUniqueDirectory("nsa-link", path);
   }
   ~TemporaryDirectory() {
-    if (!error)
-      sys::fs::remove_directories(path);
+    if (error)
+      return;
+    // Nothing can be done about a file that stays behind.
+    [[maybe_unused]] std::error_code failure =
+        sys::fs::remove_directories(path);
   }
   TemporaryDirectory(const TemporaryDirectory &) = delete;
   TemporaryDirectory &operator=(const TemporaryDirectory &) = delete;
@@ -59,32 +63,32 @@ static Error writeFile(StringRef path, ArrayRef<char> bytes) {
 }
 
 static Error runLinker(ArrayRef<std::string> inputs, StringRef output) {
-  std::vector<std::string> arguments = {"ld.lld",
-                                        "-m",
-                                        "elf_x86_64",
-                                        "-shared",
-                                        "-soname",
-                                        "nsa-kernels",
-                                        "--build-id=none",
-                                        "--hash-style=gnu",
-                                        "--threads=1",
-                                        "--gc-sections",
-                                        "--strip-all",
-                                        "-z",
-                                        "now",
-                                        "-o",
-                                        output.str()};
-  arguments.insert(arguments.end(), inputs.begin(), inputs.end());
-  std::vector<const char *> raw;
-  for (const std::string &argument : arguments)
-    raw.push_back(argument.c_str());
+  std::string outputText = output.str();
+  std::vector<const char *> arguments = {"ld.lld",
+                                         "-m",
+                                         "elf_x86_64",
+                                         "-shared",
+                                         "-soname",
+                                         "nsa-kernels",
+                                         "--build-id=none",
+                                         "--hash-style=gnu",
+                                         "--threads=1",
+                                         "--gc-sections",
+                                         "--strip-all",
+                                         "-z",
+                                         "now",
+                                         "-o",
+                                         outputText.c_str()};
+  llvm::append_range(arguments, llvm::map_range(inputs, [](const auto &input) {
+                       return input.c_str();
+                     }));
 
   std::string messages;
   raw_string_ostream stream(messages);
   const lld::DriverDef drivers[] = {{lld::Gnu, &lld::elf::link}};
   lld::Result result = {1, false};
   if (Error error = runGuarded(
-          [&] { result = lld::lldMain(raw, stream, stream, drivers); }))
+          [&] { result = lld::lldMain(arguments, stream, stream, drivers); }))
     return createStringError("linking the kernels failed: " +
                              toString(std::move(error)));
   if (result.retCode == 0 && result.canRunAgain)
@@ -102,6 +106,7 @@ nsa::linkSharedObject(ArrayRef<SmallVector<char, 0>> objects) {
   if (std::error_code error = directory.getError())
     return createStringError(error, "cannot create a temporary directory");
   std::vector<std::string> inputs;
+  inputs.reserve(objects.size());
   for (auto [number, object] : llvm::enumerate(objects)) {
     inputs.push_back(directory.getFile(Twine(number) + ".o"));
     if (Error error = writeFile(inputs.back(), object))

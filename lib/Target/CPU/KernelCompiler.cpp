@@ -83,8 +83,8 @@ static void emit(KernelJob &job, const nsa::CPUDescription &cpu) {
   });
   if (crash) {
     // What the crash left behind is in no state to be destroyed.
-    (void)job.module.release();
-    (void)job.context.release();
+    [[maybe_unused]] llvm::Module *module = job.module.release();
+    [[maybe_unused]] llvm::LLVMContext *context = job.context.release();
     job.error = llvm::toString(std::move(crash));
     return;
   }
