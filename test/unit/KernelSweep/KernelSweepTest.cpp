@@ -35,7 +35,7 @@ void checkCompression(Trial &trial, const std::string &suffix, const Tensor &x,
   trial.set("x_" + suffix, x);
   Tensor weight;
   if (c.linear) {
-    double std = 1.0 / std::sqrt(static_cast<double>(c.l));
+    double std = 1.0 / std::sqrt(static_cast<double>(c.l * width));
     weight = trial.normal({c.kvHeads, c.l * width, width}, std);
     trial.set("w_" + suffix, weight);
   }
