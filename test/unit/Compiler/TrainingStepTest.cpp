@@ -6,141 +6,23 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NN/NNAttributes.h"
-#include "dialects/NN/NNDialect.h"
-#include "dialects/NSA/NSADialect.h"
-#include "lib/Frontend/ModelBuilder.h"
-#include "lib/Reference/Evaluator.h"
-#include "nsa/Compiler/Compiler.h"
-#include "nsa/Runtime/Runtime.h"
-
-#include <gtest/gtest.h>
+#include "test/unit/CompiledModule.h"
+#include "test/unit/Compiler/SmallModel.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <random>
+#include <gtest/gtest.h>
 
 using namespace nsa;
+using namespace nsa::test;
 using namespace nsa::reference;
 
 namespace {
 
-/// A small model, compiled and evaluated side by side.
-class Model {
-public:
-  Model(const std::vector<std::string> &overrides, const std::string &precision,
-        uint64_t seed)
-      : random(seed) {
-    Result<RunConfig> parsed =
-        parseConfig("model: {dim: 32, n_layers: 2, n_heads: 4, "
-                    "n_kv_groups: 2, d_k: 8, d_v: 8, init_std: 0.2}\n"
-                    "nsa: {l: 8, d: 4, l_sel: 16, n_sel: 3, w: 12}\n"
-                    "train: {seq_len: 70, batch_size: 2, micro_batch: 2}\n",
-                    "test.yaml", overrides);
-    EXPECT_TRUE(parsed.ok()) << parsed.message();
-    registry.insert<mlir::func::FuncDialect, NSADialect, nn::NNDialect>();
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    module = buildModel(&context, *parsed);
-    function = *module->getOps<mlir::func::FuncOp>().begin();
-
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    module->print(stream);
-    CompilerOptions options;
-    options.precision = precision;
-    Result<CompiledArtifact> compiled =
-        nsa::compile(text, "model.mlir", options);
-    if (!compiled.ok()) {
-      ADD_FAILURE() << compiled.message();
-      return;
-    }
-    Result<Artifact> artifact =
-        Artifact::fromBytes(compiled->bytes.data(), compiled->bytes.size());
-    if (!artifact.ok()) {
-      ADD_FAILURE() << artifact.message();
-      return;
-    }
-    RuntimeOptions runtime;
-    runtime.seed = seed;
-    runtime.poison = true;
-    Result<Program> loaded = Program::create(*artifact, runtime);
-    if (!loaded.ok()) {
-      ADD_FAILURE() << loaded.message();
-      return;
-    }
-    program.emplace(std::move(*loaded));
-    run("init");
-    fillInputs();
-  }
-
-  void run(const std::string &entry) {
-    Status status = program->run(entry);
-    EXPECT_TRUE(status.ok()) << entry << ": " << status.message();
-  }
-
-  /// The loss of the fp64 evaluation with the program's parameters, changed
-  /// by `delta` at one element of one argument.
-  double referenceLoss(unsigned argument = 0, size_t element = 0,
-                       double delta = 0.0) {
-    std::vector<Tensor> inputs = arguments();
-    if (delta != 0.0)
-      inputs[argument].data[element] += delta;
-    llvm::SmallVector<Tensor> results;
-    EXPECT_TRUE(llvm::succeeded(evaluator.run(function, inputs, results)));
-    return results[0].data[0];
-  }
-
-  /// The function's arguments as the program holds them.
-  std::vector<Tensor> arguments() {
-    std::vector<Tensor> inputs;
-    for (mlir::BlockArgument argument : function.getArguments()) {
-      const TensorView *view = program->findTensor(name(argument));
-      EXPECT_NE(view, nullptr) << name(argument);
-      Tensor tensor(shapeOf(argument));
-      for (size_t i = 0; i < tensor.data.size(); ++i)
-        tensor.data[i] = view->type == DataType::I32 ? view->as<int32_t>()[i]
-                                                     : view->as<float>()[i];
-      inputs.push_back(std::move(tensor));
-    }
-    return inputs;
-  }
-
-  std::string name(mlir::BlockArgument argument) {
-    return nn::getArgumentName(function, argument.getArgNumber()).str();
-  }
-
-  std::mt19937_64 random;
-  mlir::DialectRegistry registry;
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  mlir::func::FuncOp function;
-  Evaluator evaluator;
-  std::optional<Program> program;
-
-private:
-  void fillInputs() {
-    for (const char *input : {"tokens", "targets"}) {
-      const TensorView *view = program->findTensor(input);
-      ASSERT_NE(view, nullptr) << input;
-      for (size_t i = 0; i < view->elements(); ++i)
-        view->as<int32_t>()[i] = static_cast<int32_t>(random() % 256);
-    }
-  }
-};
-
-uint64_t testSeed() {
-  const char *text = std::getenv("NSA_TEST_SEED");
-  uint64_t seed =
-      text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
-/// Compares every parameter's gradient along a random direction and at its
-/// largest element with central differences.
+/// Compares every parameter's gradient with central differences, where it is
+/// largest and at a random element.
 void checkGradients(const std::vector<std::string> &overrides) {
-  Model model(overrides, "fp32", testSeed());
+  SmallModel model(overrides, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   model.run("accumulate");
   float loss = *model.program->findTensor("loss")->as<float>();
@@ -199,7 +81,7 @@ TEST(TrainingStep, GradientsOfTheWindowModel) {
 
 // Lesson 9: gates never learned, because their projection started at zero.
 TEST(TrainingStep, Lesson09GateGradientsAreNotZeroAtTheFirstStep) {
-  Model model({}, "fp32", testSeed());
+  SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   model.run("accumulate");
   unsigned gates = 0;
@@ -218,7 +100,7 @@ TEST(TrainingStep, Lesson09GateGradientsAreNotZeroAtTheFirstStep) {
 
 // Lesson 10: non-finite losses and gradients update nothing.
 TEST(TrainingStep, Lesson10ANonFiniteGradientUpdatesNothing) {
-  Model model({}, "fp32", testSeed());
+  SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   const TensorView *hyper = model.program->findTensor("hyper");
   ASSERT_NE(hyper, nullptr);
@@ -252,10 +134,10 @@ TEST(TrainingStep, Lesson10ANonFiniteGradientUpdatesNothing) {
 
 TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
   uint64_t seed = testSeed();
-  Model one({}, "fp32", seed), two({}, "fp32", seed);
+  SmallModel one({}, "fp32", seed), two({}, "fp32", seed);
   ASSERT_TRUE(one.program && two.program);
   const float values[8] = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.0f, 1.0f};
-  for (Model *model : {&one, &two})
+  for (SmallModel *model : {&one, &two})
     std::memcpy(model->program->findTensor("hyper")->data, values,
                 sizeof values);
   one.run("step");
@@ -272,7 +154,7 @@ TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
 // The mixed-precision program on the CPU: bf16 storage, fp32 master weights.
 TEST(TrainingStep, Bf16GradientsPointTheSameWay) {
   uint64_t seed = testSeed();
-  Model full({}, "fp32", seed), mixed({}, "bf16", seed);
+  SmallModel full({}, "fp32", seed), mixed({}, "bf16", seed);
   ASSERT_TRUE(full.program && mixed.program);
   full.run("accumulate");
   mixed.run("accumulate");

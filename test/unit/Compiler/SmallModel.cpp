@@ -1,0 +1,118 @@
+//===- SmallModel.cpp - a small model, compiled and evaluated -------------===//
+
+#include "test/unit/Compiler/SmallModel.h"
+#include "dialects/NN/NNAttributes.h"
+#include "dialects/NN/NNDialect.h"
+#include "dialects/NSA/NSADialect.h"
+#include "lib/Frontend/ModelBuilder.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace nsa;
+using namespace nsa::test;
+using namespace nsa::reference;
+
+/// One context for all models: it outlives every module.
+static mlir::MLIRContext &getContext() {
+  static mlir::MLIRContext context;
+  context.loadDialect<mlir::func::FuncDialect, NSADialect, nn::NNDialect>();
+  return context;
+}
+
+SmallModel::SmallModel(const std::vector<std::string> &overrides,
+                       const std::string &precision, uint64_t seed)
+    : random(seed) {
+  Result<RunConfig> config =
+      parseConfig("model: {dim: 32, n_layers: 2, n_heads: 4, "
+                  "n_kv_groups: 2, d_k: 8, d_v: 8, init_std: 0.2}\n"
+                  "nsa: {l: 8, d: 4, l_sel: 16, n_sel: 3, w: 12}\n"
+                  "train: {seq_len: 70, batch_size: 2, micro_batch: 2}\n",
+                  "test.yaml", overrides);
+  if (!config.ok()) {
+    ADD_FAILURE() << config.message();
+    return;
+  }
+  module = buildModel(&getContext(), *config);
+  function = *module->getOps<mlir::func::FuncOp>().begin();
+  Result<Program> loaded = compileAndLoad(precision, seed);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.message();
+    return;
+  }
+  program.emplace(std::move(*loaded));
+  run("init");
+  fillInputs();
+}
+
+Result<Program> SmallModel::compileAndLoad(const std::string &precision,
+                                           uint64_t seed) {
+  static std::map<std::string, std::string> compiledBefore;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream);
+  std::string &bytes = compiledBefore[precision + text];
+  if (bytes.empty()) {
+    CompilerOptions options;
+    options.precision = precision;
+    Result<CompiledArtifact> compiled =
+        nsa::compile(text, "model.mlir", options);
+    if (!compiled.ok())
+      return compiled.takeError();
+    bytes = std::move(compiled->bytes);
+  }
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  if (!artifact.ok())
+    return artifact.takeError();
+  RuntimeOptions runtime;
+  runtime.seed = seed;
+  runtime.poison = true;
+  return Program::create(*artifact, runtime);
+}
+
+void SmallModel::run(const std::string &entry) {
+  Status status = program->run(entry);
+  EXPECT_TRUE(status.ok()) << entry << ": " << status.message();
+}
+
+const TensorView &SmallModel::tensor(const std::string &name) const {
+  static const TensorView none;
+  const TensorView *view = program->findTensor(name);
+  EXPECT_NE(view, nullptr) << name;
+  return view ? *view : none;
+}
+
+double SmallModel::referenceLoss(unsigned argument, size_t element,
+                                 double delta) {
+  std::vector<Tensor> inputs = arguments();
+  if (delta != 0.0)
+    inputs[argument].data[element] += delta;
+  llvm::SmallVector<Tensor> results;
+  EXPECT_TRUE(llvm::succeeded(evaluator.run(function, inputs, results)));
+  return results[0].data[0];
+}
+
+std::string SmallModel::name(mlir::BlockArgument argument) {
+  return nn::getArgumentName(function, argument.getArgNumber()).str();
+}
+
+std::vector<Tensor> SmallModel::arguments() {
+  std::vector<Tensor> inputs;
+  for (mlir::BlockArgument argument : function.getArguments()) {
+    const TensorView &view = tensor(name(argument));
+    Tensor value(shapeOf(argument));
+    for (size_t i = 0; i < value.data.size(); ++i)
+      value.data[i] = view.type == DataType::I32 ? view.as<int32_t>()[i]
+                                                 : view.as<float>()[i];
+    inputs.push_back(std::move(value));
+  }
+  return inputs;
+}
+
+void SmallModel::fillInputs() {
+  for (const char *input : {"tokens", "targets"}) {
+    const TensorView &view = tensor(input);
+    for (size_t i = 0; i < view.elements(); ++i)
+      view.as<int32_t>()[i] = static_cast<int32_t>(random() % 256);
+  }
+}

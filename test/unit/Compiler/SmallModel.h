@@ -1,0 +1,54 @@
+//===- SmallModel.h - a small model, compiled and evaluated -----*- C++ -*-===//
+
+#ifndef NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
+#define NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
+
+#include "lib/Reference/Evaluator.h"
+#include "nsa/Compiler/Compiler.h"
+#include "nsa/Runtime/Runtime.h"
+
+#include <optional>
+#include <random>
+
+namespace nsa::test {
+
+/// A two-layer model of 70 tokens, two sequences at a time: the compiled
+/// program with its parameters initialised and random tokens, and the function
+/// that it was compiled from. Memory is poisoned before every run.
+class SmallModel {
+public:
+  /// `overrides` change the configuration, as in "nsa.phi=linear". A failure is
+  /// a failure of the test and leaves no program.
+  SmallModel(const std::vector<std::string> &overrides,
+             const std::string &precision, uint64_t seed);
+
+  void run(const std::string &entry);
+
+  /// The program's tensor of this name.
+  const TensorView &tensor(const std::string &name) const;
+
+  /// The loss of the fp64 evaluation with the program's parameters, changed
+  /// by `delta` at one element of one argument.
+  double referenceLoss(unsigned argument = 0, size_t element = 0,
+                       double delta = 0.0);
+
+  /// The name of one of the function's arguments.
+  std::string name(mlir::BlockArgument argument);
+
+  std::mt19937_64 random;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp function;
+  std::optional<Program> program;
+
+private:
+  /// Compiles the module, or takes what the same text gave before.
+  Result<Program> compileAndLoad(const std::string &precision, uint64_t seed);
+  void fillInputs();
+  std::vector<reference::Tensor> arguments();
+
+  reference::Evaluator evaluator;
+};
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_UNIT_COMPILER_SMALLMODEL_H
