@@ -4,6 +4,7 @@
 #include "dialects/NN/NNOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
@@ -83,21 +84,47 @@ static FailureOr<StringRef> verifyString(Operation *op,
                                       << "` must be a string that is not empty";
 }
 
-/// The name is the only one among the first `index` of the arguments or
-/// results.
-static LogicalResult verifyName(FunctionOpInterface function, unsigned index,
-                                NamedAttribute attribute, StringRef kind,
-                                StringRef (*getName)(FunctionOpInterface,
-                                                     unsigned)) {
-  FailureOr<StringRef> name = verifyString(function, attribute);
-  if (failed(name))
-    return failure();
+using StringGetter = StringRef (*)(FunctionOpInterface, unsigned);
+
+/// Whether `index` is the first of the arguments or results that has a string.
+/// What concerns all of them is verified there, once: they are many.
+static bool isFirst(FunctionOpInterface function, unsigned index,
+                    StringGetter get) {
   for (unsigned i = 0; i < index; ++i)
-    if (getName(function, i) == *name)
-      return function->emitError(kind)
-             << "s " << i << " and " << index << " have the same name `"
-             << *name << "`";
-  return success();
+    if (!get(function, i).empty())
+      return false;
+  return true;
+}
+
+/// The first two of `count` arguments or results that have the same string.
+static std::optional<std::pair<unsigned, unsigned>>
+findDuplicate(FunctionOpInterface function, unsigned count, StringGetter get) {
+  llvm::StringMap<unsigned> seen;
+  for (unsigned i = 0; i < count; ++i)
+    if (StringRef text = get(function, i); !text.empty()) {
+      auto [entry, isNew] = seen.try_emplace(text, i);
+      if (!isNew)
+        return std::make_pair(entry->second, i);
+    }
+  return std::nullopt;
+}
+
+/// The name is a string, and no two of the `count` arguments or results have
+/// the same.
+static LogicalResult verifyName(FunctionOpInterface function, unsigned index,
+                                unsigned count, NamedAttribute attribute,
+                                StringRef kind, StringGetter getName) {
+  if (failed(verifyString(function, attribute)))
+    return failure();
+  if (!isFirst(function, index, getName))
+    return success();
+  auto duplicate = findDuplicate(function, count, getName);
+  if (!duplicate)
+    return success();
+  return function->emitError(kind)
+         << "s " << duplicate->first << " and " << duplicate->second
+         << " have the same name `" << getName(function, duplicate->first)
+         << "`";
 }
 
 static LogicalResult verifyRole(Operation *op, NamedAttribute attribute) {
@@ -184,8 +211,8 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return unknownAttribute(op, attribute);
   StringRef name = attribute.getName();
   if (name == kNameAttr)
-    return verifyName(function, argIndex, attribute, "argument",
-                      getArgumentName);
+    return verifyName(function, argIndex, function.getNumArguments(), attribute,
+                      "argument", getArgumentName);
   if (name == kRoleAttr)
     return verifyRole(op, attribute);
   if (name == kInitAttr)
@@ -202,29 +229,43 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
   return verifyUnit(op, attribute);
 }
 
-/// The result has the type of the argument that it updates, and no other result
+/// Every result that updates an argument has its type, and no other result
 /// updates it.
+static LogicalResult verifyAliases(FunctionOpInterface function) {
+  llvm::StringMap<unsigned> arguments;
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+    arguments.try_emplace(getArgumentName(function, i), i);
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
+    StringRef name = getResultAlias(function, i);
+    if (name.empty())
+      continue;
+    auto argument = arguments.find(name);
+    if (argument == arguments.end())
+      return function->emitError("result ")
+             << i << " is an alias of `" << name << "`, which is no argument";
+    Type argumentType = function.getArgumentTypes()[argument->second];
+    Type resultType = function.getResultTypes()[i];
+    if (argumentType != resultType)
+      return function->emitError("result ")
+             << i << " of type " << resultType << " is an alias of `" << name
+             << "` of type " << argumentType;
+  }
+  auto duplicate =
+      findDuplicate(function, function.getNumResults(), getResultAlias);
+  if (!duplicate)
+    return success();
+  return function->emitError("results ")
+         << duplicate->first << " and " << duplicate->second
+         << " are both aliases of `"
+         << getResultAlias(function, duplicate->first) << "`";
+}
+
 static LogicalResult verifyAlias(FunctionOpInterface function, unsigned index,
                                  NamedAttribute attribute) {
-  FailureOr<StringRef> name = verifyString(function, attribute);
-  if (failed(name))
+  if (failed(verifyString(function, attribute)))
     return failure();
-  std::optional<unsigned> argument = findArgument(function, *name);
-  if (!argument)
-    return function->emitError("result ") << index << " is an alias of `"
-                                          << *name << "`, which is no argument";
-  Type argumentType = function.getArgumentTypes()[*argument];
-  Type resultType = function.getResultTypes()[index];
-  if (argumentType != resultType)
-    return function->emitError("result ")
-           << index << " of type " << resultType << " is an alias of `" << *name
-           << "` of type " << argumentType;
-  for (unsigned i = 0; i < index; ++i)
-    if (getResultAlias(function, i) == *name)
-      return function->emitError("results ")
-             << i << " and " << index << " are both aliases of `" << *name
-             << "`";
-  return success();
+  return isFirst(function, index, getResultAlias) ? verifyAliases(function)
+                                                  : success();
 }
 
 LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
@@ -236,8 +277,8 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
     return unknownAttribute(op, attribute);
   StringRef name = attribute.getName();
   if (name == kNameAttr)
-    return verifyName(function, resultIndex, attribute, "result",
-                      getResultName);
+    return verifyName(function, resultIndex, function.getNumResults(),
+                      attribute, "result", getResultName);
   if (name == kAliasAttr)
     return verifyAlias(function, resultIndex, attribute);
   if (name != kObjectiveAttr)
