@@ -60,17 +60,20 @@ static BlockArgument appendArgument(func::FuncOp function, Type type,
   return function.getArgument(index);
 }
 
-/// Appends a persistent tensor that starts at 0.
+/// Appends a persistent tensor that starts at 0. The attributes go in at once:
+/// each change of one rebuilds those of all arguments.
 static BlockArgument appendState(func::FuncOp function, const Twine &name,
                                  ArgumentRole role, Type type, Location loc) {
-  BlockArgument argument = appendArgument(function, type, {}, loc);
-  unsigned index = argument.getArgNumber();
-  nn::setArgumentName(function, index, name.str());
-  nn::setArgumentRole(function, index, role);
-  nn::setArgumentInit(
-      function, index,
-      nn::InitAttr::get(function.getContext(), nn::InitKind::Constant, 0.0));
-  return argument;
+  Builder builder(function.getContext());
+  auto init =
+      nn::InitAttr::get(function.getContext(), nn::InitKind::Constant, 0.0);
+  NamedAttribute attributes[] = {
+      builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(name)),
+      builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr(
+                                              nn::stringifyArgumentRole(role))),
+      builder.getNamedAttr(nn::kInitAttr, init)};
+  return appendArgument(function, type, builder.getDictionaryAttr(attributes),
+                        loc);
 }
 
 static unsigned appendResult(func::FuncOp function, Value value,
