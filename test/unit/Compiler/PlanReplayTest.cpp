@@ -290,6 +290,14 @@ public:
     Value root = rt::getMemoryRoot(value);
     if (auto buffer = root.getDefiningOp<rt::BufferOp>())
       return at(*buffer.getSlice());
+    if (auto span = root.getDefiningOp<rt::SpanOp>()) {
+      auto first = cast<FlatSymbolRefAttr>(span.getTensors()[0]);
+      rt::SliceAttr slice = *tensors[first.getValue()].getSlice();
+      MutableArrayRef<uint64_t> words =
+          segments[slice.getSegment().getValue()];
+      return words.slice(slice.getOffset() / 4,
+                         rt::getByteSize(span.getType()) / 4);
+    }
     return at(root.getDefiningOp<rt::GetOp>().getTensor());
   }
 

@@ -20,20 +20,32 @@ static mlir::MLIRContext &getContext() {
   return context;
 }
 
-SmallModel::SmallModel(const std::vector<std::string> &overrides,
-                       const std::string &precision, uint64_t seed)
-    : random(seed) {
+static mlir::OwningOpRef<mlir::ModuleOp>
+build(const std::vector<std::string> &overrides) {
   Result<RunConfig> config =
       parseConfig("model: {dim: 32, n_layers: 2, n_heads: 4, "
                   "n_kv_groups: 2, d_k: 8, d_v: 8, init_std: 0.2}\n"
                   "nsa: {l: 8, d: 4, l_sel: 16, n_sel: 3, w: 12}\n"
                   "train: {seq_len: 70, batch_size: 2, micro_batch: 2}\n",
                   "test.yaml", overrides);
-  if (!config.ok()) {
-    ADD_FAILURE() << config.message();
-    return;
-  }
-  module = buildModel(&getContext(), *config);
+  EXPECT_TRUE(config.ok()) << config.message();
+  return buildModel(&getContext(), config.ok() ? *config : RunConfig());
+}
+
+static std::string print(mlir::ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+std::string nsa::test::modelText(const std::vector<std::string> &overrides) {
+  return print(*build(overrides));
+}
+
+SmallModel::SmallModel(const std::vector<std::string> &overrides,
+                       const std::string &precision, uint64_t seed)
+    : random(seed), module(build(overrides)) {
   function = *module->getOps<mlir::func::FuncOp>().begin();
   Result<Program> loaded = compileAndLoad(precision, seed);
   if (!loaded.ok()) {
@@ -48,9 +60,7 @@ SmallModel::SmallModel(const std::vector<std::string> &overrides,
 Result<Program> SmallModel::compileAndLoad(const std::string &precision,
                                            uint64_t seed) {
   static std::map<std::string, std::string> compiledBefore;
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module->print(stream);
+  std::string text = print(*module);
   std::string &bytes = compiledBefore[precision + text];
   if (bytes.empty()) {
     CompilerOptions options;

@@ -12,13 +12,16 @@
 
 namespace nsa::test {
 
+/// The text of a small model whose configuration `overrides` change, as in
+/// "nsa.phi=linear". Wrong overrides are a failure of the test.
+std::string modelText(const std::vector<std::string> &overrides);
+
 /// A two-layer model of 70 tokens, two sequences at a time: the compiled
 /// program with its parameters initialised and random tokens, and the function
 /// that it was compiled from. Memory is poisoned before every run.
 class SmallModel {
 public:
-  /// `overrides` change the configuration, as in "nsa.phi=linear". A failure is
-  /// a failure of the test and leaves no program.
+  /// A failure to compile is a failure of the test and leaves no program.
   SmallModel(const std::vector<std::string> &overrides,
              const std::string &precision, uint64_t seed);
 
