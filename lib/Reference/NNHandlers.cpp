@@ -45,6 +45,8 @@ static void addViews(Evaluator &evaluator) {
   addSimple<MergeHeadsOp>(evaluator, [](MergeHeadsOp op, Operands in) {
     return reshaped(*in[0], op.getOutput());
   });
+  addSimple<RecomputeBarrierOp>(
+      evaluator, [](RecomputeBarrierOp, Operands in) { return *in[0]; });
   addSimple<CastOp>(evaluator, [](CastOp op, Operands in) {
     Tensor out = *in[0];
     for (double &x : out.data)
@@ -58,8 +60,12 @@ static void addViews(Evaluator &evaluator) {
 
 static void addLinear(Evaluator &evaluator) {
   addSimple<MatmulOp>(evaluator, [](MatmulOp op, Operands in) {
-    return matmul(*in[0], *in[1], op.getTransposeLhs(), op.getTransposeRhs(),
-                  shapeOf(op.getOutput()));
+    Tensor out = matmul(*in[0], *in[1], op.getTransposeLhs(),
+                        op.getTransposeRhs(), shapeOf(op.getOutput()));
+    if (op.getAccumulator())
+      for (auto [sum, term] : llvm::zip_equal(out.data, in[2]->data))
+        sum += term;
+    return out;
   });
   evaluator.add<RMSNormOp>([](RMSNormOp op, Operands in, Results &out) {
     RmsNormResult result =

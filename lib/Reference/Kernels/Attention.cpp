@@ -3,6 +3,7 @@
 #include "lib/Reference/Kernels/Attention.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -26,13 +27,20 @@ static double roundBf16(double x) {
 
 static double identity(double x) { return x; }
 
+constexpr unsigned kMaxLanes = 16;
+
 /// Sums and products in `Real`; the tensors hold doubles.
 template <typename Real>
-static Real dot(const double *a, const double *b, int64_t n) {
-  Real sum = 0;
+static Real dot(const double *a, const double *b, int64_t n,
+                unsigned lanes = 1) {
+  assert(lanes > 0 && lanes <= kMaxLanes && "unsupported number of lanes");
+  Real sums[kMaxLanes] = {};
   for (int64_t i = 0; i < n; ++i)
-    sum += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
-  return sum;
+    sums[i % lanes] += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
+  Real total = 0;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    total += sums[lane];
+  return total;
 }
 
 template <typename Real>
@@ -89,7 +97,7 @@ using Round = double (*)(double);
 template <typename Real>
 static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
                               Real scale, const VisibleKeys &visible,
-                              Round round) {
+                              Round round, unsigned lanes) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionResult result{Tensor({batch, sequence, heads, dv}),
@@ -105,7 +113,8 @@ static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
         scores.clear();
         for (int64_t u : keys)
           scores.push_back(scale * dot<Real>(q.row({b, t, h}),
-                                             k.row({b, u, h / group}), dk));
+                                             k.row({b, u, h / group}), dk,
+                                             lanes));
         Real top = *std::max_element(scores.begin(), scores.end());
         Real sum = 0;
         for (Real score : scores)
@@ -125,18 +134,21 @@ static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
 AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
                                           const Tensor &v, double scale,
                                           const VisibleKeys &visible,
-                                          Arithmetic arithmetic) {
+                                          Arithmetic arithmetic,
+                                          unsigned lanes) {
   if (arithmetic == Arithmetic::F64)
-    return attend<double>(q, k, v, scale, visible, identity);
+    return attend<double>(q, k, v, scale, visible, identity, lanes);
   return attend<float>(q, k, v, static_cast<float>(scale), visible,
-                       arithmetic == Arithmetic::BF16 ? roundBf16 : identity);
+                       arithmetic == Arithmetic::BF16 ? roundBf16 : identity,
+                       lanes);
 }
 
 template <typename Real>
 static AttentionGradients
 attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
                const Tensor &v, const Tensor &output, const Tensor &lse,
-               Real scale, const VisibleKeys &visible, Round round) {
+               Real scale, const VisibleKeys &visible, Round round,
+               unsigned lanes) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
@@ -150,9 +162,9 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
         for (int64_t u : keys) {
           const double *key = k.row({b, u, h / group});
           const double *value = v.row({b, u, h / group});
-          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk);
+          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, lanes);
           Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
-          Real ds = p * (dot<Real>(dout, value, dv) - delta);
+          Real ds = p * (dot<Real>(dout, value, dv, lanes) - delta);
           ds = static_cast<Real>(round(ds * scale));
           p = static_cast<Real>(round(p));
           addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
@@ -170,13 +182,13 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
 AttentionGradients nsa::reference::attentionBackward(
     const Tensor &outputGrad, const Tensor &q, const Tensor &k, const Tensor &v,
     const Tensor &output, const Tensor &lse, double scale,
-    const VisibleKeys &visible, Arithmetic arithmetic) {
+    const VisibleKeys &visible, Arithmetic arithmetic, unsigned lanes) {
   if (arithmetic == Arithmetic::F64)
     return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
-                                  visible, identity);
+                                  visible, identity, lanes);
   return attendBackward<float>(
       outputGrad, q, k, v, output, lse, static_cast<float>(scale), visible,
-      arithmetic == Arithmetic::BF16 ? roundBf16 : identity);
+      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, lanes);
 }
 
 //===----------------------------------------------------------------------===//

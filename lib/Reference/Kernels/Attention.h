@@ -48,22 +48,26 @@ struct AttentionResult {
 };
 
 /// softmax(scale * q k^T) v over the visible keys. A row that sees nothing has
-/// output 0 and lse -inf.
+/// output 0 and lse -inf. Products of rows are `lanes` partial sums, added in
+/// the end: other numbers give other roundings of the same formula.
 AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
                           double scale, const VisibleKeys &visible,
-                          Arithmetic arithmetic = Arithmetic::F64);
+                          Arithmetic arithmetic = Arithmetic::F64,
+                          unsigned lanes = 1);
 
 struct AttentionGradients {
   Tensor q, k, v;
 };
 
 /// Gradients of `attention` with the probabilities exp(s - lse). A row that
-/// sees nothing contributes nothing.
+/// sees nothing contributes nothing. do . o is always one sum, whatever
+/// `lanes`.
 AttentionGradients attentionBackward(const Tensor &outputGrad, const Tensor &q,
                                      const Tensor &k, const Tensor &v,
                                      const Tensor &output, const Tensor &lse,
                                      double scale, const VisibleKeys &visible,
-                                     Arithmetic arithmetic = Arithmetic::F64);
+                                     Arithmetic arithmetic = Arithmetic::F64,
+                                     unsigned lanes = 1);
 
 /// Which blocks a query selects.
 struct SelectionRule {

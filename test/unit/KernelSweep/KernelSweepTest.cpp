@@ -66,9 +66,13 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
   trial.set(branch + ".v", v);
   trial.run(branch);
   AttentionResult expected = attention(in.q, k, v, in.scale, visible);
-  auto again = [&] { return attention(in.q, k, v, in.scale, visible, same); };
-  trial.compare(branch + ".o", expected.output, [&] { return again().output; });
-  trial.compare(branch + ".lse", expected.lse, [&] { return again().lse; });
+  auto again = [&](unsigned lanes) {
+    return attention(in.q, k, v, in.scale, visible, same, lanes);
+  };
+  trial.compare(branch + ".o", expected.output,
+                [&](unsigned lanes) { return again(lanes).output; });
+  trial.compare(branch + ".lse", expected.lse,
+                [&](unsigned lanes) { return again(lanes).lse; });
 
   Tensor output = trial.stored(expected.output);
   Tensor lse = Trial::single(expected.lse);
@@ -78,15 +82,16 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
   trial.run(branch + "_backward");
   AttentionGradients grads =
       attentionBackward(in.dout, in.q, k, v, output, lse, in.scale, visible);
-  auto evaluate = [&](const Tensor &o, Arithmetic arithmetic) {
+  auto evaluate = [&](const Tensor &o, Arithmetic arithmetic,
+                      unsigned lanes = 1) {
     return attentionBackward(in.dout, in.q, k, v, o, lse, in.scale, visible,
-                             arithmetic);
+                             arithmetic, lanes);
   };
   auto check = [&](const char *name, Tensor AttentionGradients::*member) {
     // Without do . o, nothing cancels.
     trial.compare(
         branch + name, grads.*member,
-        [&] { return evaluate(output, same).*member; },
+        [&](unsigned lanes) { return evaluate(output, same, lanes).*member; },
         [&] {
           return magnitude(evaluate(Tensor(output.shape), Arithmetic::F64).*
                            member);

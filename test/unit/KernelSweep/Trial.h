@@ -18,6 +18,10 @@ constexpr double kSingleTolerance = 1e-5;
 /// in the kernel's types an error may be.
 constexpr double kSameFormulaFactor = 2.0;
 
+/// Evaluates a formula in a kernel's types, with products of rows in so many
+/// partial sums.
+using SameFormula = std::function<reference::Tensor(unsigned lanes)>;
+
 /// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
 double distance(const reference::Tensor &x, const reference::Tensor &y);
 
@@ -27,10 +31,12 @@ double magnitude(const reference::Tensor &x);
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32
 /// tolerance does not apply: for bf16, for scores beyond 100, and for a tensor
-/// that is all 0. `terms` is the largest magnitude of what cancels in it: a sum
-/// of c.dv products that should be 0 has that many rounding errors.
+/// that is all 0. Its error is the largest of several orders of summation, as
+/// vectors of 1, 4, 8 and 16 lanes have them. `terms` is the largest magnitude
+/// of what cancels in it: a sum of c.dv products that should be 0 has that many
+/// rounding errors.
 double allowedError(const Combination &c, const reference::Tensor &expected,
-                    const std::function<reference::Tensor()> &same,
+                    const SameFormula &same,
                     const std::function<double()> &terms = {});
 
 /// One compiled combination and its source of random tensors.
@@ -59,7 +65,7 @@ public:
   /// Expects the tensor `name` within allowedError of `expected`; without
   /// `same`, the formula is exact but for rounding its result.
   void compare(const std::string &name, const reference::Tensor &expected,
-               const std::function<reference::Tensor()> &same,
+               const SameFormula &same,
                const std::function<double()> &terms = {});
   void compare(const std::string &name, const reference::Tensor &expected);
 

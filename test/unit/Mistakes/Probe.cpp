@@ -118,30 +118,35 @@ void Probe::expectKeys(const std::string &branch, int64_t numKeys,
 void Probe::expectReference(const std::string &branch, const Tensor &q,
                             const Tensor &k, const Tensor &v,
                             const VisibleKeys &visible) {
-  auto evaluate = [&](Arithmetic arithmetic) {
-    return attention(q, k, v, scale, visible, arithmetic);
+  auto evaluate = [&](Arithmetic arithmetic, unsigned lanes = 1) {
+    return attention(q, k, v, scale, visible, arithmetic, lanes);
   };
   AttentionResult expected = evaluate(Arithmetic::F64);
   forward(branch, q, k, v);
-  trial.compare(branch + ".o", expected.output,
-                [&] { return evaluate(Arithmetic::F32).output; });
-  trial.compare(branch + ".lse", expected.lse,
-                [&] { return evaluate(Arithmetic::F32).lse; });
+  trial.compare(branch + ".o", expected.output, [&](unsigned lanes) {
+    return evaluate(Arithmetic::F32, lanes).output;
+  });
+  trial.compare(branch + ".lse", expected.lse, [&](unsigned lanes) {
+    return evaluate(Arithmetic::F32, lanes).lse;
+  });
   AttentionResult given{Trial::single(expected.output),
                         Trial::single(expected.lse)};
   Tensor dout = trial.normal(given.output.shape);
-  auto differentiate = [&](Arithmetic arithmetic) {
+  auto differentiate = [&](Arithmetic arithmetic, unsigned lanes = 1) {
     return attentionBackward(dout, q, k, v, given.output, given.lse, scale,
-                             visible, arithmetic);
+                             visible, arithmetic, lanes);
   };
   AttentionGradients grads = differentiate(Arithmetic::F64);
   backward(branch, dout, q, k, v, given);
-  trial.compare(branch + ".dq", grads.q,
-                [&] { return differentiate(Arithmetic::F32).q; });
-  trial.compare(branch + ".dk", grads.k,
-                [&] { return differentiate(Arithmetic::F32).k; });
-  trial.compare(branch + ".dv", grads.v,
-                [&] { return differentiate(Arithmetic::F32).v; });
+  trial.compare(branch + ".dq", grads.q, [&](unsigned lanes) {
+    return differentiate(Arithmetic::F32, lanes).q;
+  });
+  trial.compare(branch + ".dk", grads.k, [&](unsigned lanes) {
+    return differentiate(Arithmetic::F32, lanes).k;
+  });
+  trial.compare(branch + ".dv", grads.v, [&](unsigned lanes) {
+    return differentiate(Arithmetic::F32, lanes).v;
+  });
 }
 
 std::string nsa::test::blocksOf(const Tensor &indices, int64_t b, int64_t h,

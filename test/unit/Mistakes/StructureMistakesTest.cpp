@@ -229,7 +229,7 @@ struct Rejection {
 
   bool accepts(const Tensor &actual) const {
     return distance(actual, expected) <=
-           allowedError(c, expected, [&] { return same; });
+           allowedError(c, expected, [&](unsigned) { return same; });
   }
 
   Combination c;
