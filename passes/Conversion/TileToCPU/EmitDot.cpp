@@ -141,14 +141,15 @@ void DotEmitter::finish(Value value, Value place) {
 
 /// The blocking with the least estimated time: per step of k two multiply-adds
 /// and two loads start per cycle, and a sum takes four cycles to be available
-/// again. `registers` bounds sums, one row of b and one broadcast.
+/// again; five, so that ten sums in flight are preferred to eight, which leave
+/// no slack. `registers` bounds sums, one row of b and one broadcast.
 static Blocking chooseBlocking(int64_t rows, int64_t vectors,
                                int64_t registers) {
   Blocking best{1, 1};
   double bestCost = std::numeric_limits<double>::max();
   auto kernelCost = [](int64_t r, int64_t v) {
     return r * v == 0 ? 0.0
-                      : std::max({r * v / 2.0, (r + v) / 2.0, 4.0}) + 0.25;
+                      : std::max({r * v / 2.0, (r + v) / 2.0, 5.0}) + 0.25;
   };
   for (int64_t r = 1; r <= rows; ++r)
     for (int64_t v = 1; v <= vectors && r * v + v + 1 <= registers; ++v) {

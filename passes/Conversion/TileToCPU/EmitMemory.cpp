@@ -38,20 +38,26 @@ KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
   return address;
 }
 
+/// The place of a scalar, and whether it is inside (null if that is known).
+std::pair<Value, Value> KernelEmitter::scalarPlace(Value ref,
+                                                   ValueRange indices) {
+  auto type = cast<MemRefType>(ref.getType());
+  Value offset = b.i64(0), valid;
+  for (auto [index, extent] : llvm::zip(indices, type.getShape())) {
+    Value place = scalar(index);
+    offset = b.add(b.mul(offset, extent), b.toI64(place));
+    if (!bounds.isInside(index, extent))
+      valid = b.logicalAnd(valid, b.inside(place, extent));
+  }
+  return {offset, valid};
+}
+
 void KernelEmitter::emitLoad(LoadOp op) {
-  if (!isa<TileType>(op.getResult().getType())) {
-    Value offset = b.i64(0), valid;
-    auto type = cast<MemRefType>(op.getRef().getType());
-    int64_t stride = 1;
-    for (int d = static_cast<int>(type.getRank()) - 1; d >= 0; --d) {
-      Value index = scalar(op.getIndices()[d]);
-      offset = b.add(offset, b.mul(b.toI64(index), stride));
-      if (!bounds.isInside(op.getIndices()[d], type.getDimSize(d)))
-        valid = b.logicalAnd(valid, b.inside(index, type.getDimSize(d)));
-      stride *= type.getDimSize(d);
-    }
-    scalars.map(op.getResult(), b.load(scalar(op.getRef()), offset,
-                                       type.getElementType(), 1, valid));
+  Type type = op.getResult().getType();
+  if (!isa<TileType>(type)) {
+    auto [offset, valid] = scalarPlace(op.getRef(), op.getIndices());
+    scalars.map(op.getResult(),
+                b.load(scalar(op.getRef()), offset, type, 1, valid));
     return;
   }
   if (op->use_empty())
@@ -64,20 +70,11 @@ void KernelEmitter::emitLoad(LoadOp op) {
 }
 
 void KernelEmitter::emitStore(StoreOp op) {
-  if (!isa<TileType>(op.getValue().getType())) {
-    Value offset = b.i64(0), valid;
-    auto type = cast<MemRefType>(op.getRef().getType());
-    int64_t stride = 1;
-    for (int d = static_cast<int>(type.getRank()) - 1; d >= 0; --d) {
-      Value index = scalar(op.getIndices()[d]);
-      offset = b.add(offset, b.mul(b.toI64(index), stride));
-      if (!bounds.isInside(op.getIndices()[d], type.getDimSize(d)))
-        valid = b.logicalAnd(valid, b.inside(index, type.getDimSize(d)));
-      stride *= type.getDimSize(d);
-    }
-    b.store(scalar(op.getValue()), scalar(op.getRef()), offset,
-            type.getElementType(), valid);
-    return;
+  Type type = op.getValue().getType();
+  if (!isa<TileType>(type)) {
+    auto [offset, valid] = scalarPlace(op.getRef(), op.getIndices());
+    return b.store(scalar(op.getValue()), scalar(op.getRef()), offset, type,
+                   valid);
   }
   const Access &access = fusion.getAccess(op);
   if (access.contiguous && hasBuffer(op.getValue()))

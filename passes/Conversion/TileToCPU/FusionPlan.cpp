@@ -24,8 +24,7 @@ static bool sameShape(TileType a, TileType b) {
   return a.getRows() == b.getRows() && a.getCols() == b.getCols();
 }
 
-/// Whether `op` or something inside it touches memory.
-static bool touchesMemory(Operation *op, bool writesOnly) {
+bool nsa::cpu::touchesMemory(Operation *op, bool writesOnly) {
   return op
       ->walk([&](Operation *inner) {
         return isa<StoreOp>(inner) || (!writesOnly && isa<LoadOp>(inner))

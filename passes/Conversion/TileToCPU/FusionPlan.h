@@ -17,6 +17,9 @@
 
 namespace nsa::cpu {
 
+/// Whether `op` or something inside it stores, or loads or stores.
+bool touchesMemory(mlir::Operation *op, bool writesOnly);
+
 struct Nest {
   mlir::Operation *root;
   tile::TileType shape;

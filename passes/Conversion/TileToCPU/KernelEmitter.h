@@ -68,6 +68,8 @@ private:
   void fillBuffer(mlir::Value source, const Buffer &target);
 
   // EmitMemory.cpp
+  std::pair<mlir::Value, mlir::Value> scalarPlace(mlir::Value ref,
+                                                  mlir::ValueRange indices);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
   void emitRows(const Access &access, const Buffer &buffer, bool isLoad);

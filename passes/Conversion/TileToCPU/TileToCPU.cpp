@@ -108,6 +108,38 @@ static void branchOnSelectedTiles(KernelOp kernel) {
   });
 }
 
+/// The first operation after `op` in its block that uses it, itself or inside.
+static Operation *firstUser(Operation *op) {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    Operation *ancestor = op->getBlock()->findAncestorOpInBlock(*user);
+    if (ancestor && (!first || ancestor->isBeforeInBlock(first)))
+      first = ancestor;
+  }
+  return first;
+}
+
+/// Moves loads, with the conversions of what they load, down to their first
+/// use where nothing is stored on the way: fewer tiles are alive at a time.
+static void sinkLoads(KernelOp kernel) {
+  kernel.walk([](Block *block) {
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(block->getOperations()))) {
+      auto map = dyn_cast<MapOp>(op);
+      bool converts = map && map.getInputs().size() == 1 &&
+                      map.getInputs()[0].getDefiningOp<LoadOp>() &&
+                      map.getInputs()[0].hasOneUse();
+      if (!converts && !isa<LoadOp>(op))
+        continue;
+      Operation *user = firstUser(&op), *next = op.getNextNode();
+      while (user && next != user && !nsa::cpu::touchesMemory(next, true))
+        next = next->getNextNode();
+      if (user && next == user)
+        op.moveBefore(user);
+    }
+  });
+}
+
 /// A loop that yields its own carried tile at another position reads it after
 /// the other's buffer was written: yield a copy instead.
 static void copyExchangedTiles(KernelOp kernel) {
@@ -142,6 +174,7 @@ LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
   branchOnSelectedTiles(kernel);
   widenProducts(kernel);
   copyExchangedTiles(kernel);
+  sinkLoads(kernel);
   return success();
 }
 
@@ -156,7 +189,7 @@ struct TileToCPU : nsa::impl::NSATileToCPUBase<TileToCPU> {
   void runOnOperation() override {
     if (vectorWidth != 4 && vectorWidth != 8 && vectorWidth != 16) {
       getOperation().emitError("vector width ")
-          << vectorWidth << " is none of 4, 8 and 16";
+          << vectorWidth.getValue() << " is none of 4, 8 and 16";
       return signalPassFailure();
     }
     for (auto kernel :

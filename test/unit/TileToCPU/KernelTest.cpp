@@ -1,0 +1,227 @@
+//===- KernelTest.cpp - compiled kernels against their meaning ------------===//
+
+#include "test/unit/TileToCPU/KernelTest.h"
+#include "lib/Target/CPU/KernelCompiler.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/Conversion/TileToCPU/Passes.h"
+#include "test/unit/TileToCPU/Interpreter.h"
+#include <cmath>
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::test;
+
+namespace {
+using Function = void (*)(void *const *, int64_t, int64_t);
+
+/// A shared object in memory.
+class Library {
+public:
+  explicit Library(ArrayRef<char> image) {
+    descriptor = memfd_create("kernel", 0);
+    bool written = write(descriptor, image.data(), image.size()) ==
+                   static_cast<ssize_t>(image.size());
+    std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+    handle = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  }
+  ~Library() {
+    if (handle)
+      dlclose(handle);
+    close(descriptor);
+  }
+  Library(const Library &) = delete;
+  Library &operator=(const Library &) = delete;
+
+  Function find(const char *symbol) const {
+    return handle ? reinterpret_cast<Function>(dlsym(handle, symbol)) : nullptr;
+  }
+
+private:
+  int descriptor;
+  void *handle;
+};
+
+/// An argument's memory between two guard zones.
+class Memory {
+public:
+  Memory(MemRefType type, ArrayRef<double> elements)
+      : type(type.getElementType()), count(elements.size()),
+        bytes(count * size() + 2 * guard + 64, fill) {
+    auto address = reinterpret_cast<uintptr_t>(bytes.data()) + guard;
+    base = reinterpret_cast<char *>((address + 63) / 64 * 64);
+    for (size_t i = 0; i < count; ++i)
+      write(i, elements[i]);
+  }
+
+  void *data() { return base; }
+
+  double read(size_t i) const {
+    uint32_t bits = 0;
+    std::memcpy(&bits, base + i * size(), size());
+    if (type.isInteger(32))
+      return static_cast<int32_t>(bits);
+    if (type.isBF16())
+      bits <<= 16;
+    float number;
+    std::memcpy(&number, &bits, sizeof(number));
+    return number;
+  }
+
+  bool isGuardIntact() const {
+    auto isFill = [](char c) { return c == fill; };
+    return std::all_of(bytes.data(), static_cast<const char *>(base), isFill) &&
+           std::all_of(static_cast<const char *>(base) + count * size(),
+                       bytes.data() + bytes.size(), isFill);
+  }
+
+private:
+  static constexpr size_t guard = 256;
+  static constexpr char fill = 0x5a;
+
+  size_t size() const { return type.isBF16() ? 2 : 4; }
+  void write(size_t i, double element) {
+    float number = static_cast<float>(element);
+    uint32_t bits;
+    std::memcpy(&bits, &number, sizeof(bits));
+    if (type.isInteger(32))
+      bits = static_cast<uint32_t>(static_cast<int32_t>(element));
+    if (type.isBF16())
+      bits >>= 16;
+    std::memcpy(base + i * size(), &bits, size());
+  }
+
+  Type type;
+  size_t count;
+  std::vector<char> bytes;
+  char *base;
+};
+} // namespace
+
+KernelTest::KernelTest() {
+  DialectRegistry registry;
+  registerKernelTranslations(registry);
+  registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect,
+                  tile::TileDialect>();
+  OpPassManager lowering(ModuleOp::getOperationName());
+  buildTileToLLVMPipeline(lowering);
+  lowering.getDependentDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
+}
+
+static MemRefType parseType(MLIRContext *context, const std::string &text) {
+  SmallVector<StringRef> parts;
+  StringRef(text).split(parts, 'x');
+  SmallVector<int64_t> shape;
+  for (StringRef part : ArrayRef(parts).drop_back())
+    shape.push_back(std::stoll(part.str()));
+  StringRef element = parts.back();
+  Builder builder(context);
+  return MemRefType::get(shape, element == "f32" ? Type(builder.getF32Type())
+                                : element == "bf16"
+                                    ? Type(builder.getBF16Type())
+                                    : builder.getI32Type());
+}
+
+static std::vector<double> makeData(MemRefType type, std::mt19937 &random) {
+  std::vector<double> data(type.getNumElements());
+  for (double &element : data) {
+    double fraction = static_cast<double>(random() % (1 << 20)) / (1 << 20);
+    element = static_cast<float>(2 * fraction - 1);
+    if (type.getElementType().isInteger(32))
+      element = std::floor(fraction * 199) - 99;
+    if (type.getElementType().isBF16())
+      element = roundToBF16(element);
+  }
+  return data;
+}
+
+static FailureOr<CPUBinary> compile(ModuleOp module, const std::string &cpu) {
+  CPUDescription description = cantFail(describeCPU(cpu));
+  PassManager manager(module.getContext());
+  buildTileToLLVMPipeline(manager, description.getVectorWidth());
+  if (failed(manager.run(module)))
+    return failure();
+  auto functions = module.getOps<LLVM::LLVMFuncOp>();
+  return compileKernels(module, llvm::to_vector(functions), description, 1);
+}
+
+static void compareTensors(const std::vector<double> &want, const Memory &got,
+                           Type type, double tolerance, unsigned argument) {
+  double largest = 1e-30;
+  for (double element : want)
+    if (std::isfinite(element))
+      largest = std::max(largest, std::fabs(element));
+  for (size_t i = 0; i < want.size(); ++i) {
+    // What is beyond f32 is infinite in f32.
+    double x = static_cast<float>(want[i]), y = got.read(i);
+    bool same = x == y || (std::isnan(x) && std::isnan(y));
+    double allowed = type.isF32() ? tolerance * largest
+                     : type.isBF16()
+                         ? std::max(std::fabs(x) / 128, tolerance * largest)
+                         : 0;
+    ASSERT_TRUE(same || std::fabs(x - y) <= allowed)
+        << "argument " << argument << ", element " << i << ": " << y
+        << " instead of " << x;
+  }
+}
+
+void KernelTest::check(const KernelCase &kernelCase) {
+  auto module =
+      OwningOpRef<ModuleOp>(ModuleOp::create(UnknownLoc::get(&context)));
+  SmallVector<Type> inputs, outputs;
+  for (const std::string &text : kernelCase.inputs)
+    inputs.push_back(parseType(&context, text));
+  for (const std::string &text : kernelCase.outputs)
+    outputs.push_back(parseType(&context, text));
+  tile::KernelOp kernel = tile::createKernel(
+      *module, module->getLoc(), "kernel", inputs, outputs, kernelCase.grid,
+      [&](tile::TileBuilder &b, ArrayRef<Value> args) {
+        kernelCase.body(b, args);
+      });
+  ASSERT_TRUE(succeeded(verify(*module)));
+
+  std::vector<std::vector<double>> data;
+  std::vector<Memory> memory;
+  for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+    auto given = kernelCase.data.find(i);
+    data.push_back(given == kernelCase.data.end()
+                       ? makeData(cast<MemRefType>(type), random)
+                       : given->second);
+    for (double &element : data.back())
+      element = static_cast<float>(element);
+    memory.emplace_back(cast<MemRefType>(type), data.back());
+  }
+  SmallVector<Type> types(kernel.getArgumentTypes());
+  int64_t programs = kernel.getNumPrograms();
+  Interpreter(kernel, data).run();
+
+  std::string text;
+  llvm::raw_string_ostream(text) << *kernel;
+  SCOPED_TRACE(text);
+  FailureOr<CPUBinary> binary = compile(*module, kernelCase.cpu);
+  ASSERT_TRUE(succeeded(binary));
+  Library library(binary->image);
+  Function function = library.find("kernel");
+  ASSERT_TRUE(function);
+  std::vector<void *> pointers;
+  for (Memory &argument : memory)
+    pointers.push_back(argument.data());
+  // In two calls, as two threads would share the grid.
+  function(pointers.data(), 0, programs / 2);
+  function(pointers.data(), programs / 2, programs);
+  for (unsigned i = 0; i < memory.size(); ++i) {
+    EXPECT_TRUE(memory[i].isGuardIntact()) << "around argument " << i;
+    compareTensors(data[i], memory[i],
+                   cast<MemRefType>(types[i]).getElementType(),
+                   kernelCase.tolerance, i);
+  }
+}

@@ -1,0 +1,127 @@
+//===- MemoryTest.cpp - loads and stores, inside and outside --------------===//
+
+#include "test/unit/TileToCPU/KernelTest.h"
+
+using namespace mlir;
+using namespace nsa::test;
+using namespace nsa::tile;
+
+namespace {
+class MemoryTest : public KernelTest {};
+} // namespace
+
+TEST_F(MemoryTest, BlocksThatReachOutside) {
+  struct Block {
+    int64_t rows, cols;
+    int row, col;
+  };
+  const Block blocks[] = {{8, 16, 0, 0},   {8, 16, 16, 0},      {8, 12, 3, 2},
+                          {5, 16, -2, -2}, {5, 16, 18, 9},      {1, 24, 4, 0},
+                          {3, 40, -1, 10}, {20, 1, 2, 0},       {8, 16, 100, 0},
+                          {8, 16, 0, -40}, {4, 3, 100000000, 0}};
+  for (Block block : blocks)
+    for (std::string element : {"f32", "bf16", "i32"})
+      for (bool known : {false, true}) {
+        KernelCase test;
+        test.inputs = {"20x2x13x" + element, "2xi32"};
+        test.outputs = {"20x2x13x" + element, "20x13x" + element};
+        test.data[1] = {double(block.row), double(block.col)};
+        test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+          Expr row = known ? b.constant(block.row) : b.loadScalar(args[1], {0});
+          Expr col = known ? b.constant(block.col) : b.loadScalar(args[1], {1});
+          Value rows = b.range(row, block.rows, 0);
+          Value cols = b.range(col, block.cols, 1);
+          Value x = b.load(args[0], {rows, 1, cols});
+          b.store(x, args[2], {rows, 0, cols});
+          b.store(x, args[2],
+                  {b.range(row + 1, block.rows, 0), 1,
+                   b.range(col - 1, block.cols, 1)});
+          // Through arithmetic, so that load and store meet in one loop.
+          Value y = b.load(args[0], {rows, 0, cols});
+          Value twice = b.map({y}, cast<TileType>(y.getType()).getElementType(),
+                              [](ArrayRef<Expr> e) { return e[0] + e[0]; });
+          b.store(twice, args[3], {rows, cols});
+        };
+        check(test);
+      }
+}
+
+TEST_F(MemoryTest, Gathers) {
+  KernelCase test;
+  test.inputs = {"10x24xf32", "6xi32"};
+  test.outputs = {"6x24xf32", "24x10xf32", "12x24xf32", "24xf32"};
+  test.data[1] = {3, -1, 9, 0, 10, 5};
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Value six = b.range(0, 6, 0);
+    // Rows by index, -1 among them.
+    Value ids = b.load(args[1], {six});
+    Value cols = b.range(0, 24, 1);
+    b.store(b.load(args[0], {ids, cols}), args[2], {six, cols});
+    // Transposed, with steps, and a column.
+    Value rows = b.range(0, 10, 1), down = b.range(0, 24, 0);
+    b.store(b.load(args[0], {rows, down}), args[3], {down, rows});
+    Value odd = b.load(args[0], {b.range(1, 4, 0, 3), b.range(0, 12, 1, 2)});
+    b.store(odd, args[4], {b.range(0, 4, 0, 2), b.range(1, 12, 1, 2)});
+    b.store(b.load(args[0], {b.range(-2, 16, 0), 5}), args[5],
+            {b.range(3, 16, 0)});
+  };
+  check(test);
+}
+
+TEST_F(MemoryTest, ScalarsAndEmptyTensors) {
+  KernelCase test;
+  test.inputs = {"4x4xf32", "2xi32", "0x24xf32", "1xbf16"};
+  test.outputs = {"4xf32", "24xf32", "1xbf16"};
+  test.data[1] = {2, 7};
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Expr inside = b.loadScalar(args[1], {0});
+    Expr outside = b.loadScalar(args[1], {1});
+    Value x = b.load(args[0], {inside, inside});
+    b.storeScalar(x, args[4], {0});
+    b.storeScalar(b.load(args[0], {inside, outside}), args[4], {1});
+    b.storeScalar(x, args[4], {inside});
+    b.storeScalar(x, args[4], {outside});
+    Value cols = b.range(0, 24, 1);
+    b.store(b.load(args[2], {0, cols}), args[5], {cols});
+    Expr narrow = convert(b.loadScalar(args[3], {0}), b.f32());
+    b.storeScalar(narrow * 3, args[6], {0});
+  };
+  check(test);
+}
+
+TEST_F(MemoryTest, GridOfThreeAxes) {
+  KernelCase test;
+  test.grid = {3, 2, 4};
+  test.inputs = {"4x2x3x8xf32"};
+  test.outputs = {"3x2x4x8xf32"};
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Expr x = b.programId(0), y = b.programId(1), z = b.programId(2);
+    Value cols = b.range(0, 8, 1);
+    Value v = b.load(args[0], {z, y, x, cols});
+    b.store(b.map({v}, b.f32(),
+                  [&](ArrayRef<Expr> e) {
+                    return e[0] + convert(x * 100 + y * 10 + z, b.f32());
+                  }),
+            args[1], {x, y, z, cols});
+  };
+  check(test);
+}
+
+TEST_F(MemoryTest, StoresKeepTheirOrder) {
+  KernelCase test;
+  test.inputs = {};
+  test.outputs = {"16xf32", "16xf32"};
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Value here = b.range(0, 8, 1), next = b.range(1, 8, 1);
+    // Each load sees what was stored before it, and nothing later.
+    Value before = b.load(args[0], {here});
+    b.store(b.full(2, 1, 8), args[0], {here});
+    Value after = b.load(args[0], {next});
+    Value sum = b.map({before, after}, b.f32(),
+                      [](ArrayRef<Expr> e) { return e[0] * 10 + e[1]; });
+    b.store(sum, args[0], {next});
+    b.store(sum, args[1], {here});
+    b.store(b.load(args[0], {here}), args[1], {b.range(8, 8, 1)});
+  };
+  check(test);
+}

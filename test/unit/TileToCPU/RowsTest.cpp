@@ -1,0 +1,105 @@
+//===- RowsTest.cpp - transposition, top-n lists, sorting, control flow ---===//
+
+#include "test/unit/TileToCPU/KernelTest.h"
+
+using namespace mlir;
+using namespace nsa::test;
+using namespace nsa::tile;
+
+namespace {
+class RowsTest : public KernelTest {};
+} // namespace
+
+static std::string shapeOf(int64_t rows, int64_t cols, const char *element) {
+  return std::to_string(rows) + "x" + std::to_string(cols) + "x" + element;
+}
+
+TEST_F(RowsTest, Transpose) {
+  const std::pair<int64_t, int64_t> shapes[] = {
+      {8, 8}, {16, 24}, {9, 17}, {3, 5}, {1, 12}, {12, 1}, {13, 8}};
+  for (auto [rows, cols] : shapes)
+    for (const char *element : {"f32", "bf16"}) {
+      int64_t r = rows, c = cols;
+      KernelCase test;
+      test.inputs = {shapeOf(r, c, element)};
+      test.outputs = {shapeOf(c, r, element)};
+      test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+        Value x = b.load(args[0], {b.range(0, r, 0), b.range(0, c, 1)});
+        b.store(b.transpose(x), args[1], {b.range(0, c, 0), b.range(0, r, 1)});
+      };
+      check(test);
+    }
+}
+
+TEST_F(RowsTest, TopNAndSort) {
+  struct Shape {
+    int64_t rows, cols, slots;
+  };
+  const Shape shapes[] = {{4, 32, 4}, {3, 9, 1},  {5, 17, 16},
+                          {2, 5, 20}, {1, 64, 3}, {6, 8, 8}};
+  for (Shape shape : shapes) {
+    KernelCase test;
+    test.inputs = {shapeOf(shape.rows, 2 * shape.cols, "f32")};
+    test.outputs = {shapeOf(shape.rows, shape.slots, "f32"),
+                    shapeOf(shape.rows, shape.slots, "i32"),
+                    shapeOf(shape.rows, shape.slots, "i32")};
+    // Ties, zeros and columns that are no candidates.
+    const double choices[] = {-1, 0, 0.25, 0.25, 0.5, -0.5, -0.25};
+    for (int64_t i = 0; i < shape.rows * shape.cols * 2; ++i)
+      test.data[0].push_back(random() % 3 ? choices[random() % 7]
+                                          : random() % 1024 / 1024.0);
+    test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+      Value rows = b.range(0, shape.rows, 0);
+      Value slots = b.range(0, shape.slots, 1);
+      auto [values, indices] = std::pair<Value, Value>(
+          b.full(-1, shape.rows, shape.slots),
+          b.splat(b.constant(-1), shape.rows, shape.slots));
+      auto results = b.forLoop(
+          0, 2 * shape.cols, shape.cols, {values, indices},
+          [&](Expr base, ArrayRef<Value> best) -> llvm::SmallVector<Value> {
+            Value x = b.load(args[0], {rows, b.range(base, shape.cols, 1)});
+            auto [v, i] = b.topN(x, base, best[0], best[1]);
+            return {v, i};
+          });
+      b.store(results[0], args[1], {rows, slots});
+      b.store(results[1], args[2], {rows, slots});
+      b.store(b.sort(results[1]), args[3], {rows, slots});
+    };
+    check(test);
+  }
+}
+
+TEST_F(RowsTest, LoopsCarryTilesAndScalars) {
+  KernelCase test;
+  test.inputs = {"8x8xf32", "8x8xf32", "1xi32"};
+  test.outputs = {"8x8xf32", "8x8xf32", "2xf32"};
+  for (int trips : {0, 1, 5}) {
+    test.data[2] = {double(trips)};
+    test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+      Value rows = b.range(0, 8, 0), cols = b.range(0, 8, 1);
+      Value x = b.load(args[0], {rows, cols});
+      Value y = b.load(args[1], {rows, cols});
+      // Tiles change places, and one start serves twice.
+      auto results = b.forLoop(
+          0, b.loadScalar(args[2], {0}), 1, {x, y, x, b.constantF32(1)},
+          [&](Expr i, ArrayRef<Value> c) -> llvm::SmallVector<Value> {
+            Value next = b.map({c[0], c[2]}, b.f32(), [&](ArrayRef<Expr> e) {
+              return e[0] * 0.5 + e[1] + convert(i, b.f32());
+            });
+            return {c[1], next, c[0], b.expr(c[3]) * 2};
+          });
+      b.store(results[0], args[3], {rows, cols});
+      b.store(results[1], args[4], {rows, cols});
+      b.storeScalar(results[3], args[5], {0});
+      Expr first = b.loadScalar(args[0], {0, 0});
+      auto chosen = b.ifThenElse(
+          first > 0.0,
+          [&] { return llvm::SmallVector<Value>{results[2], first}; },
+          [&] { return llvm::SmallVector<Value>{y, first * -1}; });
+      b.storeScalar(chosen[1], args[5], {1});
+      b.ifThen(first < 0.5,
+               [&] { b.store(chosen[0], args[4], {b.range(4, 8, 0), cols}); });
+    };
+    check(test);
+  }
+}
