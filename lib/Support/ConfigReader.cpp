@@ -2,6 +2,7 @@
 
 #include "lib/Support/Config.h"
 #include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
 
 #include <libfyaml.h>
 
@@ -50,7 +51,7 @@ public:
 private:
   Error at(Position position, const std::string &message) const {
     return Error{name + ":" + std::to_string(position.line) + ":" +
-                 std::to_string(position.column) + ": " + message};
+                 std::to_string(position.column) + ": " + oneLine(message)};
   }
   Position position(fy_node *node) const;
   Status readSection(fy_node *key, fy_node *value, RunConfig &config);
@@ -123,6 +124,11 @@ static Status setString(const ConfigField &field, const std::string &text,
       list += (list.empty() ? "" : ", ") + choice;
     return Error{field.path() + " must be one of " + list + ", not '" + text +
                  "'" + suggestion(text, choices)};
+  }
+  for (size_t i = 0, length; i < text.size(); i += length) {
+    length = utf8Length(&text[i], text.size() - i);
+    if (length == 0)
+      return Error{field.path() + " must be UTF-8 text, not '" + text + "'"};
   }
   out = text;
   return {};
@@ -292,7 +298,7 @@ Error Reader::locate(const std::string &message) const {
 
 static Status applyOverride(const std::string &text, RunConfig &config) {
   auto fail = [&](const std::string &message) {
-    return Error{"override '" + text + "': " + message};
+    return Error{oneLine("override '" + text + "': " + message)};
   };
   size_t equals = text.find('=');
   size_t dot = text.find('.');

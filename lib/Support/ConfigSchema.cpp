@@ -1,6 +1,7 @@
 //===- ConfigSchema.cpp - the keys, their checks and their printing -------===//
 
 #include "lib/Support/Config.h"
+#include "lib/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 #define XXH_INLINE_ALL
@@ -259,8 +260,7 @@ std::string nsa::printConfigJson(const RunConfig &config) {
   nlohmann::ordered_json root;
   for (const ConfigField &field : configSchema())
     root[field.section][field.key] = fieldToJson(field, copy);
-  return root.dump(2, ' ', /*ensure_ascii=*/true,
-                   nlohmann::ordered_json::error_handler_t::replace);
+  return jsonText(root, 2);
 }
 
 std::string nsa::printConfigYaml(const RunConfig &config) {
@@ -272,11 +272,7 @@ std::string nsa::printConfigYaml(const RunConfig &config) {
       text += section + ":\n";
     }
     // A JSON scalar is a YAML scalar, quoted strings included.
-    text += "  " + field.key + ": " +
-            fieldToJson(field, copy)
-                .dump(-1, ' ', /*ensure_ascii=*/true,
-                      nlohmann::ordered_json::error_handler_t::replace) +
-            "\n";
+    text += "  " + field.key + ": " + jsonText(fieldToJson(field, copy)) + "\n";
   }
   return text;
 }

@@ -1,12 +1,11 @@
 //===- Safetensors.cpp - named tensors in a file --------------------------===//
 
 #include "lib/Support/Safetensors.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <stdexcept>
 
 namespace nsa {
 
@@ -72,14 +71,6 @@ static uint64_t denseBytes(const std::vector<uint64_t> &shape,
   return bytes;
 }
 
-/// Reads an unsigned integer; nlohmann would convert -1 and 1.5.
-static uint64_t readUnsigned(const Json &value) {
-  if (!value.is_number_unsigned())
-    throw std::runtime_error("'" + value.dump() +
-                             "' is not an unsigned integer");
-  return value.get<uint64_t>();
-}
-
 static SafeTensor readTensor(const std::string &name, const Json &entry,
                              const uint8_t *data, uint64_t dataBytes) {
   SafeTensor tensor;
@@ -110,21 +101,8 @@ static SafeTensor readTensor(const std::string &name, const Json &entry,
   return tensor;
 }
 
-/// Parses a header; a name that occurs twice throws.
 static Json parseHeader(const char *begin, const char *end) {
-  std::vector<std::set<std::string>> names;
-  auto checkDuplicates = [&](int, Json::parse_event_t event, Json &value) {
-    if (event == Json::parse_event_t::object_start)
-      names.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      names.pop_back();
-    else if (event == Json::parse_event_t::key &&
-             !names.back().insert(value.get<std::string>()).second)
-      throw std::runtime_error("duplicate name '" + value.get<std::string>() +
-                               "'");
-    return true;
-  };
-  Json header = Json::parse(begin, end, checkDuplicates);
+  Json header = parseJson<Json>(begin, end);
   if (!header.is_object())
     throw std::runtime_error("its header is no object");
   return header;
@@ -166,7 +144,7 @@ static void readHeader(const Json &header, const uint8_t *data,
 Result<SafetensorsFile> SafetensorsFile::parse(const uint8_t *data, size_t size,
                                                const std::string &name) {
   auto fail = [&](const std::string &message) {
-    return Error{"'" + name + "' is no safetensors file: " + message};
+    return Error{"'" + name + "' is no safetensors file: " + oneLine(message)};
   };
   uint64_t headerBytes = 0;
   if (size < sizeof headerBytes)

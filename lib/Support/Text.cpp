@@ -36,13 +36,14 @@ size_t utf8Length(const char *text, size_t size) {
   return length;
 }
 
-std::string printable(const std::string &text) {
+/// What a terminal can show of a text, with '?' for the rest.
+static std::string show(const std::string &text, bool keepLines) {
   std::string shown;
   for (size_t i = 0; i < text.size();) {
     size_t length = utf8Length(&text[i], text.size() - i);
     unsigned char lead = static_cast<unsigned char>(text[i]);
-    bool control =
-        (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
+    bool layout = keepLines && (lead == '\n' || lead == '\t');
+    bool control = (lead < 0x20 && !layout) || lead == 0x7F;
     if (length == 0 || control)
       shown += '?';
     else
@@ -50,6 +51,14 @@ std::string printable(const std::string &text) {
     i += length == 0 ? 1 : length;
   }
   return shown;
+}
+
+std::string printable(const std::string &text) {
+  return show(text, /*keepLines=*/true);
+}
+
+std::string oneLine(const std::string &text) {
+  return show(text, /*keepLines=*/false);
 }
 
 std::string grouped(unsigned long long value) {

@@ -21,6 +21,10 @@ size_t utf8Length(const char *text, size_t size);
 /// characters and bytes that are not UTF-8 become '?'.
 std::string printable(const std::string &text);
 
+/// The same on one line: newlines and tabs become '?' as well. For what a
+/// message quotes from a file.
+std::string oneLine(const std::string &text);
+
 /// 1234567 as 1,234,567.
 std::string grouped(unsigned long long value);
 

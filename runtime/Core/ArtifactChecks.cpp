@@ -83,6 +83,8 @@ private:
   bool checkName(const flatbuffers::String *name, const char *what);
   bool checkUnique(std::set<std::string> &seen, const flatbuffers::String *name,
                    const char *what);
+  template <typename T>
+  bool checkAligned(const flatbuffers::Vector<T> &vector, const char *what);
   bool checkSlice(const Slice &slice, const std::string &what,
                   uint64_t alignment);
   bool checkSize(const Slice &slice, std::optional<uint64_t> size,
@@ -132,6 +134,16 @@ bool Checker::checkUnique(std::set<std::string> &seen,
   return seen.insert(name->str()).second ||
          fail("two " + std::string(what) + "s are called '" + name->str() +
               "'");
+}
+
+/// The verifier of FlatBuffers knows what alignment the length of a vector
+/// needs, but not what its elements need: 8 bytes for all that ask.
+template <typename T>
+bool Checker::checkAligned(const flatbuffers::Vector<T> &vector,
+                           const char *what) {
+  auto address = reinterpret_cast<uintptr_t>(vector.Data());
+  return vector.size() == 0 || address % alignof(uint64_t) == 0 ||
+         fail(std::string(what) + " is misaligned in the file");
 }
 
 bool Checker::checkSlice(const Slice &slice, const std::string &what,
@@ -198,6 +210,8 @@ bool Checker::checkTensor(const Tensor &tensor) {
     return fail("unknown element type " + num(uint64_t(tensor.type())));
   if (tensor.role() > TensorRole::MAX)
     return fail("unknown role " + num(uint64_t(tensor.role())));
+  if (!checkAligned(*tensor.shape(), "its shape"))
+    return false;
   std::optional<uint64_t> size = multiplyAll(*tensor.shape());
   if (size)
     size = multiply(*size, elementBytes(tensor.type()));
@@ -231,10 +245,13 @@ bool Checker::checkKernel(const Kernel &kernel) {
       if (type > DataType::MAX)
         return fail("unknown argument type " + num(uint64_t(type)));
   }
-  if (const auto *bytes = kernel.argument_bytes())
+  if (const auto *bytes = kernel.argument_bytes()) {
+    if (!checkAligned(*bytes, "its list of argument sizes"))
+      return false;
     if (bytes->size() != kernel.arguments())
       return fail("it has " + num(bytes->size()) + " argument sizes for " +
                   num(kernel.arguments()) + " arguments");
+  }
   return true;
 }
 
@@ -242,6 +259,8 @@ bool Checker::check(const Launch &launch) {
   if (launch.kernel() >= root.kernels()->size())
     return fail("launches kernel " + num(launch.kernel()) + ", but there are " +
                 num(root.kernels()->size()));
+  if (!checkAligned(*launch.operands(), "its list of operands"))
+    return false;
   const Kernel &kernel = *root.kernels()->Get(launch.kernel());
   if (launch.operands()->size() != kernel.arguments())
     return fail("passes " + num(launch.operands()->size()) +

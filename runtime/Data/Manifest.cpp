@@ -3,9 +3,10 @@
 #include "runtime/Data/Manifest.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 namespace nsa {
 
@@ -58,9 +59,7 @@ std::string Manifest::print() const {
   root["source_digest"] = toHex(sourceDigest);
   root["train"] = printSplit(train);
   root["val"] = printSplit(val);
-  return root.dump(2, ' ', /*ensure_ascii=*/true,
-                   Json::error_handler_t::replace) +
-         "\n";
+  return jsonText(root, 2) + "\n";
 }
 
 /// A hash in a manifest; nlohmann's exceptions carry the message outwards.
@@ -74,12 +73,12 @@ static uint64_t readHash(const Json &value) {
 static SplitInfo readSplit(const Json &root, const std::string &name) {
   SplitInfo split;
   const Json &json = root.at(name);
-  split.tokens = json.at("tokens").get<uint64_t>();
-  split.documents = json.at("documents").get<uint64_t>();
+  split.tokens = readUnsigned(json.at("tokens"));
+  split.documents = readUnsigned(json.at("documents"));
   uint64_t sum = 0;
   for (const Json &entry : json.at("shards")) {
     ShardInfo shard{entry.at("file").get<std::string>(),
-                    entry.at("tokens").get<uint64_t>(),
+                    readUnsigned(entry.at("tokens")),
                     readHash(entry.at("xxh3"))};
     if (shard.file.empty() || shard.file.find('/') != std::string::npos)
       throw std::runtime_error("shard name '" + shard.file +
@@ -95,17 +94,17 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
 
 static Manifest readManifest(const Json &root) {
   Manifest manifest;
-  if (int format = root.at("format").get<int>(); format != 1)
+  if (int64_t format = readInteger(root.at("format")); format != 1)
     throw std::runtime_error("format " + std::to_string(format) +
                              ", expected 1");
   manifest.tool = root.at("tool").get<std::string>();
   manifest.kind = root.at("kind").get<std::string>();
-  manifest.vocabSize = root.at("vocab_size").get<int64_t>();
-  manifest.endOfText = root.at("end_of_text").get<int64_t>();
+  manifest.vocabSize = readInteger(root.at("vocab_size"));
+  manifest.endOfText = readInteger(root.at("end_of_text"));
   for (const auto &[key, value] : root.at("options").items())
     manifest.options.emplace_back(key, value.get<std::string>());
   for (const auto &[key, value] : root.at("counts").items())
-    manifest.counts.emplace_back(key, value.get<uint64_t>());
+    manifest.counts.emplace_back(key, readUnsigned(value));
   for (const auto &[key, value] : root.at("facts").items())
     manifest.facts.emplace_back(key, value.get<double>());
   manifest.sourceDigest = readHash(root.at("source_digest"));
@@ -124,9 +123,10 @@ Result<Manifest> Manifest::load(const std::string &directory) {
   if (!text)
     return Error{"no token shards in '" + directory + "': " + text.message()};
   try {
-    return readManifest(Json::parse(*text));
+    return readManifest(parseJson<Json>(text->begin(), text->end()));
   } catch (const std::exception &error) {
-    return Error{"'" + path + "' is no data manifest: " + error.what()};
+    return Error{"'" + path +
+                 "' is no data manifest: " + oneLine(error.what())};
   }
 }
 

@@ -1,8 +1,7 @@
 //===- Agreement.cpp - does this artefact belong to this configuration ----===//
 
 #include "runtime/Train/Agreement.h"
-
-#include <nlohmann/json.hpp>
+#include "lib/Support/Json.h"
 
 namespace nsa {
 
@@ -19,7 +18,7 @@ Status checkModelConfig(const RunConfig &config,
     auto print = [&](RunConfig &from) {
       return std::visit(
           [&](const auto &access) {
-            return nlohmann::json(access(from)).dump();
+            return jsonText(nlohmann::json(access(from)));
           },
           field.access);
     };

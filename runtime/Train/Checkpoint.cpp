@@ -3,14 +3,15 @@
 #include "runtime/Train/Checkpoint.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
 #include "lib/Support/Safetensors.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 namespace nsa {
 
@@ -148,7 +149,8 @@ static Status writeFolder(const std::string &folder, const Model &model,
       return hash.takeError();
     json["xxh3"][file] = toHex(*hash);
   }
-  return writeFileAtomically(folder + "/" + stateFile, json.dump(2) + "\n");
+  return writeFileAtomically(folder + "/" + stateFile,
+                             jsonText(json, 2) + "\n");
 }
 
 /// Removes all but the newest `keep` checkpoints, and never the newest.
@@ -220,13 +222,13 @@ static uint64_t readHash(const Json &value) {
 }
 
 static TrainState readState(const Json &json) {
-  if (int format = json.at("format").get<int>(); format != 1)
+  if (int64_t format = readInteger(json.at("format")); format != 1)
     throw std::runtime_error("format " + std::to_string(format) +
                              ", expected 1");
   TrainState state;
-  state.step = json.at("step").get<int64_t>();
-  state.samples = json.at("samples").get<uint64_t>();
-  state.seed = json.at("seed").get<uint64_t>();
+  state.step = readInteger(json.at("step"));
+  state.samples = readUnsigned(json.at("samples"));
+  state.seed = readUnsigned(json.at("seed"));
   state.artefactHash = readHash(json.at("artefact_hash"));
   state.dataDigest = readHash(json.at("data_digest"));
   if (state.step < 0)
@@ -243,14 +245,14 @@ loadState(const std::string &path,
   if (!text)
     return Error{"'" + path + "' is no checkpoint: " + text.message()};
   try {
-    Json json = Json::parse(*text);
+    auto json = parseJson<Json>(text->begin(), text->end());
     TrainState state = readState(json);
     for (const char *file : {modelFile, optimizerFile, configFile})
       if (files)
         files->emplace_back(file, readHash(json.at("xxh3").at(file)));
     return state;
   } catch (const std::exception &error) {
-    return Error{"'" + name + "' is damaged: " + error.what()};
+    return Error{"'" + name + "' is damaged: " + oneLine(error.what())};
   }
 }
 
@@ -367,7 +369,7 @@ static bool mayChange(const std::string &path) {
 
 static std::string valueOf(const ConfigField &field, RunConfig config) {
   return std::visit(
-      [&](const auto &access) { return Json(access(config)).dump(); },
+      [&](const auto &access) { return jsonText(Json(access(config))); },
       field.access);
 }
 

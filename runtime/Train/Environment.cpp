@@ -2,12 +2,12 @@
 
 #include "runtime/Train/Environment.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Json.h"
 #include "runtime/Train/RunDirectory.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <thread>
@@ -59,9 +59,7 @@ std::string describeEnvironment(
   json["started"] = isoTime(wallClock());
   for (const auto &[key, value] : facts)
     json[key] = value;
-  return json.dump(2, ' ', /*ensure_ascii=*/true,
-                   nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+  return jsonText(json, 2) + "\n";
 }
 
 std::string describeTensors(const Model &model) {

@@ -1,11 +1,11 @@
 //===- RunLog.cpp - the records of a run ----------------------------------===//
 
 #include "runtime/Train/RunLog.h"
+#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace nsa {
@@ -37,9 +37,7 @@ static Json startBeat(int64_t step, const std::string &message) {
 
 static Status writeBeat(OutputFile &file, Json beat) {
   beat["memory"] = processMemory().resident;
-  return file.write(beat.dump(-1, ' ', /*ensure_ascii=*/true,
-                              Json::error_handler_t::replace) +
-                    "\n");
+  return file.write(jsonText(beat) + "\n");
 }
 
 Status RunLog::step(const StepRecord &record, const std::string &message) {

@@ -1,5 +1,6 @@
 //===- TrainerFinish.cpp - around and after the steps ---------------------===//
 
+#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/Ngram.h"
 #include "runtime/Train/Environment.h"
@@ -7,7 +8,6 @@
 #include "runtime/Train/Trainer.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace nsa {
 
@@ -71,7 +71,7 @@ Status Trainer::dumpState(const StepRecord &record) {
     json["parameter_norms"][tensor.name] = std::sqrt(squares);
   }
   std::string name = "state_dump_" + std::to_string(record.step) + ".json";
-  if (Status status = directory->write(name, json.dump(2) + "\n"); !status)
+  if (Status status = directory->write(name, jsonText(json, 2) + "\n"); !status)
     return status;
   console.line("wrote " + directory->file(name));
   return {};
@@ -198,7 +198,7 @@ Status Trainer::writeMetrics(TrainEnd end) const {
   }
   if (std::optional<double> entropy = data.manifest.fact("entropy"))
     json["source_entropy"] = *entropy;
-  return directory->write("metrics.json", json.dump(2) + "\n");
+  return directory->write("metrics.json", jsonText(json, 2) + "\n");
 }
 
 void Trainer::printSummary(TrainEnd end) {

@@ -26,6 +26,24 @@ TEST(Config, ReadsValuesAndKeepsDefaults) {
   EXPECT_EQ(config->train.samplePrompt, "a: b");
 }
 
+TEST(Config, ErrorsAreOneLineOfText) {
+  EXPECT_EQ(errorOf("\"mo\\n\\edel\":\n  dim: 2\n"),
+            "x.yaml:1:1: unknown section 'mo??del'; did you mean 'model'?");
+  EXPECT_EQ(errorOf("model:\n  \"dim\\r\": 2\n"),
+            "x.yaml:2:3: unknown key 'dim?' in 'model'; did you mean 'dim'?");
+  EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.mlp=\x1B[1m"}),
+            "override 'model.mlp=?[1m': model.mlp must be one of silu, "
+            "swiglu, not '?[1m'");
+}
+
+TEST(Config, TextIsUTF8) {
+  EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"train.sample_prompt=a\xFF"}),
+            "override 'train.sample_prompt=a?': train.sample_prompt must be "
+            "UTF-8 text, not 'a?'");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: gr\xC3\xBC\xC3\x9F\n"),
+            "accepted");
+}
+
 TEST(Config, ErrorsNameFileLineAndColumn) {
   EXPECT_EQ(errorOf("model:\n  n_layer: 2\n"),
             "x.yaml:2:3: unknown key 'n_layer' in 'model'; did you mean "

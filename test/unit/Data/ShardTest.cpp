@@ -39,6 +39,33 @@ Manifest writeData(const TempDir &dir, const std::vector<uint16_t> &tokens,
   return manifest;
 }
 
+TEST(Manifest, ErrorsAreOneLineOfText) {
+  TempDir dir;
+  dir.write("manifest.json", "{\"tool\": \"a\n\x01");
+  Result<Manifest> manifest = Manifest::load(dir.str());
+  ASSERT_FALSE(manifest.ok());
+  for (char c : manifest.message())
+    EXPECT_TRUE(c >= ' ' && c <= '~') << manifest.message();
+}
+
+/// Counts are whole numbers: what JSON would convert is refused.
+TEST(Manifest, RefusesCountsThatAreNone) {
+  TempDir dir;
+  writeData(dir, ramp(10), 100);
+  std::string text = dir.read("manifest.json");
+  const std::string good = "\"documents\": 1";
+  for (const char *bad :
+       {"-1", "1.5", "1e300", "true", "18446744073709551616"}) {
+    std::string changed = text;
+    changed.replace(changed.find(good), good.size(),
+                    std::string("\"documents\": ") + bad);
+    dir.write("manifest.json", changed);
+    EXPECT_FALSE(Manifest::load(dir.str()).ok()) << bad;
+  }
+  dir.write("manifest.json", text);
+  EXPECT_TRUE(Manifest::load(dir.str()).ok());
+}
+
 TEST(Shard, HasTheLayoutOfLlmC) {
   TempDir dir;
   writeData(dir, ramp(10), 100);

@@ -284,3 +284,29 @@ TEST(Artifact, EntriesListKnownTensors) {
   b.entry("main", {5}, {}, {});
   expectError(b.finish(), "an input is tensor 5, but there are 0");
 }
+
+/// The payload's 8-byte elements lie at addresses that suit them, or the file
+/// is refused before any is read.
+TEST(Artifact, MisalignedElementsAreErrors) {
+  std::string bytes = makeTestArtifact();
+  Result<Artifact> artifact = open(bytes);
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  // The reference to a tensor's shape, moved by half an element: its length is
+  // then the size of the first dimension. The last tensor, so that as many
+  // elements follow in the file.
+  const auto &tensors = *artifact->root().tensors();
+  const auto *tensor = reinterpret_cast<const flatbuffers::Table *>(
+      tensors.Get(tensors.size() - 1));
+  const uint8_t *field = tensor->GetAddressOf(artifact::Tensor::VT_SHAPE);
+  ASSERT_NE(field, nullptr);
+  const auto *root = reinterpret_cast<const uint8_t *>(&artifact->root());
+  size_t rootOffset = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(
+      bytes.data() + sizeof(artifact::FileHeader));
+  std::string payload = bytes.substr(sizeof(artifact::FileHeader));
+  size_t at = size_t(field - root) + rootOffset;
+  auto reference =
+      flatbuffers::ReadScalar<flatbuffers::uoffset_t>(payload.data() + at);
+  flatbuffers::WriteScalar<flatbuffers::uoffset_t>(payload.data() + at,
+                                                   reference + 4);
+  expectError(ArtifactBuilder::seal(payload), "its shape is misaligned");
+}

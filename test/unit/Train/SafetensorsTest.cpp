@@ -57,6 +57,33 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
                   .ok());
 }
 
+TEST(Safetensors, RefusesNestingOfAnyDepth) {
+  EXPECT_NE(parse(image(R"({"a":{"dtype":"F32","shape":[[4]],)"
+                        R"("data_offsets":[0,4]}})",
+                        "1234"))
+                .message()
+                .find("array is not an unsigned integer"),
+            std::string::npos);
+  std::string deep(200000, '[');
+  std::string header = R"({"a":{"dtype":"F32","shape":[)" + deep + "1" +
+                       std::string(deep.size(), ']') +
+                       R"(],"data_offsets":[0,4]}})";
+  Result<SafetensorsFile> file = parse(image(header, "1234"));
+  ASSERT_FALSE(file.ok());
+  EXPECT_NE(file.message().find("nested more than 16 deep"), std::string::npos)
+      << file.message().substr(0, 200);
+}
+
+TEST(Safetensors, ErrorsAreOneLineOfText) {
+  for (const char *header : {R"({"a\nb":{"dtype":"F32\r"}})", "{\n\x01",
+                             R"({"a":{"dtype":"F\u001b32"}})"}) {
+    Result<SafetensorsFile> file = parse(image(header));
+    ASSERT_FALSE(file.ok());
+    for (char c : file.message())
+      EXPECT_TRUE(c >= ' ' && c <= '~') << file.message();
+  }
+}
+
 TEST(Safetensors, RefusesWhatItDoesNot) {
   auto tensor = [](const std::string &dtype, const std::string &shape,
                    const std::string &offsets) {
