@@ -29,6 +29,7 @@ tools/setup.sh all || exit 1
 check "format" test/check-format.sh
 check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
+check "lessons" test/check-lessons.py
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "lit tests" ninja -C build check-nsa-lit
 check "Python tests" /usr/bin/python3 -m pytest -q test/python

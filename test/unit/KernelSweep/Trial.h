@@ -7,6 +7,7 @@
 #include "test/unit/KernelSweep/Combination.h"
 
 #include <functional>
+#include <limits>
 #include <random>
 
 namespace nsa::test {
@@ -31,13 +32,15 @@ double magnitude(const reference::Tensor &x);
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32
 /// tolerance does not apply: for bf16, for scores beyond 100, and for a tensor
-/// that is all 0. Its error is the largest of several orders of summation, as
-/// vectors of 1, 4, 8 and 16 lanes have them. `terms` is the largest magnitude
+/// that is all 0. Its error is the largest of 16 orders of summation, from 1
+/// to 16 partial sums; no further ones are tried once the result reaches
+/// `enough`. `terms` is the largest magnitude
 /// of what cancels in it: a sum of c.dv products that should be 0 has that many
-/// rounding errors.
+/// rounding errors. A bound of `enough` is not looked at any closer.
 double allowedError(const Combination &c, const reference::Tensor &expected,
                     const SameFormula &same,
-                    const std::function<double()> &terms = {});
+                    const std::function<double()> &terms = {},
+                    double enough = std::numeric_limits<double>::infinity());
 
 /// One compiled combination and its source of random tensors.
 class Trial {

@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+"""Holds the tables of test/README.md against the sources.
+
+Every test that they name exists, every lesson and every mistake has one, and
+no test that is named after one is missing there.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent
+LESSONS = {1, 2, 4, 5, 6, 9, 10, 11, 12, 13, 14, 17, 18, 21}
+MISTAKES = set(range(1, 19))
+
+GTEST = re.compile(r"^TEST(?:_F)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
+NAMED = re.compile(r"(lesson|mistake)-?\d\d", re.IGNORECASE)
+
+
+def tables():
+    """Yields the heading, number, test and file of every row."""
+    heading = ""
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if line.startswith("## "):
+            heading = line[3:]
+        row = re.match(r"\| (\d+)[^|]*\| (\S+) \| (\S+) \|$", line)
+        if row and heading in ("Lessons", "Mistakes"):
+            yield heading, int(row[1]), row[2], row[3]
+
+
+def tests_named():
+    """The tests named after a lesson or a mistake, with their files."""
+    for path in ROOT.rglob("*"):
+        file = str(path.relative_to(ROOT))
+        if path.suffix == ".cpp":
+            for suite, name in GTEST.findall(path.read_text()):
+                if NAMED.match(name):
+                    yield f"{suite}.{name}", file
+        elif path.suffix in (".mlir", ".test") and NAMED.match(path.name):
+            yield path.stem, file
+
+
+def exists(test, file):
+    path = ROOT / file
+    if not path.is_file():
+        return False
+    if "." not in test:
+        return path.stem == test
+    return tuple(test.split(".")) in GTEST.findall(path.read_text())
+
+
+def main():
+    rows = list(tables())
+    errors = [
+        f"{file} has no test {test}"
+        for _, _, test, file in rows
+        if not exists(test, file)
+    ]
+    for heading, numbers in (("Lessons", LESSONS), ("Mistakes", MISTAKES)):
+        missing = numbers - {number for name, number, *_ in rows if name == heading}
+        errors += [f"{heading}: {number} has no test" for number in sorted(missing)]
+    listed = {(test, file) for _, _, test, file in rows}
+    errors += [
+        f"README.md does not list {test} of {file}"
+        for test, file in sorted(set(tests_named()) - listed)
+    ]
+    for error in errors:
+        print(f"error: {error}", file=sys.stderr)
+    if not errors:
+        print(f"{len(rows)} tests of lessons and mistakes are there")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
