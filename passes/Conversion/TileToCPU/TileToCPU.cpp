@@ -30,19 +30,34 @@ static Type elementTypeOf(Type type) {
   return type;
 }
 
+/// Whether the CPU has code for an operation of a kernel, types aside.
+static bool isKnown(Operation *op) {
+  if (isa<TileDialect>(op->getDialect()))
+    return !isa<LaunchOp>(op);
+  if (isa<scf::ForOp, scf::IfOp, scf::YieldOp>(op))
+    return true;
+  // On tiles, only the choice between two of them, which canonicalisation
+  // makes of branches.
+  bool usesTiles = llvm::any_of(
+      llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()),
+      [](Type type) { return isa<TileType>(type); });
+  if (usesTiles)
+    return isa<arith::SelectOp>(op) && op->getOperand(0).getType().isInteger(1);
+  return isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
 /// Refuses what the CPU has no code for.
 static LogicalResult verifySupported(Operation *op) {
+  if (!op->getDialect() || !isKnown(op))
+    return op->emitOpError("has no lowering to the CPU");
   auto types =
       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes());
-  if (op->getNumRegions() && !isa<KernelOp, MapOp, scf::ForOp, scf::IfOp>(op))
-    return op->emitOpError("has no lowering to the CPU");
   for (Type type : types)
     if (elementTypeOf(type).isF16())
       return op->emitOpError("uses f16, which the CPU does not support; use "
                              "f32 or bf16");
   bool isArithmetic =
-      isa_and_present<arith::ArithDialect, math::MathDialect>(
-          op->getDialect()) &&
+      isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
       !isa<arith::ExtFOp, arith::TruncFOp, arith::ConstantOp, arith::SelectOp>(
           op);
   if (isArithmetic &&

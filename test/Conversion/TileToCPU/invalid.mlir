@@ -43,6 +43,16 @@ tile.kernel private @endless(%x: memref<i32>)
 
 // -----
 
+func.func private @outside()
+tile.kernel private @calls(%x: memref<i32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  // expected-error@+1 {{'func.call' op has no lowering to the CPU}}
+  func.call @outside() : () -> ()
+  tile.return
+}
+
+// -----
+
 // expected-error@+1 {{kernel @large needs 16777216 bytes of stack for its tiles, more than the 4194304 that a thread has}}
 tile.kernel private @large(%x: memref<2048x1024xf32>, %y: memref<1024x2048xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
