@@ -180,7 +180,7 @@ LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
       return kernel.emitError("kernel @")
              << kernel.getSymName()
              << " uses f16, which the CPU does not support; use f32 or bf16";
-  auto result = kernel.walk([](Operation *op) {
+  auto result = kernel.walk<WalkOrder::PreOrder>([](Operation *op) {
     return failed(verifySupported(op)) ? WalkResult::interrupt()
                                        : WalkResult::advance();
   });
