@@ -25,7 +25,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   "${root[@]}" apt-get update -qq
   apt-cache show clang-22 > /dev/null 2>&1 || {
-    echo "error: this system's package sources have no clang-22; add LLVM's own Debian repository for release 22" >&2
+    echo "error: the package sources have no clang-22; enable bookworm-security, or add the LLVM project's repository for release 22" >&2
     exit 1
   }
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq \
