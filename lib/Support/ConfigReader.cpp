@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -54,6 +55,7 @@ private:
                  std::to_string(position.column) + ": " + oneLine(message)};
   }
   Position position(fy_node *node) const;
+  Status checkText() const;
   Status readSection(fy_node *key, fy_node *value, RunConfig &config);
   Status readField(const std::string &section, fy_node *key, fy_node *value,
                    RunConfig &config);
@@ -250,7 +252,40 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
   return {};
 }
 
+static std::string hexByte(unsigned char byte) {
+  char text[5];
+  std::snprintf(text, sizeof text, "0x%02X", byte);
+  return text;
+}
+
+/// Refuses what the YAML library does not survive: it hangs on directives that
+/// are no text.
+Status Reader::checkText() const {
+  const std::string byteOrderMark = "\xEF\xBB\xBF";
+  Position here{1, 1};
+  bool lineBegins = true;
+  for (size_t i = 0, length; i < text.size(); i += length) {
+    length = utf8Length(&text[i], text.size() - i);
+    auto c = static_cast<unsigned char>(text[i]);
+    bool isBreak = c == '\n' || c == '\r';
+    if (length == 0)
+      return at(here, "byte " + hexByte(c) + " is not UTF-8 text");
+    if ((c < ' ' && c != '\t' && !isBreak) || c == 0x7F)
+      return at(here, "character " + hexByte(c) + " is not allowed");
+    if (c == '%' && lineBegins)
+      return at(here, "YAML directives are not supported");
+    lineBegins =
+        isBreak || (i == 0 && text.compare(0, length, byteOrderMark) == 0);
+    bool ends = isBreak && text.compare(i, 2, "\r\n") != 0;
+    here = ends ? Position{here.line + 1, 1}
+                : Position{here.line, here.column + !isBreak};
+  }
+  return {};
+}
+
 Status Reader::read(RunConfig &config) {
+  if (Status status = checkText(); !status)
+    return status;
   fy_diag_cfg diagConfig;
   fy_diag_cfg_default(&diagConfig);
   diagConfig.fp = nullptr;

@@ -42,6 +42,20 @@ TEST(Config, TextIsUTF8) {
             "UTF-8 text, not 'a?'");
   EXPECT_EQ(errorOf("train:\n  sample_prompt: gr\xC3\xBC\xC3\x9F\n"),
             "accepted");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: \xC3\xBC\xFF\n"),
+            "x.yaml:2:19: byte 0xFF is not UTF-8 text");
+  EXPECT_EQ(errorOf(std::string("train:\n  lr: 1\0", 16)),
+            "x.yaml:2:8: character 0x00 is not allowed");
+}
+
+/// The YAML library does not return from directives that it cannot read.
+TEST(Config, DirectivesAreRefused) {
+  EXPECT_EQ(errorOf("%\x93"), "x.yaml:1:1: YAML directives are not supported");
+  EXPECT_EQ(errorOf("model:\r\n%YAML 1.1\r\n---\n"),
+            "x.yaml:2:1: YAML directives are not supported");
+  EXPECT_EQ(errorOf("\xEF\xBB\xBF%TAG ! !\n"),
+            "x.yaml:1:2: YAML directives are not supported");
+  EXPECT_EQ(errorOf("# 100 %\nmodel:\n  dim: 64 # %\n"), "accepted");
 }
 
 TEST(Config, ErrorsNameFileLineAndColumn) {
