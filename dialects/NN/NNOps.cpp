@@ -208,6 +208,13 @@ LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+LogicalResult RecomputeBarrierOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
 LogicalResult CrossEntropyOp::inferReturnTypes(MLIRContext *context,
                                                std::optional<Location> location,
                                                Adaptor adaptor,

@@ -5,6 +5,7 @@
 
 include "dialects/Interfaces/DifferentiableOpInterface.td"
 include "dialects/Interfaces/PrecisionOpInterface.td"
+include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
 include "dialects/NN/NNAttributes.td"
 include "mlir/IR/BuiltinAttributes.td"
@@ -144,7 +145,7 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
 // Normalisation
 //===----------------------------------------------------------------------===//
 
-def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm"> {
+def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [NSA_CheapToRecompute]> {
   let summary = "division by the root of the mean square";
   let description = [{
     Over the last dimension of length `C`:
@@ -199,7 +200,7 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
 // Rotary embedding and heads
 //===----------------------------------------------------------------------===//
 
-def NN_RotaryOp : NN_DifferentiableOp<"rotary", [],
+def NN_RotaryOp : NN_DifferentiableOp<"rotary", [NSA_CheapToRecompute],
                                       ["isDifferentiableOperand"]> {
   let summary = "rotation of pairs of channels by an angle of the position";
   let description = [{
@@ -232,7 +233,7 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [],
   let hasVerifier = 1;
 }
 
-def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads"> {
+def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
   let summary = "view of the channels as heads";
   let description = [{
     `y[b, t, h, c] = x[b, t, h*D + c]`, the same elements in the same order.
@@ -250,7 +251,7 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads"> {
   let hasFolder = 1;
 }
 
-def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads"> {
+def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
   let summary = "view of the heads as channels";
   let description = [{
     `y[b, t, h*D + c] = x[b, t, h, c]`, the inverse of `nn.split_heads`.
@@ -271,7 +272,7 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads"> {
 // Gates
 //===----------------------------------------------------------------------===//
 
-def NN_GateOp : NN_DifferentiableOp<"gate"> {
+def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
   let summary = "gates of the three branches";
   let description = [{
     With `z[b, t, h, c] = logits[b, t, h*3 + c] + bias[h*3 + c]`, in fp32:
@@ -340,7 +341,7 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
 // Elementwise
 //===----------------------------------------------------------------------===//
 
-def NN_SiluOp : NN_DifferentiableOp<"silu"> {
+def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute]> {
   let summary = "sigmoid-weighted linear unit";
   let description = [{
     `y = x / (1 + exp(-x))`.
@@ -374,7 +375,7 @@ def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
 }
 
 def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
-    AllTypesMatch<["gate", "up"]>]> {
+    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute]> {
   let summary = "product with a gate that went through SiLU";
   let description = [{
     `y = silu(gate) * up`.
@@ -416,7 +417,7 @@ def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
 }
 
 def NN_AddOp : NN_DifferentiableOp<"add", [
-    AllTypesMatch<["lhs", "rhs"]>, Commutative]> {
+    AllTypesMatch<["lhs", "rhs"]>, Commutative, NSA_CheapToRecompute]> {
   let summary = "elementwise sum";
   let description = [{
     `y = lhs + rhs`, in fp32, rounded once.
@@ -433,7 +434,8 @@ def NN_AddOp : NN_DifferentiableOp<"add", [
   let hasFolder = 1;
 }
 
-def NN_CastOp : NN_DifferentiableOp<"cast", [], ["takesWiderGradients"]> {
+def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute],
+                                    ["takesWiderGradients"]> {
   let summary = "conversion to another floating-point type";
   let description = [{
     `y = x` rounded to nearest, ties to even. The adjoint is the cast back.
@@ -471,6 +473,28 @@ def NN_FillOp : NN_GraphOp<"fill"> {
   let results = (outs NSA_StaticTensor<[NSA_FloatElement, I32]>:$output);
   let resultNames = [{"fill"}];
   let assemblyFormat = "$value attr-dict `:` $result_type";
+}
+
+//===----------------------------------------------------------------------===//
+// Recomputation
+//===----------------------------------------------------------------------===//
+
+def NN_RecomputeBarrierOp : NN_GraphOp<"recompute_barrier", [NSA_ViewOfOperand]> {
+  let summary = "the operand, for operations that are computed again";
+  let description = [{
+    `y = x`, a view without a copy. It is never folded: an operation that reads
+    `x` through a barrier is another operation than its twin that reads `x`
+    itself, so common subexpression elimination leaves both.
+
+    Example:
+
+    ```mlir
+    %y = nn.recompute_barrier %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_StaticTensor<[NSA_FloatElement, I32]>:$input);
+  let results = (outs NSA_StaticTensor<[NSA_FloatElement, I32]>:$output);
+  let resultNames = [{"kept"}];
 }
 
 //===----------------------------------------------------------------------===//

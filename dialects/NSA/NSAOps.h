@@ -5,6 +5,7 @@
 
 #include "dialects/Interfaces/DifferentiableOpInterface.h"
 #include "dialects/Interfaces/PrecisionOpInterface.h"
+#include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NSA/NSADialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"

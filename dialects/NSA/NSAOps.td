@@ -5,6 +5,7 @@
 
 include "dialects/Interfaces/DifferentiableOpInterface.td"
 include "dialects/Interfaces/PrecisionOpInterface.td"
+include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
 include "dialects/NSA/NSADialect.td"
 include "mlir/IR/BuiltinAttributes.td"
@@ -64,7 +65,8 @@ class NSA_ScaleMethod {
 /// `parameters` are the attributes before `scale`.
 class NSA_AttentionOp<string mnemonic, dag extraOperands, dag parameters>
     : NSA_DifferentiableOp<mnemonic, [
-        AllElementTypesMatch<["query", "key", "value"]>]> {
+        AllElementTypesMatch<["query", "key", "value"]>,
+        NSA_KeptForBackward]> {
   let arguments = !con(
       (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value),
       extraOperands, parameters, (ins OptionalAttr<F64Attr>:$scale));
@@ -237,7 +239,8 @@ def NSA_CompressedAttentionBackwardOp
 //===----------------------------------------------------------------------===//
 
 def NSA_SelectOp : NSA_DifferentiableOp<"select", [
-    AllElementTypesMatch<["query", "key"]>], ["isDifferentiableOperand"]> {
+    AllElementTypesMatch<["query", "key"]>, NSA_KeptForBackward],
+    ["isDifferentiableOperand"]> {
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
     `k` and `lse` are those of `nsa.compressed_attention` with the same `block`,
@@ -380,7 +383,8 @@ class NSA_Branches {
 }
 
 def NSA_CombineOp : NSA_DifferentiableOp<"combine", [
-    AllTypesMatch<["compressed", "selected", "window"]>]> {
+    AllTypesMatch<["compressed", "selected", "window"]>,
+    NSA_CheapToRecompute]> {
   let summary = "gated sum of the three branches";
   let description = [{
     ```

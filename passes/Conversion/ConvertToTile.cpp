@@ -28,7 +28,7 @@ struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
 
 /// Library calls, views and fills are no kernels.
 static bool staysInTheGraph(Operation *op) {
-  return isa<nn::MatmulOp, nn::SplitHeadsOp, nn::MergeHeadsOp, nn::FillOp>(op);
+  return op->hasTrait<ViewOfOperand>() || isa<nn::MatmulOp, nn::FillOp>(op);
 }
 
 void ConvertToTile::runOnOperation() {

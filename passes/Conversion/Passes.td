@@ -13,8 +13,9 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     the same kind with the same attributes and types share their kernels. One
     operation may become several launches.
 
-    `nn.matmul`, `nn.split_heads`, `nn.merge_heads` and `nn.fill` stay: a matrix
-    product is a library call, the others are views and fills of buffers.
+    `nn.matmul`, `nn.fill` and views (`nn.split_heads`, `nn.merge_heads`,
+    `nn.recompute_barrier`) stay: a matrix product is a library call, the others
+    are fills and views of buffers.
 
     Example:
 

@@ -28,6 +28,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Gradient:
     manager.addPass(createBuildEntries());
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
+    addCleanUp(manager);
+    if (options.recompute == RecomputePolicy::None && options.budgetMiB == 0)
+      return;
+    manager.addNestedPass<func::FuncOp>(
+        createRecompute({options.recompute, options.budgetMiB}));
     return addCleanUp(manager);
   case Phase::Optimizer:
     manager.addPass(createOptimizer());
@@ -76,10 +81,54 @@ struct ModelPipelineOptions : PassPipelineOptions<ModelPipelineOptions> {
           clEnumValN(ComputePrecision::BF16, "bf16",
                      "bf16 operands, fp32 statistics"))};
 
-  PhaseOptions get() const { return {microBatch, seqLen, precision}; }
+  PhaseOptions get() const {
+    PhaseOptions options;
+    options.microBatch = microBatch;
+    options.seqLen = seqLen;
+    options.precision = precision;
+    return options;
+  }
 };
 
-struct PipelineUntilOptions : ModelPipelineOptions {
+/// What the gradient phase and the pipeline of all phases share.
+template <typename BaseT>
+struct WithRecompute : BaseT {
+  detail::PassOptions::Option<RecomputePolicy> recompute{
+      *this, "recompute",
+      llvm::cl::desc("What backward computes again instead of keeping it"),
+      llvm::cl::values(
+          clEnumValN(RecomputePolicy::None, "none", "nothing"),
+          clEnumValN(RecomputePolicy::Cheap, "cheap",
+                     "elementwise operations, norms, rotations, casts"),
+          clEnumValN(RecomputePolicy::Block, "block",
+                     "everything in a layer but attention outputs"))};
+  detail::PassOptions::Option<int64_t> budgetMiB{
+      *this, "recompute-budget",
+      llvm::cl::desc("MiB that values kept for backward may need, 0 for no "
+                     "limit to what is computed again")};
+
+  void addTo(PhaseOptions &options) const {
+    options.recompute = recompute;
+    options.budgetMiB = budgetMiB;
+  }
+};
+
+struct GradientPipelineOptions
+    : WithRecompute<PassPipelineOptions<GradientPipelineOptions>> {
+  PhaseOptions get() const {
+    PhaseOptions options;
+    addTo(options);
+    return options;
+  }
+};
+
+struct PipelineUntilOptions : WithRecompute<ModelPipelineOptions> {
+  PhaseOptions get() const {
+    PhaseOptions options = ModelPipelineOptions::get();
+    addTo(options);
+    return options;
+  }
+
   Option<Phase> until{
       *this, "until", llvm::cl::desc("The last phase to run"),
       llvm::cl::values(clEnumValN(Phase::Precision, "precision", ""),
@@ -109,8 +158,12 @@ void nsa::registerPhasePipelines() {
       [](OpPassManager &manager, const ModelPipelineOptions &options) {
         buildPhasePipeline(manager, Phase::Precision, options.get());
       });
-  registerPhase(Phase::Gradient,
-                "Phase 2: make the entries of training and their gradients");
+  PassPipelineRegistration<GradientPipelineOptions>(
+      "nsa-phase-gradient",
+      "Phase 2: make the entries of training and their gradients",
+      [](OpPassManager &manager, const GradientPipelineOptions &options) {
+        buildPhasePipeline(manager, Phase::Gradient, options.get());
+      });
   registerPhase(Phase::Optimizer,
                 "Phase 3: make gradient accumulation and the AdamW update");
   registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "

@@ -4,16 +4,17 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// | phase | pipeline | passes |
-// |---|---|---|
-// | precision | `nsa-phase-precision` | `nsa-specialize`, `nsa-precision` |
-// | gradient | `nsa-phase-gradient` | `nsa-build-entries`, `nsa-differentiate`,
-// `canonicalize`, `cse` | | optimizer | `nsa-phase-optimizer` |
-// `nsa-optimizer`, `canonicalize`, `cse` | | kernel | `nsa-phase-kernel` |
-// `nsa-convert-to-tile`, `canonicalize`, `cse` | | buffer | `nsa-phase-buffer`
-// | `nsa-buffer`, `canonicalize`, `cse` | | schedule | `nsa-phase-schedule` |
-// `nsa-schedule` | | plan | `nsa-phase-plan` | `nsa-plan` | | binary |
-// `nsa-phase-binary` | `nsa-binary` |
+// - precision: nsa-specialize, nsa-precision
+// - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
+//   a policy, nsa-recompute, canonicalize, cse
+// - optimizer: nsa-optimizer, canonicalize, cse
+// - kernel: nsa-convert-to-tile, canonicalize, cse
+// - buffer: nsa-buffer, canonicalize, cse
+// - schedule: nsa-schedule
+// - plan: nsa-plan
+// - binary: nsa-binary
+//
+// `nsa-phase-X` is the pipeline of phase X.
 //
 // The binary phase makes machine code and is built in lib/Compiler.
 //
@@ -37,6 +38,11 @@ struct PhaseOptions {
   /// Tokens in a sequence; 0 keeps what the model says.
   int64_t seqLen = 0;
   ComputePrecision precision = ComputePrecision::FP32;
+  /// What the backward half of training computes again.
+  RecomputePolicy recompute = RecomputePolicy::None;
+  /// MiB that values kept for the backward half may need; 0 is no limit to what
+  /// is computed again.
+  int64_t budgetMiB = 0;
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.

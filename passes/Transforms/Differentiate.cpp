@@ -21,8 +21,7 @@ namespace {
 /// Tags every operation that is built with "backward".
 struct BackwardTagger : OpBuilder::Listener {
   void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    op->setLoc(NameLoc::get(StringAttr::get(op->getContext(), "backward"),
-                            op->getLoc()));
+    op->setLoc(tagLocation(op->getLoc(), kBackwardTag));
   }
 };
 

@@ -17,6 +17,15 @@ FailureOr<func::ReturnOp> nsa::getReturn(func::FuncOp function) {
   return cast<func::ReturnOp>(function.front().getTerminator());
 }
 
+Location nsa::tagLocation(Location location, StringRef tag) {
+  return NameLoc::get(StringAttr::get(location.getContext(), tag), location);
+}
+
+bool nsa::isTagged(Operation *op, StringRef tag) {
+  auto name = dyn_cast<NameLoc>(op->getLoc());
+  return name && name.getName() == tag;
+}
+
 RankedTensorType nsa::withElementType(Type type, Type element) {
   return cast<RankedTensorType>(type).clone(element);
 }

@@ -16,6 +16,16 @@ namespace nsa {
 /// one block.
 mlir::FailureOr<mlir::func::ReturnOp> getReturn(mlir::func::FuncOp function);
 
+/// Tags of the locations of operations that passes derive from the model's.
+inline constexpr llvm::StringLiteral kBackwardTag = "backward";
+inline constexpr llvm::StringLiteral kRecomputeTag = "recompute";
+
+/// `location` with a tag in front.
+mlir::Location tagLocation(mlir::Location location, llvm::StringRef tag);
+
+/// Whether the location of the operation has this tag in front.
+bool isTagged(mlir::Operation *op, llvm::StringRef tag);
+
 /// The type of `type` with another element type.
 mlir::RankedTensorType withElementType(mlir::Type type, mlir::Type element);
 

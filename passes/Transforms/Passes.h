@@ -17,6 +17,16 @@ namespace nsa {
 /// The type in which a model computes; parameters are fp32 in any case.
 enum class ComputePrecision { FP32, BF16 };
 
+/// What the backward half of a training function computes again instead of
+/// reading it from memory.
+enum class RecomputePolicy { None, Cheap, Block };
+
+/// The largest budget of `nsa-recompute`, in MiB.
+inline constexpr int64_t kMaxRecomputeBudget = int64_t(1) << 40;
+
+/// The policy called "none", "cheap" or "block".
+std::optional<RecomputePolicy> parseRecomputePolicy(llvm::StringRef name);
+
 /// The phases of compilation, in order.
 enum class Phase {
   Precision,

@@ -126,6 +126,77 @@ def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
   ];
 }
 
+def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
+  let summary = "Compute forward values again instead of keeping them";
+  let description = [{
+    Works on functions that `nsa-differentiate` has extended: what has a location
+    tagged `backward` is the backward half, the rest the forward half. A forward
+    value with a use in the backward half occupies memory until then. The pass
+    clones operations of the forward half in front of the first backward operation
+    that needs them, and lets the backward half use the clones. Clones read what
+    was kept through `nn.recompute_barrier`, so that they stay apart from the
+    operations that they repeat; their locations are tagged `recompute`. The same
+    operations on the same values give the same results, bit by bit.
+
+    | policy | computed again |
+    |---|---|
+    | `none` | nothing |
+    | `cheap` | operations with the trait `CheapToRecompute`, in chains, if that keeps fewer bytes |
+    | `block` | everything between the residual input of a layer and its output, and `cheap` outside of layers |
+
+    Results of operations with the trait `KeptForBackward` (attention outputs, lse
+    and block indices) are always kept, and so are results of the function.
+
+    Layers are found in the graph: after some operations exactly one value is
+    needed by the rest of the forward half. A stretch of several operations
+    between two such points lies inside a layer, and a layer begins where the
+    next stretch contains an operation that is kept. Embedding, last norm,
+    head and loss are stretches of one operation and belong to no layer.
+
+    With `budget-mib` the pass stops, in the order of the forward half, as soon as
+    the values kept for the backward half need no more than that. If they need
+    more even so, a remark says how much.
+
+    Example with `policy=cheap`:
+
+    ```mlir
+    %y = nn.silu %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %0 = nn.matmul %y, %w : ...
+    %dw = nn.matmul %y, %dy {transpose_lhs} : ... loc("backward")
+    %dx = nn.silu_backward %1, %x : ... loc("backward")
+    ```
+
+    becomes
+
+    ```mlir
+    %y = nn.silu %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %0 = nn.matmul %y, %w : ...
+    %kept = nn.recompute_barrier %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %y1 = nn.silu %kept : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    %dw = nn.matmul %y1, %dy {transpose_lhs} : ...
+    %dx = nn.silu_backward %1, %x : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"policy", "policy", "::nsa::RecomputePolicy",
+           /*default=*/"::nsa::RecomputePolicy::None", "What is computed again",
+           [{::llvm::cl::values(
+             clEnumValN(::nsa::RecomputePolicy::None, "none", "nothing"),
+             clEnumValN(::nsa::RecomputePolicy::Cheap, "cheap",
+                        "elementwise operations, norms, rotations, casts"),
+             clEnumValN(::nsa::RecomputePolicy::Block, "block",
+                        "everything in a layer but attention outputs"))}]>,
+    Option<"budgetMiB", "budget-mib", "int64_t", /*default=*/"0",
+           "MiB that values kept for backward may need; 0 applies the policy "
+           "everywhere">,
+  ];
+  let statistics = [
+    Statistic<"numClones", "clones", "Number of operations computed again">,
+    Statistic<"numBarriers", "barriers", "Number of barriers inserted">,
+  ];
+}
+
 def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
   let summary = "Make gradient accumulation and the AdamW update";
   let description = [{
@@ -168,7 +239,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | precision | nsa, nn, func | shapes are static |
     | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
     | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
-    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.fill, func | kernels hold no nsa and nn |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, func | kernels hold no nsa and nn |
     | buffer, schedule | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
     | binary | as plan | no tile kernels |

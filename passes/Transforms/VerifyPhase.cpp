@@ -72,7 +72,8 @@ static AllowedOps getAllowedOps(Phase phase) {
     return {{"builtin", "func", "nsa", "nn"}, {}};
   case Phase::Kernel:
     return {{"builtin", "func", "tile.kernel", "tile.launch", "nn.matmul",
-             "nn.split_heads", "nn.merge_heads", "nn.fill"},
+             "nn.split_heads", "nn.merge_heads", "nn.recompute_barrier",
+             "nn.fill"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

@@ -12,7 +12,7 @@ using namespace nsa;
 
 /// Whether the operation names the elements of its operand in another shape.
 static bool isView(Operation *op) {
-  return isa_and_present<nn::SplitHeadsOp, nn::MergeHeadsOp>(op);
+  return op && op->hasTrait<ViewOfOperand>();
 }
 
 /// The value whose elements `value` shows.
