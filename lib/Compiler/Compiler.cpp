@@ -41,18 +41,22 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.target = options.target;
   metadata.cpu = cpu.name;
   metadata.cpuFeatures = cpu.features;
-  metadata.options = {{"target", options.target},
-                      {"cpu", options.cpu},
-                      {"micro-batch", std::to_string(options.microBatch)},
-                      {"seq-len", std::to_string(options.seqLen)},
-                      {"precision", options.precision}};
+  metadata.options = {
+      {"target", options.target},
+      {"cpu", options.cpu},
+      {"micro-batch", std::to_string(options.microBatch)},
+      {"seq-len", std::to_string(options.seqLen)},
+      {"precision", options.precision},
+      {"recompute", options.recompute},
+      {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;
 }
 
 Result<CompiledArtifact> nsa::compile(const std::string &source,
                                       const std::string &name,
-                                      const CompilerOptions &options) {
-  Driver driver(options);
+                                      const CompilerOptions &options,
+                                      const DebugOptions &debug) {
+  Driver driver(options, debug);
   if (failed(driver.parse(source, name)) ||
       failed(driver.runPhases(Phase::Binary)))
     return Error{driver.takeMessages()};
@@ -68,20 +72,22 @@ Result<CompiledArtifact> nsa::compile(const std::string &source,
   if (failed(written))
     return Error{driver.takeMessages()};
   artifact.report = driver.getReport();
-  artifact.messages = driver.takeMessages();
+  driver.passOnMessages();
   return artifact;
 }
 
 Result<std::string> nsa::compileTo(const std::string &phase,
                                    const std::string &source,
                                    const std::string &name,
-                                   const CompilerOptions &options) {
+                                   const CompilerOptions &options,
+                                   const DebugOptions &debug) {
   Result<Phase> last = findPhase(phase);
   if (!last)
     return last.takeError();
-  Driver driver(options);
+  Driver driver(options, debug);
   if (failed(driver.parse(source, name)) || failed(driver.runPhases(*last)))
     return Error{driver.takeMessages()};
+  driver.passOnMessages();
   std::string text;
   llvm::raw_string_ostream stream(text);
   driver.getModule().print(stream);
@@ -91,10 +97,12 @@ Result<std::string> nsa::compileTo(const std::string &phase,
 
 Result<CompileReport> nsa::estimate(const std::string &source,
                                     const std::string &name,
-                                    const CompilerOptions &options) {
-  Driver driver(options);
+                                    const CompilerOptions &options,
+                                    const DebugOptions &debug) {
+  Driver driver(options, debug);
   if (failed(driver.parse(source, name)) ||
       failed(driver.runPhases(Phase::Plan)))
     return Error{driver.takeMessages()};
+  driver.passOnMessages();
   return driver.getReport();
 }

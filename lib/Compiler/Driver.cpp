@@ -4,7 +4,10 @@
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/Registration.h"
+#include "lib/Compiler/Report.h"
+#include "lib/Support/Files.h"
 #include "lib/Target/Passes.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Parser/Parser.h"
@@ -12,6 +15,10 @@
 #include "nsa/Artifact/Format.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatAdapters.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Regex.h"
 #include <chrono>
 
 using namespace mlir;
@@ -23,8 +30,8 @@ static DialectRegistry makeRegistry() {
   return registry;
 }
 
-nsa::Driver::Driver(const CompilerOptions &options)
-    : options(options),
+nsa::Driver::Driver(const CompilerOptions &options, const DebugOptions &debug)
+    : options(options), debug(debug),
       context(makeRegistry(), MLIRContext::Threading::DISABLED),
       diagnostics(sourceManager, &context, messageStream) {
   context.printOpOnDiagnostic(false);
@@ -37,6 +44,11 @@ nsa::Driver::Driver(const CompilerOptions &options)
 
 std::string nsa::Driver::takeMessages() {
   return StringRef(messages).rtrim().str();
+}
+
+void nsa::Driver::passOnMessages() {
+  if (debug.messages)
+    *debug.messages = takeMessages();
 }
 
 LogicalResult nsa::Driver::timed(StringRef name,
@@ -69,6 +81,22 @@ LogicalResult nsa::Driver::checkOptions() {
                   << "'; known are fp32 and bf16";
     return failure();
   }
+  if (!parseRecomputePolicy(options.recompute)) {
+    messageStream << "unknown recompute policy '" << options.recompute
+                  << "'; known are none, cheap and block";
+    return failure();
+  }
+  if (options.recomputeBudget < 0 ||
+      options.recomputeBudget > kMaxRecomputeBudget) {
+    messageStream << "recompute budget of " << options.recomputeBudget
+                  << " MiB, expected 0 to " << kMaxRecomputeBudget;
+    return failure();
+  }
+  if (options.recomputeBudget > 0 && options.recompute == "none") {
+    messageStream << "a recompute budget of " << options.recomputeBudget
+                  << " MiB needs the policy cheap or block";
+    return failure();
+  }
   if (options.microBatch < 0 || options.seqLen < 0) {
     messageStream << "micro-batch " << options.microBatch
                   << " and sequence length " << options.seqLen
@@ -76,6 +104,33 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   return success();
+}
+
+/// Makes the folder for phases and turns remarks on.
+LogicalResult nsa::Driver::checkDebugOptions() {
+  if (!debug.savePhases.empty())
+    if (std::error_code error =
+            llvm::sys::fs::create_directories(debug.savePhases)) {
+      messageStream << "cannot create folder '" << debug.savePhases
+                    << "': " << error.message();
+      return failure();
+    }
+  if (debug.remarks.empty())
+    return success();
+  std::string error;
+  if (!llvm::Regex(debug.remarks).isValid(error)) {
+    messageStream << "'" << debug.remarks
+                  << "' is no regular expression for remarks: " << error;
+    return failure();
+  }
+  remark::RemarkCategories categories;
+  for (auto *category : {&categories.passed, &categories.missed,
+                         &categories.analysis, &categories.failed})
+    *category = debug.remarks;
+  return remark::enableOptimizationRemarks(
+      context, /*streamer=*/nullptr,
+      std::make_unique<remark::RemarkEmittingPolicyAll>(), categories,
+      /*printAsEmitRemarks=*/true);
 }
 
 /// Refuses types that no kernel of the target computes with, and tensors that
@@ -115,7 +170,7 @@ LogicalResult nsa::Driver::checkTypes() {
 
 LogicalResult nsa::Driver::parse(const std::string &source,
                                  const std::string &name) {
-  if (failed(checkOptions()))
+  if (failed(checkOptions()) || failed(checkDebugOptions()))
     return failure();
   return timed("parse", [&]() -> LogicalResult {
     sourceManager.AddNewSourceBuffer(
@@ -136,6 +191,8 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.seqLen = options.seqLen;
   phaseOptions.precision = options.precision == "bf16" ? ComputePrecision::BF16
                                                        : ComputePrecision::FP32;
+  phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
+  phaseOptions.budgetMiB = options.recomputeBudget;
   if (phase == Phase::Binary) {
     BinaryOptions binaryOptions;
     binaryOptions.cpu = options.cpu;
@@ -148,12 +205,32 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   return manager.run(*module);
 }
 
+LogicalResult nsa::Driver::savePhase(Phase phase) {
+  if (debug.savePhases.empty())
+    return success();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream);
+  stream << "\n";
+  std::string path =
+      llvm::formatv("{0}/{1}-{2}.mlir", debug.savePhases,
+                    llvm::fmt_align(static_cast<unsigned>(phase) + 1,
+                                    llvm::AlignStyle::Right, 2, '0'),
+                    getPhaseName(phase));
+  if (Status status = writeFileAtomically(path, text); !status) {
+    messageStream << status.message();
+    return failure();
+  }
+  return success();
+}
+
 LogicalResult nsa::Driver::runPhases(Phase last) {
   for (auto [number, name] : llvm::enumerate(compilerPhases())) {
     auto phase = static_cast<Phase>(number);
     if (phase > last)
       break;
-    if (failed(timed(name, [&] { return runPhase(phase); })))
+    if (failed(timed(name, [&] { return runPhase(phase); })) ||
+        failed(savePhase(phase)))
       return failure();
   }
   return success();
@@ -167,11 +244,11 @@ CompileReport nsa::Driver::getReport() {
   CompileReport report;
   report.seconds = seconds;
   report.binaryBytes = binary->image.size();
+  report.table = describeCommands(*module);
+  report.commands = report.table.size();
   for (Operation &op : *module->getBody()) {
     if (isa<rt::KernelOp, tile::KernelOp>(op))
       ++report.kernels;
-    if (auto entry = dyn_cast<rt::EntryOp>(op))
-      report.commands += rt::getCommands(entry).size();
     auto segment = dyn_cast<rt::SegmentOp>(op);
     if (!segment)
       continue;

@@ -17,7 +17,7 @@ namespace nsa {
 /// A module on its way through the phases, with everything it needs.
 class Driver {
 public:
-  explicit Driver(const CompilerOptions &options);
+  Driver(const CompilerOptions &options, const DebugOptions &debug);
 
   /// Checks the options and reads the source.
   llvm::LogicalResult parse(const std::string &source, const std::string &name);
@@ -43,12 +43,18 @@ public:
   /// Everything reported so far, without the last newline.
   std::string takeMessages();
 
+  /// Hands what was reported to whoever asked for it in the debug options.
+  void passOnMessages();
+
 private:
   llvm::LogicalResult checkOptions();
   llvm::LogicalResult checkTypes();
   llvm::LogicalResult runPhase(Phase phase);
+  llvm::LogicalResult checkDebugOptions();
+  llvm::LogicalResult savePhase(Phase phase);
 
   CompilerOptions options;
+  DebugOptions debug;
   CPUDescription cpu;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;

@@ -68,7 +68,7 @@ struct RuntimeConfig {
   std::string device = "cpu";
   /// Compute type: fp32 or bf16 (fp32 master weights in both).
   std::string precision = "fp32";
-  /// Only none is supported.
+  /// What backward computes again: none, cheap or block.
   std::string gradientCheckpointing = "none";
   /// Worker threads; 0 stands for all cores.
   int64_t threads = 0;

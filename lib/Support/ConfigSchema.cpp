@@ -108,8 +108,8 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
   s.text("device", &C::device, {"cpu"}, "where the program runs");
   s.text("precision", &C::precision, {"fp32", "bf16"},
          "compute type; master weights are fp32");
-  s.text("gradient_checkpointing", &C::gradientCheckpointing, {"none"},
-         "recomputation of activations");
+  s.text("gradient_checkpointing", &C::gradientCheckpointing,
+         {"none", "cheap", "block"}, "recomputation of activations");
   s.number("threads", &C::threads, 0, 1024, "worker threads; 0 is all cores");
 }
 

@@ -30,18 +30,15 @@ Status checkModelConfig(const RunConfig &config,
   return {};
 }
 
-static Status checkPrecision(const RunConfig &config,
-                             const Artifact &artifact) {
+/// Compares a key of the configuration with the compiler's option for it.
+static Status checkOption(const Artifact &artifact, const char *option,
+                          const std::string &key, const std::string &value) {
   if (!artifact->options())
     return {};
-  for (const artifact::Option *option : *artifact->options()) {
-    if (option->key()->str() != "precision")
-      continue;
-    if (std::string compiled = option->value()->str();
-        compiled != config.runtime.precision)
-      return Error{"runtime.precision is " + config.runtime.precision +
-                   ", the artefact was compiled for " + compiled};
-  }
+  for (const artifact::Option *compiled : *artifact->options())
+    if (compiled->key()->str() == option && compiled->value()->str() != value)
+      return Error{key + " is " + value + ", the artefact was compiled for " +
+                   compiled->value()->str()};
   return {};
 }
 
@@ -50,7 +47,12 @@ Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
   if (carried && carried->size() > 0)
     if (Status status = checkModelConfig(config, carried->str()); !status)
       return status;
-  return checkPrecision(config, artifact);
+  if (Status status = checkOption(artifact, "precision", "runtime.precision",
+                                  config.runtime.precision);
+      !status)
+    return status;
+  return checkOption(artifact, "recompute", "runtime.gradient_checkpointing",
+                     config.runtime.gradientCheckpointing);
 }
 
 } // namespace nsa

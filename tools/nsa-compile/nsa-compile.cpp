@@ -24,6 +24,9 @@ struct Options {
   std::string input;
   std::string output;
   std::string phase;
+  /// Where the report of commands goes; "-" is the standard output.
+  std::string report;
+  DebugOptions debug;
   bool estimate = false;
   bool timing = false;
   CompilerOptions compiler;
@@ -50,6 +53,15 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_option("--precision", compiler.precision,
                  "Compute type: fp32, or bf16 with fp32 statistics and weights")
       ->capture_default_str();
+  app.add_option("--recompute", compiler.recompute,
+                 "What backward computes again instead of keeping it: none, "
+                 "cheap (elementwise, norms, rotations, casts) or block "
+                 "(everything in a layer but attention outputs)")
+      ->capture_default_str();
+  app.add_option("--recompute-budget", compiler.recomputeBudget,
+                 "MiB that values kept for backward may need: no more than "
+                 "that takes is computed again; 0 is no limit")
+      ->capture_default_str();
   auto *phase = app.add_option(
       "--compile-to", options.phase,
       "Print the IR after a phase instead: precision, gradient, optimizer, "
@@ -57,6 +69,18 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--estimate", options.estimate,
                "Print the memory that the program needs; make no artefact")
       ->excludes(phase);
+  app.add_flag("--report{-}", options.report,
+               "Print kernel or library call, flops, bytes, flops per byte and "
+               "source of each command, and sums; --report=FILE writes it to a "
+               "file. Without -o no artefact is made")
+      ->excludes(phase)
+      ->excludes("--estimate");
+  app.add_option("--save-phases", options.debug.savePhases,
+                 "Folder for the IR after each phase: NN-phase.mlir");
+  app.add_option(
+      "--remarks-filter", options.debug.remarks,
+      "Print what passes decided, for passes whose name this regular "
+      "expression matches: .* or nsa-recompute");
   app.add_flag("--timing", options.timing, "Print the time of each phase");
   app.add_option("--threads", compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
@@ -119,41 +143,56 @@ static Status write(const std::string &path, const std::string &contents) {
   return {};
 }
 
+/// Prints warnings and remarks of a compilation that succeeded.
+static void printMessages(const std::string &messages) {
+  if (!messages.empty())
+    std::fprintf(stderr, "%s\n", messages.c_str());
+}
+
+/// Prints what a report says besides the summary, as far as asked for.
+static int printDetails(const Options &options, const CompileReport &report) {
+  if (options.timing)
+    printTimes(report);
+  if (options.report.empty())
+    return 0;
+  Status status = write(options.report, formatCommands(report));
+  return status ? 0 : reportError(toolName, status.message());
+}
+
 static int printPhase(const Options &options, const std::string &source) {
-  Result<std::string> text =
-      compileTo(options.phase, source, options.input, options.compiler);
+  Result<std::string> text = compileTo(options.phase, source, options.input,
+                                       options.compiler, options.debug);
   if (!text)
     return reportMessages(text.message());
+  printMessages(*options.debug.messages);
   Status status = write(options.output, *text);
   return status ? 0 : reportError(toolName, status.message());
 }
 
 static int printNeeds(const Options &options, const std::string &source) {
   Result<CompileReport> report =
-      estimate(source, options.input, options.compiler);
+      estimate(source, options.input, options.compiler, options.debug);
   if (!report)
     return reportMessages(report.message());
-  printEstimate(*report);
-  if (options.timing)
-    printTimes(*report);
-  return 0;
+  printMessages(*options.debug.messages);
+  if (options.estimate)
+    printEstimate(*report);
+  return printDetails(options, *report);
 }
 
 static int makeArtifact(const Options &options, const std::string &source) {
   if (options.output.empty())
     return reportError(toolName, "no output file; name one with -o model.nsax");
   Result<CompiledArtifact> artifact =
-      compile(source, options.input, options.compiler);
+      compile(source, options.input, options.compiler, options.debug);
   if (!artifact)
     return reportMessages(artifact.message());
-  if (!artifact->messages.empty())
-    std::fprintf(stderr, "%s\n", artifact->messages.c_str());
+  printMessages(*options.debug.messages);
   if (Status status = write(options.output, artifact->bytes); !status)
     return reportError(toolName, status.message());
-  if (options.timing)
-    printTimes(artifact->report);
+  int code = printDetails(options, artifact->report);
   printSummary(artifact->report);
-  return 0;
+  return code;
 }
 
 int main(int argc, char **argv) {
@@ -167,8 +206,11 @@ int main(int argc, char **argv) {
       options.input == "-" ? std::string("/dev/stdin") : options.input);
   if (!source)
     return reportError(toolName, source.message());
+  std::string messages;
+  options.debug.messages = &messages;
   if (!options.phase.empty())
     return printPhase(options, *source);
-  return options.estimate ? printNeeds(options, *source)
-                          : makeArtifact(options, *source);
+  bool makesNothing = !options.report.empty() && options.output.empty();
+  return options.estimate || makesNothing ? printNeeds(options, *source)
+                                          : makeArtifact(options, *source);
 }

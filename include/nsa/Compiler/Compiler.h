@@ -11,6 +11,7 @@
 #include "nsa/Support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,47 @@ struct CompilerOptions {
   /// Compute type of the model: "fp32" or "bf16" (fp32 statistics, sums and
   /// master weights either way).
   std::string precision = "fp32";
+  /// What the backward half of training computes again instead of keeping it:
+  /// "none", "cheap" (elementwise operations, norms, rotations, casts) or
+  /// "block" (everything in a layer but attention outputs, lse and indices).
+  /// The results of a program do not depend on it.
+  std::string recompute = "none";
+  /// MiB that values kept for the backward half may need: no more than that
+  /// takes is computed again. 0 applies the policy everywhere.
+  int64_t recomputeBudget = 0;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
+};
+
+/// For people who look into a compilation; the artefact depends on none of it.
+struct DebugOptions {
+  /// Folder for the IR after each phase, as NN-phase.mlir; created if needed.
+  /// Empty: not saved.
+  std::string savePhases;
+  /// Regular expression: passes whose name it matches report what they decided.
+  /// Empty: none.
+  std::string remarks;
+  /// Takes warnings and remarks of a compilation that succeeds, one per line;
+  /// may be null.
+  std::string *messages = nullptr;
+};
+
+/// What one command of an entry does.
+struct CommandReport {
+  std::string entry;
+  /// Position in the entry, from 0.
+  unsigned number = 0;
+  /// "launch", "gemm", "fill", "copy" or "initialize".
+  std::string kind;
+  /// The kernel, or the library function with its sizes; empty for a kind that
+  /// needs neither.
+  std::string call;
+  /// Floating-point operations; nothing where nobody counted.
+  std::optional<uint64_t> flops;
+  /// Bytes of all operands: what the command reads and writes, each once.
+  uint64_t bytes = 0;
+  /// Where in the source it comes from, with the tags of passes.
+  std::string location;
 };
 
 /// What a compilation made, in numbers.
@@ -46,19 +86,24 @@ struct CompileReport {
   uint64_t workspaceBytes = 0;
   /// Bytes of the kernels' shared object.
   uint64_t binaryBytes = 0;
+  /// One for each command, by entry and position.
+  std::vector<CommandReport> table;
   /// Wall-clock seconds of each phase in order, "parse" and "write" included.
   std::vector<std::pair<std::string, double>> seconds;
 
   double totalSeconds() const;
 };
 
+/// The commands of a report as a table for people, followed by sums by entry
+/// and kind. Registers are those of a kernel on targets that report them, else
+/// n/a.
+std::string formatCommands(const CompileReport &report);
+
 /// An artefact in memory.
 struct CompiledArtifact {
   /// The contents of a .nsax file. Equal source and options give equal bytes.
   std::string bytes;
   CompileReport report;
-  /// Warnings and remarks, one per line; usually empty.
-  std::string messages;
 };
 
 /// The phases in order: "precision", "gradient", "optimizer", "kernel",
@@ -70,19 +115,22 @@ const std::vector<std::string> &compilerPhases();
 /// `name:line:column: error: ...` per problem with the source lines.
 Result<CompiledArtifact> compile(const std::string &source,
                                  const std::string &name,
-                                 const CompilerOptions &options);
+                                 const CompilerOptions &options,
+                                 const DebugOptions &debug = {});
 
 /// Runs the phases up to and including `phase` and returns the IR as text.
 Result<std::string> compileTo(const std::string &phase,
                               const std::string &source,
                               const std::string &name,
-                              const CompilerOptions &options);
+                              const CompilerOptions &options,
+                              const DebugOptions &debug = {});
 
 /// Runs every phase but the last, which makes machine code: what a program
 /// needs is known without it.
 Result<CompileReport> estimate(const std::string &source,
                                const std::string &name,
-                               const CompilerOptions &options);
+                               const CompilerOptions &options,
+                               const DebugOptions &debug = {});
 
 } // namespace nsa
 
