@@ -290,3 +290,16 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
 
 #define GET_OP_CLASSES
 #include "dialects/NN/NNOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Names of results
+//===----------------------------------------------------------------------===//
+
+void BundleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getOutput(), "bundle");
+}
+
+void UnbundleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  for (Value part : getParts())
+    setName(part, "part");
+}

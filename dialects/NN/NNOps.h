@@ -19,6 +19,13 @@ namespace nsa::nn {
 /// Length of the `hyper` operand of `nn.adamw`.
 inline constexpr int64_t kNumHyper = 8;
 
+/// Elements of which every part of an `nn.bundle` begins at a multiple: the 64
+/// bytes to which the memory plan aligns tensors.
+inline constexpr int64_t kBundleAlignment = 16;
+
+/// The elements of a bundle of tensors of these types.
+int64_t getBundleLength(mlir::TypeRange parts);
+
 } // namespace nsa::nn
 
 #define GET_OP_CLASSES

@@ -110,10 +110,10 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     product of the others the rows. With `op` the transposition asked for,
 
     ```
-    y = op(lhs) . op(rhs)
+    y = op(lhs) . op(rhs) + accumulator
     ```
 
-    accumulated in fp32. Without `transpose_lhs` the result has the leading
+    accumulated in fp32; without an `accumulator` that term is missing. Without `transpose_lhs` the result has the leading
     dimensions of `lhs` followed by the columns of `op(rhs)`; with it the result
     is a matrix. Its element type is `result_type` if given, else that of
     `lhs`. Weights are `[in, out]`.
@@ -126,9 +126,12 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     ```mlir
     %y = nn.matmul %x, %w : (tensor<2x64x32xf32>, tensor<32x48xf32>) -> tensor<2x64x48xf32>
     %dw = nn.matmul %x, %y {transpose_lhs} : (tensor<2x64x32xf32>, tensor<2x64x48xf32>) -> tensor<32x48xf32>
+    %sum = nn.matmul %x, %y, %dw {transpose_lhs}
+        : (tensor<2x64x32xf32>, tensor<2x64x48xf32>, tensor<32x48xf32>) -> tensor<32x48xf32>
     ```
   }];
   let arguments = (ins NSA_FloatRows:$lhs, NSA_FloatRows:$rhs,
+                       Optional<NSA_FloatRows>:$accumulator,
                        UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
                        OptionalAttr<NN_FloatElementTypeAttr>:$result_type);
   let results = (outs NSA_FloatRows:$output);
@@ -608,6 +611,56 @@ def NN_AdamWOp : NN_GraphOp<"adamw", [
   let results = (outs NSA_F32Tensor:$new_weight, NSA_F32Tensor:$new_moment1,
                       NSA_F32Tensor:$new_moment2);
   let resultNames = [{"weight", "moment1", "moment2"}];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Persistent tensors that lie one after the other
+//===----------------------------------------------------------------------===//
+
+def NN_BundleOp : NN_Op<"bundle", [
+    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "view of persistent tensors as one";
+  let description = [{
+    The elements of the operands one after the other, each followed by zeros up
+    to a multiple of 16 elements. Operand `i` is the argument called
+    `tensors[i]`, or a value that is computed into its memory. The memory plan
+    lays these tensors out in this order, so nothing is copied.
+
+    Example:
+
+    ```mlir
+    %g = nn.bundle %g0, %g1 in ["grad.w0", "grad.w1"]
+        : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<48xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_F32Tensor>:$parts, StrArrayAttr:$tensors);
+  let results = (outs NSA_F32TensorOfRank<1>:$output);
+  let assemblyFormat = [{
+    $parts `in` $tensors attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_UnbundleOp : NN_Op<"unbundle", [
+    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "new values of persistent tensors from one";
+  let description = [{
+    The inverse of `nn.bundle`: the operand is computed into the memory of the
+    arguments called `tensors`, of which result `i` is the new value.
+
+    Example:
+
+    ```mlir
+    %g0, %g1 = nn.unbundle %g in ["grad.w0", "grad.w1"]
+        : (tensor<48xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32TensorOfRank<1>:$input, StrArrayAttr:$tensors);
+  let results = (outs Variadic<NSA_F32Tensor>:$parts);
+  let assemblyFormat = [{
+    $input `in` $tensors attr-dict `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
 }
 

@@ -228,6 +228,42 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
   ];
 }
 
+def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
+  let summary = "Compute the same values with fewer commands";
+  let description = [{
+    - `nn.add` of an `nn.matmul` that has no other reader becomes the
+      accumulator of the product, if nothing reads the other term later: the
+      product is added to it where it lies. This covers gradients of weights
+      and sums of gradients of a value with several readers.
+    - `nn.adamw` operations with the same scalars become one on `nn.bundle`s of
+      persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
+      gradients become one each on the bundle of all gradients.
+
+    Each opportunity that is passed over is a missed remark with the reason
+    (`--remarks-filter-missed=nsa-fuse`).
+
+    Example:
+
+    ```mlir
+    %dw = nn.matmul %x, %dy {transpose_lhs} : (tensor<64x32xf32>, tensor<64x48xf32>) -> tensor<32x48xf32>
+    %sum = nn.add %grad, %dw : (tensor<32x48xf32>, tensor<32x48xf32>) -> tensor<32x48xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %sum = nn.matmul %x, %dy, %grad {transpose_lhs}
+        : (tensor<64x32xf32>, tensor<64x48xf32>, tensor<32x48xf32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numSums", "sums", "Number of sums inside matrix products">,
+    Statistic<"numUpdates", "updates",
+              "Number of updates, norms and fills made on bundles">,
+  ];
+}
+
 def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
   let summary = "Check what may no longer be there after a phase";
   let description = [{

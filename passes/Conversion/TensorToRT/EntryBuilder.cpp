@@ -22,6 +22,15 @@ static Value getRoot(Value value) {
   return value;
 }
 
+/// Whether `value` shows the elements of `root`, alone or among others.
+static bool shows(Value value, Value root) {
+  value = getRoot(value);
+  if (auto bundle = value.getDefiningOp<nn::BundleOp>())
+    return llvm::any_of(bundle.getParts(),
+                        [&](Value part) { return shows(part, root); });
+  return value == root;
+}
+
 static bool isEmpty(Value value) {
   return cast<ShapedType>(value.getType()).getNumElements() == 0;
 }
@@ -34,11 +43,55 @@ void EntryBuilder::collectReaders() {
   for (auto [number, op] :
        llvm::enumerate(function.getBody().front().without_terminator())) {
     numbers[&op] = number;
-    if (isView(&op))
+    if (isView(&op) || isa<nn::BundleOp>(op))
       continue;
     for (Value operand : op.getOperands())
-      lastReaders[getRoot(operand)] = number;
+      noteReader(operand, number);
   }
+}
+
+void EntryBuilder::noteReader(Value value, unsigned number) {
+  Value root = getRoot(value);
+  auto bundle = root.getDefiningOp<nn::BundleOp>();
+  if (!bundle) {
+    lastReaders[root] = number;
+    return;
+  }
+  for (Value part : bundle.getParts())
+    noteReader(part, number);
+}
+
+LogicalResult EntryBuilder::collectBundles() {
+  auto find = [&](Operation *op, Attribute name, Value part) {
+    StringRef tensor = cast<StringAttr>(name).getValue();
+    std::optional<unsigned> argument = nn::findArgument(function, tensor);
+    if (!argument)
+      op->emitOpError("names '") << tensor << "', which is not an argument";
+    else if (function.getArgument(*argument).getType() != part.getType())
+      op->emitOpError("has a part of type ")
+          << part.getType() << ", but '" << tensor << "' has type "
+          << function.getArgument(*argument).getType();
+    else
+      return argument;
+    return std::optional<unsigned>();
+  };
+  for (Operation &op : function.getBody().front())
+    if (auto bundle = dyn_cast<nn::BundleOp>(op)) {
+      for (auto [part, name] :
+           llvm::zip_equal(bundle.getParts(), bundle.getTensors())) {
+        std::optional<unsigned> argument = find(&op, name, part);
+        if (!argument)
+          return failure();
+        bundled[part] = *argument;
+      }
+    } else if (auto unbundle = dyn_cast<nn::UnbundleOp>(op)) {
+      for (auto [part, name] :
+           llvm::zip_equal(unbundle.getParts(), unbundle.getTensors()))
+        if (!find(&op, name, part))
+          return failure();
+      unbundled[unbundle.getInput()] = unbundle;
+    }
+  return success();
 }
 
 std::optional<unsigned>
@@ -149,20 +202,104 @@ bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
     return true;
   if (reader->second > numbers[op])
     return false;
+  if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+    return getRoot(matmul.getLhs()) != occupant &&
+           getRoot(matmul.getRhs()) != occupant;
   auto launch = dyn_cast<tile::LaunchOp>(op);
   if (!launch)
     return false;
   auto kernel = tensors.getSymbols().lookup<tile::KernelOp>(launch.getKernel());
-  for (auto [index, input] : llvm::enumerate(launch.getInputs()))
-    if (getRoot(input) == occupant &&
+  for (auto [index, input] : llvm::enumerate(launch.getInputs())) {
+    if (!shows(input, occupant))
+      continue;
+    // Inside bundles, the same tensors are at the same place in both.
+    auto bundle = getRoot(input).getDefiningOp<nn::BundleOp>();
+    nn::UnbundleOp target = unbundled.lookup(value);
+    if (bool(bundle) != bool(target) ||
+        (bundle && bundle.getTensors() != target.getTensors()) ||
         !inPlace.mayShare(kernel, index, value.getResultNumber()))
       return false;
+  }
   return true;
+}
+
+Value EntryBuilder::createSpan(ArrayAttr names, Type tensorType, Location loc) {
+  for (Attribute name : names)
+    getArgumentMemory(
+        *nn::findArgument(function, cast<StringAttr>(name).getValue()));
+  SmallVector<Attribute> symbols;
+  for (Attribute name : names) {
+    unsigned argument =
+        *nn::findArgument(function, cast<StringAttr>(name).getValue());
+    symbols.push_back(
+        FlatSymbolRefAttr::get(tensors.getArgument(function, argument)));
+  }
+  return rt::SpanOp::create(builder, loc, getMemoryType(tensorType),
+                            builder.getArrayAttr(symbols));
+}
+
+/// The memory of the tensors that `value` is unbundled into, or null where one
+/// of them holds what is still needed.
+Value EntryBuilder::findSpan(OpResult value) {
+  nn::UnbundleOp unbundle = unbundled.lookup(value);
+  if (!unbundle)
+    return {};
+  for (Attribute name : unbundle.getTensors()) {
+    unsigned argument =
+        *nn::findArgument(function, cast<StringAttr>(name).getValue());
+    if (!mayOverwrite(getArgumentMemory(argument), value))
+      return {};
+  }
+  return createSpan(unbundle.getTensors(), value.getType(), unbundle.getLoc());
+}
+
+LogicalResult EntryBuilder::emitBundle(nn::BundleOp bundle) {
+  for (auto [part, name] :
+       llvm::zip_equal(bundle.getParts(), bundle.getTensors())) {
+    Value memory = rt::getMemoryRoot(getMemory(part));
+    if (memory != getArgumentMemory(bundled.lookup(part)))
+      return bundle.emitOpError("has a part that is not in the memory of ")
+             << name;
+  }
+  memories[bundle] =
+      createSpan(bundle.getTensors(), bundle.getType(), bundle.getLoc());
+  return success();
+}
+
+LogicalResult EntryBuilder::emitUnbundle(nn::UnbundleOp unbundle) {
+  Value memory = memories.lookup(unbundle.getInput());
+  auto span = memory ? memory.getDefiningOp<rt::SpanOp>() : rt::SpanOp();
+  if (!span || span.getTensors().size() != unbundle.getTensors().size())
+    return unbundle.emitOpError("has an operand that is not computed into the "
+                                "memory of ")
+           << unbundle.getTensors();
+  for (auto [part, name] :
+       llvm::zip_equal(unbundle.getParts(), unbundle.getTensors())) {
+    StringRef tensor = cast<StringAttr>(name).getValue();
+    Value target = getArgumentMemory(*nn::findArgument(function, tensor));
+    memories[part] = target;
+    occupants[target] = part;
+    auto destination = destinations.find(part);
+    if (destination == destinations.end())
+      continue;
+    if (nn::getResultAlias(function, destination->second) != tensor)
+      tail.push_back(destination->second);
+    else
+      ++counts.inPlace;
+  }
+  return success();
 }
 
 /// The memory of the result that `value` is, or null if the value needs memory
 /// of its own.
 Value EntryBuilder::findDestination(OpResult value) {
+  if (unbundled.contains(value))
+    return findSpan(value);
+  if (auto part = bundled.find(value); part != bundled.end()) {
+    Value memory = getArgumentMemory(part->second);
+    if (mayOverwrite(memory, value))
+      return memory;
+  }
   auto destination = destinations.find(value);
   if (destination == destinations.end())
     return {};
@@ -185,10 +322,15 @@ Value EntryBuilder::findDestination(OpResult value) {
 
 /// The memory of an operand that has no later reader, or null.
 Value EntryBuilder::findReusable(OpResult value) {
-  auto launch = dyn_cast<tile::LaunchOp>(value.getOwner());
-  if (!launch || isEmpty(value))
+  SmallVector<Value> inputs;
+  if (auto launch = dyn_cast<tile::LaunchOp>(value.getOwner()))
+    inputs.assign(launch.getInputs().begin(), launch.getInputs().end());
+  else if (auto matmul = dyn_cast<nn::MatmulOp>(value.getOwner());
+           matmul && matmul.getAccumulator())
+    inputs.push_back(matmul.getAccumulator());
+  if (isEmpty(value))
     return {};
-  for (Value input : launch.getInputs()) {
+  for (Value input : inputs) {
     Value memory = rt::getMemoryRoot(getMemory(input));
     auto occupant = occupants.find(memory);
     if (input.getType() != value.getType() || occupant == occupants.end() ||
@@ -235,11 +377,14 @@ void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
 
 void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
   Value out = getMemory(matmul.getOutput());
+  Value sum = matmul.getAccumulator();
+  if (sum && rt::getMemoryRoot(getMemory(sum)) != rt::getMemoryRoot(out))
+    emitCopy(getMemory(sum), out, matmul.getLoc());
   if (isEmpty(matmul.getLhs()))
-    return emitFill(0.0, out, matmul.getLoc());
+    return sum ? void() : emitFill(0.0, out, matmul.getLoc());
   rt::GemmOp::create(builder, matmul.getLoc(), getMemory(matmul.getLhs()),
                      getMemory(matmul.getRhs()), out, matmul.getTransposeLhs(),
-                     matmul.getTransposeRhs(), llvm::APFloat(0.0f),
+                     matmul.getTransposeRhs(), llvm::APFloat(sum ? 1.0f : 0.0f),
                      /*workspace=*/rt::SliceAttr());
   ++counts.commands;
 }
@@ -264,6 +409,10 @@ void EntryBuilder::emitCopy(Value source, Value target, Location loc) {
 LogicalResult EntryBuilder::emit(Operation &op) {
   if (isView(&op))
     return success();
+  if (auto bundle = dyn_cast<nn::BundleOp>(op))
+    return emitBundle(bundle);
+  if (auto unbundle = dyn_cast<nn::UnbundleOp>(op))
+    return emitUnbundle(unbundle);
   if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
@@ -324,7 +473,7 @@ void EntryBuilder::emitTail() {
 
 LogicalResult EntryBuilder::build() {
   collectReaders();
-  if (failed(collectResults()))
+  if (failed(collectBundles()) || failed(collectResults()))
     return failure();
 
   SmallVector<Attribute> inputs, outputs;
