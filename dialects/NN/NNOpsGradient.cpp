@@ -41,8 +41,9 @@ static FailureOr<Value> buildProduct(OpBuilder &builder, MatmulOp op,
                                      Value primal, Value lhs, bool transposeLhs,
                                      Value rhs, bool transposeRhs,
                                      Type element) {
-  auto product = MatmulOp::create(builder, op.getLoc(), lhs, rhs, transposeLhs,
-                                  transposeRhs, TypeAttr::get(element));
+  auto product =
+      MatmulOp::create(builder, op.getLoc(), lhs, rhs, Value(), transposeLhs,
+                       transposeRhs, TypeAttr::get(element));
   if (product.getType().getShape() == getShape(primal))
     return product.getOutput();
   std::string found = formatShape(getShape(primal));
@@ -75,6 +76,8 @@ LogicalResult MatmulOp::buildBackward(OpBuilder &builder,
   if (failed(rhsGrad))
     return failure();
   operandGrads.append({*lhsGrad, *rhsGrad});
+  if (getAccumulator())
+    operandGrads.push_back(dy);
   return success();
 }
 
@@ -183,6 +186,9 @@ OperandPrecision EmbeddingOp::getOperandPrecision(unsigned index) {
 }
 
 OperandPrecision MatmulOp::getOperandPrecision(unsigned index) {
+  if (index == 2 &&
+      getResultType().value_or(Type()) == Float32Type::get(getContext()))
+    return OperandPrecision::Full;
   return OperandPrecision::Compute;
 }
 

@@ -25,6 +25,9 @@ LogicalResult EmbeddingBackwardOp::verify() {
 LogicalResult MatmulOp::verify() {
   int64_t rhsRows = ShapedType::getNumElements(getShape(getRhs()).drop_back());
   int64_t rhsLength = getTransposeRhs() ? getShape(getRhs()).back() : rhsRows;
+  if (getAccumulator() && getAccumulator().getType() != getType())
+    return emitOpError("adds ") << getAccumulator().getType()
+                                << " to a product of type " << getType();
   return checkEqual(
       *this, getTransposeLhs() ? "rows of lhs" : "columns of lhs", getSizes().k,
       getTransposeRhs() ? "columns of rhs" : "rows of rhs", rhsLength);
@@ -99,4 +102,37 @@ LogicalResult CrossEntropyBackwardOp::verify() {
 
 LogicalResult AdamWOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {kNumHyper});
+}
+
+//===----------------------------------------------------------------------===//
+// Bundles
+//===----------------------------------------------------------------------===//
+
+int64_t nn::getBundleLength(TypeRange parts) {
+  int64_t length = 0;
+  for (Type part : parts)
+    length += llvm::alignTo(cast<ShapedType>(part).getNumElements(),
+                            kBundleAlignment);
+  return length;
+}
+
+static LogicalResult verifyBundle(Operation *op, TypeRange parts,
+                                  ArrayAttr tensors, Value whole) {
+  if (parts.size() != tensors.size())
+    return op->emitOpError("has ") << parts.size() << " parts, but names "
+                                   << tensors.size() << " tensors";
+  int64_t length = nn::getBundleLength(parts);
+  if (length != getDim(whole, 0))
+    return op->emitOpError("has parts of ")
+           << length << " elements together, but the whole has "
+           << getDim(whole, 0);
+  return success();
+}
+
+LogicalResult BundleOp::verify() {
+  return verifyBundle(*this, getParts().getTypes(), getTensors(), getOutput());
+}
+
+LogicalResult UnbundleOp::verify() {
+  return verifyBundle(*this, getParts().getTypes(), getTensors(), getInput());
 }

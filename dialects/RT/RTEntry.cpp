@@ -158,7 +158,7 @@ static LogicalResult verifyPlacement(EntryOp entry) {
 
 LogicalResult EntryOp::verifyRegions() {
   for (Operation &op : getBody().front())
-    if (!isa<CommandOpInterface, GetOp, BufferOp, ViewOp>(op))
+    if (!isa<CommandOpInterface, GetOp, SpanOp, BufferOp, ViewOp>(op))
       return op.emitOpError("is not a command of an entry");
   SmallVector<CommandOpInterface> commands = getCommands(*this);
   if (failed(verifyOrder(commands)))

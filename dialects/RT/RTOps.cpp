@@ -110,6 +110,46 @@ void GetOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getMemory(), getTensor());
 }
 
+/// Whether planned tensors lie in `slices` order without gaps.
+static LogicalResult verifySpanSlices(SpanOp span, ArrayRef<SliceAttr> slices) {
+  for (size_t i = 1; i < slices.size(); ++i) {
+    uint64_t expected = llvm::alignTo(slices[i - 1].getEnd(), kSpanAlignment);
+    if (slices[i].getOffset() != expected ||
+        slices[i].getSegment() != slices[0].getSegment())
+      return span.emitOpError("has tensor ")
+             << span.getTensors()[i] << " at offset " << slices[i].getOffset()
+             << " of " << slices[i].getSegment() << ", but the one before ends "
+             << "at offset " << expected << " of " << slices[0].getSegment();
+  }
+  return success();
+}
+
+LogicalResult SpanOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  uint64_t bytes = 0;
+  SmallVector<SliceAttr> slices;
+  if (getTensors().empty())
+    return emitOpError("has 0 tensors, but needs 1 at least");
+  for (Attribute attribute : getTensors()) {
+    auto name = cast<FlatSymbolRefAttr>(attribute);
+    auto tensor = symbols.lookupNearestSymbolFrom<TensorOp>(*this, name);
+    if (!tensor)
+      return emitOpError("names ") << name << ", which is not a tensor";
+    if (!tensor.getMemoryType().getElementType().isF32())
+      return emitOpError("has tensor ")
+             << name << " of type " << tensor.getMemoryType()
+             << ", which is not of type f32";
+    bytes += llvm::alignTo(getByteSize(tensor.getMemoryType()), kSpanAlignment);
+    if (std::optional<SliceAttr> slice = tensor.getSlice())
+      slices.push_back(*slice);
+  }
+  if (!getType().getElementType().isF32() || bytes != getByteSize(getType()))
+    return emitOpError("has type ")
+           << getType() << ", but its tensors are memref<" << bytes / 4
+           << "xf32>";
+  return slices.size() == getTensors().size() ? verifySpanSlices(*this, slices)
+                                              : success();
+}
+
 LogicalResult BufferOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (!getSlice())
     return success();

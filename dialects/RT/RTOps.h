@@ -28,10 +28,13 @@ bool isAddressable(mlir::ShapedType type);
 
 namespace nsa::rt {
 
+/// Bytes of which every tensor of a span begins at a multiple.
+inline constexpr uint64_t kSpanAlignment = 64;
+
 /// Bytes of a dense tensor. Legal memory has whole-byte elements.
 uint64_t getByteSize(mlir::MemRefType type);
 
-/// The `rt.get` or `rt.buffer` result that `value` is a view of.
+/// The `rt.get`, `rt.span` or `rt.buffer` result that `value` is a view of.
 mlir::Value getMemoryRoot(mlir::Value value);
 
 /// The commands of an entry, in order; a command's number is its position.

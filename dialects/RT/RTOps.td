@@ -174,6 +174,25 @@ def RT_GetOp : RT_MemoryOp<"get", [
   let assemblyFormat = "$tensor attr-dict `:` type($memory)";
 }
 
+def RT_SpanOp : RT_MemoryOp<"span", [
+    Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the memory of named fp32 tensors that lie one after the other";
+  let description = [{
+    Each tensor is followed by zeros up to a multiple of 64 bytes. `nsa-plan`
+    lays the tensors out in this order.
+
+    Example:
+
+    ```mlir
+    %g = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    ```
+  }];
+  let arguments = (ins TypedArrayAttrBase<FlatSymbolRefAttr,
+                           "array of tensor names">:$tensors);
+  let results = (outs RT_Memory:$memory);
+  let assemblyFormat = "$tensors attr-dict `:` type($memory)";
+}
+
 def RT_BufferOp : RT_MemoryOp<"buffer", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "memory of the arena that lives while an entry runs";

@@ -47,6 +47,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"micro-batch", std::to_string(options.microBatch)},
       {"seq-len", std::to_string(options.seqLen)},
       {"precision", options.precision},
+      {"fuse", options.fuse ? "true" : "false"},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

@@ -189,6 +189,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   PhaseOptions phaseOptions;
   phaseOptions.microBatch = options.microBatch;
   phaseOptions.seqLen = options.seqLen;
+  phaseOptions.fuse = options.fuse;
   phaseOptions.precision = options.precision == "bf16" ? ComputePrecision::BF16
                                                        : ComputePrecision::FP32;
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);

@@ -154,8 +154,9 @@ Value ModelBuilder::linear(Value x, const Twine &name, int64_t out,
                            double std) {
   int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
   Value weight = matrix(name + ".weight", in, out, std);
-  return create<nn::MatmulOp>(name, x, weight, /*transposeLhs=*/false,
-                              /*transposeRhs=*/false, TypeAttr());
+  return create<nn::MatmulOp>(name, x, weight, /*accumulator=*/Value(),
+                              /*transposeLhs=*/false, /*transposeRhs=*/false,
+                              TypeAttr());
 }
 
 Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,

@@ -60,8 +60,12 @@ static void addViews(Evaluator &evaluator) {
 
 static void addLinear(Evaluator &evaluator) {
   addSimple<MatmulOp>(evaluator, [](MatmulOp op, Operands in) {
-    return matmul(*in[0], *in[1], op.getTransposeLhs(), op.getTransposeRhs(),
-                  shapeOf(op.getOutput()));
+    Tensor out = matmul(*in[0], *in[1], op.getTransposeLhs(),
+                        op.getTransposeRhs(), shapeOf(op.getOutput()));
+    if (op.getAccumulator())
+      for (auto [sum, term] : llvm::zip_equal(out.data, in[2]->data))
+        sum += term;
+    return out;
   });
   evaluator.add<RMSNormOp>([](RMSNormOp op, Operands in, Results &out) {
     RmsNormResult result =

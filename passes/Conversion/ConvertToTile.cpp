@@ -28,7 +28,8 @@ struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
 
 /// Library calls, views and fills are no kernels.
 static bool staysInTheGraph(Operation *op) {
-  return op->hasTrait<ViewOfOperand>() || isa<nn::MatmulOp, nn::FillOp>(op);
+  return op->hasTrait<ViewOfOperand>() ||
+         isa<nn::MatmulOp, nn::FillOp, nn::BundleOp, nn::UnbundleOp>(op);
 }
 
 void ConvertToTile::runOnOperation() {

@@ -36,7 +36,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return addCleanUp(manager);
   case Phase::Optimizer:
     manager.addPass(createOptimizer());
-    return addCleanUp(manager);
+    addCleanUp(manager);
+    if (options.fuse)
+      manager.addPass(createFuse());
+    return;
   case Phase::Kernel:
     manager.addPass(createConvertToTile());
     return addCleanUp(manager);

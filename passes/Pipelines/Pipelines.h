@@ -7,7 +7,7 @@
 // - precision: nsa-specialize, nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
-// - optimizer: nsa-optimizer, canonicalize, cse
+// - optimizer: nsa-optimizer, canonicalize, cse, nsa-fuse
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
@@ -38,6 +38,8 @@ struct PhaseOptions {
   /// Tokens in a sequence; 0 keeps what the model says.
   int64_t seqLen = 0;
   ComputePrecision precision = ComputePrecision::FP32;
+  /// Whether operations are fused before they become kernels.
+  bool fuse = true;
   /// What the backward half of training computes again.
   RecomputePolicy recompute = RecomputePolicy::None;
   /// MiB that values kept for the backward half may need; 0 is no limit to what

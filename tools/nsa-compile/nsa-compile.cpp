@@ -82,6 +82,9 @@ static void addOptions(CLI::App &app, Options &options) {
       "Print what passes decided, for passes whose name this regular "
       "expression matches: .* or nsa-recompute");
   app.add_flag("--timing", options.timing, "Print the time of each phase");
+  app.add_flag_callback(
+      "--no-fuse", [&compiler] { compiler.fuse = false; },
+      "Give every operation its own commands, for comparison");
   app.add_option("--threads", compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
       ->capture_default_str();

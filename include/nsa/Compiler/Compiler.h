@@ -39,6 +39,9 @@ struct CompilerOptions {
   /// MiB that values kept for the backward half may need: no more than that
   /// takes is computed again. 0 applies the policy everywhere.
   int64_t recomputeBudget = 0;
+  /// Whether operations are fused into fewer commands. Sums may round
+  /// otherwise.
+  bool fuse = true;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };

@@ -145,6 +145,17 @@ FailureOr<artifact::Slice> Writer::writeMemory(Operation *user, Value value) {
     return writeSlice(tensor ? tensor.getOperation() : user,
                       tensor ? tensor.getSlice() : std::nullopt);
   }
+  if (auto span = root.getDefiningOp<rt::SpanOp>()) {
+    auto first = cast<FlatSymbolRefAttr>(span.getTensors()[0]);
+    rt::TensorOp tensor = tensorOps.lookup(first.getAttr());
+    std::optional<rt::SliceAttr> slice;
+    if (tensor && tensor.getSlice())
+      slice = rt::SliceAttr::get(span.getContext(),
+                                 tensor.getSlice()->getSegment(),
+                                 tensor.getSlice()->getOffset(),
+                                 rt::getByteSize(span.getType()));
+    return writeSlice(user, slice);
+  }
   return user->emitOpError("has an operand that is neither a tensor nor a "
                            "buffer");
 }

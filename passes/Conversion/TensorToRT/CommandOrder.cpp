@@ -9,21 +9,27 @@ using namespace mlir;
 using namespace nsa;
 
 CommandGraph::CommandGraph(ArrayRef<rt::CommandOpInterface> commands) {
-  // Every `rt.get` of a tensor is the same memory.
   DenseMap<const void *, unsigned> numbers;
-  auto getNumber = [&](Value value) {
-    Value root = rt::getMemoryRoot(value);
-    auto get = root.getDefiningOp<rt::GetOp>();
-    const void *key = get ? get.getTensorAttr().getAsOpaquePointer()
-                          : root.getAsOpaquePointer();
+  auto getNumber = [&](const void *key, uint64_t bytes) {
     auto [it, inserted] = numbers.try_emplace(key, memories.size());
-    if (inserted) {
-      Memory memory;
-      if (auto buffer = root.getDefiningOp<rt::BufferOp>())
-        memory.bytes = rt::getByteSize(buffer.getType());
-      memories.push_back(memory);
-    }
+    if (inserted)
+      memories.push_back({bytes, /*numUsers=*/0});
     return it->second;
+  };
+  // Every `rt.get` of a tensor is the same memory, also in a span.
+  auto addAccesses = [&](SmallVectorImpl<Access> &list, Value value,
+                         bool writes) {
+    Value root = rt::getMemoryRoot(value);
+    if (auto get = root.getDefiningOp<rt::GetOp>())
+      return addAccess(
+          list, getNumber(get.getTensorAttr().getAsOpaquePointer(), 0), writes);
+    if (auto span = root.getDefiningOp<rt::SpanOp>()) {
+      for (Attribute tensor : span.getTensors())
+        addAccess(list, getNumber(tensor.getAsOpaquePointer(), 0), writes);
+      return;
+    }
+    uint64_t bytes = rt::getByteSize(cast<MemRefType>(root.getType()));
+    addAccess(list, getNumber(root.getAsOpaquePointer(), bytes), writes);
   };
   for (rt::CommandOpInterface command : commands) {
     SmallVector<Value> reads, writes;
@@ -31,9 +37,9 @@ CommandGraph::CommandGraph(ArrayRef<rt::CommandOpInterface> commands) {
     command.getWrites(writes);
     SmallVector<Access, 4> list;
     for (Value value : reads)
-      addAccess(list, getNumber(value), /*writes=*/false);
+      addAccesses(list, value, /*writes=*/false);
     for (Value value : writes)
-      addAccess(list, getNumber(value), /*writes=*/true);
+      addAccesses(list, value, /*writes=*/true);
     for (const Access &access : list)
       ++memories[access.memory].numUsers;
     accesses.push_back(std::move(list));

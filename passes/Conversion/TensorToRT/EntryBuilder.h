@@ -36,6 +36,9 @@ public:
 private:
   // Who reads a value, and where results go.
   void collectReaders();
+  void noteReader(mlir::Value value, unsigned number);
+  /// Finds the arguments that bundles name. Emits an error if one is missing.
+  mlir::LogicalResult collectBundles();
   mlir::LogicalResult collectResults();
   void routeResult(unsigned result, mlir::Value value);
   std::optional<unsigned> getUpdatedArgument(unsigned result) const;
@@ -48,12 +51,17 @@ private:
   mlir::Value viewAs(mlir::Value memory, mlir::Type tensorType,
                      mlir::Location loc);
   bool mayOverwrite(mlir::Value memory, mlir::OpResult value);
+  mlir::Value createSpan(mlir::ArrayAttr names, mlir::Type tensorType,
+                         mlir::Location loc);
+  mlir::Value findSpan(mlir::OpResult value);
   mlir::Value findDestination(mlir::OpResult value);
   mlir::Value findReusable(mlir::OpResult value);
   mlir::LogicalResult place(mlir::OpResult value);
 
   // Commands.
   mlir::LogicalResult emit(mlir::Operation &op);
+  mlir::LogicalResult emitBundle(nn::BundleOp bundle);
+  mlir::LogicalResult emitUnbundle(nn::UnbundleOp unbundle);
   void emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
@@ -84,6 +92,11 @@ private:
   llvm::SmallVector<mlir::BlockArgument> saved;
   /// Arguments that some result updates.
   llvm::DenseSet<unsigned> updated;
+
+  /// The argument in whose memory a part of a bundle has to be, and what a
+  /// value is the operand of.
+  llvm::DenseMap<mlir::Value, unsigned> bundled;
+  llvm::DenseMap<mlir::Value, nn::UnbundleOp> unbundled;
 
   llvm::DenseMap<mlir::Value, mlir::Value> memories;
   llvm::DenseMap<mlir::Value, mlir::Value> savedMemories;

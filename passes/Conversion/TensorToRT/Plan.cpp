@@ -7,6 +7,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
 
 #define DEBUG_TYPE "nsa-plan"
 
@@ -72,7 +74,7 @@ struct PlanPass : nsa::impl::PlanBase<PlanPass> {
 
 private:
   void placeTensors(SegmentTable &segments, rt::SegmentKind kind,
-                    ArrayRef<rt::TensorOp> tensors);
+                    ArrayRef<rt::TensorOp> tensors, ArrayRef<rt::SpanOp> spans);
   void placeBuffers(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
   void placeWorkspace(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
 };
@@ -84,12 +86,44 @@ static rt::SliceAttr getSlice(rt::SegmentOp segment, uint64_t offset,
                             FlatSymbolRefAttr::get(segment), offset, size);
 }
 
+/// The tensors with those of a span one after the other. Where spans share
+/// tensors, the longest counts; the verifier of `rt.span` finds contradictions.
+static SmallVector<rt::TensorOp> keepSpansTogether(ArrayRef<rt::TensorOp> list,
+                                                   ArrayRef<rt::SpanOp> spans) {
+  SmallVector<rt::SpanOp> longestFirst(spans);
+  llvm::stable_sort(longestFirst, [](rt::SpanOp a, rt::SpanOp b) {
+    return a.getTensors().size() > b.getTensors().size();
+  });
+  llvm::StringMap<rt::TensorOp> byName;
+  for (rt::TensorOp tensor : list)
+    byName[tensor.getSymName()] = tensor;
+  DenseMap<Attribute, ArrayAttr> spanOf;
+  for (rt::SpanOp span : longestFirst)
+    if (llvm::none_of(span.getTensors(),
+                      [&](Attribute name) { return spanOf.contains(name); }))
+      for (Attribute name : span.getTensors())
+        spanOf[name] = span.getTensors();
+
+  llvm::SetVector<Operation *> ordered;
+  for (rt::TensorOp tensor : list) {
+    if (ArrayAttr names = spanOf.lookup(FlatSymbolRefAttr::get(tensor)))
+      for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+        if (rt::TensorOp other = byName.lookup(name.getValue()))
+          ordered.insert(other);
+    ordered.insert(tensor);
+  }
+  return llvm::map_to_vector(
+      ordered, [](Operation *op) { return cast<rt::TensorOp>(op); });
+}
+
 void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
-                            ArrayRef<rt::TensorOp> tensors) {
+                            ArrayRef<rt::TensorOp> tensors,
+                            ArrayRef<rt::SpanOp> spans) {
   SmallVector<rt::TensorOp> sorted(tensors);
   llvm::stable_sort(sorted, [](rt::TensorOp a, rt::TensorOp b) {
     return getSegmentOrder(a) < getSegmentOrder(b);
   });
+  sorted = keepSpansTogether(sorted, spans);
   SmallVector<uint64_t> offsets;
   uint64_t size = 0;
   for (rt::TensorOp tensor : sorted) {
@@ -106,7 +140,8 @@ void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
 static void eraseUnusedMemory(rt::EntryOp entry) {
   for (Operation &op :
        llvm::make_early_inc_range(llvm::reverse(entry.getBody().front())))
-    if (isa<rt::BufferOp, rt::ViewOp, rt::GetOp>(op) && op.use_empty())
+    if (isa<rt::BufferOp, rt::ViewOp, rt::GetOp, rt::SpanOp>(op) &&
+        op.use_empty())
       op.erase();
 }
 
@@ -175,9 +210,12 @@ void PlanPass::runOnOperation() {
     segment.emitOpError("is there already: the program was planned before");
     return signalPassFailure();
   }
+  SmallVector<rt::SpanOp> spans;
+  for (rt::EntryOp entry : entries)
+    llvm::append_range(spans, entry.getBody().getOps<rt::SpanOp>());
   SegmentTable segments(module);
-  placeTensors(segments, rt::SegmentKind::Persistent, persistent);
-  placeTensors(segments, rt::SegmentKind::IO, io);
+  placeTensors(segments, rt::SegmentKind::Persistent, persistent, spans);
+  placeTensors(segments, rt::SegmentKind::IO, io, spans);
   placeBuffers(segments, entries);
   placeWorkspace(segments, entries);
 }

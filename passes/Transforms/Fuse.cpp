@@ -1,0 +1,138 @@
+//===- Fuse.cpp - fewer commands for the same values ----------------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FuseUpdates.h"
+#include "passes/Transforms/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+#define DEBUG_TYPE "nsa-fuse"
+
+namespace nsa {
+#define GEN_PASS_DEF_FUSE
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+struct FusePass : nsa::impl::FuseBase<FusePass> {
+  void runOnOperation() override;
+  void fuseSums(func::FuncOp function);
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Sums inside matrix products
+//===----------------------------------------------------------------------===//
+
+static bool isView(Operation *op) {
+  return isa<nn::SplitHeadsOp, nn::MergeHeadsOp>(op);
+}
+
+static Value getViewed(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isView(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// Whether something reads `value`, or a view of it, after `op`.
+static bool isReadAfter(Value value, Operation *op) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (isView(user))
+      return isReadAfter(user->getResult(0), op);
+    return user != op && op->isBeforeInBlock(user);
+  });
+}
+
+/// Whether the function ends with a new value in the argument's memory.
+static bool isUpdated(func::FuncOp function, BlockArgument argument) {
+  StringRef name = nn::getArgumentName(function, argument.getArgNumber());
+  return !name.empty() &&
+         llvm::any_of(llvm::seq(function.getNumResults()), [&](unsigned i) {
+           return nn::getResultAlias(function, i) == name;
+         });
+}
+
+/// Why `product` cannot be added to `other` where that lies, or nothing.
+static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
+                              nn::MatmulOp product, Value other) {
+  Value memory = getViewed(other);
+  if (!product->hasOneUse())
+    return "the product has other readers";
+  if (product.getAccumulator())
+    return "the product is added to something already";
+  if (auto argument = dyn_cast<BlockArgument>(memory);
+      argument && !isUpdated(function, argument))
+    return "the other term is an argument that stays";
+  if (getViewed(product.getLhs()) == memory ||
+      getViewed(product.getRhs()) == memory)
+    return "the other term is a factor of the product";
+  if (isReadAfter(memory, add))
+    return "the other term is read later";
+  return "";
+}
+
+/// Makes `add` part of the product that is its operand `index`. Returns why not
+/// otherwise; nothing where that operand is no product.
+static std::optional<StringRef> fuseSum(func::FuncOp function, nn::AddOp add,
+                                        unsigned index) {
+  auto product = add->getOperand(index).getDefiningOp<nn::MatmulOp>();
+  if (!product)
+    return std::nullopt;
+  Value other = add->getOperand(1 - index);
+  StringRef obstacle = findObstacle(function, add, product, other);
+  if (!obstacle.empty())
+    return obstacle;
+  OpBuilder builder(add);
+  auto sum = nn::MatmulOp::create(
+      builder, add.getLoc(), product.getLhs(), product.getRhs(), other,
+      product.getTransposeLhs(), product.getTransposeRhs(),
+      product.getResultTypeAttr());
+  add.replaceAllUsesWith(sum.getOutput());
+  add.erase();
+  product.erase();
+  return StringRef();
+}
+
+void FusePass::fuseSums(func::FuncOp function) {
+  for (auto add : llvm::make_early_inc_range(function.getOps<nn::AddOp>())) {
+    Location loc = add.getLoc();
+    // The product that comes later joins: the other one lies there already.
+    auto isLater = [&](unsigned index) {
+      Operation *op = add->getOperand(index).getDefiningOp();
+      Operation *other = add->getOperand(1 - index).getDefiningOp();
+      return op && (!other || other->isBeforeInBlock(op));
+    };
+    unsigned first = isLater(1) ? 1 : 0;
+    std::optional<StringRef> obstacle = fuseSum(function, add, first);
+    if (!obstacle || !obstacle->empty())
+      if (auto second = fuseSum(function, add, 1 - first))
+        obstacle = second;
+    if (!obstacle)
+      continue;
+    auto options = remark::RemarkOpts::name("Accumulate")
+                       .category(DEBUG_TYPE)
+                       .function(function.getName());
+    if (!obstacle->empty()) {
+      remark::missed(loc, options) << remark::reason("{0}", *obstacle);
+      continue;
+    }
+    remark::passed(loc, options) << remark::add("sum inside a matrix product");
+    ++numSums;
+  }
+}
+
+void FusePass::runOnOperation() {
+  BundleLayout layout;
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    if (!function.getBody().hasOneBlock())
+      continue;
+    fuseSums(function);
+    numUpdates += fuseUpdates(function, layout);
+  }
+}

@@ -1,0 +1,279 @@
+//===- FuseUpdates.cpp - one update of many tensors -----------------------===//
+
+#include "passes/Transforms/FuseUpdates.h"
+#include "dialects/NN/NNOps.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+#define DEBUG_TYPE "nsa-fuse"
+
+using namespace mlir;
+using namespace nsa;
+
+/// Elements of a bundle at most: kernels count them in 32 bits.
+static constexpr int64_t kMaxLength = (int64_t(1) << 31) - 4096;
+
+bool BundleLayout::claim(ArrayRef<StringRef> tensors) {
+  std::string names = llvm::join(tensors, "\n");
+  if (llvm::any_of(tensors, [&](StringRef tensor) {
+        auto known = neighbours.find(tensor);
+        return known != neighbours.end() && known->second != names;
+      }))
+    return false;
+  for (StringRef tensor : tensors)
+    neighbours[tensor] = names;
+  return true;
+}
+
+namespace {
+
+/// Values and the persistent tensors that they are in.
+struct Parts {
+  SmallVector<Value> values;
+  SmallVector<StringRef> tensors;
+
+  void append(Value value, StringRef tensor) {
+    values.push_back(value);
+    tensors.push_back(tensor);
+  }
+  void append(const Parts &other) {
+    values.append(other.values);
+    tensors.append(other.tensors);
+  }
+  int64_t getLength() const {
+    return nn::getBundleLength(ValueRange(values).getTypes());
+  }
+};
+
+/// Updates with the same scalars, and what they read: weights, both moments,
+/// gradients.
+struct Group {
+  SmallVector<nn::AdamWOp> updates;
+  Parts operands[4];
+};
+
+class UpdateFuser {
+public:
+  UpdateFuser(func::FuncOp function, BundleLayout &layout)
+      : function(function), ret(function.front().getTerminator()),
+        layout(layout) {}
+
+  unsigned run();
+
+private:
+  bool collect(nn::AdamWOp update);
+  StringRef getGradientTensor(Value gradient);
+  bool fits(const Group &group);
+  void fuse(Group &group);
+  void fuseNorm(nn::GradientNormOp norm);
+  void fuseFills();
+  void refuse(Operation *op, StringRef reason);
+
+  Value bundle(OpBuilder &builder, Location loc, const Parts &parts);
+  ValueRange unbundle(OpBuilder &builder, Location loc, Value whole,
+                      const Parts &parts);
+
+  func::FuncOp function;
+  Operation *ret;
+  BundleLayout &layout;
+  llvm::MapVector<std::tuple<unsigned, Value, Value, Value>, Group> groups;
+  /// The gradients of all fused groups.
+  Parts gradients;
+  unsigned numReplaced = 0;
+};
+
+} // namespace
+
+void UpdateFuser::refuse(Operation *op, StringRef reason) {
+  remark::missed(op->getLoc(), remark::RemarkOpts::name("Bundle")
+                                   .category(DEBUG_TYPE)
+                                   .function(function.getName()))
+      << remark::reason("{0}", reason);
+}
+
+//===----------------------------------------------------------------------===//
+// What may be fused
+//===----------------------------------------------------------------------===//
+
+/// The tensor whose memory a gradient is in, or is summed into.
+StringRef UpdateFuser::getGradientTensor(Value gradient) {
+  auto getName = [&](Value value) -> StringRef {
+    auto argument = dyn_cast<BlockArgument>(value);
+    return argument ? nn::getArgumentName(function, argument.getArgNumber())
+                    : StringRef();
+  };
+  if (StringRef name = getName(gradient); !name.empty())
+    return name;
+  Operation *op = gradient.getDefiningOp();
+  if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op))
+    return {};
+  for (Value operand : op->getOperands()) {
+    auto argument = dyn_cast<BlockArgument>(operand);
+    if (argument && argument.hasOneUse() &&
+        nn::getArgumentRole(function, argument.getArgNumber()) ==
+            nn::ArgumentRole::Gradient)
+      return getName(operand);
+  }
+  return {};
+}
+
+/// Adds an update to its group. Returns false if it has to stay as it is.
+bool UpdateFuser::collect(nn::AdamWOp update) {
+  StringRef tensors[4];
+  for (unsigned i = 0; i < 3; ++i) {
+    auto argument = dyn_cast<BlockArgument>(update->getOperand(i));
+    if (!argument)
+      return false;
+    tensors[i] = nn::getArgumentName(function, argument.getArgNumber());
+    Value result = update->getResult(i);
+    if (tensors[i].empty() || !result.hasOneUse() ||
+        !llvm::all_of(argument.getUsers(), [&](Operation *user) {
+          return user == update || user->isBeforeInBlock(update);
+        }))
+      return false;
+    OpOperand &use = *result.use_begin();
+    if (use.getOwner() != ret ||
+        nn::getResultAlias(function, use.getOperandNumber()) != tensors[i])
+      return false;
+  }
+  tensors[3] = getGradientTensor(update.getGradient());
+  if (tensors[3].empty())
+    return false;
+  Group &group = groups[{unsigned(update.getDecay()), update.getNorm(),
+                         update.getLoss(), update.getHyper()}];
+  group.updates.push_back(update);
+  for (auto [parts, operand, tensor] :
+       llvm::zip(group.operands, update->getOperands().take_front(4), tensors))
+    parts.append(operand, tensor);
+  return true;
+}
+
+bool UpdateFuser::fits(const Group &group) {
+  if (group.updates.size() < 2)
+    return false;
+  nn::AdamWOp first = group.updates.front();
+  if (group.operands[0].getLength() > kMaxLength) {
+    refuse(first, "the tensors together have too many elements");
+    return false;
+  }
+  for (const Parts &parts : group.operands)
+    if (!layout.claim(parts.tensors)) {
+      refuse(first, "another function has its tensors in another order");
+      return false;
+    }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Fused operations
+//===----------------------------------------------------------------------===//
+
+Value UpdateFuser::bundle(OpBuilder &builder, Location loc,
+                          const Parts &parts) {
+  auto type = RankedTensorType::get(parts.getLength(), builder.getF32Type());
+  return nn::BundleOp::create(builder, loc, type, parts.values,
+                              builder.getStrArrayAttr(parts.tensors));
+}
+
+/// New values of the tensors that `parts` are in.
+ValueRange UpdateFuser::unbundle(OpBuilder &builder, Location loc, Value whole,
+                                 const Parts &parts) {
+  return nn::UnbundleOp::create(builder, loc,
+                                ValueRange(parts.values).getTypes(), whole,
+                                builder.getStrArrayAttr(parts.tensors))
+      .getParts();
+}
+
+void UpdateFuser::fuse(Group &group) {
+  nn::AdamWOp last = group.updates.back();
+  OpBuilder builder(last);
+  Location loc = last.getNorm().getLoc();
+  SmallVector<Value> operands;
+  for (const Parts &parts : group.operands)
+    operands.push_back(bundle(builder, loc, parts));
+  auto fused = nn::AdamWOp::create(
+      builder, loc, operands[0], operands[1], operands[2], operands[3],
+      last.getNorm(), last.getLoss(), last.getHyper(), last.getDecay());
+  for (unsigned i = 0; i < 3; ++i) {
+    ValueRange parts =
+        unbundle(builder, loc, fused->getResult(i), group.operands[i]);
+    for (auto [update, part] : llvm::zip_equal(group.updates, parts))
+      update->getResult(i).replaceAllUsesWith(part);
+  }
+  gradients.append(group.operands[3]);
+  numReplaced += group.updates.size();
+  for (nn::AdamWOp update : group.updates)
+    update.erase();
+}
+
+void UpdateFuser::fuseNorm(nn::GradientNormOp norm) {
+  DenseSet<Value> bundled(gradients.values.begin(), gradients.values.end());
+  if (norm.getGradients().size() != bundled.size() ||
+      !llvm::all_of(norm.getGradients(),
+                    [&](Value value) { return bundled.contains(value); }))
+    return refuse(norm, "its gradients are not those of fused updates");
+  OpBuilder builder(norm);
+  Value all = bundle(builder, norm.getLoc(), gradients);
+  norm.getGradientsMutable().assign(all);
+  ++numReplaced;
+}
+
+/// Gradients that all get one value get it at once.
+void UpdateFuser::fuseFills() {
+  llvm::StringMap<unsigned> results;
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
+    results[nn::getResultAlias(function, i)] = i;
+  std::optional<APFloat> value;
+  for (StringRef tensor : gradients.tensors) {
+    auto result = results.find(tensor);
+    auto fill =
+        result == results.end()
+            ? nn::FillOp()
+            : ret->getOperand(result->second).getDefiningOp<nn::FillOp>();
+    if (!fill || (value && !value->bitwiseIsEqual(fill.getValue())))
+      return refuse(ret, "not all gradients are set to one value");
+    value = fill.getValue();
+  }
+  OpBuilder builder(ret);
+  auto type =
+      RankedTensorType::get(gradients.getLength(), builder.getF32Type());
+  Location loc = function.getLoc();
+  Value whole = nn::FillOp::create(
+      builder, loc, builder.getF64FloatAttr(value->convertToDouble()),
+      TypeAttr::get(type));
+  ValueRange parts = unbundle(builder, loc, whole, gradients);
+  for (auto [tensor, part] : llvm::zip_equal(gradients.tensors, parts)) {
+    OpOperand &operand = ret->getOpOperand(results[tensor]);
+    Operation *fill = operand.get().getDefiningOp();
+    operand.set(part);
+    if (fill->use_empty())
+      fill->erase();
+  }
+  numReplaced += gradients.tensors.size();
+}
+
+unsigned UpdateFuser::run() {
+  SmallVector<nn::GradientNormOp> norms(function.getOps<nn::GradientNormOp>());
+  for (auto update : function.getOps<nn::AdamWOp>())
+    if (!collect(update))
+      refuse(update, "its tensors are not updated in place");
+  for (auto &[scalars, group] : groups)
+    if (fits(group))
+      fuse(group);
+  if (gradients.tensors.empty())
+    return 0;
+  if (gradients.getLength() > kMaxLength) {
+    refuse(ret, "the gradients together have too many elements");
+    return numReplaced;
+  }
+  for (nn::GradientNormOp norm : norms)
+    fuseNorm(norm);
+  fuseFills();
+  return numReplaced;
+}
+
+unsigned nsa::fuseUpdates(func::FuncOp function, BundleLayout &layout) {
+  return UpdateFuser(function, layout).run();
+}
