@@ -27,9 +27,7 @@ struct FusePass : nsa::impl::FuseBase<FusePass> {
 // Sums inside matrix products
 //===----------------------------------------------------------------------===//
 
-static bool isView(Operation *op) {
-  return isa<nn::SplitHeadsOp, nn::MergeHeadsOp>(op);
-}
+static bool isView(Operation *op) { return op->hasTrait<ViewOfOperand>(); }
 
 static Value getViewed(Value value) {
   while (Operation *op = value.getDefiningOp()) {
@@ -74,6 +72,10 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
     return "the other term is a factor of the product";
   if (isReadAfter(memory, add))
     return "the other term is read later";
+  // Activations are left alone: whether one is read later depends on what
+  // backward computes again, and rounding must not.
+  if (!isa<BlockArgument>(memory) && !memory.getDefiningOp<nn::MatmulOp>())
+    return "the other term is an activation";
   return "";
 }
 
