@@ -73,7 +73,7 @@ expectReferenceInAllBranches(Probe &probe, const Tensor &q,
 }
 
 TEST(Mistakes, Mistake01WindowOfWPlusOneKeys) {
-  for (int64_t window : {1, 2, 20, 64, 127, 5000}) {
+  for (int64_t window : {1, 20, 64, 5000}) {
     Combination c = revealing();
     c.window = window;
     Probe probe(c, {"win", "win_backward"});
@@ -117,16 +117,19 @@ TEST(Mistakes, Mistake08OneTokensMaximumReusedForAll) {
   c.group = 3;
   c.window = 100;
   c.count = 5;
+  c.logits = 50.0;
   c.seed = testSeed();
   Probe probe(c, kAllBranches);
-  // Neighbouring rows and heads have scores up to 45, around 0, down to -45.
+  // All scores of a row are near 80, 0 or -80: those of its neighbours and of
+  // the other heads are elsewhere, further than exp reaches.
   Tensor q = probe.queries();
-  const double factors[5] = {45.0, 0.01, -45.0, 1.0, 30.0};
+  const double factors[5] = {80.0, 0.01, -80.0, 1.0, 30.0};
   for (size_t row = 0; row < q.data.size() / c.dk; ++row)
     q.data[row * c.dk] *= factors[(row + row / c.heads()) % 5];
   q = Trial::single(q);
-  expectReferenceInAllBranches(
-      probe, q, [](int64_t u) { return std::sin(0.7 * double(u)); });
+  expectReferenceInAllBranches(probe, q, [](int64_t u) {
+    return 0.9 + 0.1 * std::sin(0.7 * double(u));
+  });
 }
 
 TEST(Mistakes, Mistake09NoCausalMaskInsideTheOwnSelectedBlock) {
