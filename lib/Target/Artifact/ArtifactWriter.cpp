@@ -150,10 +150,9 @@ FailureOr<artifact::Slice> Writer::writeMemory(Operation *user, Value value) {
     rt::TensorOp tensor = tensorOps.lookup(first.getAttr());
     std::optional<rt::SliceAttr> slice;
     if (tensor && tensor.getSlice())
-      slice = rt::SliceAttr::get(span.getContext(),
-                                 tensor.getSlice()->getSegment(),
-                                 tensor.getSlice()->getOffset(),
-                                 rt::getByteSize(span.getType()));
+      slice = rt::SliceAttr::get(
+          span.getContext(), tensor.getSlice()->getSegment(),
+          tensor.getSlice()->getOffset(), rt::getByteSize(span.getType()));
     return writeSlice(user, slice);
   }
   return user->emitOpError("has an operand that is neither a tensor nor a "

@@ -293,8 +293,7 @@ public:
     if (auto span = root.getDefiningOp<rt::SpanOp>()) {
       auto first = cast<FlatSymbolRefAttr>(span.getTensors()[0]);
       rt::SliceAttr slice = *tensors[first.getValue()].getSlice();
-      MutableArrayRef<uint64_t> words =
-          segments[slice.getSegment().getValue()];
+      MutableArrayRef<uint64_t> words = segments[slice.getSegment().getValue()];
       return words.slice(slice.getOffset() / 4,
                          rt::getByteSize(span.getType()) / 4);
     }
