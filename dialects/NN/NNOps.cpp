@@ -204,7 +204,14 @@ LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
                                        std::optional<Location> location,
                                        Adaptor adaptor,
                                        SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getResultType());
+  // The parser infers before anything is verified.
+  auto type =
+      dyn_cast<RankedTensorType>(adaptor.getResultTypeAttr().getValue());
+  if (!type || !type.hasStaticShape())
+    return emitOptionalError(location, "'nn.fill' op fills ",
+                             adaptor.getResultTypeAttr().getValue(),
+                             ", which is no tensor of static shape");
+  types.push_back(type);
   return success();
 }
 

@@ -93,7 +93,8 @@ LogicalResult KernelOp::verify() {
              << index << " must be a memref of static shape and identity "
              << "layout, not " << type;
   }
-  if (!isa<ReturnOp>(getBody().front().getTerminator()))
+  Block &body = getBody().front();
+  if (body.empty() || !isa<ReturnOp>(body.back()))
     return emitOpError("must end in `tile.return`");
   return success();
 }

@@ -314,3 +314,11 @@ func.func @negative_deviation(%a: tensor<4xf32> {nn.role = "parameter", nn.init 
 
 // expected-error @below {{attribute `nn.train` belongs on a function}}
 module attributes {nn.train} {}
+
+// -----
+
+func.func @fill_scalar() {
+  // expected-error @below {{fills 'f32', which is no tensor of static shape}}
+  %0 = nn.fill 0.0 : f32
+  return
+}

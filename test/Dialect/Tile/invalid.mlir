@@ -193,3 +193,9 @@ tile.kernel private @view_type(%x: memref<24xf32>) attributes {grid = array<i32:
   %flat = tile.view %x : memref<24xf32> -> memref<24xbf16>
   tile.return
 }
+
+// -----
+
+// expected-error @below {{must end in `tile.return`}}
+tile.kernel private @no_terminator(%x: memref<24xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+}
