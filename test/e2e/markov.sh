@@ -3,7 +3,7 @@
 # and its running mean never goes below it.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
-settings=(--set train.steps=300 --set train.lr=4e-3 --set train.warmup_steps=20)
+settings=(--set train.steps=600 --set train.lr=4e-3 --set train.warmup_steps=20)
 build "$configs/smoke.yaml" model "${settings[@]}"
 "$bin/nsa-data" synth --kind markov --order 2 --vocab 8 --tokens 1500000 \
   --seed "${NSA_TEST_SEED:-1}" -o "$scratch/data"
@@ -20,7 +20,7 @@ scratch = sys.argv[1]
 entropy = json.load(open(f"{scratch}/data/manifest.json"))["facts"]["entropy"]
 rows = list(csv.DictReader(open(glob.glob(f"{scratch}/run/**/training.csv", recursive=True)[0])))
 losses = [float(row["loss"]) for row in rows]
-assert len(losses) == 300, f"{len(losses)} losses instead of 300"
+assert len(losses) == 600, f"{len(losses)} losses instead of 600"
 total = 0.0
 for number, loss in enumerate(losses, 1):
     total += loss
