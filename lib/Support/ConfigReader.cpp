@@ -136,15 +136,27 @@ static Status setString(const ConfigField &field, const std::string &text,
   return {};
 }
 
+static Status setBool(const ConfigField &field, const std::string &text,
+                      bool &out) {
+  if (text != "true" && text != "false")
+    return Error{field.path() + " must be true or false, not '" + text + "'"};
+  out = text == "true";
+  return {};
+}
+
 /// Gives the field a value from its text. `quoted` says that the text stood in
 /// quotes, which only strings may.
 static Status setField(const ConfigField &field, const std::string &text,
                        bool quoted, RunConfig &config) {
   if (auto *access = std::get_if<ConfigField::StringAccess>(&field.access))
     return setString(field, text, (*access)(config));
+  auto *flag = std::get_if<ConfigField::BoolAccess>(&field.access);
   if (quoted)
-    return Error{field.path() + " must be a number, not the string '" + text +
-                 "'"};
+    return Error{field.path() + " must be " +
+                 (flag ? "true or false" : "a number") + ", not the string '" +
+                 text + "'"};
+  if (flag)
+    return setBool(field, text, (*flag)(config));
   if (auto *access = std::get_if<ConfigField::IntAccess>(&field.access))
     return setInt(field, text, (*access)(config));
   return setFloat(field, text,
@@ -374,7 +386,10 @@ Result<RunConfig> nsa::loadConfig(const std::string &path,
                                   const std::vector<std::string> &overrides) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
+  // Without the look ahead an empty file would count as a failure.
+  if (file.peek() != std::ifstream::traits_type::eof())
+    text << file.rdbuf();
+  if (!file.is_open() || file.bad() || !text)
     return Error{path +
                  ": cannot read the configuration: " + std::strerror(errno)};
   return parseConfig(text.str(), path, overrides);

@@ -3,7 +3,6 @@
 #include "lib/Support/Config.h"
 #include "lib/Support/Json.h"
 
-#include <nlohmann/json.hpp>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -62,6 +61,11 @@ struct SectionBuilder {
           return c.*s.*member;
         });
   }
+
+  void flag(const char *key, bool Section::*member, const char *help) {
+    add(key, help).access = ConfigField::BoolAccess(
+        [=, s = section](RunConfig &c) -> bool & { return c.*s.*member; });
+  }
 };
 
 void addModel(std::vector<ConfigField> &fields) {
@@ -95,7 +99,9 @@ void addNsa(std::vector<ConfigField> &fields) {
            "selection block, tokens; a multiple of d, at least l");
   s.number("n_sel", &C::nSel, 1, 4096, "selected blocks per query");
   s.number("w", &C::w, 1, kMaxInt, "sliding window, tokens");
-  s.text("phi", &C::phi, {"mean", "linear"}, "compression");
+  s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
+  s.flag("phi_pos", &C::phiPos,
+         "learned embedding of the place in a compression block; not for mean");
   s.text("gate", &C::gate, {"sigmoid", "softmax"}, "activation of the gates");
 }
 
@@ -206,6 +212,9 @@ static Status validateModel(const RunConfig &config) {
   if (n.l > n.lSel)
     return conflict("nsa.l", "l (" + str(n.l) + ") must not exceed l_sel (" +
                                  str(n.lSel) + ")");
+  if (n.phiPos && n.phi == "mean")
+    return conflict("nsa.phi_pos",
+                    "phi_pos (true) has no effect with phi (mean)");
   if (config.data.tokenizer == "byte" && m.vocabSize < 256)
     return conflict("model.vocab_size",
                     "vocab_size (" + str(m.vocabSize) +

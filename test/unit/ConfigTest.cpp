@@ -2,6 +2,7 @@
 
 #include "lib/Support/Config.h"
 #include "lib/Support/Suggest.h"
+#include "test/unit/TempDir.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +35,18 @@ TEST(Config, ErrorsAreOneLineOfText) {
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.mlp=\x1B[1m"}),
             "override 'model.mlp=?[1m': model.mlp must be one of silu, "
             "swiglu, not '?[1m'");
+}
+
+TEST(Config, AnEmptyFileIsNoMappingAndAFolderIsNoFile) {
+  TempDir dir;
+  dir.write("empty.yaml", "");
+  EXPECT_EQ(loadConfig(dir / "empty.yaml").message(),
+            dir / "empty.yaml:1:1: a configuration is a mapping of sections");
+  EXPECT_EQ(loadConfig(dir.str()).message(),
+            dir.str() + ": cannot read the configuration: Is a directory");
+  EXPECT_EQ(loadConfig(dir / "none").message(),
+            dir / "none: cannot read the configuration: "
+                  "No such file or directory");
 }
 
 TEST(Config, TextIsUTF8) {
@@ -108,6 +121,24 @@ TEST(Config, ConflictsNameBothNumbersAndThePlace) {
             "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
 }
 
+TEST(Config, FlagsAreTrueOrFalse) {
+  Result<RunConfig> config =
+      parseConfig("nsa:\n  phi: mlp\n  phi_pos: true\n", "x.yaml");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_TRUE(config->nsa.phiPos);
+  config = parseConfig(printConfigYaml(*config), "y.yaml");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_TRUE(config->nsa.phiPos);
+  EXPECT_EQ(errorOf("nsa:\n  phi_pos: yes\n"),
+            "x.yaml:2:12: nsa.phi_pos must be true or false, not 'yes'");
+  EXPECT_EQ(errorOf("nsa:\n  phi_pos: 'true'\n"),
+            "x.yaml:2:12: nsa.phi_pos must be true or false, not the string "
+            "'true'");
+  EXPECT_EQ(errorOf("nsa:\n  phi: mean\n  phi_pos: true\n"),
+            "x.yaml:3:3: nsa.phi_pos: phi_pos (true) has no effect with phi "
+            "(mean)");
+}
+
 TEST(Config, OverridesAreChecked) {
   Result<RunConfig> config =
       parseConfig("model:\n  dim: 64\n", "x.yaml", {"train.steps=7000"});
@@ -140,6 +171,8 @@ static std::string otherValue(const ConfigField &field) {
   }
   if (auto *access = std::get_if<ConfigField::FloatAccess>(&field.access))
     return std::to_string((*access)(defaults) * 0.5 + 1e-4);
+  if (auto *access = std::get_if<ConfigField::BoolAccess>(&field.access))
+    return (*access)(defaults) ? "false" : "true";
   auto &access = std::get<ConfigField::StringAccess>(field.access);
   for (const std::string &choice : field.choices)
     if (choice != access(defaults))
