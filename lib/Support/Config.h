@@ -52,8 +52,10 @@ struct NsaConfig {
   int64_t lSel = 64;
   int64_t nSel = 16;
   int64_t w = 512;
-  /// Compression: mean or linear.
+  /// Compression: mean, linear or mlp.
   std::string phi = "mean";
+  /// Whether linear and mlp add a learned embedding of the place in the block.
+  bool phiPos = false;
   /// Gate activation: sigmoid or softmax.
   std::string gate = "sigmoid";
 };
@@ -132,10 +134,11 @@ struct ConfigField {
   using IntAccess = std::function<int64_t &(RunConfig &)>;
   using FloatAccess = std::function<double &(RunConfig &)>;
   using StringAccess = std::function<std::string &(RunConfig &)>;
+  using BoolAccess = std::function<bool &(RunConfig &)>;
 
   std::string section;
   std::string key;
-  std::variant<IntAccess, FloatAccess, StringAccess> access;
+  std::variant<IntAccess, FloatAccess, StringAccess, BoolAccess> access;
   /// Inclusive bounds of a number.
   double minimum = 0.0;
   double maximum = 0.0;
