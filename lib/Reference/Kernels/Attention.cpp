@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 using namespace nsa::reference;
 
@@ -27,20 +29,54 @@ static double roundBf16(double x) {
 
 static double identity(double x) { return x; }
 
-constexpr unsigned kMaxLanes = 16;
+namespace {
+/// In which order the terms of dot products are added. Order 0 is the plain
+/// one; with any other each product has terms in an order of its own, so that
+/// the rounding errors of two evaluations are independent draws.
+class SummationOrder {
+public:
+  explicit SummationOrder(unsigned order) : order(order), state(order) {}
+
+  /// A first term and a step that visits all of `n` terms.
+  std::pair<int64_t, int64_t> next(int64_t n) {
+    if (order == 0)
+      return {0, 1};
+    uint64_t bits = draw();
+    int64_t step = 1 + static_cast<int64_t>((bits >> 32) % n);
+    while (std::gcd(step, n) != 1)
+      ++step;
+    return {static_cast<int64_t>((bits & 0xffffffffu) % n), step};
+  }
+
+private:
+  /// SplitMix64 (Steele, Lea and Flood 2014).
+  uint64_t draw() {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+
+  unsigned order;
+  uint64_t state;
+};
+} // namespace
 
 /// Sums and products in `Real`; the tensors hold doubles.
 template <typename Real>
 static Real dot(const double *a, const double *b, int64_t n,
-                unsigned lanes = 1) {
-  assert(lanes > 0 && lanes <= kMaxLanes && "unsupported number of lanes");
-  Real sums[kMaxLanes] = {};
-  for (int64_t i = 0; i < n; ++i)
-    sums[i % lanes] += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
+                SummationOrder &order) {
+  auto [i, step] = order.next(n);
   Real total = 0;
-  for (unsigned lane = 0; lane < lanes; ++lane)
-    total += sums[lane];
+  for (int64_t term = 0; term < n; ++term, i = (i + step) % n)
+    total += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
   return total;
+}
+
+template <typename Real>
+static Real dot(const double *a, const double *b, int64_t n) {
+  SummationOrder plain(0);
+  return dot<Real>(a, b, n, plain);
 }
 
 template <typename Real>
@@ -97,9 +133,10 @@ using Round = double (*)(double);
 template <typename Real>
 static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
                               Real scale, const VisibleKeys &visible,
-                              Round round, unsigned lanes) {
+                              Round round, unsigned order) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
+  SummationOrder terms(order);
   AttentionResult result{Tensor({batch, sequence, heads, dv}),
                          Tensor({batch, heads, sequence}, -kInfinity)};
   std::vector<int64_t> keys;
@@ -114,7 +151,7 @@ static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
         for (int64_t u : keys)
           scores.push_back(scale * dot<Real>(q.row({b, t, h}),
                                              k.row({b, u, h / group}), dk,
-                                             lanes));
+                                             terms));
         Real top = *std::max_element(scores.begin(), scores.end());
         Real sum = 0;
         for (Real score : scores)
@@ -135,12 +172,12 @@ AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
                                           const Tensor &v, double scale,
                                           const VisibleKeys &visible,
                                           Arithmetic arithmetic,
-                                          unsigned lanes) {
+                                          unsigned order) {
   if (arithmetic == Arithmetic::F64)
-    return attend<double>(q, k, v, scale, visible, identity, lanes);
+    return attend<double>(q, k, v, scale, visible, identity, order);
   return attend<float>(q, k, v, static_cast<float>(scale), visible,
                        arithmetic == Arithmetic::BF16 ? roundBf16 : identity,
-                       lanes);
+                       order);
 }
 
 template <typename Real>
@@ -148,9 +185,10 @@ static AttentionGradients
 attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
                const Tensor &v, const Tensor &output, const Tensor &lse,
                Real scale, const VisibleKeys &visible, Round round,
-               unsigned lanes) {
+               unsigned order) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
+  SummationOrder terms(order);
   AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
   std::vector<int64_t> keys;
   for (int64_t b = 0; b < batch; ++b)
@@ -162,9 +200,9 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
         for (int64_t u : keys) {
           const double *key = k.row({b, u, h / group});
           const double *value = v.row({b, u, h / group});
-          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, lanes);
+          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
           Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
-          Real ds = p * (dot<Real>(dout, value, dv, lanes) - delta);
+          Real ds = p * (dot<Real>(dout, value, dv, terms) - delta);
           ds = static_cast<Real>(round(ds * scale));
           p = static_cast<Real>(round(p));
           addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
@@ -182,13 +220,13 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
 AttentionGradients nsa::reference::attentionBackward(
     const Tensor &outputGrad, const Tensor &q, const Tensor &k, const Tensor &v,
     const Tensor &output, const Tensor &lse, double scale,
-    const VisibleKeys &visible, Arithmetic arithmetic, unsigned lanes) {
+    const VisibleKeys &visible, Arithmetic arithmetic, unsigned order) {
   if (arithmetic == Arithmetic::F64)
     return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
-                                  visible, identity, lanes);
+                                  visible, identity, order);
   return attendBackward<float>(
       outputGrad, q, k, v, output, lse, static_cast<float>(scale), visible,
-      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, lanes);
+      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, order);
 }
 
 //===----------------------------------------------------------------------===//

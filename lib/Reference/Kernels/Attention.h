@@ -48,12 +48,13 @@ struct AttentionResult {
 };
 
 /// softmax(scale * q k^T) v over the visible keys. A row that sees nothing has
-/// output 0 and lse -inf. Products of rows are `lanes` partial sums, added in
-/// the end: other numbers give other roundings of the same formula.
+/// output 0 and lse -inf. `order` says in which order the terms of products of
+/// rows are added: 0 is the plain one; any other number draws one for each
+/// product, which gives other roundings of the same formula.
 AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
                           double scale, const VisibleKeys &visible,
                           Arithmetic arithmetic = Arithmetic::F64,
-                          unsigned lanes = 1);
+                          unsigned order = 0);
 
 struct AttentionGradients {
   Tensor q, k, v;
@@ -61,13 +62,13 @@ struct AttentionGradients {
 
 /// Gradients of `attention` with the probabilities exp(s - lse). A row that
 /// sees nothing contributes nothing. do . o is always one sum, whatever
-/// `lanes`.
+/// `order`.
 AttentionGradients attentionBackward(const Tensor &outputGrad, const Tensor &q,
                                      const Tensor &k, const Tensor &v,
                                      const Tensor &output, const Tensor &lse,
                                      double scale, const VisibleKeys &visible,
                                      Arithmetic arithmetic = Arithmetic::F64,
-                                     unsigned lanes = 1);
+                                     unsigned order = 0);
 
 /// Which blocks a query selects.
 struct SelectionRule {

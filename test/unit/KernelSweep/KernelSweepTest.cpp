@@ -66,13 +66,13 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
   trial.set(branch + ".v", v);
   trial.run(branch);
   AttentionResult expected = attention(in.q, k, v, in.scale, visible);
-  auto again = [&](unsigned lanes) {
-    return attention(in.q, k, v, in.scale, visible, same, lanes);
+  auto again = [&](unsigned order) {
+    return attention(in.q, k, v, in.scale, visible, same, order);
   };
   trial.compare(branch + ".o", expected.output,
-                [&](unsigned lanes) { return again(lanes).output; });
+                [&](unsigned order) { return again(order).output; });
   trial.compare(branch + ".lse", expected.lse,
-                [&](unsigned lanes) { return again(lanes).lse; });
+                [&](unsigned order) { return again(order).lse; });
 
   Tensor output = trial.stored(expected.output);
   Tensor lse = Trial::single(expected.lse);
@@ -83,15 +83,15 @@ AttentionResult checkAttention(Trial &trial, const Inputs &in,
   AttentionGradients grads =
       attentionBackward(in.dout, in.q, k, v, output, lse, in.scale, visible);
   auto evaluate = [&](const Tensor &o, Arithmetic arithmetic,
-                      unsigned lanes = 1) {
+                      unsigned order = 0) {
     return attentionBackward(in.dout, in.q, k, v, o, lse, in.scale, visible,
-                             arithmetic, lanes);
+                             arithmetic, order);
   };
   auto check = [&](const char *name, Tensor AttentionGradients::*member) {
     // Without do . o, nothing cancels.
     trial.compare(
         branch + name, grads.*member,
-        [&](unsigned lanes) { return evaluate(output, same, lanes).*member; },
+        [&](unsigned order) { return evaluate(output, same, order).*member; },
         [&] {
           return magnitude(evaluate(Tensor(output.shape), Arithmetic::F64).*
                            member);

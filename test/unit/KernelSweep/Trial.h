@@ -19,9 +19,9 @@ constexpr double kSingleTolerance = 1e-5;
 /// in the kernel's types an error may be.
 constexpr double kSameFormulaFactor = 2.0;
 
-/// Evaluates a formula in a kernel's types, with products of rows in so many
-/// partial sums.
-using SameFormula = std::function<reference::Tensor(unsigned lanes)>;
+/// Evaluates a formula in a kernel's types, with products of rows summed in the
+/// order of that number.
+using SameFormula = std::function<reference::Tensor(unsigned order)>;
 
 /// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
 double distance(const reference::Tensor &x, const reference::Tensor &y);
@@ -32,9 +32,10 @@ double magnitude(const reference::Tensor &x);
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32
 /// tolerance does not apply: for bf16, for scores beyond 100, and for a tensor
-/// that is all 0. Its error is the largest of 16 orders of summation, from 1
-/// to 16 partial sums; no further ones are tried once the result reaches
-/// `enough`. `terms` is the largest magnitude
+/// that is all 0. Its error is the largest of 16 orders of summation: with
+/// scores of 1e4 the largest error of a tensor is that of one pair of nearly
+/// tied keys, which a single order may happen to round well. No further ones
+/// are tried once the result reaches `enough`. `terms` is the largest magnitude
 /// of what cancels in it: a sum of c.dv products that should be 0 has that many
 /// rounding errors. A bound of `enough` is not looked at any closer.
 double allowedError(const Combination &c, const reference::Tensor &expected,

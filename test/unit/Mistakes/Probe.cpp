@@ -118,34 +118,34 @@ void Probe::expectKeys(const std::string &branch, int64_t numKeys,
 void Probe::expectReference(const std::string &branch, const Tensor &q,
                             const Tensor &k, const Tensor &v,
                             const VisibleKeys &visible) {
-  auto evaluate = [&](Arithmetic arithmetic, unsigned lanes = 1) {
-    return attention(q, k, v, scale, visible, arithmetic, lanes);
+  auto evaluate = [&](Arithmetic arithmetic, unsigned order = 0) {
+    return attention(q, k, v, scale, visible, arithmetic, order);
   };
   AttentionResult expected = evaluate(Arithmetic::F64);
   forward(branch, q, k, v);
-  trial.compare(branch + ".o", expected.output, [&](unsigned lanes) {
-    return evaluate(Arithmetic::F32, lanes).output;
+  trial.compare(branch + ".o", expected.output, [&](unsigned order) {
+    return evaluate(Arithmetic::F32, order).output;
   });
-  trial.compare(branch + ".lse", expected.lse, [&](unsigned lanes) {
-    return evaluate(Arithmetic::F32, lanes).lse;
+  trial.compare(branch + ".lse", expected.lse, [&](unsigned order) {
+    return evaluate(Arithmetic::F32, order).lse;
   });
   AttentionResult given{Trial::single(expected.output),
                         Trial::single(expected.lse)};
   Tensor dout = trial.normal(given.output.shape);
-  auto differentiate = [&](Arithmetic arithmetic, unsigned lanes = 1) {
+  auto differentiate = [&](Arithmetic arithmetic, unsigned order = 0) {
     return attentionBackward(dout, q, k, v, given.output, given.lse, scale,
-                             visible, arithmetic, lanes);
+                             visible, arithmetic, order);
   };
   AttentionGradients grads = differentiate(Arithmetic::F64);
   backward(branch, dout, q, k, v, given);
-  trial.compare(branch + ".dq", grads.q, [&](unsigned lanes) {
-    return differentiate(Arithmetic::F32, lanes).q;
+  trial.compare(branch + ".dq", grads.q, [&](unsigned order) {
+    return differentiate(Arithmetic::F32, order).q;
   });
-  trial.compare(branch + ".dk", grads.k, [&](unsigned lanes) {
-    return differentiate(Arithmetic::F32, lanes).k;
+  trial.compare(branch + ".dk", grads.k, [&](unsigned order) {
+    return differentiate(Arithmetic::F32, order).k;
   });
-  trial.compare(branch + ".dv", grads.v, [&](unsigned lanes) {
-    return differentiate(Arithmetic::F32, lanes).v;
+  trial.compare(branch + ".dv", grads.v, [&](unsigned order) {
+    return differentiate(Arithmetic::F32, order).v;
   });
 }
 
