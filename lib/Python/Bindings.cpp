@@ -135,6 +135,8 @@ RuntimeOptions makeRuntimeOptions(int threads, uint64_t seed, bool checkFinite,
   options.checkFinite = checkFinite;
   options.poison = poison;
   options.blasLibrary = blas;
+  // NumPy may have opened OpenBLAS before.
+  options.allowSlowGemm = true;
   return options;
 }
 

@@ -1,7 +1,9 @@
 //===- Blas.cpp - OpenBLAS, opened at run time ----------------------------===//
 
 #include "runtime/CPU/Blas.h"
+#include "runtime/CPU/CPUFeatures.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <vector>
@@ -24,7 +26,45 @@ static std::vector<std::string> candidates(const std::string &library) {
   return paths;
 }
 
+std::string nsa::pickBlasCore(const std::set<std::string> &flags) {
+  auto all = [&](std::initializer_list<const char *> names) {
+    for (const char *name : names)
+      if (!flags.count(name))
+        return false;
+    return true;
+  };
+  if (all({"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}))
+    return "SkylakeX";
+  return all({"avx2", "fma"}) ? "Haswell" : "";
+}
+
+namespace {
+/// Names the kernels in the environment that OpenBLAS reads as it is loaded.
+class CoreChoice {
+public:
+  CoreChoice() {
+    const char *chosen = std::getenv(kVariable);
+    if (chosen && *chosen)
+      return;
+    core = pickBlasCore(hostCPUFlags());
+    if (!core.empty())
+      ::setenv(kVariable, core.c_str(), /*overwrite=*/1);
+  }
+  ~CoreChoice() {
+    if (!core.empty())
+      ::unsetenv(kVariable);
+  }
+  /// Empty if nothing was chosen here.
+  const std::string &name() const { return core; }
+
+private:
+  static constexpr const char *kVariable = "OPENBLAS_CORETYPE";
+  std::string core;
+};
+} // namespace
+
 Result<Blas> Blas::open(const std::string &library) {
+  CoreChoice choice;
   std::string tried;
   for (const std::string &path : candidates(library)) {
     void *handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -41,6 +81,12 @@ Result<Blas> Blas::open(const std::string &library) {
       return Error{"'" + path + "' is not OpenBLAS: it has no symbol " +
                    (blas.sgemm ? "openblas_set_num_threads" : "cblas_sgemm")};
     setThreads(1);
+    auto getCore =
+        reinterpret_cast<char *(*)()>(::dlsym(handle, "openblas_get_corename"));
+    if (getCore)
+      blas.coreName = getCore();
+    if (getCore && blas.coreName != choice.name())
+      blas.missed = choice.name();
     return blas;
   }
   return Error{"OpenBLAS not found (" + tried + ")"};

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 namespace nsa {
@@ -33,10 +34,22 @@ public:
   /// Opens `library`: a file, a folder that holds libopenblas.so.0 or
   /// libopenblas.so, or, when empty, those names where the system's loader
   /// finds them. The error lists what was tried.
+  ///
+  /// A release of OpenBLAS does not know the processors that came after it and
+  /// runs its SSE3 kernels on them, four times slower. So it is told which
+  /// kernels to take, unless the environment variable OPENBLAS_CORETYPE does.
   static Result<Blas> open(const std::string &library);
 
   /// The file or name that was opened.
   const std::string &path() const { return opened; }
+
+  /// The processor whose kernels it runs ("SkylakeX"); empty if it does not
+  /// say.
+  const std::string &core() const { return coreName; }
+
+  /// The kernels that it should run here but does not, for instance because
+  /// something else in the process had opened it before; empty if all is well.
+  const std::string &missedCore() const { return missed; }
 
   /// Single precision. May be called from several threads at once.
   void multiply(const BlasGemm &gemm) const;
@@ -48,8 +61,13 @@ private:
                          int ldc);
 
   Sgemm sgemm = nullptr;
-  std::string opened;
+  std::string opened, coreName, missed;
 };
+
+/// OpenBLAS's name of the fastest kernels in every build for many processors
+/// that a processor with these flags runs ("SkylakeX", "Haswell"); empty where
+/// its own choice has to do.
+std::string pickBlasCore(const std::set<std::string> &flags);
 
 } // namespace nsa
 

@@ -30,6 +30,9 @@ public:
   std::optional<NonFinite> run(unsigned entry) override;
   uint64_t allocatedBytes() const override;
   int threads() const override { return pool->threads(); }
+  std::string gemmLibrary() const override {
+    return blas ? "OpenBLAS (" + blas->core() + ")" : "";
+  }
   const std::vector<uint64_t> &nanoseconds(unsigned entry) const override {
     return entries[entry].nanoseconds;
   }
@@ -154,6 +157,11 @@ Status CPUExecutable::loadBlas() {
           return opened.takeError();
         blas = std::move(*opened);
       }
+  if (blas && !blas->missedCore().empty() && !options.allowSlowGemm)
+    return Error{"OpenBLAS '" + blas->path() + "' runs its " + blas->core() +
+                 " kernels where this processor could run those for " +
+                 blas->missedCore() +
+                 "; set OPENBLAS_CORETYPE to choose some by name"};
   return {};
 }
 

@@ -33,6 +33,7 @@ public:
 
   virtual uint64_t allocatedBytes() const = 0;
   virtual int threads() const = 0;
+  virtual std::string gemmLibrary() const = 0;
 
   /// Nanoseconds per command of an entry, summed over all runs.
   virtual const std::vector<uint64_t> &nanoseconds(unsigned entry) const = 0;

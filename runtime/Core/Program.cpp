@@ -122,6 +122,8 @@ uint64_t Program::allocatedBytes() const {
 
 int Program::threads() const { return executable->threads(); }
 
+std::string Program::gemmLibrary() const { return executable->gemmLibrary(); }
+
 std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
   const std::vector<uint64_t> &times = executable->nanoseconds(entry.index);
   const auto &commands = *source->entries()->Get(entry.index)->commands();

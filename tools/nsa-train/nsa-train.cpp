@@ -130,6 +130,7 @@ static int train(CommandLine &line) {
   line.train.configPath = line.config;
   line.train.facts.emplace_back("artefact", line.artefact);
   line.train.facts.emplace_back("threads", std::to_string(program->threads()));
+  line.train.facts.emplace_back("gemm", program->gemmLibrary());
   line.train.facts.emplace_back("program_bytes",
                                 std::to_string(program->allocatedBytes()));
   ProgramModel model(std::move(*program));

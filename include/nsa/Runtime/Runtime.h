@@ -32,6 +32,9 @@ struct RuntimeOptions {
   /// OpenBLAS: a file, or a folder to search. Empty: where the system's loader
   /// finds libopenblas.so.0 or libopenblas.so.
   std::string blasLibrary;
+  /// Whether OpenBLAS may run kernels for older processors than this one; else
+  /// that is an error, unless OPENBLAS_CORETYPE asks for them.
+  bool allowSlowGemm = false;
   /// The seed of initial values. A tensor's values depend on the seed and its
   /// name alone.
   uint64_t seed = 0;
@@ -130,6 +133,10 @@ public:
 
   /// Threads that run kernels.
   int threads() const;
+
+  /// What computes matrix products, with the processor that its kernels are
+  /// for: "OpenBLAS (SkylakeX)". Empty if the program has none.
+  std::string gemmLibrary() const;
 
   /// One element per command of the entry, times summed over all runs. The
   /// times are 0 unless RuntimeOptions::profile was set.

@@ -1,11 +1,13 @@
 //===- ProgramTest.cpp - loading and running programs ---------------------===//
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/CPU/Blas.h"
 #include "runtime/CPU/CPUExecutable.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -231,6 +233,23 @@ TEST(Program, MissingOpenBLASNamesWhatWasSearched) {
   b.entry("main", {}, {}, {b.fill(b.arena(64), 1)});
   options.blasLibrary = "/nowhere";
   EXPECT_TRUE(Program::create(open(b.finish()), options).ok());
+}
+
+TEST(Program, Lesson07OpenBLASRunsTheKernelsOfThisProcessor) {
+  EXPECT_EQ(pickBlasCore({"sse2", "avx", "fma"}), "");
+  EXPECT_EQ(pickBlasCore({"avx", "avx2", "fma", "avx512f"}), "Haswell");
+  EXPECT_EQ(pickBlasCore({"avx2", "fma", "avx512f", "avx512cd", "avx512bw",
+                          "avx512dq", "avx512vl", "amx_tile"}),
+            "SkylakeX");
+  if (std::getenv("OPENBLAS_CORETYPE"))
+    GTEST_SKIP() << "OPENBLAS_CORETYPE names the kernels";
+  std::string best = pickBlasCore(hostCPUFlags());
+  if (best.empty())
+    GTEST_SKIP() << "OpenBLAS chooses for itself on this processor";
+  Result<Program> program = Program::create(open(makeTestArtifact()));
+  ASSERT_TRUE(program.ok()) << program.message();
+  EXPECT_EQ(program->gemmLibrary(), "OpenBLAS (" + best + ")");
+  EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr);
 }
 
 TEST(Program, BinariesAreChecked) {
