@@ -212,13 +212,18 @@ Result<Manifest> packText(const PackOptions &options) {
   Result<FileList> list = listFiles(options.paths, options.filter);
   if (!list)
     return list.takeError();
+  std::error_code code;
+  bool isNew = !std::filesystem::exists(options.output, code);
   if (Status status = prepareDirectory(options.output, options.overwrite);
       !status)
     return Error{status.message()};
   dropOutput(*list, options.output);
   Result<Manifest> manifest = packFiles(options, *list);
-  if (!manifest)
+  if (!manifest) {
     removeShards(options.output);
+    if (isNew)
+      std::filesystem::remove(options.output, code);
+  }
   return manifest;
 }
 

@@ -150,14 +150,16 @@ TEST(Pack, EmptyResultsAreErrors) {
   Result<Manifest> manifest = packText(options);
   ASSERT_FALSE(manifest.ok());
   EXPECT_NE(manifest.message().find("1 binary"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(dir / "out/manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
 
+  dir.write("out/other", "stays");
   dir.write("in/b", "one document");
   manifest = packText(options);
   ASSERT_FALSE(manifest.ok());
   EXPECT_NE(manifest.message().find("split is empty: 1 documents"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(dir / "out/train_000000.bin"));
+  EXPECT_TRUE(std::filesystem::exists(dir / "out/other"));
 
   options.paths = {dir / "nothing"};
   EXPECT_FALSE(packText(options).ok());
