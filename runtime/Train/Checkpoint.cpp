@@ -4,6 +4,7 @@
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Npy.h"
 #include "lib/Support/Safetensors.h"
 #include "lib/Support/Text.h"
 
@@ -90,10 +91,12 @@ static Status loadTensors(const std::string &folder, const char *file,
     const SafeTensor *source = saved->find(tensor.name);
     if (!source)
       return Error{"'" + path + "' has no tensor '" + tensor.name + "'"};
-    if (source->dtype != safetensorsType(tensor.type) ||
-        source->shape != tensor.shape)
-      return Error{"tensor '" + tensor.name + "' of '" + path +
-                   "' has another type or shape than the artefact's"};
+    std::string type = safetensorsType(tensor.type);
+    if (source->dtype != type || source->shape != tensor.shape)
+      return Error{"tensor '" + tensor.name + "' of '" + path + "' is " +
+                   source->dtype + "[" + shapeText(source->shape) +
+                   "], the artefact's is " + type + "[" +
+                   shapeText(tensor.shape) + "]"};
     std::memcpy(tensor.data, source->data, tensor.bytes);
     ++used;
   }
