@@ -1,4 +1,5 @@
 import os
+import sys
 
 import lit.formats
 from lit.llvm import llvm_config
@@ -20,6 +21,9 @@ config.environment["FILECHECK_OPTS"] = (
     "-enable-var-scope --allow-unused-prefixes=false"
 )
 config.substitutions.append(("%configs", os.path.join(config.nsa_src_root, "configs")))
+config.substitutions.append(("%python", sys.executable))
+config.substitutions.append(("%tools", config.nsa_tools_dir))
+llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
 llvm_config.add_tool_substitutions(
     [
         "nsa-opt",
