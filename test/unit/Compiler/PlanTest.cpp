@@ -9,7 +9,10 @@
 #include "lib/Compiler/Registration.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/Analysis/ArenaPacker.h"
+#include "test/unit/CompiledModule.h"
 #include "test/unit/Compiler/SmallModel.h"
+#include "llvm/ADT/MapVector.h"
 
 #include <gtest/gtest.h>
 #include <set>
@@ -101,6 +104,58 @@ unsigned countReadsAfterUpdate(rt::EntryOp entry) {
   return late;
 }
 
+/// The buffers of an entry with the first and the last command that touches
+/// each, counted here.
+std::vector<std::pair<rt::BufferOp, ArenaBuffer>>
+listBuffers(rt::EntryOp entry) {
+  llvm::MapVector<Operation *, ArenaBuffer> found;
+  uint32_t number = 0;
+  for (rt::CommandOpInterface command : rt::getCommands(entry)) {
+    SmallVector<Value> touched;
+    command.getReads(touched);
+    command.getWrites(touched);
+    for (Value value : touched)
+      if (auto buffer =
+              rt::getMemoryRoot(value).getDefiningOp<rt::BufferOp>()) {
+        uint64_t bytes = buffer.getSliceAttr().getSize();
+        auto [at, isNew] = found.insert({buffer, {bytes, number, number}});
+        at->second.last = number;
+      }
+    ++number;
+  }
+  std::vector<std::pair<rt::BufferOp, ArenaBuffer>> buffers;
+  for (auto &[op, buffer] : found)
+    buffers.emplace_back(cast<rt::BufferOp>(op), buffer);
+  return buffers;
+}
+
+/// Buffers that are alive together share no byte and lie in the arena; it is at
+/// most 10 % larger than what is alive at once.
+void expectTightPlan(rt::EntryOp entry) {
+  auto buffers = listBuffers(entry);
+  std::vector<ArenaBuffer> sizes;
+  uint64_t end = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    auto [op, buffer] = buffers[i];
+    uint64_t begin = op.getSliceAttr().getOffset();
+    EXPECT_EQ(buffer.size,
+              rt::getByteSize(cast<MemRefType>(op.getMemory().getType())));
+    for (size_t j = 0; j < i; ++j) {
+      uint64_t other = buffers[j].first.getSliceAttr().getOffset();
+      if (buffer.overlapsInTime(buffers[j].second))
+        EXPECT_TRUE(begin + buffer.size <= other ||
+                    other + buffers[j].second.size <= begin)
+            << "buffers " << j << " and " << i << " overlap";
+    }
+    end = std::max(end, begin + buffer.size);
+    sizes.push_back(buffer);
+  }
+  ASSERT_TRUE(entry.getArenaPeak());
+  EXPECT_LE(end, uint64_t(*entry.getArenaPeak()));
+  uint64_t bound = getPeakLiveBytes(sizes, 64);
+  EXPECT_LE(double(*entry.getArenaPeak()), 1.10 * double(bound));
+}
+
 class Plan : public testing::Test {
 protected:
   Plan() {
@@ -110,9 +165,7 @@ protected:
   }
 
   OwningOpRef<ModuleOp> plan(const std::vector<std::string> &overrides,
-                             const std::string &precision) {
-    CompilerOptions options;
-    options.precision = precision;
+                             const CompilerOptions &options) {
     Result<std::string> text =
         compileTo("plan", modelText(overrides), "model.mlir", options);
     if (!text.ok()) {
@@ -122,7 +175,66 @@ protected:
     return parseSourceString<ModuleOp>(*text, &context);
   }
 
+  /// Every property of the plan of one model.
+  void expectGoodPlan(const std::vector<std::string> &overrides,
+                      const CompilerOptions &options) {
+    OwningOpRef<ModuleOp> module = plan(overrides, options);
+    ASSERT_TRUE(module);
+    unsigned entries = 0;
+    for (auto entry : module->getOps<rt::EntryOp>()) {
+      SCOPED_TRACE("entry " + entry.getSymName().str());
+      EXPECT_EQ(countStaleReads(entry), 0u);
+      EXPECT_EQ(countReadsAfterUpdate(entry), 0u);
+      expectTightPlan(entry);
+      ++entries;
+    }
+    EXPECT_EQ(entries, 6u);
+  }
+
   MLIRContext context;
+};
+
+/// A model and options drawn at random.
+struct RandomCase {
+  explicit RandomCase(uint64_t seed) : random(seed) {
+    for (const char *key : {"model.n_layers", "nsa.n_sel", "train.micro_batch"})
+      set(key, {"1", "2", "3", "4"});
+    set("train.batch_size", {"12"});
+    set("train.seq_len", {"1", "7", "33", "70", "128", "200"});
+    set("model.dim", {"8", "32", "72"});
+    set("model.n_kv_groups", {"1", "2", "4"});
+    set("model.d_v", {"4", "8", "16"});
+    set("model.attention", {"nsa", "nsa", "window"});
+    set("model.mlp", {"silu", "swiglu"});
+    set("nsa.phi", {"mean", "linear"});
+    set("nsa.gate", {"sigmoid", "softmax"});
+    options.precision = pick({"fp32", "bf16"});
+    options.recompute = pick({"none", "cheap", "block"});
+    options.fuse = random() % 3 != 0;
+    if (options.recompute != "none" && random() % 2)
+      options.recomputeBudget = 1;
+  }
+
+  std::string text() const {
+    std::string text = options.precision + ", recompute " + options.recompute +
+                       (options.fuse ? "" : ", not fused");
+    for (const std::string &override : overrides)
+      text += ", " + override;
+    return text;
+  }
+
+  std::vector<std::string> overrides;
+  CompilerOptions options;
+
+private:
+  std::string pick(std::vector<std::string> values) {
+    return values[random() % values.size()];
+  }
+  void set(const std::string &key, const std::vector<std::string> &values) {
+    overrides.push_back(key + "=" + pick(values));
+  }
+
+  std::mt19937_64 random;
 };
 
 } // namespace
@@ -130,29 +242,42 @@ protected:
 TEST_F(Plan, Lesson21NoBufferIsReusedBeforeItsLastReader) {
   struct Case {
     std::vector<std::string> overrides;
-    std::string precision;
+    std::string precision = "fp32", recompute = "none";
+    bool fuse = true;
   };
   const Case cases[] = {
-      {{}, "fp32"},
+      {{}},
       {{}, "bf16"},
-      {{"model.attention=window"}, "fp32"},
+      {{}, "fp32", "none", false},
+      {{"model.attention=window"}},
       {{"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu"}, "bf16"},
-      {{"model.n_layers=5"}, "fp32"}};
+      {{"model.n_layers=5"}, "fp32", "block"},
+      {{"model.n_layers=3"}, "bf16", "cheap"}};
   for (const Case &each : cases) {
-    OwningOpRef<ModuleOp> module = plan(each.overrides, each.precision);
-    ASSERT_TRUE(module);
-    unsigned entries = 0;
-    for (auto entry : module->getOps<rt::EntryOp>()) {
-      EXPECT_EQ(countStaleReads(entry), 0u) << entry.getSymName().str();
-      EXPECT_EQ(countReadsAfterUpdate(entry), 0u) << entry.getSymName().str();
-      ++entries;
-    }
-    EXPECT_EQ(entries, 6u);
+    CompilerOptions options;
+    options.precision = each.precision;
+    options.recompute = each.recompute;
+    options.fuse = each.fuse;
+    expectGoodPlan(each.overrides, options);
+  }
+}
+
+/// Random models, compiled with random options: 8, or 60 in the full suite.
+TEST_F(Plan, RandomModelsShareNoLiveByteAndStayNearTheLowerBound) {
+  const char *suite = std::getenv("NSA_TEST_SUITE");
+  bool full = suite && std::string(suite) == "full";
+  for (uint64_t i = 0; i < (full ? 60 : 8); ++i) {
+    RandomCase random(testSeed() + i);
+    SCOPED_TRACE("seed " + std::to_string(testSeed() + i) + ": " +
+                 random.text());
+    expectGoodPlan(random.overrides, random.options);
+    if (HasFailure())
+      return;
   }
 }
 
 TEST_F(Plan, Lesson21APlanWithoutRegardToLifetimesIsNoticed) {
-  OwningOpRef<ModuleOp> module = plan({}, "fp32");
+  OwningOpRef<ModuleOp> module = plan({}, CompilerOptions());
   ASSERT_TRUE(module);
   for (auto entry : module->getOps<rt::EntryOp>())
     for (auto buffer : entry.getOps<rt::BufferOp>()) {
