@@ -71,13 +71,17 @@ TEST(Lessons, Lesson02AStepAllocatesNothing) {
 
 // Lesson 4: switching something off had no effect.
 TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
-  std::vector<CompilerOptions> variants(5);
+  std::vector<CompilerOptions> variants(8);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
   variants[3].seqLen = 40;
   variants[4].precision = "bf16";
+  variants[5].fuse = false;
+  variants[6].recompute = variants[7].recompute = "block";
+  variants[7].recomputeBudget = 1;
   std::string text = modelText({"model.attention=window"});
   std::set<std::string> distinct;
+  uint64_t plainCommands = 0;
   for (const CompilerOptions &options : variants) {
     Result<CompiledArtifact> compiled = compile(text, "model.mlir", options);
     ASSERT_TRUE(compiled.ok()) << compiled.message();
@@ -95,17 +99,26 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
     const TensorView *tokens = program->findTensor("tokens");
     EXPECT_EQ(tokens->shape[0], options.microBatch ? 3u : 2u);
     EXPECT_EQ(tokens->shape[1], options.seqLen ? 40u : 70u);
+    uint64_t commands = compiled->report.commands;
+    if (plainCommands == 0)
+      plainCommands = commands;
+    // Casts, unfused and recomputed operations are commands of their own.
+    bool longer = !options.fuse || options.precision == "bf16" ||
+                  (options.recompute == "block" && !options.recomputeBudget);
+    EXPECT_EQ(commands > plainCommands, longer) << listed;
     EXPECT_NE((*artifact)->cpu()->str().find(options.cpu), std::string::npos);
   }
 }
 
 TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   std::string text = modelText({"model.attention=window"});
-  std::vector<CompilerOptions> variants(4);
+  std::vector<CompilerOptions> variants(6);
   variants[0].target = "cuda";
   variants[1].cpu = "x86-64-v9";
   variants[2].precision = "fp16";
   variants[3].microBatch = -1;
+  variants[4].recompute = "all";
+  variants[5].recomputeBudget = -1;
   for (const CompilerOptions &options : variants)
     EXPECT_FALSE(compile(text, "model.mlir", options).ok());
 }
