@@ -74,7 +74,8 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     Takes the place of a `tile.kernel` of the same name, arguments and grid once
     the kernel is in the module's `rt.binary`. `code_bytes` counts instructions
     and constants, `stack_bytes` the stack of one call; `flops` and `bytes` are
-    the work and the traffic of one launch, where known.
+    the work and the traffic of one launch, where known. `slow_paths` names what
+    the target could not make fast (see `nsa-check-slow-paths`).
 
     Example:
 
@@ -92,7 +93,8 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$code_bytes,
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$stack_bytes,
                        OptionalAttr<I64Attr>:$flops,
-                       OptionalAttr<I64Attr>:$bytes);
+                       OptionalAttr<I64Attr>:$bytes,
+                       OptionalAttr<StrArrayAttr>:$slow_paths);
   let assemblyFormat = "$sym_name `:` $function_type attr-dict";
   let hasVerifier = 1;
 }

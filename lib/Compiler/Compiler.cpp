@@ -48,6 +48,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"seq-len", std::to_string(options.seqLen)},
       {"precision", options.precision},
       {"fuse", options.fuse ? "true" : "false"},
+      {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

@@ -3,6 +3,7 @@
 #include "lib/Compiler/Driver.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
+#include "lib/Compiler/MemoryReport.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/Report.h"
 #include "lib/Support/Files.h"
@@ -14,6 +15,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
 #include "passes/Pipelines/Pipelines.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatAdapters.h"
@@ -97,6 +99,12 @@ LogicalResult nsa::Driver::checkOptions() {
                   << " MiB needs the policy cheap or block";
     return failure();
   }
+  for (const std::string &path : options.allowSlowPaths)
+    if (!llvm::is_contained(getSlowPathNames(), path)) {
+      messageStream << "unknown slow path '" << path << "'; known are "
+                    << llvm::join(getSlowPathNames(), ", ");
+      return failure();
+    }
   if (options.microBatch < 0 || options.seqLen < 0) {
     messageStream << "micro-batch " << options.microBatch
                   << " and sequence length " << options.seqLen
@@ -233,6 +241,8 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
     if (failed(timed(name, [&] { return runPhase(phase); })) ||
         failed(savePhase(phase)))
       return failure();
+    if (phase == Phase::Gradient)
+      layers.read(*module);
   }
   return success();
 }
@@ -245,28 +255,10 @@ CompileReport nsa::Driver::getReport() {
   CompileReport report;
   report.seconds = seconds;
   report.binaryBytes = binary->image.size();
-  report.table = describeCommands(*module);
+  report.table = describeCommands(*module, layers);
   report.commands = report.table.size();
-  for (Operation &op : *module->getBody()) {
-    if (isa<rt::KernelOp, tile::KernelOp>(op))
-      ++report.kernels;
-    auto segment = dyn_cast<rt::SegmentOp>(op);
-    if (!segment)
-      continue;
-    switch (segment.getKind()) {
-    case rt::SegmentKind::Persistent:
-      report.persistentBytes += segment.getSize();
-      break;
-    case rt::SegmentKind::IO:
-      report.ioBytes += segment.getSize();
-      break;
-    case rt::SegmentKind::Arena:
-      report.arenaBytes += segment.getSize();
-      break;
-    case rt::SegmentKind::Workspace:
-      report.workspaceBytes += segment.getSize();
-      break;
-    }
-  }
+  for (Operation &op : *module->getBody())
+    report.kernels += isa<rt::KernelOp, tile::KernelOp>(op);
+  describeMemory(*module, report);
   return report;
 }

@@ -3,8 +3,8 @@
 #ifndef NSA_LIB_COMPILER_DRIVER_H
 #define NSA_LIB_COMPILER_DRIVER_H
 
+#include "lib/Compiler/LayerMap.h"
 #include "lib/Target/CPU/KernelCompiler.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "nsa/Compiler/Compiler.h"
 #include "passes/Transforms/Passes.h"
@@ -65,6 +65,8 @@ private:
   mlir::SourceMgrDiagnosticHandler diagnostics;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::shared_ptr<CPUBinary> binary = std::make_shared<CPUBinary>();
+  /// Known after the gradient phase.
+  LayerMap layers;
   std::vector<std::pair<std::string, double>> seconds;
 };
 

@@ -4,6 +4,7 @@
 #include "dialects/RT/RTOps.h"
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -44,7 +45,8 @@ static void describeGemm(rt::GemmOp gemm, CommandReport &report) {
   report.flops = uint64_t(2) * sizes.m * sizes.n * sizes.k;
 }
 
-std::vector<CommandReport> nsa::describeCommands(ModuleOp module) {
+std::vector<CommandReport> nsa::describeCommands(ModuleOp module,
+                                                 const LayerMap &layers) {
   SymbolTable symbols(module);
   std::vector<CommandReport> table;
   for (auto entry : module.getOps<rt::EntryOp>())
@@ -55,6 +57,9 @@ std::vector<CommandReport> nsa::describeCommands(ModuleOp module) {
       report.kind = command->getName().stripDialect().str();
       report.bytes = getBytes(command);
       report.location = formatLocation(command.getLoc());
+      CommandOrigin origin = layers.find(command.getLoc());
+      report.layer = origin.layer;
+      report.backward = origin.backward;
       llvm::TypeSwitch<Operation *>(command)
           .Case([&](rt::LaunchOp op) { describeLaunch(op, symbols, report); })
           .Case([&](rt::GemmOp op) { describeGemm(op, report); })
@@ -62,6 +67,39 @@ std::vector<CommandReport> nsa::describeCommands(ModuleOp module) {
       table.push_back(std::move(report));
     }
   return table;
+}
+
+//===----------------------------------------------------------------------===//
+// Commands per layer
+//===----------------------------------------------------------------------===//
+
+std::vector<LayerCommands>
+nsa::countLayerCommands(const CompileReport &report) {
+  struct Count {
+    unsigned forward = 0, backward = 0;
+  };
+  llvm::MapVector<StringRef, llvm::MapVector<unsigned, Count>> entries;
+  for (const CommandReport &command : report.table)
+    if (command.layer) {
+      Count &count = entries[command.entry][*command.layer];
+      ++(command.backward ? count.backward : count.forward);
+    }
+  std::vector<LayerCommands> result;
+  for (const auto &[entry, layers] : entries) {
+    LayerCommands sum;
+    sum.entry = entry.str();
+    sum.layers = layers.size();
+    sum.leastForward = layers.front().second.forward;
+    sum.leastBackward = layers.front().second.backward;
+    for (const auto &[layer, count] : layers) {
+      sum.forward = std::max(sum.forward, count.forward);
+      sum.backward = std::max(sum.backward, count.backward);
+      sum.leastForward = std::min(sum.leastForward, count.forward);
+      sum.leastBackward = std::min(sum.leastBackward, count.backward);
+    }
+    result.push_back(std::move(sum));
+  }
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
@@ -81,6 +119,44 @@ static std::string formatIntensity(uint64_t flops, uint64_t bytes) {
                : std::string("-");
 }
 
+static std::string formatRange(unsigned least, unsigned most) {
+  return least == most ? std::to_string(most)
+                       : std::to_string(least) + "-" + std::to_string(most);
+}
+
+static void printLayers(llvm::raw_ostream &os, const CompileReport &report) {
+  std::vector<LayerCommands> entries = countLayerCommands(report);
+  if (entries.empty())
+    return;
+  os << "commands per layer  layers  forward  backward\n";
+  for (const LayerCommands &entry : entries)
+    os << left_justify(entry.entry, 18)
+       << llvm::formatv(" {0,7} {1,8} {2,9}\n", entry.layers,
+                        formatRange(entry.leastForward, entry.forward),
+                        formatRange(entry.leastBackward, entry.backward));
+  os << '\n';
+}
+
+/// What a command costs in flops on a processor that computes 8 while it moves
+/// one byte.
+static uint64_t getCost(const CommandReport &command) {
+  constexpr uint64_t flopsPerByte = 8;
+  return std::max(command.flops.value_or(0), flopsPerByte * command.bytes);
+}
+
+/// The commands of each entry, the most expensive first.
+static std::vector<CommandReport> sortByCost(const CompileReport &report) {
+  llvm::StringMap<unsigned> entries;
+  for (const CommandReport &command : report.table)
+    entries.try_emplace(command.entry, entries.size());
+  std::vector<CommandReport> sorted = report.table;
+  llvm::sort(sorted, [&](const CommandReport &a, const CommandReport &b) {
+    return std::tuple(entries[a.entry], getCost(b), a.number) <
+           std::tuple(entries[b.entry], getCost(a), b.number);
+  });
+  return sorted;
+}
+
 static void printCommands(llvm::raw_ostream &os, const CompileReport &report) {
   size_t entryWidth = 5, callWidth = 4;
   for (const CommandReport &command : report.table) {
@@ -98,7 +174,7 @@ static void printCommands(llvm::raw_ostream &os, const CompileReport &report) {
   };
   print("entry", "#", "kind", "call", "flops", "bytes", "flops/byte",
         "registers", "source");
-  for (const CommandReport &command : report.table)
+  for (const CommandReport &command : sortByCost(report))
     print(command.entry, std::to_string(command.number), command.kind,
           command.call.empty() ? "-" : command.call,
           command.flops ? std::to_string(*command.flops) : "-",
@@ -134,6 +210,7 @@ static void printSums(llvm::raw_ostream &os, const CompileReport &report) {
 std::string nsa::formatCommands(const CompileReport &report) {
   std::string text;
   llvm::raw_string_ostream os(text);
+  printLayers(os, report);
   printCommands(os, report);
   printSums(os, report);
   return text;

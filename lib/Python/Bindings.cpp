@@ -140,16 +140,18 @@ RuntimeOptions makeRuntimeOptions(int threads, uint64_t seed, bool checkFinite,
   return options;
 }
 
-CompilerOptions makeCompilerOptions(const std::string &target,
-                                    const std::string &cpu, int64_t microBatch,
-                                    int64_t seqLen,
-                                    const std::string &precision) {
+CompilerOptions
+makeCompilerOptions(const std::string &target, const std::string &cpu,
+                    int64_t microBatch, int64_t seqLen,
+                    const std::string &precision,
+                    const std::vector<std::string> &allowSlowPaths = {"all"}) {
   CompilerOptions options;
   options.target = target;
   options.cpu = cpu;
   options.microBatch = microBatch;
   options.seqLen = seqLen;
   options.precision = precision;
+  options.allowSlowPaths = allowSlowPaths;
   return options;
 }
 
@@ -157,10 +159,11 @@ std::unique_ptr<Module>
 compileModule(const std::string &text, const std::string &name,
               const std::string &target, const std::string &cpu,
               int64_t microBatch, int64_t seqLen, const std::string &precision,
-              int threads, uint64_t seed, bool checkFinite, bool poison,
+              const std::vector<std::string> &allowSlowPaths, int threads,
+              uint64_t seed, bool checkFinite, bool poison,
               const std::string &blas) {
-  CompilerOptions options =
-      makeCompilerOptions(target, cpu, microBatch, seqLen, precision);
+  CompilerOptions options = makeCompilerOptions(target, cpu, microBatch, seqLen,
+                                                precision, allowSlowPaths);
   py::gil_scoped_release release;
   CompiledArtifact artifact = take(compile(text, name, options));
   return std::make_unique<Module>(
@@ -214,10 +217,13 @@ PYBIND11_MODULE(nsa, m) {
         py::arg("name") = "module.mlir", py::arg("target") = "cpu",
         py::arg("cpu") = "x86-64-v3", py::arg("micro_batch") = 0,
         py::arg("seq_len") = 0, py::arg("precision") = "fp32",
+        py::arg("allow_slow_paths") = std::vector<std::string>{"all"},
         py::arg("threads") = 0, py::arg("seed") = 0,
         py::arg("check_finite") = false, py::arg("poison") = false,
         py::arg("blas_library") = "",
-        "Compile MLIR text and load the program.");
+        "Compile MLIR text and load the program. Every slow path is allowed "
+        "unless allow_slow_paths names the ones that are ([] for none); "
+        "nsa-compile allows none by default.");
   m.def("compile_to", &compileText, py::arg("phase"), py::arg("text"),
         py::kw_only(), py::arg("name") = "module.mlir",
         py::arg("target") = "cpu", py::arg("cpu") = "x86-64-v3",

@@ -5,9 +5,12 @@
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "lib/Target/Passes.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
 #include "passes/Conversion/TileToCPU/Passes.h"
+
+#define DEBUG_TYPE "nsa-binary"
 
 namespace nsa {
 #define GEN_PASS_DEF_BINARY
@@ -56,7 +59,18 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
       builder, kernel.getLoc(), kernel.getSymNameAttr(),
       kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
       kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
-      builder.getI64IntegerAttr(0), number("flops"), number("bytes"));
+      builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
+      /*slow_paths=*/ArrayAttr());
+}
+
+/// Hands on what the lowering says about the functions.
+static void noteSlowPaths(ArrayRef<rt::KernelOp> kernels,
+                          ArrayRef<LLVM::LLVMFuncOp> functions) {
+  for (auto [kernel, function] : llvm::zip_equal(kernels, functions))
+    if (auto names = function->getAttrOfType<ArrayAttr>(kSlowPathsAttr)) {
+      rt::KernelOp described = kernel;
+      described.setSlowPathsAttr(names);
+    }
 }
 
 static void describeBinary(ModuleOp module, const CPUBinary &binary) {
@@ -84,6 +98,7 @@ FailureOr<CPUBinary> BinaryPass::compile(ArrayRef<rt::KernelOp> kernels,
       return kernel.emitOpError("was not lowered to a function");
     functions.push_back(function);
   }
+  noteSlowPaths(kernels, functions);
   return compileKernels(sources, functions, *description, threads);
 }
 
@@ -114,6 +129,10 @@ void BinaryPass::runOnOperation() {
   }
   describeBinary(module, *binary);
   numKernels += kernels.size();
+  remark::analysis(module.getLoc(),
+                   remark::RemarkOpts::name("Code").category(DEBUG_TYPE))
+      << remark::metric("Kernels", kernels.size())
+      << remark::metric("Bytes", binary->image.size());
   if (result)
     *result = std::move(*binary);
 }

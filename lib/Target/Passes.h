@@ -18,6 +18,10 @@ struct CPUBinary;
 std::unique_ptr<mlir::Pass> createBinary(const BinaryOptions &options,
                                          std::shared_ptr<CPUBinary> result);
 
+/// The names that CheckSlowPathsOptions::allow may hold: one for each slow
+/// path, and "all".
+llvm::ArrayRef<llvm::StringLiteral> getSlowPathNames();
+
 #define GEN_PASS_REGISTRATION
 #include "lib/Target/Passes.h.inc"
 

@@ -42,4 +42,33 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
   ];
 }
 
+def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
+  let summary = "Refuse slow paths in training entries that nobody allowed";
+  let description = [{
+    An entry is a training entry if one of its commands other than
+    `rt.initialize` writes a parameter, a moment or a gradient. There each of
+    these is an error at the command's location, unless `allow` names it:
+
+    | name | what |
+    |---|---|
+    | `scalar-loop` | a kernel spends more than a quarter of its time on arithmetic or transpositions of one element at a time |
+    | `scalar-access` | the same, on loads and stores of elements that are no neighbours in memory |
+    | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
+
+    A kernel's slow paths are its attribute `slow_paths`, so the pass runs after
+    `nsa-binary`. Entries that train nothing, such as those of single operations,
+    may be slow.
+
+    Example: with `allow=copy`, a training entry may contain
+
+    ```mlir
+    rt.copy %old, %saved : memref<4096x64xf32>
+    ```
+  }];
+  let options = [
+    ListOption<"allow", "allow", "std::string",
+               "Slow paths that are no error, or all">,
+  ];
+}
+
 #endif // NSA_LIB_TARGET_PASSES_TD

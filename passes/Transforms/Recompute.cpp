@@ -3,6 +3,7 @@
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NN/NNOps.h"
 #include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Layers.h"
 #include "passes/Transforms/Passes.h"
 #include "passes/Transforms/RecomputePlan.h"
 

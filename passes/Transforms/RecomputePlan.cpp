@@ -3,8 +3,11 @@
 #include "passes/Transforms/RecomputePlan.h"
 
 #include "dialects/Interfaces/RecomputeTraits.h"
-#include "dialects/NN/NNAttributes.h"
+#include "passes/Support/Debug.h"
 #include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Layers.h"
+
+#define DEBUG_TYPE "nsa-recompute"
 
 using namespace mlir;
 using namespace nsa;
@@ -15,15 +18,6 @@ static bool isCheap(Operation *op) { return op->hasTrait<CheapToRecompute>(); }
 
 static bool isAlwaysKept(Operation *op) {
   return op->hasTrait<KeptForBackward>() || op->getNumOperands() == 0;
-}
-
-Value nsa::getViewRoot(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
-      break;
-    value = op->getOperand(0);
-  }
-  return value;
 }
 
 static uint64_t getBytes(Value value) {
@@ -44,10 +38,10 @@ RecomputePlan::RecomputePlan(func::FuncOp function, uint64_t budget)
     else if (!isView(&op))
       forward.push_back(&op);
   }
+  activations = findActivations(function, forward);
   for (Value value : function.front().getTerminator()->getOperands())
     returned.insert(getViewRoot(value));
   findSaved();
-  findActivations();
 }
 
 void RecomputePlan::findSaved() {
@@ -60,73 +54,9 @@ void RecomputePlan::findSaved() {
     }
 }
 
-void RecomputePlan::findActivations() {
-  auto isInput = [&](Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
-    if (!argument)
-      return activations.contains(value.getDefiningOp());
-    std::optional<nn::ArgumentRole> role =
-        nn::getArgumentRole(function, argument.getArgNumber());
-    return !role || *role == nn::ArgumentRole::Input;
-  };
-  for (Operation *op : forward)
-    if (llvm::any_of(op->getOperands(), [&](Value operand) {
-          return isInput(getViewRoot(operand));
-        }))
-      activations.insert(op);
-}
-
 bool RecomputePlan::isReturned(Operation *op) const {
   return llvm::any_of(op->getResults(),
                       [&](Value value) { return returned.contains(value); });
-}
-
-//===----------------------------------------------------------------------===//
-// Layers
-//===----------------------------------------------------------------------===//
-
-/// Cuts the activations wherever exactly one value is needed by what follows.
-SmallVector<RecomputePlan::Group> RecomputePlan::findStretches() const {
-  DenseMap<Value, Operation *> lastReaders;
-  for (Operation *op : forward)
-    if (activations.contains(op))
-      for (Value operand : op->getOperands())
-        lastReaders[getViewRoot(operand)] = op;
-
-  SmallVector<Group> stretches(1);
-  DenseSet<Value> live;
-  for (Operation *op : forward) {
-    if (!activations.contains(op))
-      continue;
-    stretches.back().push_back(op);
-    for (Value operand : op->getOperands())
-      if (Value root = getViewRoot(operand); lastReaders.lookup(root) == op)
-        live.erase(root);
-    for (Value result : op->getResults())
-      if (lastReaders.contains(result))
-        live.insert(result);
-    if (live.size() == 1)
-      stretches.emplace_back();
-  }
-  return stretches;
-}
-
-SmallVector<RecomputePlan::Group> RecomputePlan::findBlocks() const {
-  auto keeps = [](Operation *op) { return op->hasTrait<KeptForBackward>(); };
-  bool hasKept = llvm::any_of(forward, keeps);
-  SmallVector<Group> blocks;
-  bool inside = false;
-  for (const Group &stretch : findStretches()) {
-    if (stretch.size() < 2) {
-      inside = false;
-      continue;
-    }
-    if (!inside || !hasKept || llvm::any_of(stretch, keeps))
-      blocks.emplace_back();
-    blocks.back().append(stretch);
-    inside = true;
-  }
-  return blocks;
 }
 
 //===----------------------------------------------------------------------===//
@@ -168,17 +98,26 @@ void RecomputePlan::consider(ArrayRef<Operation *> group,
   for (Value leaf : frontier.leaves)
     if (leaf.getDefiningOp() && !kept.contains(leaf) && !saved.contains(leaf))
       added += getBytes(leaf);
+  if (results.empty())
+    return;
+  Operation *first = results.front().getDefiningOp();
   if (added >= dropped) {
+    NSA_DEBUG() << first << " is kept: computing " << results.size()
+                << " results again would keep " << added << " bytes instead of "
+                << dropped;
     kept.insert_range(results);
     return;
   }
+  NSA_DEBUG() << first << " is computed again: " << frontier.clones.size()
+              << " operations keep " << added << " bytes instead of "
+              << dropped;
   selected.insert_range(frontier.clones);
   kept.insert_range(frontier.leaves);
   keptBytes = keptBytes - dropped + added;
 }
 
 void RecomputePlan::selectBlocks() {
-  for (const Group &block : findBlocks()) {
+  for (const OperationGroup &block : findLayers(forward, activations)) {
     DenseSet<Operation *> inside(block.begin(), block.end());
     // The next layer starts from the output.
     inside.erase(block.back());

@@ -1,5 +1,4 @@
-//===- RecomputePlan.h - which forward values backward recomputes *- C++
-//-*-===//
+//===- RecomputePlan.h - what backward computes again -----------*- C++ -*-===//
 //
 // Decides, without changing anything, which operations of the forward half of
 // a differentiated function are worth computing again.
@@ -14,15 +13,10 @@
 
 namespace nsa {
 
-/// The value whose elements `value` shows: views of it are stripped.
-mlir::Value getViewRoot(mlir::Value value);
-
 /// The operations of a straight-line function that the backward half computes
 /// again.
 class RecomputePlan {
 public:
-  using Group = llvm::SmallVector<mlir::Operation *>;
-
   /// Reads the function; nothing is selected yet. `budget` is what values kept
   /// for the backward half may need, in bytes; 0 stands for no limit to what is
   /// computed again.
@@ -50,10 +44,6 @@ private:
   };
 
   void findSaved();
-  void findActivations();
-  /// Runs of operations that lie in one layer, each with the output last.
-  llvm::SmallVector<Group> findBlocks() const;
-  llvm::SmallVector<Group> findStretches() const;
   /// Selects what the saved results of `group` need, if that keeps fewer bytes.
   void consider(llvm::ArrayRef<mlir::Operation *> group,
                 llvm::function_ref<bool(mlir::Operation *)> mayClone);

@@ -85,6 +85,11 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_flag_callback(
       "--no-fuse", [&compiler] { compiler.fuse = false; },
       "Give every operation its own commands, for comparison");
+  app.add_option("--allow-slow-path", compiler.allowSlowPaths,
+                 "Slow paths that training entries may take: scalar-loop, "
+                 "scalar-access, copy or all; any other is an error")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--threads", compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
       ->capture_default_str();
@@ -114,25 +119,6 @@ static void printSummary(const CompileReport &report) {
                static_cast<unsigned long long>(report.commands),
                toMiB(report.arenaBytes), toMiB(report.persistentBytes),
                report.totalSeconds());
-}
-
-static void printEstimate(const CompileReport &report) {
-  struct Line {
-    const char *name;
-    uint64_t bytes;
-  };
-  const Line lines[] = {{"persistent", report.persistentBytes},
-                        {"io", report.ioBytes},
-                        {"arena", report.arenaBytes},
-                        {"workspace", report.workspaceBytes}};
-  uint64_t total = 0;
-  for (const Line &line : lines) {
-    std::printf("%-10s %12.2f MiB\n", line.name, toMiB(line.bytes));
-    total += line.bytes;
-  }
-  std::printf("%-10s %12.2f MiB\n%llu kernels, %llu commands\n", "total",
-              toMiB(total), static_cast<unsigned long long>(report.kernels),
-              static_cast<unsigned long long>(report.commands));
 }
 
 /// Writes to a file, or to the standard output for "-" or nothing.
@@ -179,7 +165,8 @@ static int printNeeds(const Options &options, const std::string &source) {
     return reportMessages(report.message());
   printMessages(*options.debug.messages);
   if (options.estimate)
-    printEstimate(*report);
+    if (Status status = write("", formatMemory(*report)); !status)
+      return reportError(toolName, status.message());
   return printDetails(options, *report);
 }
 

@@ -42,6 +42,10 @@ struct CompilerOptions {
   /// Whether operations are fused into fewer commands. Sums may round
   /// otherwise.
   bool fuse = true;
+  /// Slow paths that training entries may take; any other is an error.
+  /// "scalar-loop", "scalar-access" (kernels that do not use vectors), "copy",
+  /// or "all".
+  std::vector<std::string> allowSlowPaths;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };
@@ -75,6 +79,39 @@ struct CommandReport {
   uint64_t bytes = 0;
   /// Where in the source it comes from, with the tags of passes.
   std::string location;
+  /// The layer of the model that it belongs to, from 0; nothing outside of
+  /// layers. Layers are found in the graph as nsa-recompute finds them.
+  std::optional<unsigned> layer;
+  /// Whether it belongs to the backward half, recomputation included.
+  bool backward = false;
+};
+
+/// Commands that one layer of the model has in an entry, products included.
+struct LayerCommands {
+  std::string entry;
+  unsigned layers = 0;
+  /// The largest and the smallest number of all layers.
+  unsigned forward = 0, leastForward = 0;
+  unsigned backward = 0, leastBackward = 0;
+};
+
+/// Bytes of persistent tensors by what they are for, each rounded up to the
+/// alignment of its segment.
+struct PersistentMemory {
+  uint64_t weights = 0;
+  uint64_t moments = 0;
+  uint64_t gradients = 0;
+  uint64_t constants = 0;
+  uint64_t state = 0;
+};
+
+/// What the activations of one entry take.
+struct ActivationPeak {
+  std::string entry;
+  /// Bytes of the arena that the entry uses.
+  uint64_t bytes = 0;
+  /// The largest number of bytes alive at one command: no plan takes less.
+  uint64_t liveBytes = 0;
 };
 
 /// What a compilation made, in numbers.
@@ -86,7 +123,14 @@ struct CompileReport {
   uint64_t persistentBytes = 0;
   uint64_t ioBytes = 0;
   uint64_t arenaBytes = 0;
+  /// The most bytes of the arena that hold a value at once: no plan of the same
+  /// commands needs less.
+  uint64_t liveBytes = 0;
   uint64_t workspaceBytes = 0;
+  /// `persistentBytes` by kind.
+  PersistentMemory persistent;
+  /// One for each entry with activations.
+  std::vector<ActivationPeak> peaks;
   /// Bytes of the kernels' shared object.
   uint64_t binaryBytes = 0;
   /// One for each command, by entry and position.
@@ -97,10 +141,18 @@ struct CompileReport {
   double totalSeconds() const;
 };
 
-/// The commands of a report as a table for people, followed by sums by entry
-/// and kind. Registers are those of a kernel on targets that report them, else
-/// n/a.
+/// One for each entry that has commands of layers, in the order of entries.
+std::vector<LayerCommands> countLayerCommands(const CompileReport &report);
+
+/// A report for people: commands per layer, then each command by entry and
+/// falling cost (flops, or 8 per byte where memory takes longer), then sums by
+/// entry and kind. Registers are those of a kernel on targets that report them,
+/// else n/a.
 std::string formatCommands(const CompileReport &report);
+
+/// The memory of a report for people: by segment and kind, the sum, and the
+/// peak of each entry beside the lower bound.
+std::string formatMemory(const CompileReport &report);
 
 /// An artefact in memory.
 struct CompiledArtifact {

@@ -330,7 +330,13 @@ Value DotEmitter::sumFour(ArrayRef<Value> sums) {
 
 void KernelEmitter::emitDot(DotOp op) {
   Value scratch;
-  if (dotScratchBytes(op, width))
+  DotShape shape(op);
+  // Two multiply-adds per cycle.
+  work.addVectors(static_cast<double>(shape.m) * shape.n * shape.k, 0.5,
+                  lanesFor(shape.alongK ? shape.k : shape.n, width));
+  if (shape.packed) {
     scratch = slots[buffers.getScratchSlot(op)];
+    estimateTranspose(op, b.getF32Type(), shape.n, shape.k);
+  }
   DotEmitter(*this, op).emit(scratch);
 }

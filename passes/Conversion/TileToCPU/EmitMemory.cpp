@@ -63,10 +63,12 @@ void KernelEmitter::emitLoad(LoadOp op) {
   if (op->use_empty())
     return;
   const Access &access = fusion.getAccess(op);
-  if (access.contiguous)
-    emitRows(access, bufferOf(op.getResult()), /*isLoad=*/true);
-  else
-    emitElements(access, op.getResult(), /*isLoad=*/true);
+  if (access.contiguous) {
+    estimateRows(op, access.type);
+    return emitRows(access, bufferOf(op.getResult()), /*isLoad=*/true);
+  }
+  work.addScalars(SlowPath::ScalarAccess, op, access.type.getNumElements(), 3);
+  emitElements(access, op.getResult(), /*isLoad=*/true);
 }
 
 void KernelEmitter::emitStore(StoreOp op) {
@@ -77,15 +79,27 @@ void KernelEmitter::emitStore(StoreOp op) {
                    valid);
   }
   const Access &access = fusion.getAccess(op);
-  if (access.contiguous && hasBuffer(op.getValue()))
-    emitRows(access, bufferOf(op.getValue()), /*isLoad=*/false);
-  else
-    emitElements(access, op.getValue(), /*isLoad=*/false);
+  if (access.contiguous && hasBuffer(op.getValue())) {
+    estimateRows(op, access.type);
+    return emitRows(access, bufferOf(op.getValue()), /*isLoad=*/false);
+  }
+  work.addScalars(SlowPath::ScalarAccess, op, access.type.getNumElements(), 3);
+  emitElements(access, op.getValue(), /*isLoad=*/false);
 }
 
 //===----------------------------------------------------------------------===//
 // Rows of neighbours
 //===----------------------------------------------------------------------===//
+
+/// The cost of emitRows where all coordinates are inside.
+void KernelEmitter::estimateRows(Operation *op, TileType type) {
+  bool column = innerAxis(type) == 0;
+  double rows = column ? 1 : type.getRows();
+  int64_t inner = column ? type.getRows() : type.getCols();
+  unsigned lanes = lanesFor(inner, width);
+  work.addVectors(rows * (inner / lanes * lanes), 1, lanes);
+  work.addScalars(SlowPath::ScalarAccess, op, rows * (inner % lanes), 1);
+}
 
 void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,
                              bool isLoad) {

@@ -28,6 +28,7 @@ private:
   enum class Varies { Nowhere, Outer, Inner };
 
   void chooseShape();
+  void estimate();
   bool isFlat() const;
   Varies variation(Value tile) const;
   void collectLeaves();
@@ -79,6 +80,22 @@ NestEmitter::NestEmitter(KernelEmitter &kernel, const Nest &nest)
     : kernel(kernel), b(kernel.getBuilder()), nest(nest) {
   collectLeaves();
   chooseShape();
+  estimate();
+}
+
+/// Operations per element, half a cycle each.
+void NestEmitter::estimate() {
+  double cost = 0;
+  for (Operation *op : nest.ops) {
+    auto map = dyn_cast<MapOp>(op);
+    cost += map ? map.getBody().front().getOperations().size() : 1;
+  }
+  double count = static_cast<double>(outerExtent) * innerExtent;
+  if (dividesIntegers(nest))
+    kernel.getWork().addScalars(SlowPath::ScalarLoop, nest.root, count,
+                                cost / 2);
+  else
+    kernel.getWork().addVectors(count, cost / 2, lanes);
 }
 
 void NestEmitter::collectLeaves() {

@@ -36,13 +36,21 @@ static SmallVector<Value> transposeEight(VectorBuilder &b,
   return {v[0], v[2], v[4], v[6], v[1], v[3], v[5], v[7]};
 }
 
+/// Rows and columns of the blocks that are transposed in registers.
+static constexpr int64_t transposeBlock = 8;
+
+bool nsa::cpu::transposesVectors(Type elementType, int64_t rows, int64_t cols,
+                                 unsigned width) {
+  return rows >= transposeBlock && cols >= transposeBlock &&
+         width >= transposeBlock && memoryBytes(elementType) == 4;
+}
+
 void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
                                    Value source, int64_t sourceStride,
                                    int64_t rows, int64_t cols, Value target,
                                    int64_t targetStride, unsigned width) {
-  constexpr int64_t block = 8;
-  if (rows < block || cols < block || width < block ||
-      memoryBytes(elementType) != 4)
+  constexpr int64_t block = transposeBlock;
+  if (!transposesVectors(elementType, rows, cols, width))
     return b.loop(rows, 1, [&](Value row) {
       b.loop(cols, 1, [&](Value col) {
         Value element = b.load(source, b.add(b.mul(row, sourceStride), col),
@@ -70,8 +78,19 @@ void nsa::cpu::emitTransposeBlocks(VectorBuilder &b, Type elementType,
   });
 }
 
+void KernelEmitter::estimateTranspose(Operation *op, Type elementType,
+                                      int64_t rows, int64_t cols) {
+  double count = static_cast<double>(rows) * cols;
+  if (transposesVectors(elementType, rows, cols, width))
+    work.addVectors(count, 3, transposeBlock);
+  else
+    work.addScalars(SlowPath::ScalarLoop, op, count, 2);
+}
+
 void KernelEmitter::emitTranspose(TransposeOp op) {
   Buffer from = bufferOf(op.getInput()), to = bufferOf(op.getResult());
+  estimateTranspose(op, from.layout.elementType, from.layout.rows,
+                    from.layout.cols);
   emitTransposeBlocks(b, memoryType(from.layout.elementType), from.base,
                       from.layout.rowStride, from.layout.rows, from.layout.cols,
                       to.base, to.layout.rowStride, width);
@@ -99,6 +118,8 @@ void KernelEmitter::emitTopN(TopNOp op) {
   Buffer best = bufferOf(op.getTopValues());
   Buffer bestIndices = bufferOf(op.getTopIndices());
   int64_t cols = candidates.layout.cols, slots = best.layout.cols;
+  // Most candidates are only compared.
+  work.addVectors(candidates.layout.size, 3, width);
   unsigned lanes = lanesFor(cols, width);
   Type f32 = b.getF32Type();
   Value base = scalar(op.getBase());
@@ -184,6 +205,8 @@ void KernelEmitter::emitSort(SortOp op) {
   copyTile(op.getInput(), op.getResult());
   Buffer buffer = bufferOf(op.getResult());
   int64_t cols = buffer.layout.cols;
+  // Every pair of a row is exchanged once.
+  work.addVectors(buffer.layout.rows * cols * (cols - 1) / 2, 2, /*lanes=*/1);
   Type i32 = b.getI32Type();
   b.loop(buffer.layout.rows, 1, [&](Value row) {
     Value first = b.mul(row, buffer.layout.rowStride);

@@ -4,6 +4,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Remarks.h"
+#include "passes/Conversion/TileToCPU/Passes.h"
+#include "passes/Support/Debug.h"
+
+#define DEBUG_TYPE "nsa-tile-to-cpu"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -28,6 +33,11 @@ LogicalResult KernelEmitter::emit() {
            << kernel.getSymName() << " needs " << buffers.getTotalBytes()
            << " bytes of stack for its tiles, more than the " << maxStackBytes
            << " that a thread has";
+  remark::analysis(kernel.getLoc(), remark::RemarkOpts::name("Stack")
+                                        .category(DEBUG_TYPE)
+                                        .function(kernel.getSymName()))
+      << remark::metric("Bytes", buffers.getTotalBytes())
+      << remark::metric("Slots", buffers.getSlots().size());
   b.setInsertionPoint(kernel);
   auto pointer = LLVM::LLVMPointerType::get(kernel.getContext());
   auto type = b.getFunctionType({pointer, b.getI64Type(), b.getI64Type()}, {});
@@ -45,7 +55,24 @@ LogicalResult KernelEmitter::emit() {
         /*alignment=*/64));
   emitProgramLoop();
   func::ReturnOp::create(b);
+  recordSlowPaths(func);
   return success();
+}
+
+void KernelEmitter::recordSlowPaths(Operation *function) {
+  SmallVector<StringRef> names;
+  for (const WorkEstimate::Finding &finding :
+       work.findSlowPaths(static_cast<double>(kernel.getNumPrograms()))) {
+    names.push_back(getSlowPathName(finding.path));
+    remark::missed(finding.op->getLoc(), remark::RemarkOpts::name("SlowPath")
+                                             .category(DEBUG_TYPE)
+                                             .function(kernel.getSymName()))
+        << remark::reason("{0} takes an estimated {1:P0} of the kernel's time "
+                          "one element at a time ({2})",
+                          finding.op->getName(), finding.share, names.back());
+  }
+  if (!names.empty())
+    function->setAttr(kSlowPathsAttr, b.getStrArrayAttr(names));
 }
 
 void KernelEmitter::emitProgramLoop() {
@@ -74,10 +101,15 @@ void KernelEmitter::emitBlock(Block &block) {
     if (fusion.getRoot(&op) != &op)
       continue;
     b.setLoc(op.getLoc());
-    if (const Nest *nest = fusion.getNest(&op))
-      emitNest(*this, *nest);
-    else
+    const Nest *nest = fusion.getNest(&op);
+    if (!nest) {
       emitOp(&op);
+      continue;
+    }
+    NSA_DEBUG() << "@" << kernel.getSymName() << ": a nest of "
+                << nest->ops.size() << " operations over " << nest->shape
+                << " around " << nest->root;
+    emitNest(*this, *nest);
   }
 }
 
@@ -118,6 +150,13 @@ void KernelEmitter::emitScalarOp(Operation *op) {
   scalars.map(op->getResults(), b.elementwise(op, operands, /*lanes=*/1));
 }
 
+/// How often a loop runs; a guess where its bounds are not constant.
+static double estimateTrips(scf::ForOp op) {
+  constexpr double guess = 8;
+  std::optional<APInt> trips = op.getStaticTripCount();
+  return trips ? trips->getLimitedValue() : guess;
+}
+
 void KernelEmitter::emitFor(scf::ForOp op) {
   SmallVector<Value> inits;
   for (auto [init, argument] :
@@ -127,6 +166,7 @@ void KernelEmitter::emitFor(scf::ForOp op) {
     else
       inits.push_back(scalar(init));
   }
+  work.enterLoop(estimateTrips(op));
   auto loop = scf::ForOp::create(
       b, scalar(op.getLowerBound()), scalar(op.getUpperBound()),
       scalar(op.getStep()), inits,
@@ -150,6 +190,7 @@ void KernelEmitter::emitFor(scf::ForOp op) {
     }
     scf::YieldOp::create(b, next);
   }
+  work.leaveLoop();
   auto result = loop.getResults().begin();
   for (Value old : op.getResults())
     if (!isTile(old))

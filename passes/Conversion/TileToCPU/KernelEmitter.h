@@ -5,6 +5,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "passes/Conversion/TileToCPU/BufferPlan.h"
+#include "passes/Conversion/TileToCPU/WorkEstimate.h"
 
 namespace nsa::cpu {
 
@@ -32,6 +33,7 @@ public:
   VectorBuilder &getBuilder() { return b; }
   unsigned getWidth() const { return width; }
   const FusionPlan &getFusion() const { return fusion; }
+  WorkEstimate &getWork() { return work; }
   /// What a scalar or memref of the kernel became.
   mlir::Value scalar(mlir::Value value) { return scalars.lookup(value); }
   bool hasBuffer(mlir::Value tile) const { return buffers.hasBuffer(tile); }
@@ -63,6 +65,8 @@ private:
   void emitFor(mlir::scf::ForOp op);
   void emitIf(mlir::scf::IfOp op);
   void emitProgramLoop();
+  /// Notes on the function which slow paths the kernel takes.
+  void recordSlowPaths(mlir::Operation *function);
   /// Makes `target`'s buffer hold the tile `source`.
   void copyTile(mlir::Value source, mlir::Value target);
   void fillBuffer(mlir::Value source, const Buffer &target);
@@ -77,9 +81,12 @@ private:
   void copyRow(const Access &access, const RowAddress &address,
                const Buffer &buffer, mlir::Value outer, int64_t inner,
                bool isLoad);
+  void estimateRows(mlir::Operation *op, tile::TileType type);
 
   // EmitRows.cpp
   void emitTranspose(tile::TransposeOp op);
+  void estimateTranspose(mlir::Operation *op, mlir::Type elementType,
+                         int64_t rows, int64_t cols);
   void emitTopN(tile::TopNOp op);
   void insertCandidate(const Buffer &values, const Buffer &indices,
                        mlir::Value row, mlir::Value value, mlir::Value index);
@@ -94,6 +101,7 @@ private:
   Bounds bounds;
   FusionPlan fusion;
   BufferPlan buffers;
+  WorkEstimate work;
   mlir::IRMapping scalars;
   llvm::SmallVector<mlir::Value> slots;
   llvm::SmallVector<mlir::Value> programIds;
@@ -104,6 +112,10 @@ int64_t dotScratchBytes(tile::DotOp op, unsigned width);
 
 /// Emits the loops of one nest.
 void emitNest(KernelEmitter &kernel, const Nest &nest);
+
+/// Whether emitTransposeBlocks uses vectors.
+bool transposesVectors(mlir::Type elementType, int64_t rows, int64_t cols,
+                       unsigned width);
 
 /// Writes the transpose of a rows x cols matrix of 4-byte elements, row by row
 /// `sourceStride` apart, to rows `targetStride` apart. Writes whole blocks: up

@@ -22,6 +22,15 @@ def NSATileToCPU : Pass<"nsa-tile-to-cpu", "::mlir::ModuleOp"> {
     memory effects. `tile.dot` is a register-blocked micro-kernel. bf16 is
     stored as i16 and rounded by integer arithmetic.
 
+    What a kernel does one element at a time is estimated. A path that takes more
+    than a quarter of the kernel's time is a missed remark, and the function's
+    attribute `nsa.slow_paths` names it:
+
+    | name | what |
+    |---|---|
+    | `scalar-loop` | arithmetic (integer division by a variable) or a transposition |
+    | `scalar-access` | a load or store of elements that are no neighbours in memory, or of rows that are no whole vectors |
+
     The result needs `nsa-expand-math` and upstream conversions to LLVM.
   }];
   let dependentDialects = [

@@ -1,0 +1,132 @@
+//===- CheckSlowPaths.cpp - refuse slow paths of training entries ---------===//
+
+#include "dialects/RT/RTOps.h"
+#include "lib/Target/Passes.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_CHECKSLOWPATHS
+#include "lib/Target/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+static constexpr StringLiteral kCopy = "copy";
+static constexpr StringLiteral kAll = "all";
+
+/// Smaller copies cost no more than the command that they are.
+static constexpr uint64_t kSlowCopyBytes = 64 << 10;
+
+ArrayRef<StringLiteral> nsa::getSlowPathNames() {
+  static constexpr StringLiteral names[] = {"scalar-loop", "scalar-access",
+                                            kCopy, kAll};
+  return names;
+}
+
+namespace {
+struct CheckSlowPathsPass : nsa::impl::CheckSlowPathsBase<CheckSlowPathsPass> {
+  using CheckSlowPathsBase::CheckSlowPathsBase;
+
+  LogicalResult initialize(MLIRContext *context) override;
+  void runOnOperation() override;
+
+private:
+  bool isAllowed(StringRef path) const {
+    return llvm::is_contained(allow, path) || llvm::is_contained(allow, kAll);
+  }
+  /// Reports what is slow and not allowed in a command.
+  LogicalResult check(rt::LaunchOp launch, SymbolTable &symbols) const;
+  LogicalResult check(rt::CopyOp copy) const;
+};
+} // namespace
+
+LogicalResult CheckSlowPathsPass::initialize(MLIRContext *context) {
+  for (const std::string &path : allow)
+    if (!llvm::is_contained(getSlowPathNames(), path))
+      return emitError(UnknownLoc::get(context), "unknown slow path '")
+             << path << "'; known are " << llvm::join(getSlowPathNames(), ", ");
+  return success();
+}
+
+/// Whether a tensor is what training changes.
+static bool isTrained(Operation *symbol) {
+  auto tensor = dyn_cast_if_present<rt::TensorOp>(symbol);
+  if (!tensor)
+    return false;
+  switch (tensor.getRole()) {
+  case rt::TensorRole::Parameter:
+  case rt::TensorRole::Moment1:
+  case rt::TensorRole::Moment2:
+  case rt::TensorRole::Gradient:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static bool isTrained(Value memory, SymbolTable &symbols) {
+  Operation *op = rt::getMemoryRoot(memory).getDefiningOp();
+  if (auto get = dyn_cast<rt::GetOp>(op))
+    return isTrained(symbols.lookup(get.getTensor()));
+  auto span = dyn_cast<rt::SpanOp>(op);
+  return span && isTrained(symbols.lookup(
+                     cast<FlatSymbolRefAttr>(span.getTensors()[0]).getValue()));
+}
+
+static bool isTrainingEntry(rt::EntryOp entry, SymbolTable &symbols) {
+  return llvm::any_of(rt::getCommands(entry),
+                      [&](rt::CommandOpInterface command) {
+                        SmallVector<Value> writes;
+                        command.getWrites(writes);
+                        return !isa<rt::InitializeOp>(command) &&
+                               llvm::any_of(writes, [&](Value memory) {
+                                 return isTrained(memory, symbols);
+                               });
+                      });
+}
+
+LogicalResult CheckSlowPathsPass::check(rt::LaunchOp launch,
+                                        SymbolTable &symbols) const {
+  auto kernel = symbols.lookup<rt::KernelOp>(launch.getKernel());
+  if (!kernel || !kernel.getSlowPaths())
+    return success();
+  for (auto path : kernel.getSlowPaths()->getAsValueRange<StringAttr>())
+    if (!isAllowed(path))
+      return launch.emitError("slow path '")
+             << path << "' in kernel " << launch.getKernelAttr()
+             << "; allow with --allow-slow-path=" << path;
+  return success();
+}
+
+LogicalResult CheckSlowPathsPass::check(rt::CopyOp copy) const {
+  uint64_t bytes = rt::getByteSize(cast<MemRefType>(copy.getOut().getType()));
+  if (bytes < kSlowCopyBytes || isAllowed(kCopy))
+    return success();
+  return copy.emitError("slow path '")
+         << kCopy << "' of " << bytes
+         << " bytes; allow with --allow-slow-path=" << kCopy;
+}
+
+void CheckSlowPathsPass::runOnOperation() {
+  SymbolTable symbols(getOperation());
+  // A kernel or source line is reported once, however many entries share it.
+  llvm::SetVector<std::pair<Attribute, Attribute>> reported;
+  for (auto entry : getOperation().getOps<rt::EntryOp>()) {
+    if (!isTrainingEntry(entry, symbols))
+      continue;
+    for (rt::CommandOpInterface command : rt::getCommands(entry)) {
+      auto launch = dyn_cast<rt::LaunchOp>(*command);
+      auto copy = dyn_cast<rt::CopyOp>(*command);
+      Attribute kernel = launch ? launch.getKernelAttr() : Attribute();
+      Attribute location = launch ? Attribute() : command->getLoc();
+      if ((!launch && !copy) || !reported.insert({kernel, location}))
+        continue;
+      if (failed(launch ? check(launch, symbols) : check(copy)))
+        signalPassFailure();
+    }
+  }
+  markAllAnalysesPreserved();
+}

@@ -1,0 +1,50 @@
+//===- WorkEstimate.cpp - what runs element by element --------------------===//
+
+#include "passes/Conversion/TileToCPU/WorkEstimate.h"
+#include "llvm/Support/ErrorHandling.h"
+
+using namespace mlir;
+using namespace nsa::cpu;
+
+/// Of a kernel's time, from which on a path is slow.
+static constexpr double slowShare = 0.25;
+
+/// Cycles of a whole launch below which nothing is slow: about what it costs to
+/// start one.
+static constexpr double negligibleCycles = 10000;
+
+llvm::StringRef nsa::cpu::getSlowPathName(SlowPath path) {
+  switch (path) {
+  case SlowPath::ScalarLoop:
+    return "scalar-loop";
+  case SlowPath::ScalarAccess:
+    return "scalar-access";
+  }
+  llvm_unreachable("unknown slow path");
+}
+
+void WorkEstimate::addScalars(SlowPath path, Operation *op, double count,
+                              double cost) {
+  cost *= weights.back() * count;
+  total += cost;
+  parts.push_back({path, op, cost});
+}
+
+SmallVector<WorkEstimate::Finding>
+WorkEstimate::findSlowPaths(double programs) const {
+  SmallVector<Finding> findings;
+  for (SlowPath path : {SlowPath::ScalarLoop, SlowPath::ScalarAccess}) {
+    double cost = 0;
+    const Part *largest = nullptr;
+    for (const Part &part : parts) {
+      if (part.path != path)
+        continue;
+      cost += part.cost;
+      if (!largest || part.cost > largest->cost)
+        largest = &part;
+    }
+    if (cost * programs > negligibleCycles && cost > slowShare * total)
+      findings.push_back({path, largest->op, cost / total});
+  }
+  return findings;
+}
