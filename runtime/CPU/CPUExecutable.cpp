@@ -36,11 +36,15 @@ public:
   const std::vector<uint64_t> &nanoseconds(unsigned entry) const override {
     return entries[entry].nanoseconds;
   }
+  const std::vector<CommandSpan> &lastRun(unsigned entry) const override {
+    return entries[entry].lastRun;
+  }
 
 private:
   struct ReadyEntry {
     std::vector<ReadyCommand> commands;
     std::vector<uint64_t> nanoseconds;
+    std::vector<CommandSpan> lastRun;
     /// What to poison before a run.
     std::vector<std::pair<char *, uint64_t>> poisoned;
   };
@@ -287,6 +291,7 @@ CPUExecutable::resolve(const artifact::Entry &entry) const {
   for (const artifact::Command *command : *entry.commands())
     ready.commands.push_back(resolve(*command));
   ready.nanoseconds.resize(ready.commands.size());
+  ready.lastRun.resize(ready.commands.size());
   if (!options.poison)
     return ready;
   for (unsigned i = 0; i < segments.size(); ++i) {
@@ -336,18 +341,23 @@ findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) {
   return std::nullopt;
 }
 
+static uint64_t now() {
+  return uint64_t(std::chrono::nanoseconds(
+                      std::chrono::steady_clock::now().time_since_epoch())
+                      .count());
+}
+
 /// Runs on the pool's leader.
 void CPUExecutable::runCommands(unsigned index) {
-  using Clock = std::chrono::steady_clock;
   ReadyEntry &entry = entries[index];
   const Blas *library = blas ? &*blas : nullptr;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
-    Clock::time_point start =
-        options.profile ? Clock::now() : Clock::time_point();
+    uint64_t start = options.profile ? now() : 0;
     runAction(entry.commands[i].action, library, *pool);
-    if (options.profile)
-      entry.nanoseconds[i] +=
-          uint64_t(std::chrono::nanoseconds(Clock::now() - start).count());
+    if (options.profile) {
+      entry.lastRun[i] = {start, now() - start};
+      entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
+    }
     found = findNonFinite(i, entry.commands[i].outputs);
     if (found)
       return;

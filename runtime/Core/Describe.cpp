@@ -47,3 +47,32 @@ uint64_t nsa::commandFlops(const artifact::Artifact &root,
     return 2 * gemm->m() * gemm->n() * gemm->k();
   return 0;
 }
+
+uint64_t nsa::commandBytes(const artifact::Artifact &root,
+                           const artifact::Command &command) {
+  uint64_t bytes = 0;
+  switch (command.action_type()) {
+  case Action::Launch:
+    for (const artifact::Slice *slice : *command.action_as_Launch()->operands())
+      bytes += slice->size();
+    return bytes;
+  case Action::Gemm: {
+    const auto &gemm = *command.action_as_Gemm();
+    uint64_t results = gemm.beta() == 0 ? 1 : 2;
+    return gemm.lhs()->size() + gemm.rhs()->size() +
+           results * gemm.out()->size();
+  }
+  case Action::Fill:
+    return command.action_as_Fill()->out()->size();
+  case Action::Copy:
+    return 2 * command.action_as_Copy()->out()->size();
+  case Action::Initialize:
+    return root.tensors()
+        ->Get(command.action_as_Initialize()->tensor())
+        ->slice()
+        ->size();
+  case Action::NONE:
+    break;
+  }
+  return bytes;
+}

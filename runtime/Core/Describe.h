@@ -22,6 +22,10 @@ std::string commandLocation(const artifact::Artifact &root,
 uint64_t commandFlops(const artifact::Artifact &root,
                       const artifact::Command &command);
 
+/// Bytes of all operands of the command.
+uint64_t commandBytes(const artifact::Artifact &root,
+                      const artifact::Command &command);
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_CORE_DESCRIBE_H

@@ -37,6 +37,9 @@ public:
 
   /// Nanoseconds per command of an entry, summed over all runs.
   virtual const std::vector<uint64_t> &nanoseconds(unsigned entry) const = 0;
+
+  /// When each command of an entry last ran.
+  virtual const std::vector<CommandSpan> &lastRun(unsigned entry) const = 0;
 };
 
 /// Makes the executable for the artefact's target, or says which targets there

@@ -132,7 +132,12 @@ std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
     const artifact::Command &command = *commands.Get(i);
     profile.push_back({commandTitle(source.root(), command),
                        commandLocation(source.root(), command), times[i],
-                       commandFlops(source.root(), command)});
+                       commandFlops(source.root(), command),
+                       commandBytes(source.root(), command)});
   }
   return profile;
+}
+
+const std::vector<CommandSpan> &Program::lastRun(const EntryInfo &entry) const {
+  return executable->lastRun(entry.index);
 }

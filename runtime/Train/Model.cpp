@@ -7,6 +7,16 @@
 
 namespace nsa {
 
+Status ProgramModel::run(std::string_view entry) {
+  Result<const EntryInfo *> info = program.entry(entry);
+  if (!info)
+    return info.takeError();
+  Status status = program.run(**info);
+  if (status && profile)
+    profile->record(program, **info);
+  return status;
+}
+
 static const TensorView *findAmong(const Program &program,
                                    const std::vector<unsigned> &indices,
                                    std::string_view name) {

@@ -21,6 +21,7 @@
 #define NSA_RUNTIME_TRAIN_MODEL_H
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/Train/StepProfile.h"
 
 #include <cstdint>
 #include <string>
@@ -53,9 +54,11 @@ public:
 /// A loaded artefact. Owns the program.
 class ProgramModel final : public Model {
 public:
-  explicit ProgramModel(Program program) : program(std::move(program)) {}
+  /// With a profile, which must outlive the model, runs are recorded in it.
+  explicit ProgramModel(Program program, StepProfile *profile = nullptr)
+      : program(std::move(program)), profile(profile) {}
 
-  Status run(std::string_view entry) override { return program.run(entry); }
+  Status run(std::string_view entry) override;
   bool hasEntry(std::string_view entry) const override {
     return program.findEntry(entry) != nullptr;
   }
@@ -72,6 +75,7 @@ public:
 
 private:
   Program program;
+  StepProfile *profile;
 };
 
 /// The tensors through which the host drives a trainable program.

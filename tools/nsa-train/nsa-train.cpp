@@ -2,6 +2,7 @@
 
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
+#include "lib/Support/Files.h"
 #include "runtime/Train/Agreement.h"
 #include "runtime/Train/Trainer.h"
 
@@ -52,6 +53,8 @@ struct CommandLine {
   bool noProgress = false;
   std::string blasLibrary;
   bool checkFinite = false;
+  /// Steps to profile; 0 for none.
+  int64_t profileSteps = 0;
   TrainOptions train;
 };
 
@@ -97,12 +100,33 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                "Plain lines every train.log_every steps on a terminal too");
   app.add_flag("--check-finite", line.checkFinite,
                "Check the outputs of every command (slow)");
+  app.add_option(
+         "--profile", line.profileSteps,
+         "Measure every command of this many steps: writes profile.json "
+         "(Chrome trace) into the run directory and prints the most "
+         "expensive commands")
+      ->check(CLI::PositiveNumber);
   app.add_option("--blas", line.blasLibrary,
                  "OpenBLAS library, or the folder that holds it");
 }
 
 static int fail(const std::string &message) {
   return reportError(toolName, message);
+}
+
+/// Writes the trace and prints what took longest.
+static Status reportProfile(const StepProfile &profile, const Program &program,
+                            const std::string &directory) {
+  if (profile.steps() == 0)
+    return Error{"--profile recorded no step: the first " +
+                 std::to_string(StepProfile::warmUpSteps) +
+                 " steps of a run warm up"};
+  std::string path = directory + "/profile.json";
+  if (Status status = writeFileAtomically(path, profile.trace(program));
+      !status)
+    return status;
+  std::printf("%swrote %s\n", profile.table(program).c_str(), path.c_str());
+  return {};
 }
 
 static int train(CommandLine &line) {
@@ -124,6 +148,7 @@ static int train(CommandLine &line) {
   runtime.seed = uint64_t(config->train.seed);
   runtime.blasLibrary = line.blasLibrary;
   runtime.checkFinite = line.checkFinite;
+  runtime.profile = line.profileSteps > 0;
   Result<Program> program = Program::create(*artifact, runtime);
   if (!program)
     return fail(program.message());
@@ -133,11 +158,22 @@ static int train(CommandLine &line) {
   line.train.facts.emplace_back("gemm", program->gemmLibrary());
   line.train.facts.emplace_back("program_bytes",
                                 std::to_string(program->allocatedBytes()));
-  ProgramModel model(std::move(*program));
+  std::optional<StepProfile> profile;
+  if (runtime.profile)
+    profile.emplace(line.profileSteps, measurePeaks(1),
+                    measurePeaks(program->threads()));
+  ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
   Console console(stdout, !line.noProgress && ::isatty(STDOUT_FILENO));
   Trainer trainer(model, *data, *config, line.train, console);
   Result<TrainEnd> end = trainer.run();
-  return end ? exitCode(*end) : fail(end.message());
+  if (!end)
+    return fail(end.message());
+  if (profile)
+    if (Status status =
+            reportProfile(*profile, model.get(), trainer.runDirectory());
+        !status)
+      return fail(status.message());
+  return exitCode(*end);
 }
 
 int main(int argc, char **argv) {

@@ -89,6 +89,14 @@ struct CommandProfile {
   uint64_t nanoseconds = 0;
   /// Floating-point operations of one run.
   uint64_t flops = 0;
+  /// Bytes of all operands: what one run reads and writes, each once.
+  uint64_t bytes = 0;
+};
+
+/// When a command ran, in nanoseconds of the steady clock.
+struct CommandSpan {
+  uint64_t start = 0;
+  uint64_t nanoseconds = 0;
 };
 
 class Executable;
@@ -141,6 +149,10 @@ public:
   /// One element per command of the entry, times summed over all runs. The
   /// times are 0 unless RuntimeOptions::profile was set.
   std::vector<CommandProfile> profile(const EntryInfo &entry) const;
+
+  /// One element per command of the entry, of its last run. Zeros unless
+  /// RuntimeOptions::profile was set.
+  const std::vector<CommandSpan> &lastRun(const EntryInfo &entry) const;
 
 private:
   Program(Artifact artifact, std::unique_ptr<Executable> executable);

@@ -1,0 +1,232 @@
+//===- StepProfile.cpp - where the time of a training step goes -----------===//
+
+#include "runtime/Train/StepProfile.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <tuple>
+
+using namespace nsa;
+
+using Json = nlohmann::ordered_json;
+
+/// Groups that the table shows.
+static constexpr size_t shownGroups = 10;
+
+static double median(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+//===----------------------------------------------------------------------===//
+// Recording
+//===----------------------------------------------------------------------===//
+
+void StepProfile::record(const Program &program, const EntryInfo &entry) {
+  bool ends = entry.name == "update" || entry.name == "step";
+  if ((!ends && entry.name != "accumulate") || steps() == wanted)
+    return;
+  if (warmUpDone < warmUpSteps) {
+    warmUpDone += ends;
+    return;
+  }
+  const std::vector<CommandSpan> &spans = program.lastRun(entry);
+  for (unsigned i = 0; i < spans.size(); ++i)
+    events.push_back({entry.index, i, spans[i]});
+  ++runs[entry.index];
+  if (!ends || stepBegin == events.size())
+    return;
+  const CommandSpan &last = events.back().span;
+  stepSeconds.push_back(
+      double(last.start + last.nanoseconds - events[stepBegin].span.start) /
+      1e9);
+  stepBegin = events.size();
+}
+
+//===----------------------------------------------------------------------===//
+// Evaluation
+//===----------------------------------------------------------------------===//
+
+/// Operations per second that a command could reach: kernels use the vectors
+/// that they were compiled for, the library the widest of the machine.
+double StepProfile::peakFlops(const Program &program,
+                              const CommandProfile &command) const {
+  bool wide = command.command.rfind("gemm", 0) == 0;
+  if (const auto *features = program.artifact()->cpu_features())
+    for (const flatbuffers::String *feature : *features)
+      wide |= feature->string_view() == "avx512f";
+  return wide ? std::max(all.wideFlops, all.flops) : all.flops;
+}
+
+StepProfile::Limit StepProfile::limit(const Program &program,
+                                      const CommandProfile &command) const {
+  double compute = ratio(double(command.flops), peakFlops(program, command));
+  double memory = ratio(double(command.bytes), all.copy);
+  return {std::max(compute, memory), compute > memory};
+}
+
+double StepProfile::medianStep() const { return median(stepSeconds); }
+
+double StepProfile::tokensPerStep(const Program &program) const {
+  const TensorView *tokens = program.findTensor("tokens");
+  double perRun = tokens ? double(tokens->elements()) : 0;
+  double passes = 0;
+  for (auto [index, count] : runs)
+    if (program.entries()[index].name != "update")
+      passes += double(count);
+  return perRun * ratio(passes, double(steps()));
+}
+
+std::vector<CommandGroup> StepProfile::groups(const Program &program) const {
+  // Seconds of each command in each run.
+  std::map<std::pair<unsigned, unsigned>, std::vector<double>> times;
+  for (const Event &event : events)
+    times[{event.entry, event.command}].push_back(
+        double(event.span.nanoseconds) / 1e9);
+  std::map<unsigned, std::vector<CommandProfile>> commands;
+  std::map<std::string, size_t> numbers;
+  std::vector<CommandGroup> list;
+  for (const auto &[key, values] : times) {
+    auto [entry, index] = key;
+    if (!commands.count(entry))
+      commands[entry] = program.profile(program.entries()[entry]);
+    const CommandProfile &command = commands[entry][index];
+    auto [number, isNew] = numbers.try_emplace(command.command, list.size());
+    if (isNew)
+      list.push_back({command.command, command.location});
+    CommandGroup &group = list[number->second];
+    double perStep = ratio(double(values.size()), double(steps()));
+    Limit least = limit(program, command);
+    group.count += unsigned(perStep + 0.5);
+    group.seconds += median(values) * perStep;
+    group.flops += uint64_t(double(command.flops) * perStep);
+    group.bytes += uint64_t(double(command.bytes) * perStep);
+    group.limitSeconds += least.seconds * perStep;
+    group.computeBound = least.computeBound;
+  }
+  std::sort(list.begin(), list.end(),
+            [](const CommandGroup &a, const CommandGroup &b) {
+              return std::tie(b.seconds, a.command) <
+                     std::tie(a.seconds, b.command);
+            });
+  return list;
+}
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+static std::string describe(const MachinePeaks &peaks) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "FMA peak %.1f GFLOP/s (512-bit vectors %.1f), copy %.1f GB/s "
+                "on %d threads",
+                peaks.flops / 1e9, peaks.wideFlops / 1e9, peaks.copy / 1e9,
+                peaks.threads);
+  return text;
+}
+
+std::string StepProfile::table(const Program &program) const {
+  std::vector<CommandGroup> list = groups(program);
+  double inCommands = 0;
+  for (const CommandGroup &group : list)
+    inCommands += group.seconds;
+  double step = medianStep();
+  std::string text;
+  char line[512];
+  auto add = [&](int length) {
+    text.append(line, std::min(size_t(std::max(length, 0)), sizeof line - 1));
+    text += '\n';
+  };
+  text += describe(one) + '\n' + describe(all) + '\n';
+  add(std::snprintf(line, sizeof line,
+                    "%lld steps after %lld: median %.3f ms, %.0f tokens/s, "
+                    "%.1f %% of it in commands",
+                    static_cast<long long>(steps()),
+                    static_cast<long long>(warmUpSteps), step * 1e3,
+                    ratio(tokensPerStep(program), step),
+                    100 * ratio(inCommands, step)));
+  text += " share  ms/step  count  GFLOP/s    GB/s  of limit  command\n";
+  for (size_t i = 0; i < std::min(list.size(), shownGroups); ++i) {
+    const CommandGroup &group = list[i];
+    add(std::snprintf(
+        line, sizeof line, "%5.1f%% %8.3f %6u %8.1f %7.1f %8.0f%%  %s  %s",
+        100 * ratio(group.seconds, inCommands), group.seconds * 1e3,
+        group.count, ratio(double(group.flops), group.seconds) / 1e9,
+        ratio(double(group.bytes), group.seconds) / 1e9,
+        100 * ratio(group.limitSeconds, group.seconds), group.command.c_str(),
+        group.location.c_str()));
+  }
+  return text;
+}
+
+static Json toJson(const MachinePeaks &peaks) {
+  return {{"threads", peaks.threads},
+          {"fma_gflops", peaks.flops / 1e9},
+          {"fma_gflops_512", peaks.wideFlops / 1e9},
+          {"copy_gbytes", peaks.copy / 1e9}};
+}
+
+static Json toJson(const CommandGroup &group, double inCommands) {
+  return {{"command", group.command},
+          {"location", group.location},
+          {"count", group.count},
+          {"ms", group.seconds * 1e3},
+          {"share", ratio(group.seconds, inCommands)},
+          {"flops", group.flops},
+          {"bytes", group.bytes},
+          {"gflops", ratio(double(group.flops), group.seconds) / 1e9},
+          {"gbytes", ratio(double(group.bytes), group.seconds) / 1e9},
+          {"compute_bound", group.computeBound},
+          {"of_limit", ratio(group.limitSeconds, group.seconds)}};
+}
+
+std::string StepProfile::trace(const Program &program) const {
+  std::map<unsigned, std::vector<CommandProfile>> commands;
+  for (auto [entry, count] : runs)
+    commands[entry] = program.profile(program.entries()[entry]);
+  Json slices = Json::array();
+  uint64_t begin = events.empty() ? 0 : events.front().span.start;
+  for (const Event &event : events) {
+    const CommandProfile &command = commands[event.entry][event.command];
+    double seconds = double(event.span.nanoseconds) / 1e9;
+    slices.push_back(
+        {{"name", command.location},
+         {"cat", command.command.substr(0, command.command.find(' '))},
+         {"ph", "X"},
+         {"ts", double(event.span.start - begin) / 1e3},
+         {"dur", double(event.span.nanoseconds) / 1e3},
+         {"pid", 0},
+         {"tid", 0},
+         {"args",
+          {{"entry", program.entries()[event.entry].name},
+           {"command", command.command},
+           {"bytes", command.bytes},
+           {"flops", command.flops},
+           {"of_limit", ratio(limit(program, command).seconds, seconds)}}}});
+  }
+  std::vector<CommandGroup> list = groups(program);
+  double inCommands = 0;
+  for (const CommandGroup &group : list)
+    inCommands += group.seconds;
+  Json kinds = Json::array();
+  for (const CommandGroup &group : list)
+    kinds.push_back(toJson(group, inCommands));
+  Json whole = {
+      {"displayTimeUnit", "ms"},
+      {"traceEvents", std::move(slices)},
+      {"otherData",
+       {{"steps", steps()},
+        {"step_ms", medianStep() * 1e3},
+        {"tokens_per_second", ratio(tokensPerStep(program), medianStep())},
+        {"machine", {toJson(one), toJson(all)}},
+        {"groups", std::move(kinds)}}}};
+  return jsonText(whole) + "\n";
+}

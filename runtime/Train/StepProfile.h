@@ -1,0 +1,98 @@
+//===- StepProfile.h - where the time of a training step goes ---*- C++ -*-===//
+//
+// Collects when each command of some training steps ran and compares it with
+// what the machine can do: a command takes at least its floating-point
+// operations at the peak rate, and at least its bytes at the copy rate.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_TRAIN_STEPPROFILE_H
+#define NSA_RUNTIME_TRAIN_STEPPROFILE_H
+
+#include "nsa/Runtime/Runtime.h"
+#include "runtime/CPU/MachinePeaks.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nsa {
+
+/// All launches of one kernel, or all products of one shape, in a step.
+struct CommandGroup {
+  /// Such as "launch @silu_n16384_f32" or "gemm 2048x512x128".
+  std::string command;
+  /// Where the first of them comes from.
+  std::string location;
+  unsigned count = 0;
+  /// Per step: the medians of the commands' times, added up.
+  double seconds = 0;
+  uint64_t flops = 0;
+  uint64_t bytes = 0;
+  /// What the machine would take at best.
+  double limitSeconds = 0;
+  /// Whether arithmetic, not memory, is the limit.
+  bool computeBound = false;
+};
+
+/// Profiles the training steps of a program that was created with
+/// RuntimeOptions::profile.
+class StepProfile {
+public:
+  /// Steps that are not recorded, because memory is touched first in them.
+  static constexpr int64_t warmUpSteps = 3;
+
+  /// Records `wanted` steps. `one` and `all` are what one thread and the
+  /// program's threads reach.
+  StepProfile(int64_t wanted, const MachinePeaks &one, const MachinePeaks &all)
+      : wanted(wanted), one(one), all(all) {}
+
+  /// Called after each run of an entry. Entries other than accumulate, update
+  /// and step do not count.
+  void record(const Program &program, const EntryInfo &entry);
+
+  /// Steps recorded so far.
+  int64_t steps() const { return int64_t(stepSeconds.size()); }
+
+  /// The groups, the most expensive first.
+  std::vector<CommandGroup> groups(const Program &program) const;
+
+  /// The machine, the step and its most expensive groups, for people.
+  std::string table(const Program &program) const;
+
+  /// The recorded steps in Chrome's trace format (chrome://tracing, Perfetto):
+  /// one slice per command, called after its source location. `otherData` has
+  /// the machine and all groups.
+  std::string trace(const Program &program) const;
+
+private:
+  struct Event {
+    unsigned entry, command;
+    CommandSpan span;
+  };
+  struct Limit {
+    double seconds;
+    bool computeBound;
+  };
+
+  Limit limit(const Program &program, const CommandProfile &command) const;
+  double peakFlops(const Program &program, const CommandProfile &command) const;
+  double medianStep() const;
+  double tokensPerStep(const Program &program) const;
+
+  int64_t wanted;
+  MachinePeaks one, all;
+  int64_t warmUpDone = 0;
+  /// Runs of each entry in the recorded steps.
+  std::map<unsigned, int64_t> runs;
+  std::vector<Event> events;
+  /// Where the step in progress began in `events`.
+  size_t stepBegin = 0;
+  std::vector<double> stepSeconds;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_STEPPROFILE_H
