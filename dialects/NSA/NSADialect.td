@@ -42,10 +42,11 @@ class NSA_Op<string mnemonic, list<Trait> traits = []>
 
 def NSA_CompressionMean : I32EnumAttrCase<"Mean", 0, "mean">;
 def NSA_CompressionLinear : I32EnumAttrCase<"Linear", 1, "linear">;
+def NSA_CompressionMlp : I32EnumAttrCase<"Mlp", 2, "mlp">;
 
 def NSA_CompressionKind : I32EnumAttr<"CompressionKind",
     "how a block of tokens becomes one row",
-    [NSA_CompressionMean, NSA_CompressionLinear]> {
+    [NSA_CompressionMean, NSA_CompressionLinear, NSA_CompressionMlp]> {
   let cppNamespace = "::nsa";
   let genSpecializedAttr = 0;
 }

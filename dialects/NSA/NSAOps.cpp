@@ -15,6 +15,18 @@ int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
   return sequence < block ? 0 : (sequence - block) / stride + 1;
 }
 
+unsigned nsa::getNumWeights(CompressionKind kind) {
+  switch (kind) {
+  case CompressionKind::Mean:
+    return 0;
+  case CompressionKind::Linear:
+    return 1;
+  case CompressionKind::Mlp:
+    return 2;
+  }
+  llvm_unreachable("unknown compression");
+}
+
 //===----------------------------------------------------------------------===//
 // Scale
 //===----------------------------------------------------------------------===//
@@ -96,8 +108,8 @@ LogicalResult CompressBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
   types.push_back(adaptor.getInput().getType());
-  if (Value weight = adaptor.getWeight())
-    types.push_back(withShape(getShape(weight), Float32Type::get(context)));
+  for (Value parameter : adaptor.getParameters())
+    types.push_back(withShape(getShape(parameter), Float32Type::get(context)));
   return success();
 }
 
@@ -184,7 +196,7 @@ LogicalResult CompressOp::buildBackward(OpBuilder &builder,
                                         ValueRange resultGrads,
                                         SmallVectorImpl<Value> &operandGrads) {
   auto backward = CompressBackwardOp::create(
-      builder, getLoc(), getKind(), resultGrads[0], getInput(), getWeight(),
+      builder, getLoc(), getKind(), resultGrads[0], getInput(), getParameters(),
       getBlock(), getStride());
   llvm::append_range(operandGrads, backward.getResults());
   return success();

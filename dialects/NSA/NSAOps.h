@@ -21,6 +21,9 @@ namespace nsa {
 /// block. `block` and `stride` are positive.
 int64_t getNumCompressedBlocks(int64_t sequence, int64_t block, int64_t stride);
 
+/// How many weights a kind of compression takes.
+unsigned getNumWeights(CompressionKind kind);
+
 } // namespace nsa
 
 #define GET_OP_CLASSES

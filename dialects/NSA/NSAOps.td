@@ -104,6 +104,32 @@ class NSA_CompressionParameters {
   dag members = (ins NSA_PositiveI64:$block, NSA_PositiveI64:$stride);
 }
 
+/// The operands that `kind` has besides the input, and their names.
+class NSA_CompressionOperands {
+  dag members = (ins Variadic<NSA_FloatTensorOfRank<3>>:$parameters);
+  code declarations = [{
+    /// The projection of a block, `[Hkv, block*D, D]`; null for `mean`.
+    ::mlir::Value getWeight() { return getParameter(0); }
+    /// The second projection of `mlp`, `[Hkv, D, D]`, or null.
+    ::mlir::Value getOutputWeight() {
+      return getKind() == ::nsa::CompressionKind::Mlp ? getParameter(1)
+                                                      : ::mlir::Value();
+    }
+    /// What is added to the tokens of a block, `[Hkv, block, D]`, or null.
+    ::mlir::Value getPositions() {
+      return getParameter(::nsa::getNumWeights(getKind()));
+    }
+
+  private:
+    ::mlir::Value getParameter(unsigned index) {
+      return index < getParameters().size() ? getParameters()[index]
+                                            : ::mlir::Value();
+    }
+
+  public:
+  }];
+}
+
 def NSA_CompressOp : NSA_DifferentiableOp<"compress"> {
   let summary = "one row for each block of tokens";
   let description = [{
@@ -111,29 +137,42 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress"> {
     head. There is no partial and no padded block: `y` has
     `Nc = floor((S - block) / stride) + 1` rows if `S >= block`, else none.
 
+    With `u[b, i, h, r, c] = x[b, i*stride + r, h, c] + positions[h, r, c]`, or `x`
+    alone where no positions are given:
+
     ```
     mean:    y[b, i, h, :] = 1/block * sum_r x[b, i*stride + r, h, :]
-    linear:  y[b, i, h, e] = sum_{r, c} x[b, i*stride + r, h, c] * weight[h, r*D + c, e]
+    linear:  y[b, i, h, e] = sum_{r, c} u[b, i, h, r, c] * weight[h, r*D + c, e]
+    mlp:     z[b, i, h, e] = sum_{r, c} u[b, i, h, r, c] * weight[h, r*D + c, e]
+             y[b, i, h, e] = sum_c silu(z[b, i, h, c]) * output_weight[h, c, e]
     ```
 
-    `stride` divides `block`. `linear` takes the weight `[Hkv, block*D, D]`, `mean`
-    takes none.
+    `stride` divides `block`. The parameters follow the input, positions last:
+
+    | kind | parameters |
+    |---|---|
+    | `mean` | none |
+    | `linear` | weight `[Hkv, block*D, D]`, and positions `[Hkv, block, D]` if wanted |
+    | `mlp` | weight `[Hkv, block*D, D]`, output weight `[Hkv, D, D]`, and positions `[Hkv, block, D]` if wanted |
 
     Example:
 
     ```mlir
     %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
         : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+    %z = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+        -> tensor<1x15x2x16xf32>
     ```
   }];
   let arguments = !con(
-      (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$input,
-           Optional<NSA_FloatTensorOfRank<3>>:$weight),
-      NSA_CompressionParameters<>.members);
+      (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$input),
+      NSA_CompressionOperands<>.members, NSA_CompressionParameters<>.members);
   let results = (outs NSA_Activation:$output);
   let resultNames = [{"compressed"}];
+  let declarations = NSA_CompressionOperands<>.declarations;
   let assemblyFormat = [{
-    $kind $input (`,` $weight^)? attr-dict
+    $kind $input (`,` $parameters^)? attr-dict
       `:` functional-type(operands, results)
   }];
 }
@@ -143,15 +182,20 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
   let summary = "gradients of `nsa.compress`";
   let description = [{
     Blocks overlap when `stride < block`, so a token gathers the gradient of
-    every block that holds it, in ascending order:
+    every block that holds it, in ascending order. With `u` and `z` as in
+    `nsa.compress`, which are computed again, and `dz = dy` for `linear`:
 
     ```
     mean:    dx[b, t, h, :] = 1/block * sum_{i : t in block i} dy[b, i, h, :]
-    linear:  dx[b, t, h, c] = sum_{i : t in block i} sum_e dy[b, i, h, e] * weight[h, (t - i*stride)*D + c, e]
-             dw[h, r*D + c, e] = sum_{b, i} x[b, i*stride + r, h, c] * dy[b, i, h, e]
+    mlp:     dz[b, i, h, c] = silu'(z[b, i, h, c]) * sum_e dy[b, i, h, e] * output_weight[h, c, e]
+             doutput_weight[h, c, e] = sum_{b, i} silu(z[b, i, h, c]) * dy[b, i, h, e]
+    linear, mlp:
+             dx[b, t, h, c] = sum_{i : t in block i} sum_e dz[b, i, h, e] * weight[h, (t - i*stride)*D + c, e]
+             dweight[h, r*D + c, e] = sum_{b, i} u[b, i, h, r, c] * dz[b, i, h, e]
+             dpositions[h, r, c] = sum_e (sum_{b, i} dz[b, i, h, e]) * weight[h, r*D + c, e]
     ```
 
-    `dw` is fp32 and exists for `linear` only.
+    The gradients of the parameters are fp32 and in the order of the parameters.
 
     Example:
 
@@ -162,13 +206,14 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
   }];
   let arguments = !con(
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$output_grad,
-           NSA_Activation:$input, Optional<NSA_FloatTensorOfRank<3>>:$weight),
-      NSA_CompressionParameters<>.members);
+           NSA_Activation:$input),
+      NSA_CompressionOperands<>.members, NSA_CompressionParameters<>.members);
   let results = (outs NSA_Activation:$input_grad,
-                      Optional<NSA_F32TensorOfRank<3>>:$weight_grad);
-  let resultNames = [{"dx", "dw"}];
+                      Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
+  let resultNames = [{"dx", "dw", "dparameter", "dparameter"}];
+  let declarations = NSA_CompressionOperands<>.declarations;
   let assemblyFormat = [{
-    $kind $output_grad `,` $input (`,` $weight^)? attr-dict
+    $kind $output_grad `,` $input (`,` $parameters^)? attr-dict
       `:` functional-type(operands, results)
   }];
 }

@@ -90,26 +90,52 @@ static LogicalResult verifySelectedAttention(OpT op) {
       {q[0], getDim(op.getKey(), 2), q[1], getDim(op.getIndices(), 3)});
 }
 
-/// Weight [Hkv, block * D, D] for linear, none for mean.
+/// "no weight", "a weight" or "2 weights".
+static std::string formatWeights(unsigned count) {
+  if (count < 2)
+    return count == 0 ? "no weight" : "a weight";
+  return std::to_string(count) + " weights";
+}
+
+/// The weights that the kind takes, then positions if there are any.
+template <typename OpT>
+static LogicalResult verifyNumParameters(OpT op) {
+  unsigned weights = getNumWeights(op.getKind());
+  unsigned most = weights == 0 ? 0 : weights + 1;
+  unsigned found = op.getParameters().size();
+  if (found >= weights && found <= most)
+    return success();
+  InFlightDiagnostic diagnostic =
+      op.emitOpError() << stringifyCompressionKind(op.getKind())
+                       << " compression takes " << formatWeights(weights);
+  if (most > weights)
+    diagnostic << " and at most one tensor of positions";
+  return diagnostic << ", found " << found
+                    << (found == 1 ? " parameter" : " parameters");
+}
+
 template <typename OpT>
 static LogicalResult verifyCompress(OpT op) {
   if (failed(verifyCompression(op)) ||
-      failed(checkNotEmpty(op, "input", op.getInput())))
+      failed(checkNotEmpty(op, "input", op.getInput())) ||
+      failed(verifyNumParameters(op)))
     return failure();
-  StringRef kind = stringifyCompressionKind(op.getKind());
-  bool takesWeight = op.getKind() != CompressionKind::Mean;
-  if (takesWeight != static_cast<bool>(op.getWeight()))
-    return op.emitOpError(kind)
-           << " compression takes " << (takesWeight ? "a" : "no") << " weight";
-  if (!takesWeight)
-    return success();
-  if (getElementType(op.getWeight()) != getElementType(op.getInput()))
-    return op.emitOpError("weight has element type ")
-           << getElementType(op.getWeight()) << ", expected "
-           << getElementType(op.getInput());
   int64_t heads = getDim(op.getInput(), 2), width = getDim(op.getInput(), 3);
-  return checkShape(op, "weight", op.getWeight(),
-                    {heads, saturatingProduct(op.getBlock(), width), width});
+  int64_t block = op.getBlock();
+  auto check = [&](StringRef name, Value parameter, int64_t rows) {
+    if (!parameter)
+      return success();
+    if (getElementType(parameter) != getElementType(op.getInput()))
+      return LogicalResult(op.emitOpError(name)
+                           << " has element type " << getElementType(parameter)
+                           << ", expected " << getElementType(op.getInput()));
+    return checkShape(op, name, parameter, {heads, rows, width});
+  };
+  if (failed(
+          check("weight", op.getWeight(), saturatingProduct(block, width))) ||
+      failed(check("output weight", op.getOutputWeight(), width)))
+    return failure();
+  return check("positions", op.getPositions(), block);
 }
 
 template <typename OpT>
@@ -128,9 +154,9 @@ LogicalResult CompressOp::verify() { return verifyCompress(*this); }
 LogicalResult CompressBackwardOp::verify() {
   if (failed(verifyCompress(*this)))
     return failure();
-  if (static_cast<bool>(getWeight()) != static_cast<bool>(getWeightGrad()))
-    return emitOpError("has ")
-           << getNumResults() << " results, expected " << (getWeight() ? 2 : 1);
+  if (getParameterGrads().size() != getParameters().size())
+    return emitOpError("has ") << getNumResults() << " results, expected "
+                               << 1 + getParameters().size();
   SmallVector<int64_t> expected(getShape(getInput()));
   expected[1] = getNumCompressedBlocks(expected[1], getBlock(), getStride());
   return checkShape(*this, "output gradient", getOutputGrad(), expected);

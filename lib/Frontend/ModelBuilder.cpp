@@ -178,17 +178,26 @@ KeyValue ModelBuilder::project(Value x, const std::string &name) {
 
 Value ModelBuilder::compress(Value x, const Twine &name) {
   const NsaConfig &nsa = config.nsa;
-  if (nsa.phi == "mean")
-    return create<CompressOp>(name, CompressionKind::Mean, x, Value(), nsa.l,
-                              nsa.d);
   int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
-  // A random projection of l rows that keeps the scale of their mean.
-  double std = 1.0 / std::sqrt(static_cast<double>(nsa.l * width));
-  Value weight =
-      parameter(name + ".weight", {model.nKvGroups, nsa.l * width, width},
-                nn::InitKind::Normal, std, /*decay=*/true);
-  return create<CompressOp>(name, CompressionKind::Linear, x, weight, nsa.l,
-                            nsa.d);
+  SmallVector<Value> parameters;
+  auto weight = [&](const Twine &parameterName, int64_t rows, double gain) {
+    double std = gain / std::sqrt(static_cast<double>(rows));
+    parameters.push_back(parameter(parameterName,
+                                   {model.nKvGroups, rows, width},
+                                   nn::InitKind::Normal, std, /*decay=*/true));
+  };
+  CompressionKind kind = *symbolizeCompressionKind(nsa.phi);
+  // Random projections that keep the scale of a token.
+  if (kind != CompressionKind::Mean)
+    weight(name + ".weight", nsa.l * width, 1.0);
+  // SiLU halves small values.
+  if (kind == CompressionKind::Mlp)
+    weight(name + ".output_weight", width, 2.0);
+  if (nsa.phiPos)
+    parameters.push_back(
+        parameter(name + ".positions", {model.nKvGroups, nsa.l, width},
+                  nn::InitKind::Normal, model.initStd, /*decay=*/false));
+  return create<CompressOp>(name, kind, x, parameters, nsa.l, nsa.d);
 }
 
 Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {

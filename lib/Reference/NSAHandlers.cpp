@@ -3,6 +3,7 @@
 #include "dialects/NSA/NSAOps.h"
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/Compression.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -62,25 +63,43 @@ static void addAttentions(Evaluator &evaluator) {
   });
 }
 
+/// The parameters of a compression from the operands behind the input.
+static Projection getProjection(CompressionKind kind, Operands parameters) {
+  Projection phi;
+  unsigned weights = getNumWeights(kind);
+  phi.weight = *parameters[0];
+  if (weights == 2)
+    phi.outputWeight = *parameters[1];
+  if (parameters.size() > weights)
+    phi.positions = *parameters[weights];
+  return phi;
+}
+
 static void addCompression(Evaluator &evaluator) {
   evaluator.add<CompressOp>([](CompressOp op, Operands in, Results &out) {
-    bool linear = op.getKind() == CompressionKind::Linear;
-    out.push_back(
-        linear ? compressLinear(*in[0], *in[1], op.getBlock(), op.getStride())
-               : compressMean(*in[0], op.getBlock(), op.getStride()));
+    int64_t block = op.getBlock(), stride = op.getStride();
+    if (op.getKind() == CompressionKind::Mean)
+      out.push_back(compressMean(*in[0], block, stride));
+    else
+      out.push_back(compressProjected(
+          *in[0], getProjection(op.getKind(), in.drop_front()), block, stride));
     return success();
   });
   evaluator.add<CompressBackwardOp>(
       [](CompressBackwardOp op, Operands in, Results &out) {
+        int64_t block = op.getBlock(), stride = op.getStride();
         if (op.getKind() == CompressionKind::Mean) {
-          out.push_back(compressMeanBackward(*in[0], *in[1], op.getBlock(),
-                                             op.getStride()));
+          out.push_back(compressMeanBackward(*in[0], *in[1], block, stride));
           return success();
         }
-        LinearGradients grads = compressLinearBackward(
-            *in[0], *in[1], *in[2], op.getBlock(), op.getStride());
+        ProjectionGradients grads = compressProjectedBackward(
+            *in[0], *in[1], getProjection(op.getKind(), in.drop_front(2)),
+            block, stride);
         out.push_back(std::move(grads.input));
-        out.push_back(std::move(grads.weight));
+        for (Tensor *grad :
+             {&grads.phi.weight, &grads.phi.outputWeight, &grads.phi.positions})
+          if (!grad->shape.empty())
+            out.push_back(std::move(*grad));
         return success();
       });
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/Compression.h"
 #include "lib/Reference/Kernels/NN.h"
 
 #include <gtest/gtest.h>
@@ -204,15 +205,42 @@ TEST_F(Reference, CompressedLengthHasNoPartialBlock) {
 }
 
 TEST_F(Reference, CompressionGradients) {
-  Tensor x = normal({2, 19, 2, 3}), weight = normal({2, 24, 3});
+  Tensor x = normal({2, 19, 2, 3});
   Tensor dout = normal({2, compressedLength(19, 8, 4), 2, 3});
   check(
       x, compressMeanBackward(dout, x, 8, 4), dout,
       [&] { return compressMean(x, 8, 4); }, "mean");
-  LinearGradients grads = compressLinearBackward(dout, x, weight, 8, 4);
-  auto forward = [&] { return compressLinear(x, weight, 8, 4); };
-  check(x, grads.input, dout, forward, "linear input");
-  check(weight, grads.weight, dout, forward, "linear weight");
+}
+
+TEST_F(Reference, LearnedCompressionGradients) {
+  for (bool mlp : {false, true})
+    for (bool positions : {false, true}) {
+      Tensor x = normal({2, 19, 2, 3});
+      Projection phi{normal({2, 24, 3}), {}, {}};
+      if (mlp)
+        phi.outputWeight = normal({2, 3, 3});
+      if (positions)
+        phi.positions = normal({2, 8, 3});
+      Tensor dout = normal({2, compressedLength(19, 8, 4), 2, 3});
+      ProjectionGradients grads = compressProjectedBackward(dout, x, phi, 8, 4);
+      auto forward = [&] { return compressProjected(x, phi, 8, 4); };
+      check(x, grads.input, dout, forward, "input");
+      check(phi.weight, grads.phi.weight, dout, forward, "weight");
+      check(phi.outputWeight, grads.phi.outputWeight, dout, forward,
+            "output weight");
+      check(phi.positions, grads.phi.positions, dout, forward, "positions");
+    }
+}
+
+TEST_F(Reference, LearnedCompressionOfOneTokenIsWhatItsFormulaSays) {
+  // One token, one channel: 2 * silu(3 * (x + 5)).
+  Tensor x({1, 1, 1, 1}, 0.25), w({1, 1, 1}, 3.0), w2({1, 1, 1}, 2.0);
+  Tensor p({1, 1, 1}, 5.0);
+  double z = 3.0 * 5.25;
+  EXPECT_DOUBLE_EQ(compressProjected(x, {w, {}, {}}, 1, 1).data[0], 0.75);
+  EXPECT_DOUBLE_EQ(compressProjected(x, {w, {}, p}, 1, 1).data[0], z);
+  EXPECT_DOUBLE_EQ(compressProjected(x, {w, w2, p}, 1, 1).data[0],
+                   2.0 * z / (1.0 + std::exp(-z)));
 }
 
 TEST_F(Reference, CombineGradients) {

@@ -22,6 +22,28 @@ func.func @linear(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>) -> (ten
   return %dx, %dw : tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>
 }
 
+// Backward computes the hidden rows again; positions cost one more row of the
+// product, not a copy of the blocks.
+// CHECK-LABEL: func.func @mlp
+// CHECK: tile.launch @compress_mlp_positions_b1s64h2d16_l8d4_bf16
+// CHECK: %[[HIDDEN:.+]]:2 = tile.launch @compress_backward_dz_mlp_positions_b1s64h2d16_l8d4_bf16
+// CHECK: tile.launch @compress_backward_dx_mlp_positions_b1s64h2d16_l8d4_bf16(%[[HIDDEN]]#0, %{{[^,]+}})
+// CHECK: tile.launch @compress_backward_dw_mlp_positions_b1s64h2d16_l8d4_bf16(%{{[^,]+}}, %[[HIDDEN]]#0, %{{[^,]+}}, %{{[^,]+}})
+// CHECK-SAME: -> (tensor<2x128x16xf32>, tensor<2x8x16xf32>)
+// CHECK: tile.launch @compress_backward_dw2_mlp_positions_b1s64h2d16_l8d4_bf16(%[[HIDDEN]]#1, %{{[^,]+}})
+// CHECK-SAME: -> tensor<2x16x16xf32>
+func.func @mlp(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>, %w2: tensor<2x16x16xbf16>, %p: tensor<2x8x16xbf16>)
+    -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>) {
+  %y = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xbf16>, tensor<2x128x16xbf16>, tensor<2x16x16xbf16>, tensor<2x8x16xbf16>)
+      -> tensor<1x15x2x16xbf16>
+  %dx, %dw, %dw2, %dp = nsa.compress_backward mlp %y, %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xbf16>, tensor<1x64x2x16xbf16>, tensor<2x128x16xbf16>, tensor<2x16x16xbf16>, tensor<2x8x16xbf16>)
+      -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+  return %dx, %dw, %dw2, %dp
+      : tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>
+}
+
 // CHECK-LABEL: tile.kernel private @compress_mean
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
 // CHECK: tile.range %{{.+}} {step = 4 : i32} : !tile.tile<16x1xi32>
@@ -45,3 +67,15 @@ func.func @linear(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16>) -> (ten
 // CHECK-SAME: grid = array<i32: 8, 2, 1>
 // CHECK: tile.dot {{.*}} {transpose_a}
 // CHECK: tile.store %{{.+}} : !tile.tile<16x16xf32>, memref<2x128x16xf32>
+
+// CHECK-LABEL: tile.kernel private @compress_mlp_positions
+// CHECK: scf.for
+// CHECK: tile.dot {{.*}} : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<16x16xf32>
+// CHECK: tile.dot {{.*}} : !tile.tile<1x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<1x16xf32>
+// CHECK: math.exp
+// CHECK: tile.dot {{.*}} : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<16x16xf32>
+
+// The gradient of positions is not rounded on its way.
+// CHECK-LABEL: tile.kernel private @compress_backward_dw_mlp_positions
+// CHECK: tile.reduce add {{.*}} {axis = 0 : i32} : !tile.tile<16x16xf32>
+// CHECK: tile.dot {{.*}} {transpose_b} : !tile.tile<1x16xf32>, !tile.tile<16x16xf32>, !tile.tile<1x16xf32>

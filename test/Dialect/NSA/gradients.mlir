@@ -37,6 +37,25 @@ func.func @branches(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x6
 
 // -----
 
+// Every parameter of a compression gets a gradient in fp32.
+// CHECK-LABEL: func @mlp(
+// CHECK: %{{.*}}, %[[DW:.*]], %[[DW2:.*]], %[[DP:.*]] = nsa.compress_backward mlp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {block
+// CHECK-SAME: -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+// CHECK: %[[CW:.*]] = nn.cast %[[DW]] to bf16
+// CHECK: %[[CW2:.*]] = nn.cast %[[DW2]] to bf16
+// CHECK: %[[CP:.*]] = nn.cast %[[DP]] to bf16
+// CHECK: return %{{.*}}, %[[CW]], %[[CW2]], %[[CP]]
+func.func @mlp(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xbf16> {nn.differentiate},
+               %w2: tensor<2x16x16xbf16> {nn.differentiate}, %p: tensor<2x8x16xbf16> {nn.differentiate})
+    -> (tensor<1x15x2x16xbf16> {nn.objective}) {
+  %y = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xbf16>, tensor<2x128x16xbf16>, tensor<2x16x16xbf16>, tensor<2x8x16xbf16>)
+      -> tensor<1x15x2x16xbf16>
+  return %y : tensor<1x15x2x16xbf16>
+}
+
+// -----
+
 func.func @lse(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x16xf32>) -> (tensor<1x4x64xf32> {nn.objective}) {
   // expected-error @below {{has no gradient with respect to lse}}
   %o, %lse = nsa.window_attention %q, %k, %k {window = 32 : i64}

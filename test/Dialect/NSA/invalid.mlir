@@ -30,7 +30,7 @@ func.func @no_partial_block(%x: tensor<1x64x2x16xf32>) {
 // -----
 
 func.func @mean_takes_no_weight(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
-  // expected-error @below {{mean compression takes no weight}}
+  // expected-error @below {{mean compression takes no weight, found 1 parameter}}
   %y = nsa.compress mean %x, %w {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
   return
@@ -39,7 +39,7 @@ func.func @mean_takes_no_weight(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf
 // -----
 
 func.func @linear_takes_a_weight(%x: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{linear compression takes a weight}}
+  // expected-error @below {{linear compression takes a weight and at most one tensor of positions, found 0 parameters}}
   %y = nsa.compress linear %x {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
   return
@@ -60,6 +60,51 @@ func.func @weight_type(%x: tensor<1x64x2x16xbf16>, %w: tensor<2x128x16xf32>) {
   // expected-error @below {{weight has element type 'f32', expected 'bf16'}}
   %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xbf16>
+  return
+}
+
+// -----
+
+func.func @mlp_takes_two_weights(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
+  // expected-error @below {{mlp compression takes 2 weights and at most one tensor of positions, found 1 parameter}}
+  %y = nsa.compress mlp %x, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @one_tensor_of_positions(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>, %p: tensor<2x8x16xf32>) {
+  // expected-error @below {{linear compression takes a weight and at most one tensor of positions, found 3 parameters}}
+  %y = nsa.compress linear %x, %w, %p, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x8x16xf32>, tensor<2x8x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @output_weight_shape(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
+  // expected-error @below {{output weight has shape 2x128x16, expected 2x16x16}}
+  %y = nsa.compress mlp %x, %w, %w {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @positions_shape(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>, %p: tensor<2x4x16xf32>) {
+  // expected-error @below {{positions has shape 2x4x16, expected 2x8x16}}
+  %y = nsa.compress linear %x, %w, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x4x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @positions_type(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>, %p: tensor<2x8x16xbf16>) {
+  // expected-error @below {{positions has element type 'bf16', expected 'f32'}}
+  %y = nsa.compress linear %x, %w, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x8x16xbf16>) -> tensor<1x15x2x16xf32>
   return
 }
 

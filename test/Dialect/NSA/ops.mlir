@@ -19,6 +19,28 @@ func.func @compress(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
   return
 }
 
+// The parameters follow the input: weights, then positions.
+// CHECK-LABEL: func.func @compress_parameters
+func.func @compress_parameters(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>, %w2: tensor<2x16x16xf32>,
+                               %p: tensor<2x8x16xf32>) {
+  // CHECK: %[[Y:.*]] = nsa.compress linear %[[X:.*]], %[[W:.*]], %[[P:.*]] {block = 8 : i64, stride = 4 : i64}
+  %linear = nsa.compress linear %x, %w, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x8x16xf32>) -> tensor<1x15x2x16xf32>
+  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2:.*]] {block
+  %plain = nsa.compress mlp %x, %w, %w2 {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>) -> tensor<1x15x2x16xf32>
+  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2]], %[[P]] {block
+  %mlp = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+      -> tensor<1x15x2x16xf32>
+  // CHECK: nsa.compress_backward mlp %{{.*}}, %[[X]], %[[W]], %[[W2]], %[[P]] {block
+  // CHECK-SAME: -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+  %dx, %dw, %dw2, %dp = nsa.compress_backward mlp %mlp, %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+      -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
+  return
+}
+
 // A sequence shorter than a block has no compressed row.
 // CHECK-LABEL: func.func @no_compressed_block
 func.func @no_compressed_block(%q: tensor<1x7x4x16xf32>, %x: tensor<1x7x2x16xf32>) {

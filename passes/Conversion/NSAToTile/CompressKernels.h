@@ -1,0 +1,79 @@
+//===- CompressKernels.h - kernels of compression ---------------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_COMPRESSKERNELS_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_COMPRESSKERNELS_H
+
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+
+namespace nsa {
+
+/// x [B, S, H, D] and y [B, Nc, H, D], with blocks of `block` tokens that start
+/// every `stride` tokens. A token lies in at most `overlap()` blocks.
+///
+/// `args` are inputs in the order of the comments, then outputs. Of the
+/// parameters, the output weight is there for the mlp only.
+struct CompressKernel {
+  template <typename OpT>
+  explicit CompressKernel(OpT op)
+      : kind(op.getKind()), hasPositions(op.getPositions() != nullptr),
+        batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
+        heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
+        block(op.getBlock()), stride(op.getStride()),
+        blocks(getNumCompressedBlocks(sequence, block, stride)) {}
+
+  int64_t overlap() const { return block / stride; }
+  int64_t blockTile() const { return getTileSize(blocks); }
+  /// At least one, so that a launch without blocks is still a launch.
+  int64_t numBlockTiles() const;
+  /// Tokens at one offset from the start of a stride: one per stride.
+  int64_t phaseTile() const;
+  int64_t numPhaseTiles() const;
+  /// Columns of the hidden rows in a program of the output weight's gradient.
+  int64_t hiddenTile() const { return getTileSize(width, 16); }
+  int64_t numHiddenTiles() const {
+    return llvm::divideCeil(width, hiddenTile());
+  }
+
+  /// What to launch, with `perElement` operations for each element of a block.
+  KernelSpec spec(llvm::StringRef suffix, std::array<int64_t, 3> grid,
+                  int64_t perElement) const;
+  std::array<int64_t, 3> blockGrid() const {
+    return {numBlockTiles(), heads, batch};
+  }
+
+  using Args = llvm::ArrayRef<mlir::Value>;
+  /// x; y.
+  void buildMean(tile::TileBuilder &b, Args args) const;
+  /// dy; dx.
+  void buildMeanInputGrad(tile::TileBuilder &b, Args args) const;
+
+  /// x, parameters; y.
+  void buildProjection(tile::TileBuilder &b, Args args) const;
+  /// dy, x, parameters; the gradient of the hidden rows and what SiLU makes of
+  /// them, both [B, Nc, H, D].
+  void buildHiddenGrad(tile::TileBuilder &b, Args args) const;
+  /// The gradient of the product with the weight, weight; dx.
+  void buildInputGrad(tile::TileBuilder &b, Args args) const;
+  /// x, the gradient of the product, weight, positions; dweight, dpositions.
+  void buildWeightGrad(tile::TileBuilder &b, Args args) const;
+  /// What SiLU makes of the hidden rows, dy; doutput_weight.
+  void buildOutputWeightGrad(tile::TileBuilder &b, Args args) const;
+
+  CompressionKind kind;
+  bool hasPositions;
+  int64_t batch, sequence, heads, width, block, stride, blocks;
+
+private:
+  mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,
+                      tile::Expr i0) const;
+  llvm::SmallVector<mlir::Value>
+  forEachBlockTile(tile::TileBuilder &b, Args inits,
+                   llvm::function_ref<llvm::SmallVector<mlir::Value>(
+                       tile::Expr batchRow, tile::Expr i0, Args carried)>
+                       body) const;
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_COMPRESSKERNELS_H

@@ -1,0 +1,183 @@
+//===- CompressProjection.cpp - learned compression of blocks ------------===//
+//
+// Blocks overlap in memory as they do in the sequence: a tile of blocks is
+// multiplied one token of the block at a time, so no block is ever copied.
+// Positions are multiplied by the weight on their own, as one row: the tokens
+// stay operands in the type that they are stored in.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/NNToTile/NNToTile.h"
+#include "passes/Conversion/NSAToTile/CompressKernels.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+/// The product of the blocks from `i0` on with the weight, f32
+/// [blockTile(), width]. Program: (block tile, head, batch).
+Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
+                              Expr i0) const {
+  Value weight = parameters[0], positions = parameters.back();
+  int64_t rows = blockTile();
+  Expr head = b.programId(1), batchRow = b.programId(2);
+  Value cols = b.range(0, width, 1);
+  SmallVector<Value> inits = {b.zeros(rows, width)};
+  if (hasPositions)
+    inits.push_back(b.zeros(1, width));
+  SmallVector<Value> sums = b.forLoop(
+      0, block, 1, inits,
+      [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Value t = b.range(i0 * stride + r, rows, 0, stride);
+        Value tokens = b.load(x, {batchRow, t, head, cols});
+        Value matrix =
+            b.load(weight, {head, b.range(r * width, width, 0), cols});
+        SmallVector<Value> next = {b.dot(tokens, matrix, carried[0])};
+        if (hasPositions)
+          next.push_back(
+              b.dot(b.load(positions, {head, r, cols}), matrix, carried[1]));
+        return next;
+      });
+  return hasPositions ? add(b, sums[0], sums[1]) : sums[0];
+}
+
+/// The output weight of the program's head.
+static Value loadOutputWeight(TileBuilder &b, Value weight, int64_t width) {
+  return b.load(weight,
+                {b.programId(1), b.range(0, width, 0), b.range(0, width, 1)});
+}
+
+/// Program: (block tile, head, batch).
+void CompressKernel::buildProjection(TileBuilder &b, Args args) const {
+  Args parameters = args.drop_front().drop_back();
+  int64_t rows = blockTile();
+  Expr i0 = b.programId(0) * rows;
+  Value y = project(b, args[0], parameters, i0);
+  if (kind == CompressionKind::Mlp) {
+    Value active = b.map({y}, b.f32(),
+                         [](ArrayRef<Expr> z) { return z[0] * sigmoid(z[0]); });
+    y = b.dot(active, loadOutputWeight(b, parameters[1], width),
+              b.zeros(rows, width));
+  }
+  b.store(y, args.back(),
+          {b.programId(2), b.range(i0, rows, 0), b.programId(1),
+           b.range(0, width, 1)});
+}
+
+/// Program: (block tile, head, batch).
+void CompressKernel::buildHiddenGrad(TileBuilder &b, Args args) const {
+  Value dY = args[0], x = args[1];
+  Args parameters = args.drop_front(2).drop_back(2),
+       outputs = args.take_back(2);
+  int64_t rows = blockTile();
+  Expr i0 = b.programId(0) * rows;
+  Value hidden = project(b, x, parameters, i0);
+  SmallVector<Operand> place = {b.programId(2), b.range(i0, rows, 0),
+                                b.programId(1), b.range(0, width, 1)};
+  Value activeGrad =
+      b.dot(b.load(dY, place), loadOutputWeight(b, parameters[1], width),
+            b.zeros(rows, width), /*transposeB=*/true);
+  SmallVector<Value> results =
+      b.map({hidden, activeGrad}, {b.f32(), b.f32()},
+            [](ArrayRef<Expr> x) -> SmallVector<Value> {
+              Expr z = x[0], s = sigmoid(z);
+              return {x[1] * (s * (1 + z * (1 - s))), z * s};
+            });
+  for (auto [result, output] : llvm::zip_equal(results, outputs))
+    b.store(result, output, place);
+}
+
+/// Program: (tile of tokens of one phase, head, batch). The phase of a token is
+/// its offset from the start of its stride: token a*stride + phase is token
+/// phase + m*stride of block a - m, for every token of the phase.
+void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
+  Value dZ = args[0], weight = args[1], dX = args[2];
+  int64_t rows = phaseTile();
+  Expr phase = b.programId(0) % stride;
+  Expr a0 = b.programId(0) / stride * rows;
+  Expr head = b.programId(1), batchRow = b.programId(2);
+  Value cols = b.range(0, width, 1);
+  Value sum = b.forLoop(
+      1 - overlap(), 1, 1, {b.zeros(rows, width)},
+      [&](Expr offset, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Expr r = phase - offset * stride;
+        Value i = b.range(a0 + offset, rows, 0);
+        Value grads = b.load(dZ, {batchRow, i, head, cols});
+        Value matrix =
+            b.load(weight, {head, b.range(r * width, width, 0), cols});
+        return {b.dot(grads, matrix, carried[0], /*transposeB=*/true)};
+      })[0];
+  Value t = b.range(a0 * stride + phase, rows, 0, stride);
+  b.store(sum, dX, {batchRow, t, head, cols});
+}
+
+/// Runs `body` on every tile of blocks of every batch row, in ascending order.
+SmallVector<Value> CompressKernel::forEachBlockTile(
+    TileBuilder &b, Args inits,
+    function_ref<SmallVector<Value>(Expr batchRow, Expr i0, Args carried)> body)
+    const {
+  return b.forLoop(0, batch, 1, inits,
+                   [&](Expr batchRow, ArrayRef<Value> carried) {
+                     return b.forLoop(0, blocks, blockTile(), carried,
+                                      [&](Expr i0, ArrayRef<Value> carried) {
+                                        return body(batchRow, i0, carried);
+                                      });
+                   });
+}
+
+/// Program: (token of a block, head).
+void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
+  Value x = args[0], dZ = args[1];
+  int64_t rows = blockTile();
+  Expr r = b.programId(0), head = b.programId(1);
+  Value cols = b.range(0, width, 1);
+  SmallVector<Value> inits = {b.zeros(width, width)};
+  if (hasPositions)
+    inits.push_back(b.zeros(1, width));
+  SmallVector<Value> sums = forEachBlockTile(
+      b, inits,
+      [&](Expr batchRow, Expr i0, Args carried) -> SmallVector<Value> {
+        Value t = b.range(i0 * stride + r, rows, 0, stride);
+        Value tokens = b.load(x, {batchRow, t, head, cols});
+        Value grads = b.load(dZ, {batchRow, b.range(i0, rows, 0), head, cols});
+        SmallVector<Value> next = {b.dot(tokens, grads, carried[0],
+                                         /*transposeB=*/false,
+                                         /*transposeA=*/true)};
+        if (hasPositions)
+          next.push_back(
+              add(b, carried[1], b.reduceAdd(b.toF32(grads), /*axis=*/0)));
+        return next;
+      });
+  Value matrixRows = b.range(r * width, width, 0);
+  if (!hasPositions)
+    return b.store(sums[0], args.back(), {head, matrixRows, cols});
+
+  Value weight = args[2], positions = args[3];
+  Value position = b.load(positions, {head, r, b.range(0, width, 0)});
+  Value weightGrad = b.map({sums[0], position, sums[1]}, b.f32(),
+                           [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; });
+  b.store(weightGrad, args[4], {head, matrixRows, cols});
+  // In f32: the sum is no operand to round.
+  Value matrix = b.toF32(b.load(weight, {head, matrixRows, cols}));
+  b.store(b.dot(sums[1], matrix, b.zeros(1, width), /*transposeB=*/true),
+          args[5], {head, r, cols});
+}
+
+/// Program: (tile of hidden columns, head).
+void CompressKernel::buildOutputWeightGrad(TileBuilder &b, Args args) const {
+  Value active = args[0], dY = args[1], dWeight = args[2];
+  int64_t rows = blockTile(), columns = hiddenTile();
+  Expr c0 = b.programId(0) * columns, head = b.programId(1);
+  Value cols = b.range(0, width, 1);
+  Value sum = forEachBlockTile(
+      b, b.zeros(columns, width),
+      [&](Expr batchRow, Expr i0, Args carried) -> SmallVector<Value> {
+        Value i = b.range(i0, rows, 0);
+        Value hidden =
+            b.load(active, {batchRow, i, head, b.range(c0, columns, 1)});
+        Value grads = b.load(dY, {batchRow, i, head, cols});
+        return {b.dot(hidden, grads, carried[0], /*transposeB=*/false,
+                      /*transposeA=*/true)};
+      })[0];
+  b.store(sum, dWeight, {head, b.range(c0, columns, 0), cols});
+}
