@@ -56,7 +56,19 @@ Status syncDirectory(const std::string &directory) {
   return {};
 }
 
+/// Whether a device or a pipe is there: something to write into, not a file
+/// that another can replace.
+static bool isDevice(const std::string &path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) &&
+         !S_ISDIR(info.st_mode);
+}
+
 Status writeFileAtomically(const std::string &path, std::string_view contents) {
+  if (isDevice(path)) {
+    Result<OutputFile> device = OutputFile::create(path);
+    return device ? device->write(contents) : device.takeError();
+  }
   std::string temporary = path + ".tmp." + std::to_string(::getpid());
   Result<OutputFile> file = OutputFile::create(temporary);
   if (!file)

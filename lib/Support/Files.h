@@ -24,6 +24,7 @@ Result<std::string> readFile(const std::string &path);
 
 /// Writes `path` so that a reader, or a crash, sees the old contents or all of
 /// the new ones: temporary file beside it, fsync, rename, fsync of the folder.
+/// Devices and pipes are written into.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
 
 /// Makes a rename or a creation inside `directory` durable.
