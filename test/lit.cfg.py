@@ -20,6 +20,7 @@ if "runtime_tools" in lit_config.params:
 config.environment["FILECHECK_OPTS"] = (
     "-enable-var-scope --allow-unused-prefixes=false"
 )
+config.substitutions.append(("%docs", os.path.join(config.nsa_obj_root, "docs")))
 config.substitutions.append(("%configs", os.path.join(config.nsa_src_root, "configs")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%tools", config.nsa_tools_dir))
@@ -27,6 +28,8 @@ llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
 llvm_config.add_tool_substitutions(
     [
         "nsa-opt",
+        "nsa-reduce",
+        "nsa-lsp-server",
         "nsa-compile",
         "nsa-model",
         "nsa-dump",

@@ -146,7 +146,7 @@ static LogicalResult verifyRole(Operation *op, NamedAttribute attribute) {
 /// One of "batch", "seq" and "" for each dimension.
 static LogicalResult verifyDims(FunctionOpInterface function, unsigned index,
                                 NamedAttribute attribute) {
-  auto type = dyn_cast<ShapedType>(function.getArgument(index).getType());
+  auto type = dyn_cast<ShapedType>(function.getArgumentTypes()[index]);
   auto dims = dyn_cast<ArrayAttr>(attribute.getValue());
   if (!type || !dims)
     return function->emitError(
@@ -177,10 +177,10 @@ static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
            << index << " has an initial value but is no persistent tensor";
   if (init.getKind() != InitKind::Rotary)
     return success();
-  auto type = dyn_cast<RankedTensorType>(function.getArgument(index).getType());
+  auto type = dyn_cast<RankedTensorType>(function.getArgumentTypes()[index]);
   if (!type || type.getRank() != 3 || type.getDimSize(2) != 2)
     return function->emitError("argument ")
-           << index << " of type " << function.getArgument(index).getType()
+           << index << " of type " << function.getArgumentTypes()[index]
            << " is no rotary table, expected the shape LxPx2";
   return success();
 }

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "passes/Conversion/KernelCache.h"
 #include "passes/Conversion/Passes.h"
@@ -41,6 +42,10 @@ void ConvertToTile::runOnOperation() {
   walkAndApplyPatterns(module, std::move(patterns));
   numKernels += cache.getNumKernels();
   numLaunches += cache.getNumLaunches();
+  remark::analysis(module.getLoc(),
+                   remark::RemarkOpts::name("Kernels").category(DEBUG_TYPE))
+      << remark::metric("Kernels", cache.getNumKernels())
+      << remark::metric("Launches", cache.getNumLaunches());
 
   WalkResult result = module.walk([](Operation *op) {
     if (isa_and_present<NSADialect, nn::NNDialect>(op->getDialect()) &&

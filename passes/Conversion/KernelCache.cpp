@@ -1,8 +1,11 @@
 //===- KernelCache.cpp - kernels shared between operations ----------------===//
 
 #include "passes/Conversion/KernelCache.h"
+#include "passes/Support/Debug.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
+
+#define DEBUG_TYPE "nsa-convert-to-tile"
 
 using namespace mlir;
 using namespace nsa;
@@ -55,14 +58,18 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
   tile::KernelOp &kernel = kernels[getKey(op, spec.suffix)];
-  if (kernel)
+  if (kernel) {
+    NSA_DEBUG() << op << " shares kernel @" << kernel.getSymName();
     return kernel;
+  }
 
   SmallVector<int32_t> grid(spec.grid.begin(), spec.grid.end());
   kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
                               llvm::to_vector(inputs), llvm::to_vector(outputs),
                               grid, body);
   symbols.insert(kernel);
+  NSA_DEBUG() << op << " makes kernel @" << kernel.getSymName() << " of "
+              << kernel.getNumPrograms() << " programs";
 
   int64_t bytes = 0;
   for (TypeRange types : {inputs, outputs})

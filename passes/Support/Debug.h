@@ -1,9 +1,9 @@
 //===- Debug.h - what passes tell a developer -------------------*- C++ -*-===//
 //
 // LLVM_DEBUG is empty, and --debug-only unknown, in a release build of LLVM.
-// This one is always there. After `#define DEBUG_TYPE "nsa-fuse"`,
+// This one is always there. After `#define DEBUG_TYPE "nsa-plan"`,
 //
-//     NSA_DEBUG() << op << " keeps its sum: " << reason;
+//     NSA_DEBUG() << op << " stays where it is: " << reason;
 //
 // prints one line to stderr if the type is on. If not, nothing is evaluated,
 // and the cost is a load and a branch.
@@ -27,8 +27,8 @@ namespace nsa::debug {
 /// Everything that has debug output: arguments of passes, in the order in which
 /// a compilation runs them.
 inline constexpr std::string_view types[] = {
-    "nsa-differentiate", "nsa-recompute", "nsa-fuse", "nsa-convert-to-tile",
-    "nsa-buffer",        "nsa-schedule",  "nsa-plan", "nsa-tile-to-cpu",
+    "nsa-differentiate", "nsa-recompute", "nsa-convert-to-tile", "nsa-buffer",
+    "nsa-schedule",      "nsa-plan",      "nsa-tile-to-cpu",
 };
 
 /// The position of a type in `types`, or -1.

@@ -1,6 +1,7 @@
 //===- Differentiate.cpp - reverse-mode differentiation -------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "passes/Support/Debug.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -134,6 +135,8 @@ void Differentiator::addGradient(Value primal, Value gradient) {
   Type a = getElementTypeOrSelf(total), b = getElementTypeOrSelf(gradient);
   Type wider = a.getIntOrFloatBitWidth() >= b.getIntOrFloatBitWidth() ? a : b;
   Value lhs = castTo(total, wider), rhs = castTo(gradient, wider);
+  NSA_DEBUG() << "sums gradients of a value from " << primal.getLoc() << " in "
+              << wider;
   total = nn::AddOp::create(builder, primal.getLoc(), lhs, rhs);
   ++numSums;
 }
@@ -153,8 +156,10 @@ LogicalResult Differentiator::visit(Operation &op) {
   auto reached = [&](Value result) {
     return active.contains(result) && gradients.contains(result);
   };
-  if (llvm::none_of(op.getResults(), reached))
+  if (llvm::none_of(op.getResults(), reached)) {
+    NSA_DEBUG() << &op << " lies on no path from a target to the objective";
     return success();
+  }
   auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
   if (!differentiable)
     return op.emitOpError("lies between a parameter and the objective but has "
@@ -177,6 +182,8 @@ LogicalResult Differentiator::visit(Operation &op) {
     if (found.getShape() != expected.getShape())
       return op.emitOpError("built a gradient of type ")
              << found << " for operand " << index << " of type " << expected;
+    NSA_DEBUG() << &op << " gives operand " << index << " a gradient of type "
+                << found;
     addGradient(operand, gradient);
   }
   return success();

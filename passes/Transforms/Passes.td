@@ -20,13 +20,13 @@ def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
     Example with `micro-batch=4 seq-len=128`:
 
     ```mlir
-    func.func @f(%x: tensor<1x64x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<1x64x32xf32>
+    func.func private @f(%x: tensor<1x64x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<1x64x32xf32>
     ```
 
     becomes
 
     ```mlir
-    func.func @f(%x: tensor<4x128x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<4x128x32xf32>
+    func.func private @f(%x: tensor<4x128x32xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<4x128x32xf32>
     ```
   }];
   let options = [

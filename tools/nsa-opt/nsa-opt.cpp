@@ -1,13 +1,61 @@
 //===- nsa-opt.cpp - run passes on a file ---------------------------------===//
 
 #include "lib/Compiler/Registration.h"
+#include "lib/Support/CommandLine.h"
+#include "lib/Support/Suggest.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "passes/Support/Debug.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+
+namespace cl = llvm::cl;
+
+/// Turns on what --debug-only names. Returns an exit code if that makes no
+/// sense.
+static std::optional<int>
+enableDebugTypes(llvm::ArrayRef<std::string> types,
+                 const std::vector<std::string> &known) {
+  for (const std::string &type : types) {
+    int number = nsa::debug::find(type);
+    if (number < 0) {
+      nsa::reportError("nsa-opt", "unknown debug type '" + type + "'" +
+                                      nsa::suggestion(type, known) +
+                                      "; the types are " +
+                                      llvm::join(known, ", "));
+      return nsa::exitUsage;
+    }
+    nsa::debug::enable(number);
+  }
+  // With threads, lines would come in another order each time.
+  if (!types.empty())
+    cl::getRegisteredOptions()["mlir-disable-threading"]->addOccurrence(
+        0, "mlir-disable-threading", "true");
+  return std::nullopt;
+}
 
 int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << "nsa-opt " NSA_VERSION ", LLVM " LLVM_VERSION_STRING "\n";
+  });
+  const std::vector<std::string> debugTypes(std::begin(nsa::debug::types),
+                                            std::end(nsa::debug::types));
+  const std::string debugHelp =
+      "Print what these passes consider and choose: " +
+      llvm::join(debugTypes, ", ");
+  cl::list<std::string> debugOnly("debug-only", cl::CommaSeparated,
+                                  cl::value_desc("type,..."),
+                                  cl::desc(debugHelp));
+
   mlir::DialectRegistry registry;
   nsa::registerDialects(registry);
   nsa::registerPasses();
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "NSA pass driver\n", registry);
+  if (std::optional<int> code = enableDebugTypes(debugOnly, debugTypes))
+    return *code;
   return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "NSA pass driver\n", registry));
+      mlir::MlirOptMain(argc, argv, input, output, registry));
 }

@@ -1,6 +1,7 @@
 //===- EntryBuilder.cpp - a function on tensors as an entry ---------------===//
 
 #include "passes/Conversion/TensorToRT/EntryBuilder.h"
+#include "passes/Support/Debug.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -350,12 +351,20 @@ LogicalResult EntryBuilder::place(OpResult value) {
   if (!type)
     return value.getOwner()->emitOpError("has a result of type ")
            << value.getType() << ", which the runtime cannot hold";
+  StringRef choice = "the memory of a named tensor";
   Value memory = findDestination(value);
-  if (!memory)
+  if (!memory) {
+    choice = "the memory of an operand";
     memory = findReusable(value);
-  if (!memory)
+  }
+  if (!memory) {
+    choice = "a buffer";
     memory = rt::BufferOp::create(builder, value.getLoc(), type,
                                   rt::SliceAttr(), rt::LiveRangeAttr());
+  }
+  NSA_DEBUG() << "@" << function.getName() << ": " << value.getOwner()
+              << " puts result " << value.getResultNumber() << " into "
+              << choice << " of type " << memory.getType();
   occupants[memory] = value;
   memories[value] = viewAs(memory, value.getType(), value.getLoc());
   return success();

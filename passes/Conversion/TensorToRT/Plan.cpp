@@ -3,6 +3,7 @@
 #include "dialects/RT/RTOps.h"
 #include "passes/Analysis/ArenaPacker.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
+#include "passes/Support/Debug.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
@@ -131,9 +132,12 @@ void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
     size += alignUp(rt::getByteSize(tensor.getMemoryType()), kAlignment);
   }
   rt::SegmentOp segment = segments.create(kind, size);
-  for (auto [tensor, offset] : llvm::zip_equal(sorted, offsets))
-    tensor.setSliceAttr(
-        getSlice(segment, offset, rt::getByteSize(tensor.getMemoryType())));
+  for (auto [tensor, offset] : llvm::zip_equal(sorted, offsets)) {
+    uint64_t bytes = rt::getByteSize(tensor.getMemoryType());
+    NSA_DEBUG() << "@" << tensor.getSymName() << ": " << bytes << " bytes at "
+                << segment.getSymName() << " + " << offset;
+    tensor.setSliceAttr(getSlice(segment, offset, bytes));
+  }
 }
 
 /// Buffers that nothing reads or writes, with the views of them.
@@ -176,8 +180,12 @@ void PlanPass::placeBuffers(SegmentTable &segments,
     for (auto [lifetime, offset] :
          llvm::zip_equal(rt::getLifetimes(current), plan.offsets)) {
       rt::BufferOp buffer = lifetime.buffer;
-      buffer.setSliceAttr(
-          getSlice(segment, offset, rt::getByteSize(buffer.getType())));
+      uint64_t bytes = rt::getByteSize(buffer.getType());
+      NSA_DEBUG() << "@" << current.getSymName() << ": buffer of "
+                  << buffer.getLoc() << ", alive from command "
+                  << lifetime.first << " to " << lifetime.last << ": " << bytes
+                  << " bytes at arena + " << offset;
+      buffer.setSliceAttr(getSlice(segment, offset, bytes));
       buffer.setLiveAttr(
           rt::LiveRangeAttr::get(&getContext(), lifetime.first, lifetime.last));
       ++numBuffers;

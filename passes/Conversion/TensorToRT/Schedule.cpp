@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/TensorToRT/CommandOrder.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
+#include "passes/Support/Debug.h"
 
 #include "mlir/IR/Remarks.h"
 
@@ -39,7 +40,11 @@ struct SchedulePass : nsa::impl::ScheduleBase<SchedulePass> {
     uint64_t originalPeak = graph.getPeak(original), peak = originalPeak;
     for (unsigned lookAhead : {4u, 16u, 64u, ~0u}) {
       SmallVector<unsigned> order = graph.listGreedily(lookAhead);
-      if (uint64_t candidate = graph.getPeak(order); candidate < peak) {
+      uint64_t candidate = graph.getPeak(order);
+      NSA_DEBUG() << "@" << entry.getSymName() << ": a look-ahead of "
+                  << std::min(lookAhead, graph.size()) << " commands peaks at "
+                  << candidate << " bytes, " << peak << " before";
+      if (candidate < peak) {
         best = std::move(order);
         peak = candidate;
       }

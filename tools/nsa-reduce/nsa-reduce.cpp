@@ -1,0 +1,22 @@
+//===- nsa-reduce.cpp - make a failing module small -----------------------===//
+//
+// mlir-reduce with this project's dialects and passes: removes what a failure
+// does not need from a module. A script says whether a module still fails.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Compiler/Registration.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Reducer/Passes.h"
+#include "mlir/Support/LogicalResult.h"
+#include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  nsa::registerDialects(registry);
+  nsa::registerPasses();
+  mlir::registerReducerPasses();
+  mlir::MLIRContext context(registry);
+  return failed(mlir::mlirReduceMain(argc, argv, context));
+}
