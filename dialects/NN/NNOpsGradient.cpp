@@ -59,19 +59,23 @@ LogicalResult MatmulOp::buildBackward(OpBuilder &builder,
   Value dy = resultGrads[0];
   bool tl = getTransposeLhs(), tr = getTransposeRhs();
   Type activation = nsa::getElementType(getLhs());
+  // Both operands of a product have one type, whatever that of the result.
+  Value factor = dy;
+  if (nsa::getElementType(dy) != activation)
+    factor = CastOp::create(builder, getLoc(), dy, activation);
   FailureOr<Value> lhsGrad =
-      tl ? buildProduct(builder, *this, getLhs(), getRhs(), tr, dy, true,
+      tl ? buildProduct(builder, *this, getLhs(), getRhs(), tr, factor, true,
                         activation)
-         : buildProduct(builder, *this, getLhs(), dy, false, getRhs(), !tr,
+         : buildProduct(builder, *this, getLhs(), factor, false, getRhs(), !tr,
                         activation);
   if (failed(lhsGrad))
     return failure();
   // The right-hand side is a weight; its gradient is accumulated in fp32.
   Type weight = builder.getF32Type();
   FailureOr<Value> rhsGrad =
-      tr ? buildProduct(builder, *this, getRhs(), dy, true, getLhs(), tl,
+      tr ? buildProduct(builder, *this, getRhs(), factor, true, getLhs(), tl,
                         weight)
-         : buildProduct(builder, *this, getRhs(), getLhs(), !tl, dy, false,
+         : buildProduct(builder, *this, getRhs(), getLhs(), !tl, factor, false,
                         weight);
   if (failed(rhsGrad))
     return failure();

@@ -71,6 +71,21 @@ func.func @bf16_weight(%x: tensor<4x4xbf16>, %w: tensor<4x8xbf16> {nn.differenti
   return %0 : tensor<4x8xbf16>
 }
 
+// The products of the gradient have operands of one type, whatever the type of
+// the result; the accumulator's gradient has that of the result.
+// CHECK-LABEL: func @wide_result(
+// CHECK-SAME: %[[W:[^:]*]]: tensor<4x8xbf16>{{.*}} %[[DY:[^:]*]]: tensor<4x8xf32>)
+// CHECK: %[[NARROW:.*]] = nn.cast %[[DY]] to bf16
+// CHECK: %[[DX:.*]] = nn.matmul %[[NARROW]], %[[W]] {{.*}}transpose_rhs
+// CHECK: return %{{.*}}, %[[DX]], %[[DY]] : tensor<4x8xf32>, tensor<4x4xbf16>, tensor<4x8xf32>
+func.func @wide_result(%x: tensor<4x4xbf16> {nn.differentiate},
+                       %sum: tensor<4x8xf32> {nn.differentiate}, %w: tensor<4x8xbf16>)
+    -> (tensor<4x8xf32> {nn.objective}) {
+  %0 = nn.matmul %x, %w, %sum {result_type = f32}
+      : (tensor<4x4xbf16>, tensor<4x8xbf16>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
 // The choice of blocks has no gradient: q gets its gradient through the outputs
 // only, and nothing flows through the indices.
 // CHECK-LABEL: func @selection(

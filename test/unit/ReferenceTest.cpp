@@ -8,6 +8,7 @@
 #include "lib/Reference/Kernels/Attention.h"
 #include "lib/Reference/Kernels/Compression.h"
 #include "lib/Reference/Kernels/NN.h"
+#include "lib/Reference/Kernels/Statistics.h"
 
 #include <gtest/gtest.h>
 
@@ -255,6 +256,25 @@ TEST_F(Reference, CombineGradients) {
   check(c, grads.window, dout, forward, "window");
 }
 
+TEST_F(Reference, StatisticsOfAHandMadeCase) {
+  // Two tokens: all on the window, and equal shares of 0.6.
+  Tensor gates({1, 2, 1, 3});
+  gates.data = {0.0, 0.0, 1.0, 0.2, 0.2, 0.2};
+  Tensor y = gateStatistics(gates);
+  EXPECT_NEAR(y.data[0], 0.1, 1e-12);
+  EXPECT_NEAR(y.data[2], 0.6, 1e-12);
+  EXPECT_NEAR(y.data[3], std::log(3.0) / 2, 1e-12);
+  // Five queries in blocks of 2: the last block is partial.
+  Tensor indices({1, 1, 5, 2}, -1.0);
+  indices.data = {0, -1, 0, -1, 0, 1, 1, -1, 0, 2};
+  y = selectionStatistics(indices, 2);
+  EXPECT_NEAR(y.data[0], 7.0 / 5, 1e-12);
+  // Distances 0 0 1 0 0 2 0.
+  EXPECT_NEAR(y.data[1], 3.0 / 7, 1e-12);
+  // {0}, {0, 1}, {0, 2}.
+  EXPECT_NEAR(y.data[2], 5.0 / 3, 1e-12);
+}
+
 //===----------------------------------------------------------------------===//
 // The rest of the decoder
 //===----------------------------------------------------------------------===//
@@ -328,6 +348,21 @@ TEST_F(Reference, EmbeddingGradientSumsRepeatedTokens) {
   check(
       table, embeddingBackward(dout, ids, 4), dout,
       [&] { return embedding(table, ids); }, "table");
+}
+
+TEST_F(Reference, IdsOutsideOfTheTableAreZero) {
+  Tensor table = normal({4, 3}), ids({1, 3});
+  ids.data = {4, -1, 2};
+  Tensor out = embedding(table, ids);
+  for (int64_t c = 0; c < 3; ++c) {
+    EXPECT_EQ(out.at({0, 0, c}), 0.0);
+    EXPECT_EQ(out.at({0, 1, c}), 0.0);
+    EXPECT_EQ(out.at({0, 2, c}), table.at({2, c}));
+  }
+  Tensor grad = embeddingBackward(normal({1, 3, 3}), ids, 4);
+  for (int64_t v : {0, 1, 3})
+    for (int64_t c = 0; c < 3; ++c)
+      EXPECT_EQ(grad.at({v, c}), 0.0);
 }
 
 TEST_F(Reference, AdamwSkipsNonFiniteSteps) {

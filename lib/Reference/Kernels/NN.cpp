@@ -14,7 +14,10 @@ Tensor nsa::reference::embedding(const Tensor &table, const Tensor &ids) {
   shape.push_back(table.dim(1));
   Tensor out(shape);
   for (size_t i = 0; i < ids.elements(); ++i) {
-    const double *row = table.row({static_cast<int64_t>(ids.data[i])});
+    auto id = static_cast<int64_t>(ids.data[i]);
+    if (id < 0 || id >= table.dim(0))
+      continue;
+    const double *row = table.row({id});
     std::copy(row, row + table.dim(1), out.data.begin() + i * table.dim(1));
   }
   return out;
@@ -24,10 +27,13 @@ Tensor nsa::reference::embeddingBackward(const Tensor &outputGrad,
                                          const Tensor &ids, int64_t vocab) {
   int64_t width = outputGrad.shape.back();
   Tensor grad({vocab, width});
-  for (size_t i = 0; i < ids.elements(); ++i)
+  for (size_t i = 0; i < ids.elements(); ++i) {
+    auto id = static_cast<int64_t>(ids.data[i]);
+    if (id < 0 || id >= vocab)
+      continue;
     for (int64_t c = 0; c < width; ++c)
-      grad.at({static_cast<int64_t>(ids.data[i]), c}) +=
-          outputGrad.data[i * width + c];
+      grad.at({id, c}) += outputGrad.data[i * width + c];
+  }
   return grad;
 }
 

@@ -12,7 +12,8 @@
 
 namespace nsa::reference {
 
-/// Rows of `table` [V,D] at `ids`, which have any shape.
+/// Rows of `table` [V,D] at `ids`, which have any shape; zeros for an id
+/// outside of it.
 Tensor embedding(const Tensor &table, const Tensor &ids);
 Tensor embeddingBackward(const Tensor &outputGrad, const Tensor &ids,
                          int64_t vocab);
