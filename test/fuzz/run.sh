@@ -1,57 +1,93 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets in build-fuzz and runs each for some time under
-# AddressSanitizer and UndefinedBehaviorSanitizer.
-#   test/fuzz/run.sh [--seconds N] [--no-build] [TARGET...]
+# Builds the fuzz targets and runs each for some time.
+#   test/fuzz/run.sh [SECONDS] [--jobs N] [--instrumented] [--no-build] [TARGET...]
+# SECONDS is 60, N, the number of targets that run at a time, 2. The readers'
+# targets run under AddressSanitizer and UndefinedBehaviorSanitizer; OptFuzzer
+# runs the compiler of the default build, or, with --instrumented, one under
+# both sanitizers that has to be built first.
+#
 # Inputs start from what make-corpus.py derives from tools and tests, from the
 # regressions beside this script, and from what earlier runs found. A crash
-# fails the run; its input lies in build-fuzz/findings/TARGET. For OptFuzzer,
-# findings whose stack has no frame of this project are listed and do not fail:
-# LLVM comes from the distribution.
+# fails the run; its input lies in build-fuzz/findings/TARGET. Findings whose
+# stack has no frame of this project are listed and do not fail: LLVM comes from
+# the distribution.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
+work=build-fuzz
 seconds=60
+jobs=2
 build=1
+alone=0
+opt_build=build
 targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --seconds) seconds=$2; shift 2 ;;
+    --jobs) jobs=$2; shift 2 ;;
+    --instrumented) opt_build=build-fuzz; shift ;;
     --no-build) build=0; shift ;;
-    -*) echo "usage: test/fuzz/run.sh [--seconds N] [--no-build] [TARGET...]" >&2; exit 2 ;;
+    --alone) alone=1; shift ;; # one target, everything built: run by this script
+    [0-9]*) seconds=$1; shift ;;
+    -*) sed -n '3s/^# */usage:/p' test/fuzz/run.sh >&2; exit 2 ;;
     *) targets+=("$1"); shift ;;
   esac
 done
 if [ ${#targets[@]} -eq 0 ]; then
-  targets=(ArtifactFuzzer ConfigFuzzer ManifestFuzzer NpyFuzzer SafetensorsFuzzer
-    ShardFuzzer OptFuzzer)
+  targets=(OptFuzzer ArtifactFuzzer ConfigFuzzer ManifestFuzzer NpyFuzzer
+    SafetensorsFuzzer ShardFuzzer)
 fi
 
-if [ "$build" -eq 1 ]; then
-  mkdir -p build-fuzz
-  cmake --preset fuzz > build-fuzz/configure.log 2>&1 || {
-    cat build-fuzz/configure.log >&2
+# folder_of TARGET: the build that holds it.
+folder_of() {
+  if [ "$1" = OptFuzzer ]; then echo "$opt_build"; else echo build-sanitize; fi
+}
+
+# build_in FOLDER PRESET TARGET...
+build_in() {
+  mkdir -p "$1"
+  cmake --preset "$2" > "$1/configure.log" 2>&1 || {
+    cat "$1/configure.log" >&2
     exit 1
   }
-  ninja -C build-fuzz --quiet "${targets[@]}"
-fi
-python3 test/fuzz/make-corpus.py build build-fuzz/corpus
+  ninja -C "$1" --quiet "${@:3}"
+}
+
+build_all() {
+  local readers=()
+  for target in "${targets[@]}"; do
+    [ "$target" = OptFuzzer ] || readers+=("$target")
+  done
+  [ ${#readers[@]} -eq 0 ] || build_in build-sanitize sanitize "${readers[@]}"
+  case " ${targets[*]} " in
+    *" OptFuzzer "*)
+      if [ "$opt_build" = build ]; then
+        ninja -C build --quiet OptFuzzer
+      else
+        build_in build-fuzz fuzz OptFuzzer
+      fi ;;
+  esac
+}
 
 llvm_bin=$(sed -n 's/^LLVM_TOOLS_BINARY_DIR:[^=]*=//p' build/CMakeCache.txt)
 export ASAN_SYMBOLIZER_PATH=${llvm_bin:-/usr/lib/llvm-22/bin}/llvm-symbolizer
 export ASAN_OPTIONS=detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
 
-# has_our_frame LOG: the first stack in it names a source file of ours.
+# has_our_frame LOG: the first stack in it has a frame of this project: a source
+# file, or, without debug information, a function of ours in the target.
 has_our_frame() {
   awk '/^ *#0 /{stack++} stack <= 1 && /^ *#[0-9]+ /' "$1" |
-    grep -v "$root/test/fuzz/" |
-    grep -qE "$root/(build-fuzz/)?(dialects|passes|lib|runtime|include/nsa|tools)/"
+    grep -vE "$root/test/fuzz/|nsa::fuzz::" |
+    sed -E 's/^ *#[0-9]+ 0x[0-9a-f]+ (in )?//' |
+    grep -vE '^(fuzzer::|LLVMFuzzer|__|_start|main |check\(|print\(|requireRoundTrip|store\()' |
+    grep -qE "$root/(build[a-z-]*/)?(dialects|passes|lib|runtime|include/nsa|tools)/|nsa::.*/OptFuzzer\+|^[^ :]*\(.*/OptFuzzer\+"
 }
 
 # judge TARGET FILE: runs one finding again and says whose it is.
 judge() {
-  local log=$2.log
-  timeout 300 "build-fuzz/fuzz/$1" -rss_limit_mb=4096 -timeout=100 "$2" > "$log" 2>&1 && {
+  local log=$2.log program
+  program=$(folder_of "$1")/fuzz/$1
+  timeout 300 "$program" -rss_limit_mb=4096 -timeout=100 "$2" > "$log" 2>&1 && {
     echo "  does not happen again: $2"
     return 0
   }
@@ -62,31 +98,33 @@ judge() {
     return 0
   fi
   echo "  FOUND $2: $what"
-  echo "        again with: build-fuzz/fuzz/$1 $2"
+  echo "        again with: $program $2"
   return 1
 }
 
-status=0
-for target in "${targets[@]}"; do
-  corpus=build-fuzz/corpus/$target
-  findings=build-fuzz/findings/$target
+# fuzz TARGET
+fuzz() {
+  local target=$1 program corpus findings log status=0
+  program=$(folder_of "$target")/fuzz/$target
+  corpus=$work/corpus/$target
+  findings=$work/findings/$target
+  log=$work/findings/$target.log
   rm -rf "$findings"
   mkdir -p "$corpus/grown" "$findings"
-  log=build-fuzz/findings/$target.log
 
   # What was found once must not come back.
-  regressions=()
+  local regressions=()
   if [ -d "test/fuzz/regressions/$target" ]; then
     regressions=("test/fuzz/regressions/$target"/*)
-    if ! "build-fuzz/fuzz/$target" -detect_leaks=0 "${regressions[@]}" > "$log" 2>&1; then
+    if ! "$program" -detect_leaks=0 "${regressions[@]}" > "$log" 2>&1; then
       echo "$target: a regression is back; see $log"
-      status=1
-      continue
+      return 1
     fi
   fi
 
-  options=(-max_total_time="$seconds" -dict="$corpus/dict" -print_final_stats=1
-    -timeout=60 -rss_limit_mb=4096 -artifact_prefix="$findings/")
+  local options=(-max_total_time="$seconds" -dict="$corpus/dict"
+    -print_final_stats=1 -timeout=60 -rss_limit_mb=4096
+    -seed="${NSA_TEST_SEED:-0}" -artifact_prefix="$findings/")
   case "$target" in
     # Crashes inside LLVM must not end the search; contexts live on from input
     # to input, so memory is no leak.
@@ -94,22 +132,35 @@ for target in "${targets[@]}"; do
       -detect_leaks=0 -max_len=8192) ;;
     ArtifactFuzzer) options+=(-max_len=20000) ;;
   esac
-  "build-fuzz/fuzz/$target" "${options[@]}" "$corpus/grown" "$corpus/seeds" \
-    > "$log" 2>&1 || true
+  "$program" "${options[@]}" "$corpus/grown" "$corpus/seeds" > "$log" 2>&1 || true
 
+  local last runs coverage
   last=$(grep -aE '^#[0-9]+:?[[:space:]].*cov: ' "$log" | tail -1 || true)
   runs=$(sed -nE 's/^#([0-9]+).*/\1/p' <<< "$last")
-  coverage=$(sed -nE 's/.*cov: ([0-9]+).*/\1/p' <<< "$last")
-  printf '%s: %d regressions, %s runs in %s s, %s edges covered, %s inputs kept\n' \
-    "$target" ${#regressions[@]} "${runs:-0}" "$seconds" "${coverage:-0}" \
+  coverage=$(sed -nE 's/.*cov: ([0-9]+) ft: ([0-9]+).*/\1 edges, \2 features/p' <<< "$last")
+  printf '%s: %d regressions, %s runs in %s s, %s, %s inputs kept\n' \
+    "$target" ${#regressions[@]} "${runs:-0}" "$seconds" "${coverage:-nothing}" \
     "$(find "$corpus/grown" -type f | wc -l)"
   if [ "${runs:-0}" -eq 0 ]; then
     echo "  FAILED to run; see $log"
     status=1
   fi
+  local finding
   for finding in "$findings"/*; do
+    case "$finding" in */slow-unit-* | *.log) continue ;; esac
     [ -f "$finding" ] || continue
     judge "$target" "$finding" || status=1
   done
-done
-exit $status
+  return $status
+}
+
+if [ "$alone" -eq 1 ]; then
+  fuzz "${targets[0]}"
+  exit
+fi
+[ "$build" -eq 0 ] || build_all
+mkdir -p "$work"
+python3 test/fuzz/make-corpus.py build "$work/corpus"
+again=("$seconds" --no-build --alone)
+[ "$opt_build" = build ] || again+=(--instrumented)
+printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -n 1 test/fuzz/run.sh "${again[@]}"

@@ -12,6 +12,7 @@
 
 #include "lib/Compiler/Registration.h"
 #include "test/fuzz/Fuzz.h"
+#include "test/fuzz/Opt/Features.h"
 #include "test/fuzz/Opt/TextMutator.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -91,10 +92,12 @@ static void check(llvm::StringRef text) {
                       OpPassManager::Nesting::Implicit);
   if (failed(parsePassPipeline(pipeline, manager, llvm::nulls())))
     return;
+  manager.addInstrumentation(std::make_unique<FeatureInstrumentation>());
   unsigned errors = 0;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     errors += diagnostic.getSeverity() == DiagnosticSeverity::Error;
     require(!diagnostic.str().empty(), "a diagnostic has a text");
+    countFeature(diagnostic.str());
     return success();
   });
   OwningOpRef<ModuleOp> module =

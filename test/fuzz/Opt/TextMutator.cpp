@@ -192,12 +192,48 @@ std::string TextMutator::changeToken(const std::string &text,
   }
 }
 
+/// Replaces a number or a word wherever it occurs: a size that changes in all
+/// types at once often leaves the module valid.
+static std::string changeEverywhere(const std::string &text, Random &random) {
+  std::vector<Token> tokens = tokenize(text);
+  std::vector<Token> candidates;
+  for (const Token &token : tokens)
+    if (token.kind == Token::Number || token.kind == Token::Word)
+      candidates.push_back(token);
+  if (candidates.empty())
+    return text;
+  auto textOf = [&](const Token &t) { return text.substr(t.begin, t.size); };
+  const Token &chosen = candidates[pick(random, candidates.size())];
+  const Token &other = candidates[pick(random, candidates.size())];
+  std::string old = textOf(chosen), by = textOf(other);
+  if (other.kind != chosen.kind)
+    by = chosen.kind == Token::Number ? std::to_string(pick(random, 130))
+         : old == "f32"               ? "bf16"
+                                      : "f32";
+  std::string result;
+  size_t copied = 0;
+  for (const Token &token : tokens)
+    if (token.kind == chosen.kind && textOf(token) == old) {
+      result += text.substr(copied, token.begin - copied) + by;
+      copied = token.begin + token.size;
+    }
+  return result + text.substr(copied);
+}
+
 std::string TextMutator::mutate(std::string text, size_t maxSize,
                                 unsigned seed) const {
   Random random(seed);
-  for (size_t i = 0, changes = 1 + pick(random, 4); i < changes; ++i)
-    text = pick(random, 4) == 0 ? changeLines(text, random)
-                                : changeToken(text, random);
+  for (size_t i = 0, changes = 1 + pick(random, 3); i < changes; ++i)
+    switch (pick(random, 4)) {
+    case 0:
+      text = changeLines(text, random);
+      break;
+    case 1:
+      text = changeEverywhere(text, random);
+      break;
+    default:
+      text = changeToken(text, random);
+    }
   cutAtLine(text, maxSize);
   return text;
 }

@@ -24,7 +24,7 @@ public:
   explicit TextMutator(std::vector<std::string> words)
       : words(std::move(words)) {}
 
-  /// `text` after one to four changes, cut at a line to `maxSize` bytes.
+  /// `text` after one to three changes, cut at a line to `maxSize` bytes.
   std::string mutate(std::string text, size_t maxSize, unsigned seed) const;
 
   /// The first lines of `a` and the last lines of `b`.

@@ -1,0 +1,29 @@
+//===- Features.h - what libFuzzer counts besides edges ---------*- C++ -*-===//
+//
+// LLVM's libraries are not instrumented, nor is the compiler in a normal build.
+// What the modules contain and what diagnostics say stands in for edges: an
+// input that shows something new is kept.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_FUZZ_OPT_FEATURES_H
+#define NSA_TEST_FUZZ_OPT_FEATURES_H
+
+#include "mlir/Pass/PassInstrumentation.h"
+
+namespace nsa::fuzz {
+
+/// Counts a text as a feature of the input. Digits and what stands in quotes do
+/// not matter.
+void countFeature(llvm::StringRef text);
+
+/// Counts which operations there are behind each pass, and how many.
+class FeatureInstrumentation : public mlir::PassInstrumentation {
+public:
+  void runAfterPass(mlir::Pass *pass, mlir::Operation *op) override;
+  void runAfterPassFailed(mlir::Pass *pass, mlir::Operation *op) override;
+};
+
+} // namespace nsa::fuzz
+
+#endif // NSA_TEST_FUZZ_OPT_FEATURES_H
