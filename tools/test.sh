@@ -40,6 +40,10 @@ for script in test/e2e/*.sh; do
   check "end-to-end: $(basename "$script" .sh)" bash "$script"
 done
 check "runtime without LLVM" test/check-runtime-only.sh
+check "sanitizers" test/check-sanitize.sh
+fuzz=(60)
+[ "${NSA_TEST_SUITE:-}" = full ] && fuzz=(600 --instrumented)
+check "fuzzing" test/fuzz/run.sh "${fuzz[@]}"
 
 printf '\nseed %s, %d s\n' "$NSA_TEST_SEED" $((SECONDS - start))
 printf '%d passed, %d failed\n' "$passed" "$failed"
