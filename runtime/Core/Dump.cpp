@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using namespace nsa;
 using artifact::SegmentKind;
@@ -350,12 +351,24 @@ void Dumper::dumpMemory() {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// Where the launches of a kernel come from: the first place by name, and how
+/// many others there are.
+static std::string placesText(const std::vector<std::string> &places) {
+  std::set<std::string> different(places.begin(), places.end());
+  if (different.empty())
+    return "";
+  std::string text = ", from " + quoted(places.front());
+  if (different.size() > 1)
+    text += " and " + num(different.size() - 1) + " more";
+  return text;
+}
+
 void Dumper::dumpKernels() {
-  std::map<uint32_t, uint64_t> launches;
+  std::map<uint32_t, std::vector<std::string>> launches;
   for (const artifact::Entry *entry : *root.entries())
     for (const artifact::Command *command : *entry->commands())
       if (const auto *launch = command->action_as_Launch())
-        ++launches[launch->kernel()];
+        launches[launch->kernel()].push_back(commandLocation(root, *command));
   line("kernels:");
   for (unsigned i = 0; i < root.kernels()->size(); ++i) {
     const artifact::Kernel &kernel = *root.kernels()->Get(i);
@@ -363,8 +376,8 @@ void Dumper::dumpKernels() {
          num(kernel.arguments() - kernel.outputs()) + " in, " +
          num(kernel.outputs()) + " out, stack " + num(kernel.stack_bytes()) +
          " bytes, " + num(kernel.flops()) + " flops, " + num(kernel.bytes()) +
-         " bytes, launches " + num(launches[i]) + ", symbol " +
-         kernel.symbol()->str());
+         " bytes, launches " + num(launches[i].size()) + ", symbol " +
+         kernel.symbol()->str() + placesText(launches[i]));
   }
 }
 
