@@ -5,7 +5,7 @@
 # unit tests, and the tools' lit tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-tests=(ConfigTest DataTest NpyTest RuntimeTest TextTest)
+tests=(ConfigTest DataTest FilesTest NpyTest RuntimeTest TextTest)
 targets=("${tests[@]}" nsa-train nsa-data)
 if [ "${NSA_TEST_SUITE:-}" = full ]; then
   targets=(all)
@@ -32,7 +32,8 @@ build-sanitize/bin/nsa-data synth --tokens 50000 --vocab 16 -o "$scratch/data" >
 train() {
   build-sanitize/bin/nsa-train "$scratch/smoke.nsax" --config configs/smoke.yaml \
     --data "$scratch/data" --out-dir "$scratch/runs" --no-progress \
-    --set train.steps=12 --set train.save_every=6 --set train.eval_every=6 \
+    --set train.steps=12 --set train.warmup_steps=2 --set train.save_every=6 \
+    --set train.eval_every=6 \
     "$@" > "$scratch/log" 2>&1 || {
     tail -20 "$scratch/log" >&2
     exit 1
