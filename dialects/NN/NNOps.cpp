@@ -26,6 +26,15 @@ static RankedTensorType withLast(ArrayRef<int64_t> leading, int64_t last,
   return RankedTensorType::get(shape, element);
 }
 
+/// A sum over rows, or partial sums, as many as `partialSums` says.
+static RankedTensorType getRowSumType(MLIRContext *context, int64_t width,
+                                      IntegerAttr partialSums) {
+  Type f32 = Float32Type::get(context);
+  if (!partialSums)
+    return RankedTensorType::get(width, f32);
+  return RankedTensorType::get({partialSums.getInt(), width}, f32);
+}
+
 static int64_t product(ArrayRef<int64_t> shape) {
   return ShapedType::getNumElements(shape);
 }
@@ -96,7 +105,8 @@ LogicalResult RMSNormBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
   types.push_back(adaptor.getInput().getType());
-  types.push_back(adaptor.getWeight().getType());
+  types.push_back(getRowSumType(context, getDim(adaptor.getWeight(), 0),
+                                adaptor.getPartialSumsAttr()));
   return success();
 }
 
@@ -149,7 +159,7 @@ LogicalResult GateBackwardOp::inferReturnTypes(MLIRContext *context,
   int64_t logits = shape[2] * shape[3];
   types.push_back(
       withLast(shape.take_front(2), logits, adaptor.getLogitsType()));
-  types.push_back(RankedTensorType::get(logits, Float32Type::get(context)));
+  types.push_back(getRowSumType(context, logits, adaptor.getPartialSumsAttr()));
   return success();
 }
 

@@ -4,6 +4,7 @@
 #define NSA_DIALECTS_NN_NNOPS_H
 
 #include "dialects/Interfaces/DifferentiableOpInterface.h"
+#include "dialects/Interfaces/FusionInterfaces.h"
 #include "dialects/Interfaces/PrecisionOpInterface.h"
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NN/NNDialect.h"
@@ -25,6 +26,16 @@ inline constexpr int64_t kBundleAlignment = 16;
 
 /// The elements of a bundle of tensors of these types.
 int64_t getBundleLength(mlir::TypeRange parts);
+
+/// The partial sums that a kernel over `rows` rows of `width` elements makes of
+/// them, each of a stretch of rows: enough to share the work, few enough to add
+/// them quickly.
+int64_t countRowSums(int64_t rows, int64_t width);
+
+/// The operations that are not elementwise among those of an `nn.fused` that
+/// pass elements to `op`, get some from it, or do so through others; `op`
+/// itself if it is one. In order of discovery.
+llvm::SmallVector<mlir::Operation *> getConnectedRoots(mlir::Operation *op);
 
 } // namespace nsa::nn
 

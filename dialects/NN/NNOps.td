@@ -4,6 +4,7 @@
 #define NSA_DIALECTS_NN_NNOPS_TD
 
 include "dialects/Interfaces/DifferentiableOpInterface.td"
+include "dialects/Interfaces/FusionInterfaces.td"
 include "dialects/Interfaces/PrecisionOpInterface.td"
 include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
@@ -55,6 +56,13 @@ class NN_DifferentiableOp<string mnemonic, list<Trait> traits = [],
                                   differentiableMethods>,
         DeclareOpInterfaceMethods<PrecisionOpInterface,
                                   ["getOperandPrecision"]>])>;
+
+/// One element of the results needs one element of the operands.
+def NN_Elementwise : DeclareOpInterfaceMethods<ElementwiseOpInterface>;
+
+/// A kernel that elementwise operations in front and behind may join.
+def NN_FusionRoot : DeclareOpInterfaceMethods<FusibleOpInterface, [
+    "isElementOperand", "isElementResult"]>;
 
 //===----------------------------------------------------------------------===//
 // Embedding
@@ -148,7 +156,8 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
 // Normalisation
 //===----------------------------------------------------------------------===//
 
-def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [NSA_CheapToRecompute]> {
+def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
+    NSA_CheapToRecompute, NN_FusionRoot]> {
   let summary = "division by the root of the mean square";
   let description = [{
     Over the last dimension of length `C`:
@@ -173,7 +182,8 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [NSA_CheapToRecompute]> {
 }
 
 def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
-    AllTypesMatch<["output_grad", "input"]>]> {
+    AllTypesMatch<["output_grad", "input"]>, NN_FusionRoot,
+    DeclareOpInterfaceMethods<RowSumOpInterface>]> {
   let summary = "gradients of `nn.rms_norm`";
   let description = [{
     With `g[c] = dy[..., c] * weight[c]` and `n[c] = x[..., c] * rstd[...]`:
@@ -182,6 +192,10 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
     dx[..., c] = rstd[...] * (g[c] - n[c] * 1/C * sum_e g[e] * n[e])
     dweight[c] = sum_... dy[..., c] * n[c]
     ```
+
+    With `partial_sums = P` the rows are cut into `P` stretches of equal length,
+    the last ones maybe shorter or empty, and `dweight[p, c]` is the sum over
+    stretch `p`.
 
     Example:
 
@@ -192,9 +206,10 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
     ```
   }];
   let arguments = (ins NSA_FloatRows:$output_grad, NSA_FloatRows:$input,
-                       NSA_F32TensorOfRank<1>:$weight, NSA_F32Tensor:$rstd);
+                       NSA_F32TensorOfRank<1>:$weight, NSA_F32Tensor:$rstd,
+                       OptionalAttr<NN_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatRows:$input_grad,
-                      NSA_F32TensorOfRank<1>:$weight_grad);
+                      NSA_F32Tensor:$weight_grad);
   let resultNames = [{"dx", "dweight"}];
   let hasVerifier = 1;
 }
@@ -203,8 +218,11 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
 // Rotary embedding and heads
 //===----------------------------------------------------------------------===//
 
-def NN_RotaryOp : NN_DifferentiableOp<"rotary", [NSA_CheapToRecompute],
-                                      ["isDifferentiableOperand"]> {
+def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
+    NSA_CheapToRecompute,
+    DeclareOpInterfaceMethods<FusibleOpInterface, [
+        "isElementOperand", "isElementResult", "sharesWalkWith"]>],
+    ["isDifferentiableOperand"]> {
   let summary = "rotation of pairs of channels by an angle of the position";
   let description = [{
     Row `t` uses the angles of position `t * stride`; `(c, s) =
@@ -305,7 +323,8 @@ def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
 }
 
 def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
-    AllTypesMatch<["gates_grad", "gates"]>]> {
+    AllTypesMatch<["gates_grad", "gates"]>,
+    DeclareOpInterfaceMethods<RowSumOpInterface>]> {
   let summary = "gradients of `nn.gate`";
   let description = [{
     With `y` the gates and `dy` their gradient:
@@ -317,7 +336,9 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
     dbias[h*3 + c]         = sum_{b, t} dz[b, t, h, c]
     ```
 
-    `dlogits` has element type `logits_type`.
+    `dlogits` has element type `logits_type`. With `partial_sums = P` the `B*S`
+    tokens are cut into `P` stretches, the last ones maybe shorter or empty, and
+    `dbias[p, h*3 + c]` is the sum over stretch `p`.
 
     Example:
 
@@ -329,9 +350,10 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
   let arguments = (ins NN_GateActivationAttr:$activation,
                        NSA_F32TensorOfRank<4>:$gates_grad,
                        NSA_F32TensorOfRank<4>:$gates,
-                       NN_FloatElementTypeAttr:$logits_type);
+                       NN_FloatElementTypeAttr:$logits_type,
+                       OptionalAttr<NN_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatTensorOfRank<3>:$logits_grad,
-                      NSA_F32TensorOfRank<1>:$bias_grad);
+                      NSA_F32Tensor:$bias_grad);
   let resultNames = [{"dlogits", "dbias"}];
   let assemblyFormat = [{
     $activation $gates_grad `,` $gates attr-dict
@@ -344,7 +366,8 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
 // Elementwise
 //===----------------------------------------------------------------------===//
 
-def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute]> {
+def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
+                                             NN_Elementwise]> {
   let summary = "sigmoid-weighted linear unit";
   let description = [{
     `y = x / (1 + exp(-x))`.
@@ -361,7 +384,7 @@ def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute]> {
 }
 
 def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
-    AllTypesMatch<["output_grad", "input"]>]> {
+    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
   let summary = "gradient of `nn.silu`";
   let description = [{
     With `s = 1 / (1 + exp(-x))`: `dx = dy * s * (1 + x * (1 - s))`.
@@ -378,7 +401,7 @@ def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
 }
 
 def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
-    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute]> {
+    AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
   let summary = "product with a gate that went through SiLU";
   let description = [{
     `y = silu(gate) * up`.
@@ -395,7 +418,7 @@ def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
 }
 
 def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
-    AllTypesMatch<["output_grad", "gate", "up"]>]> {
+    AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
   let summary = "gradients of `nn.swiglu`";
   let description = [{
     With `s = 1 / (1 + exp(-gate))`:
@@ -420,7 +443,8 @@ def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
 }
 
 def NN_AddOp : NN_DifferentiableOp<"add", [
-    AllTypesMatch<["lhs", "rhs"]>, Commutative, NSA_CheapToRecompute]> {
+    AllTypesMatch<["lhs", "rhs"]>, Commutative, NSA_CheapToRecompute,
+    NN_Elementwise]> {
   let summary = "elementwise sum";
   let description = [{
     `y = lhs + rhs`, in fp32, rounded once.
@@ -437,7 +461,8 @@ def NN_AddOp : NN_DifferentiableOp<"add", [
   let hasFolder = 1;
 }
 
-def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute],
+def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute,
+                                             NN_Elementwise],
                                     ["takesWiderGradients"]> {
   let summary = "conversion to another floating-point type";
   let description = [{
@@ -663,5 +688,7 @@ def NN_UnbundleOp : NN_Op<"unbundle", [
   }];
   let hasVerifier = 1;
 }
+
+include "dialects/NN/NNFusedOps.td"
 
 #endif // NSA_DIALECTS_NN_NNOPS_TD

@@ -92,7 +92,8 @@ LogicalResult RMSNormOp::buildBackward(OpBuilder &builder,
   if (failed(none) || *none)
     return none;
   auto backward = RMSNormBackwardOp::create(builder, getLoc(), resultGrads[0],
-                                            getInput(), getWeight(), getRstd());
+                                            getInput(), getWeight(), getRstd(),
+                                            /*partial_sums=*/IntegerAttr());
   llvm::append_range(operandGrads, backward.getResults());
   return success();
 }
@@ -129,7 +130,8 @@ LogicalResult GateOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
                                     SmallVectorImpl<Value> &operandGrads) {
   auto backward =
       GateBackwardOp::create(builder, getLoc(), getActivation(), resultGrads[0],
-                             getGates(), nsa::getElementType(getLogits()));
+                             getGates(), nsa::getElementType(getLogits()),
+                             /*partial_sums=*/IntegerAttr());
   operandGrads.push_back(backward.getLogitsGrad());
   if (getBias())
     operandGrads.push_back(backward.getBiasGrad());

@@ -43,10 +43,20 @@ static LogicalResult verifyRMSNorm(OpT op) {
 
 LogicalResult RMSNormOp::verify() { return verifyRMSNorm(*this); }
 
+/// A sum over rows of this shape has no more parts than there are rows.
+template <typename OpT>
+static LogicalResult verifyPartialSums(OpT op, ArrayRef<int64_t> rows) {
+  return checkAtMost(op, "partial sums", op.getPartialSums().value_or(1),
+                     "rows",
+                     std::max<int64_t>(ShapedType::getNumElements(rows), 1));
+}
+
 LogicalResult RMSNormBackwardOp::verify() {
-  if (failed(verifyRMSNorm(*this)))
+  ArrayRef<int64_t> rows = getShape(getInput()).drop_back();
+  if (failed(verifyRMSNorm(*this)) ||
+      failed(checkShape(*this, "rstd", getRstd(), rows)))
     return failure();
-  return checkShape(*this, "rstd", getRstd(), getShape(getInput()).drop_back());
+  return verifyPartialSums(*this, rows);
 }
 
 LogicalResult RotaryOp::verify() {
@@ -80,8 +90,10 @@ LogicalResult GateOp::verify() {
 }
 
 LogicalResult GateBackwardOp::verify() {
-  return checkEqual(*this, "last dimension of gates", getDim(getGates(), 3),
-                    "branches", 3);
+  if (failed(checkEqual(*this, "last dimension of gates", getDim(getGates(), 3),
+                        "branches", 3)))
+    return failure();
+  return verifyPartialSums(*this, getShape(getGates()).take_front(2));
 }
 
 template <typename OpT>

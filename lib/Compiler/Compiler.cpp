@@ -49,6 +49,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"precision", options.precision},
       {"fuse", options.fuse ? "true" : "false"},
       {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
+      {"logits-mib", std::to_string(options.logitsMiB)},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

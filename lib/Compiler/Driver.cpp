@@ -198,6 +198,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.microBatch = options.microBatch;
   phaseOptions.seqLen = options.seqLen;
   phaseOptions.fuse = options.fuse;
+  phaseOptions.logitsMiB = options.logitsMiB;
   phaseOptions.precision = options.precision == "bf16" ? ComputePrecision::BF16
                                                        : ComputePrecision::FP32;
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);

@@ -2,6 +2,8 @@
 
 #include "lib/Reference/Evaluator.h"
 
+#include "dialects/NN/NNOps.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/APFloat.h"
 
@@ -30,8 +32,28 @@ Evaluator::Evaluator(bool roundResults) : roundResults(roundResults) {
   addNNHandlers(*this);
 }
 
+LogicalResult Evaluator::runFused(nn::FusedOp op,
+                                  llvm::DenseMap<Value, Tensor> &values) const {
+  for (auto [argument, input] :
+       llvm::zip_equal(op.getBody().getArguments(), op.getInputs())) {
+    Tensor copy = values.find(input)->second;
+    values[argument] = std::move(copy);
+  }
+  for (Operation &inner : op.getBody().front().without_terminator())
+    if (failed(runOp(&inner, values)))
+      return failure();
+  for (auto [output, yielded] :
+       llvm::zip_equal(op.getOutputs(), op.getYielded())) {
+    Tensor copy = values.find(yielded)->second;
+    values[output] = std::move(copy);
+  }
+  return success();
+}
+
 LogicalResult Evaluator::runOp(Operation *op,
                                llvm::DenseMap<Value, Tensor> &values) const {
+  if (auto fused = dyn_cast<nn::FusedOp>(op))
+    return runFused(fused, values);
   auto handler = handlers.find(op->getName().getStringRef());
   if (handler == handlers.end())
     return op->emitOpError("has no meaning in the reference evaluator");

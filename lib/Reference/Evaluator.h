@@ -15,6 +15,10 @@
 
 #include <functional>
 
+namespace nsa::nn {
+class FusedOp;
+} // namespace nsa::nn
+
 namespace nsa::reference {
 
 /// Gives an operation's results (shaped like its result types) from its
@@ -53,6 +57,9 @@ public:
 private:
   llvm::LogicalResult runOp(mlir::Operation *op,
                             llvm::DenseMap<mlir::Value, Tensor> &values) const;
+  /// Runs the operations of an `nn.fused` one by one.
+  llvm::LogicalResult
+  runFused(nn::FusedOp op, llvm::DenseMap<mlir::Value, Tensor> &values) const;
 
   bool roundResults;
   llvm::StringMap<Handler> handlers;

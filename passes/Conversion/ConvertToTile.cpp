@@ -33,6 +33,24 @@ static bool staysInTheGraph(Operation *op) {
          isa<nn::MatmulOp, nn::FillOp, nn::BundleOp, nn::UnbundleOp>(op);
 }
 
+/// The elements of the largest tensor that the operation touches.
+static int64_t countMostElements(Operation *op) {
+  int64_t most = 0;
+  for (TypeRange types :
+       {TypeRange(op->getOperandTypes()), TypeRange(op->getResultTypes())})
+    for (Type type : types)
+      most = std::max(most, cast<ShapedType>(type).getNumElements());
+  return most;
+}
+
+static void reportNoKernel(Operation *op) {
+  InFlightDiagnostic diagnostic = op->emitOpError("has no kernel");
+  int64_t elements = countMostElements(op);
+  if (elements > INT32_MAX)
+    diagnostic << " for " << elements << " elements: they are more than "
+               << INT32_MAX << " and no rows of equal length below that";
+}
+
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
   KernelCache cache(module);
@@ -50,7 +68,7 @@ void ConvertToTile::runOnOperation() {
   WalkResult result = module.walk([](Operation *op) {
     if (isa_and_present<NSADialect, nn::NNDialect>(op->getDialect()) &&
         !staysInTheGraph(op)) {
-      op->emitOpError("has no kernel");
+      reportNoKernel(op);
       return WalkResult::interrupt();
     }
     return WalkResult::advance();

@@ -11,10 +11,10 @@ using namespace mlir;
 using namespace nsa;
 
 /// What determines the kernels of `op`, and which of them is meant.
-static std::string getKey(Operation *op, StringRef suffix) {
+static std::string getKey(Operation *op, const KernelSpec &spec) {
   std::string key;
   llvm::raw_string_ostream os(key);
-  os << op->getName() << ' ' << suffix << ' ';
+  os << op->getName() << ' ' << spec.suffix << ' ' << spec.key << ' ';
   if (Attribute properties = op->getPropertiesAsAttribute())
     properties.print(os);
   os << " (" << op->getOperandTypes() << ") -> " << op->getResultTypes();
@@ -57,7 +57,7 @@ static int64_t getNumBytes(Type type) {
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
-  tile::KernelOp &kernel = kernels[getKey(op, spec.suffix)];
+  tile::KernelOp &kernel = kernels[getKey(op, spec)];
   if (kernel) {
     NSA_DEBUG() << op << " shares kernel @" << kernel.getSymName();
     return kernel;

@@ -28,6 +28,9 @@ struct KernelSpec {
   std::array<int64_t, 3> grid = {1, 1, 1};
   /// Floating-point operations of one launch; 0 if nobody counted.
   int64_t flops = 0;
+  /// What else the kernel depends on than the operation's name, attributes and
+  /// types.
+  std::string key = "";
 };
 
 /// The kernels made so far for one module, which must outlive the cache.
@@ -47,7 +50,8 @@ public:
   /// when it becomes several launches.
   ///
   /// The kernel is shared by all operations of the same name, inherent
-  /// attributes, operand and result types: `body` must depend on nothing else.
+  /// attributes, operand and result types: `body` must depend on nothing else
+  /// but what is in the spec's key.
   /// Its symbol is made of the operation's name, the suffix, the shape and the
   /// narrowest float type of the operation
   /// ("window_attention_b1s64h4x2d16_w32_f32"), its location is that of the

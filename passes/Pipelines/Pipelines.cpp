@@ -37,8 +37,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Optimizer:
     manager.addPass(createOptimizer());
     addCleanUp(manager);
-    if (options.fuse)
-      manager.addPass(createFuse());
+    if (!options.fuse)
+      return;
+    manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
+    manager.addPass(createFuse());
     return;
   case Phase::Kernel:
     manager.addPass(createConvertToTile());
@@ -93,6 +95,33 @@ struct ModelPipelineOptions : PassPipelineOptions<ModelPipelineOptions> {
   }
 };
 
+/// What the optimizer phase and the pipeline of all phases share.
+template <typename BaseT>
+struct WithFusion : BaseT {
+  detail::PassOptions::Option<bool> fuse{
+      *this, "fuse",
+      llvm::cl::desc("Whether operations are fused into fewer commands"),
+      llvm::cl::init(true)};
+  detail::PassOptions::Option<int64_t> logitsMiB{
+      *this, "logits-mib",
+      llvm::cl::desc("MiB that logits and their gradient may take at once"),
+      llvm::cl::init(kDefaultLogitsMiB)};
+
+  void addTo(PhaseOptions &options) const {
+    options.fuse = fuse;
+    options.logitsMiB = logitsMiB;
+  }
+};
+
+struct OptimizerPipelineOptions
+    : WithFusion<PassPipelineOptions<OptimizerPipelineOptions>> {
+  PhaseOptions get() const {
+    PhaseOptions options;
+    addTo(options);
+    return options;
+  }
+};
+
 /// What the gradient phase and the pipeline of all phases share.
 template <typename BaseT>
 struct WithRecompute : BaseT {
@@ -125,10 +154,11 @@ struct GradientPipelineOptions
   }
 };
 
-struct PipelineUntilOptions : WithRecompute<ModelPipelineOptions> {
+struct PipelineUntilOptions : WithFusion<WithRecompute<ModelPipelineOptions>> {
   PhaseOptions get() const {
     PhaseOptions options = ModelPipelineOptions::get();
-    addTo(options);
+    WithRecompute::addTo(options);
+    WithFusion::addTo(options);
     return options;
   }
 
@@ -167,8 +197,12 @@ void nsa::registerPhasePipelines() {
       [](OpPassManager &manager, const GradientPipelineOptions &options) {
         buildPhasePipeline(manager, Phase::Gradient, options.get());
       });
-  registerPhase(Phase::Optimizer,
-                "Phase 3: make gradient accumulation and the AdamW update");
+  PassPipelineRegistration<OptimizerPipelineOptions>(
+      "nsa-phase-optimizer",
+      "Phase 3: make gradient accumulation and the AdamW update, fuse",
+      [](OpPassManager &manager, const OptimizerPipelineOptions &options) {
+        buildPhasePipeline(manager, Phase::Optimizer, options.get());
+      });
   registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "
                                "kernels and launches");
   registerPhase(Phase::Buffer,

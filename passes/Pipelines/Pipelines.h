@@ -7,7 +7,7 @@
 // - precision: nsa-specialize, nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
-// - optimizer: nsa-optimizer, canonicalize, cse, nsa-fuse
+// - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
@@ -40,6 +40,9 @@ struct PhaseOptions {
   ComputePrecision precision = ComputePrecision::FP32;
   /// Whether operations are fused before they become kernels.
   bool fuse = true;
+  /// MiB that logits and their gradient may take at once, if operations are
+  /// fused.
+  int64_t logitsMiB = kDefaultLogitsMiB;
   /// What the backward half of training computes again.
   RecomputePolicy recompute = RecomputePolicy::None;
   /// MiB that values kept for the backward half may need; 0 is no limit to what

@@ -1,6 +1,7 @@
 //===- Fuse.cpp - fewer commands for the same values ----------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FuseKernels.h"
 #include "passes/Transforms/FuseUpdates.h"
 #include "passes/Transforms/Passes.h"
 
@@ -38,13 +39,25 @@ static Value getViewed(Value value) {
   return value;
 }
 
-/// Whether something reads `value`, or a view of it, after `op`.
-static bool isReadAfter(Value value, Operation *op) {
+/// Whether something but `except` reads `value`, or a view of it, after `op`.
+static bool isReadAfter(Value value, Operation *op, Operation *except) {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     if (isView(user))
-      return isReadAfter(user->getResult(0), op);
-    return user != op && op->isBeforeInBlock(user);
+      return isReadAfter(user->getResult(0), op, except);
+    return user != except && op->isBeforeInBlock(user);
   });
+}
+
+/// The first of the products that are added up to `product`, each of which only
+/// the next one reads.
+static nn::MatmulOp getFirstProduct(nn::MatmulOp product) {
+  while (Value sum = product.getAccumulator()) {
+    auto first = sum.getDefiningOp<nn::MatmulOp>();
+    if (!first || !first->hasOneUse())
+      break;
+    product = first;
+  }
+  return product;
 }
 
 /// Whether the function ends with a new value in the argument's memory.
@@ -62,7 +75,11 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
   Value memory = getViewed(other);
   if (!product->hasOneUse())
     return "the product has other readers";
-  if (product.getAccumulator())
+  nn::MatmulOp first = getFirstProduct(product);
+  if (first.getAccumulator())
+    return "the product is added to something already";
+  if (Operation *producer = memory.getDefiningOp();
+      first != product && producer && !producer->isBeforeInBlock(first))
     return "the product is added to something already";
   if (auto argument = dyn_cast<BlockArgument>(memory);
       argument && !isUpdated(function, argument))
@@ -70,7 +87,8 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
   if (getViewed(product.getLhs()) == memory ||
       getViewed(product.getRhs()) == memory)
     return "the other term is a factor of the product";
-  if (isReadAfter(memory, add))
+  Operation *place = first == product ? add.getOperation() : first;
+  if (isReadAfter(memory, place, add))
     return "the other term is read later";
   // Activations are left alone: whether one is read later depends on what
   // backward computes again, and rounding must not.
@@ -90,6 +108,12 @@ static std::optional<StringRef> fuseSum(func::FuncOp function, nn::AddOp add,
   StringRef obstacle = findObstacle(function, add, product, other);
   if (!obstacle.empty())
     return obstacle;
+  if (nn::MatmulOp first = getFirstProduct(product); first != product) {
+    first.getAccumulatorMutable().assign(other);
+    add.replaceAllUsesWith(product.getOutput());
+    add.erase();
+    return StringRef();
+  }
   OpBuilder builder(add);
   auto sum = nn::MatmulOp::create(
       builder, add.getLoc(), product.getLhs(), product.getRhs(), other,
@@ -135,6 +159,8 @@ void FusePass::runOnOperation() {
     if (!function.getBody().hasOneBlock())
       continue;
     fuseSums(function);
+    numRowSums += fuseRowSums(function);
+    numInKernels += fuseKernels(function);
     numUpdates += fuseUpdates(function, layout);
   }
 }

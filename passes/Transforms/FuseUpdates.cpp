@@ -107,6 +107,8 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
   if (StringRef name = getName(gradient); !name.empty())
     return name;
   Operation *op = gradient.getDefiningOp();
+  if (auto rows = dyn_cast_if_present<nn::AccumulateRowsOp>(op))
+    return getName(rows.getSums()[cast<OpResult>(gradient).getResultNumber()]);
   if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op))
     return {};
   for (Value operand : op->getOperands()) {

@@ -24,6 +24,12 @@ enum class RecomputePolicy { None, Cheap, Block };
 /// The largest budget of `nsa-recompute`, in MiB.
 inline constexpr int64_t kMaxRecomputeBudget = int64_t(1) << 40;
 
+/// MiB that logits and their gradient may take at once, if nothing is said and
+/// at most, and the chunks into which they are cut at most.
+inline constexpr int64_t kDefaultLogitsMiB = 256;
+inline constexpr int64_t kMaxLogitsMiB = int64_t(1) << 40;
+inline constexpr int64_t kMaxChunks = 8;
+
 /// The policy called "none", "cheap" or "block".
 std::optional<RecomputePolicy> parseRecomputePolicy(llvm::StringRef name);
 

@@ -228,6 +228,63 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
   ];
 }
 
+def ChunkLoss : Pass<"nsa-chunk-loss", "::mlir::func::FuncOp"> {
+  let summary = "Compute the loss without all logits at once";
+  let description = [{
+    The logits of a large vocabulary are the largest tensor of a model, and their
+    gradient is as large. Where `nn.cross_entropy` reads an `nn.matmul` that
+    nothing else reads but its backward operation, and the gradient of the logits
+    is read by products only, the tokens are cut into chunks of rows. For each
+    chunk, one after the other: the product with the weight of the head, the
+    losses and at once the gradient of the logits, its products. Gradients of the
+    weight are summed chunk by chunk; those of the input are put together.
+
+    The logits of a chunk and their gradient take no more than `limit-mib`, as
+    long as that needs no more than 8 chunks, so that the number of commands
+    is bounded for any batch and sequence. Logits within the limit stay as they
+    are, and so do those that are a result of the function.
+
+    Values that backward computes again are taken from forward: with a loss and
+    its gradient at one place there is no need to.
+
+    Example:
+
+    ```mlir
+    %logits = nn.matmul %x, %w : ...
+    %loss, %lse, %count = nn.cross_entropy %logits, %targets : ...
+    %dlogits = nn.cross_entropy_backward %dloss, %logits, %targets, %lse, %count : ...
+    %dx = nn.matmul %dlogits, %w {transpose_rhs} : ...
+    %dw = nn.matmul %x, %dlogits {transpose_lhs} : ...
+    ```
+
+    becomes, with two chunks,
+
+    ```mlir
+    %count = nn.count_targets %targets : ...
+    %x0, %x1 = nn.split_rows %x : ...
+    %logits0 = nn.matmul %x0, %w : ...
+    %losses0, %dlogits0 = nn.cross_entropy_chunk %logits0, %targets, %count, %dloss {first = 0 : i64} : ...
+    %dx0 = nn.matmul %dlogits0, %w {transpose_rhs} : ...
+    %dw0 = nn.matmul %x0, %dlogits0 {transpose_lhs} : ...
+    %logits1 = nn.matmul %x1, %w : ...
+    %losses1, %dlogits1 = nn.cross_entropy_chunk %logits1, %targets, %count, %dloss {first = 64 : i64} : ...
+    %dx1 = nn.matmul %dlogits1, %w {transpose_rhs} : ...
+    %dw = nn.matmul %x1, %dlogits1, %dw0 {transpose_lhs} : ...
+    %loss = nn.mean_loss %count, %losses0, %losses1 : ...
+    %dx = nn.concat_rows %dx0, %dx1 : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"limitMiB", "limit-mib", "int64_t",
+           /*default=*/"::nsa::kDefaultLogitsMiB",
+           "MiB that logits and their gradient may take at once">,
+  ];
+  let statistics = [
+    Statistic<"numChunks", "chunks", "Number of chunks made">,
+  ];
+}
+
 def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
   let summary = "Compute the same values with fewer commands";
   let description = [{
@@ -235,6 +292,15 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
       accumulator of the product, if nothing reads the other term later: the
       product is added to it where it lies. This covers gradients of weights
       and sums of gradients of a value with several readers.
+    - Elementwise operations join what computes their operands or reads their
+      results element by element, in an `nn.fused`: a residual sum and the norm
+      of it, the gradient of a norm and the sum with the gradient of the
+      residual, chains of casts, activations and sums. At most one operation of
+      an `nn.fused` is not elementwise. Every value keeps its rounding, so the
+      bits stay the same.
+    - Sums over rows that are added to persistent tensors (gradients of the
+      weights of norms) stay partial until the last of them is there; one
+      `nn.accumulate_rows` then adds all of them, in the same order.
     - `nn.adamw` operations with the same scalars become one on `nn.bundle`s of
       persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
       gradients become one each on the bundle of all gradients.
@@ -259,6 +325,10 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let statistics = [
     Statistic<"numSums", "sums", "Number of sums inside matrix products">,
+    Statistic<"numInKernels", "in-kernels",
+              "Number of operations that joined another's kernel">,
+    Statistic<"numRowSums", "row-sums",
+              "Number of sums over rows that are finished together">,
     Statistic<"numUpdates", "updates",
               "Number of updates, norms and fills made on bundles">,
   ];

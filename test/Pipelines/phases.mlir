@@ -20,6 +20,17 @@
 // RUN: nsa-opt %s --nsa-pipeline="until=optimizer micro-batch=2 seq-len=16 precision=bf16" | diff - %t.optimizer.mlir
 // RUN: nsa-opt %s --nsa-pipeline="micro-batch=2 seq-len=16 precision=bf16" | diff - %t.plan.mlir
 
+// Without fusion every operation stays as it is.
+// RUN: nsa-opt %t.gradient.mlir --nsa-phase-optimizer="fuse=false" -o %t.plain.mlir
+// RUN: FileCheck %s --check-prefix=PLAIN --input-file=%t.plain.mlir
+// RUN: nsa-opt %s --nsa-pipeline="until=optimizer micro-batch=2 seq-len=16 precision=bf16 fuse=false" | diff - %t.plain.mlir
+// RUN: not nsa-opt %t.gradient.mlir --nsa-phase-optimizer="logits-mib=0" 2>&1 | FileCheck %s --check-prefix=LOGITS
+// PLAIN-NOT: nn.bundle
+// PLAIN-NOT: nn.fused
+// PLAIN: nn.gradient_norm
+// PLAIN-NOT: nn.bundle
+// LOGITS: error: limit of logits of 0 MiB, expected 1 to 1099511627776
+
 // PRECISION: func.func @model(%{{.*}}: tensor<2x16xi32>
 // PRECISION: nn.cast %{{.*}} to bf16
 
@@ -32,6 +43,7 @@
 // OPTIMIZER-DAG: func.func @update
 // OPTIMIZER-DAG: func.func @step
 // OPTIMIZER-DAG: nn.alias = "m.head"
+// OPTIMIZER: nn.bundle
 
 // KERNEL: func.func @forward
 // KERNEL: tile.launch

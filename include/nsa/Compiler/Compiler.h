@@ -46,6 +46,9 @@ struct CompilerOptions {
   /// "scalar-loop", "scalar-access" (kernels that do not use vectors), "copy",
   /// or "all".
   std::vector<std::string> allowSlowPaths;
+  /// MiB that logits and their gradient may take at once: larger ones are made
+  /// in chunks of tokens, at most 8, if operations are fused.
+  int64_t logitsMiB = 256;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };

@@ -25,6 +25,8 @@ struct CrossEntropyKernel {
   }
   void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildChunk(TileBuilder &b, ArrayRef<Value> args, int64_t first,
+                  bool hasGradient) const;
   Value maskColumns(TileBuilder &b, Value x, Value cols, double outside) const;
   Value buildLse(TileBuilder &b, Value logits, Expr row) const;
 
@@ -139,7 +141,64 @@ void CrossEntropyKernel::buildBackward(TileBuilder &b,
   });
 }
 
+/// Outputs the loss of each row and, with a gradient, dlogits. The logits are
+/// those of the targets from `first` on.
+void CrossEntropyKernel::buildChunk(TileBuilder &b, ArrayRef<Value> args,
+                                    int64_t first, bool hasGradient) const {
+  Value logits = args[0];
+  int64_t tokens = ShapedType::getNumElements(
+      cast<MemRefType>(args[1].getType()).getShape());
+  Value targets = b.view(args[1], {tokens});
+  Value losses = args[hasGradient ? 4 : 3];
+  Expr scale;
+  if (hasGradient)
+    scale = b.loadScalar(args[3], {}) / max(b.loadScalar(args[2], {}), 1);
+  grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
+    Value lse = buildLse(b, logits, row);
+    Expr target = b.loadScalar(targets, {row + first});
+    Expr logit = convert(b.loadScalar(logits, {row, target}), b.f32());
+    Expr isValid = target >= 0;
+    b.store(b.map({lse}, b.f32(),
+                  [&](ArrayRef<Expr> x) {
+                    return select(isValid, x[0] - logit, 0);
+                  }),
+            losses, {b.range(row, 1, 0)});
+    if (!hasGradient)
+      return {};
+    Expr factor = select(isValid, scale, 0);
+    b.forLoop(
+        0, tiles, 1, {}, [&](Expr i, ArrayRef<Value>) -> SmallVector<Value> {
+          Value cols = b.range(i * tile, tile, 1);
+          Value x = b.load(logits, {row, cols});
+          Value grad = b.map({x, cols, lse}, b.f32(), [&](ArrayRef<Expr> x) {
+            Expr hit = convert(x[1] == target, b.f32());
+            return factor * (exp(x[0] - x[2]) - hit);
+          });
+          b.store(grad, args.back(), {row, cols});
+          return {};
+        });
+    return {};
+  });
+}
+
 namespace {
+struct ConvertCrossEntropyChunk : KernelPattern<nn::CrossEntropyChunkOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::CrossEntropyChunkOp op,
+                                PatternRewriter &rewriter) const override {
+    CrossEntropyKernel kernel(op.getLogits());
+    bool hasGradient = static_cast<bool>(op.getLossGrad());
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, kernel.spec(hasGradient ? 9 : 5),
+                         op->getOperands(), op->getResultTypes(),
+                         [&](auto &b, ArrayRef<Value> args) {
+                           kernel.buildChunk(b, args, op.getFirst(),
+                                             hasGradient);
+                         }));
+    return success();
+  }
+};
+
 struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
@@ -178,6 +237,6 @@ struct ConvertCrossEntropyBackward : KernelPattern<nn::CrossEntropyBackwardOp> {
 
 void nsa::populateCrossEntropyPatterns(RewritePatternSet &patterns,
                                        KernelCache &cache) {
-  patterns.add<ConvertCrossEntropy, ConvertCrossEntropyBackward>(
-      patterns.getContext(), cache);
+  patterns.add<ConvertCrossEntropy, ConvertCrossEntropyBackward,
+               ConvertCrossEntropyChunk>(patterns.getContext(), cache);
 }

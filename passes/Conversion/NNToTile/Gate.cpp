@@ -139,15 +139,15 @@ struct ConvertGateBackward : KernelPattern<nn::GateBackwardOp> {
   LogicalResult matchAndRewrite(nn::GateBackwardOp op,
                                 PatternRewriter &rewriter) const override {
     GateKernel kernel(op.getLogitsGrad(), op.getActivation());
-    Type partials = RankedTensorType::get(
-        {kernel.grid.programs, kernel.grid.width}, rewriter.getF32Type());
-    auto launched = cache.launch(
-        rewriter, op, kernel.spec(6), op->getOperands(),
-        {op.getLogitsGrad().getType(), partials},
-        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
-    Value biasGrad = launchSumOfRows(cache, rewriter, op, launched[1],
-                                     op.getBiasGrad().getType());
-    rewriter.replaceOp(op, ValueRange{launched[0], biasGrad});
+    auto launch = [&]() -> FailureOr<ResultRange> {
+      kernel.grid.cutInto(*op.getPartialSums());
+      return cache.launch(rewriter, op, kernel.spec(6), op->getOperands(),
+                          op->getResultTypes(),
+                          [&](auto &b, ArrayRef<Value> args) {
+                            kernel.buildBackward(b, args);
+                          });
+    };
+    rewriter.replaceOp(op, *launchWithRowSum(cache, rewriter, op, launch));
     return success();
   }
 };

@@ -2,6 +2,8 @@
 
 #include "passes/Conversion/NNToTile/NNToTile.h"
 
+#include "dialects/NN/NNOps.h"
+
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -21,19 +23,35 @@ int64_t nsa::pickTile(int64_t extent, int64_t limit) {
 // Grids
 //===----------------------------------------------------------------------===//
 
-FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
-    : elements(elements), tile(pickTile(elements, 1024)),
-      tiles(llvm::divideCeil(elements, tile)),
-      perProgram(llvm::divideCeil(elementsPerProgram, tile)),
-      programs(std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1)) {}
+/// The smallest number of rows of equal length that coordinates of 32 bits
+/// reach, or 0.
+static int64_t countRows(int64_t elements) {
+  constexpr int64_t longest = INT32_MAX - 1024, mostRows = 1 << 16;
+  for (int64_t rows = 1; rows < mostRows; ++rows)
+    if (elements % rows == 0 && elements / rows <= longest)
+      return rows;
+  return 0;
+}
 
-SmallVector<Value> FlatGrid::forEachTile(
-    TileBuilder &b, ArrayRef<Value> inits,
-    llvm::function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
+FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
+    : elements(elements), rows(countRows(elements)) {
+  int64_t width = elements / std::max<int64_t>(rows, 1);
+  tile = pickTile(width, 1024);
+  tilesPerRow = llvm::divideCeil(width, tile);
+  tiles = rows * tilesPerRow;
+  perProgram = llvm::divideCeil(elementsPerProgram, tile);
+  programs = std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1);
+}
+
+SmallVector<Value> FlatGrid::forEachTile(TileBuilder &b, ArrayRef<Value> inits,
+                                         TileBody body) const {
   Expr start = b.programId(0) * perProgram;
   Expr end = min(start + perProgram, tiles);
   return b.forLoop(start, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
-    return body(b.range(i * tile, tile, 1), carried);
+    if (rows == 1)
+      return body({b.range(i * tile, tile, 1)}, carried);
+    Expr row = i / tilesPerRow, first = i % tilesPerRow * tile;
+    return body({row, b.range(first, tile, 1)}, carried);
   });
 }
 
@@ -86,6 +104,52 @@ Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
       })[0];
 }
 
+/// A sum over rows that is not partial, computed by `op` or inside of it.
+static OpResult findRowSum(Operation *op) {
+  OpResult sum;
+  op->walk([&](RowSumOpInterface summing) {
+    if (OpResult result = summing.getRowSum())
+      sum = result;
+  });
+  return sum;
+}
+
+/// The result of `op` that is `sum`, computed by it or inside of it; null if
+/// only the inside uses it.
+static OpResult getResultFor(Operation *op, OpResult sum) {
+  if (sum.getOwner() == op)
+    return sum;
+  for (auto [yielded, result] :
+       llvm::zip_equal(cast<nn::FusedOp>(op).getYielded(), op->getResults()))
+    if (yielded == sum)
+      return cast<OpResult>(result);
+  return {};
+}
+
+FailureOr<SmallVector<Value>>
+nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
+                      Operation *op,
+                      llvm::function_ref<FailureOr<ResultRange>()> launch) {
+  OpResult sum = findRowSum(op);
+  OpResult result = sum ? getResultFor(op, sum) : OpResult();
+  Type type = result ? result.getType() : Type();
+  if (sum)
+    rewriter.modifyOpInPlace(op, [&] {
+      cast<RowSumOpInterface>(sum.getOwner()).makeRowSumPartial();
+      if (result)
+        result.setType(sum.getType());
+    });
+  FailureOr<ResultRange> launched = launch();
+  if (failed(launched))
+    return failure();
+  SmallVector<Value> results(launched->begin(), launched->end());
+  if (result) {
+    Value &partial = results[result.getResultNumber()];
+    partial = launchSumOfRows(cache, rewriter, op, partial, type);
+  }
+  return results;
+}
+
 Expr nsa::sigmoid(Expr x) {
   Expr e = exp(-abs(x));
   return select(x >= 0, x.constant(1), e) / (e + 1);
@@ -93,11 +157,11 @@ Expr nsa::sigmoid(Expr x) {
 
 void nsa::populateNNToTilePatterns(RewritePatternSet &patterns,
                                    KernelCache &cache) {
-  populateElementwisePatterns(patterns, cache);
+  populateFusiblePatterns(patterns, cache);
   populateEmbeddingPatterns(patterns, cache);
-  populateRMSNormPatterns(patterns, cache);
-  populateRotaryPatterns(patterns, cache);
+  populateRowSumPatterns(patterns, cache);
   populateGatePatterns(patterns, cache);
   populateCrossEntropyPatterns(patterns, cache);
+  populateChunkPatterns(patterns, cache);
   populateOptimizerPatterns(patterns, cache);
 }

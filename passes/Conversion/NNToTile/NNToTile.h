@@ -21,27 +21,35 @@ int64_t pickTile(int64_t extent, int64_t limit);
 
 /// The elements of a tensor in order, as tiles of 1 x `tile`, of which each
 /// program walks over `perProgram`. The last tile of a tensor may be partial:
-/// its elements outside read as 0 and are not written.
+/// its elements outside read as 0 and are not written. As coordinates have 32
+/// bits, more elements are seen as a matrix.
 struct FlatGrid {
   explicit FlatGrid(int64_t elements, int64_t elementsPerProgram = 16384);
 
+  using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      llvm::ArrayRef<tile::Operand> place,
+      llvm::ArrayRef<mlir::Value> carried)>;
+
   /// Runs `body` on the coordinates of each tile of this program, carrying
   /// values from tile to tile.
-  llvm::SmallVector<mlir::Value>
-  forEachTile(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> inits,
-              llvm::function_ref<llvm::SmallVector<mlir::Value>(
-                  mlir::Value index, llvm::ArrayRef<mlir::Value> carried)>
-                  body) const;
-  /// The argument as one dimension.
+  llvm::SmallVector<mlir::Value> forEachTile(tile::TileBuilder &b,
+                                             llvm::ArrayRef<mlir::Value> inits,
+                                             TileBody body) const;
+  /// The shape in which a tensor is seen.
+  llvm::SmallVector<int64_t> getShape() const {
+    if (rows == 1)
+      return {elements};
+    return {rows, elements / rows};
+  }
   mlir::Value view(tile::TileBuilder &b, mlir::Value ref) const {
-    return b.view(ref, {elements});
+    return b.view(ref, getShape());
   }
   /// Whether coordinates fit 32 bits.
-  bool fits() const { return elements <= INT32_MAX - tile; }
+  bool fits() const { return rows != 0; }
   /// For kernel names: "n16384".
   std::string name() const { return "n" + std::to_string(elements); }
 
-  int64_t elements, tile, tiles, perProgram, programs;
+  int64_t elements, rows, tile, tilesPerRow, tiles, perProgram, programs;
 };
 
 /// A tensor as `rows` rows of `width` elements (its last dimension), cut into
@@ -52,6 +60,13 @@ struct RowGrid {
   explicit RowGrid(mlir::Value tensor, int64_t elementsPerProgram = 16384,
                    int64_t maxPrograms = 0, int64_t step = 1);
 
+  /// Cuts the rows into so many stretches of equal length, of which the last
+  /// may be shorter or empty.
+  void cutInto(int64_t stretches) {
+    programs = stretches;
+    perProgram = llvm::alignTo(
+        std::max<int64_t>(llvm::divideCeil(rows, stretches), 1), step);
+  }
   /// Runs `body` on the rows of this program, `step` at a time.
   llvm::SmallVector<mlir::Value>
   forEachRow(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> inits,
@@ -78,21 +93,33 @@ mlir::Value launchSumOfRows(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value partials,
                             mlir::Type result);
 
+/// Makes the sum over rows of `op` partial and runs `launch`, then adds the
+/// parts if the operation had the whole sum. Returns the results.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>> launchWithRowSum(
+    KernelCache &cache, mlir::PatternRewriter &rewriter, mlir::Operation *op,
+    llvm::function_ref<mlir::FailureOr<mlir::ResultRange>()> launch);
+
 /// 1 / (1 + exp(-x)) without overflow.
 tile::Expr sigmoid(tile::Expr x);
 
-void populateElementwisePatterns(mlir::RewritePatternSet &patterns,
-                                 KernelCache &cache);
+class RootKernels;
+
+/// Elementwise operations, roots, and `nn.fused`.
+void populateFusiblePatterns(mlir::RewritePatternSet &patterns,
+                             KernelCache &cache);
+void addRMSNormKernels(RootKernels &roots);
+void addRotaryKernels(RootKernels &roots);
+
+void populateRowSumPatterns(mlir::RewritePatternSet &patterns,
+                            KernelCache &cache);
 void populateEmbeddingPatterns(mlir::RewritePatternSet &patterns,
                                KernelCache &cache);
-void populateRMSNormPatterns(mlir::RewritePatternSet &patterns,
-                             KernelCache &cache);
-void populateRotaryPatterns(mlir::RewritePatternSet &patterns,
-                            KernelCache &cache);
 void populateGatePatterns(mlir::RewritePatternSet &patterns,
                           KernelCache &cache);
 void populateCrossEntropyPatterns(mlir::RewritePatternSet &patterns,
                                   KernelCache &cache);
+void populateChunkPatterns(mlir::RewritePatternSet &patterns,
+                           KernelCache &cache);
 /// Gradient norm and AdamW.
 void populateOptimizerPatterns(mlir::RewritePatternSet &patterns,
                                KernelCache &cache);

@@ -31,8 +31,8 @@ static void buildSquares(TileBuilder &b, const FlatGrid &grid,
   Value gradient = grid.view(b, args[0]);
   Value sums = grid.forEachTile(
       b, {b.zeros(1, grid.tile)},
-      [&](Value i, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {b.map({carried[0], b.load(gradient, {i})}, b.f32(),
+      [&](ArrayRef<Operand> at, ArrayRef<Value> carried) -> SmallVector<Value> {
+        return {b.map({carried[0], b.load(gradient, at)}, b.f32(),
                       [](ArrayRef<Expr> x) { return x[0] + x[1] * x[1]; })};
       })[0];
   b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
@@ -119,14 +119,16 @@ static void buildAdamW(TileBuilder &b, const FlatGrid &grid, bool decay,
     return {select(s.isFinite, w1, w), select(s.isFinite, m1, m),
             select(s.isFinite, v1, v)};
   };
-  grid.forEachTile(b, {}, [&](Value i, ArrayRef<Value>) -> SmallVector<Value> {
+  auto updateTile = [&](ArrayRef<Operand> at,
+                        ArrayRef<Value>) -> SmallVector<Value> {
     auto tiles = llvm::map_to_vector(
-        inputs, [&](Value input) { return b.load(input, {i}); });
+        inputs, [&](Value input) { return b.load(input, at); });
     auto results = b.map(tiles, {b.f32(), b.f32(), b.f32()}, update);
     for (auto [result, output] : llvm::zip_equal(results, outputs))
-      b.store(result, output, {i});
+      b.store(result, output, at);
     return {};
-  });
+  };
+  grid.forEachTile(b, {}, updateTile);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,6 +1,7 @@
 //===- Rotary.cpp - rotation of channel pairs -----------------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "passes/Conversion/NNToTile/KernelGraph.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
 
 using namespace mlir;
@@ -8,49 +9,64 @@ using namespace nsa;
 using namespace nsa::tile;
 
 namespace {
-/// x [B, S, H, D] and table [L, D/2, 2]. Programs are stretches of positions;
-/// the angles of a position serve all heads and all rows of the batch.
+/// x [B, S, H, D] and table [L, D/2, 2], or several x of different H. Programs
+/// are stretches of positions; the angles of a position serve all heads and all
+/// rows of the batch.
 struct RotaryKernel {
-  explicit RotaryKernel(nn::RotaryOp op)
-      : batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
-        heads(getDim(op.getInput(), 2)), pairs(getDim(op.getInput(), 3) / 2),
-        stride(op.getStride()), inverse(op.getInverse()),
-        perProgram(std::max<int64_t>(
-            8192 / std::max<int64_t>(batch * heads * pairs, 1), 1)) {}
+  explicit RotaryKernel(const KernelGraph &graph);
 
-  KernelSpec spec() const {
-    int64_t programs =
-        std::max<int64_t>(llvm::divideCeil(sequence, perProgram), 1);
-    return {inverse ? "inverse" : "",
-            "b" + std::to_string(batch) + "s" + std::to_string(sequence) + "h" +
-                std::to_string(heads) + "d" + std::to_string(2 * pairs),
-            {programs, 1, 1},
-            6 * batch * sequence * heads * pairs};
-  }
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  RootKernel plan() const;
+  void build(TileBuilder &b, const KernelGraph &graph,
+             ArrayRef<Value> args) const;
+  /// Rotates the heads of one position, whose lower and upper halves are at two
+  /// places.
+  void rotate(nn::RotaryOp op, Elements lower, Elements upper, Value cosines,
+              Value sines) const;
 
-  int64_t batch, sequence, heads, pairs, stride;
+  int64_t batch, sequence, heads = 0, pairs, stride;
   bool inverse;
   int64_t perProgram;
 };
 } // namespace
 
-void RotaryKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
-  Value x = args[0], table = args[1], y = args[2];
-  Value rows = b.range(0, heads, 0);
+RotaryKernel::RotaryKernel(const KernelGraph &graph) {
+  auto op = graph.getRoot<nn::RotaryOp>();
+  batch = getDim(op.getInput(), 0);
+  sequence = getDim(op.getInput(), 1);
+  pairs = getDim(op.getInput(), 3) / 2;
+  stride = op.getStride();
+  inverse = op.getInverse();
+  for (Operation *root : graph.getRoots())
+    heads += getDim(cast<nn::RotaryOp>(root).getInput(), 2);
+  int64_t perPosition = std::max<int64_t>(batch * heads * pairs, 1);
+  perProgram = std::max<int64_t>(8192 / perPosition, 1);
+}
+
+void RotaryKernel::rotate(nn::RotaryOp op, Elements lower, Elements upper,
+                          Value cosines, Value sines) const {
+  TileBuilder &b = lower.getBuilder();
+  auto rotated = b.map(
+      {lower.get(op.getInput()), upper.get(op.getInput()), cosines, sines},
+      {b.f32(), b.f32()}, [&](ArrayRef<Expr> e) -> SmallVector<Value> {
+        Expr sine = inverse ? -e[3] : e[3];
+        return {e[2] * e[0] - sine * e[1], e[2] * e[1] + sine * e[0]};
+      });
+  lower.set(op.getOutput(), rotated[0]);
+  upper.set(op.getOutput(), rotated[1]);
+  lower.storeOutputs();
+  upper.storeOutputs();
+}
+
+void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
+                         ArrayRef<Value> args) const {
+  KernelFrame frame(b, graph, args, /*elementShape=*/{});
+  Value table = frame.getInput(graph.getRoot<nn::RotaryOp>().getTable());
+  SmallVector<Value> headRows;
+  for (Operation *root : graph.getRoots())
+    headRows.push_back(
+        b.range(0, getDim(cast<nn::RotaryOp>(root).getInput(), 2), 0));
   Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
   Expr start = b.programId(0) * perProgram;
-  auto rotate = [&](Expr t, Expr batchRow, Value cosines, Value sines) {
-    auto rotated =
-        b.map({b.load(x, {batchRow, t, rows, low}),
-               b.load(x, {batchRow, t, rows, high}), cosines, sines},
-              {b.f32(), b.f32()}, [&](ArrayRef<Expr> e) -> SmallVector<Value> {
-                Expr sine = inverse ? -e[3] : e[3];
-                return {e[2] * e[0] - sine * e[1], e[2] * e[1] + sine * e[0]};
-              });
-    b.store(rotated[0], y, {batchRow, t, rows, low});
-    b.store(rotated[1], y, {batchRow, t, rows, high});
-  };
   b.forLoop(start, min(start + perProgram, sequence), 1, {},
             [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
               Expr position = t * stride;
@@ -59,30 +75,32 @@ void RotaryKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
               b.forLoop(
                   0, batch, 1, {},
                   [&](Expr batchRow, ArrayRef<Value>) -> SmallVector<Value> {
-                    rotate(t, batchRow, cosines, sines);
+                    for (auto [root, rows] :
+                         llvm::zip(graph.getRoots(), headRows))
+                      rotate(cast<nn::RotaryOp>(root),
+                             Elements(frame, root, {batchRow, t, rows, low}),
+                             Elements(frame, root, {batchRow, t, rows, high}),
+                             cosines, sines);
                     return {};
                   });
               return {};
             });
 }
 
-namespace {
-struct ConvertRotary : KernelPattern<nn::RotaryOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::RotaryOp op,
-                                PatternRewriter &rewriter) const override {
-    RotaryKernel kernel(op);
-    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(),
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.build(b, args);
-                                        }));
-    return success();
-  }
-};
-} // namespace
+RootKernel RotaryKernel::plan() const {
+  int64_t programs =
+      std::max<int64_t>(llvm::divideCeil(sequence, perProgram), 1);
+  std::string shape = "b" + std::to_string(batch) + "s" +
+                      std::to_string(sequence) + "h" + std::to_string(heads) +
+                      "d" + std::to_string(2 * pairs);
+  return {
+      (inverse ? "inverse_" : "") + shape, programs,
+      6 * batch * sequence * heads * pairs,
+      [kernel = *this](TileBuilder &b, const KernelGraph &graph,
+                       ArrayRef<Value> args) { kernel.build(b, graph, args); }};
+}
 
-void nsa::populateRotaryPatterns(RewritePatternSet &patterns,
-                                 KernelCache &cache) {
-  patterns.add<ConvertRotary>(patterns.getContext(), cache);
+void nsa::addRotaryKernels(RootKernels &roots) {
+  roots.add<nn::RotaryOp>(
+      [](const KernelGraph &graph) { return RotaryKernel(graph).plan(); });
 }

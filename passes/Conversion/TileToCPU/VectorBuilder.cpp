@@ -302,8 +302,10 @@ Value VectorBuilder::truncateToBF16(Value value, unsigned lanes) {
       *this, vectorOf(IntegerType::get(getContext(), 16), lanes), result);
 }
 
-SmallVector<Value>
-VectorBuilder::elementwise(Operation *op, ValueRange operands, unsigned lanes) {
+SmallVector<Value> VectorBuilder::elementwise(Operation *op,
+                                              ValueRange operands,
+                                              unsigned lanes,
+                                              bool mayContract) {
   if (auto constantOp = dyn_cast<arith::ConstantOp>(op)) {
     TypedAttr attr = cast<TypedAttr>(constantOp.getValue());
     if (auto number = dyn_cast<FloatAttr>(attr);
@@ -324,7 +326,7 @@ VectorBuilder::elementwise(Operation *op, ValueRange operands, unsigned lanes) {
   for (OpResult result : copy->getResults())
     result.setType(vectorOf(registerType(result.getType()), lanes));
   // A product may be fused into a sum.
-  if (isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(copy)) {
+  if (mayContract && isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(copy)) {
     auto fast = cast<arith::ArithFastMathInterface>(copy);
     copy->setAttr(fast.getFastMathAttrName(),
                   arith::FastMathFlagsAttr::get(

@@ -100,9 +100,12 @@ public:
 
   /// One elementwise arith or math operation on registers of `lanes` lanes.
   /// Conversions from and to bf16 become integer arithmetic that rounds to
-  /// nearest even and keeps NaN.
-  llvm::SmallVector<mlir::Value>
-  elementwise(mlir::Operation *op, mlir::ValueRange operands, unsigned lanes);
+  /// nearest even and keeps NaN. Products, sums and differences that
+  /// `mayContract` may become one operation with another such.
+  llvm::SmallVector<mlir::Value> elementwise(mlir::Operation *op,
+                                             mlir::ValueRange operands,
+                                             unsigned lanes,
+                                             bool mayContract = true);
 
 private:
   mlir::Value extendBF16(mlir::Value bits, unsigned lanes);

@@ -45,7 +45,7 @@ DECLARATIONS = {
 # Operations that stand directly in a module, or only inside another.
 TOP_LEVEL = {"rt.segment", "rt.tensor", "rt.kernel", "rt.binary", "rt.entry", "tile.kernel"}
 
-TERMINATORS = {"tile.return", "tile.yield"}
+TERMINATORS = {"nn.yield", "tile.return", "tile.yield"}
 
 HEADING = re.compile(r"^#+ `-?([\w.-]+)`", re.MULTILINE)
 BLOCK = re.compile(r"```mlir\n(.*?)```", re.DOTALL)

@@ -1,0 +1,66 @@
+//===- RowSums.cpp - the last step of many sums over rows -----------------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Conversion/NNToTile/NNToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+/// y[cols] = sum[cols] + the rows in ascending order.
+static void addRows(TileBuilder &b, Value sum, Value rows, Value y,
+                    Value cols) {
+  int64_t tile = cast<TileType>(cols.getType()).getShape().back();
+  int64_t numRows = cast<MemRefType>(rows.getType()).getDimSize(0);
+  Value total =
+      b.forLoop(0, numRows, 1, {b.zeros(1, tile)},
+                [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Value part = b.load(rows, {row, cols});
+                  return {b.map({carried[0], part}, b.f32(),
+                                [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+                })[0];
+  b.store(b.map({b.load(sum, {cols}), total}, b.f32(),
+                [](ArrayRef<Expr> x) { return x[0] + x[1]; }),
+          y, {cols});
+}
+
+namespace {
+/// Program: a tile of columns of one of the tensors.
+struct ConvertAccumulateRows : KernelPattern<nn::AccumulateRowsOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::AccumulateRowsOp op,
+                                PatternRewriter &rewriter) const override {
+    size_t count = op.getSums().size();
+    SmallVector<int64_t> tiles, ends;
+    int64_t programs = 0, flops = 0;
+    for (Value rows : op.getRows()) {
+      tiles.push_back(pickTile(getDim(rows, 1), 256));
+      programs += llvm::divideCeil(getDim(rows, 1), tiles.back());
+      ends.push_back(programs);
+      flops += ShapedType::getNumElements(getShape(rows));
+    }
+    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+      Expr program = b.programId(0);
+      for (size_t i = 0; i < count; ++i) {
+        int64_t first = i ? ends[i - 1] : 0;
+        b.ifThen((program >= first) & (program < ends[i]), [&] {
+          Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
+          addRows(b, args[i], args[count + i], args[2 * count + i], cols);
+        });
+      }
+    };
+    KernelSpec spec = {"",
+                       "n" + std::to_string(count),
+                       {std::max<int64_t>(programs, 1), 1, 1},
+                       flops};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(), build));
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateRowSumPatterns(RewritePatternSet &patterns,
+                                 KernelCache &cache) {
+  patterns.add<ConvertAccumulateRows>(patterns.getContext(), cache);
+}

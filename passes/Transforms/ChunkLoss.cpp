@@ -1,0 +1,263 @@
+//===- ChunkLoss.cpp - the loss without all logits at once ----------------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+#define DEBUG_TYPE "nsa-chunk-loss"
+
+namespace nsa {
+#define GEN_PASS_DEF_CHUNKLOSS
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+
+/// A head, the loss of its logits and what the gradient of the logits is for.
+struct Loss {
+  nn::MatmulOp head;
+  nn::CrossEntropyOp loss;
+  /// Null outside of training.
+  nn::CrossEntropyBackwardOp backward;
+  /// Products with a row for each token: the gradient of the head's input.
+  SmallVector<nn::MatmulOp> byRows;
+  /// Products that sum over tokens: the gradient of the head's weight.
+  SmallVector<nn::MatmulOp> overRows;
+
+  int64_t getRows() {
+    return ShapedType::getNumElements(getShape(head.getOutput()).drop_back());
+  }
+  int64_t getBytes() {
+    auto type = cast<RankedTensorType>(head.getOutput().getType());
+    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    return backward ? 2 * bytes : bytes;
+  }
+};
+
+struct ChunkLossPass : nsa::impl::ChunkLossBase<ChunkLossPass> {
+  using ChunkLossBase::ChunkLossBase;
+
+  LogicalResult initialize(MLIRContext *context) override;
+  void runOnOperation() override;
+  void visit(nn::CrossEntropyOp loss);
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What is there
+//===----------------------------------------------------------------------===//
+
+/// Whether both are the same or one is the other computed again.
+static bool isSameValue(Value a, Value b) {
+  auto strip = [](Value value) {
+    while (auto barrier = value.getDefiningOp<nn::RecomputeBarrierOp>())
+      value = barrier.getInput();
+    return value;
+  };
+  a = strip(a), b = strip(b);
+  if (a == b)
+    return true;
+  auto x = dyn_cast<OpResult>(a), y = dyn_cast<OpResult>(b);
+  if (!x || !y || x.getResultNumber() != y.getResultNumber())
+    return false;
+  Operation *first = x.getOwner(), *second = y.getOwner();
+  return first->getName() == second->getName() &&
+         first->getPropertiesAsAttribute() ==
+             second->getPropertiesAsAttribute() &&
+         first->getResultTypes() == second->getResultTypes() &&
+         first->getNumOperands() > 0 &&
+         first->getNumOperands() == second->getNumOperands() &&
+         llvm::all_of(llvm::zip(first->getOperands(), second->getOperands()),
+                      [](auto pair) {
+                        return isSameValue(std::get<0>(pair),
+                                           std::get<1>(pair));
+                      });
+}
+
+/// Sorts the product that reads the gradient of the logits. Returns why it
+/// cannot be made in chunks, or nothing.
+static StringRef addProduct(Loss &found, Operation *user) {
+  auto product = dyn_cast<nn::MatmulOp>(user);
+  if (!product)
+    return "something else than a product reads the gradient of the logits";
+  Value gradient = found.backward.getLogitsGrad();
+  bool isLhs = product.getLhs() == gradient;
+  Value other = isLhs ? product.getRhs() : product.getLhs();
+  if (other == gradient || product.getAccumulator())
+    return "a product of the gradient of the logits is added to something";
+  if (product.getTransposeLhs() && !product.getTransposeRhs()) {
+    if (!isSameValue(other, found.head.getLhs()))
+      return "a product over tokens does not read the head's input";
+    found.overRows.push_back(product);
+    return "";
+  }
+  if (!isLhs || product.getTransposeLhs() ||
+      !isSameValue(other, found.head.getRhs()))
+    return "a product does not read the head's weight";
+  found.byRows.push_back(product);
+  return "";
+}
+
+/// Whether the value is there in front of `op`, or can be made again.
+static bool isKnownAt(Value value, Operation *op) {
+  Operation *producer = value.getDefiningOp();
+  return !producer || isa<nn::FillOp>(producer) ||
+         producer->isBeforeInBlock(op);
+}
+
+/// Fills in what depends on the loss. Returns an obstacle, or nothing.
+static StringRef collect(Loss &found) {
+  found.head = found.loss.getLogits().getDefiningOp<nn::MatmulOp>();
+  if (!found.head || found.head.getAccumulator() ||
+      found.head.getTransposeLhs())
+    return "the logits are not a product with a weight";
+  for (Operation *user : found.head->getUsers()) {
+    if (user == found.loss)
+      continue;
+    auto backward = dyn_cast<nn::CrossEntropyBackwardOp>(user);
+    if (!backward || found.backward || backward.getLse() != found.loss.getLse())
+      return "something else reads the logits";
+    found.backward = backward;
+  }
+  for (Value statistic : {found.loss.getLse(), found.loss.getCount()})
+    for (Operation *user : statistic.getUsers())
+      if (user != found.backward)
+        return "something else reads the statistics of the loss";
+  if (!found.backward)
+    return "";
+  if (!isKnownAt(found.backward.getLossGrad(), found.loss))
+    return "the gradient of the loss depends on the loss";
+  for (Operation *user : found.backward->getUsers())
+    if (StringRef obstacle = addProduct(found, user); !obstacle.empty())
+      return obstacle;
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Chunks
+//===----------------------------------------------------------------------===//
+
+/// The product with other operands, at the builder's place.
+static Value createLike(OpBuilder &builder, nn::MatmulOp product, Value lhs,
+                        Value rhs, Value sum = {}) {
+  return nn::MatmulOp::create(
+      builder, product.getLoc(), lhs, rhs, sum, product.getTransposeLhs(),
+      product.getTransposeRhs(), product.getResultTypeAttr());
+}
+
+static void split(Loss &found, int64_t rowsPerChunk) {
+  OpBuilder builder(found.loss);
+  Location loc = found.loss.getLoc();
+  Value input = found.head.getLhs(), weight = found.head.getRhs();
+  Value targets = found.loss.getTargets();
+  SmallVector<Type> types;
+  for (int64_t row = 0, rows = found.getRows(); row < rows; row += rowsPerChunk)
+    types.push_back(RankedTensorType::get(
+        {std::min(rowsPerChunk, rows - row), getShape(input).back()},
+        getElementType(input)));
+  Value lossGrad;
+  if (found.backward) {
+    lossGrad = found.backward.getLossGrad();
+    if (auto fill = lossGrad.getDefiningOp<nn::FillOp>())
+      lossGrad = builder.clone(*fill)->getResult(0);
+  }
+  Value count = nn::CountTargetsOp::create(builder, loc, targets);
+  auto chunks =
+      nn::SplitRowsOp::create(builder, found.head.getLoc(), types, input);
+  SmallVector<Value> losses, sums(found.overRows.size());
+  SmallVector<SmallVector<Value>> rows(found.byRows.size());
+  int64_t first = 0;
+  for (Value chunk : chunks.getParts()) {
+    Value logits = createLike(builder, found.head, chunk, weight);
+    auto loss = nn::CrossEntropyChunkOp::create(builder, loc, logits, targets,
+                                                count, lossGrad, first);
+    losses.push_back(loss.getLosses());
+    Value gradient = loss.getLogitsGrad();
+    for (auto [product, parts] : llvm::zip_equal(found.byRows, rows))
+      parts.push_back(createLike(builder, product, gradient, weight));
+    for (auto [product, sum] : llvm::zip_equal(found.overRows, sums)) {
+      bool isLhs = product.getLhs() == found.backward.getLogitsGrad();
+      sum = createLike(builder, product, isLhs ? gradient : chunk,
+                       isLhs ? chunk : gradient, sum);
+    }
+    first += getDim(chunk, 0);
+  }
+  Value mean = nn::MeanLossOp::create(builder, loc, count, losses);
+  found.loss.getLoss().replaceAllUsesWith(mean);
+  for (auto [product, parts] : llvm::zip_equal(found.byRows, rows))
+    product.replaceAllUsesWith(
+        nn::ConcatRowsOp::create(builder, product.getLoc(), product.getType(),
+                                 parts)
+            .getOutput());
+  for (auto [product, sum] : llvm::zip_equal(found.overRows, sums))
+    product.replaceAllUsesWith(sum);
+  for (nn::MatmulOp product :
+       llvm::concat<nn::MatmulOp>(found.byRows, found.overRows))
+    product.erase();
+  if (found.backward)
+    found.backward.erase();
+  found.loss.erase();
+  found.head.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+LogicalResult ChunkLossPass::initialize(MLIRContext *context) {
+  if (limitMiB < 1 || limitMiB > kMaxLogitsMiB)
+    return emitError(UnknownLoc::get(context), "limit of logits of ")
+           << limitMiB.getValue() << " MiB, expected 1 to " << kMaxLogitsMiB;
+  return success();
+}
+
+void ChunkLossPass::visit(nn::CrossEntropyOp loss) {
+  auto options = remark::RemarkOpts::name("Chunks")
+                     .category(DEBUG_TYPE)
+                     .function(getOperation().getName());
+  Location loc = loss.getLoc();
+  Loss found;
+  found.loss = loss;
+  if (StringRef obstacle = collect(found); !obstacle.empty()) {
+    remark::missed(loc, options) << remark::reason("{0}", obstacle);
+    return;
+  }
+  int64_t bytes = found.getBytes(), limit = limitMiB << 20;
+  if (bytes <= limit) {
+    remark::missed(loc, options) << remark::reason(
+        "the logits take {0} bytes, within the limit of {1}", bytes, limit);
+    return;
+  }
+  int64_t rows = found.getRows();
+  int64_t wanted =
+      std::min<int64_t>(llvm::divideCeil(bytes, limit), kMaxChunks);
+  int64_t perChunk = llvm::divideCeil(rows, wanted);
+  // Whole blocks of matrix products.
+  if (perChunk >= 64)
+    perChunk = llvm::alignTo(perChunk, 64);
+  int64_t chunks = llvm::divideCeil(rows, perChunk);
+  split(found, perChunk);
+  numChunks += chunks;
+  remark::passed(loc, options)
+      << remark::metric("Chunks", chunks) << remark::metric("Rows", perChunk)
+      << remark::metric("BytesBefore", bytes)
+      << remark::metric("Bytes", bytes / rows * perChunk);
+}
+
+void ChunkLossPass::runOnOperation() {
+  func::FuncOp function = getOperation();
+  if (!function.getBody().hasOneBlock())
+    return;
+  for (auto loss :
+       llvm::make_early_inc_range(function.getOps<nn::CrossEntropyOp>()))
+    visit(loss);
+  // What was computed again for the products is not needed any more.
+  eraseDeadOps(function);
+}
