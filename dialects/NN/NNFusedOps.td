@@ -10,13 +10,6 @@
 def NN_YieldOp : NN_Op<"yield", [Pure, Terminator,
                                  HasParent<"FusedOp">]> {
   let summary = "the results of an `nn.fused`";
-  let description = [{
-    Example:
-
-    ```mlir
-    nn.yield %sum, %normed : tensor<2x64x32xf32>, tensor<2x64x32xf32>
-    ```
-  }];
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
 }

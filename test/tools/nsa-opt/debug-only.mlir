@@ -46,8 +46,8 @@ func.func @model(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"},
   // DIFFERENTIATE: [nsa-differentiate] nn.silu at debug-only.mlir:[[@LINE+2]]:8 gives operand 0 a gradient of type tensor<4x8xf32>
   // RECOMPUTE: [nsa-recompute] nn.silu at debug-only.mlir:[[@LINE+1]]:8 is {{kept|computed again}}
   %s = nn.silu %h : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  // KERNEL: [nsa-convert-to-tile] nn.silu at debug-only.mlir:[[@LINE-1]]:8 makes kernel @silu
-  // KERNEL: [nsa-convert-to-tile] nn.silu at debug-only.mlir:[[@LINE+1]]:8 shares kernel @silu
+  // KERNEL: [nsa-convert-to-tile] nn.fused at debug-only.mlir:[[@LINE+2]]:8 makes kernel @fused_silu_silu
+  // KERNEL: [nsa-convert-to-tile] nn.fused at debug-only.mlir:[[@LINE+1]]:8 shares kernel @fused_silu_silu
   %t = nn.silu %s : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %logits = nn.matmul %t, %v : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %loss, %lse, %count = nn.cross_entropy %logits, %targets
@@ -61,4 +61,4 @@ func.func @model(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"},
 // SCHEDULE: [nsa-schedule] @accumulate: a look-ahead of 4 commands peaks at {{[0-9]+}} bytes, {{[0-9]+}} before
 // PLAN: [nsa-plan] @w: 256 bytes at persistent + 0
 // PLAN: [nsa-plan] @step: buffer of debug-only.mlir:{{[0-9]+:[0-9]+}}, alive from command {{[0-9]+}} to {{[0-9]+}}: {{[0-9]+}} bytes at arena + 0
-// CPU: [nsa-tile-to-cpu] @silu{{.*}}: a nest of {{[0-9]+}} operations over {{.*}} around tile.{{.*}} at debug-only.mlir:{{[0-9]+}}:8
+// CPU: [nsa-tile-to-cpu] @fused_silu_silu{{.*}}: a nest of {{[0-9]+}} operations over {{.*}} around tile.{{.*}} at debug-only.mlir:{{[0-9]+}}:8

@@ -78,7 +78,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
   variants[4].precision = "bf16";
   variants[5].fuse = false;
   variants[6].recompute = variants[7].recompute = "block";
-  variants[7].recomputeBudget = 1;
+  variants[7].recomputeBudget = 2;
   variants[8].logitsMiB = 1;
   std::string text =
       modelText({"model.attention=window", "model.vocab_size=1024"});
