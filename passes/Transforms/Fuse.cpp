@@ -1,8 +1,8 @@
 //===- Fuse.cpp - fewer commands for the same values ----------------------===//
 
 #include "dialects/NN/NNOps.h"
-#include "passes/Transforms/FuseKernels.h"
 #include "passes/Transforms/FuseUpdates.h"
+#include "passes/Transforms/FuseKernels.h"
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"

@@ -90,10 +90,6 @@ static void addOptions(CLI::App &app, Options &options) {
                  "scalar-access, copy or all; any other is an error")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--logits-mib", compiler.logitsMiB,
-                 "MiB that logits and their gradient may take at once: larger "
-                 "ones are made in chunks of tokens, at most 8")
-      ->capture_default_str();
   app.add_option("--threads", compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
       ->capture_default_str();
