@@ -7,10 +7,11 @@
 //   training.csv              step,loss,lr,grad_norm,toks_per_s
 //   val.csv                   step,loss,ppl
 //   heartbeat_rank0.jsonl     one object per step
+//   tb/                       event files for TensorBoard
 //   samples.txt               generated text
 //   checkpoints/              see Checkpoint.h
 //   metrics.json              the result, at the end
-//   .anomaly_type             why a run broke off
+//   .anomaly_type             what went wrong last
 //   .HALT                     written by people to stop a run
 //
 // Every record is written through at once.

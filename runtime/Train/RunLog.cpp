@@ -26,7 +26,12 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep) {
       OutputFile::append(directory.file("heartbeat_rank0.jsonl"));
   if (!heartbeat)
     return heartbeat.takeError();
-  return RunLog(std::move(*training), std::move(*val), std::move(*heartbeat));
+  Result<EventFile> events =
+      EventFile::create(directory.file("tb"), wallClock(), lastStep + 1);
+  if (!events)
+    return events.takeError();
+  return RunLog(std::move(*training), std::move(*val), std::move(*heartbeat),
+                std::move(*events));
 }
 
 static Json startBeat(int64_t step, const std::string &message) {
@@ -38,6 +43,27 @@ static Json startBeat(int64_t step, const std::string &message) {
 static Status writeBeat(OutputFile &file, Json beat) {
   beat["memory"] = processMemory().resident;
   return file.write(jsonText(beat) + "\n");
+}
+
+/// The scalars of a step, gates also by layer.
+static std::vector<std::pair<std::string, double>>
+eventValues(const StepRecord &record) {
+  std::vector<std::pair<std::string, double>> values = {
+      {"train/loss", record.loss},
+      {"train/lr", record.lr},
+      {"train/grad_norm", record.gradNorm},
+      {"train/toks_per_s", record.toksPerSecond}};
+  for (const auto &[name, value] : record.attention.summary())
+    values.emplace_back("attention/" + name, value);
+  for (size_t layer = 0; layer < record.attention.gates.size(); ++layer) {
+    const GateStatistics &gates = record.attention.gates[layer];
+    std::string place = "gates/" + std::to_string(layer);
+    values.emplace_back(place + "/compressed", gates.compressed);
+    values.emplace_back(place + "/selected", gates.selected);
+    values.emplace_back(place + "/window", gates.window);
+    values.emplace_back(place + "/entropy", gates.entropy);
+  }
+  return values;
 }
 
 Status RunLog::step(const StepRecord &record, const std::string &message) {
@@ -54,12 +80,20 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
   beat["lr"] = record.lr;
   beat["grad_norm"] = record.gradNorm;
   beat["toks_per_s"] = record.toksPerSecond;
-  return writeBeat(heartbeat, std::move(beat));
+  for (const auto &[name, value] : record.attention.summary())
+    beat[name] = value;
+  if (Status status = writeBeat(heartbeat, std::move(beat)); !status)
+    return status;
+  return events.scalars(wallClock(), record.step, eventValues(record));
 }
 
 Status RunLog::validation(int64_t step, double loss) {
-  return val.append(std::to_string(step) + "," + shortest(loss) + "," +
-                    shortest(std::exp(loss)));
+  if (Status status = val.append(std::to_string(step) + "," + shortest(loss) +
+                                 "," + shortest(std::exp(loss)));
+      !status)
+    return status;
+  return events.scalars(wallClock(), step,
+                        {{"val/loss", loss}, {"val/ppl", std::exp(loss)}});
 }
 
 Status RunLog::beat(int64_t step, const std::string &message) {

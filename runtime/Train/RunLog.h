@@ -3,7 +3,9 @@
 #ifndef NSA_RUNTIME_TRAIN_RUNLOG_H
 #define NSA_RUNTIME_TRAIN_RUNLOG_H
 
+#include "lib/Support/EventFile.h"
 #include "runtime/Train/RunDirectory.h"
+#include "runtime/Train/Statistics.h"
 
 #include <cstdint>
 #include <string>
@@ -18,9 +20,11 @@ struct StepRecord {
   double lr = 0;
   float gradNorm = 0;
   double toksPerSecond = 0;
+  /// Of a logged step, if the model has gates.
+  AttentionStatistics attention = {};
 };
 
-/// training.csv, val.csv and heartbeat_rank0.jsonl. Numbers are printed so
+/// training.csv, val.csv, heartbeat_rank0.jsonl and tb/. Numbers are printed so
 /// that they read back bit for bit.
 class RunLog {
 public:
@@ -36,13 +40,14 @@ public:
   Status beat(int64_t step, const std::string &message);
 
 private:
-  RunLog(CsvLog training, CsvLog val, OutputFile heartbeat)
+  RunLog(CsvLog training, CsvLog val, OutputFile heartbeat, EventFile events)
       : training(std::move(training)), val(std::move(val)),
-        heartbeat(std::move(heartbeat)) {}
+        heartbeat(std::move(heartbeat)), events(std::move(events)) {}
 
   CsvLog training;
   CsvLog val;
   OutputFile heartbeat;
+  EventFile events;
 };
 
 } // namespace nsa

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <unistd.h>
 
 namespace nsa {
 
@@ -49,6 +50,10 @@ Status Trainer::prepare() {
   if (!bound)
     return bound.takeError();
   binding = std::move(*bound);
+  Result<StatisticsBinding> found = StatisticsBinding::create(model);
+  if (!found)
+    return found.takeError();
+  statistics = std::move(*found);
   Result<BatchPlan> planned =
       planBatch(config.train, binding.microBatch, binding.seqLen);
   if (!planned)
@@ -111,6 +116,8 @@ Status Trainer::openRun() {
   if (!opened)
     return opened.takeError();
   log.emplace(std::move(*opened));
+  // Of the process that this one continues.
+  ::unlink(directory->file(".anomaly_type").c_str());
   return writeRunFiles();
 }
 
@@ -262,7 +269,34 @@ Result<StepRecord> Trainer::runStep() {
   return record;
 }
 
-Status Trainer::afterStep(const StepRecord &record) {
+bool Trainer::isLogged(int64_t step) const {
+  return step % config.train.logEvery == 0 || step == firstStep + 1 ||
+         step == config.train.steps;
+}
+
+/// Statistics of the last pass, with the new weights: `eval` computes what
+/// training leaves out, and changes nothing that lasts.
+Status Trainer::addStatistics(StepRecord &record) {
+  if (statistics.empty() || !isLogged(record.step))
+    return {};
+  if (Status status = model.run("eval"); !status)
+    return status;
+  record.attention = statistics.read();
+  return {};
+}
+
+Status Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
+  std::string name = anomalyName(anomaly.kind);
+  console.line("anomaly " + name + " at step " + std::to_string(step) + ": " +
+               anomaly.text);
+  if (Status status = log->beat(step, name + ": " + anomaly.text); !status)
+    return status;
+  return directory->write(".anomaly_type", name + "\n");
+}
+
+Status Trainer::afterStep(StepRecord record) {
+  if (Status status = addStatistics(record); !status)
+    return status;
   uint64_t epoch = sampler->epoch(state.samples);
   state.step = record.step;
   state.samples += uint64_t(plan.sequencesPerStep());
@@ -270,9 +304,7 @@ Status Trainer::afterStep(const StepRecord &record) {
   if (Status status = log->step(record, "step"); !status)
     return status;
   double perStep = stepSeconds / double(state.step - firstStep);
-  bool logged = record.step % config.train.logEvery == 0 ||
-                record.step == firstStep + 1 ||
-                record.step == config.train.steps;
+  bool logged = isLogged(record.step);
   console.progress(
       {record.step, config.train.steps, record.loss, record.lr,
        double(plan.tokensPerStep()) * double(recentSteps) / recentSeconds,
@@ -282,6 +314,9 @@ Status Trainer::afterStep(const StepRecord &record) {
     recentSeconds = 0;
     recentSteps = 0;
   }
+  for (const Anomaly &anomaly : monitor.judge(record))
+    if (Status status = reportAnomaly(anomaly, state.step); !status)
+      return status;
   if (sampler->epoch(state.samples) != epoch)
     console.line("epoch " + std::to_string(sampler->epoch(state.samples)) +
                  " begins after step " + std::to_string(record.step) +
@@ -310,10 +345,23 @@ std::optional<TrainEnd> Trainer::stopReason() {
 
 Result<TrainEnd> Trainer::loop() {
   const TrainConfig &train = config.train;
+  Anomaly stall{AnomalyKind::HeartbeatStall,
+                "a step took more than " + shortest(options.stallSeconds) +
+                    " seconds"};
+  // People see the file while the step hangs, the console line only after it.
+  Watchdog watchdog(options.stallSeconds, [&] {
+    (void)directory->write(".anomaly_type",
+                           std::string(anomalyName(stall.kind)) + "\n");
+  });
   while (state.step < train.steps) {
+    watchdog.start();
     Result<StepRecord> record = runStep();
+    bool stalled = watchdog.stop();
     if (!record)
       return record.takeError();
+    if (stalled)
+      if (Status status = reportAnomaly(stall, state.step + 1); !status)
+        return Error{status.message()};
     if (!std::isfinite(record->loss) || !std::isfinite(record->gradNorm))
       return reportNonFinite(*record);
     if (Status status = afterStep(*record); !status)
@@ -354,7 +402,10 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
                   : "the loss, while every gradient is finite";
   if (Status status = log->step(record, "nan_loss: " + culprit); !status)
     return Error{status.message()};
-  if (Status status = directory->write(".anomaly_type", "nan_loss\n"); !status)
+  if (Status status = directory->write(
+          ".anomaly_type",
+          std::string(anomalyName(AnomalyKind::NanLoss)) + "\n");
+      !status)
     return Error{status.message()};
   console.line("step " + std::to_string(record.step) + ": loss " +
                shortest(record.loss) + ", gradient norm " +

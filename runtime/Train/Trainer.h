@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_TRAINER_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Train/Anomaly.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/Console.h"
 #include "runtime/Train/RunLog.h"
@@ -30,6 +31,8 @@ struct TrainOptions {
   int64_t stopAfter = 0;
   /// Runs accumulate and update although the program has a step entry.
   bool separateUpdate = false;
+  /// A step that takes longer is a heartbeat_stall; 0 allows any time.
+  double stallSeconds = 1800;
   /// Written to env.json.
   std::vector<std::pair<std::string, std::string>> facts;
 };
@@ -77,7 +80,10 @@ private:
   Status loadPass(int64_t step, int64_t pass);
   Result<StepRecord> runStep();
   Result<TrainEnd> loop();
-  Status afterStep(const StepRecord &record);
+  Status afterStep(StepRecord record);
+  bool isLogged(int64_t step) const;
+  Status addStatistics(StepRecord &record);
+  Status reportAnomaly(const Anomaly &anomaly, int64_t step);
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
 
@@ -101,6 +107,8 @@ private:
   SignalScope signals;
 
   TrainBinding binding;
+  StatisticsBinding statistics;
+  AnomalyMonitor monitor;
   BatchPlan plan;
   std::optional<TrainSampler> sampler;
   std::optional<ValidationWindows> windows;

@@ -96,6 +96,11 @@ static void addOptions(CLI::App &app, CommandLine &line) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--separate-update", line.train.separateUpdate,
                "Run accumulate and update instead of the fused step");
+  app.add_option("--stall-seconds", line.train.stallSeconds,
+                 "A step that takes longer is the anomaly heartbeat_stall; 0 "
+                 "allows any time")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_flag("--no-progress", line.noProgress,
                "Plain lines every train.log_every steps on a terminal too");
   app.add_flag("--check-finite", line.checkFinite,

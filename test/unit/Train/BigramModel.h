@@ -14,6 +14,8 @@
 #include <cstring>
 #include <limits>
 #include <list>
+#include <map>
+#include <thread>
 
 namespace nsa {
 
@@ -35,6 +37,19 @@ public:
     logits = add("logits", {batch, length, vocab}, TensorRole::Output);
   }
 
+  /// Adds the outputs of eval that a model with gates has: four means of gates
+  /// and three of selected blocks.
+  void addAttention(std::vector<float> gates, std::vector<float> selected) {
+    attention = {std::move(gates), std::move(selected)};
+    attentionOutputs = {
+        add("layers.0.attention.gate.statistics", {4}, TensorRole::Output),
+        add("layers.0.attention.selected.statistics", {3}, TensorRole::Output)};
+  }
+
+  /// The calls of accumulate (from 0) that take this long, in seconds.
+  std::map<int64_t, double> slow;
+  /// Every gradient is 0.
+  bool zeroGradients = false;
   /// From this call of accumulate on, one gradient element is NaN.
   int64_t poisonAt = -1;
   /// Entries run so far, by name.
@@ -51,7 +66,7 @@ public:
     else if (entry == "step")
       accumulate(), update();
     else if (entry == "eval")
-      *loss = meanLoss(nullptr);
+      evaluate();
     else if (entry == "forward")
       forward();
     else
@@ -133,10 +148,20 @@ private:
     return count ? float(sum / double(count)) : 0.0f;
   }
 
+  void evaluate() {
+    *loss = meanLoss(nullptr);
+    for (size_t i = 0; i < attentionOutputs.size(); ++i)
+      std::copy(attention[i].begin(), attention[i].end(), attentionOutputs[i]);
+  }
+
   void accumulate() {
+    if (auto found = slow.find(accumulated); found != slow.end())
+      std::this_thread::sleep_for(std::chrono::duration<double>(found->second));
     *loss = meanLoss(grad);
     *lossSum += *loss;
-    if (poisonAt >= 0 && accumulated++ >= poisonAt)
+    if (zeroGradients)
+      std::fill(grad, grad + vocab * vocab, 0.0f);
+    if (accumulated++ >= poisonAt && poisonAt >= 0)
       grad[5] = std::numeric_limits<float>::quiet_NaN();
   }
 
@@ -174,6 +199,8 @@ private:
 
   uint64_t batch, length, vocab, id;
   int64_t accumulated = 0;
+  std::vector<std::vector<float>> attention;
+  std::vector<float *> attentionOutputs;
   std::list<std::vector<float>> storage;
   std::vector<TensorView> views;
   int32_t *tokens, *targets;

@@ -7,6 +7,7 @@
 #include "test/unit/Train/BigramModel.h"
 
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <unistd.h>
 
 using namespace nsa;
@@ -256,6 +257,82 @@ TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   TrainOptions resume;
   resume.resume = dir / "runs/a";
   ASSERT_TRUE(train(second, resume).ok());
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+// Watchdogs read one word from .anomaly_type.
+TEST_F(TrainerTest, AnomaliesAreReportedAndTheRunGoesOn) {
+  BigramModel zero(2, 8, 16), collapsed(2, 8, 16);
+  zero.zeroGradients = true;
+  Result<TrainEnd> end = train(zero, named("zero"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_EQ(dir.read("runs/zero/.anomaly_type"), "zero_grad\n");
+  EXPECT_NE(dir.read("runs/zero/train.log")
+                .find("anomaly zero_grad at step 1: the gradient norm"),
+            std::string::npos);
+  EXPECT_NE(dir.read("runs/zero/heartbeat_rank0.jsonl").find("zero_grad"),
+            std::string::npos);
+
+  collapsed.addAttention({0.0f, 0.001f, 0.9f, 0.01f}, {3, 1, 4});
+  ASSERT_TRUE(train(collapsed, named("gates")).ok());
+  EXPECT_EQ(dir.read("runs/gates/.anomaly_type"), "gate_collapse\n");
+
+  BigramModel fine(2, 8, 16);
+  ASSERT_TRUE(train(fine, named("fine")).ok());
+  EXPECT_FALSE(fs::exists(dir / "runs/fine/.anomaly_type"));
+}
+
+TEST_F(TrainerTest, AStepThatHangsIsReportedWhileItHangs) {
+  BigramModel model(2, 8, 16);
+  model.slow[3 * 4] = 1.0;
+  TrainOptions options = named("a");
+  options.stallSeconds = 0.1;
+  // The file is there before the step ends, which is when the log says so.
+  bool seen = false;
+  std::thread reader([&] {
+    for (int i = 0; i < 300 && !seen; ++i) {
+      seen = fs::exists(dir / "runs/a/.anomaly_type") &&
+             dir.read("runs/a/train.log").find("anomaly") == std::string::npos;
+      usleep(10000);
+    }
+  });
+  Result<TrainEnd> end = train(model, options);
+  reader.join();
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_TRUE(seen);
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "heartbeat_stall\n");
+  EXPECT_NE(dir.read("runs/a/train.log")
+                .find("anomaly heartbeat_stall at step 5: a step took more "
+                      "than 0.1 seconds"),
+            std::string::npos);
+}
+
+// Gates were once uniform for a whole run, and nothing showed it.
+TEST_F(TrainerTest, Lesson09GatesAreLogged) {
+  config.train.logEvery = 10;
+  BigramModel model(2, 8, 16), plain(2, 8, 16);
+  model.addAttention({0.25f, 0.5f, 0.125f, 1.0f}, {3.5f, 1.5f, 4.0f});
+  ASSERT_TRUE(train(model, named("a")).ok());
+  std::istringstream lines(dir.read("runs/a/heartbeat_rank0.jsonl"));
+  std::string line;
+  std::vector<int64_t> logged;
+  while (std::getline(lines, line)) {
+    nlohmann::json beat = nlohmann::json::parse(line);
+    if (!beat.contains("gate_entropy"))
+      continue;
+    logged.push_back(beat["step"]);
+    EXPECT_EQ(beat["gate_compressed"], 0.25);
+    EXPECT_EQ(beat["gate_selected"], 0.5);
+    EXPECT_EQ(beat["gate_window"], 0.125);
+    EXPECT_EQ(beat["gate_entropy_min"], 1.0);
+    EXPECT_EQ(beat["sel_k_mean"], 3.5);
+    EXPECT_EQ(beat["sel_k_distance"], 1.5);
+    EXPECT_EQ(beat["sel_k_distinct"], 4.0);
+  }
+  EXPECT_EQ(logged, (std::vector<int64_t>{1, 10, 20}));
+  // The statistics change no bit of the training.
+  ASSERT_TRUE(train(plain, named("b")).ok());
   EXPECT_EQ(losses("a"), losses("b"));
 }
 

@@ -1,0 +1,76 @@
+//===- Statistics.cpp - what gates and selections do ----------------------===//
+
+#include "runtime/Train/Statistics.h"
+
+#include <algorithm>
+
+namespace nsa {
+
+static bool endsWith(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() &&
+         text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+Result<StatisticsBinding> StatisticsBinding::create(const Model &model) {
+  StatisticsBinding binding;
+  struct Kind {
+    const char *suffix;
+    uint64_t numbers;
+    std::vector<const float *> &found;
+  } kinds[] = {{".gate.statistics", 4, binding.gates},
+               {".selected.statistics", 3, binding.selections}};
+  for (const TensorView &tensor : model.tensors())
+    for (Kind &kind : kinds) {
+      if (tensor.role != TensorRole::Output ||
+          !endsWith(tensor.name, kind.suffix))
+        continue;
+      if (tensor.type != DataType::F32 || tensor.shape.size() != 1 ||
+          tensor.shape[0] != kind.numbers)
+        return Error{"the artefact's output '" + tensor.name + "' has " +
+                     std::to_string(tensor.elements()) +
+                     " elements, expected " + std::to_string(kind.numbers) +
+                     " of f32"};
+      kind.found.push_back(tensor.as<const float>());
+    }
+  return binding;
+}
+
+AttentionStatistics StatisticsBinding::read() const {
+  AttentionStatistics statistics;
+  for (const float *x : gates)
+    statistics.gates.push_back({x[0], x[1], x[2], x[3]});
+  for (const float *x : selections)
+    statistics.selections.push_back({x[0], x[1], x[2]});
+  return statistics;
+}
+
+std::vector<std::pair<std::string, double>>
+AttentionStatistics::summary() const {
+  std::vector<std::pair<std::string, double>> result;
+  auto addMean = [&](const char *name, const auto &layers, auto member) {
+    double sum = 0;
+    for (const auto &layer : layers)
+      sum += layer.*member;
+    result.emplace_back(name, sum / double(layers.size()));
+  };
+  if (!gates.empty()) {
+    addMean("gate_compressed", gates, &GateStatistics::compressed);
+    addMean("gate_selected", gates, &GateStatistics::selected);
+    addMean("gate_window", gates, &GateStatistics::window);
+    addMean("gate_entropy", gates, &GateStatistics::entropy);
+    auto lowest =
+        std::min_element(gates.begin(), gates.end(),
+                         [](const GateStatistics &a, const GateStatistics &b) {
+                           return a.entropy < b.entropy;
+                         });
+    result.emplace_back("gate_entropy_min", lowest->entropy);
+  }
+  if (!selections.empty()) {
+    addMean("sel_k_mean", selections, &SelectionStatistics::mean);
+    addMean("sel_k_distance", selections, &SelectionStatistics::distance);
+    addMean("sel_k_distinct", selections, &SelectionStatistics::distinct);
+  }
+  return result;
+}
+
+} // namespace nsa
