@@ -6,16 +6,31 @@
 #include <numeric>
 #include <random>
 #include <sstream>
+#include <tuple>
 
 using namespace nsa::test;
+
+/// The mnemonic of a kind of compression.
+static const char *nameOf(Phi phi) {
+  switch (phi) {
+  case Phi::Mean:
+    return "mean";
+  case Phi::Linear:
+    return "linear";
+  case Phi::Mlp:
+    return "mlp";
+  }
+  return "";
+}
 
 std::string Combination::describe() const {
   std::ostringstream out;
   out << "B=" << batch << " S=" << sequence << " Hkv=" << kvHeads
       << " G=" << group << " dk=" << dk << " dv=" << dv << " n=" << count
       << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
-      << (bf16 ? "bf16" : "f32") << (linear ? " linear" : " mean")
-      << " logits=" << logits << " seed=" << seed;
+      << (bf16 ? "bf16 " : "f32 ") << nameOf(phi)
+      << (positions ? " with positions" : "") << " logits=" << logits
+      << " seed=" << seed;
   return out.str();
 }
 
@@ -96,7 +111,13 @@ std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
                        {8, 4, 16}},
                       random);
   Deck<double> logits({1.0, 1.0, 1.0, 4.0, 1e4, 0.0}, random);
-  Deck<int> flags({0, 1, 2, 3, 4, 5, 6, 7}, random);
+  Deck<int> flags({0, 1, 2, 3}, random);
+  Deck<std::pair<Phi, bool>> phis({{Phi::Mean, false},
+                                   {Phi::Linear, false},
+                                   {Phi::Linear, true},
+                                   {Phi::Mlp, false},
+                                   {Phi::Mlp, true}},
+                                  random);
   std::vector<Combination> result;
   for (size_t i = 0; i < count; ++i) {
     Combination c;
@@ -115,7 +136,7 @@ std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
     int flag = flags.draw();
     c.batch = 1 + (flag & 1);
     c.kvHeads = 1 + ((flag >> 1) & 1);
-    c.linear = (flag & 4) != 0;
+    std::tie(c.phi, c.positions) = phis.draw();
     c.bf16 = i % 3 == 2;
     c.seed = random();
     shrink(c, budget);
@@ -150,8 +171,6 @@ public:
     lse = tensor({c.batch, c.heads(), c.sequence}, "f32");
     indices = tensor({c.batch, c.kvHeads, c.sequence, c.count}, "i32");
     gates = tensor({c.batch, c.sequence, c.heads(), 3}, "f32");
-    wk = tensor({c.kvHeads, c.l * c.dk, c.dk}, element);
-    wv = tensor({c.kvHeads, c.l * c.dv, c.dv}, element);
   }
 
   std::string write();
@@ -174,7 +193,7 @@ private:
               const std::vector<Named> &in, const std::vector<Named> &out,
               const std::string &attributes);
   void compression(const std::string &suffix, const std::string &x,
-                   const std::string &y, const std::string &w);
+                   const std::string &y, int64_t width);
   void attention(const std::string &branch, const std::string &op,
                  const std::string &key, const std::string &value,
                  const std::string &attributes, bool withIndices);
@@ -187,7 +206,7 @@ private:
 
   const Combination &c;
   const std::vector<std::string> &only;
-  std::string element, q, k, v, kc, vc, o, lse, indices, gates, wk, wv;
+  std::string element, q, k, v, kc, vc, o, lse, indices, gates;
   std::ostringstream text;
 };
 
@@ -226,19 +245,25 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
 }
 
 void ModuleWriter::compression(const std::string &suffix, const std::string &x,
-                               const std::string &y, const std::string &w) {
+                               const std::string &y, int64_t width) {
   std::string attributes =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
-  std::string kind = c.linear ? " linear" : " mean";
+  std::string kind = std::string(" ") + nameOf(c.phi);
   std::vector<Named> in = {{"x_" + suffix, x}};
   std::vector<Named> backIn = {{"dy_" + suffix, y}, {"x_" + suffix, x}};
   std::vector<Named> backOut = {{"dx_" + suffix, x}};
-  if (c.linear) {
-    in.push_back({"w_" + suffix, w});
-    backIn.push_back({"w_" + suffix, w});
-    std::string single = w.substr(0, w.rfind('x') + 1) + "f32>";
-    backOut.push_back({"dw_" + suffix, single});
-  }
+  auto parameter = [&](const char *name, int64_t rows) {
+    std::vector<int64_t> shape = {c.kvHeads, rows, width};
+    in.push_back({name + suffix, tensor(shape, element)});
+    backIn.push_back(in.back());
+    backOut.push_back({"d" + (name + suffix), tensor(shape, "f32")});
+  };
+  if (c.phi != Phi::Mean)
+    parameter("w_", c.l * width);
+  if (c.phi == Phi::Mlp)
+    parameter("w2_", width);
+  if (c.positions)
+    parameter("p_", c.l);
   single("compress_" + suffix, "nsa.compress" + kind, in, {{"y_" + suffix, y}},
          attributes);
   single("compress_" + suffix + "_backward", "nsa.compress_backward" + kind,
@@ -299,8 +324,8 @@ void ModuleWriter::full() {
 }
 
 std::string ModuleWriter::write() {
-  compression("k", k, kc, wk);
-  compression("v", v, vc, wv);
+  compression("k", k, kc, c.dk);
+  compression("v", v, vc, c.dv);
   std::string blocks =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
   std::string cut = attribute("select_block", c.lSel);

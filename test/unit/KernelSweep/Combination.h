@@ -14,6 +14,9 @@
 
 namespace nsa::test {
 
+/// How blocks are compressed.
+enum class Phi { Mean, Linear, Mlp };
+
 /// The shape and the data of one trial.
 struct Combination {
   int64_t batch = 1, sequence = 64, kvHeads = 1, group = 1, dk = 16, dv = 16;
@@ -22,7 +25,9 @@ struct Combination {
   /// Forced blocks at the query's end.
   int64_t local = 2;
   bool bf16 = false;
-  bool linear = false;
+  Phi phi = Phi::Mean;
+  /// Whether linear and mlp have an embedding of the place in the block.
+  bool positions = false;
   bool softmaxGate = false;
   /// Standard deviation of the scores; 0 makes them all equal.
   double logits = 1.0;

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/Compression.h"
 #include "test/unit/KernelSweep/Trial.h"
 
 #include <algorithm>
@@ -28,30 +29,71 @@ size_t sweepCount() {
   return suite && std::string(suite) == "full" ? 320 : 14;
 }
 
-void checkCompression(Trial &trial, const std::string &suffix, const Tensor &x,
-                      Tensor &y) {
+/// Parameters of the size that models start with.
+Projection makeProjection(Trial &trial, const std::string &suffix,
+                          int64_t width) {
   const Combination &c = trial.c;
-  int64_t width = x.dim(3);
-  trial.set("x_" + suffix, x);
-  Tensor weight;
-  if (c.linear) {
-    double std = 1.0 / std::sqrt(static_cast<double>(c.l * width));
-    weight = trial.normal({c.kvHeads, c.l * width, width}, std);
-    trial.set("w_" + suffix, weight);
-  }
+  Projection phi;
+  auto draw = [&](Tensor &parameter, const char *name, int64_t rows,
+                  double std) {
+    parameter = trial.normal({c.kvHeads, rows, width}, std);
+    trial.set(name + suffix, parameter);
+  };
+  auto gain = [](int64_t rows) {
+    return 1.0 / std::sqrt(static_cast<double>(rows));
+  };
+  draw(phi.weight, "w_", c.l * width, gain(c.l * width));
+  if (c.phi == Phi::Mlp)
+    draw(phi.outputWeight, "w2_", width, 2.0 * gain(width));
+  if (c.positions)
+    draw(phi.positions, "p_", c.l, 0.5);
+  return phi;
+}
+
+/// Checks linear or mlp forward and backward; gives y.
+void checkProjection(Trial &trial, const std::string &suffix, const Tensor &x,
+                     Tensor &y) {
+  const Combination &c = trial.c;
+  Arithmetic same = c.bf16 ? Arithmetic::BF16 : Arithmetic::F32;
+  Projection phi = makeProjection(trial, suffix, x.dim(3));
   trial.run("compress_" + suffix);
-  y = c.linear ? compressLinear(x, weight, c.l, c.d)
-               : compressMean(x, c.l, c.d);
-  trial.compare("y_" + suffix, y);
+  y = compressProjected(x, phi, c.l, c.d);
+  trial.compare("y_" + suffix, y, [&](unsigned) {
+    return compressProjected(x, phi, c.l, c.d, same);
+  });
   Tensor dy = trial.normal(y.shape);
   trial.set("dy_" + suffix, dy);
   trial.run("compress_" + suffix + "_backward");
-  if (c.linear) {
-    LinearGradients grads = compressLinearBackward(dy, x, weight, c.l, c.d);
-    trial.compare("dx_" + suffix, grads.input);
-    trial.compare("dw_" + suffix, grads.weight);
-  } else {
+  ProjectionGradients grads = compressProjectedBackward(dy, x, phi, c.l, c.d);
+  ProjectionGradients again;
+  auto check = [&](const char *name, const Tensor &grad, const Tensor &other) {
+    if (!grad.shape.empty())
+      trial.compare(name + suffix, grad, [&](unsigned) {
+        if (again.input.shape.empty())
+          again = compressProjectedBackward(dy, x, phi, c.l, c.d, same);
+        return other;
+      });
+  };
+  check("dx_", grads.input, again.input);
+  check("dw_", grads.phi.weight, again.phi.weight);
+  check("dw2_", grads.phi.outputWeight, again.phi.outputWeight);
+  check("dp_", grads.phi.positions, again.phi.positions);
+}
+
+void checkCompression(Trial &trial, const std::string &suffix, const Tensor &x,
+                      Tensor &y) {
+  const Combination &c = trial.c;
+  trial.set("x_" + suffix, x);
+  if (c.phi == Phi::Mean) {
+    trial.run("compress_" + suffix);
+    y = compressMean(x, c.l, c.d);
+    trial.compare("y_" + suffix, y);
+    Tensor dy = trial.normal(y.shape);
+    trial.set("dy_" + suffix, dy);
+    trial.run("compress_" + suffix + "_backward");
     trial.compare("dx_" + suffix, compressMeanBackward(dy, x, c.l, c.d));
+  } else {
+    checkProjection(trial, suffix, x, y);
   }
   y = trial.stored(y);
 }

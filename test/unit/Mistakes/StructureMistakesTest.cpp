@@ -62,7 +62,8 @@ static const std::vector<CompiledArtifact> &raggedModules() {
     std::vector<Combination> list(3);
     list[0].sequence = 5;
     list[1].sequence = 77;
-    list[1].linear = list[1].bf16 = true;
+    list[1].phi = Phi::Mlp;
+    list[1].positions = list[1].bf16 = true;
     list[2].sequence = 130;
     list[2].count = 20;
     list[2].window = 50;
