@@ -24,10 +24,12 @@ struct Projection {
 
 /// Each block's rows plus the positions, concatenated, times the weight; for
 /// the mlp then SiLU and the second weight. BF16 rounds results and what is an
-/// operand of a second product; F32 is evaluated as F64.
+/// operand of a second product. `order` is that of the terms of the first
+/// product, as in `attention`.
 Tensor compressProjected(const Tensor &x, const Projection &phi, int64_t block,
                          int64_t stride,
-                         Arithmetic arithmetic = Arithmetic::F64);
+                         Arithmetic arithmetic = Arithmetic::F64,
+                         unsigned order = 0);
 
 /// Gradients of `compressProjected`; those of parameters that are not there
 /// have no shape.
@@ -38,7 +40,8 @@ struct ProjectionGradients {
 ProjectionGradients
 compressProjectedBackward(const Tensor &outputGrad, const Tensor &x,
                           const Projection &phi, int64_t block, int64_t stride,
-                          Arithmetic arithmetic = Arithmetic::F64);
+                          Arithmetic arithmetic = Arithmetic::F64,
+                          unsigned order = 0);
 
 } // namespace nsa::reference
 
