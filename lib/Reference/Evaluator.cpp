@@ -63,6 +63,8 @@ LogicalResult Evaluator::runOp(Operation *op,
   SmallVector<Tensor> results;
   if (failed(handler->second(op, operands, results)))
     return failure();
+  if (resultHook)
+    resultHook(op, results);
   for (auto [value, tensor] : llvm::zip_equal(op->getResults(), results)) {
     if (tensor.shape != shapeOf(value))
       return op->emitOpError("evaluates to another shape than its type ")

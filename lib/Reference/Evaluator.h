@@ -27,6 +27,11 @@ using Handler = std::function<llvm::LogicalResult(
     mlir::Operation *op, llvm::ArrayRef<const Tensor *> operands,
     llvm::SmallVectorImpl<Tensor> &results)>;
 
+/// Sees the results of an operation before anyone reads them, and may change
+/// them.
+using ResultHook =
+    std::function<void(mlir::Operation *op, llvm::MutableArrayRef<Tensor>)>;
+
 class Evaluator {
 public:
   /// With `roundResults`, every result is rounded to its element type, which
@@ -48,6 +53,9 @@ public:
         };
   }
 
+  /// Calls `hook` after every operation.
+  void setResultHook(ResultHook hook) { resultHook = std::move(hook); }
+
   /// Evaluates `function` on `inputs`, one for each argument. Emits an error
   /// at an operation that has no meaning here.
   llvm::LogicalResult run(mlir::func::FuncOp function,
@@ -62,6 +70,7 @@ private:
   runFused(nn::FusedOp op, llvm::DenseMap<mlir::Value, Tensor> &values) const;
 
   bool roundResults;
+  ResultHook resultHook;
   llvm::StringMap<Handler> handlers;
 };
 
