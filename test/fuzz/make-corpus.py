@@ -12,8 +12,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "test/invalid"))
+sys.dont_write_bytecode = True
+import operations  # noqa: E402 - the operations that test/invalid breaks
+
 # Seeds above this size are cut or left out: small inputs mutate faster.
-MAX_SEED = 6000
+MAX_SEED = 9000
 
 
 class Corpus:
@@ -203,8 +207,30 @@ def clean(chunk):
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def mlir(corpus):
+MODEL = """model: {{dim: 8, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 4, d_v: 4, attention: {attention}}}
+nsa: {{l: 4, d: 2, l_sel: 4, n_sel: 2, w: 4, phi: {phi}}}
+train: {{seq_len: 12, batch_size: 1, micro_batch: 1}}
+"""
+
+
+def models(build, scratch):
+    """Whole models, as small as they get."""
+    for attention, phi in ("nsa", "mean"), ("nsa", "linear"), ("window", "mean"):
+        (scratch / "model.yaml").write_text(MODEL.format(attention=attention, phi=phi))
+        run(build / "bin/nsa-model", scratch / "model.yaml", "-o", scratch / "model.mlir")
+        text = run(build / "bin/nsa-opt", scratch / "model.mlir").stdout.decode()
+        yield re.sub(r'module attributes \{nn.config = ".*"\} \{', "module {", text)
+
+
+def mlir(corpus, build, scratch):
     words = set()
+    options = ("", "{precision=bf16}", "{recompute=block}", "{recompute=cheap micro-batch=2}")
+    for text in models(build, scratch):
+        for option in options:
+            corpus.add(f"// PIPELINE: nsa-pipeline{option}\n{text}")
+    for _, text in operations.valid():
+        for option in options[:2]:
+            corpus.add(f"// PIPELINE: nsa-pipeline{option}\n{text}")
     for path in sorted((ROOT / "test").rglob("*.mlir")):
         text = path.read_text()
         words |= set(re.findall(r"[#!%]?\b[a-z]+[._][a-z_.0-9]+", text))
@@ -230,7 +256,7 @@ def main():
         shards(Corpus(out, "ShardFuzzer"), Corpus(out, "ManifestFuzzer"), build, scratch)
         arrays(Corpus(out, "NpyFuzzer"))
         tensors(Corpus(out, "SafetensorsFuzzer"))
-        mlir(Corpus(out, "OptFuzzer"))
+        mlir(Corpus(out, "OptFuzzer"), build, scratch)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ fuzz() {
     # Crashes inside LLVM must not end the search; contexts live on from input
     # to input, so memory is no leak.
     OptFuzzer) options+=(-fork=1 -ignore_crashes=1 -ignore_ooms=1 -ignore_timeouts=1
-      -detect_leaks=0 -max_len=8192) ;;
+      -detect_leaks=0 -max_len=12000) ;;
     ArtifactFuzzer) options+=(-max_len=20000) ;;
   esac
   "$program" "${options[@]}" "$corpus/grown" "$corpus/seeds" > "$log" 2>&1 || true

@@ -13,8 +13,8 @@
 
 namespace nsa::fuzz {
 
-/// Counts a text as a feature of the input. Digits and what stands in quotes do
-/// not matter.
+/// Counts the words of a message as a feature of the input, without numbers,
+/// types, names and what stands in quotes.
 void countFeature(llvm::StringRef text);
 
 /// Counts which operations there are behind each pass, and how many.
