@@ -121,36 +121,55 @@ def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32"):
 # --- Compression -------------------------------------------------------------
 
 
-def compress(x, block, stride, weight=None):
-    x = np.asarray(x, np.float64)
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def blocks(x, block, stride, positions=None):
+    """Each block's rows, concatenated: [B, Nc, H, block * D]."""
     b, length, h, d = x.shape
     rows = compressed_rows(length, block, stride)
-    y = np.zeros((b, rows, h, d))
-    for i in range(rows):
-        part = x[:, i * stride : i * stride + block]
-        if weight is None:
-            y[:, i] = part.mean(1)
-        else:
-            flat = part.transpose(0, 2, 1, 3).reshape(b, h, block * d)
-            y[:, i] = np.einsum("bhr,hre->bhe", flat, weight)
-    return y
+    parts = [x[:, i * stride : i * stride + block].transpose(0, 2, 1, 3) for i in range(rows)]
+    u = np.stack(parts, 1) if rows else np.zeros((b, 0, h, block, d))
+    if positions is not None:
+        u = u + positions
+    return u.reshape(b, rows, h, block * d)
 
 
-def compress_backward(dy, x, block, stride, weight=None):
-    dy, x = np.asarray(dy, np.float64), np.asarray(x, np.float64)
+def compress(x, block, stride, weight=None, output_weight=None, positions=None, kind="f32"):
+    x, r = np.asarray(x, np.float64), rounder(kind)
+    u = blocks(x, block, stride, positions)
+    if weight is None:
+        return r(u.reshape(*u.shape[:3], block, x.shape[3]).mean(3))
+    z = np.einsum("bihr,hre->bihe", u, weight)
+    if output_weight is None:
+        return r(z)
+    return r(np.einsum("bihc,hce->bihe", r(z * sigmoid(z)), output_weight))
+
+
+def compress_backward(dy, x, block, stride, weight=None, output_weight=None, positions=None, kind="f32"):
+    """The gradients of x and of the parameters that are given, in their order."""
+    dy, x, r = np.asarray(dy, np.float64), np.asarray(x, np.float64), rounder(kind)
     b, length, h, d = x.shape
+    gradients = []
+    u = blocks(x, block, stride, positions)
+    if weight is None:
+        du = np.repeat(dy[:, :, :, None] / block, block, axis=3)
+    else:
+        dz = dy
+        if output_weight is not None:
+            z = np.einsum("bihr,hre->bihe", u, weight)
+            s = sigmoid(z)
+            gradients.append(np.einsum("bihc,bihe->hce", r(z * s), dy))
+            dz = r(np.einsum("bihe,hce->bihc", dy, output_weight) * s * (1 + z * (1 - s)))
+        gradients.insert(0, np.einsum("bihr,bihe->hre", u, dz))
+        du = np.einsum("bihe,hre->bihr", dz, weight).reshape(b, dy.shape[1], h, block, d)
+        if positions is not None:
+            gradients.append(du.sum((0, 1)))
     dx = np.zeros_like(x)
-    dw = None if weight is None else np.zeros(weight.shape)
     for i in range(dy.shape[1]):
-        part = slice(i * stride, i * stride + block)
-        if weight is None:
-            dx[:, part] += dy[:, i][:, None] / block
-            continue
-        flat = x[:, part].transpose(0, 2, 1, 3).reshape(b, h, block * d)
-        dw += np.einsum("bhr,bhe->hre", flat, dy[:, i])
-        back = np.einsum("bhe,hre->bhr", dy[:, i], weight)
-        dx[:, part] += back.reshape(b, h, block, d).transpose(0, 2, 1, 3)
-    return dx if dw is None else (dx, dw)
+        dx[:, i * stride : i * stride + block] += du[:, i].transpose(0, 2, 1, 3)
+    return (r(dx), *gradients)
 
 
 # --- Selection ---------------------------------------------------------------

@@ -98,29 +98,34 @@ def test_select(rng, sizes, count, element):
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-@pytest.mark.parametrize("kind", ["mean", "linear"])
-@pytest.mark.parametrize("block,stride,length", [(8, 4, 33), (16, 16, 64), (16, 8, 15)])
-def test_compress(rng, block, stride, length, kind, element):
-    b, h, d = 2, 2, 16
+@pytest.mark.parametrize("kind,names", [
+    ("mean", []),
+    ("linear", ["weight"]),
+    ("linear", ["weight", "positions"]),
+    ("mlp", ["weight", "output_weight"]),
+    ("mlp", ["weight", "output_weight", "positions"]),
+])
+@pytest.mark.parametrize("block,stride,length,d", [(8, 4, 33, 16), (16, 16, 64, 16), (16, 8, 15, 16), (8, 4, 300, 12)])
+def test_compress(rng, block, stride, length, d, kind, names, element):
+    b, h = 2, 2
     rows = ref.compressed_rows(length, block, stride)
     x = random(rng, b, length, h, d, element=element)
-    weight = random(rng, h, block * d, d, element=element, scale=0.1) if kind == "linear" else None
-    weights = [] if weight is None else [weight]
+    shapes = {"weight": ((h, block * d, d), 0.1), "output_weight": ((h, d, d), 0.5), "positions": ((h, block, d), 0.5)}
+    phi = {name: random(rng, *shapes[name][0], element=element, scale=shapes[name][1]) for name in names}
     attributes = f"{{{{block = {block} : i64, stride = {stride} : i64}}}}"
-    (y,) = run(f"nsa.compress {kind} {{}} {attributes}", [x, *weights], [((b, rows, h, d), element)], element)
-    r = ref.rounder(element)
+    (y,) = run(f"nsa.compress {kind} {{}} {attributes}", [x, *phi.values()], [((b, rows, h, d), element)], element)
+    wide = {name: value.astype(np.float64) for name, value in phi.items()}
     if rows:
-        want = ref.compress(x, block, stride, weight)
-        assert_close(y, want, r(want))
+        assert_close(y, ref.compress(x, block, stride, **wide), ref.compress(x, block, stride, **wide, kind=element))
 
     dy = random(rng, b, rows, h, d, element=element)
-    types = [(x.shape, element)] + [(w.shape, "f32") for w in weights]
-    grads = run(f"nsa.compress_backward {kind} {{}} {attributes}", [dy, x, *weights], types, element)
-    want = ref.compress_backward(dy, x, block, stride, weight)
-    want = want if isinstance(want, tuple) else (want,)
-    assert_close(grads[0], want[0], r(want[0]))
-    if weights:
-        assert_close(grads[1], want[1])
+    types = [(x.shape, element)] + [(p.shape, "f32") for p in phi.values()]
+    grads = run(f"nsa.compress_backward {kind} {{}} {attributes}", [dy, x, *phi.values()], types, element)
+    want = ref.compress_backward(dy, x, block, stride, **wide)
+    rounded = ref.compress_backward(dy, x, block, stride, **wide, kind=element)
+    assert len(grads) == len(want)
+    for gradient, expected, emulated in zip(grads, want, rounded):
+        assert_close(gradient, expected, emulated)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)

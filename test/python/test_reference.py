@@ -1,6 +1,7 @@
 """The references' gradients against finite differences."""
 
 import numpy as np
+import pytest
 
 import reference as ref
 
@@ -29,10 +30,18 @@ def test_attention(rng):
         check_gradient(lambda *x: (ref.attention(*x, mask)[0] * do).sum(), inputs, gradients, rng)
 
 
-def test_compress(rng):
-    x, w = rng.standard_normal((2, 13, 2, 3)), rng.standard_normal((2, 12, 3))
-    dy = rng.standard_normal((2, 5, 2, 3))
-    gradients = ref.compress_backward(dy, x, 4, 2, w)
-    check_gradient(lambda *a: (ref.compress(a[0], 4, 2, a[1]) * dy).sum(), [x, w], gradients, rng)
-    gradient = ref.compress_backward(dy, x, 4, 2)
-    check_gradient(lambda a: (ref.compress(a, 4, 2) * dy).sum(), [x], [gradient], rng)
+@pytest.mark.parametrize("shapes", [[], [(2, 12, 3)], [(2, 12, 3), (2, 3, 3)]])
+@pytest.mark.parametrize("positions", [False, True])
+def test_compress(rng, shapes, positions):
+    if positions and not shapes:
+        pytest.skip("a mean takes no positions")
+    x, dy = rng.standard_normal((2, 13, 2, 3)), rng.standard_normal((2, 5, 2, 3))
+    names = ["weight", "output_weight"][: len(shapes)] + ["positions"] * positions
+    inputs = [x] + [rng.standard_normal(s) for s in shapes + [(2, 4, 3)] * positions]
+
+    def parameters(arrays):
+        return dict(zip(names, arrays[1:]))
+
+    gradients = ref.compress_backward(dy, x, 4, 2, **parameters(inputs))
+    assert len(gradients) == len(inputs)
+    check_gradient(lambda *a: (ref.compress(a[0], 4, 2, **parameters(a)) * dy).sum(), inputs, gradients, rng)
