@@ -76,6 +76,27 @@ def NN_AccumulateRowsOp : NN_GraphOp<"accumulate_rows", [
   let hasVerifier = 1;
 }
 
+def NN_CastAllOp : NN_GraphOp<"cast_all"> {
+  let summary = "conversion of many tensors at once";
+  let description = [{
+    Result `i` is operand `i`, rounded as `nn.cast` does.
+
+    Example:
+
+    ```mlir
+    %v0, %v1 = nn.cast_all %w0, %w1 to bf16 : (tensor<32x48xf32>, tensor<48x32xf32>) -> (tensor<32x48xbf16>, tensor<48x32xbf16>)
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_FloatTensor>:$inputs,
+                       NN_FloatElementTypeAttr:$element_type);
+  let results = (outs Variadic<NSA_FloatTensor>:$outputs);
+  let resultNames = [{"casts"}];
+  let assemblyFormat = [{
+    $inputs `to` $element_type attr-dict
+      `:` functional-type(operands, results)
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // The loss in chunks of rows
 //===----------------------------------------------------------------------===//

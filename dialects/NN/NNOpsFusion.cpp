@@ -124,6 +124,16 @@ void GateBackwardOp::makeRowSumPartial() {
   setPartialSums(splitRowSum(getBiasGrad(), rows));
 }
 
+LogicalResult CastAllOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  for (Value input : adaptor.getInputs())
+    types.push_back(
+        RankedTensorType::get(getShape(input), adaptor.getElementType()));
+  return success();
+}
+
 LogicalResult AccumulateRowsOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {

@@ -160,6 +160,7 @@ void FusePass::runOnOperation() {
       continue;
     fuseSums(function);
     numRowSums += fuseRowSums(function);
+    numCasts += fuseCasts(function);
     numInKernels += fuseKernels(function);
     numUpdates += fuseUpdates(function, layout);
   }

@@ -15,6 +15,9 @@ namespace nsa {
 /// with at most one operation that reads or writes the same elements.
 unsigned fuseKernels(mlir::func::FuncOp function);
 
+/// Turns casts of parameters into `nn.cast_all` of many.
+unsigned fuseCasts(mlir::func::FuncOp function);
+
 /// Turns additions of sums over rows to persistent tensors into one
 /// `nn.accumulate_rows`.
 unsigned fuseRowSums(mlir::func::FuncOp function);

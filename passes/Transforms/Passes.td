@@ -301,6 +301,8 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     - Sums over rows that are added to persistent tensors (gradients of the
       weights of norms) stay partial until the last of them is there; one
       `nn.accumulate_rows` then adds all of them, in the same order.
+    - Casts of parameters to the compute type become one `nn.cast_all` for up to
+      128 of them.
     - `nn.adamw` operations with the same scalars become one on `nn.bundle`s of
       persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
       gradients become one each on the bundle of all gradients.
@@ -327,6 +329,7 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     Statistic<"numSums", "sums", "Number of sums inside matrix products">,
     Statistic<"numInKernels", "in-kernels",
               "Number of operations that joined another's kernel">,
+    Statistic<"numCasts", "casts", "Number of casts made together">,
     Statistic<"numRowSums", "row-sums",
               "Number of sums over rows that are finished together">,
     Statistic<"numUpdates", "updates",

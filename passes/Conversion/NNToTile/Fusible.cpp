@@ -6,6 +6,7 @@
 
 using namespace mlir;
 using namespace nsa;
+using namespace nsa::tile;
 
 namespace {
 /// `nn.fused`, and fusible operations on their own.
@@ -36,7 +37,50 @@ private:
 };
 } // namespace
 
+namespace {
+/// Program: a stretch of one of the tensors.
+struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::CastAllOp op,
+                                PatternRewriter &rewriter) const override {
+    SmallVector<FlatGrid> grids;
+    int64_t programs = 0, elements = 0;
+    for (Value input : op.getInputs()) {
+      grids.emplace_back(ShapedType::getNumElements(getShape(input)));
+      if (!grids.back().fits())
+        return rewriter.notifyMatchFailure(op, "no grid for so many elements");
+      programs += grids.back().programs;
+      elements += grids.back().elements;
+    }
+    auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+      Expr program = b.programId(0);
+      int64_t first = 0;
+      for (auto [grid, input, output] :
+           llvm::zip(grids, args, args.drop_front(op.getInputs().size()))) {
+        int64_t end = first + grid.programs;
+        b.ifThen((program >= first) & (program < end), [&] {
+          Value source = grid.view(b, input), target = grid.view(b, output);
+          auto castTile = [&](ArrayRef<Operand> at,
+                              ArrayRef<Value>) -> SmallVector<Value> {
+            b.store(b.load(source, at), target, at);
+            return {};
+          };
+          grid.forEachTile(b, {}, castTile, first);
+        });
+        first = end;
+      }
+    };
+    KernelSpec spec = {"",
+                       "n" + std::to_string(elements),
+                       {std::max<int64_t>(programs, 1), 1, 1}};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(), build));
+    return success();
+  }
+};
+} // namespace
+
 void nsa::populateFusiblePatterns(RewritePatternSet &patterns,
                                   KernelCache &cache) {
-  patterns.add<ConvertFusible>(patterns.getContext(), cache);
+  patterns.add<ConvertFusible, ConvertCastAll>(patterns.getContext(), cache);
 }

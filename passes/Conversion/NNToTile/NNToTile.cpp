@@ -44,8 +44,9 @@ FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
 }
 
 SmallVector<Value> FlatGrid::forEachTile(TileBuilder &b, ArrayRef<Value> inits,
-                                         TileBody body) const {
-  Expr start = b.programId(0) * perProgram;
+                                         TileBody body, int64_t first) const {
+  Expr program = b.programId(0);
+  Expr start = (first ? program - first : program) * perProgram;
   Expr end = min(start + perProgram, tiles);
   return b.forLoop(start, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
     if (rows == 1)

@@ -31,10 +31,12 @@ struct FlatGrid {
       llvm::ArrayRef<mlir::Value> carried)>;
 
   /// Runs `body` on the coordinates of each tile of this program, carrying
-  /// values from tile to tile.
+  /// values from tile to tile. The grid begins with program `first` of a
+  /// kernel.
   llvm::SmallVector<mlir::Value> forEachTile(tile::TileBuilder &b,
                                              llvm::ArrayRef<mlir::Value> inits,
-                                             TileBody body) const;
+                                             TileBody body,
+                                             int64_t first = 0) const;
   /// The shape in which a tensor is seen.
   llvm::SmallVector<int64_t> getShape() const {
     if (rows == 1)

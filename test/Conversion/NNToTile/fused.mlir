@@ -117,3 +117,18 @@ func.func @large(%x: tensor<2x2147483648xf32>) -> tensor<2x2147483648xf32> {
   %y = nn.silu %x : (tensor<2x2147483648xf32>) -> tensor<2x2147483648xf32>
   return %y : tensor<2x2147483648xf32>
 }
+
+// -----
+
+// Programs 0 and 1 cast the first tensor, program 2 the second.
+// CHECK-LABEL: tile.kernel private @cast_all_n20488_bf16
+// CHECK-SAME: grid = array<i32: 3, 1, 1>
+// CHECK: scf.if
+// CHECK: arith.truncf
+// CHECK: scf.if
+// CHECK: arith.subi %{{.*}}, %c2_i32
+// CHECK: arith.truncf
+func.func @cast_all(%a: tensor<20480xf32>, %b: tensor<8xf32>) -> (tensor<20480xbf16>, tensor<8xbf16>) {
+  %c, %d = nn.cast_all %a, %b to bf16 : (tensor<20480xf32>, tensor<8xf32>) -> (tensor<20480xbf16>, tensor<8xbf16>)
+  return %c, %d : tensor<20480xbf16>, tensor<8xbf16>
+}

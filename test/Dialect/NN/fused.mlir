@@ -49,3 +49,10 @@ func.func @chunks(%x: tensor<2x64x16xf32>, %w: tensor<16x256xf32>, %t: tensor<2x
   %loss = nn.mean_loss %count, %losses, %only : (tensor<f32>, tensor<32xf32>, tensor<32xf32>) -> tensor<f32>
   return
 }
+
+// CHECK-LABEL: func.func @cast_all
+func.func @cast_all(%a: tensor<4x8xf32>, %b: tensor<5xf32>) {
+  // CHECK: %casts:2 = nn.cast_all %{{.*}}, %{{.*}} to bf16 : (tensor<4x8xf32>, tensor<5xf32>) -> (tensor<4x8xbf16>, tensor<5xbf16>)
+  %c, %d = nn.cast_all %a, %b to bf16 : (tensor<4x8xf32>, tensor<5xf32>) -> (tensor<4x8xbf16>, tensor<5xbf16>)
+  return
+}
