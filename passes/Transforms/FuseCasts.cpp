@@ -27,7 +27,7 @@ static bool isParameter(func::FuncOp function, Value value) {
 }
 
 /// Replaces the casts by one in front of the first of them.
-static void fuse(ArrayRef<nn::CastOp> casts, Type element) {
+static void fuse(ArrayRef<nn::CastOp> casts, Type element, Location loc) {
   nn::CastOp first = casts.front();
   SmallVector<Value> inputs;
   for (nn::CastOp cast : casts) {
@@ -37,7 +37,7 @@ static void fuse(ArrayRef<nn::CastOp> casts, Type element) {
       bundle->moveBefore(first);
   }
   OpBuilder builder(first);
-  auto all = nn::CastAllOp::create(builder, first.getLoc(), inputs, element);
+  auto all = nn::CastAllOp::create(builder, loc, inputs, element);
   for (auto [cast, output] : llvm::zip_equal(casts, all.getOutputs())) {
     nn::CastOp(cast).replaceAllUsesWith(output);
     nn::CastOp(cast).erase();
@@ -66,7 +66,7 @@ unsigned nsa::fuseCasts(func::FuncOp function) {
       remark::passed(loc, options)
           << remark::add("{0} parameters cast at once", group.size());
       numFused += group.size();
-      fuse(group, element);
+      fuse(group, element, function.getLoc());
     }
   return numFused;
 }

@@ -12,8 +12,10 @@
 using namespace mlir;
 using namespace nsa;
 
-/// Elements of a bundle at most: kernels count them in 32 bits.
-static constexpr int64_t kMaxLength = (int64_t(1) << 31) - 4096;
+/// Elements of a bundle at most. They are a multiple of 16, so kernels see them
+/// as up to 16 rows of equal length, whose elements they count in 32 bits.
+static constexpr int64_t kMaxLength = int64_t(1) << 34;
+static_assert(nn::kBundleAlignment == 16);
 
 bool BundleLayout::claim(ArrayRef<StringRef> tensors) {
   std::string names = llvm::join(tensors, "\n");

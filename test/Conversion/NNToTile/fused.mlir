@@ -132,3 +132,16 @@ func.func @cast_all(%a: tensor<20480xf32>, %b: tensor<8xf32>) -> (tensor<20480xb
   %c, %d = nn.cast_all %a, %b to bf16 : (tensor<20480xf32>, tensor<8xf32>) -> (tensor<20480xbf16>, tensor<8xbf16>)
   return %c, %d : tensor<20480xbf16>, tensor<8xbf16>
 }
+
+// -----
+
+// A bundle of more parameters than a coordinate counts.
+// CHECK-LABEL: tile.kernel private @adamw_n6442450944_f32
+// CHECK-COUNT-7: tile.view %{{.*}} : memref<6442450944xf32> -> memref<4x1610612736xf32>
+func.func @adamw(%w: tensor<6442450944xf32>, %norm: tensor<f32>, %hyper: tensor<8xf32>)
+    -> (tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<6442450944xf32>) {
+  %w1, %m1, %v1 = nn.adamw %w, %w, %w, %w, %norm, %norm, %hyper
+      : (tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<6442450944xf32>)
+  return %w1, %m1, %v1 : tensor<6442450944xf32>, tensor<6442450944xf32>, tensor<6442450944xf32>
+}
