@@ -148,7 +148,7 @@ def operand_mutations():
                 for at in range(len(shape)):
                     longer = shape[:at] + [str(int(shape[at]) + 3)] + shape[at + 1:]
                     if (mnemonic, i, at) not in FREE:
-                        expected = (longer[at], "have same type")
+                        expected = (longer[at], "have same type", "inferred type(s)")
                         kinds.append((f"dimension {at} longer", retype(kind, longer), expected))
             for what, other, expected in kinds:
                 changed = operands[:i] + [other] + operands[i + 1:]
