@@ -52,14 +52,24 @@ FailureOr<func::FuncOp> BuildEntriesPass::findModel() {
   return model;
 }
 
+/// Whether a result is the argument's new value.
+static bool isUpdated(func::FuncOp function, unsigned index) {
+  StringRef name = nn::getArgumentName(function, index);
+  return !name.empty() &&
+         llvm::any_of(llvm::seq(function.getNumResults()), [&](unsigned i) {
+           return nn::getResultAlias(function, i) == name;
+         });
+}
+
 static void eraseUnusedArguments(func::FuncOp function,
                                  UnusedArguments unused) {
   llvm::BitVector erase(function.getNumArguments());
   for (BlockArgument argument : function.getArguments()) {
     unsigned index = argument.getArgNumber();
     bool keep =
-        unused == UnusedArguments::KeepParameters &&
-        nn::getArgumentRole(function, index) == nn::ArgumentRole::Parameter;
+        isUpdated(function, index) ||
+        (unused == UnusedArguments::KeepParameters &&
+         nn::getArgumentRole(function, index) == nn::ArgumentRole::Parameter);
     if (argument.use_empty() && !keep)
       erase.set(index);
   }

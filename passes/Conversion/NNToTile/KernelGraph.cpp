@@ -55,7 +55,10 @@ std::string KernelGraph::getSuffix() const {
 }
 
 std::string KernelGraph::getKey() const {
-  if (ops.size() == 1)
+  // A value that is two operands is read once, in a kernel of its own.
+  if (ops.size() == 1 &&
+      llvm::SmallPtrSet<Value, 4>(inputs.begin(), inputs.end()).size() ==
+          inputs.size())
     return "";
   std::string key;
   llvm::raw_string_ostream os(key);

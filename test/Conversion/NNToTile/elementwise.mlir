@@ -37,6 +37,25 @@ func.func @swiglu_backward(%dy: tensor<64x32xbf16>, %gate: tensor<64x32xbf16>, %
 
 // -----
 
+// A sum of a value with itself reads one argument, so it is another kernel than
+// that of two values.
+// CHECK-LABEL: func.func @add
+// CHECK: %[[TWICE:.*]] = tile.launch @add_n16_f32(%arg0, %arg0)
+// CHECK: tile.launch @[[TWO:add_n16_f32.+]](%[[TWICE]], %arg1)
+// CHECK: tile.kernel private @add_n16_f32(%{{.*}}: memref<16xf32>, %{{.*}}: memref<16xf32>, %{{.*}})
+// CHECK-COUNT-1: tile.load
+// CHECK: tile.store
+// CHECK: tile.kernel private @[[TWO]](%[[X:[^:]*]]: memref<16xf32>, %[[Y:[^:]*]]: memref<16xf32>, %{{.*}})
+// CHECK: tile.load %[[X]]
+// CHECK: tile.load %[[Y]]
+func.func @add(%x: tensor<16xf32>, %y: tensor<16xf32>) -> tensor<16xf32> {
+  %twice = nn.add %x, %x : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %sum = nn.add %twice, %y : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  return %sum : tensor<16xf32>
+}
+
+// -----
+
 // CHECK-LABEL: tile.kernel private @cast
 // CHECK: tile.load %{{.*}} : memref<2048xf32>
 // CHECK: arith.truncf %{{.*}} : f32 to bf16
