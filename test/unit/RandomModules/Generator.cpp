@@ -67,8 +67,11 @@ void FunctionWriter::chooseObjective() {
 /// Results loss and logits, and more.
 void FunctionWriter::makeTrainable() {
   if (losses.empty()) {
-    ValueId x = activation();
-    crossEntropy(project(norm(x), random.between(2, 70)));
+    ValueId x = norm(activation());
+    ValueId w =
+        weight({type(x).last(), random.between(2, 70)}, element(x), 0.3);
+    crossEntropy(matmul(x, w, /*transposeLhs=*/false,
+                        /*transposeRhs=*/false));
   }
   ValueId loss = losses.back();
   if (losses.size() > 1 && random.chance(0.4))

@@ -229,8 +229,8 @@ std::string Oracle::findBadChoice(const Selection &selection,
                                 (i > 0 && row[i] <= row[i - 1]))
             problem = "no list of blocks";
         for (int64_t block : forcedBlocks(last, rule))
-          if (std::count(row, row + rule.count, static_cast<double>(block)) ==
-              0)
+          if (problem.empty() &&
+              std::count(row, row + rule.count, double(block)) == 0)
             problem = "without forced block " + std::to_string(block);
         if (problem.empty() &&
             findGap(scores, row, last, rule).size() < -allowed)

@@ -1,0 +1,129 @@
+//===- OracleTest.cpp - the oracle notices what is wrong ------------------===//
+
+#include "test/unit/RandomModules/Oracle.h"
+#include "dialects/NN/NNDialect.h"
+#include "dialects/NSA/NSADialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
+#include "test/unit/CompiledModule.h"
+#include "test/unit/RandomModules/Check.h"
+#include "test/unit/RandomModules/Writer.h"
+
+#include <gtest/gtest.h>
+
+using namespace nsa;
+using namespace nsa::test;
+using namespace nsa::reference;
+
+namespace {
+/// A function in its own context.
+class OracleTest : public testing::Test {
+protected:
+  OracleTest() {
+    context.loadDialect<mlir::func::FuncDialect, NSADialect, nn::NNDialect>();
+  }
+
+  mlir::func::FuncOp parse(const char *text) {
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    EXPECT_TRUE(module);
+    return *module->getOps<mlir::func::FuncOp>().begin();
+  }
+
+  Tensor normal(std::vector<int64_t> shape) {
+    Tensor tensor(std::move(shape));
+    std::normal_distribution<double> distribution;
+    for (double &x : tensor.data)
+      x = distribution(random);
+    return tensor;
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::mt19937_64 random{testSeed()};
+};
+} // namespace
+
+// One kernel in fp32 may be off by about 1e-5 of the largest element, a chain
+// by not much more, and what is left of a cancellation by what was cancelled.
+TEST_F(OracleTest, TolerancesFollowTheErrorsOfKernels) {
+  Oracle one(parse("func.func @f(%x: tensor<64xf32>) -> tensor<64xf32> {\n"
+                   "  %y = nn.silu %x : (tensor<64xf32>) -> tensor<64xf32>\n"
+                   "  return %y : tensor<64xf32>\n}"));
+  Tensor x = normal({64});
+  ASSERT_TRUE(succeeded(one.evaluate({x})));
+  double top = largestElement(one.getResults()[0]);
+  EXPECT_GE(one.getTolerance(0, 1.0, 1), 1e-5 * top);
+  EXPECT_LE(one.getTolerance(0, 1.0, 1), 1.01e-5 * top);
+
+  Oracle narrow(
+      parse("func.func @f(%x: tensor<64xbf16>) -> tensor<64xbf16> {\n"
+            "  %y = nn.silu %x : (tensor<64xbf16>) -> tensor<64xbf16>\n"
+            "  return %y : tensor<64xbf16>\n}"));
+  ASSERT_TRUE(succeeded(narrow.evaluate({x})));
+  EXPECT_GE(narrow.getTolerance(0, 1.0, 1), 0x1p-9 * top);
+  EXPECT_LE(narrow.getTolerance(0, 1.0, 1), 2.1 * 0x1p-8 * top);
+}
+
+// With 1 of 3 free blocks to choose, any other block is a bad choice.
+TEST_F(OracleTest, OtherBlocksAreABadChoice) {
+  Oracle oracle(parse(
+      "func.func @f(%q: tensor<1x32x1x8xf32>, %k: tensor<1x15x1x8xf32>,\n"
+      "             %v: tensor<1x15x1x8xf32>) -> tensor<1x1x32x2xi32> {\n"
+      "  %o, %lse = nsa.compressed_attention %q, %k, %v\n"
+      "      {block = 4 : i64, stride = 2 : i64}\n"
+      "      : (tensor<1x32x1x8xf32>, tensor<1x15x1x8xf32>,\n"
+      "         tensor<1x15x1x8xf32>)\n"
+      "      -> (tensor<1x32x1x8xf32>, tensor<1x1x32xf32>)\n"
+      "  %i = nsa.select %q, %k, %lse {block = 4 : i64, stride = 2 : i64,\n"
+      "      select_block = 8 : i64, count = 2 : i64, initial = 0 : i64,\n"
+      "      local = 1 : i64} : (tensor<1x32x1x8xf32>, tensor<1x15x1x8xf32>,\n"
+      "      tensor<1x1x32xf32>) -> tensor<1x1x32x2xi32>\n"
+      "  return %i : tensor<1x1x32x2xi32>\n}"));
+  ASSERT_TRUE(succeeded(oracle.evaluate(
+      {normal({1, 32, 1, 8}), normal({1, 15, 1, 8}), normal({1, 15, 1, 8})})));
+  oracle.addErrors(3, 1);
+  const Selection &selection = oracle.getSelections()[0];
+  Tensor indices = selection.indices;
+  EXPECT_EQ(oracle.findBadChoice(selection, indices), "");
+  // The last token has blocks 0 to 3 and must take 3.
+  double *row = indices.row({0, 0, 31});
+  unsigned bad = 0;
+  for (double block : {0.0, 1.0, 2.0}) {
+    row[0] = block;
+    bad += oracle.findBadChoice(selection, indices) ==
+           "not the best blocks at token 31";
+  }
+  EXPECT_EQ(bad, 2u);
+  row[1] = row[0];
+  EXPECT_EQ(oracle.findBadChoice(selection, indices),
+            "no list of blocks at token 31");
+  row[0] = 1.0;
+  EXPECT_EQ(oracle.findBadChoice(selection, indices),
+            "without forced block 3 at token 31");
+}
+
+// What the shrinker leaves of a module that does not compile is small.
+TEST(Shrink, LeavesWhatFails) {
+  GraphModule module = generateModule(7);
+  GraphFunction function;
+  function.name = "wrong";
+  function.values.push_back({{{4, 4}, DataType::F32}});
+  function.arguments.push_back({0, "x", "input", {}});
+  ValueId last = 0;
+  for (int i = 0; i < 5; ++i) {
+    // The third operation says another result type than it has.
+    GraphType type{{4, i == 2 ? 5 : 4}, DataType::F32};
+    function.values.push_back({type});
+    function.ops.push_back({"nn.silu", {last}, {last + 1}, "", "", -1});
+    ++last;
+  }
+  function.results.push_back({last, "y", ""});
+  module.functions.push_back(function);
+  Coverage ignored;
+  std::optional<Failure> failure =
+      checkModule(module, Programs::Sample, ignored);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->kind, "parse");
+  GraphModule small = shrink(module, Programs::Sample, *failure, 20.0);
+  EXPECT_LE(small.countOps(), 2u) << print(small);
+}
