@@ -101,6 +101,10 @@ void nn::setObjective(FunctionOpInterface function, unsigned index) {
                          UnitAttr::get(function.getContext()));
 }
 
+bool nn::isStatistic(FunctionOpInterface function, unsigned index) {
+  return static_cast<bool>(function.getResultAttr(index, kStatisticAttr));
+}
+
 std::optional<unsigned> nn::findResult(FunctionOpInterface function,
                                        StringRef name) {
   for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)

@@ -28,6 +28,7 @@ inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
 inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
 inline constexpr llvm::StringLiteral kAliasAttr = "nn.alias";
 inline constexpr llvm::StringLiteral kObjectiveAttr = "nn.objective";
+inline constexpr llvm::StringLiteral kStatisticAttr = "nn.statistic";
 inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
 inline constexpr llvm::StringLiteral kConfigAttr = "nn.config";
 
@@ -72,6 +73,8 @@ void setResultAlias(mlir::FunctionOpInterface function, unsigned index,
 /// Whether the result is the value to differentiate.
 bool isObjective(mlir::FunctionOpInterface function, unsigned index);
 void setObjective(mlir::FunctionOpInterface function, unsigned index);
+/// Whether the result is for people: evaluation computes it, training does not.
+bool isStatistic(mlir::FunctionOpInterface function, unsigned index);
 /// The result of this name.
 std::optional<unsigned> findResult(mlir::FunctionOpInterface function,
                                    llvm::StringRef name);

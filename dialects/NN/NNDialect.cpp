@@ -281,6 +281,8 @@ LogicalResult NNDialect::verifyRegionResultAttribute(Operation *op,
                       attribute, "result", getResultName);
   if (name == kAliasAttr)
     return verifyAlias(function, resultIndex, attribute);
+  if (name == kStatisticAttr)
+    return verifyUnit(op, attribute);
   if (name != kObjectiveAttr)
     return unknownAttribute(op, attribute);
   Type type = function.getResultTypes()[resultIndex];

@@ -28,6 +28,7 @@ def NN_Dialect : Dialect {
     | `nn.differentiate` | argument | the objective is differentiated with respect to it |
     | `nn.alias` | result | the result replaces the argument of this name |
     | `nn.objective` | result | the value to differentiate, in training the loss |
+    | `nn.statistic` | result | a number for people: evaluation computes it, training does not |
     | `nn.train` | function | the model to train |
     | `nn.config` | module | the configuration the model was made from |
 

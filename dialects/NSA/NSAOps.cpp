@@ -176,6 +176,20 @@ LogicalResult CombineBackwardOp::inferReturnTypes(
   return success();
 }
 
+LogicalResult GateStatisticsOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(withShape({4}, Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult SelectionStatisticsOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(withShape({3}, Float32Type::get(context)));
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//

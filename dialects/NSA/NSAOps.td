@@ -130,7 +130,9 @@ class NSA_CompressionOperands {
   }];
 }
 
-def NSA_CompressOp : NSA_DifferentiableOp<"compress"> {
+/// Kept for backward: a row stands for `stride` tokens, and all but the mean are
+/// matrix products.
+def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
   let summary = "one row for each block of tokens";
   let description = [{
     Row `i` summarises the tokens `i*stride .. i*stride + block - 1` of each
@@ -480,6 +482,67 @@ def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward", [
                       NSA_Activation:$selected_grad,
                       NSA_Activation:$window_grad);
   let resultNames = [{"dgates", "dcmp", "dslc", "dwin"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Statistics
+//===----------------------------------------------------------------------===//
+
+def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
+  let summary = "how much each branch is used";
+  let description = [{
+    With `p[b, t, h, c] = gates[b, t, h, c] / sum_e gates[b, t, h, e]` and means
+    over all `b, t, h`:
+
+    ```
+    y[0 .. 2] = mean gates[b, t, h, 0 .. 2]
+    y[3]      = mean -sum_c p[b, t, h, c] * log p[b, t, h, c]
+    ```
+
+    The last is the entropy, at most log 3; where the gates of a token sum to 0
+    it counts as 0. A number for people: there is no gradient.
+
+    Example:
+
+    ```mlir
+    %y = nsa.gate_statistics %gates : (tensor<1x64x4x3xf32>) -> tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins NSA_Gates:$gates);
+  let results = (outs NSA_F32TensorOfRank<1>:$statistics);
+  let resultNames = [{"statistics"}];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
+  let summary = "how many blocks are selected, and how far away";
+  let description = [{
+    Of the indices of `nsa.select` with this `select_block`; `J = floor(t / select_block)`
+    is the block of query `t`, `-1` is no index:
+
+    ```
+    y[0] = mean over b, h, t of the number of selected blocks
+    y[1] = mean over all selected blocks j of J - j
+    y[2] = mean over b, h, J of the number of different blocks that the queries of block J select
+    ```
+
+    The second is 0 where no block is selected at all. A number for people: there
+    is no gradient.
+
+    Example:
+
+    ```mlir
+    %y = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x64x3xi32>) -> tensor<3xf32>
+    ```
+  }];
+  let arguments = (ins NSA_Indices:$indices, NSA_PositiveI64:$select_block);
+  let results = (outs NSA_F32TensorOfRank<1>:$statistics);
+  let resultNames = [{"statistics"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];

@@ -211,3 +211,14 @@ LogicalResult WindowAttentionBackwardOp::verify() {
 LogicalResult CombineOp::verify() { return verifyBranches(*this); }
 
 LogicalResult CombineBackwardOp::verify() { return verifyBranches(*this); }
+
+LogicalResult GateStatisticsOp::verify() {
+  if (failed(checkNotEmpty(*this, "gates", getGates())))
+    return failure();
+  return checkEqual(*this, "gates per head", getDim(getGates(), 3), "branches",
+                    3);
+}
+
+LogicalResult SelectionStatisticsOp::verify() {
+  return checkNotEmpty(*this, "indices", getIndices());
+}

@@ -51,6 +51,7 @@ private:
   Value gates(Value x, const std::string &name);
   Value feedForward(Value x, const std::string &name);
   Value layer(Value x, int64_t index);
+  void setResults(Value loss, Value logits);
 
   Location loc(const Twine &name) {
     return NameLoc::get(builder.getStringAttr(name));
@@ -70,6 +71,8 @@ private:
   MLIRContext *context;
   OpBuilder builder;
   func::FuncOp function;
+  /// Numbers for people, by name.
+  SmallVector<std::pair<std::string, Value>> statistics;
   Value table;
 };
 
@@ -235,13 +238,19 @@ Value ModelBuilder::sparseAttention(Value x, Value query,
   Value indices = create<SelectOp>(place, query, cmp.key, compressed.getLse(),
                                    nsa.l, nsa.d, nsa.lSel, nsa.nSel,
                                    /*initial=*/1, /*local=*/2, FloatAttr());
+  statistics.emplace_back(place + ".statistics", create<SelectionStatisticsOp>(
+                                                     place, indices, nsa.lSel));
   slc.key = rotate(slc.key, place + ".key");
   Value selected = create<SelectedAttentionOp>(place, query, slc.key, slc.value,
                                                indices, nsa.lSel, FloatAttr());
   win.key = rotate(win.key, name + ".window.key");
   Value local = window(query, win, name + ".window");
-  return create<CombineOp>(name + ".combine", gates(x, name + ".gate"),
-                           compressed.getOutput(), selected, local);
+  place = name + ".gate";
+  Value weights = gates(x, place);
+  statistics.emplace_back(place + ".statistics",
+                          create<GateStatisticsOp>(place, weights));
+  return create<CombineOp>(name + ".combine", weights, compressed.getOutput(),
+                           selected, local);
 }
 
 Value ModelBuilder::attention(Value x, const std::string &name) {
@@ -302,12 +311,26 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
       linear(norm(x, "norm"), "head", model.vocabSize, model.initStd);
   Value loss = create<nn::CrossEntropyOp>("loss", logits, targets);
 
-  func::ReturnOp::create(builder, loc("model"), ValueRange{loss, logits});
+  setResults(loss, logits);
+  return module;
+}
+
+/// Returns loss, logits and statistics, by name.
+void ModelBuilder::setResults(Value loss, Value logits) {
+  SmallVector<Value> results = {loss, logits};
+  for (auto &[name, value] : statistics)
+    results.push_back(value);
+  func::ReturnOp::create(builder, loc("model"), results);
   function.setType(builder.getFunctionType(function.getArgumentTypes(),
-                                           {loss.getType(), logits.getType()}));
+                                           ValueRange(results).getTypes()));
   function.setResultAttr(0, nn::kNameAttr, builder.getStringAttr("loss"));
   function.setResultAttr(1, nn::kNameAttr, builder.getStringAttr("logits"));
-  return module;
+  for (auto [index, statistic] : llvm::enumerate(statistics)) {
+    function.setResultAttr(2 + index, nn::kNameAttr,
+                           builder.getStringAttr(statistic.first));
+    function.setResultAttr(2 + index, nn::kStatisticAttr,
+                           builder.getUnitAttr());
+  }
 }
 
 OwningOpRef<ModuleOp> nsa::buildModel(MLIRContext *context,

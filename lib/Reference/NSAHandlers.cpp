@@ -4,6 +4,7 @@
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/Attention.h"
 #include "lib/Reference/Kernels/Compression.h"
+#include "lib/Reference/Kernels/Statistics.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -121,8 +122,22 @@ static void addCombination(Evaluator &evaluator) {
       });
 }
 
+static void addStatistics(Evaluator &evaluator) {
+  evaluator.add<GateStatisticsOp>(
+      [](GateStatisticsOp op, Operands in, Results &out) {
+        out.push_back(gateStatistics(*in[0]));
+        return success();
+      });
+  evaluator.add<SelectionStatisticsOp>(
+      [](SelectionStatisticsOp op, Operands in, Results &out) {
+        out.push_back(selectionStatistics(*in[0], op.getSelectBlock()));
+        return success();
+      });
+}
+
 void nsa::reference::addNSAHandlers(Evaluator &evaluator) {
   addAttentions(evaluator);
   addCompression(evaluator);
   addCombination(evaluator);
+  addStatistics(evaluator);
 }

@@ -123,16 +123,20 @@ void BuildEntriesPass::runOnOperation() {
         << model.getName() << "` has no result named `logits`";
     return signalPassFailure();
   }
-  SmallVector<unsigned> lossFirst{*loss};
-  for (unsigned i = 0, e = model.getNumResults(); i < e; ++i)
-    if (i != *loss && i != *logits)
-      lossFirst.push_back(i);
+  SmallVector<unsigned> evaluated{*loss}, trained{*loss};
+  for (unsigned i = 0, e = model.getNumResults(); i < e; ++i) {
+    if (i == *loss || i == *logits)
+      continue;
+    evaluated.push_back(i);
+    if (!nn::isStatistic(model, i))
+      trained.push_back(i);
+  }
 
   auto forward =
       buildEntry(model, "forward", *logits, UnusedArguments::EraseAll);
-  auto eval = buildEntry(model, "eval", lossFirst, UnusedArguments::EraseAll);
-  auto accumulate = buildEntry(model, "accumulate", lossFirst,
-                               UnusedArguments::KeepParameters);
+  auto eval = buildEntry(model, "eval", evaluated, UnusedArguments::EraseAll);
+  auto accumulate =
+      buildEntry(model, "accumulate", trained, UnusedArguments::KeepParameters);
   if (failed(forward) || failed(eval) || failed(accumulate))
     return signalPassFailure();
   nn::setObjective(*accumulate, 0);

@@ -80,7 +80,8 @@ def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
 
     - `@forward`: only the result `logits`;
     - `@eval`: `loss` and every further result but `logits`;
-    - `@accumulate`: the same, with `nn.objective` on `loss`.
+    - `@accumulate`: the same without results marked `nn.statistic`, and with
+      `nn.objective` on `loss`.
 
     In each, operations that no result needs are erased, and so are arguments
     without a use: `@forward` has no targets. A parameter that `@accumulate` does

@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-build-entries --remarks-filter=nsa-build-entries 2>%t.err | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK < %t.err
 
-// REMARK: Function=forward {{.*}}"2 arguments, 3 operations erased"
+// REMARK: Function=forward {{.*}}"2 arguments, 4 operations erased"
 
 // CHECK-NOT: nn.train
 // CHECK-NOT: @model
@@ -18,26 +18,30 @@
 
 // CHECK-LABEL: func.func @eval(
 // CHECK-NOT: nn.name = "unused"
-// CHECK-SAME: -> (tensor<f32> {nn.name = "loss"}, tensor<4x4xf32> {nn.name = "statistic"})
-// CHECK: return %{{.*}}, %{{.*}} : tensor<f32>, tensor<4x4xf32>
+// CHECK-SAME: -> (tensor<f32> {nn.name = "loss"}, tensor<4x4xf32> {nn.name = "hidden"}, tensor<4x4xf32> {nn.name = "sum", nn.statistic})
+// CHECK: return %{{.*}}, %{{.*}}, %{{.*}} : tensor<f32>, tensor<4x4xf32>, tensor<4x4xf32>
 
-// A parameter without a use stays for differentiation to complain about.
+// A parameter without a use stays for differentiation to complain about; what is
+// a statistic is not computed.
 // CHECK-LABEL: func.func @accumulate(
 // CHECK-SAME: nn.name = "unused"
-// CHECK-SAME: -> (tensor<f32> {nn.name = "loss", nn.objective}, tensor<4x4xf32> {nn.name = "statistic"})
+// CHECK-SAME: -> (tensor<f32> {nn.name = "loss", nn.objective}, tensor<4x4xf32> {nn.name = "hidden"})
+// CHECK-NOT: nn.add
+// CHECK: return %{{.*}}, %{{.*}} : tensor<f32>, tensor<4x4xf32>
 
 func.func @model(
     %x: tensor<4x4xf32> {nn.name = "x", nn.role = "input"},
     %targets: tensor<4xi32> {nn.name = "targets", nn.role = "input"},
     %w: tensor<4x8xf32> {nn.name = "w", nn.role = "parameter"},
     %unused: tensor<4xf32> {nn.name = "unused", nn.role = "parameter"})
-    -> (tensor<4x8xf32> {nn.name = "logits"}, tensor<4x4xf32> {nn.name = "statistic"},
-        tensor<f32> {nn.name = "loss"}) attributes {nn.train} {
+    -> (tensor<4x8xf32> {nn.name = "logits"}, tensor<4x4xf32> {nn.name = "hidden"},
+        tensor<4x4xf32> {nn.name = "sum", nn.statistic}, tensor<f32> {nn.name = "loss"}) attributes {nn.train} {
   %s = nn.silu %x : (tensor<4x4xf32>) -> tensor<4x4xf32>
   %logits = nn.matmul %x, %w : (tensor<4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   %loss, %lse, %count = nn.cross_entropy %logits, %targets : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
   %dead = nn.add %loss, %loss : (tensor<f32>, tensor<f32>) -> tensor<f32>
-  return %logits, %s, %loss : tensor<4x8xf32>, tensor<4x4xf32>, tensor<f32>
+  %sum = nn.add %s, %x : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %logits, %s, %sum, %loss : tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<f32>
 }
 
 // A function that is an entry as it is stays.

@@ -10,6 +10,8 @@ LSE = "tensor<1x4x64xf32>"
 IDX = "tensor<1x2x64x3xi32>"
 GATES = "tensor<1x64x4x3xf32>"
 W = "tensor<2x128x16xf32>"
+W2 = "tensor<2x16x16xf32>"
+POSITIONS = "tensor<2x8x16xf32>"
 X = "tensor<2x8x32xf32>"
 SCALAR = "tensor<f32>"
 BLOCKS = {"block": 8, "stride": 4}
@@ -19,8 +21,10 @@ SELECT = {**BLOCKS, "select_block": 16, "count": 3}
 OPERATIONS = [
     ("nsa.compress mean", [KV], BLOCKS, [CKV]),
     ("nsa.compress linear", [KV, W], BLOCKS, [CKV]),
+    ("nsa.compress mlp", [KV, W, W2, POSITIONS], BLOCKS, [CKV]),
     ("nsa.compress_backward mean", [CKV, KV], BLOCKS, [KV]),
     ("nsa.compress_backward linear", [CKV, KV, W], BLOCKS, [KV, W]),
+    ("nsa.compress_backward mlp", [CKV, KV, W, W2, POSITIONS], BLOCKS, [KV, W, W2, POSITIONS]),
     ("nsa.compressed_attention", [Q, CKV, CKV], BLOCKS, [Q, LSE]),
     ("nsa.compressed_attention_backward", [Q, Q, CKV, CKV, Q, LSE], BLOCKS, [Q, CKV, CKV]),
     ("nsa.select", [Q, CKV, LSE], SELECT, [IDX]),
@@ -35,6 +39,8 @@ OPERATIONS = [
     ("nsa.window_attention_backward", [Q, Q, KV, KV, Q, LSE], {"window": 32}, [Q, KV, KV]),
     ("nsa.combine", [GATES, Q, Q, Q], {}, [Q]),
     ("nsa.combine_backward", [Q, GATES, Q, Q, Q], {}, [GATES, Q, Q, Q]),
+    ("nsa.gate_statistics", [GATES], {}, ["tensor<4xf32>"]),
+    ("nsa.selection_statistics", [IDX], {"select_block": 16}, ["tensor<3xf32>"]),
     ("nn.embedding", ["tensor<16x32xf32>", "tensor<2x8xi32>"], {}, [X]),
     ("nn.embedding_backward", [X, "tensor<2x8xi32>"], {"vocab": 16}, ["tensor<16x32xf32>"]),
     ("nn.matmul", [X, "tensor<32x48xf32>"], {}, ["tensor<2x8x48xf32>"]),
@@ -63,6 +69,9 @@ OPERATIONS = [
 FREE = {
     ("nsa.compress mean", 0, 1),
     ("nsa.compress linear", 0, 1),
+    ("nsa.compress mlp", 0, 1),
+    *(("nsa.gate_statistics", 0, at) for at in range(3)),
+    *(("nsa.selection_statistics", 0, at) for at in range(4)),
     ("nsa.selected_attention", 3, 3),
     ("nsa.selected_attention_backward", 6, 3),
     ("nn.embedding", 0, 0),
@@ -125,7 +134,7 @@ def attribute_mutations():
             yield case(-3, broken)
             yield case('"8"', broken)
             # A window or a selection block may be longer than any sequence.
-            if key != "window" and not mnemonic.startswith("nsa.selected"):
+            if key != "window" and not mnemonic.startswith(("nsa.selected", "nsa.selection")):
                 yield case(9223372036854775807, "9223372036854775807")
 
 

@@ -147,3 +147,30 @@ def test_combine(rng, shape, element):
     for c in range(3):
         expected = gates[..., c, None] * wide
         assert_close(grads[c + 1], expected, r(expected))
+
+
+@pytest.mark.parametrize("rows", [(1, 1, 1), (2, 33, 3), (2, 300, 4)])
+@pytest.mark.parametrize("collapsed", [False, True])
+def test_gate_statistics(rng, rows, collapsed):
+    gates = rng.random((*rows, 3)).astype(np.float32)
+    if collapsed:
+        gates[..., 1:] = 0
+    (y,) = run("nsa.gate_statistics {}", [F32(gates)], [((4,), "f32")])
+    g = gates.astype(np.float64)
+    p = g / g.sum(-1, keepdims=True)
+    entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1).mean()
+    assert_close(y, np.array([*g.mean((0, 1, 2)), entropy]))
+
+
+@pytest.mark.parametrize("length,select_block,count", [(1, 16, 1), (64, 16, 3), (129, 16, 4), (200, 48, 80), (40, 100, 2)])
+def test_selection_statistics(rng, length, select_block, count):
+    b, h = 2, 2
+    score = rng.random((b, h, length, -(-length // select_block)))
+    indices, _ = ref.select(score, select_block, count)
+    (y,) = run(f"nsa.selection_statistics {{}} {{{{select_block = {select_block} : i64}}}}", [indices], [((3,), "f32")])
+    block = (np.arange(length) // select_block)[:, None]
+    chosen = indices >= 0
+    distinct = [len(set(indices[i, j][block[:, 0] == n].ravel()) - {-1})
+                for i in range(b) for j in range(h) for n in range(block.max() + 1)]
+    want = [chosen.sum(-1).mean(), np.where(chosen, block - indices, 0).sum() / chosen.sum(), np.mean(distinct)]
+    assert_close(y, np.array(want))

@@ -10,4 +10,5 @@ void nsa::populateNSAToTilePatterns(mlir::RewritePatternSet &patterns,
   populateSelectedAttentionPatterns(patterns, cache);
   populateSelectedAttentionBackwardPatterns(patterns, cache);
   populateCombinePatterns(patterns, cache);
+  populateStatisticsPatterns(patterns, cache);
 }

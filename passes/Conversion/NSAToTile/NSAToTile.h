@@ -20,6 +20,9 @@ void populateSelectedAttentionBackwardPatterns(
     mlir::RewritePatternSet &patterns, KernelCache &cache);
 void populateCombinePatterns(mlir::RewritePatternSet &patterns,
                              KernelCache &cache);
+/// Of gates and of selected blocks.
+void populateStatisticsPatterns(mlir::RewritePatternSet &patterns,
+                                KernelCache &cache);
 
 } // namespace nsa
 

@@ -385,3 +385,19 @@ func.func @branches_differ(%g: tensor<1x64x4x3xf32>, %x: tensor<1x64x4x16xf32>, 
       -> tensor<1x64x4x16xf32>
   return
 }
+
+// -----
+
+func.func @statistics_of_four_branches(%gates: tensor<1x64x4x4xf32>) {
+  // expected-error @below {{gates per head (4) must be equal to branches (3)}}
+  %y = nsa.gate_statistics %gates : (tensor<1x64x4x4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @statistics_of_nothing(%indices: tensor<1x2x0x3xi32>) {
+  // expected-error @below {{indices has shape 1x2x0x3 with an empty dimension}}
+  %y = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x0x3xi32>) -> tensor<3xf32>
+  return
+}

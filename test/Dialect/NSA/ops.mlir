@@ -123,3 +123,12 @@ func.func @combine(%gates: tensor<1x64x4x3xf32>, %cmp: tensor<1x64x4x16xbf16>,
       -> (tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
   return
 }
+
+// CHECK-LABEL: func.func @statistics
+func.func @statistics(%gates: tensor<1x64x4x3xf32>, %indices: tensor<1x2x64x3xi32>) {
+  // CHECK: nsa.gate_statistics %{{.*}} : (tensor<1x64x4x3xf32>) -> tensor<4xf32>
+  %g = nsa.gate_statistics %gates : (tensor<1x64x4x3xf32>) -> tensor<4xf32>
+  // CHECK: nsa.selection_statistics %{{.*}} {select_block = 16 : i64} : (tensor<1x2x64x3xi32>) -> tensor<3xf32>
+  %s = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x64x3xi32>) -> tensor<3xf32>
+  return
+}
