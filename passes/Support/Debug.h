@@ -27,8 +27,8 @@ namespace nsa::debug {
 /// Everything that has debug output: arguments of passes, in the order in which
 /// a compilation runs them.
 inline constexpr std::string_view types[] = {
-    "nsa-differentiate", "nsa-recompute", "nsa-convert-to-tile", "nsa-buffer",
-    "nsa-schedule",      "nsa-plan",      "nsa-tile-to-cpu",
+    "nsa-differentiate", "nsa-recompute", "nsa-fuse", "nsa-convert-to-tile",
+    "nsa-buffer",        "nsa-schedule",  "nsa-plan", "nsa-tile-to-cpu",
 };
 
 /// The position of a type in `types`, or -1.

@@ -1,8 +1,9 @@
 //===- Fuse.cpp - fewer commands for the same values ----------------------===//
 
 #include "dialects/NN/NNOps.h"
-#include "passes/Transforms/FuseUpdates.h"
+#include "passes/Support/Debug.h"
 #include "passes/Transforms/FuseKernels.h"
+#include "passes/Transforms/FuseUpdates.h"
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
@@ -141,6 +142,9 @@ void FusePass::fuseSums(func::FuncOp function) {
         obstacle = second;
     if (!obstacle)
       continue;
+    NSA_DEBUG() << "nn.add at " << loc
+                << (obstacle->empty() ? " joins its product" : " stays: ")
+                << *obstacle;
     auto options = remark::RemarkOpts::name("Accumulate")
                        .category(DEBUG_TYPE)
                        .function(function.getName());

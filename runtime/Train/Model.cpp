@@ -1,6 +1,7 @@
 //===- Model.cpp - a trainable program ------------------------------------===//
 
 #include "runtime/Train/Model.h"
+#include "runtime/Core/Describe.h"
 
 #include <cmath>
 #include <cstring>
@@ -36,6 +37,47 @@ const TensorView *ProgramModel::output(std::string_view entry,
                                        std::string_view name) const {
   const EntryInfo *info = program.findEntry(entry);
   return info ? findAmong(program, info->outputs, name) : nullptr;
+}
+
+/// Whether the command writes bytes of the slice.
+static bool writes(const artifact::Artifact &root,
+                   const artifact::Command &command,
+                   const artifact::Slice &slice) {
+  auto meets = [&](const artifact::Slice *other) {
+    return other->segment() == slice.segment() &&
+           other->offset() < slice.offset() + slice.size() &&
+           slice.offset() < other->offset() + other->size();
+  };
+  if (const auto *gemm = command.action_as_Gemm())
+    return meets(gemm->out());
+  if (const auto *fill = command.action_as_Fill())
+    return meets(fill->out());
+  if (const auto *copy = command.action_as_Copy())
+    return meets(copy->out());
+  const auto *launch = command.action_as_Launch();
+  if (!launch)
+    return false;
+  const artifact::Kernel &kernel = *root.kernels()->Get(launch->kernel());
+  for (unsigned i = kernel.arguments() - kernel.outputs();
+       i < kernel.arguments(); ++i)
+    if (meets(launch->operands()->Get(i)))
+      return true;
+  return false;
+}
+
+std::string ProgramModel::origin(std::string_view entryName,
+                                 const TensorView &view) const {
+  const artifact::Artifact &root = program.artifact().root();
+  const EntryInfo *entry = program.findEntry(entryName);
+  for (const artifact::Tensor *tensor : *root.tensors()) {
+    if (!entry || tensor->name()->str() != view.name)
+      continue;
+    const auto &commands = *root.entries()->Get(entry->index)->commands();
+    for (unsigned i = commands.size(); i-- > 0;)
+      if (writes(root, *commands.Get(i), *tensor->slice()))
+        return commandLocation(root, *commands.Get(i));
+  }
+  return "";
 }
 
 //===----------------------------------------------------------------------===//
@@ -196,8 +238,11 @@ std::string firstNonFiniteGradient(const Model &model) {
     if (tensor.role != TensorRole::Gradient)
       continue;
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
-      if (!std::isfinite(elementAt(tensor, i)))
-        return tensor.name + "[" + std::to_string(i) + "]";
+      if (!std::isfinite(elementAt(tensor, i))) {
+        std::string place = model.origin("accumulate", tensor);
+        return tensor.name + "[" + std::to_string(i) + "]" +
+               (place.empty() ? "" : " (from " + place + ")");
+      }
   }
   return "";
 }

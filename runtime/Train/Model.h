@@ -49,6 +49,12 @@ public:
 
   /// Identifies the program: equal programs have equal hashes.
   virtual uint64_t hash() const = 0;
+
+  /// Where in the model's source an entry computes what a tensor holds after
+  /// it, such as "model.mlir:12:8 (backward)"; empty where that is not known.
+  virtual std::string origin(std::string_view, const TensorView &) const {
+    return "";
+  }
 };
 
 /// A loaded artefact. Owns the program.
@@ -70,6 +76,8 @@ public:
   const TensorView *output(std::string_view entry,
                            std::string_view name) const override;
   uint64_t hash() const override { return program.artifact().hash(); }
+  std::string origin(std::string_view entry,
+                     const TensorView &tensor) const override;
 
   const Program &get() const { return program; }
 
@@ -110,7 +118,8 @@ std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role);
 uint64_t parameterCount(const Model &model);
 
 /// The name of the first gradient, in the program's order, that holds a NaN or
-/// an infinity, with the number of the element; empty if all are finite.
+/// an infinity, with the number of the element and the place in the source that
+/// it comes from; empty if all are finite.
 std::string firstNonFiniteGradient(const Model &model);
 
 /// The name of the gradient with the largest finite element.

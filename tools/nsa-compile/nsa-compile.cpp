@@ -34,38 +34,48 @@ struct Options {
 
 } // namespace
 
-static void addOptions(CLI::App &app, Options &options) {
-  CompilerOptions &compiler = options.compiler;
-  app.add_option("model", options.input, "MLIR to compile")->required();
-  app.add_option("-o,--output", options.output,
-                 "File to write; - is the standard output");
-  app.add_option("--target", compiler.target, "Kind of machine: cpu")
-      ->capture_default_str();
+/// What the artefact depends on.
+static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
+  app.option_defaults()->group("Program")->always_capture_default();
+  app.add_option("--target", compiler.target, "Kind of machine: cpu");
   app.add_option("--cpu", compiler.cpu,
-                 "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native")
-      ->capture_default_str();
+                 "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native");
   app.add_option("--micro-batch", compiler.microBatch,
-                 "Sequences per call; 0 keeps what the model says")
-      ->capture_default_str();
+                 "Sequences per call; 0 keeps what the model says");
   app.add_option("--seq-len", compiler.seqLen,
-                 "Tokens per sequence; 0 keeps what the model says")
-      ->capture_default_str();
-  app.add_option("--precision", compiler.precision,
-                 "Compute type: fp32, or bf16 with fp32 statistics and weights")
-      ->capture_default_str();
+                 "Tokens per sequence; 0 keeps what the model says");
+  app.add_option(
+      "--precision", compiler.precision,
+      "Compute type: fp32, or bf16 with fp32 statistics and weights");
   app.add_option("--recompute", compiler.recompute,
                  "What backward computes again instead of keeping it: none, "
                  "cheap (elementwise, norms, rotations, casts) or block "
-                 "(everything in a layer but attention outputs)")
-      ->capture_default_str();
+                 "(everything in a layer but attention outputs)");
   app.add_option("--recompute-budget", compiler.recomputeBudget,
                  "MiB that values kept for backward may need: no more than "
-                 "that takes is computed again; 0 is no limit")
-      ->capture_default_str();
-  auto *phase = app.add_option(
-      "--compile-to", options.phase,
-      "Print the IR after a phase instead: precision, gradient, optimizer, "
-      "kernel, buffer, schedule, plan, binary");
+                 "that takes is computed again; 0 is no limit");
+  app.add_flag_callback(
+      "--no-fuse", [&compiler] { compiler.fuse = false; },
+      "Give every operation its own commands, for comparison");
+  app.add_option("--allow-slow-path", compiler.allowSlowPaths,
+                 "Slow paths that training entries may take: scalar-loop, "
+                 "scalar-access, copy or all; any other is an error")
+      ->default_str("")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+/// What is printed or written.
+static void addOutputOptions(CLI::App &app, Options &options) {
+  app.option_defaults()->group("Output")->always_capture_default(false);
+  app.add_option("-o,--output", options.output,
+                 "Artefact or IR to write; - is the standard output")
+      ->type_name("FILE");
+  auto *phase =
+      app.add_option("--compile-to", options.phase,
+                     "Print the IR after a phase instead: precision, gradient, "
+                     "optimizer, kernel, buffer, schedule, plan, binary")
+          ->type_name("PHASE");
   app.add_flag("--estimate", options.estimate,
                "Print the memory that the program needs; make no artefact")
       ->excludes(phase);
@@ -75,22 +85,20 @@ static void addOptions(CLI::App &app, Options &options) {
                "file. Without -o no artefact is made")
       ->excludes(phase)
       ->excludes("--estimate");
+}
+
+/// For looking into a compilation; the artefact depends on none of it.
+static void addDebugOptions(CLI::App &app, Options &options) {
+  app.option_defaults()->group("Compilation")->always_capture_default(false);
   app.add_option("--save-phases", options.debug.savePhases,
-                 "Folder for the IR after each phase: NN-phase.mlir");
-  app.add_option(
-      "--remarks-filter", options.debug.remarks,
-      "Print what passes decided, for passes whose name this regular "
-      "expression matches: .* or nsa-recompute");
+                 "Folder for the IR after each phase: NN-phase.mlir")
+      ->type_name("FOLDER");
+  app.add_option("--remarks-filter", options.debug.remarks,
+                 "Print what passes decided, for passes whose name this "
+                 "regular expression matches: .* or nsa-recompute")
+      ->type_name("REGEX");
   app.add_flag("--timing", options.timing, "Print the time of each phase");
-  app.add_flag_callback(
-      "--no-fuse", [&compiler] { compiler.fuse = false; },
-      "Give every operation its own commands, for comparison");
-  app.add_option("--allow-slow-path", compiler.allowSlowPaths,
-                 "Slow paths that training entries may take: scalar-loop, "
-                 "scalar-access, copy or all; any other is an error")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_option("--threads", compiler.threads,
+  app.add_option("--threads", options.compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
       ->capture_default_str();
 }
@@ -189,7 +197,13 @@ int main(int argc, char **argv) {
   CLI::App app("Compiles a model to an executable artefact", toolName);
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   Options options;
-  addOptions(app, options);
+  app.add_option("model", options.input,
+                 "MLIR to compile; - is the standard input")
+      ->type_name("model.mlir")
+      ->required();
+  addOutputOptions(app, options);
+  addModelOptions(app, options.compiler);
+  addDebugOptions(app, options);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
   Result<std::string> source = readFile(

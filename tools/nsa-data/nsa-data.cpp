@@ -119,16 +119,22 @@ static void addPack(CLI::App &app, PackOptions &options) {
   CLI::App *pack = app.add_subcommand(
       "pack", "Byte tokens from text files (plain or gzip), split by document");
   pack->option_defaults()->always_capture_default();
-  pack->add_option("paths", options.paths, "Files and folders")->required();
+  pack->add_option("paths", options.paths, "Files and folders")
+      ->default_str("")
+      ->required();
   pack->add_option("-o,--output", options.output, "Folder for the shards")
       ->required();
   pack->add_option("--val-fraction", options.valFraction,
                    "Share of documents held out");
   pack->add_option("--include", options.filter.include,
                    "Take only files that match this glob (repeatable)")
+      ->type_name("GLOB")
+      ->default_str("")
       ->allow_extra_args(false);
   pack->add_option("--exclude", options.filter.exclude,
                    "Leave out files that match this glob (repeatable)")
+      ->type_name("GLOB")
+      ->default_str("")
       ->allow_extra_args(false);
   addCount(pack, "--shard-tokens", options.shardTokens, "Tokens per shard");
   addCount(pack, "--max-bytes", options.maxBytes,

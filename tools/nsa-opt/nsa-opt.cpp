@@ -1,6 +1,7 @@
 //===- nsa-opt.cpp - run passes on a file ---------------------------------===//
 
 #include "lib/Compiler/Registration.h"
+#include "lib/Compiler/ToolOptions.h"
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Suggest.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -37,6 +38,7 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  nsa::hideForeignOptions();
   cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << "nsa-opt " NSA_VERSION ", LLVM " LLVM_VERSION_STRING "\n";
   });

@@ -5,17 +5,21 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Compiler/Reduction.h"
 #include "lib/Compiler/Registration.h"
+#include "lib/Compiler/ToolOptions.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Reducer/Passes.h"
-#include "mlir/Support/LogicalResult.h"
+#include "mlir/Support/LLVM.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 
 int main(int argc, char **argv) {
+  nsa::hideForeignOptions();
   mlir::DialectRegistry registry;
   nsa::registerDialects(registry);
   nsa::registerPasses();
+  nsa::registerNSAReductionPasses();
   mlir::registerReducerPasses();
   mlir::MLIRContext context(registry);
   return failed(mlir::mlirReduceMain(argc, argv, context));

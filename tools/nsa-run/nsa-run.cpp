@@ -257,15 +257,17 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_option("--entry", options.entry,
                  "Entry to run. The entry 'init' runs before any other")
       ->required();
-  app.add_option(
-         "--input", options.inputs,
-         "NAME=FILE.npy, repeatable: a C-ordered array for an input, of "
-         "its shape. f32 rounds to bf16; other conversions must be "
-         "exact")
+  app.add_option("--input", options.inputs,
+                 "C-ordered array for an input, of its shape (repeatable). f32 "
+                 "rounds to bf16; other conversions must be "
+                 "exact")
+      ->type_name("NAME=FILE.npy")
+      ->default_str("")
       ->expected(1)
       ->take_all();
   app.add_option("--output-dir", options.outputDirectory,
-                 "Folder for NAME.npy of every output; bf16 is written as f32");
+                 "Folder for NAME.npy of every output; bf16 is written as f32")
+      ->type_name("FOLDER");
   app.add_option("--seed", options.runtime.seed, "Seed of initial values");
   app.add_option("--threads", options.runtime.threads,
                  "Threads; 0 takes one per processor");

@@ -5,6 +5,7 @@
 
 // RUN: %{run} --debug-only=nsa-differentiate 2>&1 | FileCheck %s --check-prefix=DIFFERENTIATE --implicit-check-not="{{^}}[nsa-{{[^d]}}"
 // RUN: %{run} --debug-only=nsa-recompute 2>&1 | FileCheck %s --check-prefix=RECOMPUTE
+// RUN: %{run} --debug-only=nsa-fuse 2>&1 | FileCheck %s --check-prefix=FUSE
 // RUN: %{run} --debug-only=nsa-convert-to-tile 2>&1 | FileCheck %s --check-prefix=KERNEL
 // RUN: %{run} --debug-only=nsa-buffer 2>&1 | FileCheck %s --check-prefix=BUFFER
 // RUN: %{run} --debug-only=nsa-schedule 2>&1 | FileCheck %s --check-prefix=SCHEDULE
@@ -26,7 +27,7 @@
 // QUIET-NOT: {{.}}
 // RUN: nsa-opt %s --nsa-pipeline -o %t.quiet.mlir
 // RUN: nsa-opt %s --nsa-pipeline -o %t.loud.mlir \
-// RUN:   --debug-only=nsa-differentiate,nsa-recompute,nsa-convert-to-tile,nsa-buffer,nsa-schedule,nsa-plan 2>/dev/null
+// RUN:   --debug-only=nsa-differentiate,nsa-recompute,nsa-fuse,nsa-convert-to-tile,nsa-buffer,nsa-schedule,nsa-plan 2>/dev/null
 // RUN: cmp %t.quiet.mlir %t.loud.mlir
 
 // RUN: not nsa-opt %s --debug-only=nsa-bufer 2>&1 | FileCheck %s --check-prefix=UNKNOWN
@@ -54,6 +55,8 @@ func.func @model(%x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"},
       : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
   return %loss, %logits : tensor<f32>, tensor<4x8xf32>
 }
+
+// FUSE: [nsa-fuse] nn.add at debug-only.mlir:{{[0-9]+:[0-9]+}} joins its product
 
 // BUFFER: [nsa-buffer] @forward: nn.matmul at debug-only.mlir:{{[0-9]+}}:8 puts result 0 into a buffer of type memref<4x8xf32>
 // BUFFER: puts result 0 into the memory of an operand of type

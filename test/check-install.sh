@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# `cmake --install` puts tools, libraries, headers, documentation and the Python
+# module in place, and they work from there: every tool starts, a model compiles
+# and runs, and a program of another project links the runtime and the compiler.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source=$PWD
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+prefix=$root/prefix
+
+cmake --install build --prefix "$prefix" > "$root/install.log"
+
+for tool in nsa-compile nsa-data nsa-dump nsa-model nsa-opt nsa-run nsa-train; do
+  "$prefix/bin/$tool" --version | grep -q "$tool 0\." || {
+    echo "error: $tool --version" >&2
+    exit 1
+  }
+done
+for tool in nsa-reduce nsa-lsp-server; do
+  "$prefix/bin/$tool" --help | grep -q '^OPTIONS' || {
+    echo "error: $tool --help" >&2
+    exit 1
+  }
+done
+# Nothing of the build tree is needed.
+if readelf -d "$prefix"/bin/* "$prefix"/lib/python/*.so | grep -F "$source"; then
+  echo "error: the run paths above lead into the source tree" >&2
+  exit 1
+fi
+
+cd "$root"
+"$prefix/bin/nsa-model" "$source/configs/smoke.yaml" -o model.mlir
+"$prefix/bin/nsa-compile" model.mlir -o model.nsax
+"$prefix/bin/nsa-opt" model.mlir --nsa-phase-precision -o /dev/null
+"$prefix/bin/nsa-dump" model.nsax --memory > memory.txt
+"$prefix/bin/nsa-run" model.nsax --entry init > /dev/null
+PYTHONPATH=$prefix/lib/python /usr/bin/python3 -c 'import nsa; nsa.compile("""
+func.func @f(%x: tensor<4xf32> {nn.name = "x"}) -> (tensor<4xf32> {nn.name = "y"}) {
+  %y = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+""")'
+for page in dialects/NSADialect dialects/NNDialect dialects/TileDialect \
+  dialects/RTDialect passes/NSATransformsPasses; do
+  test -s "$prefix/share/doc/nsa/$page.md"
+done
+
+cmake -S "$source/test/install" -B other -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER=clang++-22 > other.log || { cat other.log >&2; exit 1; }
+ninja -C other > other.log || { cat other.log >&2; exit 1; }
+other/run-model model.nsax
+other/compile-and-run
+echo "the installation works"
