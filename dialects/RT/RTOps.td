@@ -77,6 +77,10 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     the work and the traffic of one launch, where known. `slow_paths` names what
     the target could not make fast (see `nsa-check-slow-paths`).
 
+    On a GPU a program is a block of `threads` threads with `shared_bytes` of
+    shared memory; a thread has `registers`, and `spill_bytes` of its accesses
+    are to registers that did not fit.
+
     Example:
 
     ```mlir
@@ -94,7 +98,20 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$stack_bytes,
                        OptionalAttr<I64Attr>:$flops,
                        OptionalAttr<I64Attr>:$bytes,
-                       OptionalAttr<StrArrayAttr>:$slow_paths);
+                       OptionalAttr<StrArrayAttr>:$slow_paths,
+                       OptionalAttr<I64Attr>:$threads,
+                       OptionalAttr<I64Attr>:$shared_bytes,
+                       OptionalAttr<I64Attr>:$registers,
+                       OptionalAttr<I64Attr>:$spill_bytes);
+  let builders = [OpBuilder<(ins
+    "::mlir::StringAttr":$name, "::mlir::TypeAttr":$type,
+    "::mlir::DenseI32ArrayAttr":$grid, "::mlir::IntegerAttr":$numOutputs,
+    "::mlir::IntegerAttr":$codeBytes, "::mlir::IntegerAttr":$stackBytes,
+    "::mlir::IntegerAttr":$flops, "::mlir::IntegerAttr":$bytes,
+    "::mlir::ArrayAttr":$slowPaths), [{
+      build($_builder, $_state, name, type, grid, numOutputs, codeBytes,
+            stackBytes, flops, bytes, slowPaths, {}, {}, {}, {});
+    }]>];
   let assemblyFormat = "$sym_name `:` $function_type attr-dict";
   let hasVerifier = 1;
 }

@@ -39,8 +39,10 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   ArtifactMetadata metadata;
   metadata.producer = "nsa " NSA_VERSION;
   metadata.target = options.target;
-  metadata.cpu = cpu.name;
-  metadata.cpuFeatures = cpu.features;
+  bool isCPU = options.target == artifact::cpuTarget;
+  metadata.cpu = isCPU ? cpu.name : options.target;
+  if (isCPU)
+    metadata.cpuFeatures = cpu.features;
   metadata.options = {
       {"target", options.target},
       {"cpu", options.cpu},
@@ -66,7 +68,7 @@ Result<CompiledArtifact> nsa::compile(const std::string &source,
   CompiledArtifact artifact;
   LogicalResult written = driver.timed("write", [&]() -> LogicalResult {
     FailureOr<std::string> bytes =
-        writeArtifact(driver.getModule(), driver.getBinary().image,
+        writeArtifact(driver.getModule(), driver.getImage(),
                       makeMetadata(options, driver.getCPU()));
     if (succeeded(bytes))
       artifact.bytes = std::move(*bytes);

@@ -67,9 +67,12 @@ LogicalResult nsa::Driver::timed(StringRef name,
 //===----------------------------------------------------------------------===//
 
 LogicalResult nsa::Driver::checkOptions() {
-  if (options.target != artifact::cpuTarget) {
+  chip = findCUDAChip(options.target);
+  if (options.target != artifact::cpuTarget && !chip) {
     messageStream << "unsupported target '" << options.target
                   << "'; this compiler has: " << artifact::cpuTarget;
+    for (const CUDAChip &known : getCUDAChips())
+      messageStream << ", " << known.name;
     return failure();
   }
   llvm::Expected<CPUDescription> description = describeCPU(options.cpu);
@@ -203,7 +206,14 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
                                                        : ComputePrecision::FP32;
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
-  if (phase == Phase::Binary) {
+  if (phase == Phase::Binary && chip) {
+    CUDABinaryPassOptions binaryOptions;
+    binaryOptions.chip = chip->name.str();
+    binaryOptions.ptxas = options.ptxas;
+    binaryOptions.threads = options.threads;
+    manager.addPass(createCUDABinary(binaryOptions, cudaBinary));
+    manager.addPass(createVerifyPhase({Phase::Binary}));
+  } else if (phase == Phase::Binary) {
     BinaryOptions binaryOptions;
     binaryOptions.cpu = options.cpu;
     binaryOptions.threads = options.threads;
@@ -248,6 +258,14 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
   return success();
 }
 
+llvm::ArrayRef<char> nsa::Driver::getImage() const {
+  if (!chip)
+    return binary->image;
+  if (!cudaBinary->cubin.empty())
+    return cudaBinary->cubin;
+  return ArrayRef<char>(cudaBinary->ptx.data(), cudaBinary->ptx.size());
+}
+
 //===----------------------------------------------------------------------===//
 // Report
 //===----------------------------------------------------------------------===//
@@ -255,7 +273,7 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
 CompileReport nsa::Driver::getReport() {
   CompileReport report;
   report.seconds = seconds;
-  report.binaryBytes = binary->image.size();
+  report.binaryBytes = getImage().size();
   report.table = describeCommands(*module, layers);
   report.commands = report.table.size();
   for (Operation &op : *module->getBody())

@@ -5,6 +5,7 @@
 
 #include "lib/Compiler/LayerMap.h"
 #include "lib/Target/CPU/KernelCompiler.h"
+#include "lib/Target/CUDA/CUDABinary.h"
 #include "mlir/IR/Diagnostics.h"
 #include "nsa/Compiler/Compiler.h"
 #include "passes/Transforms/Passes.h"
@@ -35,7 +36,7 @@ public:
   const CPUDescription &getCPU() const { return cpu; }
 
   /// The kernels' machine code, after the binary phase.
-  const CPUBinary &getBinary() const { return *binary; }
+  llvm::ArrayRef<char> getImage() const;
 
   /// What the module needs by now; zeros where a phase has not run yet.
   CompileReport getReport();
@@ -56,6 +57,8 @@ private:
   CompilerOptions options;
   DebugOptions debug;
   CPUDescription cpu;
+  /// The GPU that the options name; null for the target cpu.
+  const CUDAChip *chip = nullptr;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;
   mlir::MLIRContext context;
@@ -65,6 +68,7 @@ private:
   mlir::SourceMgrDiagnosticHandler diagnostics;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::shared_ptr<CPUBinary> binary = std::make_shared<CPUBinary>();
+  std::shared_ptr<CUDABinary> cudaBinary = std::make_shared<CUDABinary>();
   /// Known after the gradient phase.
   LayerMap layers;
   std::vector<std::pair<std::string, double>> seconds;

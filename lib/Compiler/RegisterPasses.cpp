@@ -5,6 +5,7 @@
 #include "passes/Conversion/Passes.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
 #include "passes/Conversion/TileToCPU/Passes.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "passes/Transforms/Passes.h"
 
@@ -43,6 +44,8 @@ void nsa::registerPasses() {
   registerPhasePipelines();
   registerNSATileToCPUPasses();
   registerTileToLLVMPipeline();
+  registerNSATileToNVVMPasses();
+  registerTileToNVVMPipeline();
   registerNSATargetPasses();
   registerBinaryPhase();
 }

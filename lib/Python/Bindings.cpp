@@ -51,17 +51,22 @@ public:
     py::dict outputs;
     for (unsigned index : entry->outputs) {
       const TensorView &tensor = program.tensors()[index];
+      check(program.toHost(tensor));
       outputs[py::str(tensor.name)] = toArray(tensor);
     }
     return outputs;
   }
 
   py::array read(const std::string &name) const {
-    return toArray(take(program.tensor(name)));
+    TensorView tensor = take(program.tensor(name));
+    check(program.toHost(tensor));
+    return toArray(tensor);
   }
 
   void write(const std::string &name, const py::array &value) {
-    check(fromArray(take(program.tensor(name)), value));
+    TensorView tensor = take(program.tensor(name));
+    check(fromArray(tensor, value));
+    check(program.toDevice(tensor));
   }
 
   /// {entry: (input names, output names)}

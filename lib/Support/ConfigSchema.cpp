@@ -111,7 +111,7 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
             "how text becomes tokens");
   using C = RuntimeConfig;
   SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime};
-  s.text("device", &C::device, {"cpu"}, "where the program runs");
+  s.text("device", &C::device, {"cpu", "cuda"}, "where the program runs");
   s.text("precision", &C::precision, {"fp32", "bf16"},
          "compute type; master weights are fp32");
   s.text("gradient_checkpointing", &C::gradientCheckpointing,

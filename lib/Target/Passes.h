@@ -9,6 +9,7 @@
 namespace nsa {
 
 struct CPUBinary;
+struct CUDABinary;
 
 #define GEN_PASS_DECL
 #include "lib/Target/Passes.h.inc"
@@ -17,6 +18,11 @@ struct CPUBinary;
 /// without kernels.
 std::unique_ptr<mlir::Pass> createBinary(const BinaryOptions &options,
                                          std::shared_ptr<CPUBinary> result);
+
+/// The same for a GPU.
+std::unique_ptr<mlir::Pass>
+createCUDABinary(const CUDABinaryPassOptions &options,
+                 std::shared_ptr<CUDABinary> result);
 
 /// The names that CheckSlowPathsOptions::allow may hold: one for each slow
 /// path, and "all".

@@ -42,6 +42,40 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
   ];
 }
 
+def CUDABinaryPass : Pass<"nsa-cuda-binary", "::mlir::ModuleOp"> {
+  let summary = "Compile the kernels of a module for an NVIDIA GPU";
+  let description = [{
+    Lowers every `tile.kernel` to the NVVM dialect (see `nsa-tile-to-nvvm`) and
+    compiles all of them to PTX and, if `ptxas` is given, on to a cubin. Each
+    kernel becomes an `rt.kernel` that says what a launch needs (threads of a
+    block, bytes of shared memory) and what ptxas reports (registers of a thread,
+    bytes of spilling code, local memory); an `rt.binary` says what the image is.
+
+    Example: with `chip=sm_90a`
+
+    ```mlir
+    rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
+        {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
+         code_bytes = 0 : i64, stack_bytes = 0 : i64, threads = 128 : i64,
+         shared_bytes = 0 : i64}
+    rt.binary @kernels format "ptx" cpu "sm_90a" size 1456 hash "00f1e2d3c4b5a697"
+    ```
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::nsa::rt::RTDialect"];
+  let options = [
+    Option<"chip", "chip", "std::string", /*default=*/"\"sm_90a\"",
+           "sm_80, sm_86 or sm_90a">,
+    Option<"ptxas", "ptxas", "std::string", /*default=*/"",
+           "The assembler; without it the binary is PTX">,
+    Option<"threads", "threads", "unsigned", /*default=*/"2",
+           "Threads that assemble">,
+  ];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Number of kernels compiled">,
+  ];
+}
+
 def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
   let summary = "Refuse slow paths in training entries that nobody allowed";
   let description = [{

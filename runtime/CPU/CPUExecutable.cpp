@@ -27,7 +27,9 @@ public:
   void *segment(unsigned index) const override {
     return segments[index].data();
   }
-  std::optional<NonFinite> run(unsigned entry) override;
+  RunResult run(unsigned entry) override;
+  Status upload(const Slice &) override { return {}; }
+  Status download(const Slice &) override { return {}; }
   uint64_t allocatedBytes() const override;
   int threads() const override { return pool->threads(); }
   std::string gemmLibrary() const override {
@@ -320,12 +322,12 @@ uint64_t CPUExecutable::allocatedBytes() const {
   return bytes;
 }
 
-std::optional<NonFinite> CPUExecutable::run(unsigned entry) {
+RunResult CPUExecutable::run(unsigned entry) {
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
   found.reset();
   pool->execute([&] { runCommands(entry); });
-  return found;
+  return found ? RunResult(*found) : RunResult();
 }
 
 /// The first of the outputs' elements that is not finite.

@@ -5,6 +5,8 @@
 
 #include "nsa/Runtime/Runtime.h"
 
+#include <variant>
+
 namespace nsa {
 
 /// A NaN or an infinity where there must be none.
@@ -17,6 +19,15 @@ struct NonFinite {
   double value;
 };
 
+/// A command that could not run, and why.
+struct CommandFailure {
+  size_t command;
+  std::string message;
+};
+
+/// What stopped a run; nothing if it reached its end.
+using RunResult = std::variant<std::monostate, NonFinite, CommandFailure>;
+
 /// A program on a device: segments in memory and command lists that are ready
 /// to run. One implementation per target.
 class Executable {
@@ -24,12 +35,20 @@ public:
   virtual ~Executable() = default;
 
   /// The address of a segment, readable and writable by the host between runs.
+  /// Where the device has memory of its own it is the host's copy, which
+  /// `upload` and `download` bring into line; null for segments that hold no
+  /// named tensors.
   virtual void *segment(unsigned index) const = 0;
 
-  /// Runs the commands of an entry and waits for the end. With
-  /// RuntimeOptions::checkFinite it stops after the first command that wrote
-  /// something else, and says what.
-  virtual std::optional<NonFinite> run(unsigned entry) = 0;
+  /// Copies a slice of a segment to the device, or from there.
+  virtual Status upload(const artifact::Slice &slice) = 0;
+  virtual Status download(const artifact::Slice &slice) = 0;
+
+  /// Runs the commands of an entry and waits for the end. The entry's inputs
+  /// go to the device before, its outputs of the role output come back after.
+  /// With RuntimeOptions::checkFinite it stops after the first command that
+  /// wrote something else, and says what.
+  virtual RunResult run(unsigned entry) = 0;
 
   virtual uint64_t allocatedBytes() const = 0;
   virtual int threads() const = 0;

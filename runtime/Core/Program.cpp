@@ -98,13 +98,20 @@ Status Program::run(std::string_view entryName) {
 }
 
 Status Program::run(const EntryInfo &entry) {
-  std::optional<NonFinite> found = executable->run(entry.index);
-  if (!found)
+  RunResult result = executable->run(entry.index);
+  if (std::holds_alternative<std::monostate>(result))
     return {};
-  const artifact::Command &command = *source->entries()
-                                          ->Get(entry.index)
-                                          ->commands()
-                                          ->Get(unsigned(found->command));
+  const auto &commands = *source->entries()->Get(entry.index)->commands();
+  if (const auto *failed = std::get_if<CommandFailure>(&result)) {
+    const artifact::Command &command = *commands.Get(unsigned(failed->command));
+    return Error{"entry '" + entry.name + "', command " +
+                 std::to_string(failed->command) + " (" +
+                 commandTitle(source.root(), command) +
+                 "): " + failed->message + ", from " +
+                 commandLocation(source.root(), command)};
+  }
+  const NonFinite *found = &std::get<NonFinite>(result);
+  const artifact::Command &command = *commands.Get(unsigned(found->command));
   return Error{"entry '" + entry.name + "', command " +
                std::to_string(found->command) + " (" +
                commandTitle(source.root(), command) + "): wrote " +
@@ -114,6 +121,19 @@ Status Program::run(const EntryInfo &entry) {
                " to element " + std::to_string(found->element) +
                " of its float output " + std::to_string(found->output) +
                ", from " + commandLocation(source.root(), command)};
+}
+
+const artifact::Slice &Program::sliceOf(const TensorView &tensor) const {
+  auto index = unsigned(findTensor(tensor.name) - tensorList.data());
+  return *source->tensors()->Get(index)->slice();
+}
+
+Status Program::toDevice(const TensorView &tensor) const {
+  return executable->upload(sliceOf(tensor));
+}
+
+Status Program::toHost(const TensorView &tensor) const {
+  return executable->download(sliceOf(tensor));
 }
 
 uint64_t Program::allocatedBytes() const {

@@ -1,6 +1,7 @@
 //===- Targets.cpp - the targets of this build ----------------------------===//
 
 #include "runtime/CPU/CPUExecutable.h"
+#include "runtime/CUDA/CUDAExecutable.h"
 #include "runtime/Core/Executable.h"
 
 using namespace nsa;
@@ -15,6 +16,9 @@ struct Target {
 
 static const Target targets[] = {
     {artifact::cpuTarget, createCPUExecutable},
+    {"sm_80", createCUDAExecutable},
+    {"sm_86", createCUDAExecutable},
+    {"sm_90a", createCUDAExecutable},
 };
 
 Result<std::unique_ptr<Executable>>

@@ -42,7 +42,19 @@ static Status checkOption(const Artifact &artifact, const char *option,
   return {};
 }
 
+static Status checkDevice(const std::string &device,
+                          const std::string &target) {
+  if ((device == "cpu") == (target == artifact::cpuTarget))
+    return {};
+  return Error{"runtime.device is " + device +
+               ", the artefact was compiled for the target " + target};
+}
+
 Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
+  if (Status status = checkDevice(config.runtime.device,
+                                  artifact->target()->str());
+      !status)
+    return status;
   const auto *carried = artifact->model_config();
   if (carried && carried->size() > 0)
     if (Status status = checkModelConfig(config, carried->str()); !status)

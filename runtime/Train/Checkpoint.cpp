@@ -71,10 +71,14 @@ static bool isKeptIn(const TensorView &tensor, const char *file) {
 static Status saveTensors(const std::string &folder, const char *file,
                           const Model &model) {
   std::vector<SafeTensor> tensors;
-  for (const TensorView &tensor : model.tensors())
-    if (isKeptIn(tensor, file))
-      tensors.push_back({tensor.name, safetensorsType(tensor.type),
-                         tensor.shape, tensor.data, tensor.bytes});
+  for (const TensorView &tensor : model.tensors()) {
+    if (!isKeptIn(tensor, file))
+      continue;
+    if (Status status = model.toHost(tensor); !status)
+      return status;
+    tensors.push_back({tensor.name, safetensorsType(tensor.type), tensor.shape,
+                       tensor.data, tensor.bytes});
+  }
   return writeSafetensors(folder + "/" + file, tensors, {{"format", "pt"}});
 }
 
@@ -98,6 +102,8 @@ static Status loadTensors(const std::string &folder, const char *file,
                    "], the artefact's is " + type + "[" +
                    shapeText(tensor.shape) + "]"};
     std::memcpy(tensor.data, source->data, tensor.bytes);
+    if (Status status = model.toDevice(tensor); !status)
+      return status;
     ++used;
   }
   if (used != saved->tensors().size())

@@ -47,6 +47,11 @@ public:
   virtual const TensorView *output(std::string_view entry,
                                    std::string_view name) const = 0;
 
+  /// Bring a tensor's elements on the device up to date with what the host
+  /// wrote to its `data`, or the other way round; see Program::toDevice.
+  virtual Status toDevice(const TensorView &) const { return {}; }
+  virtual Status toHost(const TensorView &) const { return {}; }
+
   /// Identifies the program: equal programs have equal hashes.
   virtual uint64_t hash() const = 0;
 
@@ -75,6 +80,12 @@ public:
                           std::string_view name) const override;
   const TensorView *output(std::string_view entry,
                            std::string_view name) const override;
+  Status toDevice(const TensorView &tensor) const override {
+    return program.toDevice(tensor);
+  }
+  Status toHost(const TensorView &tensor) const override {
+    return program.toHost(tensor);
+  }
   uint64_t hash() const override { return program.artifact().hash(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;

@@ -84,7 +84,7 @@ def test_diagnostics_are_the_message():
 
 
 @pytest.mark.parametrize("options,message", [
-    ({"target": "sm_90a"}, "unsupported target 'sm_90a'"),
+    ({"target": "sm_70"}, "unsupported target 'sm_70'"),
     ({"cpu": "z80"}, "unknown cpu 'z80'"),
     ({"precision": "fp8"}, "unknown precision 'fp8'"),
 ])

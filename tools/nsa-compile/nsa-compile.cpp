@@ -13,6 +13,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -34,10 +37,31 @@ struct Options {
 
 } // namespace
 
+/// The ptxas that the machine has, or nothing.
+static std::string findPtxas() {
+  std::vector<std::string> folders;
+  if (const char *home = std::getenv("CUDA_HOME"))
+    folders.push_back(std::string(home) + "/bin");
+  std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
+  for (std::string folder; std::getline(path, folder, ':');)
+    folders.push_back(folder);
+  folders.push_back("/usr/local/cuda/bin");
+  for (const std::string &folder : folders)
+    if (std::string file = folder + "/ptxas"; ::access(file.c_str(), X_OK) == 0)
+      return file;
+  return "";
+}
+
 /// What the artefact depends on.
 static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   app.option_defaults()->group("Program")->always_capture_default();
-  app.add_option("--target", compiler.target, "Kind of machine: cpu");
+  app.add_option("--target", compiler.target,
+                 "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)");
+  app.add_option("--ptxas", compiler.ptxas,
+                 "For a GPU: the program ptxas, or none to leave PTX to the "
+                 "driver (default: that of $CUDA_HOME, of the PATH or of "
+                 "/usr/local/cuda)")
+      ->default_str("found");
   app.add_option("--cpu", compiler.cpu,
                  "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native");
   app.add_option("--micro-batch", compiler.microBatch,
@@ -67,7 +91,7 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
 
 /// What is printed or written.
 static void addOutputOptions(CLI::App &app, Options &options) {
-  app.option_defaults()->group("Output")->always_capture_default(false);
+  app.option_defaults()->group("Output")->default_str("found");
   app.add_option("-o,--output", options.output,
                  "Artefact or IR to write; - is the standard output")
       ->type_name("FILE");
@@ -89,7 +113,7 @@ static void addOutputOptions(CLI::App &app, Options &options) {
 
 /// For looking into a compilation; the artefact depends on none of it.
 static void addDebugOptions(CLI::App &app, Options &options) {
-  app.option_defaults()->group("Compilation")->always_capture_default(false);
+  app.option_defaults()->group("Compilation")->default_str("found");
   app.add_option("--save-phases", options.debug.savePhases,
                  "Folder for the IR after each phase: NN-phase.mlir")
       ->type_name("FOLDER");
@@ -197,6 +221,7 @@ int main(int argc, char **argv) {
   CLI::App app("Compiles a model to an executable artefact", toolName);
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   Options options;
+  options.compiler.ptxas = findPtxas();
   app.add_option("model", options.input,
                  "MLIR to compile; - is the standard input")
       ->type_name("model.mlir")
@@ -206,6 +231,8 @@ int main(int argc, char **argv) {
   addDebugOptions(app, options);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
+  if (options.compiler.ptxas == "none")
+    options.compiler.ptxas.clear();
   Result<std::string> source = readFile(
       options.input == "-" ? std::string("/dev/stdin") : options.input);
   if (!source)

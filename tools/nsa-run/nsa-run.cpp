@@ -96,8 +96,11 @@ static Status loadInputs(const Program &program, const EntryInfo &entry,
     Result<NpyArray> array = readNpy(path);
     if (!array)
       return array.takeError();
-    if (Status status = loadTensor(*array, *program.findTensor(name)); !status)
+    const TensorView &tensor = *program.findTensor(name);
+    if (Status status = loadTensor(*array, tensor); !status)
       return Error{path + ": " + status.message()};
+    if (Status status = program.toDevice(tensor); !status)
+      return status;
   }
   return {};
 }
@@ -229,8 +232,12 @@ static Status runEntry(Program &program, const EntryInfo &entry,
                                std::chrono::steady_clock::now() - start)
                                .count());
   }
-  for (unsigned index : entry.outputs)
-    printTensor(program.tensors()[index]);
+  for (unsigned index : entry.outputs) {
+    const TensorView &tensor = program.tensors()[index];
+    if (Status status = program.toHost(tensor); !status)
+      return status;
+    printTensor(tensor);
+  }
   if (options.time)
     printTimes(program, entry, milliseconds);
   if (!options.outputDirectory.empty())
@@ -272,7 +279,14 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_option("--threads", options.runtime.threads,
                  "Threads; 0 takes one per processor");
   app.add_option("--blas", options.runtime.blasLibrary,
-                 "OpenBLAS: a file or a folder (also from NSA_BLAS)");
+                 "OpenBLAS or, on a GPU, cuBLASLt: a file or a folder (also "
+                 "from NSA_BLAS)");
+  app.add_option("--gpu", options.runtime.device, "Number of the GPU to use")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--no-graph", options.runtime.noGraph,
+               "On a GPU, run and wait for one command after the other instead "
+               "of a CUDA graph: what fails is named");
   app.add_option("--repeat", options.repeat,
                  "Runs; each goes on from the state that the last one left")
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 32));

@@ -52,6 +52,8 @@ struct CommandLine {
   std::vector<std::string> flags;
   bool noProgress = false;
   std::string blasLibrary;
+  int gpu = 0;
+  bool noGraph = false;
   bool checkFinite = false;
   /// Steps to profile; 0 for none.
   int64_t profileSteps = 0;
@@ -112,7 +114,14 @@ static void addOptions(CLI::App &app, CommandLine &line) {
          "expensive commands")
       ->check(CLI::PositiveNumber);
   app.add_option("--blas", line.blasLibrary,
-                 "OpenBLAS library, or the folder that holds it");
+                 "OpenBLAS or, on a GPU, cuBLASLt: the library, or the folder "
+                 "that holds it");
+  app.add_option("--gpu", line.gpu, "Number of the GPU to use")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--no-graph", line.noGraph,
+               "On a GPU, run and wait for one command after the other instead "
+               "of a CUDA graph: what fails is named");
 }
 
 static int fail(const std::string &message) {
@@ -152,6 +161,8 @@ static int train(CommandLine &line) {
   runtime.threads = int(config->runtime.threads);
   runtime.seed = uint64_t(config->train.seed);
   runtime.blasLibrary = line.blasLibrary;
+  runtime.device = line.gpu;
+  runtime.noGraph = line.noGraph;
   runtime.checkFinite = line.checkFinite;
   runtime.profile = line.profileSteps > 0;
   Result<Program> program = Program::create(*artifact, runtime);

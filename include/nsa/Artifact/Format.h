@@ -53,6 +53,11 @@ constexpr char elfFormat[] = "elf-x86-64";
 /// multiples of this many bytes.
 constexpr uint64_t sliceAlignment = 64;
 
+/// `Binary.format` of code for an NVIDIA GPU: PTX text, or a cubin for the
+/// target of the artefact.
+constexpr char ptxFormat[] = "ptx";
+constexpr char cubinFormat[] = "cubin";
+
 /// The stack that one kernel may use, in bytes. The runtime's threads have
 /// twice as much.
 constexpr uint64_t maxKernelStack = 4u << 20;

@@ -19,8 +19,11 @@ namespace nsa {
 
 /// What to compile for. Every field ends up in the artefact's options.
 struct CompilerOptions {
-  /// The kind of machine. Only "cpu" exists.
+  /// The kind of machine: "cpu", or the GPU "sm_80", "sm_86" or "sm_90a".
   std::string target = "cpu";
+  /// For a GPU: the program ptxas, which makes a cubin. Empty: the artefact has
+  /// PTX, which the driver of the machine that runs it compiles.
+  std::string ptxas;
   /// The processor: "x86-64-v2", "x86-64-v3", "x86-64-v4", or "native" for the
   /// one that compiles.
   std::string cpu = "x86-64-v3";

@@ -29,8 +29,9 @@ struct RuntimeOptions {
   /// Threads of the CPU target; 0 takes the processors that this process may
   /// use. The results do not depend on it.
   int threads = 0;
-  /// OpenBLAS: a file, or a folder to search. Empty: where the system's loader
-  /// finds libopenblas.so.0 or libopenblas.so.
+  /// OpenBLAS or, on a GPU, cuBLASLt: a file, or a folder to search. Empty:
+  /// where the system's loader finds libopenblas.so.0 or libopenblas.so;
+  /// libcublasLt.so.13, .12 or libcublasLt.so.
   std::string blasLibrary;
   /// Whether OpenBLAS may run kernels for older processors than this one; else
   /// that is an error, unless OPENBLAS_CORETYPE asks for them.
@@ -45,8 +46,14 @@ struct RuntimeOptions {
   /// Before every run, fill the arena, the workspace and the entry's outputs
   /// of the role output with 0xFF bytes, which are NaNs.
   bool poison = false;
-  /// Measure every command; see Program::profile.
+  /// Measure every command; see Program::profile. On a GPU, commands then run
+  /// one at a time.
   bool profile = false;
+  /// The GPU to use, a number from 0.
+  int device = 0;
+  /// On a GPU, wait for each command instead of running all of them as a CUDA
+  /// graph: what fails is named.
+  bool noGraph = false;
 };
 
 /// A named tensor of a program. `data` points to dense row-major elements that
@@ -136,6 +143,13 @@ public:
   /// The same for an entry of this program.
   Status run(const EntryInfo &entry);
 
+  /// Brings a tensor's elements on the device up to date with what the host has
+  /// written to its `data`, or the other way round. `run` does so for the
+  /// inputs of an entry and for its outputs of the role output; parameters,
+  /// moments, gradients and states move only here. Nothing to do on the CPU.
+  Status toDevice(const TensorView &tensor) const;
+  Status toHost(const TensorView &tensor) const;
+
   /// Bytes of all segments.
   uint64_t allocatedBytes() const;
 
@@ -156,6 +170,7 @@ public:
 
 private:
   Program(Artifact artifact, std::unique_ptr<Executable> executable);
+  const artifact::Slice &sliceOf(const TensorView &tensor) const;
 
   Artifact source;
   std::unique_ptr<Executable> executable;

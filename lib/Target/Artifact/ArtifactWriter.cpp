@@ -209,7 +209,9 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       op.getNumOutputs(), op.getStackBytes(), op.getFlops().value_or(0),
       op.getBytes().value_or(0),
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
-      argumentBytes));
+      argumentBytes, op.getThreads().value_or(0),
+      op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
+      op.getSpillBytes().value_or(0)));
   return success();
 }
 
@@ -372,7 +374,8 @@ void Writer::finish() {
         artifact::CreateOptionDirect(builder, key.c_str(), value.c_str()));
   std::vector<fb::Offset<artifact::Binary>> binaries;
   if (!image.empty()) {
-    auto format = builder.CreateString(artifact::elfFormat);
+    auto described = *module.getOps<rt::BinaryOp>().begin();
+    auto format = builder.CreateString(described.getFormat().str());
     auto data = builder.CreateVector(
         reinterpret_cast<const uint8_t *>(image.data()), image.size());
     binaries.push_back(artifact::CreateBinary(builder, format, data));

@@ -6,11 +6,11 @@ using namespace mlir;
 using namespace nsa::cpu;
 using namespace nsa::tile;
 
-Access::Access(LoadOp op, Bounds &bounds, unsigned width)
+Access::Access(LoadOp op, TileBounds &bounds, unsigned width)
     : Access(op.getRef(), op.getIndices(),
              cast<TileType>(op.getResult().getType()), bounds, width) {}
 
-Access::Access(StoreOp op, Bounds &bounds, unsigned width)
+Access::Access(StoreOp op, TileBounds &bounds, unsigned width)
     : Access(op.getRef(), op.getIndices(),
              cast<TileType>(op.getValue().getType()), bounds, width) {}
 
@@ -20,7 +20,7 @@ static bool varies(Value index, unsigned axis) {
   return type && (axis == 0 ? type.getRows() : type.getCols()) > 1;
 }
 
-Access::Access(Value ref, ValueRange indices, TileType type, Bounds &bounds,
+Access::Access(Value ref, ValueRange indices, TileType type, TileBounds &bounds,
                unsigned width)
     : ref(ref), indices(indices), type(type) {
   auto memref = cast<MemRefType>(ref.getType());

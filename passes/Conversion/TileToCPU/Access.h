@@ -3,7 +3,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETOCPU_ACCESS_H
 #define NSA_PASSES_CONVERSION_TILETOCPU_ACCESS_H
 
-#include "passes/Conversion/TileToCPU/Bounds.h"
+#include "passes/Analysis/TileBounds.h"
 #include "passes/Conversion/TileToCPU/VectorBuilder.h"
 
 namespace nsa::cpu {
@@ -16,8 +16,8 @@ inline unsigned innerAxis(tile::TileType type) {
 /// A `tile.load` or `tile.store` of a tile. "Inner" is the axis along which
 /// vectors run, "outer" the other one.
 struct Access {
-  Access(tile::LoadOp op, Bounds &bounds, unsigned width);
-  Access(tile::StoreOp op, Bounds &bounds, unsigned width);
+  Access(tile::LoadOp op, TileBounds &bounds, unsigned width);
+  Access(tile::StoreOp op, TileBounds &bounds, unsigned width);
 
   mlir::Value ref;
   llvm::SmallVector<mlir::Value> indices;
@@ -39,7 +39,7 @@ struct Access {
 
 private:
   Access(mlir::Value ref, mlir::ValueRange indices, tile::TileType type,
-         Bounds &bounds, unsigned width);
+         TileBounds &bounds, unsigned width);
 };
 
 } // namespace nsa::cpu

@@ -34,7 +34,7 @@ bool nsa::cpu::touchesMemory(Operation *op, bool writesOnly) {
       .wasInterrupted();
 }
 
-FusionPlan::FusionPlan(KernelOp kernel, Bounds &bounds, unsigned width) {
+FusionPlan::FusionPlan(KernelOp kernel, TileBounds &bounds, unsigned width) {
   kernel.walk([&](Operation *op) {
     if (auto load = dyn_cast<LoadOp>(op);
         load && isa<TileType>(load.getResult().getType()))

@@ -29,7 +29,7 @@ struct Nest {
 
 class FusionPlan {
 public:
-  FusionPlan(tile::KernelOp kernel, Bounds &bounds, unsigned width);
+  FusionPlan(tile::KernelOp kernel, TileBounds &bounds, unsigned width);
 
   /// The operation at whose place `op` is computed; often `op` itself.
   mlir::Operation *getRoot(mlir::Operation *op) const {

@@ -98,7 +98,7 @@ private:
   tile::KernelOp kernel;
   unsigned width;
   VectorBuilder b;
-  Bounds bounds;
+  TileBounds bounds;
   FusionPlan fusion;
   BufferPlan buffers;
   WorkEstimate work;

@@ -199,9 +199,10 @@ TEST(Program, ProfileCountsNanoseconds) {
 
 TEST(Program, OtherTargetsAreRefused) {
   ArtifactBuilder b;
-  b.target = "sm_90a";
+  b.target = "sm_70";
   expectLoadError(b.finish(), {},
-                  "is for the target 'sm_90a', this runtime has: cpu");
+                  "is for the target 'sm_70', this runtime has: cpu, sm_80, "
+                  "sm_86, sm_90a");
 }
 
 TEST(Program, MissingProcessorFeaturesAreNamed) {

@@ -1,12 +1,12 @@
-//===- Bounds.cpp - what is known about coordinates -----------------------===//
+//===- TileBounds.cpp - what is known about coordinates -------------------===//
 
-#include "passes/Conversion/TileToCPU/Bounds.h"
+#include "passes/Analysis/TileBounds.h"
 #include "mlir/Analysis/DataFlow/IntegerRangeAnalysis.h"
 #include "mlir/Analysis/DataFlow/Utils.h"
 
 using namespace mlir;
 using namespace nsa::tile;
-using nsa::cpu::Bounds;
+using nsa::TileBounds;
 
 static unsigned bitsOf(Type type) {
   if (auto tile = dyn_cast<TileType>(type))
@@ -14,7 +14,7 @@ static unsigned bitsOf(Type type) {
   return ConstantIntRanges::getStorageBitwidth(type);
 }
 
-Bounds::Bounds(KernelOp kernel)
+TileBounds::TileBounds(KernelOp kernel)
     : solver(DataFlowConfig().setInterprocedural(false)) {
   dataflow::loadBaselineAnalyses(solver);
   solver.load<dataflow::IntegerRangeAnalysis>();
@@ -22,7 +22,7 @@ Bounds::Bounds(KernelOp kernel)
   (void)solver.initializeAndRun(kernel);
 }
 
-bool Bounds::isInside(Value index, int64_t extent) {
+bool TileBounds::isInside(Value index, int64_t extent) {
   ConstantIntRanges range = rangeOf(index);
   return range.smin().sge(0) && range.smax().slt(extent);
 }
@@ -39,7 +39,7 @@ static ConstantIntRanges extend(const ConstantIntRanges &start, int64_t step,
                                        APInt(32, high, /*isSigned=*/true));
 }
 
-ConstantIntRanges Bounds::rangeOf(Value value) {
+ConstantIntRanges TileBounds::rangeOf(Value value) {
   if (auto known = tiles.find(value); known != tiles.end())
     return known->second;
   auto remember = [&](ConstantIntRanges range) {
@@ -60,7 +60,7 @@ ConstantIntRanges Bounds::rangeOf(Value value) {
   return ConstantIntRanges::maxRange(bitsOf(value.getType()));
 }
 
-ConstantIntRanges Bounds::rangeOfMap(MapOp op, unsigned result) {
+ConstantIntRanges TileBounds::rangeOfMap(MapOp op, unsigned result) {
   llvm::DenseMap<Value, ConstantIntRanges> local;
   auto find = [&](Value value) {
     auto known = local.find(value);

@@ -1,18 +1,18 @@
-//===- Bounds.h - what is known about coordinates ---------------*- C++ -*-===//
+//===- TileBounds.h - what is known about coordinates -----------*- C++ -*-===//
 
-#ifndef NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H
-#define NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H
+#ifndef NSA_PASSES_ANALYSIS_TILEBOUNDS_H
+#define NSA_PASSES_ANALYSIS_TILEBOUNDS_H
 
 #include "dialects/Tile/TileOps.h"
 #include "mlir/Analysis/DataFlowFramework.h"
 
-namespace nsa::cpu {
+namespace nsa {
 
 /// Integer ranges of the scalars and tiles of one kernel. Valid until the
 /// kernel changes.
-class Bounds {
+class TileBounds {
 public:
-  explicit Bounds(tile::KernelOp kernel);
+  explicit TileBounds(tile::KernelOp kernel);
 
   /// Whether every value that `index`, an i32 scalar or tile, can have lies in
   /// 0 .. extent - 1.
@@ -26,6 +26,6 @@ private:
   llvm::DenseMap<mlir::Value, mlir::ConstantIntRanges> tiles;
 };
 
-} // namespace nsa::cpu
+} // namespace nsa
 
-#endif // NSA_PASSES_CONVERSION_TILETOCPU_BOUNDS_H
+#endif // NSA_PASSES_ANALYSIS_TILEBOUNDS_H

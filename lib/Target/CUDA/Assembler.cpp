@@ -1,0 +1,97 @@
+//===- Assembler.cpp - PTX to a cubin -------------------------------------===//
+
+#include "lib/Target/CUDA/Assembler.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+
+using namespace llvm;
+
+/// The number in front of `unit` in a text such as "8 bytes stack frame, 0
+/// bytes spill stores"; 0 if there is none.
+static uint64_t numberBefore(StringRef line, StringRef unit) {
+  size_t at = line.find(unit);
+  if (at == StringRef::npos)
+    return 0;
+  StringRef before = line.take_front(at).rtrim();
+  StringRef digits = before.take_back(
+      before.size() - (before.find_last_not_of("0123456789") + 1));
+  uint64_t number = 0;
+  return digits.getAsInteger(10, number) ? 0 : number;
+}
+
+void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
+  KernelResources *current = nullptr;
+  for (StringRef line : split(log, '\n')) {
+    line = line.trim();
+    if (line.consume_front("ptxas info    : Compiling entry function '") ||
+        line.consume_front("ptxas info    : Function properties for ")) {
+      current = &assembly.kernels[line.split('\'').first.trim()];
+    } else if (line.starts_with("ptxas warning") || line.contains("(C75")) {
+      assembly.warnings.push_back(line.str());
+    } else if (current && line.contains("bytes stack frame")) {
+      current->stackBytes = numberBefore(line, "bytes stack frame");
+      current->spillStores = numberBefore(line, "bytes spill stores");
+      current->spillLoads = numberBefore(line, "bytes spill loads");
+    } else if (current && line.contains("registers")) {
+      current->registers = numberBefore(line, "registers");
+    }
+  }
+}
+
+static Error writeFile(StringRef path, StringRef bytes) {
+  std::error_code error;
+  raw_fd_ostream stream(path, error);
+  if (error)
+    return createStringError(error, "cannot create '" + path + "'");
+  stream << bytes;
+  stream.close();
+  if (stream.has_error())
+    return createStringError(stream.error(), "cannot write '" + path + "'");
+  return Error::success();
+}
+
+Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
+                                      const CUDAChip &chip, unsigned threads) {
+  SmallString<128> folder;
+  if (std::error_code error =
+          sys::fs::createUniqueDirectory("nsa-ptxas", folder))
+    return createStringError(error, "cannot create a temporary directory");
+  std::string input = (folder + "/kernels.ptx").str();
+  std::string output = (folder + "/kernels.cubin").str();
+  std::string log = (folder + "/log").str();
+  scope_exit clean([&] { sys::fs::remove_directories(folder); });
+  if (Error error = writeFile(input, ptx))
+    return error;
+
+  std::string arch = ("-arch=" + chip.name).str();
+  std::string split =
+      "--split-compile=" + std::to_string(std::max(threads, 1u));
+  const StringRef arguments[] = {ptxas, arch, "-O3",  "-v",
+                                 split, "-o", output, input};
+  const std::optional<StringRef> redirects[] = {"", StringRef(log),
+                                                StringRef(log)};
+  std::string message;
+  int status = sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0,
+                                   0, &message);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> printed = MemoryBuffer::getFile(log);
+  StringRef text = printed ? (*printed)->getBuffer() : StringRef();
+  if (status != 0)
+    return createStringError("'" + ptxas + "' failed with exit code " +
+                             std::to_string(status) + ": " +
+                             (message.empty() ? text.trim().str() : message));
+  ErrorOr<std::unique_ptr<MemoryBuffer>> cubin =
+      MemoryBuffer::getFile(output, /*IsText=*/false,
+                            /*RequiresNullTerminator=*/false);
+  if (std::error_code error = cubin.getError())
+    return createStringError(error, "cannot read what ptxas wrote");
+  Assembly assembly;
+  StringRef bytes = (*cubin)->getBuffer();
+  assembly.cubin.assign(bytes.begin(), bytes.end());
+  parseAssemblerLog(text, assembly);
+  return assembly;
+}

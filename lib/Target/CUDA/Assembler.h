@@ -1,0 +1,38 @@
+//===- Assembler.h - PTX to a cubin -----------------------------*- C++ -*-===//
+
+#ifndef NSA_LIB_TARGET_CUDA_ASSEMBLER_H
+#define NSA_LIB_TARGET_CUDA_ASSEMBLER_H
+
+#include "lib/Target/CUDA/CUDAChip.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace nsa {
+
+/// What ptxas says about a kernel.
+struct KernelResources {
+  uint64_t registers = 0;
+  /// Bytes of local memory of a thread, and bytes of code that spill to it.
+  uint64_t stackBytes = 0, spillStores = 0, spillLoads = 0;
+};
+
+/// The result of ptxas.
+struct Assembly {
+  llvm::SmallVector<char, 0> cubin;
+  llvm::StringMap<KernelResources> kernels;
+  /// Warnings, one line each.
+  std::vector<std::string> warnings;
+};
+
+/// Reads what `ptxas -v` prints.
+void parseAssemblerLog(llvm::StringRef log, Assembly &assembly);
+
+/// Runs the program `ptxas` on PTX text. Fails with what it printed.
+llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
+                                  const CUDAChip &chip, unsigned threads);
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_CUDA_ASSEMBLER_H

@@ -1,0 +1,187 @@
+//===- CUDABinary.cpp - kernels to code for a GPU -------------------------===//
+
+#include "lib/Target/CUDA/CUDABinary.h"
+#include "dialects/RT/RTOps.h"
+#include "dialects/Tile/TileOps.h"
+#include "lib/Support/Hash.h"
+#include "lib/Target/CPU/CrashGuard.h"
+#include "lib/Target/CUDA/PTXEmitter.h"
+#include "lib/Target/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "nsa/Artifact/Format.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+#define DEBUG_TYPE "nsa-cuda-binary"
+
+namespace nsa {
+#define GEN_PASS_DEF_CUDABINARYPASS
+#include "lib/Target/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+void nsa::registerCUDATranslations(DialectRegistry &registry) {
+  registry.insert<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+}
+
+FailureOr<CUDABinary>
+nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
+                    unsigned threads,
+                    llvm::StringMap<KernelResources> &resources) {
+  CUDABinary binary;
+  binary.chip = chip.name.str();
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code =
+      translateModuleToLLVMIR(module, context, "nsa-kernels");
+  if (!code)
+    return module.emitError("kernels cannot be translated to LLVM IR");
+  std::string failure;
+  if (llvm::Error crash = runGuarded([&] {
+        llvm::Expected<std::string> ptx = emitPTX(*code, chip);
+        if (ptx)
+          binary.ptx = std::move(*ptx);
+        else
+          failure = llvm::toString(ptx.takeError());
+      }))
+    failure = llvm::toString(std::move(crash));
+  if (!failure.empty())
+    return module.emitError("kernels cannot be compiled to PTX: ") << failure;
+  if (ptxas.empty())
+    return binary;
+  llvm::Expected<Assembly> assembly =
+      assemble(ptxas, binary.ptx, chip, threads);
+  if (!assembly)
+    return module.emitError() << llvm::toString(assembly.takeError());
+  binary.cubin = std::move(assembly->cubin);
+  resources = std::move(assembly->kernels);
+  for (const std::string &warning : assembly->warnings)
+    module.emitWarning(warning);
+  return binary;
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+class CUDABinaryPass : public nsa::impl::CUDABinaryPassBase<CUDABinaryPass> {
+public:
+  using CUDABinaryPassBase::CUDABinaryPassBase;
+  CUDABinaryPass(const CUDABinaryPassOptions &options,
+                 std::shared_ptr<CUDABinary> result)
+      : CUDABinaryPassBase(options), result(std::move(result)) {}
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    CUDABinaryPassBase::getDependentDialects(registry);
+    registerCUDATranslations(registry);
+    OpPassManager lowering(ModuleOp::getOperationName());
+    buildTileToNVVMPipeline(lowering);
+    lowering.getDependentDialects(registry);
+  }
+
+  void runOnOperation() override;
+
+private:
+  LogicalResult describe(ArrayRef<rt::KernelOp> kernels, ModuleOp sources,
+                         const llvm::StringMap<KernelResources> &resources);
+
+  std::shared_ptr<CUDABinary> result;
+};
+} // namespace
+
+static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
+  OpBuilder builder(kernel);
+  auto described = rt::KernelOp::create(
+      builder, kernel.getLoc(), kernel.getSymNameAttr(),
+      kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
+      kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
+      builder.getI64IntegerAttr(0), kernel->getAttrOfType<IntegerAttr>("flops"),
+      kernel->getAttrOfType<IntegerAttr>("bytes"), /*slow_paths=*/ArrayAttr());
+  return described;
+}
+
+/// Notes on the kernels what a launch has to know and what they cost.
+LogicalResult
+CUDABinaryPass::describe(ArrayRef<rt::KernelOp> kernels, ModuleOp sources,
+                         const llvm::StringMap<KernelResources> &resources) {
+  SymbolTable symbols(sources);
+  for (rt::KernelOp kernel : kernels) {
+    auto function = symbols.lookup<LLVM::LLVMFuncOp>(kernel.getSymName());
+    if (!function)
+      return kernel.emitOpError("was not lowered to a function");
+    auto threads = function->getAttrOfType<DenseI32ArrayAttr>(
+        NVVM::NVVMDialect::getReqntidAttrName());
+    kernel.setThreads(threads[0]);
+    kernel.setSharedBytes(
+        function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+    auto known = resources.find(kernel.getSymName());
+    if (known == resources.end())
+      continue;
+    kernel.setRegisters(known->second.registers);
+    kernel.setSpillBytes(known->second.spillStores + known->second.spillLoads);
+    kernel.setStackBytes(known->second.stackBytes);
+  }
+  return success();
+}
+
+void CUDABinaryPass::runOnOperation() {
+  ModuleOp module = getOperation();
+  const CUDAChip *target = findCUDAChip(chip);
+  if (!target) {
+    module.emitError("unknown chip '") << chip.getValue() << "'";
+    return signalPassFailure();
+  }
+  auto sources = llvm::to_vector(module.getOps<tile::KernelOp>());
+  if (sources.empty())
+    return markAllAnalysesPreserved();
+
+  // The kernels move into a module of their own, which goes when they are
+  // machine code.
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  auto nested = ModuleOp::create(builder, module.getLoc());
+  SmallVector<rt::KernelOp> kernels;
+  for (tile::KernelOp source : sources) {
+    kernels.push_back(replaceKernel(source));
+    source->moveBefore(nested.getBody(), nested.getBody()->end());
+  }
+  OpPassManager lowering(ModuleOp::getOperationName());
+  buildTileToNVVMPipeline(lowering, target->sharedLimit);
+  llvm::StringMap<KernelResources> resources;
+  FailureOr<CUDABinary> binary = failure();
+  if (succeeded(runPipeline(lowering, nested)))
+    binary = compileForCUDA(nested, *target, ptxas, threads, resources);
+  if (failed(binary) || failed(describe(kernels, nested, resources))) {
+    nested.erase();
+    return signalPassFailure();
+  }
+  nested.erase();
+
+  builder.setInsertionPointToStart(module.getBody());
+  bool assembled = !binary->cubin.empty();
+  StringRef image = assembled
+                        ? StringRef(binary->cubin.data(), binary->cubin.size())
+                        : StringRef(binary->ptx);
+  rt::BinaryOp::create(builder, module.getLoc(), "kernels",
+                       assembled ? artifact::cubinFormat : artifact::ptxFormat,
+                       target->name, image.size(),
+                       toHex(hashBytes(image.data(), image.size())));
+  numKernels += kernels.size();
+  if (result)
+    *result = std::move(*binary);
+}
+
+std::unique_ptr<Pass>
+nsa::createCUDABinary(const CUDABinaryPassOptions &options,
+                      std::shared_ptr<CUDABinary> result) {
+  return std::make_unique<CUDABinaryPass>(options, std::move(result));
+}

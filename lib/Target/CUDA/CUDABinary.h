@@ -1,0 +1,32 @@
+//===- CUDABinary.h - kernels to code for a GPU -----------------*- C++ -*-===//
+
+#ifndef NSA_LIB_TARGET_CUDA_CUDABINARY_H
+#define NSA_LIB_TARGET_CUDA_CUDABINARY_H
+
+#include "lib/Target/CUDA/Assembler.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace nsa {
+
+/// The code of a module's kernels. `cubin` is empty where there was no ptxas:
+/// then the driver of the machine that runs it compiles the PTX.
+struct CUDABinary {
+  std::string chip;
+  std::string ptx;
+  llvm::SmallVector<char, 0> cubin;
+};
+
+/// Lets `registry` translate what CUDA kernels are made of to LLVM IR.
+void registerCUDATranslations(mlir::DialectRegistry &registry);
+
+/// Translates `module`, in the LLVM and NVVM dialects, and compiles it.
+/// `ptxas` is the path of that program, or empty to leave PTX. What ptxas says
+/// about the kernels goes to `resources`. Fails with a diagnostic.
+mlir::FailureOr<CUDABinary>
+compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
+               llvm::StringRef ptxas, unsigned threads,
+               llvm::StringMap<KernelResources> &resources);
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_CUDA_CUDABINARY_H

@@ -1,0 +1,23 @@
+//===- CUDAChip.cpp - the GPU that code is made for -----------------------===//
+
+#include "lib/Target/CUDA/CUDAChip.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace nsa;
+
+// CUDA C++ Programming Guide, "Compute Capabilities": shared memory per block
+// is that of the multiprocessor but for 1 KiB.
+static constexpr CUDAChip chips[] = {
+    {"sm_80", "+ptx80", 163 * 1024},
+    {"sm_86", "+ptx80", 99 * 1024},
+    {"sm_90a", "+ptx80", 227 * 1024},
+};
+
+llvm::ArrayRef<CUDAChip> nsa::getCUDAChips() { return chips; }
+
+const CUDAChip *nsa::findCUDAChip(llvm::StringRef name) {
+  const CUDAChip *chip = llvm::find_if(
+      chips, [&](const CUDAChip &known) { return known.name == name; });
+  return chip == std::end(chips) ? nullptr : chip;
+}

@@ -1,0 +1,116 @@
+//===- PTXEmitter.cpp - LLVM IR to PTX ------------------------------------===//
+
+#include "lib/Target/CUDA/PTXEmitter.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Triple.h"
+#include <mutex>
+
+using namespace llvm;
+
+static constexpr StringLiteral targetTriple = "nvptx64-nvidia-cuda";
+
+static void initializeNVPTX() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+namespace {
+/// Collects errors, at which LLVM would print and exit.
+struct ErrorCollector : DiagnosticHandler {
+  explicit ErrorCollector(std::string &errors) : errors(errors) {}
+
+  bool handleDiagnostics(const DiagnosticInfo &info) override {
+    if (info.getSeverity() != DS_Error)
+      return true;
+    raw_string_ostream stream(errors);
+    if (!errors.empty())
+      stream << "; ";
+    DiagnosticPrinterRawOStream printer(stream);
+    info.print(printer);
+    return true;
+  }
+
+  bool isAnyRemarkEnabled() const override { return false; }
+
+  std::string &errors;
+};
+} // namespace
+
+static Expected<std::unique_ptr<TargetMachine>>
+createMachine(const nsa::CUDAChip &chip) {
+  initializeNVPTX();
+  Triple triple(targetTriple);
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return createStringError("no code generator for " + targetTriple + ": " +
+                             error);
+  std::unique_ptr<TargetMachine> machine(target->createTargetMachine(
+      triple, chip.name, chip.ptxFeature, TargetOptions(), Reloc::PIC_,
+      std::nullopt, CodeGenOptLevel::Aggressive));
+  if (!machine)
+    return createStringError("no target machine for " + chip.name);
+  return machine;
+}
+
+static void optimize(Module &module, TargetMachine &machine) {
+  PassBuilder builder(&machine);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager components;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
+      .run(module, modules);
+}
+
+/// There is no library to link with on a GPU.
+static Error checkSymbols(const Module &module) {
+  for (const Function &function : module)
+    if (function.isDeclaration() && !function.isIntrinsic() &&
+        !function.use_empty())
+      return createStringError("undefined function '" + function.getName() +
+                               "'");
+  return Error::success();
+}
+
+Expected<std::string> nsa::emitPTX(Module &module, const CUDAChip &chip) {
+  std::string errors;
+  module.getContext().setDiagnosticHandler(
+      std::make_unique<ErrorCollector>(errors));
+  Expected<std::unique_ptr<TargetMachine>> machine = createMachine(chip);
+  if (!machine)
+    return machine.takeError();
+  module.setTargetTriple((*machine)->getTargetTriple());
+  module.setDataLayout((*machine)->createDataLayout());
+  optimize(module, **machine);
+  if (Error error = checkSymbols(module))
+    return error;
+
+  SmallString<0> text;
+  raw_svector_ostream stream(text);
+  legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr,
+                                      CodeGenFileType::AssemblyFile))
+    return createStringError("the target machine cannot emit PTX");
+  passes.run(module);
+  if (!errors.empty())
+    return createStringError(errors);
+  return std::string(text);
+}

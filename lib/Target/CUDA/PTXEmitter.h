@@ -1,0 +1,20 @@
+//===- PTXEmitter.h - LLVM IR to PTX ----------------------------*- C++ -*-===//
+
+#ifndef NSA_LIB_TARGET_CUDA_PTXEMITTER_H
+#define NSA_LIB_TARGET_CUDA_PTXEMITTER_H
+
+#include "lib/Target/CUDA/CUDAChip.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace nsa {
+
+/// Optimises `module`, whose kernels have the calling convention of PTX
+/// kernels, and emits it as PTX text for `chip`. Fails on what the code
+/// generator rejects and on calls of functions that nobody defines.
+llvm::Expected<std::string> emitPTX(llvm::Module &module, const CUDAChip &chip);
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_CUDA_PTXEMITTER_H

@@ -1,0 +1,145 @@
+//===- EmitMemory.cpp - loads and stores of registers ---------------------===//
+
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// The kernel's argument that `ref` shows.
+static Value getArgument(Value ref) {
+  while (auto view = ref.getDefiningOp<ViewOp>())
+    ref = view.getRef();
+  return ref;
+}
+
+//===----------------------------------------------------------------------===//
+// Addresses
+//===----------------------------------------------------------------------===//
+
+KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
+                                                ValueRange coordinates) {
+  auto type = cast<MemRefType>(ref.getType());
+  SmallVector<int64_t> strides;
+  int64_t start = 0;
+  // The start is part of the pointer that the launch passes.
+  (void)type.getStridesAndOffset(strides, start);
+  int64_t last = 0;
+  for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides))
+    last += std::max<int64_t>(extent - 1, 0) * stride;
+  bool wide = last > INT32_MAX;
+
+  Address address;
+  for (auto [operand, coordinate, extent, stride] :
+       llvm::zip_equal(operands, coordinates, type.getShape(), strides)) {
+    if (!bounds.isInside(operand, extent))
+      address.valid = b.both(address.valid, b.inside(coordinate, extent));
+    Value term = coordinate;
+    if (wide)
+      term = arith::ExtSIOp::create(b, b.getI64Type(), term);
+    term = b.mul(term, stride);
+    address.offset = address.offset ? b.add(address.offset, term) : term;
+  }
+  if (!address.offset)
+    address.offset = b.i32(0);
+  return address;
+}
+
+/// Reads element 0 instead of one outside: every tensor has that.
+Value KernelEmitter::loadElement(Value ref, const Address &address) {
+  auto type = cast<MemRefType>(ref.getType());
+  Type element = type.getElementType();
+  Value zero = b.constant(element, 0);
+  if (type.getNumElements() == 0)
+    return zero;
+  if (!address.valid)
+    return b.load(scalar(ref), address.offset, element);
+  Value offset = b.select(address.valid, address.offset,
+                          b.constant(address.offset.getType(), 0));
+  return b.select(address.valid, b.load(scalar(ref), offset, element), zero);
+}
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+/// A kernel that reads what it has written needs the writes of all threads.
+void KernelEmitter::guardLoad(LoadOp op) {
+  if (pendingStores && readAndWritten.contains(getArgument(op.getRef())))
+    barrier();
+  pendingLoads.push_back(op);
+}
+
+/// An output may lie in the memory of an input whose elements are read before.
+/// A thread that writes the elements that it has read itself needs no barrier.
+void KernelEmitter::guardStore(StoreOp op) {
+  auto isOwn = [&](LoadOp load) {
+    // All threads read a scalar.
+    return isa<TileType>(load.getType()) &&
+           llvm::equal(load.getIndices(), op.getIndices());
+  };
+  if (!llvm::all_of(pendingLoads, isOwn))
+    barrier();
+  pendingStores = true;
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitLoad(LoadOp op) {
+  guardLoad(op);
+  auto shape = dyn_cast<TileType>(op.getType());
+  if (!shape) {
+    SmallVector<Value> coordinates = flatten(op.getIndices());
+    scalars.map(op.getResult(),
+                loadElement(op.getRef(), addressOf(op.getRef(), op.getIndices(),
+                                                   coordinates)));
+    return;
+  }
+  SmallVector<Source> sources = prepare(op.getIndices(), shape);
+  Spread spread(shape, threads);
+  SmallVector<Value> values;
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    SmallVector<Value> coordinates;
+    for (const Source &source : sources)
+      coordinates.push_back(element(source, k, row, col));
+    Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
+    // Threads beyond the tile have coordinates that nobody vouches for.
+    address.valid = b.both(address.valid, isElement(spread, k));
+    values.push_back(loadElement(op.getRef(), address));
+  }
+  registers[op.getResult()] = std::move(values);
+}
+
+void KernelEmitter::emitStore(StoreOp op) {
+  auto type = cast<MemRefType>(op.getRef().getType());
+  if (type.getNumElements() == 0)
+    return;
+  auto shape = dyn_cast<TileType>(op.getValue().getType());
+  if (!shape) {
+    guardStore(op);
+    SmallVector<Value> coordinates = flatten(op.getIndices());
+    Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
+    Value first =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tid, b.i32(0));
+    b.ifThen(b.both(first, address.valid), [&] {
+      b.store(scalar(op.getValue()), scalar(op.getRef()), address.offset);
+    });
+    return;
+  }
+  SmallVector<Value> values = registersOf(op.getValue());
+  SmallVector<Source> sources = prepare(op.getIndices(), shape);
+  guardStore(op);
+  Spread spread(shape, threads);
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    SmallVector<Value> coordinates;
+    for (const Source &source : sources)
+      coordinates.push_back(element(source, k, row, col));
+    Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
+    b.ifThen(b.both(address.valid, isElement(spread, k)),
+             [&] { b.store(values[k], scalar(op.getRef()), address.offset); });
+  }
+}

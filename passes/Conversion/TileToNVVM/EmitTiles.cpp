@@ -1,0 +1,281 @@
+//===- EmitTiles.cpp - computation on tiles -------------------------------===//
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+void KernelEmitter::readBack(Value tile, const SharedTile &from) {
+  Spread spread = spreadOf(tile);
+  SmallVector<Value> &values = registers[tile];
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    // Threads beyond the tile read its last row.
+    if (!spread.isFull(k))
+      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
+    if (!spread.isFull(k) && spread.rows == 1)
+      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+    values.push_back(readShared(from, row, col));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitMap(MapOp op) {
+  TileType shape = op.getShapeType();
+  SmallVector<Source> sources = prepare(op.getInputs(), shape);
+  Spread spread(shape, threads);
+  Block &body = op.getBody().front();
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    IRMapping mapping(scalars);
+    for (auto [argument, source] :
+         llvm::zip_equal(body.getArguments(), sources))
+      mapping.map(argument, element(source, k, row, col));
+    for (Operation &inner : body.without_terminator())
+      b.clone(inner, mapping);
+    for (auto [result, value] :
+         llvm::zip_equal(op.getResults(), op.getYielded()))
+      registers[result].push_back(mapping.lookupOrDefault(value));
+  }
+}
+
+void KernelEmitter::emitTranspose(TransposeOp op) {
+  beginExchange();
+  SharedTile shared = publish(op.getInput());
+  endPublishing();
+  Spread spread = spreadOf(op.getResult());
+  SmallVector<Value> &values = registers[op.getResult()];
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    if (!spread.isFull(k))
+      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
+    if (!spread.isFull(k) && spread.rows == 1)
+      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+    values.push_back(readShared(shared, col, row));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Each thread sums the products of its own elements, in order.
+void KernelEmitter::emitDot(DotOp op) {
+  Spread spread = spreadOf(op.getResult());
+  auto aType = cast<TileType>(op.getA().getType());
+  int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
+  beginExchange();
+  SharedTile lhs = publish(op.getA());
+  SharedTile rhs = publish(op.getB());
+  endPublishing();
+
+  SmallVector<std::pair<Value, Value>> places;
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    if (!spread.isFull(k)) {
+      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
+      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+    }
+    places.push_back({row, col});
+  }
+  auto read = [&](const SharedTile &tile, bool transposed, Value row,
+                  Value col) {
+    Value value =
+        transposed ? readShared(tile, col, row) : readShared(tile, row, col);
+    if (value.getType().isF32())
+      return value;
+    return Value(arith::ExtFOp::create(b, b.getF32Type(), value));
+  };
+  int64_t unroll = length % 4 == 0 ? 4 : 1;
+  auto multiply = [&](Value i0, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    for (int64_t u = 0; u < unroll; ++u) {
+      Value i = b.add(i0, u);
+      // Registers of one thread often share their row or column.
+      llvm::DenseMap<Value, Value> rows, cols;
+      for (auto [sum, at] : llvm::zip_equal(sums, places)) {
+        auto [row, col] = at;
+        Value &x = rows[row], &y = cols[col];
+        if (!x)
+          x = read(lhs, op.getTransposeA(), row, i);
+        if (!y)
+          y = read(rhs, op.getTransposeB(), i, col);
+        sum = math::FmaOp::create(b, x, y, sum);
+      }
+    }
+    return sums;
+  };
+  registers[op.getResult()] = b.loop(b.i32(0), b.i32(length), b.i32(unroll),
+                                     registersOf(op.getAcc()), multiply);
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+static Value combine(ThreadBuilder &b, ReduceKind kind, Value x, Value y) {
+  bool isFloat = isa<FloatType>(x.getType());
+  switch (kind) {
+  case ReduceKind::Add:
+    return isFloat ? Value(arith::AddFOp::create(b, x, y))
+                   : Value(arith::AddIOp::create(b, x, y));
+  case ReduceKind::Max:
+    return isFloat ? Value(arith::MaxNumFOp::create(b, x, y))
+                   : Value(arith::MaxSIOp::create(b, x, y));
+  case ReduceKind::Min:
+    return isFloat ? Value(arith::MinNumFOp::create(b, x, y))
+                   : Value(arith::MinSIOp::create(b, x, y));
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+/// A power of two of threads, all in one warp, combines each row (or column):
+/// each takes every so manieth element, then they combine pairwise.
+void KernelEmitter::emitReduce(ReduceOp op) {
+  bool alongRows = op.getAxis() == 1;
+  Spread input = spreadOf(op.getInput());
+  int64_t groups = alongRows ? input.rows : input.cols;
+  int64_t length = alongRows ? input.cols : input.rows;
+  int64_t most =
+      std::min<int64_t>({32, std::max<int64_t>(threads / groups, 1), length});
+  int64_t team = int64_t(llvm::bit_floor(uint64_t(most)));
+  Type element = cast<TileType>(op.getResult().getType()).getElementType();
+
+  beginExchange();
+  SharedTile from = publish(op.getInput());
+  SharedTile to = allocate(1, groups, element);
+  endPublishing();
+  Value lane = b.rem(tid, team), firstGroup = b.div(tid, team);
+  for (int64_t done = 0; done < groups; done += threads / team) {
+    Value group = b.add(firstGroup, done);
+    bool partial = done + threads / team > groups;
+    Value own = partial
+                    ? Value(arith::MinSIOp::create(b, group, b.i32(groups - 1)))
+                    : group;
+    auto read = [&](Value i) {
+      return alongRows ? readShared(from, own, i) : readShared(from, i, own);
+    };
+    Value value =
+        b.loop(b.add(lane, team), b.i32(length), b.i32(team), {read(lane)},
+               [&](Value i, ValueRange carried) -> SmallVector<Value> {
+                 return {combine(b, op.getKind(), carried[0], read(i))};
+               })[0];
+    for (int64_t mask = team / 2; mask > 0; mask /= 2)
+      value = combine(b, op.getKind(), value, b.shuffle(value, mask));
+    Value leads = team == 1 ? Value()
+                            : Value(arith::CmpIOp::create(
+                                  b, arith::CmpIPredicate::eq, lane, b.i32(0)));
+    Value exists = partial ? b.less(group, groups) : Value();
+    b.ifThen(b.both(leads, exists),
+             [&] { writeShared(value, to, b.i32(0), group); });
+  }
+  barrier();
+  // The result is a row in shared memory, whatever its axis.
+  Spread spread = spreadOf(op.getResult());
+  SmallVector<Value> &values = registers[op.getResult()];
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    Value number = b.add(tid, k * threads);
+    if (!spread.isFull(k))
+      number = arith::MinSIOp::create(b, number, b.i32(groups - 1));
+    values.push_back(readShared(to, b.i32(0), number));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Rows in order
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::forOwnRows(int64_t rows, function_ref<void(Value)> body) {
+  for (int64_t done = 0; done < rows; done += threads) {
+    Value row = b.add(tid, done);
+    Value exists = done + threads > rows ? b.less(row, rows) : Value();
+    b.ifThen(exists, [&] { body(row); });
+  }
+}
+
+/// Puts a candidate in front of the first smaller value; what comes after moves
+/// down by one and the last one falls out.
+void KernelEmitter::insertCandidate(const SharedTile &values,
+                                    const SharedTile &indices, Value row,
+                                    int64_t count, Value value, Value index) {
+  Value no = b.constant(b.getI1Type(), 0);
+  b.loop(b.i32(0), b.i32(count), b.i32(1), {value, index, no},
+         [&](Value j, ValueRange carried) -> SmallVector<Value> {
+           Value oldValue = readShared(values, row, j);
+           Value oldIndex = readShared(indices, row, j);
+           Value larger = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
+                                                carried[0], oldValue);
+           Value moves = arith::OrIOp::create(b, carried[2], larger);
+           b.ifThen(moves, [&] {
+             writeShared(carried[0], values, row, j);
+             writeShared(carried[1], indices, row, j);
+           });
+           return {b.select(moves, oldValue, carried[0]),
+                   b.select(moves, oldIndex, carried[1]), moves};
+         });
+}
+
+void KernelEmitter::emitTopN(TopNOp op) {
+  Spread candidates = spreadOf(op.getValues());
+  Spread best = spreadOf(op.getBestValues());
+  beginExchange();
+  SharedTile from = publish(op.getValues());
+  SharedTile values = publish(op.getBestValues());
+  SharedTile indices = publish(op.getBestIndices());
+  endPublishing();
+  Value base = scalar(op.getBase());
+  forOwnRows(best.rows, [&](Value row) {
+    b.loop(b.i32(0), b.i32(candidates.cols), b.i32(1), {},
+           [&](Value c, ValueRange) -> SmallVector<Value> {
+             Value value = readShared(from, row, c);
+             Value last = readShared(values, row, b.i32(best.cols - 1));
+             auto exceeds = [&](Value other) -> Value {
+               return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, value,
+                                            other);
+             };
+             Value enters = b.both(exceeds(b.constant(b.getF32Type(), -0.5)),
+                                   exceeds(last));
+             b.ifThen(enters, [&] {
+               insertCandidate(values, indices, row, best.cols, value,
+                               b.add(base, c));
+             });
+             return {};
+           });
+  });
+  barrier();
+  readBack(op.getTopValues(), values);
+  readBack(op.getTopIndices(), indices);
+}
+
+void KernelEmitter::emitSort(SortOp op) {
+  Spread spread = spreadOf(op.getInput());
+  beginExchange();
+  SharedTile shared = publish(op.getInput());
+  endPublishing();
+  forOwnRows(spread.rows, [&](Value row) {
+    // Each round moves the largest of what is left to the end.
+    b.loop(b.i32(1), b.i32(spread.cols), b.i32(1), {},
+           [&](Value round, ValueRange) -> SmallVector<Value> {
+             Value end = arith::SubIOp::create(b, b.i32(spread.cols), round);
+             b.loop(b.i32(0), end, b.i32(1), {},
+                    [&](Value i, ValueRange) -> SmallVector<Value> {
+                      Value next = b.add(i, 1);
+                      Value x = readShared(shared, row, i);
+                      Value y = readShared(shared, row, next);
+                      writeShared(arith::MinUIOp::create(b, x, y), shared, row,
+                                  i);
+                      writeShared(arith::MaxUIOp::create(b, x, y), shared, row,
+                                  next);
+                      return {};
+                    });
+             return {};
+           });
+  });
+  barrier();
+  readBack(op.getResult(), shared);
+}

@@ -1,0 +1,352 @@
+//===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
+
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static bool isTile(Value value) { return isa<TileType>(value.getType()); }
+
+/// The kernel's argument that `ref` shows.
+static Value getArgument(Value ref) {
+  while (auto view = ref.getDefiningOp<ViewOp>())
+    ref = view.getRef();
+  return ref;
+}
+
+KernelEmitter::KernelEmitter(KernelOp kernel, int64_t threads)
+    : kernel(kernel), threads(threads), b(kernel.getLoc(), kernel.getContext()),
+      bounds(kernel) {
+  llvm::DenseSet<Value> written;
+  kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
+  kernel.walk([&](LoadOp op) {
+    if (written.contains(getArgument(op.getRef())))
+      readAndWritten.insert(getArgument(op.getRef()));
+  });
+}
+
+LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
+                                  uint64_t sharedLimit) {
+  b.setInsertionPoint(kernel);
+  auto global =
+      LLVM::LLVMPointerType::get(kernel.getContext(), unsigned(Space::Global));
+  SmallVector<Type> parameters(kernel.getNumArguments(), global);
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(kernel.getContext()), parameters);
+  auto func = LLVM::LLVMFuncOp::create(b, kernel.getSymName(), type);
+  Block *entry = func.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  for (auto [argument, parameter] :
+       llvm::zip_equal(kernel.getArguments(), entry->getArguments()))
+    scalars.map(argument, parameter);
+  tid = b.threadId();
+  sharedBase = LLVM::AddressOfOp::create(b, sharedMemory);
+  if (failed(emitBlock(kernel.getBody().front())))
+    return failure();
+  LLVM::ReturnOp::create(b, ValueRange());
+
+  if (uint64_t(sharedBytes) > sharedLimit)
+    return kernel.emitError("kernel @")
+           << kernel.getSymName() << " needs " << sharedBytes
+           << " bytes of shared memory, more than the " << sharedLimit
+           << " that a block may have";
+  func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
+  func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Where elements are
+//===----------------------------------------------------------------------===//
+
+Spread KernelEmitter::spreadOf(Value tile) const {
+  return Spread(cast<TileType>(tile.getType()), threads);
+}
+
+std::pair<Value, Value> KernelEmitter::place(const Spread &spread, int64_t k) {
+  if (spread.cols == 1)
+    return {b.add(tid, k * threads), b.i32(0)};
+  if (spread.rows == 1)
+    return {b.i32(0), b.add(tid, k * threads)};
+  if (threads % spread.cols == 0)
+    return {b.add(b.div(tid, spread.cols), k * (threads / spread.cols)),
+            b.rem(tid, spread.cols)};
+  if (spread.cols % threads == 0) {
+    int64_t perRow = spread.cols / threads;
+    return {b.i32(k / perRow), b.add(tid, (k % perRow) * threads)};
+  }
+  Value number = b.add(tid, k * threads);
+  return {b.div(number, spread.cols), b.rem(number, spread.cols)};
+}
+
+Value KernelEmitter::isElement(const Spread &spread, int64_t k) {
+  if (spread.isFull(k))
+    return {};
+  return b.less(b.add(tid, k * threads), spread.elements());
+}
+
+SmallVector<Value> KernelEmitter::registersOf(Value tile) {
+  if (auto known = registers.find(tile); known != registers.end())
+    return known->second;
+  Spread spread = spreadOf(tile);
+  if (auto splat = tile.getDefiningOp<SplatOp>())
+    return SmallVector<Value>(spread.registers(), scalar(splat.getValue()));
+  assert(tile.getDefiningOp<RangeOp>() && "tile without registers");
+  SmallVector<Value> values;
+  Source source{tile, {}, std::nullopt};
+  for (int64_t k = 0; k < spread.registers(); ++k) {
+    auto [row, col] = place(spread, k);
+    values.push_back(element(source, k, row, col));
+  }
+  return values;
+}
+
+//===----------------------------------------------------------------------===//
+// Exchange through shared memory
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::barrier() {
+  b.barrier();
+  pendingLoads.clear();
+  pendingStores = false;
+}
+
+void KernelEmitter::beginExchange() {
+  barrier();
+  sharedUsed = 0;
+}
+
+KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
+                                                  Type element) {
+  unsigned bytes = elementBytes(element);
+  // One word more than a row: neither rows nor columns meet in one bank.
+  int64_t pitch = rows == 1 ? cols : cols + std::max<int64_t>(4 / bytes, 1);
+  SharedTile tile{b.address(sharedBase, b.i32(sharedUsed), b.getI8Type()),
+                  pitch, element};
+  sharedUsed += llvm::alignTo(rows * pitch * bytes, 16);
+  sharedBytes = std::max(sharedBytes, sharedUsed);
+  return tile;
+}
+
+KernelEmitter::SharedTile KernelEmitter::publish(Value tile) {
+  auto type = cast<TileType>(tile.getType());
+  SharedTile shared =
+      allocate(type.getRows(), type.getCols(), type.getElementType());
+  Spread spread = spreadOf(tile);
+  for (auto [k, value] : llvm::enumerate(registersOf(tile))) {
+    auto [row, col] = place(spread, k);
+    b.ifThen(isElement(spread, k), [&, row = row, col = col, value = value] {
+      writeShared(value, shared, row, col);
+    });
+  }
+  return shared;
+}
+
+Value KernelEmitter::readShared(const SharedTile &tile, Value row, Value col) {
+  return b.load(tile.base, b.add(b.mul(row, tile.pitch), col), tile.element);
+}
+
+void KernelEmitter::writeShared(Value value, const SharedTile &tile, Value row,
+                                Value col) {
+  b.store(value, tile.base, b.add(b.mul(row, tile.pitch), col));
+}
+
+SmallVector<KernelEmitter::Source> KernelEmitter::prepare(ValueRange operands,
+                                                          TileType shape) {
+  SmallVector<Source> sources;
+  SmallVector<unsigned> exchanged;
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    Source source{operand, {}, std::nullopt};
+    if (isTile(operand) &&
+        !isa_and_nonnull<RangeOp, SplatOp>(operand.getDefiningOp())) {
+      auto type = cast<TileType>(operand.getType());
+      if (type.getRows() == shape.getRows() &&
+          type.getCols() == shape.getCols())
+        source.registers = registersOf(operand);
+      else
+        exchanged.push_back(i);
+    }
+    sources.push_back(std::move(source));
+  }
+  if (exchanged.empty())
+    return sources;
+  beginExchange();
+  for (unsigned i : exchanged)
+    sources[i].shared = publish(sources[i].operand);
+  endPublishing();
+  return sources;
+}
+
+Value KernelEmitter::element(const Source &source, int64_t k, Value row,
+                             Value col) {
+  if (!source.registers.empty())
+    return source.registers[k];
+  Value operand = source.operand;
+  if (!isTile(operand))
+    return scalar(operand);
+  auto type = cast<TileType>(operand.getType());
+  if (source.shared)
+    return readShared(*source.shared, type.getRows() == 1 ? b.i32(0) : row,
+                      type.getCols() == 1 ? b.i32(0) : col);
+  if (auto splat = operand.getDefiningOp<SplatOp>())
+    return scalar(splat.getValue());
+  auto range = cast<RangeOp>(operand.getDefiningOp());
+  Value start = scalar(range.getStart());
+  if (type.getNumElements() == 1)
+    return start;
+  return b.add(start, b.mul(range.getAxis() == 0 ? row : col, range.getStep()));
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+LogicalResult KernelEmitter::emitBlock(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    b.setLoc(op.getLoc());
+    if (failed(emitOp(&op)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult KernelEmitter::emitOp(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](scf::ForOp loop) { return emitFor(loop); })
+      .Case([&](scf::IfOp branch) { return emitIf(branch); })
+      // Elements of these are computed where they are used.
+      .Case<RangeOp, SplatOp>([](auto) { return success(); })
+      .Case([&](ProgramIdOp id) {
+        scalars.map(id.getId(), b.blockId(id.getAxis()));
+        return success();
+      })
+      .Case([&](ViewOp view) {
+        scalars.map(view.getResult(), scalar(view.getRef()));
+        return success();
+      })
+      .Case([&](LoadOp load) { return emitLoad(load), success(); })
+      .Case([&](StoreOp store) { return emitStore(store), success(); })
+      .Case([&](MapOp map) { return emitMap(map), success(); })
+      .Case([&](DotOp dot) { return emitDot(dot), success(); })
+      .Case([&](ReduceOp reduce) { return emitReduce(reduce), success(); })
+      .Case([&](TransposeOp t) { return emitTranspose(t), success(); })
+      .Case([&](TopNOp top) { return emitTopN(top), success(); })
+      .Case([&](SortOp sort) { return emitSort(sort), success(); })
+      .Default([&](Operation *other) -> LogicalResult {
+        bool tiles = llvm::any_of(other->getOperands(), isTile) ||
+                     llvm::any_of(other->getResults(), isTile);
+        if (auto select = dyn_cast<arith::SelectOp>(other); select && tiles)
+          return emitSelect(select), success();
+        if (tiles ||
+            !isa<arith::ArithDialect, math::MathDialect>(other->getDialect()))
+          return other->emitOpError("has no lowering to CUDA");
+        return emitScalarOp(other), success();
+      });
+}
+
+void KernelEmitter::emitScalarOp(Operation *op) {
+  Operation *copy = b.clone(*op, scalars);
+  for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
+    scalars.map(from, to);
+}
+
+/// Canonicalisation makes these of branches that compute nothing.
+void KernelEmitter::emitSelect(arith::SelectOp op) {
+  Value condition = scalar(op.getCondition());
+  SmallVector<Value> &result = registers[op.getResult()];
+  for (auto [yes, no] : llvm::zip_equal(registersOf(op.getTrueValue()),
+                                        registersOf(op.getFalseValue())))
+    result.push_back(b.select(condition, yes, no));
+}
+
+SmallVector<Value> KernelEmitter::flatten(ValueRange values) {
+  SmallVector<Value> flat;
+  for (Value value : values) {
+    if (isTile(value))
+      llvm::append_range(flat, registersOf(value));
+    else
+      flat.push_back(scalar(value));
+  }
+  return flat;
+}
+
+SmallVector<Type> KernelEmitter::flattenTypes(TypeRange types) {
+  SmallVector<Type> flat;
+  for (Type type : types) {
+    if (auto tile = dyn_cast<TileType>(type))
+      flat.append(Spread(tile, threads).registers(), tile.getElementType());
+    else
+      flat.push_back(type);
+  }
+  return flat;
+}
+
+void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
+  for (Value value : values) {
+    if (!isTile(value)) {
+      scalars.map(value, flat.front());
+      flat = flat.drop_front();
+      continue;
+    }
+    int64_t count = spreadOf(value).registers();
+    registers[value] = SmallVector<Value>(flat.take_front(count));
+    flat = flat.drop_front(count);
+  }
+}
+
+LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
+  // What an iteration reads last, the next one may write first.
+  op.walk([&](LoadOp load) { pendingLoads.push_back(load); });
+  pendingStores = true;
+  LogicalResult result = success();
+  SmallVector<Value> results =
+      b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
+             scalar(op.getStep()), flatten(op.getInitArgs()),
+             [&](Value i, ValueRange carried) -> SmallVector<Value> {
+               scalars.map(op.getInductionVar(), i);
+               unflatten(op.getRegionIterArgs(), carried);
+               result = emitBlock(*op.getBody());
+               if (failed(result))
+                 return carried;
+               return flatten(op.getYieldedValues());
+             });
+  unflatten(op.getResults(), results);
+  op.walk([&](LoadOp load) { pendingLoads.push_back(load); });
+  pendingStores = true;
+  return result;
+}
+
+LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
+  bool hasElse = !op.getElseRegion().empty();
+  auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
+                                  scalar(op.getCondition()),
+                                  /*addThenBlock=*/true, hasElse);
+  SmallVector<LoadOp> before = pendingLoads, after;
+  for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
+    if (from.empty())
+      continue;
+    OpBuilder::InsertionGuard guard(b);
+    to.front().clear();
+    b.setInsertionPointToEnd(&to.front());
+    pendingLoads = before;
+    if (failed(emitBlock(from.front())))
+      return failure();
+    scf::YieldOp::create(b,
+                         flatten(from.front().getTerminator()->getOperands()));
+    llvm::append_range(after, pendingLoads);
+  }
+  pendingLoads = std::move(after);
+  if (!hasElse)
+    llvm::append_range(pendingLoads, before);
+  pendingStores = true;
+  unflatten(op.getResults(), branch.getResults());
+  return success();
+}

@@ -1,0 +1,34 @@
+//===- Passes.h - from tile kernels to NVVM ---------------------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir {
+class OpPassManager;
+} // namespace mlir
+
+namespace nsa {
+
+/// Attribute of a function made from a kernel, an i64: bytes of dynamic shared
+/// memory that a launch gives it.
+inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
+
+#define GEN_PASS_DECL
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+
+/// Appends what turns a module of tile kernels into a module of the LLVM and
+/// NVVM dialects: one CUDA kernel per tile kernel (see `nsa-tile-to-nvvm`), no
+/// calls. `sharedLimit` is in bytes per block.
+void buildTileToNVVMPipeline(mlir::OpPassManager &manager,
+                             uint64_t sharedLimit = 232448);
+
+/// Makes the pipeline available as `nsa-tile-to-nvvm-llvm{shared-limit=N}`.
+void registerTileToNVVMPipeline();
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H

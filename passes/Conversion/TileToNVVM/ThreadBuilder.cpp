@@ -1,0 +1,160 @@
+//===- ThreadBuilder.cpp - code of one thread of a block ------------------===//
+
+#include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+
+unsigned nsa::cuda::elementBytes(Type elementType) {
+  return (elementType.getIntOrFloatBitWidth() + 7) / 8;
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+Value ThreadBuilder::i32(int64_t number) {
+  return arith::ConstantOp::create(
+      *this, getI32IntegerAttr(static_cast<int32_t>(number)));
+}
+
+Value ThreadBuilder::i64(int64_t number) {
+  return arith::ConstantOp::create(*this, getI64IntegerAttr(number));
+}
+
+Value ThreadBuilder::constant(Type type, double number) {
+  TypedAttr value =
+      isa<FloatType>(type)
+          ? TypedAttr(FloatAttr::get(type, number))
+          : TypedAttr(IntegerAttr::get(type, static_cast<int64_t>(number)));
+  return arith::ConstantOp::create(*this, value);
+}
+
+Value ThreadBuilder::add(Value lhs, Value rhs) {
+  return createOrFold<arith::AddIOp>(lhs, rhs);
+}
+
+Value ThreadBuilder::add(Value lhs, int64_t rhs) {
+  return rhs == 0 ? lhs : add(lhs, constant(lhs.getType(), double(rhs)));
+}
+
+Value ThreadBuilder::mul(Value lhs, int64_t rhs) {
+  return rhs == 1 ? lhs
+                  : createOrFold<arith::MulIOp>(
+                        lhs, constant(lhs.getType(), double(rhs)));
+}
+
+Value ThreadBuilder::div(Value lhs, int64_t rhs) {
+  return rhs == 1 ? lhs : createOrFold<arith::DivUIOp>(lhs, i32(rhs));
+}
+
+Value ThreadBuilder::rem(Value lhs, int64_t rhs) {
+  return rhs == 1 ? i32(0) : createOrFold<arith::RemUIOp>(lhs, i32(rhs));
+}
+
+Value ThreadBuilder::less(Value lhs, int64_t rhs) {
+  return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, lhs, i32(rhs));
+}
+
+Value ThreadBuilder::inside(Value value, int64_t extent) {
+  // A negative number is a large one without a sign.
+  return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ult, value,
+                                     i32(extent));
+}
+
+Value ThreadBuilder::both(Value lhs, Value rhs) {
+  if (!lhs || !rhs)
+    return lhs ? lhs : rhs;
+  return createOrFold<arith::AndIOp>(lhs, rhs);
+}
+
+Value ThreadBuilder::select(Value condition, Value yes, Value no) {
+  return createOrFold<arith::SelectOp>(condition, yes, no);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static Type memoryType(Type elementType) {
+  return elementType.isInteger(1)
+             ? Type(IntegerType::get(elementType.getContext(), 8))
+             : elementType;
+}
+
+Value ThreadBuilder::address(Value base, Value index, Type element) {
+  return LLVM::GEPOp::create(*this, base.getType(), memoryType(element), base,
+                             ValueRange{index});
+}
+
+Value ThreadBuilder::load(Value base, Value index, Type element) {
+  Type inMemory = memoryType(element);
+  Value value = LLVM::LoadOp::create(
+      *this, inMemory, address(base, index, element), elementBytes(inMemory));
+  if (inMemory == element)
+    return value;
+  return arith::TruncIOp::create(*this, element, value);
+}
+
+void ThreadBuilder::store(Value value, Value base, Value index) {
+  Type element = value.getType(), inMemory = memoryType(element);
+  Value place = address(base, index, element);
+  if (inMemory != element)
+    value = arith::ExtUIOp::create(*this, inMemory, value);
+  LLVM::StoreOp::create(*this, value, place, elementBytes(inMemory));
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+Value ThreadBuilder::threadId() {
+  return NVVM::ThreadIdXOp::create(*this, getI32Type());
+}
+
+Value ThreadBuilder::blockId(unsigned axis) {
+  switch (axis) {
+  case 0:
+    return NVVM::BlockIdXOp::create(*this, getI32Type());
+  case 1:
+    return NVVM::BlockIdYOp::create(*this, getI32Type());
+  default:
+    return NVVM::BlockIdZOp::create(*this, getI32Type());
+  }
+}
+
+void ThreadBuilder::barrier() { NVVM::BarrierOp::create(*this); }
+
+Value ThreadBuilder::shuffle(Value value, unsigned mask) {
+  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
+                              i32(31), NVVM::ShflKind::bfly, UnitAttr());
+}
+
+//===----------------------------------------------------------------------===//
+// Control flow
+//===----------------------------------------------------------------------===//
+
+void ThreadBuilder::ifThen(Value condition, function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto branch = scf::IfOp::create(*this, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(&branch.getThenRegion().front());
+  body();
+}
+
+SmallVector<Value>
+ThreadBuilder::loop(Value begin, Value end, Value step, ValueRange inits,
+                    function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto loop =
+      scf::ForOp::create(*this, begin, end, step, inits,
+                         [](OpBuilder &, Location, Value, ValueRange) {});
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToEnd(loop.getBody());
+  SmallVector<Value> next =
+      body(loop.getInductionVar(), loop.getRegionIterArgs());
+  scf::YieldOp::create(*this, next);
+  return SmallVector<Value>(loop.getResults());
+}

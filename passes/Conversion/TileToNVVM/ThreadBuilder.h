@@ -1,0 +1,70 @@
+//===- ThreadBuilder.h - code of one thread of a block ----------*- C++ -*-===//
+//
+// Builder helpers of the CUDA lowering: i32 arithmetic that folds constants,
+// shared memory, barriers and shuffles.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_THREADBUILDER_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_THREADBUILDER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace nsa::cuda {
+
+/// Address spaces of `!llvm.ptr`.
+enum class Space : unsigned { Global = 1, Shared = 3 };
+
+/// Bytes of an element in memory; i1 takes one.
+unsigned elementBytes(mlir::Type elementType);
+
+class ThreadBuilder : public mlir::ImplicitLocOpBuilder {
+public:
+  using mlir::ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+
+  mlir::Value i32(int64_t number);
+  mlir::Value i64(int64_t number);
+  mlir::Value constant(mlir::Type type, double number);
+
+  mlir::Value add(mlir::Value lhs, mlir::Value rhs);
+  mlir::Value add(mlir::Value lhs, int64_t rhs);
+  mlir::Value mul(mlir::Value lhs, int64_t rhs);
+  /// Of numbers that are not negative.
+  mlir::Value div(mlir::Value lhs, int64_t rhs);
+  mlir::Value rem(mlir::Value lhs, int64_t rhs);
+  /// lhs < rhs, signed.
+  mlir::Value less(mlir::Value lhs, int64_t rhs);
+  /// 0 <= value < extent.
+  mlir::Value inside(mlir::Value value, int64_t extent);
+  /// Either may be null, which is true.
+  mlir::Value both(mlir::Value lhs, mlir::Value rhs);
+  mlir::Value select(mlir::Value condition, mlir::Value yes, mlir::Value no);
+
+  /// The address of element `index` (i32 or i64) behind `base`.
+  mlir::Value address(mlir::Value base, mlir::Value index, mlir::Type element);
+  /// Elements of registers; i1 is a byte in memory.
+  mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element);
+  void store(mlir::Value value, mlir::Value base, mlir::Value index);
+
+  mlir::Value threadId();
+  mlir::Value blockId(unsigned axis);
+  /// Waits for all threads of the block.
+  void barrier();
+  /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
+  mlir::Value shuffle(mlir::Value value, unsigned mask);
+
+  void ifThen(mlir::Value condition, llvm::function_ref<void()> body);
+  /// for (i = begin; i < end; i += step) over i32 with carried values.
+  llvm::SmallVector<mlir::Value>
+  loop(mlir::Value begin, mlir::Value end, mlir::Value step,
+       mlir::ValueRange inits,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                         mlir::ValueRange)>
+           body);
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_THREADBUILDER_H

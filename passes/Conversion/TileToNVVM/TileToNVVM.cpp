@@ -1,0 +1,75 @@
+//===- TileToNVVM.cpp - lower tile kernels to CUDA blocks -----------------===//
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_NSATILETONVVM
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Enough threads that no large tile takes most of a thread's registers.
+static int64_t pickThreads(KernelOp kernel) {
+  int64_t largest = 1;
+  kernel.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto tile = dyn_cast<TileType>(type))
+        largest = std::max(largest, tile.getNumElements());
+  });
+  return largest >= 4096 ? 256 : 128;
+}
+
+/// Grids have 2^31 - 1 blocks along x, 65,535 along y and z.
+static LogicalResult verifyGrid(KernelOp kernel) {
+  for (unsigned axis : {1u, 2u})
+    if (axis < kernel.getGrid().size() && kernel.getGrid()[axis] > 65535)
+      return kernel.emitError("kernel @")
+             << kernel.getSymName() << " has " << kernel.getGrid()[axis]
+             << " programs along axis " << axis
+             << " of its grid, more than the 65535 that CUDA has";
+  return success();
+}
+
+namespace {
+struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
+  using NSATileToNVVMBase::NSATileToNVVMBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (threads % 32 != 0 || threads > 1024) {
+      module.emitError("a block cannot have ")
+          << threads.getValue()
+          << " threads; multiples of 32 up to 1024 are possible";
+      return signalPassFailure();
+    }
+    auto kernels = llvm::to_vector(module.getOps<KernelOp>());
+    if (kernels.empty())
+      return;
+    // The size comes from the launch; the alignment is what copies of whole
+    // tiles need.
+    auto builder = OpBuilder::atBlockBegin(module.getBody());
+    auto bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), 0);
+    auto shared = LLVM::GlobalOp::create(
+        builder, module.getLoc(), bytes, /*isConstant=*/false,
+        LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
+        /*alignment=*/1024, unsigned(Space::Shared));
+    for (KernelOp kernel : kernels) {
+      int64_t count = threads ? int64_t(threads) : pickThreads(kernel);
+      if (failed(verifyGrid(kernel)) ||
+          failed(KernelEmitter(kernel, count).emit(shared, sharedLimit)))
+        return signalPassFailure();
+      kernel.erase();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,215 @@
+//===- BlasLt.cpp - cuBLASLt, opened at run time --------------------------===//
+
+#include "runtime/CUDA/BlasLt.h"
+
+#include <cstring>
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+using namespace nsa;
+using namespace nsa::cuda;
+
+namespace {
+// Of cublasLt.h, library_types.h and cublas_api.h.
+constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14;
+constexpr int kCompute32F = 68;
+constexpr int kDescTransposeA = 3, kDescTransposeB = 4;
+constexpr int kPreferenceWorkspace = 1;
+constexpr int kPlain = 0, kTransposed = 1;
+
+/// cublasLtMatmulHeuristicResult_t.
+struct Heuristic {
+  uint64_t algorithm[8];
+  size_t workspaceSize;
+  int state;
+  float waves;
+  int reserved[4];
+};
+} // namespace
+
+struct BlasLt::Functions {
+  size_t (*GetVersion)();
+  int (*Create)(void **handle);
+  int (*Destroy)(void *handle);
+  int (*MatmulDescCreate)(void **desc, int compute, int scale);
+  int (*MatmulDescDestroy)(void *desc);
+  int (*MatmulDescSetAttribute)(void *desc, int attribute, const void *value,
+                                size_t bytes);
+  int (*LayoutCreate)(void **layout, int type, uint64_t rows, uint64_t cols,
+                      int64_t leading);
+  int (*LayoutDestroy)(void *layout);
+  int (*PreferenceCreate)(void **preference);
+  int (*PreferenceDestroy)(void *preference);
+  int (*PreferenceSetAttribute)(void *preference, int attribute,
+                                const void *value, size_t bytes);
+  int (*GetHeuristic)(void *handle, void *desc, void *a, void *b, void *c,
+                      void *d, void *preference, int wanted, Heuristic *results,
+                      int *found);
+  int (*Matmul)(void *handle, void *desc, const void *alpha, const void *a,
+                void *aLayout, const void *b, void *bLayout, const void *beta,
+                const void *c, void *cLayout, void *d, void *dLayout,
+                const void *algorithm, void *workspace, size_t workspaceBytes,
+                Stream stream);
+};
+
+/// The library is column-major: it computes out^T = op(rhs)^T op(lhs)^T.
+struct BlasLt::Plan {
+  MatrixProduct product;
+  void *desc = nullptr, *a = nullptr, *b = nullptr, *d = nullptr;
+  Heuristic heuristic;
+};
+
+BlasLt::BlasLt() : functions(std::make_unique<Functions>()) {}
+
+BlasLt::~BlasLt() {
+  for (Plan &plan : plans) {
+    functions->MatmulDescDestroy(plan.desc);
+    for (void *layout : {plan.a, plan.b, plan.d})
+      functions->LayoutDestroy(layout);
+  }
+  if (workspace)
+    driver->MemFree(workspace);
+  if (handle)
+    functions->Destroy(handle);
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+static std::vector<std::string> candidates(const std::string &library) {
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                      "libcublasLt.so"};
+  struct stat info;
+  bool folder = !library.empty() && ::stat(library.c_str(), &info) == 0 &&
+                S_ISDIR(info.st_mode);
+  if (!library.empty() && !folder)
+    return {library.find('/') == std::string::npos ? "./" + library : library};
+  std::vector<std::string> paths;
+  for (const char *name : names)
+    paths.push_back(folder ? library + "/" + name : name);
+  return paths;
+}
+
+template <typename FunctionT>
+static bool find(void *library, FunctionT &function, const char *name) {
+  function = reinterpret_cast<FunctionT>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+Result<std::unique_ptr<BlasLt>> BlasLt::open(const Driver &driver,
+                                             const std::string &library) {
+  std::string tried;
+  void *file = nullptr;
+  std::unique_ptr<BlasLt> blas(new BlasLt);
+  blas->driver = &driver;
+  for (const std::string &path : candidates(library)) {
+    file = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    blas->name = path;
+    if (file)
+      break;
+    tried += (tried.empty() ? "" : "; ") + std::string(::dlerror());
+  }
+  if (!file)
+    return Error{"cuBLASLt not found (" + tried + ")"};
+  Functions &f = *blas->functions;
+  if (!find(file, f.GetVersion, "cublasLtGetVersion") ||
+      !find(file, f.Create, "cublasLtCreate") ||
+      !find(file, f.Destroy, "cublasLtDestroy") ||
+      !find(file, f.MatmulDescCreate, "cublasLtMatmulDescCreate") ||
+      !find(file, f.MatmulDescDestroy, "cublasLtMatmulDescDestroy") ||
+      !find(file, f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute") ||
+      !find(file, f.LayoutCreate, "cublasLtMatrixLayoutCreate") ||
+      !find(file, f.LayoutDestroy, "cublasLtMatrixLayoutDestroy") ||
+      !find(file, f.PreferenceCreate, "cublasLtMatmulPreferenceCreate") ||
+      !find(file, f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy") ||
+      !find(file, f.PreferenceSetAttribute,
+            "cublasLtMatmulPreferenceSetAttribute") ||
+      !find(file, f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic") ||
+      !find(file, f.Matmul, "cublasLtMatmul"))
+    return Error{"'" + blas->name + "' is not cuBLASLt"};
+  if (Status status = blas->check(f.Create(&blas->handle), "cublasLtCreate");
+      !status)
+    return Error{status.message()};
+  if (Status status = driver.check(
+          driver.MemAlloc(&blas->workspace, kWorkspaceBytes), "cuMemAlloc");
+      !status)
+    return Error{status.message()};
+  blas->name = "cuBLASLt " + std::to_string(f.GetVersion());
+  return blas;
+}
+
+Status BlasLt::check(int status, const char *call) const {
+  if (status == 0)
+    return {};
+  return Error{std::string(call) + ": cuBLAS status " + std::to_string(status)};
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+static int realType(DataType type) {
+  switch (type) {
+  case DataType::BF16:
+    return kReal16BF;
+  case DataType::F16:
+    return kReal16F;
+  default:
+    return kReal32F;
+  }
+}
+
+Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
+  const Functions &f = *functions;
+  Plan plan;
+  plan.product = p;
+  int operands = realType(p.operandType), out = realType(p.outType);
+  int opA = p.transposeRhs ? kTransposed : kPlain;
+  int opB = p.transposeLhs ? kTransposed : kPlain;
+  void *preference = nullptr;
+  // Rows as the library sees them are the columns that are stored.
+  int64_t rhsCols = p.transposeRhs ? p.k : p.n;
+  int64_t rhsRows = p.transposeRhs ? p.n : p.k;
+  int64_t lhsCols = p.transposeLhs ? p.m : p.k;
+  int64_t lhsRows = p.transposeLhs ? p.k : p.m;
+  uint64_t bytes = kWorkspaceBytes;
+  int found = 0;
+  for (int status :
+       {f.MatmulDescCreate(&plan.desc, kCompute32F, kReal32F),
+        f.MatmulDescSetAttribute(plan.desc, kDescTransposeA, &opA, sizeof opA),
+        f.MatmulDescSetAttribute(plan.desc, kDescTransposeB, &opB, sizeof opB),
+        f.LayoutCreate(&plan.a, operands, rhsCols, rhsRows, rhsCols),
+        f.LayoutCreate(&plan.b, operands, lhsCols, lhsRows, lhsCols),
+        f.LayoutCreate(&plan.d, out, p.n, p.m, p.n),
+        f.PreferenceCreate(&preference),
+        f.PreferenceSetAttribute(preference, kPreferenceWorkspace, &bytes,
+                                 sizeof bytes)})
+    if (Status failed = check(status, "planning a product"); !failed)
+      return Error{failed.message()};
+  int status = f.GetHeuristic(handle, plan.desc, plan.a, plan.b, plan.d, plan.d,
+                              preference, 1, &plan.heuristic, &found);
+  f.PreferenceDestroy(preference);
+  if (status != 0 || found == 0)
+    return Error{"cuBLASLt has no algorithm for a product of " +
+                 std::to_string(p.m) + "x" + std::to_string(p.k) + " and " +
+                 std::to_string(p.k) + "x" + std::to_string(p.n) + " (status " +
+                 std::to_string(status) + ")"};
+  plans.push_back(plan);
+  return unsigned(plans.size() - 1);
+}
+
+Status BlasLt::run(unsigned index, Stream stream) const {
+  const Plan &plan = plans[index];
+  const MatrixProduct &p = plan.product;
+  const float one = 1;
+  auto pointer = [](DevicePtr address) {
+    return reinterpret_cast<void *>(address);
+  };
+  return check(functions->Matmul(handle, plan.desc, &one, pointer(p.rhs),
+                                 plan.a, pointer(p.lhs), plan.b, &p.beta,
+                                 pointer(p.out), plan.d, pointer(p.out), plan.d,
+                                 plan.heuristic.algorithm, pointer(workspace),
+                                 kWorkspaceBytes, stream),
+               "cublasLtMatmul");
+}

@@ -1,0 +1,62 @@
+//===- Commands.h - commands with their addresses on a GPU ------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_COMMANDS_H
+#define NSA_RUNTIME_CUDA_COMMANDS_H
+
+#include "nsa/Artifact/DataType.h"
+#include "runtime/CUDA/Driver.h"
+
+#include <array>
+#include <variant>
+#include <vector>
+
+namespace nsa::artifact {
+struct Tensor;
+}
+
+namespace nsa::cuda {
+
+struct LaunchKernel {
+  Function function;
+  std::array<unsigned, 3> grid;
+  unsigned threads, sharedBytes;
+  std::vector<DevicePtr> arguments;
+};
+
+/// A product that BlasLt has planned.
+struct RunGemm {
+  unsigned plan;
+};
+
+/// `count` elements of `width` bytes with the bits `pattern`.
+struct FillMemory {
+  DevicePtr out;
+  unsigned width;
+  uint32_t pattern;
+  uint64_t count;
+};
+
+struct CopyMemory {
+  DevicePtr source, out;
+  uint64_t bytes;
+};
+
+struct InitializeTensor {
+  const artifact::Tensor *tensor;
+};
+
+using Command = std::variant<LaunchKernel, RunGemm, FillMemory, CopyMemory,
+                             InitializeTensor>;
+
+/// The command that gives `bytes` bytes of elements of `type` a value. Fails
+/// for a 64-bit value that is not the same 32 bits twice.
+Result<Command> makeFill(DataType type, double value, DevicePtr out,
+                         uint64_t bytes);
+
+/// Puts a launch, fill or copy on the stream.
+Status issueCommand(const Driver &driver, const Command &command,
+                    Stream stream);
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_COMMANDS_H

@@ -1,0 +1,96 @@
+//===- Driver.h - the CUDA driver, opened at run time -----------*- C++ -*-===//
+//
+// Declares the few functions of libcuda.so.1 that the runtime uses, so that it
+// builds without CUDA's headers and runs on machines without a GPU.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_CUDA_DRIVER_H
+#define NSA_RUNTIME_CUDA_DRIVER_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nsa::cuda {
+
+// Handles of the driver's ABI.
+using Device = int;
+using DevicePtr = unsigned long long;
+using Context = struct ContextTag *;
+using Module = struct ModuleTag *;
+using Function = struct FunctionTag *;
+using Stream = struct StreamTag *;
+using Event = struct EventTag *;
+using Graph = struct GraphTag *;
+using GraphExec = struct GraphExecTag *;
+
+/// The functions of the driver, by their names without "cu". Each returns 0 on
+/// success; see `Driver::check`.
+struct Driver {
+  int (*Init)(unsigned flags);
+  int (*DriverGetVersion)(int *version);
+  int (*GetErrorName)(int error, const char **name);
+  int (*GetErrorString)(int error, const char **text);
+  int (*DeviceGetCount)(int *count);
+  int (*DeviceGet)(Device *device, int ordinal);
+  int (*DeviceGetName)(char *name, int length, Device device);
+  int (*DeviceGetAttribute)(int *value, int attribute, Device device);
+  int (*DevicePrimaryCtxRetain)(Context *context, Device device);
+  int (*DevicePrimaryCtxRelease)(Device device);
+  int (*CtxSetCurrent)(Context context);
+  int (*MemGetInfo)(size_t *free, size_t *total);
+  int (*MemAlloc)(DevicePtr *address, size_t bytes);
+  int (*MemFree)(DevicePtr address);
+  int (*MemcpyHtoDAsync)(DevicePtr to, const void *from, size_t bytes,
+                         Stream stream);
+  int (*MemcpyDtoHAsync)(void *to, DevicePtr from, size_t bytes, Stream stream);
+  int (*MemcpyDtoDAsync)(DevicePtr to, DevicePtr from, size_t bytes,
+                         Stream stream);
+  int (*MemsetD8Async)(DevicePtr to, unsigned char value, size_t count,
+                       Stream stream);
+  int (*MemsetD16Async)(DevicePtr to, unsigned short value, size_t count,
+                        Stream stream);
+  int (*MemsetD32Async)(DevicePtr to, unsigned value, size_t count,
+                        Stream stream);
+  int (*ModuleLoadDataEx)(Module *module, const void *image, unsigned count,
+                          int *options, void **values);
+  int (*ModuleUnload)(Module module);
+  int (*ModuleGetFunction)(Function *function, Module module, const char *name);
+  int (*FuncSetAttribute)(Function function, int attribute, int value);
+  int (*LaunchKernel)(Function function, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, Stream stream,
+                      void **parameters, void **extra);
+  int (*StreamCreate)(Stream *stream, unsigned flags);
+  int (*StreamDestroy)(Stream stream);
+  int (*StreamSynchronize)(Stream stream);
+  int (*StreamBeginCapture)(Stream stream, int mode);
+  int (*StreamEndCapture)(Stream stream, Graph *graph);
+  int (*GraphInstantiate)(GraphExec *exec, Graph graph,
+                          unsigned long long flags);
+  int (*GraphDestroy)(Graph graph);
+  int (*GraphExecDestroy)(GraphExec exec);
+  int (*GraphLaunch)(GraphExec exec, Stream stream);
+  int (*EventCreate)(Event *event, unsigned flags);
+  int (*EventDestroy)(Event event);
+  int (*EventRecord)(Event event, Stream stream);
+  int (*EventElapsedTime)(float *milliseconds, Event start, Event end);
+
+  /// Opens the library and initialises it. Fails where there is no driver or
+  /// no GPU. The library stays open.
+  static Result<const Driver *> open();
+
+  /// The error of a call in words: "cuMemAlloc: out of memory
+  /// (CUDA_ERROR_OUT_OF_MEMORY)". Success if `code` is 0.
+  Status check(int code, const char *call) const;
+};
+
+/// Attributes of CUdevice_attribute and CUfunction_attribute.
+constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+constexpr int kMaxDynamicSharedSize = 8;
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_DRIVER_H

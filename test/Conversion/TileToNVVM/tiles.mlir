@@ -1,0 +1,94 @@
+// RUN: nsa-opt %s --nsa-tile-to-nvvm=threads=64 --canonicalize --cse --split-input-file | FileCheck %s
+
+// One element of 64 belongs to each thread: no loop, no barrier.
+// CHECK: llvm.mlir.global external @nsa_shared_memory() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+// CHECK-LABEL: llvm.func @double(
+// CHECK-SAME: %[[X:.*]]: !llvm.ptr<1>, %[[Y:.*]]: !llvm.ptr<1>)
+// CHECK-SAME: nsa.shared_bytes = 0
+// CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>
+// CHECK-NOT: nvvm.barrier
+// CHECK: %[[T:.*]] = nvvm.read.ptx.sreg.tid.x : i32
+// CHECK: %[[P:.*]] = llvm.getelementptr %[[X]][%[[T]]]
+// CHECK: %[[V:.*]] = llvm.load %[[P]]
+// CHECK: %[[W:.*]] = arith.addf %[[V]], %[[V]]
+// CHECK: %[[Q:.*]] = llvm.getelementptr %[[Y]][%[[T]]]
+// CHECK: llvm.store %[[W]], %[[Q]]
+tile.kernel private @double(%x: memref<64xf32>, %y: memref<64xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %i = tile.range %c0 : !tile.tile<1x64xi32>
+  %v = tile.load %x[%i] : memref<64xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
+  %w = tile.map (%v : !tile.tile<1x64xf32>) -> !tile.tile<1x64xf32> {
+  ^bb0(%e: f32):
+    %s = arith.addf %e, %e : f32
+    tile.yield %s : f32
+  }
+  tile.store %w, %y[%i] : !tile.tile<1x64xf32>, memref<64xf32>, (!tile.tile<1x64xi32>)
+  tile.return
+}
+
+// -----
+
+// Coordinates outside: element 0 is read and thrown away, nothing is written.
+// CHECK-LABEL: llvm.func @ragged(
+// CHECK: %[[P:.*]] = nvvm.read.ptx.sreg.ctaid.x
+// CHECK: %[[IN:.*]] = arith.cmpi ult, %{{.*}}, %c100_i32
+// CHECK: arith.select %[[IN]], %{{.*}}, %c0_i32
+// CHECK: %[[V:.*]] = llvm.load
+// CHECK: arith.select %[[IN]], %[[V]], %{{.*}} : f32
+// CHECK: scf.if %[[IN]] {
+// CHECK: llvm.store
+tile.kernel private @ragged(%x: memref<100xf32>, %y: memref<100xf32>)
+    attributes {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32} {
+  %p = tile.program_id 0 : i32
+  %c64 = arith.constant 64 : i32
+  %start = arith.muli %p, %c64 : i32
+  %i = tile.range %start : !tile.tile<1x64xi32>
+  %v = tile.load %x[%i] : memref<100xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
+  tile.store %v, %y[%i] : !tile.tile<1x64xf32>, memref<100xf32>, (!tile.tile<1x64xi32>)
+  tile.return
+}
+
+// -----
+
+// Both operands go to shared memory, rows a word longer than they are; a thread
+// sums the products of its own four elements.
+// CHECK-LABEL: llvm.func @product(
+// CHECK-SAME: nsa.shared_bytes = 2176
+// CHECK: nvvm.barrier
+// CHECK-COUNT-8: llvm.store {{.*}} !llvm.ptr<3>
+// CHECK: nvvm.barrier
+// CHECK: scf.for {{.*}} iter_args({{.*}}) -> (f32, f32, f32, f32)
+// CHECK: math.fma
+tile.kernel private @product(%x: memref<16x16xf32>, %y: memref<16x16xf32>, %z: memref<16x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32>
+  %c = tile.range %c0 : !tile.tile<1x16xi32>
+  %a = tile.load %x[%r, %c] : memref<16x16xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xf32>
+  %b = tile.load %y[%r, %c] : memref<16x16xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xf32>
+  %acc = tile.splat %zero : !tile.tile<16x16xf32>
+  %d = tile.dot %a, %b, %acc : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>, !tile.tile<16x16xf32>
+  tile.store %d, %z[%r, %c] : !tile.tile<16x16xf32>, memref<16x16xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>)
+  tile.return
+}
+
+// -----
+
+// Four threads combine a row, then exchange by shuffles: a fixed order.
+// CHECK-LABEL: llvm.func @rows(
+// CHECK: scf.for
+// CHECK: nvvm.shfl.sync bfly {{.*}}%c2_i32
+// CHECK: nvvm.shfl.sync bfly {{.*}}%c1_i32
+// CHECK: nvvm.barrier
+tile.kernel private @rows(%x: memref<16x32xf32>, %y: memref<16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<16x1xi32>
+  %c = tile.range %c0 : !tile.tile<1x32xi32>
+  %a = tile.load %x[%r, %c] : memref<16x32xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x32xi32>) -> !tile.tile<16x32xf32>
+  %s = tile.reduce add %a {axis = 1 : i32} : !tile.tile<16x32xf32> -> !tile.tile<16x1xf32>
+  tile.store %s, %y[%r] : !tile.tile<16x1xf32>, memref<16xf32>, (!tile.tile<16x1xi32>)
+  tile.return
+}
