@@ -113,7 +113,7 @@ static void addOutputOptions(CLI::App &app, Options &options) {
 
 /// For looking into a compilation; the artefact depends on none of it.
 static void addDebugOptions(CLI::App &app, Options &options) {
-  app.option_defaults()->group("Compilation")->default_str("found");
+  app.option_defaults()->group("Compilation")->always_capture_default(false);
   app.add_option("--save-phases", options.debug.savePhases,
                  "Folder for the IR after each phase: NN-phase.mlir")
       ->type_name("FOLDER");
