@@ -91,7 +91,7 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
 
 /// What is printed or written.
 static void addOutputOptions(CLI::App &app, Options &options) {
-  app.option_defaults()->group("Output")->default_str("found");
+  app.option_defaults()->group("Output")->always_capture_default(false);
   app.add_option("-o,--output", options.output,
                  "Artefact or IR to write; - is the standard output")
       ->type_name("FILE");
