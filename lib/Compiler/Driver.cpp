@@ -6,12 +6,12 @@
 #include "lib/Compiler/MemoryReport.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/Report.h"
+#include "lib/Compiler/Source.h"
 #include "lib/Support/Files.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
 #include "passes/Pipelines/Pipelines.h"
@@ -186,7 +186,7 @@ LogicalResult nsa::Driver::parse(const std::string &source,
   return timed("parse", [&]() -> LogicalResult {
     sourceManager.AddNewSourceBuffer(
         llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
-    module = parseSourceFile<ModuleOp>(sourceManager, &context);
+    module = parseModule(sourceManager, &context);
     return success(module && succeeded(checkTypes()));
   });
 }
@@ -218,6 +218,10 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
     binaryOptions.cpu = options.cpu;
     binaryOptions.threads = options.threads;
     manager.addPass(createBinary(binaryOptions, binary));
+    CheckSlowPathsOptions slowPaths;
+    slowPaths.allow = {options.allowSlowPaths.begin(),
+                       options.allowSlowPaths.end()};
+    manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else {
     buildPhasePipeline(manager, phase, phaseOptions);

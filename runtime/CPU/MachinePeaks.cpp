@@ -118,6 +118,12 @@ static void measureCopy(MachinePeaks &peaks) {
       });
 }
 
+void MachinePeaks::raiseTo(const MachinePeaks &other) {
+  flops = std::max(flops, other.flops);
+  wideFlops = std::max(wideFlops, other.wideFlops);
+  copy = std::max(copy, other.copy);
+}
+
 MachinePeaks nsa::measurePeaks(int threads) {
   MachinePeaks peaks;
   peaks.threads = std::max(1, threads);

@@ -16,6 +16,9 @@ struct MachinePeaks {
   /// Bytes per second that memcpy reads and writes, both counted, between
   /// buffers that no cache of one core holds.
   double copy = 0;
+
+  /// Takes what another measurement of as many threads found to be faster.
+  void raiseTo(const MachinePeaks &other);
 };
 
 /// Measures for about a second; the best of several rounds, so that other work

@@ -29,6 +29,11 @@ static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 // Recording
 //===----------------------------------------------------------------------===//
 
+void StepProfile::measureAgain() {
+  one.raiseTo(measurePeaks(one.threads));
+  all.raiseTo(measurePeaks(all.threads));
+}
+
 void StepProfile::record(const Program &program, const EntryInfo &entry) {
   bool ends = entry.name == "update" || entry.name == "step";
   if ((!ends && entry.name != "accumulate") || steps() == wanted)

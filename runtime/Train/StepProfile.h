@@ -44,14 +44,18 @@ public:
   /// Steps that are not recorded, because memory is touched first in them.
   static constexpr int64_t warmUpSteps = 3;
 
-  /// Records `wanted` steps. `one` and `all` are what one thread and the
-  /// program's threads reach.
-  StepProfile(int64_t wanted, const MachinePeaks &one, const MachinePeaks &all)
-      : wanted(wanted), one(one), all(all) {}
+  /// Measures what one thread and the program's threads reach. `wanted` steps
+  /// will be recorded.
+  StepProfile(int64_t wanted, int threads)
+      : wanted(wanted), one(measurePeaks(1)), all(measurePeaks(threads)) {}
 
   /// Called after each run of an entry. Entries other than accumulate, update
   /// and step do not count.
   void record(const Program &program, const EntryInfo &entry);
+
+  /// Measures the machine once more, so that other work on it at one time
+  /// weighs less, and keeps the better values.
+  void measureAgain();
 
   /// Steps recorded so far.
   int64_t steps() const { return int64_t(stepSeconds.size()); }

@@ -4,7 +4,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
 build "$configs/smoke.yaml" one
-build "$configs/smoke.yaml" two
+# The artefact tells where its commands come from: the file's name, not its
+# folder.
+mkdir "$scratch/elsewhere"
+build "$configs/smoke.yaml" elsewhere/one
+mv "$scratch/elsewhere/one.nsax" "$scratch/two.nsax"
 cmp "$scratch/one.nsax" "$scratch/two.nsax" || fail "two compilations differ"
 
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 16 --tokens 200000 \

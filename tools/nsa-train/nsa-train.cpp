@@ -129,12 +129,13 @@ static int fail(const std::string &message) {
 }
 
 /// Writes the trace and prints what took longest.
-static Status reportProfile(const StepProfile &profile, const Program &program,
+static Status reportProfile(StepProfile &profile, const Program &program,
                             const std::string &directory) {
   if (profile.steps() == 0)
     return Error{"--profile recorded no step: the first " +
                  std::to_string(StepProfile::warmUpSteps) +
                  " steps of a run warm up"};
+  profile.measureAgain();
   std::string path = directory + "/profile.json";
   if (Status status = writeFileAtomically(path, profile.trace(program));
       !status)
@@ -176,8 +177,7 @@ static int train(CommandLine &line) {
                                 std::to_string(program->allocatedBytes()));
   std::optional<StepProfile> profile;
   if (runtime.profile)
-    profile.emplace(line.profileSteps, measurePeaks(1),
-                    measurePeaks(program->threads()));
+    profile.emplace(line.profileSteps, program->threads());
   ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
   Console console(stdout, !line.noProgress && ::isatty(STDOUT_FILENO));
   Trainer trainer(model, *data, *config, line.train, console);

@@ -1,6 +1,7 @@
 //===- Access.cpp - how a load or store walks through memory --------------===//
 
 #include "passes/Conversion/TileToCPU/Access.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace nsa::cpu;
@@ -8,7 +9,9 @@ using namespace nsa::tile;
 
 Access::Access(LoadOp op, TileBounds &bounds, unsigned width)
     : Access(op.getRef(), op.getIndices(),
-             cast<TileType>(op.getResult().getType()), bounds, width) {}
+             cast<TileType>(op.getResult().getType()), bounds, width) {
+  ofPairs = findPairs(width);
+}
 
 Access::Access(StoreOp op, TileBounds &bounds, unsigned width)
     : Access(op.getRef(), op.getIndices(),
@@ -43,4 +46,21 @@ Access::Access(Value ref, ValueRange indices, TileType type, TileBounds &bounds,
   bool wide = memoryBytes(type.getElementType()) == 4;
   bool wholeVectors = extent % lanesFor(extent, width) == 0;
   fusible = contiguous && (wide || (allProven() && wholeVectors));
+}
+
+int Access::findPairs(unsigned width) const {
+  size_t rank = extents.size();
+  int64_t extent = innerAxis(type) == 0 ? type.getRows() : type.getCols();
+  bool wholeVectors = memoryBytes(type.getElementType()) == 4 &&
+                      extent % lanesFor(extent, width) == 0;
+  bool movesByPairs = rank >= 2 && extents.back() == 2 &&
+                      innerDim == static_cast<int>(rank) - 2;
+  if (!movesByPairs || !wholeVectors || !allProven())
+    return -1;
+  auto range = indices[innerDim].getDefiningOp<RangeOp>();
+  APInt place;
+  if (!range || range.getStep() != 1 ||
+      !matchPattern(indices.back(), m_ConstantInt(&place)))
+    return -1;
+  return static_cast<int>(place.getSExtValue());
 }

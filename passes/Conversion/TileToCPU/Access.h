@@ -29,6 +29,10 @@ struct Access {
   /// dimension `innerDim` alone moves, by one. -1 if the inner extent is one.
   bool contiguous = false;
   int innerDim = -1;
+  /// What a load reads are the first (0) or second (1) elements of neighbouring
+  /// pairs, in whole vectors and all inside; -1 if they are not. Such an access
+  /// is not contiguous.
+  int ofPairs = -1;
   /// May be evaluated inside a loop nest: contiguous, and masks (which exist
   /// for 32-bit elements only) are not needed or possible.
   bool fusible = false;
@@ -38,6 +42,10 @@ struct Access {
   }
 
 private:
+  /// Recognises pairs: the last dimension has extent two and a constant index,
+  /// and the one before moves by one.
+  int findPairs(unsigned width) const;
+
   Access(mlir::Value ref, mlir::ValueRange indices, tile::TileType type,
          TileBounds &bounds, unsigned width);
 };

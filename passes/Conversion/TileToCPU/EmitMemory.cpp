@@ -67,7 +67,9 @@ void KernelEmitter::emitLoad(LoadOp op) {
     estimateRows(op, access.type);
     return emitRows(access, bufferOf(op.getResult()), /*isLoad=*/true);
   }
-  work.addScalars(SlowPath::ScalarAccess, op, access.type.getNumElements(), 3);
+  if (access.ofPairs >= 0)
+    return emitPairs(access, bufferOf(op.getResult()));
+  estimateElements(op, access.type);
   emitElements(access, op.getResult(), /*isLoad=*/true);
 }
 
@@ -83,8 +85,31 @@ void KernelEmitter::emitStore(StoreOp op) {
     estimateRows(op, access.type);
     return emitRows(access, bufferOf(op.getValue()), /*isLoad=*/false);
   }
-  work.addScalars(SlowPath::ScalarAccess, op, access.type.getNumElements(), 3);
+  estimateElements(op, access.type);
   emitElements(access, op.getValue(), /*isLoad=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// One element of each pair
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::emitPairs(const Access &access, const Buffer &buffer) {
+  bool column = innerAxis(access.type) == 0;
+  int64_t inner = column ? access.type.getRows() : access.type.getCols();
+  int64_t outerExtent = column ? 1 : access.type.getRows();
+  unsigned lanes = lanesFor(inner, width);
+  Type element = memoryType(buffer.layout.elementType);
+  Value memory = scalar(access.ref);
+  work.addVectors(access.type.getNumElements(), 2 * kAccessCost, lanes);
+  b.loop(outerExtent, 1, [&](Value outer) {
+    RowAddress address = rowAddress(access, outer);
+    Value first = b.mul(outer, buffer.layout.rowStride);
+    b.loop(inner, lanes, [&](Value i) {
+      Value there = b.add(address.offset, b.mul(i, 2));
+      b.store(b.loadOfPairs(memory, there, element, lanes, access.ofPairs == 1),
+              buffer.base, b.add(first, i), element);
+    });
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -97,8 +122,14 @@ void KernelEmitter::estimateRows(Operation *op, TileType type) {
   double rows = column ? 1 : type.getRows();
   int64_t inner = column ? type.getRows() : type.getCols();
   unsigned lanes = lanesFor(inner, width);
-  work.addVectors(rows * (inner / lanes * lanes), 1, lanes);
-  work.addScalars(SlowPath::ScalarAccess, op, rows * (inner % lanes), 1);
+  work.addVectors(rows * (inner / lanes * lanes), kAccessCost, lanes);
+  if (double rest = rows * (inner % lanes))
+    work.addScalars(SlowPath::ScalarAccess, op, rest, 1);
+}
+
+/// The cost of emitElements.
+void KernelEmitter::estimateElements(Operation *op, TileType type) {
+  work.addScalars(SlowPath::ScalarAccess, op, type.getNumElements(), 3);
 }
 
 void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,
@@ -145,6 +176,11 @@ void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
   auto moveAll = [&] {
     int64_t whole = inner / lanes * lanes;
     b.loop(whole, lanes, [&](Value i) { move(i, lanes); });
+    // Padding may hold anything, but arithmetic on what happens to be a
+    // subnormal number costs a hundred cycles and more.
+    if (isLoad && whole < inner)
+      b.store(b.constant(element, 0, lanes), buffer.base, b.add(first, whole),
+              element);
     b.loop(inner, 1, [&](Value i) { move(i, 1); }, whole);
   };
   if (!address.start)

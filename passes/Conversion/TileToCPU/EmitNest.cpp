@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "passes/Conversion/TileToCPU/KernelEmitter.h"
@@ -83,19 +84,27 @@ NestEmitter::NestEmitter(KernelEmitter &kernel, const Nest &nest)
   estimate();
 }
 
-/// Operations per element, half a cycle each.
+/// Cycles of one operation on a vector: exp and its like are polynomials.
+static double estimateOp(Operation &op) {
+  return isa<math::ExpOp, math::Exp2Op, math::LogOp, math::TanhOp>(op) ? 8
+                                                                       : 0.5;
+}
+
+/// What the maps and memory take.
 void NestEmitter::estimate() {
   double cost = 0;
   for (Operation *op : nest.ops) {
-    auto map = dyn_cast<MapOp>(op);
-    cost += map ? map.getBody().front().getOperations().size() : 1;
+    if (auto map = dyn_cast<MapOp>(op))
+      for (Operation &inner : map.getBody().front().without_terminator())
+        cost += estimateOp(inner);
+    else
+      cost += isa<ReduceOp>(op) ? 0.5 : kAccessCost;
   }
   double count = static_cast<double>(outerExtent) * innerExtent;
   if (dividesIntegers(nest))
-    kernel.getWork().addScalars(SlowPath::ScalarLoop, nest.root, count,
-                                cost / 2);
+    kernel.getWork().addScalars(SlowPath::ScalarLoop, nest.root, count, cost);
   else
-    kernel.getWork().addVectors(count, cost / 2, lanes);
+    kernel.getWork().addVectors(count, cost, lanes);
 }
 
 void NestEmitter::collectLeaves() {

@@ -81,7 +81,9 @@ private:
   void copyRow(const Access &access, const RowAddress &address,
                const Buffer &buffer, mlir::Value outer, int64_t inner,
                bool isLoad);
+  void emitPairs(const Access &access, const Buffer &buffer);
   void estimateRows(mlir::Operation *op, tile::TileType type);
+  void estimateElements(mlir::Operation *op, tile::TileType type);
 
   // EmitRows.cpp
   void emitTranspose(tile::TransposeOp op);

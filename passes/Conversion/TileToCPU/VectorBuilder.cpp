@@ -174,6 +174,18 @@ Value VectorBuilder::address(Value base, Value index, Type element) {
                              ValueRange(index));
 }
 
+Value VectorBuilder::loadOfPairs(Value base, Value index, Type element,
+                                 unsigned lanes, bool second) {
+  if (lanes == 1)
+    return load(base, index, element, 1);
+  Value first = add(index, second ? -1 : 0);
+  SmallVector<int64_t> chosen;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    chosen.push_back(2 * lane + second);
+  return shuffle(load(base, first, element, lanes),
+                 load(base, add(first, lanes), element, lanes), chosen);
+}
+
 Value VectorBuilder::load(Value base, Value index, Type element, unsigned lanes,
                           Value mask) {
   Type type = vectorOf(memoryType(element), lanes);

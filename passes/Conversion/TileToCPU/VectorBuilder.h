@@ -85,6 +85,10 @@ public:
   /// Elements at `index`; a null mask reads all lanes, others read as zero.
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element,
                    unsigned lanes, mlir::Value mask = {});
+  /// The elements at `index`, `index` + 2, ... of 4 bytes, which are the first
+  /// or second ones of pairs.
+  mlir::Value loadOfPairs(mlir::Value base, mlir::Value index,
+                          mlir::Type element, unsigned lanes, bool second);
   void store(mlir::Value value, mlir::Value base, mlir::Value index,
              mlir::Type element, mlir::Value mask = {});
 

@@ -26,6 +26,10 @@ enum class SlowPath {
 /// "scalar-loop" or "scalar-access".
 llvm::StringRef getSlowPathName(SlowPath path);
 
+/// Cycles that a vector costs on its way from or to memory beyond the first
+/// cache.
+inline constexpr double kAccessCost = 4;
+
 class WorkEstimate {
 public:
   /// Work that is added from now on happens `trips` times.

@@ -71,7 +71,7 @@ TEST(Lessons, Lesson02AStepAllocatesNothing) {
 
 // Lesson 4: switching something off had no effect.
 TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
-  std::vector<CompilerOptions> variants(9);
+  std::vector<CompilerOptions> variants(10);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
   variants[3].seqLen = 40;
@@ -80,6 +80,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
   variants[6].recompute = variants[7].recompute = "block";
   variants[7].recomputeBudget = 2;
   variants[8].logitsMiB = 1;
+  variants[9].allowSlowPaths = {"copy"};
   std::string text =
       modelText({"model.attention=window", "model.vocab_size=1024"});
   std::set<std::string> distinct;
@@ -116,7 +117,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
 
 TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   std::string text = modelText({"model.attention=window"});
-  std::vector<CompilerOptions> variants(7);
+  std::vector<CompilerOptions> variants(8);
   variants[0].target = "cuda";
   variants[1].cpu = "x86-64-v9";
   variants[2].precision = "fp16";
@@ -124,6 +125,7 @@ TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   variants[4].recompute = "all";
   variants[5].recomputeBudget = -1;
   variants[6].logitsMiB = 0;
+  variants[7].allowSlowPaths = {"slow"};
   for (const CompilerOptions &options : variants)
     EXPECT_FALSE(compile(text, "model.mlir", options).ok());
 }

@@ -1,0 +1,50 @@
+// What is slow in a training entry is an error, once for each kernel and line,
+// unless it is allowed by name.
+// RUN: not nsa-opt %s --nsa-check-slow-paths 2>&1 | FileCheck %s --implicit-check-not=error:
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop 2>&1 | FileCheck %s --check-prefix=COPY
+// RUN: nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop,copy | FileCheck %s --check-prefix=PASSES
+// RUN: nsa-opt %s --nsa-check-slow-paths=allow=all | FileCheck %s --check-prefix=PASSES
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=slow 2>&1 | FileCheck %s --check-prefix=NAME
+
+// COPY-NOT: scalar-loop
+// COPY: error: slow path 'copy'
+// PASSES: rt.entry @accumulate
+// NAME: error: unknown slow path 'slow'; known are scalar-loop, scalar-access, copy, all
+
+rt.kernel @slow : (memref<16384xf32>, memref<16384xf32>) -> ()
+    {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,
+     stack_bytes = 0 : i64, slow_paths = ["scalar-loop"]}
+rt.kernel @fast : (memref<16384xf32>, memref<16384xf32>) -> ()
+    {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,
+     stack_bytes = 0 : i64}
+rt.tensor input @x : memref<16384xf32>
+rt.tensor gradient @g : memref<16384xf32> init <constant, 0.0>
+rt.tensor gradient @h : memref<16xf32> init <constant, 0.0>
+
+// Initial values train nothing, nor does what writes an output.
+rt.entry @init inputs [] outputs [] {
+  %g = rt.get @g : memref<16384xf32>
+  rt.initialize %g : memref<16384xf32>
+}
+rt.entry @forward inputs [@x] outputs [] {
+  %x = rt.get @x : memref<16384xf32>
+  %0 = rt.buffer : memref<16384xf32>
+  rt.launch @slow ins(%x : memref<16384xf32>) outs(%0 : memref<16384xf32>)
+}
+
+rt.entry @accumulate inputs [@x] outputs [] {
+  %x = rt.get @x : memref<16384xf32>
+  %g = rt.get @g : memref<16384xf32>
+  %h = rt.get @h : memref<16xf32>
+  %0 = rt.buffer : memref<16384xf32>
+  %1 = rt.buffer : memref<16384xf32>
+  %2 = rt.buffer : memref<16xf32>
+  // CHECK: check-slow-paths.mlir:[[@LINE+1]]:3: error: slow path 'scalar-loop' in kernel @slow; allow with --allow-slow-path=scalar-loop
+  rt.launch @slow ins(%x : memref<16384xf32>) outs(%0 : memref<16384xf32>)
+  rt.launch @slow ins(%0 : memref<16384xf32>) outs(%1 : memref<16384xf32>)
+  rt.launch @fast ins(%1 : memref<16384xf32>) outs(%g : memref<16384xf32>)
+  // CHECK: check-slow-paths.mlir:[[@LINE+1]]:3: error: slow path 'copy' of 65536 bytes; allow with --allow-slow-path=copy
+  rt.copy %x, %g : memref<16384xf32>
+  rt.fill 0.0, %2 : memref<16xf32>
+  rt.copy %2, %h : memref<16xf32>
+}
