@@ -112,7 +112,7 @@ static void addOptions(CLI::App &app, CommandLine &line) {
          "Measure every command of this many steps: writes profile.json "
          "(Chrome trace) into the run directory and prints the most "
          "expensive commands")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   app.add_option("--blas", line.blasLibrary,
                  "OpenBLAS or, on a GPU, cuBLASLt: the library, or the folder "
                  "that holds it");

@@ -116,15 +116,23 @@ void KernelEmitter::emitPairs(const Access &access, const Buffer &buffer) {
 // Rows of neighbours
 //===----------------------------------------------------------------------===//
 
+/// Whether the elements of a row behind its whole vectors move under a mask,
+/// which exists for elements of 4 bytes; a mask also clears the padding.
+static bool masksRest(int64_t inner, unsigned lanes, Type element) {
+  return inner % lanes != 0 && memoryBytes(element) == 4;
+}
+
 /// The cost of emitRows where all coordinates are inside.
 void KernelEmitter::estimateRows(Operation *op, TileType type) {
   bool column = innerAxis(type) == 0;
   double rows = column ? 1 : type.getRows();
   int64_t inner = column ? type.getRows() : type.getCols();
   unsigned lanes = lanesFor(inner, width);
-  work.addVectors(rows * (inner / lanes * lanes), kAccessCost, lanes);
-  if (double rest = rows * (inner % lanes))
-    work.addScalars(SlowPath::ScalarAccess, op, rest, 1);
+  bool masks = masksRest(inner, lanes, type.getElementType());
+  int64_t whole = masks ? roundUp(inner, lanes) : inner / lanes * lanes;
+  work.addVectors(rows * whole, kAccessCost, lanes);
+  if (whole < inner)
+    work.addScalars(SlowPath::ScalarAccess, op, rows * (inner - whole), 1);
 }
 
 /// The cost of emitElements.
@@ -163,19 +171,21 @@ void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
   Type element = memoryType(buffer.layout.elementType);
   Value memory = scalar(access.ref);
   Value first = b.mul(outer, buffer.layout.rowStride);
-  auto move = [&](Value i, unsigned lanes) {
+  auto move = [&](Value i, unsigned lanes, Value mask = {}) {
     Value there = b.add(address.offset, i), here = b.add(first, i);
     if (isLoad)
-      b.store(b.load(memory, there, element, lanes), buffer.base, here,
+      b.store(b.load(memory, there, element, lanes, mask), buffer.base, here,
               element);
     else
-      b.store(b.load(buffer.base, here, element, lanes), memory, there,
-              element);
+      b.store(b.load(buffer.base, here, element, lanes), memory, there, element,
+              mask);
   };
   unsigned lanes = lanesFor(inner, width);
   auto moveAll = [&] {
     int64_t whole = inner / lanes * lanes;
     b.loop(whole, lanes, [&](Value i) { move(i, lanes); });
+    if (masksRest(inner, lanes, element))
+      return move(b.i64(whole), lanes, b.firstLanes(inner - whole, lanes));
     // Padding may hold anything, but arithmetic on what happens to be a
     // subnormal number costs a hundred cycles and more.
     if (isLoad && whole < inner)

@@ -59,10 +59,19 @@ LogicalResult KernelEmitter::emit() {
   return success();
 }
 
+static uint64_t getArgumentBytes(KernelOp kernel) {
+  uint64_t bytes = 0;
+  for (Type type : kernel.getArgumentTypes()) {
+    auto memory = cast<MemRefType>(type);
+    bytes += memory.getNumElements() * memoryBytes(memory.getElementType());
+  }
+  return bytes;
+}
+
 void KernelEmitter::recordSlowPaths(Operation *function) {
   SmallVector<StringRef> names;
   for (const WorkEstimate::Finding &finding :
-       work.findSlowPaths(static_cast<double>(kernel.getNumPrograms()))) {
+       work.findSlowPaths(getArgumentBytes(kernel))) {
     names.push_back(getSlowPathName(finding.path));
     remark::missed(finding.op->getLoc(), remark::RemarkOpts::name("SlowPath")
                                              .category(DEBUG_TYPE)

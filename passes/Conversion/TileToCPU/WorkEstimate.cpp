@@ -9,9 +9,9 @@ using namespace nsa::cpu;
 /// Of a kernel's time, from which on a path is slow.
 static constexpr double slowShare = 0.25;
 
-/// Cycles of a whole launch below which nothing is slow: about what it costs to
-/// start one.
-static constexpr double negligibleCycles = 10000;
+/// Bytes of a kernel's arguments below which nothing is slow: passing over them
+/// takes little longer than starting the kernel.
+static constexpr uint64_t negligibleBytes = 128 << 10;
 
 llvm::StringRef nsa::cpu::getSlowPathName(SlowPath path) {
   switch (path) {
@@ -31,8 +31,10 @@ void WorkEstimate::addScalars(SlowPath path, Operation *op, double count,
 }
 
 SmallVector<WorkEstimate::Finding>
-WorkEstimate::findSlowPaths(double programs) const {
+WorkEstimate::findSlowPaths(uint64_t argumentBytes) const {
   SmallVector<Finding> findings;
+  if (argumentBytes < negligibleBytes)
+    return findings;
   for (SlowPath path : {SlowPath::ScalarLoop, SlowPath::ScalarAccess}) {
     double cost = 0;
     const Part *largest = nullptr;
@@ -43,7 +45,7 @@ WorkEstimate::findSlowPaths(double programs) const {
       if (!largest || part.cost > largest->cost)
         largest = &part;
     }
-    if (cost * programs > negligibleCycles && cost > slowShare * total)
+    if (cost > slowShare * total)
       findings.push_back({path, largest->op, cost / total});
   }
   return findings;

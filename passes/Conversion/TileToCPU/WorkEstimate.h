@@ -52,9 +52,9 @@ public:
     /// Of the kernel's time.
     double share;
   };
-  /// The slow paths of a kernel of `programs` programs: those that take more
-  /// than a quarter of its time, unless that is next to nothing.
-  llvm::SmallVector<Finding> findSlowPaths(double programs) const;
+  /// The slow paths of a kernel with arguments of so many bytes together: those
+  /// that take more than a quarter of its time, unless that is next to nothing.
+  llvm::SmallVector<Finding> findSlowPaths(uint64_t argumentBytes) const;
 
 private:
   struct Part {

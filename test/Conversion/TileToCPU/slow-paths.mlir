@@ -29,21 +29,21 @@ tile.kernel private @strided(%x: memref<4096x64xf32>, %y: memref<64x4096xf32>)
 // Vectors do not divide integers.
 // CHECK-LABEL: func.func @divides
 // CHECK-SAME: attributes {nsa.slow_paths = ["scalar-loop"]}
-tile.kernel private @divides(%x: memref<4096xi32>, %z: memref<1xi32>, %y: memref<4096xi32>)
-    attributes {grid = array<i32: 64, 1, 1>, num_outputs = 1 : i32} {
+tile.kernel private @divides(%x: memref<65536xi32>, %z: memref<1xi32>, %y: memref<65536xi32>)
+    attributes {grid = array<i32: 1024, 1, 1>, num_outputs = 1 : i32} {
   %p = tile.program_id 0 : i32
   %c0 = arith.constant 0 : i32
   %c64 = arith.constant 64 : i32
   %start = arith.muli %p, %c64 : i32
   %i = tile.range %start : !tile.tile<1x64xi32>
   %d = tile.load %z[%c0] : memref<1xi32>, (i32) -> i32
-  %v = tile.load %x[%i] : memref<4096xi32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xi32>
+  %v = tile.load %x[%i] : memref<65536xi32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xi32>
   %w = tile.map (%v : !tile.tile<1x64xi32>) -> !tile.tile<1x64xi32> {
   ^bb0(%e: i32):
     %q = arith.divsi %e, %d : i32
     tile.yield %q : i32
   }
-  tile.store %w, %y[%i] : !tile.tile<1x64xi32>, memref<4096xi32>, (!tile.tile<1x64xi32>)
+  tile.store %w, %y[%i] : !tile.tile<1x64xi32>, memref<65536xi32>, (!tile.tile<1x64xi32>)
   tile.return
 }
 
