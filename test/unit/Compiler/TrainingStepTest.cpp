@@ -75,6 +75,14 @@ TEST(TrainingStep, GradientsWithLinearCompressionAndSoftmaxGates) {
                   "model.d_v=12"});
 }
 
+TEST(TrainingStep, GradientsWithMlpCompressionAndPositions) {
+  checkGradients({"nsa.phi=mlp", "nsa.phi_pos=true", "model.d_v=12"});
+}
+
+TEST(TrainingStep, GradientsWithLinearCompressionAndPositions) {
+  checkGradients({"nsa.phi=linear", "nsa.phi_pos=true"});
+}
+
 TEST(TrainingStep, GradientsOfTheWindowModel) {
   checkGradients({"model.attention=window"});
 }
@@ -151,10 +159,12 @@ TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
   }
 }
 
-// The mixed-precision program on the CPU: bf16 storage, fp32 master weights.
-TEST(TrainingStep, Bf16GradientsPointTheSameWay) {
+namespace {
+/// The mixed-precision program on the CPU (bf16 storage, fp32 master weights)
+/// against the fp32 one.
+void checkMixed(const std::vector<std::string> &overrides) {
   uint64_t seed = testSeed();
-  SmallModel full({}, "fp32", seed), mixed({}, "bf16", seed);
+  SmallModel full(overrides, "fp32", seed), mixed(overrides, "bf16", seed);
   ASSERT_TRUE(full.program && mixed.program);
   full.run("accumulate");
   mixed.run("accumulate");
@@ -176,4 +186,11 @@ TEST(TrainingStep, Bf16GradientsPointTheSameWay) {
     }
   }
   EXPECT_GT(dot / std::sqrt(a * b), 0.99);
+}
+} // namespace
+
+TEST(TrainingStep, Bf16GradientsPointTheSameWay) { checkMixed({}); }
+
+TEST(TrainingStep, Bf16GradientsOfMlpCompressionPointTheSameWay) {
+  checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"});
 }
