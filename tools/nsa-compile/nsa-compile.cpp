@@ -81,6 +81,9 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   app.add_flag_callback(
       "--no-fuse", [&compiler] { compiler.fuse = false; },
       "Give every operation its own commands, for comparison");
+  app.add_option("--logits-mib", compiler.logitsMiB,
+                 "MiB that logits and their gradient may take at once: larger "
+                 "ones are made in chunks of tokens, at most 8");
   app.add_option("--allow-slow-path", compiler.allowSlowPaths,
                  "Slow paths that training entries may take: scalar-loop, "
                  "scalar-access, copy or all; any other is an error")
