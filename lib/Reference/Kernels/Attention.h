@@ -96,16 +96,6 @@ Tensor compressMean(const Tensor &x, int64_t block, int64_t stride);
 Tensor compressMeanBackward(const Tensor &outputGrad, const Tensor &x,
                             int64_t block, int64_t stride);
 
-/// Each block's rows, concatenated, times weight [H, block*D, E].
-Tensor compressLinear(const Tensor &x, const Tensor &weight, int64_t block,
-                      int64_t stride);
-struct LinearGradients {
-  Tensor input, weight;
-};
-LinearGradients compressLinearBackward(const Tensor &outputGrad,
-                                       const Tensor &x, const Tensor &weight,
-                                       int64_t block, int64_t stride);
-
 /// Sum over the branches of gate times output (Eq. 5).
 Tensor combine(const Tensor &gates, const Tensor &compressed,
                const Tensor &selected, const Tensor &window);

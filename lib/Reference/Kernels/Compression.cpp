@@ -44,42 +44,6 @@ Tensor nsa::reference::compressMeanBackward(const Tensor &outputGrad,
   return dx;
 }
 
-Tensor nsa::reference::compressLinear(const Tensor &x, const Tensor &weight,
-                                      int64_t block, int64_t stride) {
-  int64_t count = compressedLength(x.dim(1), block, stride);
-  int64_t width = x.dim(3), out = weight.dim(2);
-  Tensor y({x.dim(0), count, x.dim(2), out});
-  forEachRow(x, count, [&](int64_t b, int64_t i, int64_t h) {
-    for (int64_t r = 0; r < block; ++r)
-      for (int64_t c = 0; c < width; ++c)
-        for (int64_t e = 0; e < out; ++e)
-          y.at({b, i, h, e}) += x.at({b, i * stride + r, h, c}) *
-                                weight.at({h, r * width + c, e});
-  });
-  return y;
-}
-
-LinearGradients nsa::reference::compressLinearBackward(const Tensor &outputGrad,
-                                                       const Tensor &x,
-                                                       const Tensor &weight,
-                                                       int64_t block,
-                                                       int64_t stride) {
-  int64_t width = x.dim(3), out = weight.dim(2);
-  LinearGradients grads{Tensor(x.shape), Tensor(weight.shape)};
-  forEachRow(x, outputGrad.dim(1), [&](int64_t b, int64_t i, int64_t h) {
-    for (int64_t r = 0; r < block; ++r)
-      for (int64_t c = 0; c < width; ++c)
-        for (int64_t e = 0; e < out; ++e) {
-          double dy = outputGrad.at({b, i, h, e});
-          grads.input.at({b, i * stride + r, h, c}) +=
-              dy * weight.at({h, r * width + c, e});
-          grads.weight.at({h, r * width + c, e}) +=
-              dy * x.at({b, i * stride + r, h, c});
-        }
-  });
-  return grads;
-}
-
 Tensor nsa::reference::combine(const Tensor &gates, const Tensor &compressed,
                                const Tensor &selected, const Tensor &window) {
   Tensor out(compressed.shape);
