@@ -5,6 +5,7 @@
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NSA/NSADialect.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "test/unit/CompiledModule.h"
 #include "test/unit/RandomModules/Gradients.h"
@@ -440,9 +441,14 @@ bool Trial::checkEntry(FuncOp function) {
 std::optional<Failure> Trial::check() {
   ++coverage.modules;
   coverage.ops += module.countOps();
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(&getContext(),
+                                        [&](mlir::Diagnostic &diagnostic) {
+                                          messages += diagnostic.str() + "\n";
+                                        });
   auto source = mlir::parseSourceString<mlir::ModuleOp>(text, &getContext());
   if (!source) {
-    fail("parse", "the module does not parse");
+    fail("parse", messages);
     return failure;
   }
   if (!compile())

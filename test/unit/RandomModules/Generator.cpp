@@ -248,7 +248,7 @@ GraphModule nsa::test::generateModule(uint64_t seed) {
     function.name =
         kinds[i] == Kind::Training ? "model" : "f" + std::to_string(i);
     FunctionWriter(module, function, random, kinds[i])
-        .write(2 + random.below(2 + random.below(28)));
+        .write(2 + random.below(2 + random.below(18)));
     module.functions.push_back(std::move(function));
   }
   dropIdleOptions(module);

@@ -7,7 +7,6 @@
 #include "mlir/Parser/Parser.h"
 #include "test/unit/CompiledModule.h"
 #include "test/unit/RandomModules/Check.h"
-#include "test/unit/RandomModules/Writer.h"
 
 #include <gtest/gtest.h>
 
@@ -104,7 +103,7 @@ TEST_F(OracleTest, OtherBlocksAreABadChoice) {
 
 // What the shrinker leaves of a module that does not compile is small.
 TEST(Shrink, LeavesWhatFails) {
-  GraphModule module = generateModule(7);
+  GraphModule module;
   GraphFunction function;
   function.name = "wrong";
   function.values.push_back({{{4, 4}, DataType::F32}});
@@ -118,12 +117,14 @@ TEST(Shrink, LeavesWhatFails) {
     ++last;
   }
   function.results.push_back({last, "y", ""});
-  module.functions.push_back(function);
+  module.functions = {function, function};
+  module.functions[1].name = "other";
   Coverage ignored;
   std::optional<Failure> failure =
       checkModule(module, Programs::Sample, ignored);
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->kind, "parse");
+  EXPECT_NE(failure->message.find("inferred type"), std::string::npos);
   GraphModule small = shrink(module, Programs::Sample, *failure, 20.0);
   EXPECT_LE(small.countOps(), 2u) << print(small);
 }
