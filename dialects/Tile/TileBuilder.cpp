@@ -5,6 +5,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace nsa::tile;
 
@@ -180,7 +182,16 @@ Expr TileBuilder::constantF32(double number) {
   return makeConstant(b, f32(), number);
 }
 
+void TileBuilder::asProgram(std::array<Expr, 3> ids,
+                            llvm::function_ref<void()> body) {
+  auto outer = std::exchange(program, ids);
+  body();
+  program = outer;
+}
+
 Expr TileBuilder::programId(int axis) {
+  if (program)
+    return (*program)[axis];
   return Expr(b, ProgramIdOp::create(b, i32(), axis));
 }
 

@@ -157,6 +157,9 @@ public:
   Expr constantF32(double number);
   /// Axis 0 is x.
   Expr programId(int axis);
+  /// Builds what is written for a grid of its own as part of a larger one:
+  /// while `body` runs, programId(axis) is `ids[axis]`.
+  void asProgram(std::array<Expr, 3> ids, llvm::function_ref<void()> body);
   /// The scalar at the coordinates; 0 outside.
   Expr loadScalar(mlir::Value ref, llvm::ArrayRef<Operand> indices);
   /// Writes a scalar, rounded to the element type of `ref`.
@@ -236,6 +239,7 @@ private:
   llvm::SmallVector<mlir::Value> materialise(llvm::ArrayRef<Operand> operands);
 
   mlir::ImplicitLocOpBuilder b;
+  std::optional<std::array<Expr, 3>> program;
 };
 
 /// Appends a private kernel to `module`. Inputs and outputs are tensor or

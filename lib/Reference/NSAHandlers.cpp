@@ -4,6 +4,7 @@
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/Attention.h"
 #include "lib/Reference/Kernels/Compression.h"
+#include "lib/Reference/Kernels/NN.h"
 #include "lib/Reference/Kernels/Statistics.h"
 
 using namespace mlir;
@@ -76,33 +77,71 @@ static Projection getProjection(CompressionKind kind, Operands parameters) {
   return phi;
 }
 
+/// Compressed rows of `x` by the parameters of `kind`.
+static Tensor runCompress(CompressionKind kind, const Tensor &x,
+                          Operands parameters, int64_t block, int64_t stride) {
+  if (kind == CompressionKind::Mean)
+    return compressMean(x, block, stride);
+  return compressProjected(x, getProjection(kind, parameters), block, stride);
+}
+
+/// Appends the gradient of `x` to `inputGrads` and those of the parameters to
+/// `parameterGrads`.
+static void runCompressBackward(CompressionKind kind, const Tensor &outputGrad,
+                                const Tensor &x, Operands parameters,
+                                int64_t block, int64_t stride,
+                                Results &inputGrads, Results &parameterGrads) {
+  if (kind == CompressionKind::Mean) {
+    inputGrads.push_back(compressMeanBackward(outputGrad, x, block, stride));
+    return;
+  }
+  ProjectionGradients grads = compressProjectedBackward(
+      outputGrad, x, getProjection(kind, parameters), block, stride);
+  inputGrads.push_back(std::move(grads.input));
+  for (Tensor *grad :
+       {&grads.phi.weight, &grads.phi.outputWeight, &grads.phi.positions})
+    if (!grad->shape.empty())
+      parameterGrads.push_back(std::move(*grad));
+}
+
 static void addCompression(Evaluator &evaluator) {
   evaluator.add<CompressOp>([](CompressOp op, Operands in, Results &out) {
-    int64_t block = op.getBlock(), stride = op.getStride();
-    if (op.getKind() == CompressionKind::Mean)
-      out.push_back(compressMean(*in[0], block, stride));
-    else
-      out.push_back(compressProjected(
-          *in[0], getProjection(op.getKind(), in.drop_front()), block, stride));
+    out.push_back(runCompress(op.getKind(), *in[0], in.drop_front(),
+                              op.getBlock(), op.getStride()));
     return success();
   });
-  evaluator.add<CompressBackwardOp>(
-      [](CompressBackwardOp op, Operands in, Results &out) {
-        int64_t block = op.getBlock(), stride = op.getStride();
-        if (op.getKind() == CompressionKind::Mean) {
-          out.push_back(compressMeanBackward(*in[0], *in[1], block, stride));
-          return success();
-        }
-        ProjectionGradients grads = compressProjectedBackward(
-            *in[0], *in[1], getProjection(op.getKind(), in.drop_front(2)),
-            block, stride);
-        out.push_back(std::move(grads.input));
-        for (Tensor *grad :
-             {&grads.phi.weight, &grads.phi.outputWeight, &grads.phi.positions})
-          if (!grad->shape.empty())
-            out.push_back(std::move(*grad));
-        return success();
-      });
+  evaluator.add<CompressBackwardOp>([](CompressBackwardOp op, Operands in,
+                                       Results &out) {
+    SmallVector<Tensor> parameters;
+    runCompressBackward(op.getKind(), *in[0], *in[1], in.drop_front(2),
+                        op.getBlock(), op.getStride(), out, parameters);
+    std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
+    return success();
+  });
+  evaluator.add<CompressKeyValueOp>([](CompressKeyValueOp op, Operands in,
+                                       Results &out) {
+    int64_t block = op.getBlock(), stride = op.getStride();
+    size_t count = op.getKeyParameters().size();
+    Tensor keys =
+        runCompress(op.getKind(), *in[0], in.slice(2, count), block, stride);
+    out.push_back(op.getTable() ? rotary(keys, *in.back(), stride,
+                                         /*inverse=*/false)
+                                : keys);
+    out.push_back(runCompress(op.getKind(), *in[1], in.slice(2 + count, count),
+                              block, stride));
+    return success();
+  });
+  evaluator.add<CompressKeyValueBackwardOp>([](CompressKeyValueBackwardOp op,
+                                               Operands in, Results &out) {
+    size_t count = op.getKeyParameters().size();
+    SmallVector<Tensor> parameters;
+    for (size_t i : {0, 1})
+      runCompressBackward(op.getKind(), *in[i], *in[2 + i],
+                          in.slice(4 + i * count, count), op.getBlock(),
+                          op.getStride(), out, parameters);
+    std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
+    return success();
+  });
 }
 
 static void addCombination(Evaluator &evaluator) {
@@ -135,9 +174,75 @@ static void addStatistics(Evaluator &evaluator) {
       });
 }
 
+/// The gates of the branches from their operand, or from logits and bias.
+template <typename OpT>
+static Tensor gatesOf(OpT op, const Tensor &operand, const Tensor *bias) {
+  if (op.getGating() == Gating::Given)
+    return operand;
+  return gate(operand, bias ? *bias : Tensor(),
+              op.getGating() == Gating::Softmax);
+}
+
+static LogicalResult runGatedAttention(GatedAttentionOp op, Operands in,
+                                       Results &out) {
+  const Tensor &q = *in[0];
+  double scale = op.getScaleOrDefault();
+  AttentionResult selected =
+      attention(q, *in[2], *in[3], scale,
+                selectedKeys(*in[4], op.getSelectBlock(), q.dim(1)));
+  AttentionResult window =
+      attention(q, *in[5], *in[6], scale, windowKeys(op.getWindow()));
+  Tensor gates = gatesOf(op, *in[7], op.getBias() ? in[8] : nullptr);
+  out.push_back(combine(gates, *in[1], selected.output, window.output));
+  if (op.getKeep())
+    for (Tensor *kept :
+         {&selected.output, &selected.lse, &window.output, &window.lse})
+      out.push_back(std::move(*kept));
+  return success();
+}
+
+static LogicalResult runGatedAttentionBackward(GatedAttentionBackwardOp op,
+                                               Operands in, Results &out) {
+  const Tensor &q = *in[1];
+  double scale = op.getScaleOrDefault();
+  const Tensor *bias = op.getBias() ? in[16] : nullptr;
+  Tensor gates = gatesOf(op, *in[15], bias);
+  CombineGradients sum =
+      combineBackward(*in[0], gates, *in[4], *in[8], *in[13]);
+  AttentionGradients grads[] = {
+      attentionBackward(
+          sum.compressed, q, *in[2], *in[3], *in[4], *in[5], scale,
+          compressedKeys(in[2]->dim(1), op.getBlock(), op.getStride())),
+      attentionBackward(sum.selected, q, *in[6], *in[7], *in[8], *in[9], scale,
+                        selectedKeys(*in[10], op.getSelectBlock(), q.dim(1))),
+      attentionBackward(sum.window, q, *in[11], *in[12], *in[13], *in[14],
+                        scale, windowKeys(op.getWindow()))};
+  out.push_back(
+      reference::add(reference::add(grads[0].q, grads[1].q), grads[2].q));
+  if (op.getTable())
+    grads[0].k = rotary(grads[0].k, *in.back(), op.getStride(),
+                        /*inverse=*/true);
+  for (AttentionGradients &branch : grads) {
+    out.push_back(std::move(branch.k));
+    out.push_back(std::move(branch.v));
+  }
+  if (op.getGating() == Gating::Given) {
+    out.push_back(std::move(sum.gates));
+    return success();
+  }
+  GateGradients gateGrads =
+      gateBackward(sum.gates, gates, op.getGating() == Gating::Softmax);
+  out.push_back(std::move(gateGrads.logits));
+  if (bias)
+    out.push_back(std::move(gateGrads.bias));
+  return success();
+}
+
 void nsa::reference::addNSAHandlers(Evaluator &evaluator) {
   addAttentions(evaluator);
   addCompression(evaluator);
   addCombination(evaluator);
   addStatistics(evaluator);
+  evaluator.add<GatedAttentionOp>(runGatedAttention);
+  evaluator.add<GatedAttentionBackwardOp>(runGatedAttentionBackward);
 }

@@ -338,6 +338,57 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
   ];
 }
 
+def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
+  let summary = "Compute the branches of attention in fewer launches";
+  let description = [{
+    - `nsa.selected_attention` and `nsa.window_attention` of the same queries
+      whose outputs `nsa.combine` sums become one `nsa.gated_attention`. Their
+      own outputs are kept if something else, the gradient, reads them.
+    - `nsa.combine_backward`, the gradients of the three branches and the sums of
+      their gradients of the queries become one
+      `nsa.gated_attention_backward`. Values computed again for one of them move
+      in front of it.
+    - `nsa.compress` of the keys and of the values of one attention become one
+      `nsa.compress_key_value` if they are of one kind, with the rotation of the
+      compressed keys; so do their gradients. The gradient of compressed keys is
+      rotated back by `nsa.gated_attention_backward`.
+    - In both forms of gated attention the gates are computed from their logits: `nn.gate` and
+      `nn.gate_backward` disappear where nothing else reads them.
+
+    Other rotary embedding stays outside: a kernel reads the same keys once per tile
+    of queries, and would rotate them as often.
+
+    The pass runs after recomputation. It changes the rounding of results, the
+    same way under every recomputation policy, and never that of what
+    `nsa.select` reads. Each opportunity that is passed over is a missed remark
+    with the reason (`--remarks-filter-missed=nsa-fuse-attention`).
+
+    Example:
+
+    ```mlir
+    %slc, %l0 = nsa.selected_attention %q, %ks, %vs, %i {select_block = 16 : i64} : ...
+    %win, %l1 = nsa.window_attention %q, %kw, %vw {window = 32 : i64} : ...
+    %gates = nn.gate sigmoid %logits, %bias : ...
+    %o = nsa.combine %gates, %cmp, %slc, %win : ...
+    ```
+
+    becomes
+
+    ```mlir
+    %o = nsa.gated_attention sigmoid %q, %cmp, %ks, %vs, %i, %kw, %vw, %logits, %bias
+        {select_block = 16 : i64, window = 32 : i64} : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::NSADialect"];
+  let statistics = [
+    Statistic<"numBranches", "branches", "Number of sums of branches fused">,
+    Statistic<"numGradients", "gradients",
+              "Number of gradients of sums of branches fused">,
+    Statistic<"numCompressions", "compressions",
+              "Number of compressions of keys and values fused, and gradients">,
+  ];
+}
+
 def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
   let summary = "Check what may no longer be there after a phase";
   let description = [{

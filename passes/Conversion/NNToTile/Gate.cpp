@@ -42,8 +42,7 @@ struct GateKernel {
 };
 } // namespace
 
-/// Gates from logits: one for sigmoid, the three of a head for softmax.
-static SmallVector<Value> activate(ArrayRef<Expr> z) {
+SmallVector<Value> nsa::activateGates(ArrayRef<Expr> z) {
   if (z.size() == 1)
     return {sigmoid(z[0])};
   Expr top = max(max(z[0], z[1]), z[2]);
@@ -52,8 +51,7 @@ static SmallVector<Value> activate(ArrayRef<Expr> z) {
   return {e0 / sum, e1 / sum, e2 / sum};
 }
 
-/// Gradients of the logits from those of the gates, which follow them.
-static SmallVector<Value> differentiate(ArrayRef<Expr> x) {
+SmallVector<Value> nsa::differentiateGates(ArrayRef<Expr> x) {
   if (x.size() == 2)
     return {x[0] * x[1] * (1 - x[1])};
   Expr mean = x[0] * x[3] + x[1] * x[4] + x[2] * x[5];
@@ -79,7 +77,7 @@ void GateKernel::buildForward(TileBuilder &b, ArrayRef<Value> args,
       SmallVector<Expr> z;
       for (size_t i = 0; i < cols.size(); ++i)
         z.push_back(x[i] + x[cols.size() + i]);
-      return activate(z);
+      return activateGates(z);
     });
     for (auto [result, c] : llvm::zip_equal(results, cols))
       b.store(result, gates, {rows, c});
@@ -103,7 +101,7 @@ void GateKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
     for (Value source : {dGates, gates})
       for (Value c : cols)
         inputs.push_back(b.load(source, {rows, c}));
-    auto grads = b.map(inputs, types, differentiate);
+    auto grads = b.map(inputs, types, differentiateGates);
     SmallVector<Value> next;
     for (auto [grad, c, sum] : llvm::zip_equal(grads, cols, carried)) {
       b.store(grad, dLogits, {rows, c});

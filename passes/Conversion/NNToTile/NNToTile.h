@@ -103,6 +103,11 @@ mlir::FailureOr<llvm::SmallVector<mlir::Value>> launchWithRowSum(
 
 /// 1 / (1 + exp(-x)) without overflow.
 tile::Expr sigmoid(tile::Expr x);
+/// Gates from logits: one for sigmoid, the three of a head for softmax.
+llvm::SmallVector<mlir::Value> activateGates(llvm::ArrayRef<tile::Expr> logits);
+/// Gradients of the logits from those of the gates, which the gates follow.
+llvm::SmallVector<mlir::Value>
+differentiateGates(llvm::ArrayRef<tile::Expr> gradsAndGates);
 
 class RootKernels;
 

@@ -125,3 +125,69 @@ Value OnlineSoftmax::lse(TileBuilder &b) const {
     return select(x[1] > 0, x[0] + log(x[1]), -INFINITY);
   });
 }
+
+OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
+                          double scale, const OnlineSoftmax &softmax) {
+  int64_t rows = cast<TileType>(queries.getType()).getRows();
+  int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
+  Value products =
+      b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
+  Value scores =
+      b.map({products, tile.row, tile.key}, b.f32(), [&](ArrayRef<Expr> x) {
+        return select(tile.isVisible(x[1], x[2]), x[0] * scale, -INFINITY);
+      });
+  return softmax.update(b, scores, tile.values);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+/// {gate P, dS}: the probabilities, and the gradients of the scores without the
+/// scale.
+static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
+                                      const KeyTile &tile,
+                                      const RowTerms &terms, double scale,
+                                      bool probabilities) {
+  SmallVector<Value> inputs = {products,    dP,       terms.shift,
+                               terms.delta, tile.row, tile.key};
+  if (terms.gate)
+    inputs.push_back(terms.gate);
+  SmallVector<Type> types(probabilities ? 2 : 1, b.f32());
+  return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+    Expr p = maskedProbability(tile.isVisible(x[4], x[5]), x[0], scale, x[2]);
+    Expr dP = terms.gate ? x[1] * x[6] : x[1];
+    Expr dS = p * (dP - x[3]);
+    if (!probabilities)
+      return {dS};
+    return {terms.gate ? p * x[6] : p, dS};
+  });
+}
+
+Value nsa::addQueryGrad(TileBuilder &b, Value queries, Value outputGrads,
+                        const KeyTile &tile, const RowTerms &terms,
+                        double scale, Value sum) {
+  int64_t rows = cast<TileType>(queries.getType()).getRows();
+  int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
+  Value zeros = b.zeros(rows, keys);
+  Value products = b.dot(queries, tile.keys, zeros, /*transposeB=*/true);
+  Value dP = b.dot(outputGrads, tile.values, zeros, /*transposeB=*/true);
+  Value dS = gradeScores(b, products, dP, tile, terms, scale,
+                         /*probabilities=*/false)[0];
+  return b.dot(dS, tile.keys, sum);
+}
+
+SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
+                                        Value outputGrads, const KeyTile &tile,
+                                        const RowTerms &terms, double scale,
+                                        ArrayRef<Value> sums) {
+  int64_t rows = cast<TileType>(queries.getType()).getRows();
+  int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
+  Value zeros = b.zeros(keys, rows);
+  Value products = b.dot(tile.keys, queries, zeros, /*transposeB=*/true);
+  Value dP = b.dot(tile.values, outputGrads, zeros, /*transposeB=*/true);
+  auto pAndDS = gradeScores(b, products, dP, tile, terms, scale,
+                            /*probabilities=*/true);
+  return {b.dot(pAndDS[1], queries, sums[0]),
+          b.dot(pAndDS[0], outputGrads, sums[1])};
+}

@@ -11,6 +11,8 @@
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "passes/Conversion/KernelCache.h"
 
+#include <functional>
+
 namespace nsa {
 
 /// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
@@ -78,6 +80,40 @@ struct OnlineSoftmax {
 
   mlir::Value max, sum, acc;
 };
+
+/// Some keys [n, dk] with their values [n, dv], and which rows see which.
+struct KeyTile {
+  mlir::Value keys, values;
+  /// i32, one for each row and one for each key, along different axes: what
+  /// `isVisible` is asked about.
+  mlir::Value row, key;
+  std::function<tile::Expr(tile::Expr row, tile::Expr key)> isVisible;
+};
+
+/// What the gradient of a row's scores needs besides the products, f32 and one
+/// for each row: what the exponents are relative to, do . o of the branch, and
+/// the gate by which the gradient of the output is multiplied (null for 1).
+struct RowTerms {
+  mlir::Value shift, delta, gate;
+};
+
+/// Takes the keys of a tile into the softmax of `queries` [rows, dk].
+OnlineSoftmax attend(tile::TileBuilder &b, mlir::Value queries,
+                     const KeyTile &tile, double scale,
+                     const OnlineSoftmax &softmax);
+
+/// Adds dS K of a tile to `sum`: the gradient of the queries without the scale.
+mlir::Value addQueryGrad(tile::TileBuilder &b, mlir::Value queries,
+                         mlir::Value outputGrads, const KeyTile &tile,
+                         const RowTerms &terms, double scale, mlir::Value sum);
+
+/// Adds dS^T Q and P^T dO of some rows to `sums`: the gradients of the keys,
+/// without the scale, and of the values. Keys lie along the rows of `tile`.
+llvm::SmallVector<mlir::Value>
+addKeyValueGrad(tile::TileBuilder &b, mlir::Value queries,
+                mlir::Value outputGrads, const KeyTile &tile,
+                const RowTerms &terms, double scale,
+                llvm::ArrayRef<mlir::Value> sums);
 
 /// -inf, the lse of a row that sees nothing and the score of an invisible key,
 /// replaced by 0: what an exponent may be taken relative to.

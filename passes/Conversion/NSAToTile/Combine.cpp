@@ -1,7 +1,7 @@
 //===- Combine.cpp - the gated sum of the branches ------------------------===//
 
-#include "dialects/NSA/NSAOps.h"
-#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Conversion/NSAToTile/GatedAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 
 using namespace mlir;
@@ -31,6 +31,21 @@ struct CombineKernel {
 };
 } // namespace
 
+/// Products and sums are written as multiply-adds, so that every kernel rounds
+/// alike.
+Value nsa::gatedSum(TileBuilder &b, const BranchTiles &gates,
+                    const BranchTiles &outputs) {
+  auto multiplyAdd = [](Expr x, Expr y, Expr z) {
+    return Expr(x.getBuilder(), math::FmaOp::create(x.getBuilder(), x, y, z));
+  };
+  return b.map(
+      {gates[0], outputs[0], gates[1], outputs[1], gates[2], outputs[2]},
+      b.f32(), [&](ArrayRef<Expr> x) {
+        Expr sum = multiplyAdd(x[2], x[3], x[0] * x[1]);
+        return multiplyAdd(x[4], x[5], sum);
+      });
+}
+
 void CombineKernel::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value gates = args[0], compressed = args[1], selected = args[2];
   Value window = args[3], o = args[4];
@@ -43,11 +58,8 @@ void CombineKernel::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   auto output = [&](Value branch) {
     return b.load(branch, {batchRow, t, head, cols});
   };
-  Value sum = b.map({gate(0), output(compressed), gate(1), output(selected),
-                     gate(2), output(window)},
-                    b.f32(), [](ArrayRef<Expr> x) {
-                      return x[0] * x[1] + x[2] * x[3] + x[4] * x[5];
-                    });
+  Value sum = gatedSum(b, {gate(0), gate(1), gate(2)},
+                       {output(compressed), output(selected), output(window)});
   b.store(sum, o, {batchRow, t, head, cols});
 }
 

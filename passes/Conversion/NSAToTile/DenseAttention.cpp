@@ -1,11 +1,11 @@
 //===- DenseAttention.cpp - compressed and window attention ---------------===//
 //
-// One kernel builder serves both branches: they differ in visibility alone.
+// One kernel builder serves both branches.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
-#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 
 using namespace mlir;
@@ -24,186 +24,152 @@ static Visibility getVisibility(OpT op) {
           static_cast<int64_t>(op.getBlock()), std::nullopt};
 }
 
-namespace {
-/// The kernels of one op: what they know at compile time.
-struct DenseAttention {
-  template <typename OpT>
-  explicit DenseAttention(OpT op)
-      : shape(op.getQuery(), op.getKey(), op.getValue(),
-              op.getScaleOrDefault()),
-        visibility(getVisibility(op)),
-        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64)),
-        keyTile(getTileSize(shape.keys, maxKeyTile())) {}
+template <typename OpT>
+static DenseAttention getAttention(OpT op) {
+  return {AttentionShape(op.getQuery(), op.getKey(), op.getValue(),
+                         op.getScaleOrDefault()),
+          getVisibility(op)};
+}
 
-  /// Whether large tiles would be masked for the most part.
-  bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
-  /// Tokens of a query tile see the same compressed keys but for a few, so that
-  /// small tiles of them waste less at the edge; with many keys that matters
-  /// less than the work per tile.
-  int64_t maxKeyTile() const {
-    if (visibility.window)
-      return isNarrow() ? 32 : 64;
-    return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
-  }
-
-  int64_t numQueryTiles() const {
-    return llvm::divideCeil(shape.sequence, queryTile);
-  }
-  /// At least one, so that a launch without keys is still a launch.
-  int64_t numKeyTiles() const {
-    return std::max<int64_t>(llvm::divideCeil(shape.keys, keyTile), 1);
-  }
-  /// Floating-point operations of `width` multiply-adds per visible pair.
-  int64_t flops(int64_t width) const {
-    return 2 * width * shape.batch * shape.queryHeads *
-           visibility.countPairs(shape.sequence, shape.keys);
-  }
-  std::string name() const;
-
-  void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
-  void buildQueryGrad(TileBuilder &b, ArrayRef<Value> args) const;
-  void buildKeyValueGrad(TileBuilder &b, ArrayRef<Value> args) const;
-
-  /// Key tiles that some query of the tile at `t0` sees.
-  std::pair<Expr, Expr> visibleKeys(Expr t0) const {
-    Expr last = min(t0 + (queryTile - 1), shape.sequence - 1);
-    return {visibility.firstKey(t0), visibility.endKey(last)};
-  }
-  /// Queries that see some key of the tile at `i0`.
-  std::pair<Expr, Expr> visibleQueries(Expr i0) const {
-    Expr last = min(i0 + (keyTile - 1), shape.keys - 1);
-    return {visibility.firstQuery(i0),
-            visibility.endQuery(last, shape.sequence)};
-  }
-
-  AttentionShape shape;
-  Visibility visibility;
-  int64_t queryTile, keyTile;
-};
-} // namespace
-
-std::string DenseAttention::name() const {
+std::string DenseAttention::visibilityName() const {
   if (visibility.window)
-    return shape.name() + "_w" + std::to_string(*visibility.window);
-  return shape.name() + "_l" + std::to_string(visibility.block) + "d" +
+    return "w" + std::to_string(*visibility.window);
+  return "l" + std::to_string(visibility.block) + "d" +
          std::to_string(visibility.stride);
 }
+
+static std::string getName(const DenseAttention &attention) {
+  return attention.shape.name() + "_" + attention.visibilityName();
+}
+
+//===----------------------------------------------------------------------===//
+// Key tiles
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b,
+                                                  const QueryRange &queries,
+                                                  Value k, Value v,
+                                                  ArrayRef<Value> inits,
+                                                  KeyTileBody body) const {
+  Expr last = min(queries.first + (queries.count - 1), shape.sequence - 1);
+  Value keyCols = b.range(0, shape.keyWidth, 1);
+  Value valueCols = b.range(0, shape.valueWidth, 1);
+  return b.forLoop(
+      visibility.firstKey(queries.first), visibility.endKey(last), keyTile,
+      inits, [&](Expr i0, ArrayRef<Value> carried) {
+        Value i = b.range(i0, keyTile, 0);
+        KeyTile tile;
+        tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
+        tile.values = b.load(v, {queries.batch, i, queries.keyHead, valueCols});
+        tile.row = queries.query;
+        tile.key = b.range(i0, keyTile, 1);
+        tile.isVisible = [&](Expr t, Expr i) {
+          return visibility.isVisible(t, i);
+        };
+        return body(tile, carried);
+      });
+}
+
+namespace {
+/// A program that takes the tile of queries `programId(0)` of one query head.
+struct HeadProgram {
+  HeadProgram(const DenseAttention &attention, TileBuilder &b)
+      : b(b), head(b.programId(1)),
+        range{b.programId(2), head / attention.shape.group(),
+              b.programId(0) * attention.queryTile, attention.queryTile,
+              Value()} {
+    range.query = b.range(range.first, range.count, 0);
+  }
+  Value loadRows(Value ref, int64_t width) const {
+    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+  void storeRows(Value value, Value ref, int64_t width) const {
+    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+
+  TileBuilder &b;
+  Expr head;
+  QueryRange range;
+};
+} // namespace
 
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
 
 /// Program: (query tile, query head, batch).
-void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
+static void buildForward(const DenseAttention &attention, TileBuilder &b,
+                         ArrayRef<Value> args) {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
-  Expr t0 = b.programId(0) * queryTile;
-  Expr head = b.programId(1), batch = b.programId(2);
-  Expr keyHead = head / shape.group();
-  Value t = b.range(t0, queryTile, 0);
-  Value keyCols = b.range(0, shape.keyWidth, 1);
-  Value valueCols = b.range(0, shape.valueWidth, 1);
-
-  Value queries = b.load(q, {batch, t, head, keyCols});
-  auto [firstKey, endKey] = visibleKeys(t0);
-  auto init = OnlineSoftmax::init(b, queryTile, shape.valueWidth);
-  auto results = b.forLoop(
-      firstKey, endKey, keyTile, init.carried(),
-      [&](Expr i0, ArrayRef<Value> carried) {
-        Value i = b.range(i0, keyTile, 0);
-        Value keys = b.load(k, {batch, i, keyHead, keyCols});
-        Value values = b.load(v, {batch, i, keyHead, valueCols});
-        Value products = b.dot(queries, keys, b.zeros(queryTile, keyTile),
-                               /*transposeB=*/true);
-        Value scores = b.map({products, t, b.range(i0, keyTile, 1)}, b.f32(),
-                             [&](ArrayRef<Expr> x) {
-                               return select(visibility.isVisible(x[1], x[2]),
-                                             x[0] * shape.scale, -INFINITY);
-                             });
-        return OnlineSoftmax::fromCarried(carried)
-            .update(b, scores, values)
+  const AttentionShape &shape = attention.shape;
+  HeadProgram program(attention, b);
+  const QueryRange &range = program.range;
+  Value queries = program.loadRows(q, shape.keyWidth);
+  auto init = OnlineSoftmax::init(b, range.count, shape.valueWidth);
+  auto results = attention.forEachKeyTile(
+      b, range, k, v, init.carried(),
+      [&](const KeyTile &tile, ArrayRef<Value> carried) {
+        return attend(b, queries, tile, shape.scale,
+                      OnlineSoftmax::fromCarried(carried))
             .carried();
       });
   auto softmax = OnlineSoftmax::fromCarried(results);
-  b.store(softmax.output(b), o, {batch, t, head, valueCols});
-  b.store(softmax.lse(b), lse, {batch, head, t});
+  program.storeRows(softmax.output(b), o, shape.valueWidth);
+  b.store(softmax.lse(b), lse, {range.batch, program.head, range.query});
 }
 
 /// Program: (query tile, query head, batch). Also writes do . o of every row,
 /// which the gradients of keys and values need.
-void DenseAttention::buildQueryGrad(TileBuilder &b,
-                                    ArrayRef<Value> args) const {
+static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
+                           ArrayRef<Value> args) {
   Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
   Value lse = args[5], dQ = args[6], delta = args[7];
-  Expr t0 = b.programId(0) * queryTile;
-  Expr head = b.programId(1), batch = b.programId(2);
-  Expr keyHead = head / shape.group();
-  Value t = b.range(t0, queryTile, 0);
-  Value keyCols = b.range(0, shape.keyWidth, 1);
-  Value valueCols = b.range(0, shape.valueWidth, 1);
+  const AttentionShape &shape = attention.shape;
+  HeadProgram program(attention, b);
+  const QueryRange &range = program.range;
+  SmallVector<tile::Operand> row = {range.batch, program.head, range.query};
+  Value queries = program.loadRows(q, shape.keyWidth);
+  Value outputGrads = program.loadRows(dO, shape.valueWidth);
+  RowTerms terms;
+  terms.shift = finiteOrZero(b, b.load(lse, row));
+  terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
+  b.store(terms.delta, delta, row);
 
-  Value queries = b.load(q, {batch, t, head, keyCols});
-  Value outputGrads = b.load(dO, {batch, t, head, valueCols});
-  Value shift = finiteOrZero(b, b.load(lse, {batch, head, t}));
-  Value rowDelta =
-      rowDot(b, outputGrads, b.load(o, {batch, t, head, valueCols}));
-  b.store(rowDelta, delta, {batch, head, t});
-
-  auto [firstKey, endKey] = visibleKeys(t0);
-  Value sum = b.forLoop(
-      firstKey, endKey, keyTile, {b.zeros(queryTile, shape.keyWidth)},
-      [&](Expr i0, ArrayRef<Value> carried) -> SmallVector<Value> {
-        Value i = b.range(i0, keyTile, 0);
-        Value keys = b.load(k, {batch, i, keyHead, keyCols});
-        Value values = b.load(v, {batch, i, keyHead, valueCols});
-        Value zeros = b.zeros(queryTile, keyTile);
-        Value products = b.dot(queries, keys, zeros, /*transposeB=*/true);
-        Value dP = b.dot(outputGrads, values, zeros, /*transposeB=*/true);
-        Value dS =
-            b.map({products, dP, shift, rowDelta, t, b.range(i0, keyTile, 1)},
-                  b.f32(), [&](ArrayRef<Expr> x) {
-                    Expr visible = visibility.isVisible(x[4], x[5]);
-                    Expr p =
-                        maskedProbability(visible, x[0], shape.scale, x[2]);
-                    return p * (x[1] - x[3]);
-                  });
-        return {b.dot(dS, keys, carried[0])};
+  Value sum = attention.forEachKeyTile(
+      b, range, k, v, {b.zeros(range.count, shape.keyWidth)},
+      [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
+        return {addQueryGrad(b, queries, outputGrads, tile, terms, shape.scale,
+                             carried[0])};
       })[0];
-  b.store(scaled(b, sum, shape.scale), dQ, {batch, t, head, keyCols});
+  program.storeRows(scaled(b, sum, shape.scale), dQ, shape.keyWidth);
 }
 
-/// Program: (key tile, key head, batch). Heads of the group and query tiles are
-/// added in ascending order.
-void DenseAttention::buildKeyValueGrad(TileBuilder &b,
-                                       ArrayRef<Value> args) const {
-  Value dO = args[0], q = args[1], k = args[2], v = args[3], lse = args[4];
-  Value delta = args[5], dK = args[6], dV = args[7];
-  Expr i0 = b.programId(0) * keyTile;
+void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
+                                       const KeyValueGradArgs &args) const {
+  Expr i0 = number * keyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value i = b.range(i0, keyTile, 0);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
 
-  Value keys = b.load(k, {batch, i, keyHead, keyCols});
-  Value values = b.load(v, {batch, i, keyHead, valueCols});
-  auto [firstQuery, endQuery] = visibleQueries(i0);
+  KeyTile tile;
+  tile.keys = b.load(args.k, {batch, i, keyHead, keyCols});
+  tile.values = b.load(args.v, {batch, i, keyHead, valueCols});
+  tile.key = i;
+  tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
+  // Queries that see some key of the tile.
+  Expr last = min(i0 + (keyTile - 1), shape.keys - 1);
+  Expr firstQuery = visibility.firstQuery(i0);
+  Expr endQuery = visibility.endQuery(last, shape.sequence);
   Expr firstHead = keyHead * shape.group();
   auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {
-    Value t = b.range(t0, queryTile, 0), tRow = b.range(t0, queryTile, 1);
-    Value queries = b.load(q, {batch, t, head, keyCols});
-    Value outputGrads = b.load(dO, {batch, t, head, valueCols});
-    Value shift = finiteOrZero(b, b.load(lse, {batch, head, tRow}));
-    Value zeros = b.zeros(keyTile, queryTile);
-    Value products = b.dot(keys, queries, zeros, /*transposeB=*/true);
-    Value dP = b.dot(values, outputGrads, zeros, /*transposeB=*/true);
-    auto pAndDS = b.map(
-        {products, dP, shift, b.load(delta, {batch, head, tRow}), tRow, i},
-        {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-          Expr visible = visibility.isVisible(x[4], x[5]);
-          Expr p = maskedProbability(visible, x[0], shape.scale, x[2]);
-          return {p, p * (x[1] - x[3])};
-        });
-    return SmallVector<Value>{b.dot(pAndDS[1], queries, sums[0]),
-                              b.dot(pAndDS[0], outputGrads, sums[1])};
+    Value t = b.range(t0, queryTile, 0);
+    tile.row = b.range(t0, queryTile, 1);
+    Value queries = b.load(args.q, {batch, t, head, keyCols});
+    Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
+    RowTerms terms = args.loadTerms(b, batch, head, tile.row);
+    return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
+                           sums);
   };
   auto sums = b.forLoop(
       firstHead, firstHead + shape.group(), 1,
@@ -214,8 +180,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b,
                            return addQueries(head, t0, sums);
                          });
       });
-  b.store(scaled(b, sums[0], shape.scale), dK, {batch, i, keyHead, keyCols});
-  b.store(sums[1], dV, {batch, i, keyHead, valueCols});
+  b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
+          {batch, i, keyHead, keyCols});
+  b.store(sums[1], args.valueGrad, {batch, i, keyHead, valueCols});
 }
 
 //===----------------------------------------------------------------------===//
@@ -228,18 +195,18 @@ struct ConvertForward : KernelPattern<OpT> {
   using KernelPattern<OpT>::KernelPattern;
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention(op);
+    DenseAttention attention = getAttention(op);
     const AttentionShape &shape = attention.shape;
     KernelSpec spec = {
         "",
-        attention.name(),
+        getName(attention),
         {attention.numQueryTiles(), shape.queryHeads, shape.batch},
         attention.flops(shape.keyWidth + shape.valueWidth)};
     rewriter.replaceOp(
         op, this->cache.launch(rewriter, op, spec, op->getOperands(),
                                op->getResultTypes(),
                                [&](TileBuilder &b, ArrayRef<Value> args) {
-                                 attention.buildForward(b, args);
+                                 buildForward(attention, b, args);
                                }));
     return success();
   }
@@ -250,22 +217,22 @@ struct ConvertBackward : KernelPattern<OpT> {
   using KernelPattern<OpT>::KernelPattern;
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention(op);
+    DenseAttention attention = getAttention(op);
     const AttentionShape &shape = attention.shape;
     KernelSpec query = {
         "dq",
-        attention.name(),
+        getName(attention),
         {attention.numQueryTiles(), shape.queryHeads, shape.batch},
         attention.flops(2 * shape.keyWidth + shape.valueWidth)};
     auto queryResults =
         this->cache.launch(rewriter, op, query, op->getOperands(),
                            {op.getQuery().getType(), op.getLse().getType()},
                            [&](TileBuilder &b, ArrayRef<Value> args) {
-                             attention.buildQueryGrad(b, args);
+                             buildQueryGrad(attention, b, args);
                            });
     KernelSpec keyValue = {
         "dkdv",
-        attention.name(),
+        getName(attention),
         {attention.numKeyTiles(), shape.keyHeads, shape.batch},
         attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
     auto keyValueResults =
@@ -274,7 +241,10 @@ struct ConvertBackward : KernelPattern<OpT> {
                             op.getValue(), op.getLse(), queryResults[1]},
                            {op.getKey().getType(), op.getValue().getType()},
                            [&](TileBuilder &b, ArrayRef<Value> args) {
-                             attention.buildKeyValueGrad(b, args);
+                             attention.buildKeyValueGrad(
+                                 b, b.programId(0),
+                                 {args[0], args[1], args[2], args[3], args[4],
+                                  args[5], std::nullopt, args[6], args[7]});
                            });
     rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],
                                       keyValueResults[1]});

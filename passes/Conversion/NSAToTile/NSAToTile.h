@@ -9,6 +9,9 @@ namespace nsa {
 
 void populateCompressPatterns(mlir::RewritePatternSet &patterns,
                               KernelCache &cache);
+/// Compression of keys and values at once.
+void populateCompressKeyValuePatterns(mlir::RewritePatternSet &patterns,
+                                      KernelCache &cache);
 /// Compressed and window attention, forward and backward.
 void populateDenseAttentionPatterns(mlir::RewritePatternSet &patterns,
                                     KernelCache &cache);
@@ -23,6 +26,10 @@ void populateCombinePatterns(mlir::RewritePatternSet &patterns,
 /// Of gates and of selected blocks.
 void populateStatisticsPatterns(mlir::RewritePatternSet &patterns,
                                 KernelCache &cache);
+void populateGatedAttentionPatterns(mlir::RewritePatternSet &patterns,
+                                    KernelCache &cache);
+void populateGatedAttentionBackwardPatterns(mlir::RewritePatternSet &patterns,
+                                            KernelCache &cache);
 
 } // namespace nsa
 

@@ -3,24 +3,29 @@
 #ifndef NSA_PASSES_CONVERSION_NSATOTILE_SELECTEDATTENTIONKERNELS_H
 #define NSA_PASSES_CONVERSION_NSATOTILE_SELECTEDATTENTIONKERNELS_H
 
-#include "dialects/NSA/NSAOps.h"
-#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "passes/Conversion/NSAToTile/RowProgram.h"
 
 namespace nsa {
 
-/// Sizes of the selected branch. Rows of a tile are (query, head of the group)
-/// pairs, heads innermost, so that keys and values are read once per group.
-/// Keys come in tiles that divide a selection block.
+/// Sizes of the selected branch. Keys come in tiles that divide a selection
+/// block.
 struct SelectedAttention {
+  SelectedAttention(const AttentionShape &shape, int64_t selectBlock,
+                    int64_t count)
+      : shape(shape), selectBlock(selectBlock), count(count),
+        keyTile(getKeyTile(selectBlock)), queryTile(getQueryTile(shape)),
+        gatherTile(std::max<int64_t>(64 / shape.group(), 1)) {}
   template <typename OpT>
   explicit SelectedAttention(OpT op)
-      : shape(op.getQuery(), op.getKey(), op.getValue(),
-              op.getScaleOrDefault()),
-        selectBlock(op.getSelectBlock()), count(getDim(op.getIndices(), 3)),
-        keyTile(getKeyTile(selectBlock)) {}
+      : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
+                                         op.getValue(), op.getScaleOrDefault()),
+                          op.getSelectBlock(), getDim(op.getIndices(), 3)) {}
 
   /// The largest divisor of a selection block that is a handy tile.
   static int64_t getKeyTile(int64_t selectBlock);
+  /// More queries have more blocks in common, and more that only one of them
+  /// selected: 8 of them, more if that gives few rows, less if it gives many.
+  static int64_t getQueryTile(const AttentionShape &shape);
 
   int64_t numBlocks() const {
     return llvm::divideCeil(shape.sequence, selectBlock);
@@ -28,20 +33,42 @@ struct SelectedAttention {
   int64_t numKeyTiles() const {
     return llvm::divideCeil(shape.sequence, keyTile);
   }
-  std::string name() const;
+  int64_t numQueryTiles() const {
+    return llvm::divideCeil(shape.sequence, queryTile);
+  }
+  /// For kernel names: "s64n16".
+  std::string selectionName() const;
+  std::string name() const { return shape.name() + "_" + selectionName(); }
   /// Floating-point operations of `width` multiply-adds per attended pair, if
   /// every query attends to full blocks.
   int64_t flops(int64_t width) const;
 
-  AttentionShape shape;
-  int64_t selectBlock, count, keyTile;
-};
+  /// Runs `body` for each key tile of each block that some query of the program
+  /// selected, in ascending order.
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(const GroupProgram &program, mlir::Value indices,
+                 mlir::Value k, mlir::Value v,
+                 llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 
-/// Launches the gradient of the queries and returns dq and do . o of every row,
-/// f32 [B, Hq, S].
-mlir::ResultRange launchSelectedQueryGrad(KernelCache &cache,
-                                          mlir::PatternRewriter &rewriter,
-                                          SelectedAttentionBackwardOp op);
+  /// Types of the inverse index: offsets [B, Hkv, blocks + 2] and queries
+  /// [B, Hkv, S * count], both i32. The queries of block j are at offsets[j] ..
+  /// offsets[j + 1] - 1. The last offset is scratch.
+  llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
+  /// Fills the index of one key head and row of the batch.
+  void buildInverseIndex(tile::TileBuilder &b, tile::Expr keyHead,
+                         tile::Expr batch, mlir::Value indices,
+                         mlir::Value offsets, mlir::Value list) const;
+  /// Program: (key tile, key head, batch). Gathers the (query, head) rows of
+  /// the block in ascending order.
+  void buildKeyValueGrad(tile::TileBuilder &b, const KeyValueGradArgs &args,
+                         mlir::Value offsets, mlir::Value list) const;
+
+  AttentionShape shape;
+  int64_t selectBlock, count;
+  /// Keys of a tile; queries of a program that walks over keys, and queries
+  /// that one that walks over queries takes at once.
+  int64_t keyTile, queryTile, gatherTile;
+};
 
 } // namespace nsa
 

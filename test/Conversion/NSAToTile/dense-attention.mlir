@@ -13,8 +13,8 @@
 // CHECK: %[[BEGIN:.+]] = arith.addi %[[T0]], %[[MINUS31]] : i32
 // CHECK: %[[FIRST:.+]] = arith.maxsi %[[BEGIN]],
 // CHECK: scf.for %[[I0:.+]] = %[[FIRST]] to
-// CHECK: tile.dot {{.*}} {transpose_b}
 // CHECK: %[[I:.+]] = tile.range %[[I0]] : !tile.tile<1x32xi32>
+// CHECK: tile.dot {{.*}} {transpose_b}
 // CHECK: %[[SCORES:.+]] = tile.map (%{{.+}}, %[[T]], %[[I]] :
 // CHECK-NEXT: ^bb0(%[[S:.+]]: f32, %[[TE:.+]]: i32, %[[IE:.+]]: i32):
 // CHECK: %[[PAST:.+]] = arith.cmpi sle, %[[IE]], %[[TE]] : i32

@@ -42,11 +42,11 @@ func.func @backward(%do: tensor<1x100x4x16xf32>, %q: tensor<1x100x4x16xf32>, %k:
 // CHECK: %[[SELECTED:.+]] = tile.reduce max
 // CHECK: tile.load %[[K]][
 // CHECK: tile.load %[[V]][
-// CHECK: %[[U:.+]] = tile.range %[[U0]] : !tile.tile<1x16xi32>
 // CHECK: %[[LASTKEY:.+]] = tile.map (%[[SELECTED]], %{{.+}} :
 // CHECK: arith.select %{{.+}}, %{{.+}}, %[[NONE]] : i32
-// CHECK: tile.map (%{{.+}}, %[[U]], %[[LASTKEY]] :
-// CHECK-NEXT: ^bb0(%{{.+}}: f32, %[[KEY:.+]]: i32, %[[LIMIT:.+]]: i32):
+// CHECK: %[[U:.+]] = tile.range %[[U0]] : !tile.tile<1x16xi32>
+// CHECK: tile.map (%{{.+}}, %[[LASTKEY]], %[[U]] :
+// CHECK-NEXT: ^bb0(%{{.+}}: f32, %[[LIMIT:.+]]: i32, %[[KEY:.+]]: i32):
 // CHECK-NEXT: arith.cmpi sle, %[[KEY]], %[[LIMIT]]
 
 // A counting sort in which padding takes no part.

@@ -198,6 +198,7 @@ private:
                  const std::string &key, const std::string &value,
                  const std::string &attributes, bool withIndices);
   void full();
+  void gated();
 
   bool wants(const std::string &entry) const {
     return only.empty() ||
@@ -323,6 +324,63 @@ void ModuleWriter::full() {
        << "\n}\n";
 }
 
+/// The fused operations. Names are those of the separate ones where the value
+/// is the same.
+void ModuleWriter::gated() {
+  if (only.empty())
+    return;
+  bool given = c.gating == "given";
+  std::vector<Named> gating = {
+      {given ? "gates" : "logits",
+       given ? gates : tensor({c.batch, c.sequence, 3 * c.heads()}, element)}};
+  std::vector<Named> gatingGrads = {
+      {given ? "dgates" : "dlogits", gating[0].type}};
+  if (!given && c.gateBias) {
+    gating.push_back({"bias", tensor({3 * c.heads()}, "f32")});
+    gatingGrads.push_back({"dbias", gating[1].type});
+  }
+  std::string sizes =
+      attribute("select_block", c.lSel) + ", " + attribute("window", c.window);
+  std::vector<Named> in = {{"q", q},
+                           {"oc", o},
+                           {"slc.k", k},
+                           {"slc.v", v},
+                           {"indices_in", indices},
+                           {"win.k", k},
+                           {"win.v", v}};
+  in.insert(in.end(), gating.begin(), gating.end());
+  single("gated", "nsa.gated_attention " + c.gating, in,
+         {{"gated.o", o},
+          {"slc.o", o},
+          {"slc.lse", lse},
+          {"win.o", o},
+          {"win.lse", lse}},
+         "keep, " + sizes);
+  std::vector<Named> back = {{"do", o},
+                             {"q", q},
+                             {"cmp.k", kc},
+                             {"cmp.v", vc},
+                             {"oc", o},
+                             {"cmp.lse_in", lse},
+                             {"slc.k", k},
+                             {"slc.v", v},
+                             {"os", o},
+                             {"slc.lse_in", lse},
+                             {"indices_in", indices},
+                             {"win.k", k},
+                             {"win.v", v},
+                             {"ow", o},
+                             {"win.lse_in", lse}};
+  back.insert(back.end(), gating.begin(), gating.end());
+  std::vector<Named> grads = {{"dq", q},     {"cmp.dk", kc}, {"cmp.dv", vc},
+                              {"slc.dk", k}, {"slc.dv", v},  {"win.dk", k},
+                              {"win.dv", v}};
+  grads.insert(grads.end(), gatingGrads.begin(), gatingGrads.end());
+  single(
+      "gated_backward", "nsa.gated_attention_backward " + c.gating, back, grads,
+      attribute("block", c.l) + ", " + attribute("stride", c.d) + ", " + sizes);
+}
+
 std::string ModuleWriter::write() {
   compression("k", k, kc, c.dk);
   compression("v", v, vc, c.dv);
@@ -344,6 +402,7 @@ std::string ModuleWriter::write() {
   single("combine_backward", "nsa.combine_backward", branches,
          {{"dgates", gates}, {"doc", o}, {"dos", o}, {"dow", o}}, "");
   full();
+  gated();
   return text.str();
 }
 

@@ -28,7 +28,10 @@ struct Combination {
   Phi phi = Phi::Mean;
   /// Whether linear and mlp have an embedding of the place in the block.
   bool positions = false;
-  bool softmaxGate = false;
+  /// For the fused operations: where gates come from, "given" or an activation
+  /// of logits, and whether logits have a bias.
+  std::string gating = "sigmoid";
+  bool gateBias = true;
   /// Standard deviation of the scores; 0 makes them all equal.
   double logits = 1.0;
   uint64_t seed = 0;
@@ -46,7 +49,8 @@ std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
 /// slc, win, combine, each but select with a `_backward` entry, and `full`,
-/// the whole operation; or those of them that `only` names.
+/// the whole operation; or those of them that `only` names, and only then the
+/// fused operations, gated and gated_backward.
 std::string moduleText(const Combination &combination,
                        const std::vector<std::string> &only = {});
 

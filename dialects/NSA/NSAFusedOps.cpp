@@ -1,0 +1,259 @@
+//===- NSAFusedOps.cpp - types and constraints of fused nsa ops -----------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSAOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// Result types
+//===----------------------------------------------------------------------===//
+
+/// f32 [B, Hq, S] for q [B, S, Hq, dk].
+static RankedTensorType getLseType(Value query) {
+  ArrayRef<int64_t> q = getShape(query);
+  return RankedTensorType::get({q[0], q[2], q[1]},
+                               Float32Type::get(query.getContext()));
+}
+
+LogicalResult GatedAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  Type output = adaptor.getCompressed().getType();
+  Type lse = getLseType(adaptor.getQuery());
+  types.push_back(output);
+  if (adaptor.getKeep())
+    types.append({output, lse, output, lse});
+  return success();
+}
+
+LogicalResult GatedAttentionBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
+                                      adaptor.getCompressedKey().getType(),
+                                      adaptor.getCompressedValue().getType(),
+                                      adaptor.getSelectedKey().getType(),
+                                      adaptor.getSelectedValue().getType(),
+                                      adaptor.getWindowKey().getType(),
+                                      adaptor.getWindowValue().getType(),
+                                      adaptor.getGates().getType()});
+  if (Value bias = adaptor.getBias())
+    types.push_back(bias.getType());
+  return success();
+}
+
+/// x [B, S, H, D] compressed to [B, Nc, H, D].
+template <typename AdaptorT>
+static SmallVector<int64_t> getCompressedShape(AdaptorT adaptor, Value x) {
+  SmallVector<int64_t> shape(getShape(x));
+  shape[1] =
+      getNumCompressedBlocks(shape[1], adaptor.getBlock(), adaptor.getStride());
+  return shape;
+}
+
+LogicalResult CompressKeyValueOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  for (Value x : {adaptor.getKey(), adaptor.getValue()})
+    types.push_back(RankedTensorType::get(getCompressedShape(adaptor, x),
+                                          getElementType(x)));
+  return success();
+}
+
+LogicalResult CompressKeyValueBackwardOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.append({adaptor.getKey().getType(), adaptor.getValue().getType()});
+  for (ValueRange parameters :
+       {adaptor.getKeyParameters(), adaptor.getValueParameters()})
+    for (Value parameter : parameters)
+      types.push_back(RankedTensorType::get(getShape(parameter),
+                                            Float32Type::get(context)));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Scale
+//===----------------------------------------------------------------------===//
+
+template <typename OpT>
+static double scaleOrDefault(OpT op) {
+  if (std::optional<APFloat> scale = op.getScale())
+    return scale->convertToDouble();
+  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
+}
+
+double GatedAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double GatedAttentionBackwardOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
+
+//===----------------------------------------------------------------------===//
+// Constraints
+//===----------------------------------------------------------------------===//
+
+/// k [B, rows, Hkv, dk] and v [B, rows, Hkv, dv] of the branch `name`, where
+/// Hkv is that of `firstKey`.
+static LogicalResult verifyBranch(Operation *op, const Twine &name, Value query,
+                                  Value firstKey, Value key, Value value,
+                                  int64_t rows, int64_t valueWidth) {
+  int64_t batch = getDim(query, 0), heads = getDim(firstKey, 2);
+  if (failed(checkShape(op, (name + " key").str(), key,
+                        {batch, rows, heads, getDim(query, 3)})))
+    return failure();
+  return checkShape(op, (name + " value").str(), value,
+                    {batch, rows, heads, valueWidth});
+}
+
+/// What forward and backward share: q, the selected and the window branch, and
+/// the gates. `output` is the output of a branch.
+template <typename OpT>
+static LogicalResult verifyGatedAttention(OpT op, Value output) {
+  Value query = op.getQuery(), firstKey = op.getSelectedKey();
+  if (failed(checkNotEmpty(op, "query", query)) ||
+      failed(checkNotEmpty(op, "compressed output", output)))
+    return failure();
+  ArrayRef<int64_t> q = getShape(query);
+  int64_t keyHeads = getDim(firstKey, 2), width = getDim(output, 3);
+  if (keyHeads == 0)
+    return op.emitOpError("key heads (0) must be at least 1");
+  if (failed(checkMultiple(op, "query heads", q[2], "key heads", keyHeads)) ||
+      failed(checkShape(op, "compressed output", output,
+                        {q[0], q[1], q[2], width})) ||
+      failed(verifyBranch(op, "selected", query, firstKey, firstKey,
+                          op.getSelectedValue(), q[1], width)) ||
+      failed(verifyBranch(op, "window", query, firstKey, op.getWindowKey(),
+                          op.getWindowValue(), q[1], width)) ||
+      failed(checkNotEmpty(op, "indices", op.getIndices())) ||
+      failed(checkShape(op, "indices", op.getIndices(),
+                        {q[0], keyHeads, q[1], getDim(op.getIndices(), 3)})))
+    return failure();
+
+  if (op.getGating() == Gating::Given) {
+    if (op.getBias())
+      return op.emitOpError("given gates take no bias");
+    if (!getElementType(op.getGates()).isF32())
+      return op.emitOpError("given gates have element type ")
+             << getElementType(op.getGates()) << ", expected 'f32'";
+    return checkShape(op, "gates", op.getGates(), {q[0], q[1], q[2], 3});
+  }
+  if (failed(checkShape(op, "gate logits", op.getGates(),
+                        {q[0], q[1], saturatingProduct(3, q[2])})))
+    return failure();
+  return op.getBias() ? checkShape(op, "bias", op.getBias(),
+                                   {saturatingProduct(3, q[2])})
+                      : success();
+}
+
+/// Angles [L, D/2, 2] for the rows of `x` [B, rows, H, D].
+static LogicalResult verifyTable(Operation *op, Value table, Value x,
+                                 int64_t stride) {
+  int64_t rows = getDim(x, 1), width = getDim(x, 3);
+  if (failed(checkMultiple(op, "rotated head width", width, "pair", 2)) ||
+      failed(checkShape(op, "rotary table", table,
+                        {getDim(table, 0), width / 2, 2})))
+    return failure();
+  int64_t last = rows == 0 ? -1 : saturatingProduct(rows - 1, stride);
+  if (last < getDim(table, 0))
+    return success();
+  return op->emitOpError("rotary table length (")
+         << getDim(table, 0) << ") must be above the last position (" << last
+         << ")";
+}
+
+LogicalResult GatedAttentionOp::verify() {
+  return verifyGatedAttention(*this, getCompressed());
+}
+
+LogicalResult GatedAttentionBackwardOp::verify() {
+  if (failed(verifyGatedAttention(*this, getCompressed())) ||
+      failed(checkMultiple(*this, "block", getBlock(), "stride", getStride())))
+    return failure();
+  int64_t blocks =
+      getNumCompressedBlocks(getDim(getQuery(), 1), getBlock(), getStride());
+  ArrayRef<int64_t> output = getShape(getCompressed());
+  if (failed(verifyBranch(*this, "compressed", getQuery(), getSelectedKey(),
+                          getCompressedKey(), getCompressedValue(), blocks,
+                          output[3])) ||
+      failed(checkShape(*this, "output gradient", getOutputGrad(), output)) ||
+      failed(checkShape(*this, "selected output", getSelected(), output)) ||
+      failed(checkShape(*this, "window output", getWindowOutput(), output)))
+    return failure();
+  ArrayRef<int64_t> lse = getLseType(getQuery()).getShape();
+  if (failed(checkShape(*this, "compressed lse", getCompressedLse(), lse)) ||
+      failed(checkShape(*this, "selected lse", getSelectedLse(), lse)) ||
+      failed(checkShape(*this, "window lse", getWindowLse(), lse)))
+    return failure();
+  return getTable()
+             ? verifyTable(*this, getTable(), getCompressedKey(), getStride())
+             : success();
+}
+
+/// The parameters of `kind` for x [B, S, H, D], called `name` in errors.
+template <typename OpT>
+static LogicalResult verifyParameters(OpT op, const Twine &name, Value x,
+                                      ValueRange parameters) {
+  int64_t heads = getDim(x, 2), width = getDim(x, 3), block = op.getBlock();
+  unsigned weights = getNumWeights(op.getKind());
+  bool mayHavePositions = weights > 0;
+  size_t found = parameters.size();
+  if (found != weights && !(mayHavePositions && found == weights + 1))
+    return op.emitOpError()
+           << stringifyCompressionKind(op.getKind()) << " compression of "
+           << name << " has " << found << " parameters, expected " << weights
+           << (mayHavePositions ? " or " + std::to_string(weights + 1) : "");
+  SmallVector<SmallVector<int64_t>> shapes = {
+      {heads, saturatingProduct(block, width), width}, {heads, width, width}};
+  shapes.resize(weights);
+  shapes.push_back({heads, block, width});
+  for (auto [index, parameter] : llvm::enumerate(parameters)) {
+    std::string what = ("parameter " + Twine(index) + " of the " + name).str();
+    if (getElementType(parameter) != getElementType(x))
+      return op.emitOpError(what)
+             << " has element type " << getElementType(parameter)
+             << ", expected " << getElementType(x);
+    if (failed(checkShape(op, what, parameter, shapes[index])))
+      return failure();
+  }
+  return success();
+}
+
+template <typename OpT>
+static LogicalResult verifyCompressKeyValue(OpT op) {
+  Value key = op.getKey(), value = op.getValue();
+  if (failed(checkMultiple(op, "block", op.getBlock(), "stride",
+                           op.getStride())) ||
+      failed(checkNotEmpty(op, "keys", key)) ||
+      failed(checkNotEmpty(op, "values", value)))
+    return failure();
+  ArrayRef<int64_t> k = getShape(key);
+  if (failed(checkShape(op, "values", value,
+                        {k[0], k[1], k[2], getDim(value, 3)})) ||
+      failed(verifyParameters(op, "keys", key, op.getKeyParameters())) ||
+      failed(verifyParameters(op, "values", value, op.getValueParameters())))
+    return failure();
+  return checkEqual(op, "parameters of the values",
+                    op.getValueParameters().size(), "parameters of the keys",
+                    op.getKeyParameters().size());
+}
+
+LogicalResult CompressKeyValueOp::verify() {
+  if (failed(verifyCompressKeyValue(*this)))
+    return failure();
+  return getTable()
+             ? verifyTable(*this, getTable(), getCompressedKey(), getStride())
+             : success();
+}
+
+LogicalResult CompressKeyValueBackwardOp::verify() {
+  if (failed(verifyCompressKeyValue(*this)) ||
+      failed(checkShape(*this, "gradient of the compressed keys", getKeyGrad(),
+                        getCompressedShape(*this, getKey()))))
+    return failure();
+  return checkShape(*this, "gradient of the compressed values", getValueGrad(),
+                    getCompressedShape(*this, getValue()));
+}

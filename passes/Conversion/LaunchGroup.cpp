@@ -1,0 +1,97 @@
+//===- LaunchGroup.cpp - kernels side by side in one launch ---------------===//
+
+#include "passes/Conversion/LaunchGroup.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+static int64_t getNumPrograms(const LaunchPart &part) {
+  const auto &grid = part.spec.grid;
+  return grid[0] * grid[1] * grid[2];
+}
+
+namespace {
+/// The body of a group.
+class GroupBuilder {
+public:
+  GroupBuilder(TileBuilder &b, ArrayRef<Value> args, ArrayRef<LaunchPart> parts)
+      : b(b), args(args), parts(parts) {
+    for (const LaunchPart &part : parts)
+      numInputs += part.inputs.size();
+  }
+
+  /// Builds the parts from `index` on, whose first program is `begin`.
+  void build(Expr program, size_t index, int64_t begin);
+
+private:
+  void buildPart(Expr program, size_t index, int64_t begin);
+
+  TileBuilder &b;
+  ArrayRef<Value> args;
+  ArrayRef<LaunchPart> parts;
+  size_t numInputs = 0;
+};
+} // namespace
+
+void GroupBuilder::build(Expr program, size_t index, int64_t begin) {
+  if (index + 1 == parts.size())
+    return buildPart(program, index, begin);
+  int64_t end = begin + getNumPrograms(parts[index]);
+  b.ifThenElse(
+      program < end,
+      [&] {
+        buildPart(program, index, begin);
+        return SmallVector<Value>();
+      },
+      [&] {
+        build(program, index + 1, end);
+        return SmallVector<Value>();
+      });
+}
+
+void GroupBuilder::buildPart(Expr program, size_t index, int64_t begin) {
+  const LaunchPart &part = parts[index];
+  // In a form of which it is known that it is in the part's grid: loads need no
+  // checks then.
+  Expr number = min(max(program - static_cast<double>(begin), 0),
+                    static_cast<double>(getNumPrograms(part) - 1));
+  auto [x, y, z] = part.spec.grid;
+  std::array<Expr, 3> ids = {number % x, number / x % y, number / (x * y)};
+  size_t input = 0, output = numInputs;
+  for (const LaunchPart &before : parts.take_front(index)) {
+    input += before.inputs.size();
+    output += before.outputs.size();
+  }
+  SmallVector<Value> own(args.slice(input, part.inputs.size()));
+  llvm::append_range(own, args.slice(output, part.outputs.size()));
+  b.asProgram(ids, [&] { part.build(b, own); });
+}
+
+SmallVector<SmallVector<Value>>
+nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
+                    StringRef suffix, ArrayRef<LaunchPart> parts) {
+  KernelSpec spec = parts.front().spec;
+  spec.suffix = suffix.str();
+  spec.grid = {0, 1, 1};
+  spec.flops = 0;
+  SmallVector<Value> inputs;
+  SmallVector<Type> outputs;
+  for (const LaunchPart &part : parts) {
+    spec.grid[0] += getNumPrograms(part);
+    spec.flops += part.spec.flops;
+    llvm::append_range(inputs, part.inputs);
+    llvm::append_range(outputs, part.outputs);
+  }
+  ValueRange results =
+      cache.launch(builder, op, spec, inputs, outputs,
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     GroupBuilder(b, args, parts).build(b.programId(0), 0, 0);
+                   });
+  SmallVector<SmallVector<Value>> groups;
+  for (const LaunchPart &part : parts) {
+    groups.emplace_back(results.take_front(part.outputs.size()));
+    results = results.drop_front(part.outputs.size());
+  }
+  return groups;
+}

@@ -1,0 +1,243 @@
+//===- CompressKeyValue.cpp - compression of keys and values at once ------===//
+//
+// The kernels of nsa.compress side by side. Compressed keys are rotated where
+// they lie by the program that has just written them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/LaunchGroup.h"
+#include "passes/Conversion/NSAToTile/CompressKernels.h"
+#include "passes/Conversion/NSAToTile/NSAToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+void nsa::rotateRows(TileBuilder &b, Value ref, Value table, Expr batch,
+                     Expr head, Expr first, int64_t count, int64_t stride,
+                     bool inverse) {
+  int64_t pairs = cast<MemRefType>(ref.getType()).getShape().back() / 2;
+  Value row = b.range(first, count, 0);
+  Value position = b.range(first * stride, count, 0, stride);
+  Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
+  auto rotated = b.map(
+      {b.load(ref, {batch, row, head, low}),
+       b.load(ref, {batch, row, head, high}), b.load(table, {position, low, 0}),
+       b.load(table, {position, low, 1})},
+      {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+        Expr sine = inverse ? -x[3] : x[3];
+        return {x[2] * x[0] - sine * x[1], x[2] * x[1] + sine * x[0]};
+      });
+  b.store(rotated[0], ref, {batch, row, head, low});
+  b.store(rotated[1], ref, {batch, row, head, high});
+}
+
+namespace {
+/// The keys' or the values' part of an operation, in the form of nsa.compress.
+struct CompressPart {
+  CompressionKind getKind() const { return kind; }
+  Value getInput() const { return input; }
+  Value getWeight() const { return parameters[0]; }
+  Value getPositions() const {
+    unsigned index = getNumWeights(kind);
+    return index < parameters.size() ? parameters[index] : Value();
+  }
+  int64_t getBlock() const { return block; }
+  int64_t getStride() const { return stride; }
+
+  CompressionKind kind;
+  Value input;
+  ValueRange parameters;
+  int64_t block, stride;
+};
+
+template <typename OpT>
+std::array<CompressPart, 2> getParts(OpT op) {
+  auto block = static_cast<int64_t>(op.getBlock());
+  auto stride = static_cast<int64_t>(op.getStride());
+  return {CompressPart{op.getKind(), op.getKey(), op.getKeyParameters(), block,
+                       stride},
+          CompressPart{op.getKind(), op.getValue(), op.getValueParameters(),
+                       block, stride}};
+}
+
+using Build = void (CompressKernel::*)(TileBuilder &,
+                                       CompressKernel::Args) const;
+
+/// One kernel of a part.
+LaunchPart makeLaunch(const CompressKernel &kernel, KernelSpec spec,
+                      ArrayRef<Value> inputs, ArrayRef<Type> outputs,
+                      Build build) {
+  return {spec, llvm::to_vector(inputs), llvm::to_vector(outputs),
+          [kernel, build](TileBuilder &b, ArrayRef<Value> args) {
+            (kernel.*build)(b, args);
+          }};
+}
+
+struct ConvertCompressKeyValue : KernelPattern<CompressKeyValueOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(CompressKeyValueOp op,
+                                PatternRewriter &rewriter) const override;
+};
+
+struct ConvertCompressKeyValueBackward
+    : KernelPattern<CompressKeyValueBackwardOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(CompressKeyValueBackwardOp op,
+                                PatternRewriter &rewriter) const override;
+};
+} // namespace
+
+LogicalResult
+ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
+                                         PatternRewriter &rewriter) const {
+  std::vector<LaunchPart> launches;
+  bool mean = op.getKind() == CompressionKind::Mean;
+  for (auto [part, result] : llvm::zip_equal(getParts(op), op.getResults())) {
+    CompressKernel kernel(part);
+    SmallVector<Value> inputs = {part.input};
+    llvm::append_range(inputs, part.parameters);
+    launches.push_back(makeLaunch(
+        kernel,
+        kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width),
+        inputs, result.getType(),
+        mean ? &CompressKernel::buildMean : &CompressKernel::buildProjection));
+  }
+  if (Value table = op.getTable()) {
+    LaunchPart &keys = launches.front();
+    CompressKernel kernel(getParts(op).front());
+    keys.inputs.push_back(table);
+    keys.build = [kernel, compress = keys.build](TileBuilder &b,
+                                                 ArrayRef<Value> args) {
+      // The kernel of nsa.compress knows no table.
+      SmallVector<Value> own(args.drop_back(2));
+      own.push_back(args.back());
+      compress(b, own);
+      int64_t rows = kernel.blockTile();
+      rotateRows(b, args.back(), args[args.size() - 2], b.programId(2),
+                 b.programId(1), b.programId(0) * rows, rows, kernel.stride,
+                 /*inverse=*/false);
+    };
+  }
+  auto results = launchTogether(cache, rewriter, op, "", launches);
+  rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});
+  return success();
+}
+
+static Type getGradType(Value parameter) {
+  return RankedTensorType::get(getShape(parameter),
+                               Float32Type::get(parameter.getContext()));
+}
+
+namespace {
+/// The gradients of one part of a learned compression.
+struct ProjectionGrads {
+  explicit ProjectionGrads(const CompressPart &part, Value dY)
+      : part(part), kernel(part), dY(dY), dZ(dY) {}
+
+  int64_t product() const { return 2 * kernel.width; }
+  /// For the mlp: the gradient of the hidden rows and what SiLU makes of them.
+  LaunchPart hidden() const {
+    SmallVector<Value> inputs = {dY, part.input};
+    llvm::append_range(inputs, part.parameters);
+    return makeLaunch(kernel, kernel.spec("dz", kernel.blockGrid(), product()),
+                      inputs, {dY.getType(), dY.getType()},
+                      &CompressKernel::buildHiddenGrad);
+  }
+  LaunchPart input() const {
+    std::array<int64_t, 3> grid = {kernel.numPhaseTiles() * kernel.stride,
+                                   kernel.heads, kernel.batch};
+    return makeLaunch(kernel, kernel.spec("dx", grid, product()),
+                      {dZ, part.getWeight()}, part.input.getType(),
+                      &CompressKernel::buildInputGrad);
+  }
+  /// Also that of the positions, if there are some.
+  LaunchPart weight() const {
+    SmallVector<Value> inputs = {part.input, dZ};
+    SmallVector<Type> types = {getGradType(part.getWeight())};
+    if (Value positions = part.getPositions()) {
+      inputs.append({part.getWeight(), positions});
+      types.push_back(getGradType(positions));
+    }
+    return makeLaunch(
+        kernel, kernel.spec("dw", {kernel.block, kernel.heads, 1}, product()),
+        inputs, types, &CompressKernel::buildWeightGrad);
+  }
+  LaunchPart outputWeight() const {
+    KernelSpec spec =
+        kernel.spec("dw2", {kernel.numHiddenTiles(), kernel.heads, 1}, 0);
+    spec.flops =
+        product() * kernel.batch * kernel.blocks * kernel.heads * kernel.width;
+    return makeLaunch(kernel, spec, {active, dY},
+                      getGradType(part.parameters[1]),
+                      &CompressKernel::buildOutputWeightGrad);
+  }
+
+  CompressPart part;
+  CompressKernel kernel;
+  /// The gradients of the compressed rows and of the product with the weight.
+  Value dY, dZ, active;
+};
+} // namespace
+
+/// Values in place of the results of an operation with a learned compression.
+static SmallVector<Value> launchProjections(KernelCache &cache,
+                                            PatternRewriter &rewriter,
+                                            CompressKeyValueBackwardOp op) {
+  std::array<CompressPart, 2> parts = getParts(op);
+  ProjectionGrads grads[] = {ProjectionGrads(parts[0], op.getKeyGrad()),
+                             ProjectionGrads(parts[1], op.getValueGrad())};
+  bool mlp = op.getKind() == CompressionKind::Mlp;
+  if (mlp) {
+    auto hidden = launchTogether(cache, rewriter, op, "dz",
+                                 {grads[0].hidden(), grads[1].hidden()});
+    for (auto [part, results] : llvm::zip_equal(grads, hidden)) {
+      part.dZ = results[0];
+      part.active = results[1];
+    }
+  }
+  std::vector<LaunchPart> launches;
+  for (const ProjectionGrads &part : grads) {
+    launches.push_back(part.input());
+    launches.push_back(part.weight());
+    if (mlp)
+      launches.push_back(part.outputWeight());
+  }
+  auto results = launchTogether(cache, rewriter, op, "dxdw", launches);
+  size_t perPart = launches.size() / 2;
+  SmallVector<Value> values = {results[0][0], results[perPart][0]};
+  for (size_t first : {size_t(0), perPart}) {
+    values.push_back(results[first + 1][0]);
+    if (mlp)
+      values.push_back(results[first + 2][0]);
+    llvm::append_range(values, ArrayRef(results[first + 1]).drop_front());
+  }
+  return values;
+}
+
+LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
+    CompressKeyValueBackwardOp op, PatternRewriter &rewriter) const {
+  if (op.getKind() != CompressionKind::Mean) {
+    rewriter.replaceOp(op, launchProjections(cache, rewriter, op));
+    return success();
+  }
+  std::array<Value, 2> grads = {op.getKeyGrad(), op.getValueGrad()};
+  std::vector<LaunchPart> launches;
+  for (auto [part, dY] : llvm::zip_equal(getParts(op), grads)) {
+    CompressKernel kernel(part);
+    int64_t tiles =
+        llvm::divideCeil(kernel.sequence, getTileSize(kernel.sequence));
+    launches.push_back(makeLaunch(
+        kernel, kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1), dY,
+        part.input.getType(), &CompressKernel::buildMeanInputGrad));
+  }
+  auto results = launchTogether(cache, rewriter, op, "dx", launches);
+  rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});
+  return success();
+}
+
+void nsa::populateCompressKeyValuePatterns(RewritePatternSet &patterns,
+                                           KernelCache &cache) {
+  patterns.add<ConvertCompressKeyValue, ConvertCompressKeyValueBackward>(
+      patterns.getContext(), cache);
+}

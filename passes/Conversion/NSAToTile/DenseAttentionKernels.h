@@ -1,0 +1,65 @@
+//===- DenseAttentionKernels.h - tiles of visible neighbours ----*- C++ -*-===//
+//
+// The compressed and the window branch differ in visibility alone.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_DENSEATTENTIONKERNELS_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_DENSEATTENTIONKERNELS_H
+
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "passes/Conversion/NSAToTile/RowProgram.h"
+
+namespace nsa {
+
+/// The kernels of one branch: what they know at compile time.
+struct DenseAttention {
+  DenseAttention(const AttentionShape &shape, Visibility visibility)
+      : shape(shape), visibility(visibility),
+        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64)),
+        keyTile(getTileSize(shape.keys, maxKeyTile())) {}
+
+  /// Whether large tiles would be masked for the most part.
+  bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
+  /// Tokens of a query tile see the same compressed keys but for a few, so that
+  /// small tiles of them waste less at the edge; with many keys that matters
+  /// less than the work per tile.
+  int64_t maxKeyTile() const {
+    if (visibility.window)
+      return isNarrow() ? 32 : 64;
+    return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
+  }
+
+  int64_t numQueryTiles() const {
+    return llvm::divideCeil(shape.sequence, queryTile);
+  }
+  /// At least one, so that a launch without keys is still a launch.
+  int64_t numKeyTiles() const {
+    return std::max<int64_t>(llvm::divideCeil(shape.keys, keyTile), 1);
+  }
+  /// Floating-point operations of `width` multiply-adds per visible pair.
+  int64_t flops(int64_t width) const {
+    return 2 * width * shape.batch * shape.queryHeads *
+           visibility.countPairs(shape.sequence, shape.keys);
+  }
+  /// For kernel names: "w32" or "l8d4".
+  std::string visibilityName() const;
+
+  /// Runs `body` for each key tile that some of the queries sees, ascending.
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
+                 mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
+                 KeyTileBody body) const;
+  /// Computes the gradients of the key tile `number` of key head `keyHead`.
+  /// Heads of the group and query tiles are added in ascending order.
+  void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,
+                         const KeyValueGradArgs &args) const;
+
+  AttentionShape shape;
+  Visibility visibility;
+  int64_t queryTile, keyTile;
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_DENSEATTENTIONKERNELS_H

@@ -1,0 +1,153 @@
+//===- GatedAttention.cpp - two branches and the gated sum at once --------===//
+//
+// A program takes neighbouring queries of a group, as the selected branch does,
+// and computes both branches and the sum of its rows: their outputs never have
+// to come back from memory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/NNToTile/NNToTile.h"
+#include "passes/Conversion/NSAToTile/GatedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/NSAToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Gates
+//===----------------------------------------------------------------------===//
+
+SmallVector<tile::Operand> RowGates::place(const GroupProgram &program,
+                                           int64_t branch) const {
+  const QueryRange &range = program.range;
+  if (gating == Gating::Given)
+    return {range.batch, range.query, program.head, branch};
+  Value channel =
+      program.b.map({program.head}, program.b.i32(), [&](ArrayRef<Expr> x) {
+        return x[0] * NumBranches + static_cast<double>(branch);
+      });
+  return {range.batch, range.query, channel};
+}
+
+BranchTiles RowGates::load(const GroupProgram &program) const {
+  TileBuilder &b = program.b;
+  BranchTiles values;
+  for (int64_t c = 0; c < NumBranches; ++c) {
+    SmallVector<tile::Operand> indices = place(program, c);
+    values[c] = b.loadF32(gates, indices);
+    if (bias)
+      values[c] = add(b, values[c], b.load(bias, {indices.back()}));
+  }
+  if (gating == Gating::Given)
+    return values;
+  if (gating == Gating::Sigmoid) {
+    for (Value &value : values)
+      value = b.map({value}, ArrayRef<Type>(b.f32()), activateGates)[0];
+    return values;
+  }
+  auto activated =
+      b.map(values, SmallVector<Type>(NumBranches, b.f32()), activateGates);
+  llvm::copy(activated, values.begin());
+  return values;
+}
+
+BranchTiles RowGates::differentiate(TileBuilder &b, const BranchTiles &grads,
+                                    const BranchTiles &values) const {
+  if (gating == Gating::Given)
+    return grads;
+  BranchTiles results;
+  if (gating == Gating::Sigmoid) {
+    for (int64_t c = 0; c < NumBranches; ++c)
+      results[c] = b.map({grads[c], values[c]}, ArrayRef<Type>(b.f32()),
+                         differentiateGates)[0];
+    return results;
+  }
+  SmallVector<Value> inputs(grads.begin(), grads.end());
+  llvm::append_range(inputs, values);
+  llvm::copy(b.map(inputs, SmallVector<Type>(NumBranches, b.f32()),
+                   differentiateGates),
+             results.begin());
+  return results;
+}
+
+void RowGates::store(const GroupProgram &program, const BranchTiles &values,
+                     Value ref) const {
+  for (int64_t c = 0; c < NumBranches; ++c)
+    program.b.store(values[c], ref, place(program, c));
+}
+
+//===----------------------------------------------------------------------===//
+// Kernel
+//===----------------------------------------------------------------------===//
+
+/// Program: (tile of queries, key head, batch).
+static void buildForward(const GatedAttention &attention, TileBuilder &b,
+                         ArrayRef<Value> args) {
+  Value q = args[0], compressed = args[1], indices = args[4];
+  Value bias = attention.hasBias ? args[8] : Value();
+  ArrayRef<Value> outputs = args.drop_front(attention.hasBias ? 9 : 8);
+  const AttentionShape &shape = attention.shape;
+  GroupProgram program(shape, attention.selected.queryTile, b, b.programId(0));
+  Value queries = program.loadRows(q, shape.keyWidth);
+  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
+  auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {
+    return attend(b, queries, tile, shape.scale,
+                  OnlineSoftmax::fromCarried(carried))
+        .carried();
+  };
+  // Rounded as what the branch would store is.
+  Type stored = cast<MemRefType>(outputs[0].getType()).getElementType();
+  auto finish = [&](ArrayRef<Value> carried, ArrayRef<Value> kept) {
+    auto softmax = OnlineSoftmax::fromCarried(carried);
+    Value output = b.convertTo(softmax.output(b), stored);
+    if (!kept.empty()) {
+      program.storeRows(output, kept[0], shape.valueWidth);
+      program.storeStatistic(softmax.lse(b), kept[1]);
+    }
+    return output;
+  };
+  bool keeps = outputs.size() > 1;
+  BranchTiles branches;
+  branches[Compressed] = program.loadRows(compressed, shape.valueWidth);
+  branches[Window] =
+      finish(attention.window.forEachKeyTile(b, program.range, args[5], args[6],
+                                             init.carried(), step),
+             keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
+  branches[Selected] =
+      finish(attention.selected.forEachKeyTile(program, indices, args[2],
+                                               args[3], init.carried(), step),
+             keeps ? outputs.slice(1, 2) : ArrayRef<Value>());
+  RowGates gates(attention.gating, args[7], bias);
+  program.storeRows(gatedSum(b, gates.load(program), branches), outputs[0],
+                    shape.valueWidth);
+}
+
+namespace {
+struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(GatedAttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    GatedAttention attention(op);
+    const AttentionShape &shape = attention.shape;
+    int64_t width = shape.keyWidth + shape.valueWidth;
+    KernelSpec spec = {
+        "",
+        attention.name(),
+        {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
+        attention.selected.flops(width) + attention.window.flops(width)};
+    rewriter.replaceOp(op,
+                       cache.launch(rewriter, op, spec, op->getOperands(),
+                                    op->getResultTypes(),
+                                    [&](TileBuilder &b, ArrayRef<Value> args) {
+                                      buildForward(attention, b, args);
+                                    }));
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateGatedAttentionPatterns(RewritePatternSet &patterns,
+                                         KernelCache &cache) {
+  patterns.add<ConvertGatedAttention>(patterns.getContext(), cache);
+}

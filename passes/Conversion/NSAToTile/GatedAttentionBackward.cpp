@@ -1,0 +1,346 @@
+//===- GatedAttentionBackward.cpp - gradients of branches that share rows -===//
+//
+// dq     the gradient of the queries, of all branches in one sum, and that of
+//        the gates; writes the gate and do . o of every row and branch. Its
+//        first programs make the inverse index of the selection, which takes
+//        them longer than the others.
+// dkdv   one launch for each branch; that of the compressed branch also adds
+//        the programs' parts of the gradient of the bias, and rotates the
+//        gradient of its keys back.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/NSAToTile/CompressKernels.h"
+#include "passes/Conversion/NSAToTile/GatedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/NSAToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+namespace {
+struct GatedAttentionBackward : GatedAttention {
+  explicit GatedAttentionBackward(GatedAttentionBackwardOp op)
+      : GatedAttention(op),
+        compressed(AttentionShape(op.getQuery(), op.getCompressedKey(),
+                                  op.getCompressedValue(),
+                                  op.getScaleOrDefault()),
+                   {static_cast<int64_t>(op.getStride()),
+                    static_cast<int64_t>(op.getBlock()), std::nullopt}) {}
+
+  std::string name() const {
+    return GatedAttention::name() + "_" + compressed.visibilityName();
+  }
+  int64_t numQueryTiles() const { return selected.numQueryTiles(); }
+  int64_t gateWidth() const { return NumBranches * shape.queryHeads; }
+
+  void buildQueryGrad(TileBuilder &b, Expr number, ArrayRef<Value> in,
+                      ArrayRef<Value> out) const;
+  void storeBiasPart(const GroupProgram &program, Expr number,
+                     const BranchTiles &grads, Value parts) const;
+  void buildBiasGrad(TileBuilder &b, Value parts, Value biasGrad) const;
+
+  DenseAttention compressed;
+};
+
+/// Results of the launch of dq.
+enum QueryResult { QueryGrad, GatesGrad, Statistics, Offsets, List, BiasParts };
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// `in` are the operands of the operation but the table.
+void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
+                                            ArrayRef<Value> in,
+                                            ArrayRef<Value> out) const {
+  Value indices = in[10];
+  GroupProgram program(shape, selected.queryTile, b, number);
+  Value queries = program.loadRows(in[1], shape.keyWidth);
+  Value outputGrads = program.loadRows(in[0], shape.valueWidth);
+  std::array<Value, NumBranches> outputs = {in[4], in[8], in[13]};
+  std::array<Value, NumBranches> lses = {in[5], in[9], in[14]};
+  RowGates rowGates(gating, in[15], hasBias ? in[16] : Value());
+  BranchTiles gates = rowGates.load(program), gateGrads;
+  std::array<RowTerms, NumBranches> terms;
+  const QueryRange &range = program.range;
+  for (int64_t c = 0; c < NumBranches; ++c) {
+    gateGrads[c] =
+        rowDot(b, outputGrads, program.loadRows(outputs[c], shape.valueWidth));
+    terms[c].gate = gates[c];
+    terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
+                           [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+    terms[c].shift = finiteOrZero(b, program.loadStatistic(lses[c]));
+    b.store(
+        terms[c].gate, out[Statistics],
+        {range.batch, program.head, KeyValueGradArgs::gateOf(c), range.query});
+    b.store(
+        terms[c].delta, out[Statistics],
+        {range.batch, program.head, KeyValueGradArgs::deltaOf(c), range.query});
+  }
+  BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
+  rowGates.store(program, grads, out[GatesGrad]);
+  if (hasBias)
+    storeBiasPart(program, number, grads, out[BiasParts]);
+
+  auto step = [&](Branch branch) {
+    return [&, branch](const KeyTile &tile,
+                       ArrayRef<Value> carried) -> SmallVector<Value> {
+      return {addQueryGrad(b, queries, outputGrads, tile, terms[branch],
+                           shape.scale, carried[0])};
+    };
+  };
+  SmallVector<Value> sum = {b.zeros(program.numRows(), shape.keyWidth)};
+  sum =
+      compressed.forEachKeyTile(b, range, in[2], in[3], sum, step(Compressed));
+  sum = window.forEachKeyTile(b, range, in[11], in[12], sum, step(Window));
+  sum = selected.forEachKeyTile(program, indices, in[6], in[7], sum,
+                                step(Selected));
+  program.storeRows(scaled(b, sum[0], shape.scale), out[QueryGrad],
+                    shape.keyWidth);
+}
+
+/// Writes the sums of `grads` over the queries of the program, one row of
+/// `parts` for all heads of the group: a product with the matrix that says
+/// which row is of which head.
+void GatedAttentionBackward::storeBiasPart(const GroupProgram &program,
+                                           Expr number,
+                                           const BranchTiles &grads,
+                                           Value parts) const {
+  TileBuilder &b = program.b;
+  int64_t group = program.group, rows = program.numRows();
+  Value branch = b.range(0, NumBranches, 1);
+  Value columns = b.map(
+      {grads[0], grads[1], grads[2], branch}, b.f32(), [](ArrayRef<Expr> x) {
+        return select(x[3] == 0, x[0], select(x[3] == 1, x[1], x[2]));
+      });
+  Value isOfHead = b.map(
+      {b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
+      [&](ArrayRef<Expr> x) {
+        return convert(x[0] % static_cast<double>(group) == x[1], b.f32());
+      });
+  Value sums = b.dot(isOfHead, columns, b.zeros(group, NumBranches),
+                     /*transposeB=*/false, /*transposeA=*/true);
+  Expr firstHead = program.range.keyHead * group;
+  Value channel =
+      b.map({b.range(0, group, 0), branch}, b.i32(), [&](ArrayRef<Expr> x) {
+        return (firstHead + x[0]) * NumBranches + x[1];
+      });
+  b.store(sums, parts,
+          {program.range.batch * numQueryTiles() + number, channel});
+}
+
+/// Adds the rows of `parts` in ascending order.
+void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
+                                           Value biasGrad) const {
+  Value channel = b.range(0, gateWidth(), 1);
+  Value sum =
+      b.forLoop(0, shape.batch * numQueryTiles(), 1, {b.zeros(1, gateWidth())},
+                [&](Expr row, ArrayRef<Value> sum) -> SmallVector<Value> {
+                  return {add(b, sum[0], b.load(parts, {row, channel}))};
+                })[0];
+  b.store(sum, biasGrad, {channel});
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The launches of one operation.
+class Launcher {
+public:
+  Launcher(KernelCache &cache, PatternRewriter &rewriter,
+           GatedAttentionBackwardOp op)
+      : cache(cache), rewriter(rewriter), op(op), attention(op) {}
+
+  /// Values in place of the results.
+  SmallVector<Value> launch();
+
+private:
+  ResultRange launchQueryGrad();
+  ResultRange launchCompressed(ResultRange query);
+  ResultRange launchSelected(ResultRange query);
+  ResultRange launchWindow(ResultRange query);
+  /// A kernel of dk and dv of one branch.
+  KernelSpec spec(StringRef branch, int64_t tiles, int64_t flops) const {
+    const AttentionShape &shape = attention.shape;
+    return {("dkdv_" + branch).str(),
+            attention.name(),
+            {tiles, shape.keyHeads, shape.batch},
+            flops};
+  }
+  int64_t keyValueWidth() const {
+    return 2 * (attention.shape.keyWidth + attention.shape.valueWidth);
+  }
+
+  KernelCache &cache;
+  PatternRewriter &rewriter;
+  GatedAttentionBackwardOp op;
+  GatedAttentionBackward attention;
+};
+} // namespace
+
+/// `program - 1`, in a form of which it is known that it is not negative: loads
+/// need no checks then.
+static Expr afterFirst(Expr program) { return max(program - 1, 0); }
+
+ResultRange Launcher::launchQueryGrad() {
+  const AttentionShape &shape = attention.shape;
+  int64_t width = 2 * shape.keyWidth + shape.valueWidth;
+  KernelSpec spec = {
+      "dq",
+      attention.name(),
+      {1 + attention.numQueryTiles(), shape.keyHeads, shape.batch},
+      attention.compressed.flops(width) + attention.selected.flops(width) +
+          attention.window.flops(width)};
+  Type f32 = rewriter.getF32Type();
+  SmallVector<Type> types = {
+      op.getQuery().getType(), op.getGates().getType(),
+      RankedTensorType::get(
+          {shape.batch, shape.queryHeads, 2 * NumBranches, shape.sequence},
+          f32)};
+  llvm::append_range(types,
+                     attention.selected.getIndexTypes(rewriter.getContext()));
+  if (attention.hasBias)
+    types.push_back(RankedTensorType::get(
+        {shape.batch * attention.numQueryTiles(), attention.gateWidth()}, f32));
+  // All operands but the table, which is last.
+  ValueRange operands = op->getOperands();
+  if (op.getTable())
+    operands = operands.drop_back();
+  return cache.launch(
+      rewriter, op, spec, operands, types,
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        ArrayRef<Value> in = args.take_front(operands.size());
+        ArrayRef<Value> out = args.drop_front(operands.size());
+        Expr program = b.programId(0);
+        b.ifThenElse(
+            program == 0,
+            [&] {
+              attention.selected.buildInverseIndex(b, b.programId(1),
+                                                   b.programId(2), in[10],
+                                                   out[Offsets], out[List]);
+              return SmallVector<Value>();
+            },
+            [&] {
+              attention.buildQueryGrad(b, afterFirst(program), in, out);
+              return SmallVector<Value>();
+            });
+      });
+}
+
+ResultRange Launcher::launchWindow(ResultRange query) {
+  return cache.launch(
+      rewriter, op,
+      spec("win", attention.window.numKeyTiles(),
+           attention.window.flops(keyValueWidth())),
+      {op.getOutputGrad(), op.getQuery(), op.getWindowKey(),
+       op.getWindowValue(), op.getWindowLse(), query[Statistics]},
+      {op.getWindowKey().getType(), op.getWindowValue().getType()},
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        attention.window.buildKeyValueGrad(b, b.programId(0),
+                                           {args[0], args[1], args[2], args[3],
+                                            args[4], args[5], Window, args[6],
+                                            args[7]});
+      });
+}
+
+ResultRange Launcher::launchSelected(ResultRange query) {
+  return cache.launch(
+      rewriter, op,
+      spec("slc", attention.selected.numKeyTiles(),
+           attention.selected.flops(keyValueWidth())),
+      {op.getOutputGrad(), op.getQuery(), op.getSelectedKey(),
+       op.getSelectedValue(), op.getSelectedLse(), query[Statistics],
+       query[Offsets], query[List]},
+      {op.getSelectedKey().getType(), op.getSelectedValue().getType()},
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        attention.selected.buildKeyValueGrad(b,
+                                             {args[0], args[1], args[2],
+                                              args[3], args[4], args[5],
+                                              Selected, args[8], args[9]},
+                                             args[6], args[7]);
+      });
+}
+
+/// With a bias, the first programs are left to its gradient.
+ResultRange Launcher::launchCompressed(ResultRange query) {
+  SmallVector<Value> inputs = {op.getOutputGrad(),    op.getQuery(),
+                               op.getCompressedKey(), op.getCompressedValue(),
+                               op.getCompressedLse(), query[Statistics]};
+  SmallVector<Type> types = {op.getCompressedKey().getType(),
+                             op.getCompressedValue().getType()};
+  bool hasBias = attention.hasBias, isRotated = bool(op.getTable());
+  if (isRotated)
+    inputs.push_back(op.getTable());
+  if (hasBias) {
+    inputs.push_back(query[BiasParts]);
+    types.push_back(op.getBias().getType());
+  }
+  const DenseAttention &compressed = attention.compressed;
+  auto build = [&](TileBuilder &b, Expr number, ArrayRef<Value> args) {
+    ArrayRef<Value> out = args.drop_front(inputs.size());
+    compressed.buildKeyValueGrad(b, number,
+                                 {args[0], args[1], args[2], args[3], args[4],
+                                  args[5], Compressed, out[0], out[1]});
+    if (isRotated)
+      rotateRows(b, out[0], args[6], b.programId(2), b.programId(1),
+                 number * compressed.keyTile, compressed.keyTile,
+                 compressed.visibility.stride, /*inverse=*/true);
+  };
+  auto buildWithBias = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr program = b.programId(0);
+    b.ifThenElse(
+        program == 0,
+        [&] {
+          b.ifThen((b.programId(1) == 0) & (b.programId(2) == 0), [&] {
+            attention.buildBiasGrad(b, args[inputs.size() - 1], args.back());
+          });
+          return SmallVector<Value>();
+        },
+        [&] {
+          build(b, afterFirst(program), args);
+          return SmallVector<Value>();
+        });
+  };
+  return cache.launch(rewriter, op,
+                      spec("cmp", compressed.numKeyTiles() + (hasBias ? 1 : 0),
+                           compressed.flops(keyValueWidth())),
+                      inputs, types, [&](TileBuilder &b, ArrayRef<Value> args) {
+                        if (hasBias)
+                          buildWithBias(b, args);
+                        else
+                          build(b, b.programId(0), args);
+                      });
+}
+
+SmallVector<Value> Launcher::launch() {
+  ResultRange query = launchQueryGrad();
+  ResultRange window = launchWindow(query);
+  ResultRange selected = launchSelected(query);
+  ResultRange compressed = launchCompressed(query);
+  SmallVector<Value> results = {
+      query[QueryGrad], compressed[0], compressed[1], selected[0],
+      selected[1],      window[0],     window[1],     query[GatesGrad]};
+  if (attention.hasBias)
+    results.push_back(compressed[2]);
+  return results;
+}
+
+namespace {
+struct ConvertGatedAttentionBackward : KernelPattern<GatedAttentionBackwardOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(GatedAttentionBackwardOp op,
+                                PatternRewriter &rewriter) const override {
+    rewriter.replaceOp(op, Launcher(cache, rewriter, op).launch());
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateGatedAttentionBackwardPatterns(RewritePatternSet &patterns,
+                                                 KernelCache &cache) {
+  patterns.add<ConvertGatedAttentionBackward>(patterns.getContext(), cache);
+}

@@ -1,0 +1,78 @@
+//===- RowProgram.h - rows of attention kernels, and their keys -*- C++ -*-===//
+//
+// What a program works on: neighbouring queries of one head, or of all heads of
+// a group. And what it hands to a loop over key tiles.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_ROWPROGRAM_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_ROWPROGRAM_H
+
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+
+namespace nsa {
+
+/// What a kernel does with a key tile: the next values of those carried.
+using KeyTileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+    const KeyTile &tile, llvm::ArrayRef<mlir::Value> carried)>;
+
+/// The queries `first .. first + count - 1` of a program.
+struct QueryRange {
+  tile::Expr batch, keyHead, first;
+  int64_t count;
+  /// The query of each row, i32 [rows, 1].
+  mlir::Value query;
+};
+
+/// A program whose rows are (query, head of the group) pairs, heads innermost,
+/// so that keys and values are read once per group. Programs are numbered by
+/// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
+/// grid.
+class GroupProgram {
+public:
+  GroupProgram(const AttentionShape &shape, int64_t queries,
+               tile::TileBuilder &b, tile::Expr tile);
+
+  int64_t numRows() const { return range.count * group; }
+  /// Rows of what is stored as [B, S, Hq, width].
+  mlir::Value loadRows(mlir::Value ref, int64_t width) const {
+    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+  void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
+    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+  /// For what is stored as [B, Hq, S].
+  mlir::Value loadStatistic(mlir::Value ref) const {
+    return b.load(ref, {range.batch, head, range.query});
+  }
+  void storeStatistic(mlir::Value value, mlir::Value ref) const {
+    b.store(value, ref, {range.batch, head, range.query});
+  }
+
+  tile::TileBuilder &b;
+  int64_t group;
+  QueryRange range;
+  /// The query head of each row, i32 [rows, 1].
+  mlir::Value head;
+};
+
+/// What a kernel of dk and dv reads and writes.
+struct KeyValueGradArgs {
+  mlir::Value outputGrad, q, k, v, lse;
+  /// do . o of each row, f32 [B, Hq, S]; with `branch`, gates and do . o of all
+  /// branches, f32 [B, Hq, 6, S].
+  mlir::Value statistics;
+  std::optional<int64_t> branch;
+  mlir::Value keyGrad, valueGrad;
+
+  /// Places of the gate and of do . o of branch `c` among the statistics.
+  static int64_t gateOf(int64_t c) { return 2 * c; }
+  static int64_t deltaOf(int64_t c) { return 2 * c + 1; }
+  /// The terms of some rows. Queries outside of the sequence read as 0.
+  RowTerms loadTerms(tile::TileBuilder &b, tile::Operand batch,
+                     tile::Operand head, mlir::Value query) const;
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_ROWPROGRAM_H

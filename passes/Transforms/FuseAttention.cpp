@@ -1,0 +1,502 @@
+//===- FuseAttention.cpp - branches of attention in fewer launches --------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSAOps.h"
+#include "passes/Transforms/Passes.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+#define DEBUG_TYPE "nsa-fuse-attention"
+
+namespace nsa {
+#define GEN_PASS_DEF_FUSEATTENTION
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+struct FuseAttentionPass : nsa::impl::FuseAttentionBase<FuseAttentionPass> {
+  void runOnOperation() override;
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Remarks
+//===----------------------------------------------------------------------===//
+
+/// Says what became of a pattern: fused where `obstacle` is empty.
+static void report(Operation *op, StringRef name, StringRef obstacle) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  auto options = remark::RemarkOpts::name(name)
+                     .category(DEBUG_TYPE)
+                     .function(function.getName());
+  if (obstacle.empty())
+    remark::passed(op->getLoc(), options) << remark::add("fused");
+  else
+    remark::missed(op->getLoc(), options) << remark::reason("{0}", obstacle);
+}
+
+//===----------------------------------------------------------------------===//
+// What the patterns share
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Where the gates of a sum of branches come from.
+struct Gates {
+  explicit Gates(Value value) : gates(value) {
+    producer = value.getDefiningOp<nn::GateOp>();
+    if (!producer)
+      return;
+    bool softmax = producer.getActivation() == nn::GateActivation::Softmax;
+    gating = softmax ? Gating::Softmax : Gating::Sigmoid;
+    gates = producer.getLogits();
+    bias = producer.getBias();
+  }
+
+  Gating gating = Gating::Given;
+  Value gates, bias;
+  nn::GateOp producer;
+};
+} // namespace
+
+static void eraseIfUnused(Operation *op) {
+  if (op && op->use_empty())
+    op->erase();
+}
+
+/// Why branches with these attributes cannot share rows, or nothing.
+template <typename First, typename Second>
+static StringRef findDifference(First first, Second second) {
+  if (first.getQuery() != second.getQuery())
+    return "the branches have different queries";
+  if (first.getScaleOrDefault() != second.getScaleOrDefault())
+    return "the branches have different scales";
+  if (getDim(first.getKey(), 2) != getDim(second.getKey(), 2))
+    return "the branches have different numbers of key heads";
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Forward
+//===----------------------------------------------------------------------===//
+
+static bool isReadBefore(Operation *branch, Operation *op) {
+  return llvm::any_of(branch->getUsers(), [&](Operation *user) {
+    return user != op && user->isBeforeInBlock(op);
+  });
+}
+
+static StringRef findObstacle(CombineOp combine, SelectedAttentionOp selected,
+                              WindowAttentionOp window) {
+  if (!selected)
+    return "the selected branch is not the output of nsa.selected_attention";
+  if (!window)
+    return "the window branch is not the output of nsa.window_attention";
+  StringRef difference = findDifference(selected, window);
+  if (!difference.empty())
+    return difference;
+  if (isReadBefore(selected, combine) || isReadBefore(window, combine))
+    return "a branch is read before the branches are summed";
+  return "";
+}
+
+static bool fuseForward(CombineOp combine) {
+  auto selected = combine.getSelected().getDefiningOp<SelectedAttentionOp>();
+  auto window = combine.getWindow().getDefiningOp<WindowAttentionOp>();
+  StringRef obstacle = findObstacle(combine, selected, window);
+  report(combine, "Branches", obstacle);
+  if (!obstacle.empty())
+    return false;
+  Gates gates(combine.getGates());
+  auto isKept = [&](Operation *branch) {
+    return llvm::any_of(branch->getUsers(),
+                        [&](Operation *user) { return user != combine; });
+  };
+  bool keep = isKept(selected) || isKept(window);
+  OpBuilder builder(combine);
+  auto fused = GatedAttentionOp::create(
+      builder, combine.getLoc(), gates.gating, selected.getQuery(),
+      combine.getCompressed(), selected.getKey(), selected.getValue(),
+      selected.getIndices(), window.getKey(), window.getValue(), gates.gates,
+      gates.bias, keep, selected.getSelectBlock(), window.getWindow(),
+      selected.getScaleAttr());
+  combine.getOutput().replaceAllUsesWith(fused.getOutput());
+  combine.erase();
+  if (keep) {
+    selected.replaceAllUsesWith(fused.getKept().take_front(2));
+    window.replaceAllUsesWith(fused.getKept().drop_front(2));
+  }
+  selected.erase();
+  window.erase();
+  eraseIfUnused(gates.producer);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+/// The operation of type OpT that is the only reader of `value`; null if there
+/// is none.
+template <typename OpT>
+static OpT getOnlyReader(Value value) {
+  if (!value.hasOneUse())
+    return nullptr;
+  return dyn_cast<OpT>(*value.getUsers().begin());
+}
+
+/// The additions that sum `terms`, in order; nothing if a partial sum or a term
+/// has other readers.
+static FailureOr<SmallVector<nn::AddOp>> findSum(SmallVector<Value> terms) {
+  SmallVector<nn::AddOp> additions;
+  while (terms.size() > 1) {
+    bool found = false;
+    for (Value term : terms) {
+      auto addition = getOnlyReader<nn::AddOp>(term);
+      if (!addition)
+        return failure();
+      Value other =
+          addition.getLhs() == term ? addition.getRhs() : addition.getLhs();
+      if (other == term || !llvm::is_contained(terms, other) ||
+          !other.hasOneUse())
+        continue;
+      llvm::erase(terms, term);
+      llvm::erase(terms, other);
+      terms.push_back(addition.getOutput());
+      additions.push_back(addition);
+      found = true;
+      break;
+    }
+    if (!found)
+      return failure();
+  }
+  return additions;
+}
+
+namespace {
+/// The gradients of the branches, of their sum and of the gates.
+struct BackwardMatch {
+  explicit BackwardMatch(CombineBackwardOp combine);
+
+  /// Why they cannot become one operation, or nothing.
+  StringRef findObstacle();
+  /// Moves what is read, and stands behind `combine` because it is computed
+  /// again, in front of it.
+  LogicalResult moveOperands();
+  void replace();
+
+  CombineBackwardOp combine;
+  CompressedAttentionBackwardOp compressed;
+  SelectedAttentionBackwardOp selected;
+  WindowAttentionBackwardOp window;
+  Gates gates;
+  /// Null if the gradient of the gates themselves is wanted.
+  nn::GateBackwardOp gateBackward;
+  /// The sum of the gradients of the queries.
+  SmallVector<nn::AddOp> additions;
+
+private:
+  SmallVector<Value> getQueryGrads() {
+    return {compressed.getQueryGrad(), selected.getQueryGrad(),
+            window.getQueryGrad()};
+  }
+  bool hasQueryGrad() {
+    return llvm::any_of(getQueryGrads(),
+                        [](Value grad) { return !grad.use_empty(); });
+  }
+};
+} // namespace
+
+/// Whether `backward` is the gradient of `gate`, and one that
+/// `nsa.gated_attention_backward` has.
+static bool isGradientOf(nn::GateBackwardOp backward, nn::GateOp gate) {
+  return backward && gate && backward.getGates() == gate.getGates() &&
+         backward.getActivation() == gate.getActivation() &&
+         backward.getLogitsGrad().getType() == gate.getLogits().getType() &&
+         (gate.getBias() || backward.getBiasGrad().use_empty());
+}
+
+BackwardMatch::BackwardMatch(CombineBackwardOp combine)
+    : combine(combine), compressed(getOnlyReader<CompressedAttentionBackwardOp>(
+                            combine.getCompressedGrad())),
+      selected(getOnlyReader<SelectedAttentionBackwardOp>(
+          combine.getSelectedGrad())),
+      window(getOnlyReader<WindowAttentionBackwardOp>(combine.getWindowGrad())),
+      gates(combine.getGates()),
+      gateBackward(getOnlyReader<nn::GateBackwardOp>(combine.getGatesGrad())) {
+  if (isGradientOf(gateBackward, gates.producer))
+    return;
+  gateBackward = nullptr;
+  gates.gating = Gating::Given;
+  gates.gates = combine.getGates();
+  gates.bias = Value();
+}
+
+StringRef BackwardMatch::findObstacle() {
+  if (!compressed || !selected || !window)
+    return "the gradient of a branch is not read by the gradient of its "
+           "attention alone";
+  if (compressed.getOutput() != combine.getCompressed() ||
+      selected.getOutput() != combine.getSelected() ||
+      window.getOutput() != combine.getWindow())
+    return "the gradient of a branch is taken with another output";
+  for (StringRef difference :
+       {findDifference(selected, window), findDifference(selected, compressed)})
+    if (!difference.empty())
+      return difference;
+  if (!hasQueryGrad())
+    return "";
+  auto sum = findSum(getQueryGrads());
+  if (failed(sum))
+    return "the gradients of the queries are not only summed";
+  additions = std::move(*sum);
+  return "";
+}
+
+LogicalResult BackwardMatch::moveOperands() {
+  SmallVector<Value> operands = {
+      compressed.getKey(), compressed.getValue(), compressed.getLse(),
+      selected.getQuery(), selected.getKey(),     selected.getValue(),
+      selected.getLse(),   selected.getIndices(), window.getKey(),
+      window.getValue(),   window.getLse(),       gates.gates};
+  if (gates.bias)
+    operands.push_back(gates.bias);
+  IRRewriter rewriter(combine.getContext());
+  return moveValueDefinitions(rewriter, operands, combine);
+}
+
+void BackwardMatch::replace() {
+  OpBuilder builder(combine);
+  auto fused = GatedAttentionBackwardOp::create(
+      builder, combine.getLoc(), gates.gating, combine.getOutputGrad(),
+      selected.getQuery(), compressed.getKey(), compressed.getValue(),
+      combine.getCompressed(), compressed.getLse(), selected.getKey(),
+      selected.getValue(), combine.getSelected(), selected.getLse(),
+      selected.getIndices(), window.getKey(), window.getValue(),
+      combine.getWindow(), window.getLse(), gates.gates, gates.bias,
+      /*table=*/Value(), compressed.getBlock(), compressed.getStride(),
+      selected.getSelectBlock(), window.getWindow(), selected.getScaleAttr());
+  if (!additions.empty())
+    additions.back().getOutput().replaceAllUsesWith(fused.getQueryGrad());
+  for (nn::AddOp addition : llvm::reverse(additions))
+    addition.erase();
+  compressed.getKeyGrad().replaceAllUsesWith(fused.getCompressedKeyGrad());
+  compressed.getValueGrad().replaceAllUsesWith(fused.getCompressedValueGrad());
+  selected.getKeyGrad().replaceAllUsesWith(fused.getSelectedKeyGrad());
+  selected.getValueGrad().replaceAllUsesWith(fused.getSelectedValueGrad());
+  window.getKeyGrad().replaceAllUsesWith(fused.getWindowKeyGrad());
+  window.getValueGrad().replaceAllUsesWith(fused.getWindowValueGrad());
+  for (Operation *op : {compressed.getOperation(), selected.getOperation(),
+                        window.getOperation()})
+    op->erase();
+  if (gateBackward) {
+    gateBackward.getLogitsGrad().replaceAllUsesWith(fused.getGatesGrad());
+    if (gates.bias)
+      gateBackward.getBiasGrad().replaceAllUsesWith(fused.getBiasGrad());
+    gateBackward.erase();
+  } else {
+    combine.getGatesGrad().replaceAllUsesWith(fused.getGatesGrad());
+  }
+  combine.erase();
+  eraseIfUnused(gates.producer);
+}
+
+static bool fuseBackward(CombineBackwardOp combine) {
+  BackwardMatch match(combine);
+  StringRef obstacle = match.findObstacle();
+  if (obstacle.empty() && failed(match.moveOperands()))
+    obstacle = "the gradient of a branch reads the gradient of another";
+  report(combine, "Gradients", obstacle);
+  if (!obstacle.empty())
+    return false;
+  match.replace();
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Compression
+//===----------------------------------------------------------------------===//
+
+/// Why the compression of keys and of values cannot be one operation.
+template <typename OpT>
+static StringRef findDifferentCompression(OpT key, OpT value) {
+  if (key.getKind() != value.getKind() ||
+      key.getParameters().size() != value.getParameters().size())
+    return "keys and values are compressed in different ways";
+  if (key.getBlock() != value.getBlock() ||
+      key.getStride() != value.getStride())
+    return "keys and values are compressed in different blocks";
+  return "";
+}
+
+/// Moves the operands of the later of two operations in front of the earlier
+/// one, and returns that; null if they depend on it.
+static Operation *moveTogether(Operation *first, Operation *second,
+                               ValueRange more = {}) {
+  if (second->isBeforeInBlock(first))
+    std::swap(first, second);
+  SmallVector<Value> operands(second->getOperands());
+  llvm::append_range(operands, more);
+  IRRewriter rewriter(first->getContext());
+  return succeeded(moveValueDefinitions(rewriter, operands, first)) ? first
+                                                                    : nullptr;
+}
+
+/// The rotation of compressed keys, if it can be part of the compression.
+static nn::RotaryOp getRotation(Value key, CompressOp compress) {
+  auto rotation = key.getDefiningOp<nn::RotaryOp>();
+  if (!rotation || rotation.getInverse() ||
+      rotation.getStride() != compress.getStride() ||
+      !rotation.getInput().hasOneUse())
+    return nullptr;
+  return rotation;
+}
+
+/// Fuses the compression of `key` and of `value`, operands of one attention.
+static bool fuseCompression(Value key, Value value) {
+  auto rotated = key.getDefiningOp<nn::RotaryOp>();
+  auto compressKey =
+      (rotated ? rotated.getInput() : key).getDefiningOp<CompressOp>();
+  auto compressValue = value.getDefiningOp<CompressOp>();
+  if (!compressKey || !compressValue || compressKey == compressValue)
+    return false;
+  StringRef obstacle = findDifferentCompression(compressKey, compressValue);
+  nn::RotaryOp rotation = getRotation(key, compressKey);
+  Operation *place = nullptr;
+  if (obstacle.empty()) {
+    SmallVector<Value> table;
+    if (rotation)
+      table.push_back(rotation.getTable());
+    place = moveTogether(compressKey, compressValue, table);
+    if (!place)
+      obstacle = "the tokens of one compression follow from the other";
+  }
+  report(compressKey, "Compression", obstacle);
+  if (!obstacle.empty())
+    return false;
+  if (rotated && !rotation)
+    report(rotated, "Rotation",
+           "the compressed keys are read before they are rotated, or rotated "
+           "for other positions");
+  OpBuilder builder(place);
+  auto fused = CompressKeyValueOp::create(
+      builder, compressKey.getLoc(), compressKey.getKind(),
+      compressKey.getInput(), compressValue.getInput(),
+      compressKey.getParameters(), compressValue.getParameters(),
+      rotation ? rotation.getTable() : Value(), compressKey.getBlock(),
+      compressKey.getStride());
+  if (rotation) {
+    rotation.getOutput().replaceAllUsesWith(fused.getCompressedKey());
+    rotation.erase();
+  } else {
+    compressKey.getOutput().replaceAllUsesWith(fused.getCompressedKey());
+  }
+  compressValue.getOutput().replaceAllUsesWith(fused.getCompressedValue());
+  compressKey.erase();
+  compressValue.erase();
+  return true;
+}
+
+/// Makes the inverse rotation of the gradient of compressed keys part of
+/// `backward`.
+static void fuseRotationBack(GatedAttentionBackwardOp backward) {
+  Value grad = backward.getCompressedKeyGrad();
+  auto rotation = getOnlyReader<nn::RotaryOp>(grad);
+  if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
+      rotation.getStride() != backward.getStride())
+    return;
+  IRRewriter rewriter(backward.getContext());
+  bool moved =
+      succeeded(moveValueDefinitions(rewriter, rotation.getTable(), backward));
+  report(rotation, "Rotation",
+         moved ? "" : "the angles follow from the gradient");
+  if (!moved)
+    return;
+  backward.getTableMutable().assign(rotation.getTable());
+  rotation.getOutput().replaceAllUsesWith(grad);
+  rotation.erase();
+}
+
+/// Fuses the gradients of the compression of keys and of values, which read the
+/// results `keyGrad` and `valueGrad` of one attention.
+static bool fuseCompressionBackward(Value keyGrad, Value valueGrad) {
+  if (auto rotation = getOnlyReader<nn::RotaryOp>(keyGrad))
+    keyGrad = rotation.getOutput();
+  auto key = getOnlyReader<CompressBackwardOp>(keyGrad);
+  auto value = getOnlyReader<CompressBackwardOp>(valueGrad);
+  if (!key || !value || key.getOutputGrad() != keyGrad ||
+      value.getOutputGrad() != valueGrad)
+    return false;
+  StringRef obstacle = findDifferentCompression(key, value);
+  Operation *place = nullptr;
+  if (obstacle.empty()) {
+    place = moveTogether(key, value);
+    if (!place)
+      obstacle = "the tokens of one compression follow from the other";
+  }
+  report(key, "CompressionGradient", obstacle);
+  if (!obstacle.empty())
+    return false;
+  OpBuilder builder(place);
+  auto fused = CompressKeyValueBackwardOp::create(
+      builder, key.getLoc(), key.getKind(), key.getOutputGrad(),
+      value.getOutputGrad(), key.getInput(), value.getInput(),
+      key.getParameters(), value.getParameters(), key.getBlock(),
+      key.getStride());
+  key.getInputGrad().replaceAllUsesWith(fused.getKeyInputGrad());
+  value.getInputGrad().replaceAllUsesWith(fused.getValueInputGrad());
+  ValueRange grads = fused.getParameterGrads();
+  size_t count = key.getParameters().size();
+  key.getParameterGrads().replaceAllUsesWith(grads.take_front(count));
+  value.getParameterGrads().replaceAllUsesWith(grads.drop_front(count));
+  key.erase();
+  value.erase();
+  return true;
+}
+
+/// The compressed keys and values that an operation attends to, if it does.
+static std::pair<Value, Value> getCompressed(Operation *op) {
+  if (auto attention = dyn_cast<CompressedAttentionOp>(op))
+    return {attention.getKey(), attention.getValue()};
+  if (auto backward = dyn_cast<CompressedAttentionBackwardOp>(op))
+    return {backward.getKey(), backward.getValue()};
+  if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op))
+    return {backward.getCompressedKey(), backward.getCompressedValue()};
+  return {};
+}
+
+void FuseAttentionPass::runOnOperation() {
+  func::FuncOp function = getOperation();
+  if (!function.getBody().hasOneBlock())
+    return;
+  for (auto op : llvm::make_early_inc_range(function.getOps<CombineOp>()))
+    numBranches += fuseForward(op);
+  for (auto op :
+       llvm::make_early_inc_range(function.getOps<CombineBackwardOp>()))
+    numGradients += fuseBackward(op);
+
+  // Operations move while compressions are fused: these stay.
+  SmallVector<Operation *> attentions;
+  for (Operation &op : function.front())
+    if (getCompressed(&op).first)
+      attentions.push_back(&op);
+  for (Operation *op : attentions) {
+    auto [key, value] = getCompressed(op);
+    numCompressions += fuseCompression(key, value);
+  }
+  for (Operation *op : attentions) {
+    if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op)) {
+      fuseRotationBack(backward);
+      numCompressions += fuseCompressionBackward(
+          backward.getCompressedKeyGrad(), backward.getCompressedValueGrad());
+    } else if (auto backward = dyn_cast<CompressedAttentionBackwardOp>(op)) {
+      numCompressions += fuseCompressionBackward(backward.getKeyGrad(),
+                                                 backward.getValueGrad());
+    }
+  }
+}
