@@ -46,6 +46,7 @@ constexpr const char *typeName(DataType type) {
   return "unknown";
 }
 
+/// Whether elements are floating-point numbers.
 constexpr bool isFloat(DataType type) {
   return type == DataType::F32 || type == DataType::BF16 ||
          type == DataType::F16;

@@ -144,6 +144,7 @@ struct CompileReport {
   /// Wall-clock seconds of each phase in order, "parse" and "write" included.
   std::vector<std::pair<std::string, double>> seconds;
 
+  /// The sum of `seconds`.
   double totalSeconds() const;
 };
 

@@ -70,6 +70,7 @@ struct TensorView {
   bool decay = false;
 
   uint64_t elements() const { return bytes / elementBytes(type); }
+  /// The elements as T, which must be what `type` says: it is not checked.
   template <typename T>
   T *as() const {
     return static_cast<T *>(data);
@@ -122,7 +123,10 @@ public:
   Program &operator=(Program &&) noexcept;
   ~Program();
 
+  /// What the program was made of. Valid as long as the program, as all that
+  /// follows.
   const Artifact &artifact() const { return source; }
+  /// Every named tensor and every entry, in the order of the artefact.
   const std::vector<TensorView> &tensors() const { return tensorList; }
   const std::vector<EntryInfo> &entries() const { return entryList; }
 
