@@ -25,11 +25,14 @@ template <typename OpT>
 class ViewOfOperand : public mlir::OpTrait::TraitBase<OpT, ViewOfOperand> {
 public:
   static llvm::LogicalResult verifyTrait(mlir::Operation *op) {
-    static_assert(OpT::template hasTrait<mlir::OpTrait::OneOperand>() &&
-                      OpT::template hasTrait<mlir::OpTrait::OneResult>(),
-                  "a view has one operand and one result");
+    static_assert(OpT::template hasTrait<mlir::OpTrait::OneOperand>(),
+                  "a view has one operand");
     return llvm::success();
   }
+};
+
+template <typename OpT>
+class ViewOfArguments : public mlir::OpTrait::TraitBase<OpT, ViewOfArguments> {
 };
 
 } // namespace nsa

@@ -16,8 +16,12 @@ def NSA_CheapToRecompute : NSA_RecomputeTrait<"CheapToRecompute">;
 /// Is never computed again: its results cost more time than memory.
 def NSA_KeptForBackward : NSA_RecomputeTrait<"KeptForBackward">;
 
-/// The one result has the elements of the one operand, in the same order: no
-/// memory of its own, nothing to compute.
+/// The results have elements of the one operand, in the same order: no memory
+/// of their own, nothing to compute. A single result has all of them.
 def NSA_ViewOfOperand : NSA_RecomputeTrait<"ViewOfOperand">;
+
+/// The result is memory of persistent tensors: none of its own, nothing to
+/// compute.
+def NSA_ViewOfArguments : NSA_RecomputeTrait<"ViewOfArguments">;
 
 #endif // NSA_INTERFACES_RECOMPUTETRAITS_TD

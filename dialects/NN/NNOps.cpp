@@ -141,6 +141,42 @@ LogicalResult MergeHeadsOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+LogicalResult SplitOp::inferReturnTypes(MLIRContext *context,
+                                        std::optional<Location> location,
+                                        Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  ArrayRef<int64_t> whole = getShape(adaptor.getInput());
+  for (int64_t size : adaptor.getSizes()) {
+    SmallVector<int64_t> shape(whole);
+    (adaptor.getRows() ? shape.front() : shape.back()) = size;
+    // The constraint on sizes may not have been verified yet.
+    if (size < 1)
+      return emitOptionalError(location, "'nn.split' op has a part of size ",
+                               size);
+    types.push_back(
+        RankedTensorType::get(shape, getElementType(adaptor.getInput())));
+  }
+  return success();
+}
+
+LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context,
+                                         std::optional<Location> location,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  if (adaptor.getParts().empty())
+    return emitOptionalError(
+        location, "'nn.concat' op has 0 parts, but needs 1 at least");
+  Value first = adaptor.getParts().front();
+  SmallVector<int64_t> shape(getShape(first));
+  int64_t &extent = adaptor.getRows() ? shape.front() : shape.back();
+  for (Value part : adaptor.getParts().drop_front()) {
+    ArrayRef<int64_t> other = getShape(part);
+    extent += adaptor.getRows() ? other.front() : other.back();
+  }
+  types.push_back(RankedTensorType::get(shape, getElementType(first)));
+  return success();
+}
+
 LogicalResult GateOp::inferReturnTypes(MLIRContext *context,
                                        std::optional<Location> location,
                                        Adaptor adaptor,
@@ -281,6 +317,30 @@ OpFoldResult SplitHeadsOp::fold(FoldAdaptor) {
 OpFoldResult MergeHeadsOp::fold(FoldAdaptor) {
   auto split = getInput().getDefiningOp<SplitHeadsOp>();
   return split ? split.getInput() : Value();
+}
+
+LogicalResult SplitOp::fold(FoldAdaptor,
+                            SmallVectorImpl<OpFoldResult> &results) {
+  if (getParts().size() == 1) {
+    results.push_back(getInput());
+    return success();
+  }
+  auto concat = getInput().getDefiningOp<ConcatOp>();
+  if (!concat || concat.getRows() != getRows() ||
+      concat.getParts().getTypes() != getParts().getTypes())
+    return failure();
+  results.append(concat.getParts().begin(), concat.getParts().end());
+  return success();
+}
+
+OpFoldResult ConcatOp::fold(FoldAdaptor) {
+  if (getParts().size() == 1)
+    return getParts().front();
+  auto split = getParts().front().getDefiningOp<SplitOp>();
+  if (split && split.getRows() == getRows() &&
+      llvm::equal(split.getParts(), getParts()))
+    return split.getInput();
+  return {};
 }
 
 static bool isZero(Value value) {

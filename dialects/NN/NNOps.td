@@ -124,14 +124,16 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     accumulated in fp32; without an `accumulator` that term is missing. Without `transpose_lhs` the result has the leading
     dimensions of `lhs` followed by the columns of `op(rhs)`; with it the result
     is a matrix. Its element type is `result_type` if given, else that of
-    `lhs`. Weights are `[in, out]`.
+    `lhs`. Weights are `[out, in]`, with `transpose_rhs`: then weights that lie
+    one after the other are one matrix.
 
-    The op is closed under differentiation: `dx = dy . w^T`, and
-    `dw = x^T . dy` with `result_type = f32`.
+    The op is closed under differentiation: for `y = x . w^T` it is
+    `dx = dy . w`, and `dw = dy^T . x` with `result_type = f32`.
 
     Example:
 
     ```mlir
+    %h = nn.matmul %x, %wt {transpose_rhs} : (tensor<2x64x32xf32>, tensor<48x32xf32>) -> tensor<2x64x48xf32>
     %y = nn.matmul %x, %w : (tensor<2x64x32xf32>, tensor<32x48xf32>) -> tensor<2x64x48xf32>
     %dw = nn.matmul %x, %y {transpose_lhs} : (tensor<2x64x32xf32>, tensor<2x64x48xf32>) -> tensor<32x48xf32>
     %sum = nn.matmul %x, %y, %dw {transpose_lhs}
@@ -286,6 +288,71 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input);
   let results = (outs NSA_FloatTensorOfRank<3>:$output);
   let resultNames = [{"merged"}];
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Parts of a tensor
+//===----------------------------------------------------------------------===//
+
+def NN_SplitOp : NN_DifferentiableOp<"split", [NSA_ViewOfOperand]> {
+  let summary = "parts of a tensor along one dimension";
+  let description = [{
+    Result `i` has the `sizes[i]` columns that follow those of the results before
+    it; with `rows`, that many elements of the first dimension:
+
+    ```
+    y_i[..., c]      = x[..., sizes[0] + .. + sizes[i-1] + c]
+    y_i[r, ...]      = x[sizes[0] + .. + sizes[i-1] + r, ...]     with `rows`
+    ```
+
+    Nothing is copied where the readers of a part can take rows that lie apart.
+
+    Example:
+
+    ```mlir
+    %q, %k = nn.split %x {sizes = array<i64: 32, 16>}
+        : (tensor<2x64x48xf32>) -> (tensor<2x64x32xf32>, tensor<2x64x16xf32>)
+    %w0, %w1 = nn.split %w {rows, sizes = array<i64: 32, 16>}
+        : (tensor<48x8xf32>) -> (tensor<32x8xf32>, tensor<16x8xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_FloatRows:$input,
+      ConfinedAttr<DenseI64ArrayAttr,
+                   [DenseArrayStrictlyPositive<DenseI64ArrayAttr>]>:$sizes,
+      UnitAttr:$rows);
+  let results = (outs Variadic<NSA_FloatRows>:$parts);
+  let resultNames = [{"part"}];
+  let extraClassDeclaration = [{
+    /// The dimension that is cut.
+    unsigned getAxis() { return getRows() ? 0 : getInput().getType().getRank() - 1; }
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def NN_ConcatOp : NN_DifferentiableOp<"concat", [
+    SameOperandsAndResultElementType]> {
+  let summary = "tensors side by side";
+  let description = [{
+    The inverse of `nn.split`: the columns of the operands one after the other;
+    with `rows`, the elements of their first dimension. What computes an operand
+    writes its columns where they belong, if it can.
+
+    Example:
+
+    ```mlir
+    %x = nn.concat %q, %k : (tensor<2x64x32xf32>, tensor<2x64x16xf32>) -> tensor<2x64x48xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_FloatRows>:$parts, UnitAttr:$rows);
+  let results = (outs NSA_FloatRows:$output);
+  let resultNames = [{"concat"}];
+  let extraClassDeclaration = [{
+    /// The dimension along which the operands follow each other.
+    unsigned getAxis() { return getRows() ? 0 : getType().getRank() - 1; }
+  }];
+  let hasVerifier = 1;
   let hasFolder = 1;
 }
 
@@ -643,8 +710,15 @@ def NN_AdamWOp : NN_GraphOp<"adamw", [
 // Persistent tensors that lie one after the other
 //===----------------------------------------------------------------------===//
 
+/// The elements of a bundle, as a vector or in another shape.
+def NN_Bundle : ConfinedType<NSA_F32Tensor, [],
+    "statically shaped tensor of 32-bit float values",
+    "::mlir::RankedTensorType">;
+
 def NN_BundleOp : NN_Op<"bundle", [
-    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+    Pure, NSA_ViewOfArguments,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "view of persistent tensors as one";
   let description = [{
     The elements of the operands one after the other, each followed by zeros up
@@ -652,15 +726,21 @@ def NN_BundleOp : NN_Op<"bundle", [
     `tensors[i]`, or a value that is computed into its memory. The memory plan
     lays these tensors out in this order, so nothing is copied.
 
+    The result is a vector or another shape of as many elements: matrices whose
+    elements are a multiple of 16 are one matrix together. Only that has a
+    gradient, `nn.split` by rows.
+
     Example:
 
     ```mlir
     %g = nn.bundle %g0, %g1 in ["grad.w0", "grad.w1"]
         : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<48xf32>
+    %w = nn.bundle %w0, %w1 in ["w0", "w1"]
+        : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
     ```
   }];
   let arguments = (ins Variadic<NSA_F32Tensor>:$parts, StrArrayAttr:$tensors);
-  let results = (outs NSA_F32TensorOfRank<1>:$output);
+  let results = (outs NN_Bundle:$output);
   let assemblyFormat = [{
     $parts `in` $tensors attr-dict `:` functional-type(operands, results)
   }];
@@ -681,7 +761,7 @@ def NN_UnbundleOp : NN_Op<"unbundle", [
         : (tensor<48xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
     ```
   }];
-  let arguments = (ins NSA_F32TensorOfRank<1>:$input, StrArrayAttr:$tensors);
+  let arguments = (ins NN_Bundle:$input, StrArrayAttr:$tensors);
   let results = (outs Variadic<NSA_F32Tensor>:$parts);
   let assemblyFormat = [{
     $input `in` $tensors attr-dict `:` functional-type(operands, results)

@@ -126,6 +126,52 @@ MergeHeadsOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+LogicalResult SplitOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  SmallVector<Value> gradients(resultGrads);
+  for (auto [gradient, part] : llvm::zip_equal(gradients, getParts()))
+    if (!gradient)
+      gradient = FillOp::create(builder, getLoc(), builder.getF64FloatAttr(0.0),
+                                TypeAttr::get(part.getType()));
+  operandGrads.push_back(
+      ConcatOp::create(builder, getLoc(), gradients, getRows()));
+  return success();
+}
+
+LogicalResult ConcatOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  SmallVector<int64_t> sizes;
+  for (Value part : getParts())
+    sizes.push_back(getDim(part, getAxis()));
+  auto split =
+      SplitOp::create(builder, getLoc(), resultGrads[0], sizes, getRows());
+  llvm::append_range(operandGrads, split.getParts());
+  return success();
+}
+
+/// A bundle of matrices with as many columns as the whole.
+LogicalResult BundleOp::buildBackward(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  ArrayRef<int64_t> whole = getShape(getOutput());
+  SmallVector<int64_t> sizes;
+  for (Value part : getParts()) {
+    ArrayRef<int64_t> shape = getShape(part);
+    if (whole.size() < 2 || shape.size() != whole.size() ||
+        shape.drop_front() != whole.drop_front())
+      return emitOpError("has a part of shape ")
+             << formatShape(shape)
+             << " and no gradient, as the whole has shape "
+             << formatShape(whole);
+    sizes.push_back(shape.front());
+  }
+  auto split = SplitOp::create(builder, getLoc(), resultGrads[0], sizes,
+                               /*rows=*/true);
+  llvm::append_range(operandGrads, split.getParts());
+  return success();
+}
+
 LogicalResult GateOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
                                     SmallVectorImpl<Value> &operandGrads) {
   auto backward =
@@ -212,6 +258,14 @@ OperandPrecision SplitHeadsOp::getOperandPrecision(unsigned index) {
 
 OperandPrecision MergeHeadsOp::getOperandPrecision(unsigned index) {
   return OperandPrecision::Any;
+}
+
+OperandPrecision SplitOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Any;
+}
+
+OperandPrecision ConcatOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
 }
 
 OperandPrecision GateOp::getOperandPrecision(unsigned index) {

@@ -80,6 +80,32 @@ LogicalResult SplitHeadsOp::verify() {
                        getHeads());
 }
 
+/// The extents of `parts` along `axis` add up to that of the whole.
+static LogicalResult verifyParts(Operation *op, unsigned axis, ValueRange parts,
+                                 Value whole) {
+  int64_t sum = 0;
+  for (Value part : parts) {
+    SmallVector<int64_t> expected(getShape(whole));
+    if (getShape(part).size() == expected.size())
+      expected[axis] = getDim(part, axis);
+    if (failed(checkShape(op, "part", part, expected)))
+      return failure();
+    sum += getDim(part, axis);
+  }
+  return checkEqual(op, "extent of all parts", sum, "extent of the whole",
+                    getDim(whole, axis));
+}
+
+LogicalResult SplitOp::verify() {
+  if (getParts().empty())
+    return emitOpError("has 0 parts, but needs 1 at least");
+  return verifyParts(*this, getAxis(), getParts(), getInput());
+}
+
+LogicalResult ConcatOp::verify() {
+  return verifyParts(*this, getAxis(), getParts(), getOutput());
+}
+
 LogicalResult GateOp::verify() {
   int64_t width = getDim(getLogits(), 2);
   if (failed(checkMultiple(*this, "width of logits", width, "branches", 3)))
@@ -134,10 +160,10 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
     return op->emitOpError("has ") << parts.size() << " parts, but names "
                                    << tensors.size() << " tensors";
   int64_t length = nn::getBundleLength(parts);
-  if (length != getDim(whole, 0))
+  int64_t elements = ShapedType::getNumElements(getShape(whole));
+  if (length != elements)
     return op->emitOpError("has parts of ")
-           << length << " elements together, but the whole has "
-           << getDim(whole, 0);
+           << length << " elements together, but the whole has " << elements;
   return success();
 }
 

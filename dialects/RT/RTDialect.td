@@ -17,8 +17,9 @@ def RT_Dialect : Dialect {
     products, fills, copies. There is no control flow and no allocation.
 
     Inside an entry, `rt.get` names the memory of a tensor, `rt.buffer` a piece
-    of the arena that lives while the entry runs, and `rt.view` another shape of
-    either; commands take these as operands. Memory is dense and row-major.
+    of the arena that lives while the entry runs, and `rt.view` another shape or
+    some columns of either; commands take these as operands. Memory is row-major,
+    and dense but for columns.
 
     Before planning, buffers and tensors have no address. `nsa-plan` adds the
     segments (`rt.segment`) and gives every tensor and buffer its slice:
@@ -118,6 +119,15 @@ def RT_Memory : ConfinedType<
      CPred<"::nsa::rt::isAddressable(::llvm::cast<::mlir::MemRefType>($_self))">],
     "statically shaped, dense memref of f32, bf16, f16, i32, i64 or ui8",
     "::mlir::MemRefType">;
+
+/// What kernels are launched on: dense, or columns of dense memory.
+def RT_RowMemory : ConfinedType<
+    StaticShapeMemRefOf<[F32, BF16, F16, I32, I64, UI<8>]>,
+    [CPred<"::nsa::getRowLayout(::llvm::cast<::mlir::MemRefType>($_self))">,
+     CPred<"!::llvm::cast<::mlir::MemRefType>($_self).getMemorySpace()">,
+     CPred<"::nsa::rt::isAddressable(::llvm::cast<::mlir::MemRefType>($_self))">],
+    "statically shaped memref of f32, bf16, f16, i32, i64 or ui8, dense or in "
+    "rows", "::mlir::MemRefType">;
 
 def RT_FloatMemory : ConfinedType<RT_Memory,
     [CPred<"::llvm::isa<::mlir::FloatType>("

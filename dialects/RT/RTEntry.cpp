@@ -58,19 +58,36 @@ LogicalResult EntryOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 namespace {
-/// The commands that touch one buffer: what wrote the value in it, and who
-/// reads that value.
+/// The commands that touch one buffer: what they write and what they read.
 struct BufferUses {
-  std::optional<unsigned> writer;
-  SmallVector<unsigned, 2> readers;
+  struct Use {
+    unsigned command;
+    MemoryRegion region;
+  };
+  SmallVector<Use, 2> writes, reads;
+
+  bool isWritten(const MemoryRegion &region) const {
+    return cover(
+        llvm::map_to_vector(writes, [](const Use &use) { return use.region; }),
+        region);
+  }
+  /// The last use of something in the region.
+  static std::optional<unsigned> findLast(ArrayRef<Use> uses,
+                                          const MemoryRegion &region) {
+    for (const Use &use : llvm::reverse(uses))
+      if (use.region.overlaps(region))
+        return use.command;
+    return std::nullopt;
+  }
 };
 } // namespace
 
-/// A buffer holds one value, updated in place or not, until its last reader.
+/// Memory of a buffer holds one value, updated in place or not, until its last
+/// reader.
 static LogicalResult verifyOrder(ArrayRef<CommandOpInterface> commands) {
   DenseMap<Value, BufferUses> uses;
   struct Overwrite {
-    Value buffer;
+    MemoryRegion region;
     unsigned writer, before;
   };
   SmallVector<Overwrite> overwrites;
@@ -79,38 +96,41 @@ static LogicalResult verifyOrder(ArrayRef<CommandOpInterface> commands) {
     SmallVector<Value> reads, writes;
     command.getReads(reads);
     command.getWrites(writes);
-    SmallVector<Value> readRoots = llvm::map_to_vector(reads, getMemoryRoot);
-    for (Value root : readRoots) {
-      auto buffer = root.getDefiningOp<BufferOp>();
+    SmallVector<MemoryRegion> readRegions =
+        llvm::map_to_vector(reads, getMemoryRegion);
+    for (const MemoryRegion &region : readRegions) {
+      auto buffer = region.root.getDefiningOp<BufferOp>();
       if (!buffer || buffer.getType().getNumElements() == 0)
         continue;
-      BufferUses &use = uses[root];
-      if (!use.writer)
+      BufferUses &use = uses[region.root];
+      if (!use.isWritten(region))
         return command->emitOpError("reads a buffer that no command before "
                                     "command ")
                << number << " writes";
-      use.readers.push_back(number);
+      use.reads.push_back({unsigned(number), region});
     }
     for (Value value : writes) {
-      Value root = getMemoryRoot(value);
-      if (!root.getDefiningOp<BufferOp>())
+      MemoryRegion region = getMemoryRegion(value);
+      if (!region.root.getDefiningOp<BufferOp>())
         continue;
-      BufferUses &use = uses[root];
-      if (use.writer && !llvm::is_contained(readRoots, root))
-        overwrites.push_back({root, *use.writer, unsigned(number)});
-      use.writer = number;
+      BufferUses &use = uses[region.root];
+      std::optional<unsigned> writer = BufferUses::findLast(use.writes, region);
+      if (writer && *writer != number && !cover(readRegions, region))
+        overwrites.push_back({region, *writer, unsigned(number)});
+      use.writes.push_back({unsigned(number), region});
     }
   }
   for (const Overwrite &overwrite : overwrites) {
-    ArrayRef<unsigned> readers = uses[overwrite.buffer].readers;
-    if (readers.empty() || readers.back() < overwrite.before)
+    std::optional<unsigned> reader = BufferUses::findLast(
+        uses[overwrite.region.root].reads, overwrite.region);
+    if (!reader || *reader < overwrite.before)
       continue;
     CommandOpInterface command = commands[overwrite.before];
     InFlightDiagnostic diagnostic = command->emitOpError("overwrites a buffer ")
                                     << "before its last reader: command "
                                     << overwrite.writer << " wrote it, command "
-                                    << readers.back() << " reads it";
-    diagnostic.attachNote(commands[readers.back()]->getLoc())
+                                    << *reader << " reads it";
+    diagnostic.attachNote(commands[*reader]->getLoc())
         << "the last reader is here";
     return diagnostic;
   }

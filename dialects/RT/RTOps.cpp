@@ -32,13 +32,68 @@ bool rt::isAddressable(ShapedType type) {
 }
 
 uint64_t rt::getByteSize(MemRefType type) {
-  return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
+  return getElementSpan(type) * (type.getElementTypeBitWidth() / 8);
 }
 
 Value rt::getMemoryRoot(Value value) {
   while (auto view = value.getDefiningOp<ViewOp>())
     value = view.getSource();
   return value;
+}
+
+/// Sources of views are dense, so offsets add up.
+static int64_t getElementOffset(Value value) {
+  int64_t offset = 0;
+  while (auto view = value.getDefiningOp<ViewOp>()) {
+    offset += view.getOffset().value_or(0);
+    value = view.getSource();
+  }
+  return offset;
+}
+
+uint64_t rt::getByteOffset(Value value) {
+  auto type = cast<MemRefType>(value.getType());
+  return getElementOffset(value) * (type.getElementTypeBitWidth() / 8);
+}
+
+rt::MemoryRegion rt::getMemoryRegion(Value value) {
+  Value root = getMemoryRoot(value);
+  int64_t begin = getElementOffset(value);
+  auto type = cast<MemRefType>(value.getType());
+  RowLayout layout = *getRowLayout(type);
+  if (layout.width == layout.pitch)
+    layout.pitch = cast<MemRefType>(root.getType()).getNumElements();
+  return {root, begin, begin + layout.width, layout.pitch};
+}
+
+bool rt::MemoryRegion::overlaps(const MemoryRegion &other) const {
+  if (root != other.root)
+    return false;
+  return pitch != other.pitch || (begin < other.end && other.begin < end);
+}
+
+/// Whether the regions of this pitch have the elements `begin` .. `end` - 1.
+static bool coverRows(ArrayRef<rt::MemoryRegion> regions, Value root,
+                      int64_t begin, int64_t end, int64_t pitch) {
+  for (bool advanced = true; advanced && begin < end;) {
+    advanced = false;
+    for (const rt::MemoryRegion &region : regions)
+      if (region.root == root && region.pitch == pitch &&
+          region.begin <= begin && begin < region.end) {
+        begin = region.end;
+        advanced = true;
+      }
+  }
+  return begin >= end;
+}
+
+bool rt::cover(ArrayRef<MemoryRegion> regions, const MemoryRegion &region) {
+  if (coverRows(regions, region.root, region.begin, region.end, region.pitch))
+    return true;
+  return llvm::any_of(regions, [&](const MemoryRegion &other) {
+    return other.root == region.root &&
+           coverRows(regions, region.root, 0, other.pitch, other.pitch);
+  });
 }
 
 /// Whether a slice is the memory of `type` in a segment of one of `kinds`.
@@ -162,21 +217,39 @@ LogicalResult ViewOp::verify() {
   if (from.getElementType() != to.getElementType())
     return emitOpError("changes the element type from ")
            << from.getElementType() << " to " << to.getElementType();
-  if (from.getNumElements() != to.getNumElements())
+  int64_t before = from.getNumElements(), after = to.getNumElements();
+  RowLayout layout = *getRowLayout(to);
+  bool isDense = layout.width == layout.pitch;
+  if (!getOffset()) {
+    if (isDense && before == after)
+      return success();
     return emitOpError("changes the number of elements from ")
-           << from.getNumElements() << " to " << to.getNumElements();
+           << before << " to " << after;
+  }
+  int64_t offset = *getOffset(), pitch = isDense ? before : layout.pitch;
+  if (layout.width > pitch || offset > pitch - layout.width)
+    return emitOpError("has elements ")
+           << offset << " to " << offset + layout.width - 1 << " of "
+           << (isDense ? "memory" : "rows") << " of " << pitch;
+  if (!isDense &&
+      (before % pitch != 0 || before / pitch != after / layout.width))
+    return emitOpError("has ")
+           << after / layout.width << " rows of " << pitch
+           << " elements, but the source has " << before << " elements";
   return success();
 }
 
 Value ViewOp::getViewSource() { return getSource(); }
 
 OpFoldResult ViewOp::fold(FoldAdaptor) {
-  if (auto inner = getSource().getDefiningOp<ViewOp>()) {
+  auto inner = getSource().getDefiningOp<ViewOp>();
+  if (inner && !inner.getOffset()) {
     getSourceMutable().assign(inner.getSource());
     return getResult();
   }
-  return getSource().getType() == getType() ? OpFoldResult(getSource())
-                                            : OpFoldResult();
+  if (!getOffset() && getSource().getType() == getType())
+    return getSource();
+  return {};
 }
 
 //===----------------------------------------------------------------------===//

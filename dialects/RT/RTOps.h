@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_RT_RTOPS_H
 #define NSA_DIALECTS_RT_RTOPS_H
 
+#include "dialects/Interfaces/RowLayout.h"
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -31,8 +32,27 @@ namespace nsa::rt {
 /// Bytes of which every tensor of a span begins at a multiple.
 inline constexpr uint64_t kSpanAlignment = 64;
 
-/// Bytes of a dense tensor. Legal memory has whole-byte elements.
+/// Bytes from the first element to the last. Legal memory has whole-byte
+/// elements.
 uint64_t getByteSize(mlir::MemRefType type);
+
+/// What a value shows of the memory that it is a view of: the elements
+/// `begin` .. `end` - 1 of every `pitch`. All of it if these are all.
+struct MemoryRegion {
+  mlir::Value root;
+  int64_t begin, end, pitch;
+
+  /// Whether some element is in both; true where that is hard to tell.
+  bool overlaps(const MemoryRegion &other) const;
+};
+MemoryRegion getMemoryRegion(mlir::Value value);
+
+/// Whether the regions together have every element of `region`; false where
+/// that is hard to tell.
+bool cover(llvm::ArrayRef<MemoryRegion> regions, const MemoryRegion &region);
+
+/// Bytes between the beginning of the root of `value` and its first element.
+uint64_t getByteOffset(mlir::Value value);
 
 /// The `rt.get`, `rt.span` or `rt.buffer` result that `value` is a view of.
 mlir::Value getMemoryRoot(mlir::Value value);

@@ -146,9 +146,9 @@ def RT_EntryOp : RT_Op<"entry", [
     Commands run in order. `arena_peak` is the number of bytes of the arena that
     the entry uses, once planned.
 
-    No command may write a buffer completely while an earlier value in it still
-    has a reader, no command may read a buffer that nothing has written, and
-    planned buffers that share bytes must not be alive at the same time.
+    No command may write memory of a buffer, without reading it, while an earlier
+    value there still has a reader, no command may read what nothing has written,
+    and planned buffers that share bytes must not be alive at the same time.
 
     Example:
 
@@ -236,17 +236,29 @@ def RT_BufferOp : RT_MemoryOp<"buffer", [
 
 def RT_ViewOp : RT_MemoryOp<"view", [
     Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
-  let summary = "the same elements in the same order under another shape";
+  let summary = "elements of memory under another shape";
   let description = [{
+    All elements of `source` in the same order, or, with an `offset`, those from
+    this number on: as many as the result has, one after the other, or, where its
+    layout has rows, these columns of all rows of `source`.
+
     Example:
 
     ```mlir
     %heads = rt.view %x : memref<1x64x32xf32> to memref<1x64x4x8xf32>
+    %half = rt.view %x at 16 : memref<1x64x32xf32> to memref<1x64x16xf32, strided<[2048, 32, 1]>>
+    %last = rt.view %x at 2016 : memref<1x64x32xf32> to memref<32xf32>
     ```
   }];
-  let arguments = (ins RT_Memory:$source);
-  let results = (outs RT_Memory:$memory);
-  let assemblyFormat = "$source attr-dict `:` type($source) `to` type($memory)";
+  let arguments = (ins RT_Memory:$source,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>:$offset);
+  let results = (outs RT_RowMemory:$memory);
+  let assemblyFormat = [{
+    $source (`at` $offset^)? attr-dict `:` type($source) `to` type($memory)
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$source), [{
+    build($_builder, $_state, type, source, /*offset=*/::mlir::IntegerAttr());
+  }]>];
   let hasVerifier = 1;
   let hasFolder = 1;
 }
@@ -277,8 +289,8 @@ def RT_LaunchOp : RT_Command<"launch", [], [
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel,
-    Arg<Variadic<RT_Memory>, "", [MemRead]>:$inputs,
-    Arg<Variadic<RT_Memory>, "", [MemWrite]>:$outputs);
+    Arg<Variadic<RT_RowMemory>, "", [MemRead]>:$inputs,
+    Arg<Variadic<RT_RowMemory>, "", [MemWrite]>:$outputs);
   let assemblyFormat = [{
     $kernel `ins` `(` ($inputs^ `:` type($inputs))? `)`
     `outs` `(` $outputs `:` type($outputs) `)` attr-dict

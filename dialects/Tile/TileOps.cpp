@@ -1,12 +1,14 @@
 //===- TileOps.cpp - operations on tiles ----------------------------------===//
 
 #include "dialects/Tile/TileOps.h"
+#include "dialects/Interfaces/RowLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::tile;
 
 /// Prints a shape as `64x32`.
@@ -88,10 +90,10 @@ LogicalResult KernelOp::verify() {
            << outputs << " outputs but " << getNumArguments() << " arguments";
   for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
     auto memref = dyn_cast<MemRefType>(type);
-    if (!memref || !memref.hasStaticShape() || !memref.getLayout().isIdentity())
+    if (!memref || !nsa::getRowLayout(memref))
       return emitOpError("argument ")
-             << index << " must be a memref of static shape and identity "
-             << "layout, not " << type;
+             << index << " must be a memref of static shape and of identity "
+             << "layout or that of rows, not " << type;
   }
   Block &body = getBody().front();
   if (body.empty() || !isa<ReturnOp>(body.back()))
@@ -194,8 +196,10 @@ static LogicalResult verifyAccess(Operation *op, MemRefType ref,
 LogicalResult ViewOp::verify() {
   auto from = cast<MemRefType>(getRef().getType());
   auto to = cast<MemRefType>(getResult().getType());
-  if (!from.getLayout().isIdentity() || !to.getLayout().isIdentity())
-    return emitOpError("needs identity layouts");
+  std::optional<RowLayout> source = getRowLayout(from);
+  std::optional<RowLayout> target = getRowLayout(to);
+  if (!source || !target)
+    return emitOpError("needs identity layouts or those of rows");
   if (from.getElementType() != to.getElementType())
     return emitOpError("element type ")
            << to.getElementType() << " of the result is not "
@@ -204,7 +208,12 @@ LogicalResult ViewOp::verify() {
     return emitOpError("result has ")
            << to.getNumElements() << " elements, expected "
            << from.getNumElements();
-  return success();
+  if (*source == *target)
+    return success();
+  return emitOpError("changes rows of ")
+         << source->width << " elements at a distance of " << source->pitch
+         << " to rows of " << target->width << " at a distance of "
+         << target->pitch;
 }
 
 LogicalResult LoadOp::verify() {

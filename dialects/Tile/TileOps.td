@@ -20,9 +20,14 @@ def Tile_KernelOp : Tile_Op<"kernel", [
     FunctionOpInterface, IsolatedFromAbove, OpAsmOpInterface]> {
   let summary = "a grid of independent programs";
   let description = [{
-    A symbol whose arguments are memrefs of static shape and identity layout,
-    inputs first, then the last `num_outputs` of them outputs. The body runs
-    once per point of `grid` (x, y, z).
+    A symbol whose arguments are memrefs of static shape, inputs first, then the
+    last `num_outputs` of them outputs. The body runs once per point of `grid`
+    (x, y, z).
+
+    The layout of an argument is the identity or that of columns of a wider
+    matrix: trailing dimensions lie together as rows, and rows at equal distances.
+    `memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>>` are 2 * 64 rows of 32
+    elements, 96 elements apart.
 
     Example:
 
@@ -173,13 +178,14 @@ def Tile_SplatOp : Tile_Op<"splat", [
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "the same elements in another shape";
   let description = [{
-    A kernel argument read as a memref of the same element type and number of
-    elements: both are contiguous, so it is the same address.
+    A kernel argument read as a memref of the same element type, number of
+    elements and length and distance of rows, so it is the same address.
 
     Example:
 
     ```mlir
     %flat = tile.view %x : memref<2x64x32xf32> -> memref<4096xf32>
+    %rows = tile.view %y : memref<2x64x32xf32, strided<[6144, 96, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
     ```
   }];
   let arguments = (ins AnyStaticShapeMemRef:$ref);

@@ -32,23 +32,31 @@ private:
   Value argument(StringRef name, RankedTensorType type,
                  ArrayRef<NamedAttribute> attributes);
   Value input(StringRef name);
-  Value matrix(const Twine &name, int64_t in, int64_t out, double std);
+  Value matrix(const Twine &name, int64_t rows, int64_t columns, double std);
   Value vector(const Twine &name, int64_t size, double value);
   Value parameter(const Twine &name, ArrayRef<int64_t> shape, nn::InitKind kind,
                   double value, bool decay);
   Value rotaryTable();
 
   // Parts of the decoder.
+  Value query(Value x, const std::string &name) {
+    return heads(x, name + ".query", model.nHeads, model.dK);
+  }
+  Value key(Value x, const std::string &name) {
+    return heads(x, name + ".key", model.nKvGroups, model.dK);
+  }
+  Value value(Value x, const std::string &name) {
+    return heads(x, name + ".value", model.nKvGroups, model.dV);
+  }
   Value norm(Value x, const Twine &name);
   Value linear(Value x, const Twine &name, int64_t out, double std);
   Value heads(Value x, const Twine &name, int64_t count, int64_t width);
   Value rotate(Value x, const Twine &name, int64_t stride = 1);
-  KeyValue project(Value x, const std::string &name);
   Value compress(Value x, const Twine &name);
   Value attention(Value x, const std::string &name);
   Value window(Value query, KeyValue kv, const Twine &name);
-  Value sparseAttention(Value x, Value query, const std::string &name);
-  Value gates(Value x, const std::string &name);
+  Value sparseAttention(Value x, const std::string &name);
+  Value gates(Value logits, const std::string &name);
   Value feedForward(Value x, const std::string &name);
   Value layer(Value x, int64_t index);
   void setResults(Value loss, Value logits);
@@ -118,9 +126,10 @@ Value ModelBuilder::parameter(const Twine &name, ArrayRef<int64_t> shape,
                   attributes);
 }
 
-Value ModelBuilder::matrix(const Twine &name, int64_t in, int64_t out,
+Value ModelBuilder::matrix(const Twine &name, int64_t rows, int64_t columns,
                            double std) {
-  return parameter(name, {in, out}, nn::InitKind::Normal, std, /*decay=*/true);
+  return parameter(name, {rows, columns}, nn::InitKind::Normal, std,
+                   /*decay=*/true);
 }
 
 Value ModelBuilder::vector(const Twine &name, int64_t size, double value) {
@@ -156,9 +165,9 @@ Value ModelBuilder::norm(Value x, const Twine &name) {
 Value ModelBuilder::linear(Value x, const Twine &name, int64_t out,
                            double std) {
   int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
-  Value weight = matrix(name + ".weight", in, out, std);
+  Value weight = matrix(name + ".weight", out, in, std);
   return create<nn::MatmulOp>(name, x, weight, /*accumulator=*/Value(),
-                              /*transposeLhs=*/false, /*transposeRhs=*/false,
+                              /*transposeLhs=*/false, /*transposeRhs=*/true,
                               TypeAttr());
 }
 
@@ -171,12 +180,6 @@ Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,
 Value ModelBuilder::rotate(Value x, const Twine &name, int64_t stride) {
   return create<nn::RotaryOp>(name, x, rotaryTable(), stride,
                               /*inverse=*/false);
-}
-
-KeyValue ModelBuilder::project(Value x, const std::string &name) {
-  Value key = heads(x, name + ".key", model.nKvGroups, model.dK);
-  Value value = heads(x, name + ".value", model.nKvGroups, model.dV);
-  return {key, value};
 }
 
 Value ModelBuilder::compress(Value x, const Twine &name) {
@@ -208,23 +211,31 @@ Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {
                                    FloatAttr());
 }
 
-Value ModelBuilder::gates(Value x, const std::string &name) {
+Value ModelBuilder::gates(Value logits, const std::string &name) {
   bool softmax = config.nsa.gate == "softmax";
   // The gates of a token sum to about 1 at the start.
   double bias = softmax ? 0.0 : -std::log(2.0);
-  Value logits = linear(x, name, model.nHeads * 3, model.initStd);
   Value biases = vector(name + ".bias", model.nHeads * 3, bias);
   return create<nn::GateOp>(
       name, softmax ? nn::GateActivation::Softmax : nn::GateActivation::Sigmoid,
       logits, biases);
 }
 
-Value ModelBuilder::sparseAttention(Value x, Value query,
-                                    const std::string &name) {
+Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   const NsaConfig &nsa = config.nsa;
-  KeyValue cmp = project(x, name + ".compressed");
-  KeyValue slc = project(x, name + ".selected");
-  KeyValue win = project(x, name + ".window");
+  // The projections become one product. First come those that are rotated as
+  // they are, so that they are neighbours in it.
+  Value query = this->query(x, name);
+  KeyValue cmp, slc, win;
+  slc.key = key(x, name + ".selected");
+  win.key = key(x, name + ".window");
+  cmp.key = key(x, name + ".compressed");
+  cmp.value = value(x, name + ".compressed");
+  slc.value = value(x, name + ".selected");
+  win.value = value(x, name + ".window");
+  Value logits = linear(x, name + ".gate", model.nHeads * 3, model.initStd);
+
+  query = rotate(query, name + ".query");
   // Keys are compressed first and rotated as rows at position i * d.
   std::string place = name + ".compressed";
   cmp.key = rotate(compress(cmp.key, place + ".key_compression"),
@@ -246,7 +257,7 @@ Value ModelBuilder::sparseAttention(Value x, Value query,
   win.key = rotate(win.key, name + ".window.key");
   Value local = window(query, win, name + ".window");
   place = name + ".gate";
-  Value weights = gates(x, place);
+  Value weights = gates(logits, place);
   statistics.emplace_back(place + ".statistics",
                           create<GateStatisticsOp>(place, weights));
   return create<CombineOp>(name + ".combine", weights, compressed.getOutput(),
@@ -254,15 +265,15 @@ Value ModelBuilder::sparseAttention(Value x, Value query,
 }
 
 Value ModelBuilder::attention(Value x, const std::string &name) {
-  Value query = rotate(heads(x, name + ".query", model.nHeads, model.dK),
-                       name + ".query");
   Value mixed;
   if (model.attention == "window") {
-    KeyValue kv = project(x, name + ".window");
-    kv.key = rotate(kv.key, name + ".window.key");
-    mixed = window(query, kv, name + ".window");
+    std::string place = name + ".window";
+    Value query = this->query(x, name);
+    KeyValue kv = {key(x, place), value(x, place)};
+    kv.key = rotate(kv.key, place + ".key");
+    mixed = window(rotate(query, name + ".query"), kv, place);
   } else {
-    mixed = sparseAttention(x, query, name);
+    mixed = sparseAttention(x, name);
   }
   Value merged = create<nn::MergeHeadsOp>(name, mixed);
   return linear(merged, name + ".output", model.dim, residualStd());

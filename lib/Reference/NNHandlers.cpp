@@ -58,6 +58,52 @@ static void addViews(Evaluator &evaluator) {
   });
 }
 
+/// Copies between a tensor and its part from `begin` on along `axis`.
+template <typename Copy>
+static void forPart(const Tensor &whole, const Tensor &part, unsigned axis,
+                    int64_t begin, Copy copy) {
+  int64_t inner = 1, outer = 1;
+  for (size_t d = 0; d < whole.shape.size(); ++d)
+    (d < axis ? outer : inner) *= d == axis ? 1 : whole.shape[d];
+  int64_t length = part.shape[axis] * inner;
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t j = 0; j < length; ++j)
+      copy((i * whole.shape[axis] + begin) * inner + j, i * length + j);
+}
+
+static void addParts(Evaluator &evaluator) {
+  evaluator.add<SplitOp>([](SplitOp op, Operands in, Results &out) {
+    int64_t begin = 0;
+    for (Value result : op.getParts()) {
+      Tensor part(shapeOf(result), 0.0);
+      forPart(*in[0], part, op.getAxis(), begin,
+              [&](int64_t i, int64_t j) { part.data[j] = in[0]->data[i]; });
+      begin += part.shape[op.getAxis()];
+      out.push_back(std::move(part));
+    }
+    return success();
+  });
+  addSimple<ConcatOp>(evaluator, [](ConcatOp op, Operands in) {
+    Tensor whole(shapeOf(op.getOutput()), 0.0);
+    int64_t begin = 0;
+    for (const Tensor *part : in) {
+      forPart(whole, *part, op.getAxis(), begin,
+              [&](int64_t i, int64_t j) { whole.data[i] = part->data[j]; });
+      begin += part->shape[op.getAxis()];
+    }
+    return whole;
+  });
+  addSimple<BundleOp>(evaluator, [](BundleOp op, Operands in) {
+    Tensor whole(shapeOf(op.getOutput()), 0.0);
+    size_t at = 0;
+    for (const Tensor *part : in) {
+      llvm::copy(part->data, whole.data.begin() + at);
+      at += llvm::alignTo(part->data.size(), kBundleAlignment);
+    }
+    return whole;
+  });
+}
+
 static void addLinear(Evaluator &evaluator) {
   addSimple<MatmulOp>(evaluator, [](MatmulOp op, Operands in) {
     Tensor out = matmul(*in[0], *in[1], op.getTransposeLhs(),
@@ -150,6 +196,7 @@ static void addTraining(Evaluator &evaluator) {
 
 void nsa::reference::addNNHandlers(Evaluator &evaluator) {
   addViews(evaluator);
+  addParts(evaluator);
   addLinear(evaluator);
   addGates(evaluator);
   addElementwise(evaluator);

@@ -30,7 +30,8 @@ struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
 /// Library calls, views and fills are no kernels.
 static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
-         isa<nn::MatmulOp, nn::FillOp, nn::BundleOp, nn::UnbundleOp>(op);
+         isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::BundleOp,
+             nn::UnbundleOp>(op);
 }
 
 /// The elements of the largest tensor that the operation touches.

@@ -23,6 +23,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
+    if (options.fuse)
+      manager.addPass(createMergeProjections());
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:

@@ -4,7 +4,7 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// - precision: nsa-specialize, nsa-precision
+// - precision: nsa-specialize, nsa-merge-projections, nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse

@@ -2,6 +2,8 @@
 
 #include "dialects/NN/NNOps.h"
 #include "passes/Support/Debug.h"
+#include "passes/Transforms/BundleLayout.h"
+#include "passes/Transforms/FuseGradients.h"
 #include "passes/Transforms/FuseKernels.h"
 #include "passes/Transforms/FuseUpdates.h"
 #include "passes/Transforms/Passes.h"
@@ -31,9 +33,10 @@ struct FusePass : nsa::impl::FuseBase<FusePass> {
 
 static bool isView(Operation *op) { return op->hasTrait<ViewOfOperand>(); }
 
+/// The value that `value` is all of.
 static Value getViewed(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isView(op))
+    if (!isView(op) || op->getNumResults() != 1)
       break;
     value = op->getOperand(0);
   }
@@ -44,7 +47,9 @@ static Value getViewed(Value value) {
 static bool isReadAfter(Value value, Operation *op, Operation *except) {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     if (isView(user))
-      return isReadAfter(user->getResult(0), op, except);
+      return llvm::any_of(user->getResults(), [&](Value shown) {
+        return isReadAfter(shown, op, except);
+      });
     return user != except && op->isBeforeInBlock(user);
   });
 }
@@ -157,12 +162,28 @@ void FusePass::fuseSums(func::FuncOp function) {
   }
 }
 
+/// Moves the views that only an `nn.concat` reads next to it: they do not keep
+/// what they show from its place in a kernel.
+static void sinkViews(func::FuncOp function) {
+  for (auto concat : function.getOps<nn::ConcatOp>())
+    for (Value part : concat.getParts()) {
+      Operation *place = concat, *op = part.getDefiningOp();
+      while (op && isView(op) && op->getNumResults() == 1 && op->hasOneUse()) {
+        op->moveBefore(place);
+        place = op;
+        op = op->getOperand(0).getDefiningOp();
+      }
+    }
+}
+
 void FusePass::runOnOperation() {
-  BundleLayout layout;
+  BundleLayout layout(getOperation());
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     if (!function.getBody().hasOneBlock())
       continue;
     fuseSums(function);
+    numSums += fuseGradients(function, layout);
+    sinkViews(function);
     numRowSums += fuseRowSums(function);
     numCasts += fuseCasts(function);
     numInKernels += fuseKernels(function);

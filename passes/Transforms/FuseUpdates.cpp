@@ -5,7 +5,6 @@
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringExtras.h"
 
 #define DEBUG_TYPE "nsa-fuse"
 
@@ -16,18 +15,6 @@ using namespace nsa;
 /// as up to 16 rows of equal length, whose elements they count in 32 bits.
 static constexpr int64_t kMaxLength = int64_t(1) << 34;
 static_assert(nn::kBundleAlignment == 16);
-
-bool BundleLayout::claim(ArrayRef<StringRef> tensors) {
-  std::string names = llvm::join(tensors, "\n");
-  if (llvm::any_of(tensors, [&](StringRef tensor) {
-        auto known = neighbours.find(tensor);
-        return known != neighbours.end() && known->second != names;
-      }))
-    return false;
-  for (StringRef tensor : tensors)
-    neighbours[tensor] = names;
-  return true;
-}
 
 namespace {
 
@@ -43,6 +30,11 @@ struct Parts {
   void append(const Parts &other) {
     values.append(other.values);
     tensors.append(other.tensors);
+  }
+  void reorder(ArrayRef<unsigned> order) {
+    values = llvm::map_to_vector(order, [&](unsigned i) { return values[i]; });
+    tensors =
+        llvm::map_to_vector(order, [&](unsigned i) { return tensors[i]; });
   }
   int64_t getLength() const {
     return nn::getBundleLength(ValueRange(values).getTypes());
@@ -67,6 +59,7 @@ public:
 private:
   bool collect(nn::AdamWOp update);
   StringRef getGradientTensor(Value gradient);
+  void arrange(Group &group);
   bool fits(const Group &group);
   void fuse(Group &group);
   void fuseNorm(nn::GradientNormOp norm);
@@ -111,6 +104,10 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
   Operation *op = gradient.getDefiningOp();
   if (auto rows = dyn_cast_if_present<nn::AccumulateRowsOp>(op))
     return getName(rows.getSums()[cast<OpResult>(gradient).getResultNumber()]);
+  if (auto unbundle = dyn_cast_if_present<nn::UnbundleOp>(op)) {
+    unsigned part = cast<OpResult>(gradient).getResultNumber();
+    return cast<StringAttr>(unbundle.getTensors()[part]).getValue();
+  }
   if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op))
     return {};
   for (Value operand : op->getOperands()) {
@@ -154,6 +151,15 @@ bool UpdateFuser::collect(nn::AdamWOp update) {
   return true;
 }
 
+/// Orders the updates so that bundles that are there already stay together.
+void UpdateFuser::arrange(Group &group) {
+  SmallVector<unsigned> order = layout.arrange(group.operands[0].tensors);
+  group.updates =
+      llvm::map_to_vector(order, [&](unsigned i) { return group.updates[i]; });
+  for (Parts &parts : group.operands)
+    parts.reorder(order);
+}
+
 bool UpdateFuser::fits(const Group &group) {
   if (group.updates.size() < 2)
     return false;
@@ -191,7 +197,10 @@ ValueRange UpdateFuser::unbundle(OpBuilder &builder, Location loc, Value whole,
 }
 
 void UpdateFuser::fuse(Group &group) {
-  nn::AdamWOp last = group.updates.back();
+  nn::AdamWOp last =
+      *llvm::max_element(group.updates, [](nn::AdamWOp a, nn::AdamWOp b) {
+        return a->isBeforeInBlock(b);
+      });
   OpBuilder builder(last);
   Location loc = last.getNorm().getLoc();
   SmallVector<Value> operands;
@@ -263,9 +272,11 @@ unsigned UpdateFuser::run() {
   for (auto update : function.getOps<nn::AdamWOp>())
     if (!collect(update))
       refuse(update, "its tensors are not updated in place");
-  for (auto &[scalars, group] : groups)
+  for (auto &[scalars, group] : groups) {
+    arrange(group);
     if (fits(group))
       fuse(group);
+  }
   if (gradients.tensors.empty())
     return 0;
   if (gradients.getLength() > kMaxLength) {

@@ -41,6 +41,42 @@ def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
   ];
 }
 
+def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
+  let summary = "Make one matrix product of projections of the same value";
+  let description = [{
+    Products of one value with several parameters `[out, in]` become one product
+    with an `nn.bundle` of the parameters, in the order of the arguments, of which
+    each reader has the columns that it had. Differentiation then makes one
+    product for the gradient of the value and one for those of the parameters.
+
+    Parameters are merged if they are f32 matrices whose elements are a multiple
+    of 16 (else there is a gap between them), and all with or all without weight
+    decay. What shares its left-hand side with others and is left alone is a
+    missed remark with the reason.
+
+    Example:
+
+    ```mlir
+    %q = nn.matmul %x, %wq {transpose_rhs} : (tensor<2x64x32xf32>, tensor<32x32xf32>) -> tensor<2x64x32xf32>
+    %k = nn.matmul %x, %wk {transpose_rhs} : (tensor<2x64x32xf32>, tensor<16x32xf32>) -> tensor<2x64x16xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %w = nn.bundle %wq, %wk in ["wq", "wk"]
+        : (tensor<32x32xf32>, tensor<16x32xf32>) -> tensor<48x32xf32>
+    %y = nn.matmul %x, %w {transpose_rhs} : (tensor<2x64x32xf32>, tensor<48x32xf32>) -> tensor<2x64x48xf32>
+    %q, %k = nn.split %y {sizes = array<i64: 32, 16>}
+        : (tensor<2x64x48xf32>) -> (tensor<2x64x32xf32>, tensor<2x64x16xf32>)
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numMerged", "merged", "Number of products merged">,
+  ];
+}
+
 def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
   let summary = "Compute in a narrower type where operations allow it";
   let description = [{
@@ -292,7 +328,9 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     - `nn.add` of an `nn.matmul` that has no other reader becomes the
       accumulator of the product, if nothing reads the other term later: the
       product is added to it where it lies. This covers gradients of weights
-      and sums of gradients of a value with several readers.
+      and sums of gradients of a value with several readers. Where the rows of
+      one product are added to several gradients, those lie one after the other
+      and are its accumulator as an `nn.bundle`.
     - Elementwise operations join what computes their operands or reads their
       results element by element, in an `nn.fused`: a residual sum and the norm
       of it, the gradient of a norm and the sum with the gradient of the
@@ -400,7 +438,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | precision | nsa, nn, func | shapes are static |
     | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
     | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
-    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, func | kernels hold no nsa and nn |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, func | kernels hold no nsa and nn |
     | buffer, schedule | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
     | binary | as plan | no tile kernels |

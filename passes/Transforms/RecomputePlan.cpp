@@ -20,7 +20,11 @@ static bool isAlwaysKept(Operation *op) {
   return op->hasTrait<KeptForBackward>() || op->getNumOperands() == 0;
 }
 
+/// Bytes of memory that a value needs of its own.
 static uint64_t getBytes(Value value) {
+  if (Operation *op = value.getDefiningOp();
+      op && op->hasTrait<ViewOfArguments>())
+    return 0;
   auto type = cast<RankedTensorType>(value.getType());
   return type.getNumElements() *
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);

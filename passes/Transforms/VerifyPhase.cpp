@@ -73,7 +73,7 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Kernel:
     return {{"builtin", "func", "tile.kernel", "tile.launch", "nn.matmul",
              "nn.split_heads", "nn.merge_heads", "nn.recompute_barrier",
-             "nn.fill", "nn.bundle", "nn.unbundle"},
+             "nn.fill", "nn.split", "nn.concat", "nn.bundle", "nn.unbundle"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

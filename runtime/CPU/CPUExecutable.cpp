@@ -66,7 +66,8 @@ private:
   ReadyCommand resolve(const artifact::Copy &copy) const;
   ReadyCommand resolve(const artifact::Initialize &initialize) const;
   void check(ReadyCommand &command, DataType type, const Slice &slice,
-             bool allowMinusInfinity) const;
+             bool allowMinusInfinity,
+             const artifact::Rows *rows = nullptr) const;
   void runCommands(unsigned index);
 
   Artifact source;
@@ -210,11 +211,16 @@ Status CPUExecutable::startThreads() {
 //===----------------------------------------------------------------------===//
 
 void CPUExecutable::check(ReadyCommand &command, DataType type,
-                          const Slice &slice, bool allowMinusInfinity) const {
-  if (options.checkFinite && isFloat(type))
-    command.outputs.push_back({type, address(slice),
-                               int64_t(slice.size() / elementBytes(type)),
-                               allowMinusInfinity});
+                          const Slice &slice, bool allowMinusInfinity,
+                          const artifact::Rows *rows) const {
+  if (!options.checkFinite || !isFloat(type))
+    return;
+  auto span = int64_t(slice.size() / elementBytes(type));
+  int64_t width = rows ? int64_t(rows->width()) : span;
+  int64_t pitch = rows ? int64_t(rows->pitch()) : span;
+  int64_t count = span ? ((span - width) / pitch + 1) * width : 0;
+  command.outputs.push_back(
+      {type, address(slice), count, width, pitch, allowMinusInfinity});
 }
 
 ReadyCommand CPUExecutable::resolve(const artifact::Launch &launch) const {
@@ -230,7 +236,8 @@ ReadyCommand CPUExecutable::resolve(const artifact::Launch &launch) const {
     for (unsigned i = kernel.arguments() - kernel.outputs();
          i < kernel.arguments(); ++i)
       check(command, kernel.argument_types()->Get(i),
-            *launch.operands()->Get(i), /*allowMinusInfinity=*/true);
+            *launch.operands()->Get(i), /*allowMinusInfinity=*/true,
+            kernel.argument_rows() ? kernel.argument_rows()->Get(i) : nullptr);
   return command;
 }
 
@@ -335,10 +342,16 @@ static std::optional<NonFinite>
 findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const FloatOutput &output = outputs[i];
-    int64_t at = findNonFinite(output.type, output.data, output.count,
-                               output.allowMinusInfinity);
-    if (at >= 0)
-      return NonFinite{command, i, at, elementAt(output.type, output.data, at)};
+    for (int64_t done = 0; done < output.count; done += output.width) {
+      const char *row =
+          static_cast<const char *>(output.data) +
+          done / output.width * output.pitch * elementBytes(output.type);
+      int64_t at = findNonFinite(output.type, row, output.width,
+                                 output.allowMinusInfinity);
+      if (at >= 0)
+        return NonFinite{command, i, done + at,
+                         elementAt(output.type, row, at)};
+    }
   }
   return std::nullopt;
 }

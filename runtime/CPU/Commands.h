@@ -40,11 +40,12 @@ struct InitializeCommand {
 using Action = std::variant<LaunchCommand, GemmCommand, FillCommand,
                             CopyCommand, InitializeCommand>;
 
-/// A float array that a command writes, for RuntimeOptions::checkFinite.
+/// A float array that a command writes, for RuntimeOptions::checkFinite: rows
+/// of `width` elements, `pitch` elements apart.
 struct FloatOutput {
   DataType type;
   const void *data;
-  int64_t count;
+  int64_t count, width, pitch;
   bool allowMinusInfinity;
 };
 

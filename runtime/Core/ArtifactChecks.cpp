@@ -93,6 +93,7 @@ private:
   bool checkTensor(const Tensor &tensor);
   bool checkInit(const Tensor &tensor);
   bool checkKernel(const Kernel &kernel);
+  bool checkRows(const Kernel &kernel);
   bool checkEntry(const Entry &entry);
   bool checkIndices(const flatbuffers::Vector<uint32_t> &indices,
                     const char *what);
@@ -252,6 +253,31 @@ bool Checker::checkKernel(const Kernel &kernel) {
       return fail("it has " + num(bytes->size()) + " argument sizes for " +
                   num(kernel.arguments()) + " arguments");
   }
+  return checkRows(kernel);
+}
+
+bool Checker::checkRows(const Kernel &kernel) {
+  const auto *rows = kernel.argument_rows();
+  if (!rows)
+    return true;
+  if (!kernel.argument_types() || !kernel.argument_bytes())
+    return fail("it has rows of arguments, but not their types and sizes");
+  if (!checkAligned(*rows, "its list of rows"))
+    return false;
+  if (rows->size() != kernel.arguments())
+    return fail("it has rows of " + num(rows->size()) + " arguments for " +
+                num(kernel.arguments()) + " arguments");
+  for (unsigned i = 0; i < rows->size(); ++i) {
+    uint64_t width = rows->Get(i)->width(), pitch = rows->Get(i)->pitch();
+    uint64_t elements = kernel.argument_bytes()->Get(i) /
+                        elementBytes(kernel.argument_types()->Get(i));
+    bool isEmpty = elements == 0 && width == 0 && pitch == 0;
+    if (!isEmpty && (width == 0 || width > pitch || width > elements ||
+                     (elements - width) % pitch != 0))
+      return fail("argument " + num(i) + " of " + num(elements) +
+                  " elements cannot be rows of " + num(width) +
+                  " elements at a distance of " + num(pitch));
+  }
   return true;
 }
 
@@ -269,7 +295,13 @@ bool Checker::check(const Launch &launch) {
   for (unsigned i = 0; i < launch.operands()->size(); ++i) {
     const Slice &slice = *launch.operands()->Get(i);
     std::string what = "operand " + num(i);
-    if (!checkSlice(slice, what, sliceAlignment))
+    // Columns of a matrix begin anywhere.
+    const auto *rows = kernel.argument_rows();
+    bool isDense = !rows || rows->Get(i)->width() == rows->Get(i)->pitch();
+    uint64_t alignment = isDense
+                             ? sliceAlignment
+                             : elementBytes(kernel.argument_types()->Get(i));
+    if (!checkSlice(slice, what, alignment))
       return false;
     if (const auto *bytes = kernel.argument_bytes())
       if (!checkSize(slice, bytes->Get(i), what))

@@ -104,3 +104,34 @@ func.func @not_in_place(%w: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>,
       -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>)
   return %w1 : tensor<3xf32>
 }
+
+// The rows of one product are added to gradients that lie together, in an order
+// that the update keeps.
+// CHECK-LABEL: func.func @gradients_of_parts
+// CHECK-NEXT: %[[G:.*]] = nn.bundle %arg2, %arg3 in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
+// CHECK-NEXT: %[[S:.*]] = nn.matmul %arg0, %arg1, %[[G]] {transpose_lhs}
+// CHECK-NEXT: %[[P:.*]], %[[Q:.*]] = nn.unbundle %[[S]] in ["grad.p", "grad.q"]
+// CHECK-NEXT: return %[[P]], %[[Q]]
+func.func @gradients_of_parts(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
+    %p: tensor<4x8xf32> {nn.name = "grad.p", nn.role = "gradient"},
+    %q: tensor<2x8xf32> {nn.name = "grad.q", nn.role = "gradient"})
+    -> (tensor<4x8xf32> {nn.alias = "grad.p"}, tensor<2x8xf32> {nn.alias = "grad.q"}) {
+  %dw = nn.matmul %dy, %x {transpose_lhs} : (tensor<64x6xf32>, tensor<64x8xf32>) -> tensor<6x8xf32>
+  %dp, %dq = nn.split %dw {rows, sizes = array<i64: 4, 2>} : (tensor<6x8xf32>) -> (tensor<4x8xf32>, tensor<2x8xf32>)
+  %p1 = nn.add %p, %dp : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %q1 = nn.add %dq, %q : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %p1, %q1 : tensor<4x8xf32>, tensor<2x8xf32>
+}
+
+// CHECK-LABEL: func.func @gradients_elsewhere
+// CHECK-NOT: nn.bundle
+// CHECK: return
+// MISSED: Function=gradients_elsewhere | Reason="a part is not added to a gradient alone"
+func.func @gradients_elsewhere(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
+    %p: tensor<4x8xf32> {nn.name = "grad.p", nn.role = "gradient"})
+    -> (tensor<4x8xf32> {nn.alias = "grad.p"}, tensor<2x8xf32>) {
+  %dw = nn.matmul %dy, %x {transpose_lhs} : (tensor<64x6xf32>, tensor<64x8xf32>) -> tensor<6x8xf32>
+  %dp, %dq = nn.split %dw {rows, sizes = array<i64: 4, 2>} : (tensor<6x8xf32>) -> (tensor<4x8xf32>, tensor<2x8xf32>)
+  %p1 = nn.add %p, %dp : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %p1, %dq : tensor<4x8xf32>, tensor<2x8xf32>
+}

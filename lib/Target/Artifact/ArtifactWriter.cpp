@@ -81,6 +81,7 @@ public:
 private:
   FailureOr<artifact::Slice> writeSlice(Operation *user,
                                         std::optional<rt::SliceAttr> slice);
+  FailureOr<artifact::Slice> writeRoot(Operation *user, Value root);
   FailureOr<artifact::Slice> writeMemory(Operation *user, Value value);
   LogicalResult writeTensor(rt::TensorOp op);
   void writeSegment(rt::SegmentOp op);
@@ -136,8 +137,17 @@ Writer::writeSlice(Operation *user, std::optional<rt::SliceAttr> slice) {
   return artifact::Slice(segment->second, slice->getOffset(), slice->getSize());
 }
 
+/// Of a view, what lies between its first and its last element.
 FailureOr<artifact::Slice> Writer::writeMemory(Operation *user, Value value) {
-  Value root = rt::getMemoryRoot(value);
+  FailureOr<artifact::Slice> slice = writeRoot(user, rt::getMemoryRoot(value));
+  if (failed(slice))
+    return failure();
+  return artifact::Slice(slice->segment(),
+                         slice->offset() + rt::getByteOffset(value),
+                         rt::getByteSize(cast<MemRefType>(value.getType())));
+}
+
+FailureOr<artifact::Slice> Writer::writeRoot(Operation *user, Value root) {
   if (auto buffer = root.getDefiningOp<rt::BufferOp>())
     return writeSlice(buffer, buffer.getSlice());
   if (auto get = root.getDefiningOp<rt::GetOp>()) {
@@ -195,14 +205,23 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
   kernelNumbers[op.getSymNameAttr()] = kernels.size();
   std::vector<uint8_t> types;
   std::vector<uint64_t> bytes;
+  std::vector<artifact::Rows> rows;
   for (Type type : op.getFunctionType().getInputs()) {
     auto memory = cast<MemRefType>(type);
     types.push_back(static_cast<uint8_t>(getDataType(memory.getElementType())));
     bytes.push_back(rt::getByteSize(memory));
+    RowLayout layout = *getRowLayout(memory);
+    rows.push_back(artifact::Rows(layout.width, layout.pitch));
   }
+  bool isDense = llvm::all_of(rows, [](const artifact::Rows &layout) {
+    return layout.width() == layout.pitch();
+  });
   auto name = builder.CreateString(op.getSymName().str());
   auto argumentTypes = builder.CreateVector(types);
   auto argumentBytes = builder.CreateVector(bytes);
+  fb::Offset<fb::Vector<const artifact::Rows *>> argumentRows;
+  if (!isDense)
+    argumentRows = builder.CreateVectorOfStructs(rows);
   ArrayRef<int32_t> grid = op.getGrid();
   kernels.push_back(artifact::CreateKernel(
       builder, name, name, grid[0], grid[1], grid[2], types.size(),
@@ -211,7 +230,7 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
       argumentBytes, op.getThreads().value_or(0),
       op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
-      op.getSpillBytes().value_or(0)));
+      op.getSpillBytes().value_or(0), argumentRows));
   return success();
 }
 

@@ -185,8 +185,13 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
                                            Operation *op) const {
   KernelGraph graph(op);
   int64_t elements = 0;
+  Value largest;
   for (Value output : graph.getOutputs())
-    elements = std::max(elements, ShapedType::getNumElements(getShape(output)));
+    if (int64_t count = ShapedType::getNumElements(getShape(output));
+        !largest || count > elements) {
+      elements = count;
+      largest = output;
+    }
   RootKernel kernel;
   if (!graph.getRoots().empty()) {
     auto plan = plans.find(graph.getRoots().front()->getName().getStringRef());
@@ -194,7 +199,7 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
       return failure();
     kernel = plan->second(graph);
   } else {
-    FlatGrid grid(elements);
+    FlatGrid grid(largest);
     if (!grid.fits())
       return failure();
     kernel = planElementwise(grid);

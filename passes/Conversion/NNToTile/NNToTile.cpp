@@ -43,6 +43,23 @@ FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
   programs = std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1);
 }
 
+FlatGrid::FlatGrid(Value tensor)
+    : FlatGrid(ShapedType::getNumElements(nsa::getShape(tensor))) {
+  constexpr int64_t fewest = 64;
+  ArrayRef<int64_t> shape = nsa::getShape(tensor);
+  if (shape.size() < 3 || elements == 0 || rows != 1)
+    return;
+  int64_t width = ShapedType::getNumElements(shape.drop_front(2));
+  int64_t divisor = pickTile(width, 1024);
+  if (width % divisor != 0 || divisor < fewest)
+    return;
+  int64_t each = perProgram * tile;
+  tile = divisor;
+  tiles = tilesPerRow = elements / tile;
+  perProgram = llvm::divideCeil(each, tile);
+  programs = llvm::divideCeil(tiles, perProgram);
+}
+
 SmallVector<Value> FlatGrid::forEachTile(TileBuilder &b, ArrayRef<Value> inits,
                                          TileBody body, int64_t first) const {
   Expr program = b.programId(0);

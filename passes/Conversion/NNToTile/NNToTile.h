@@ -25,6 +25,9 @@ int64_t pickTile(int64_t extent, int64_t limit);
 /// bits, more elements are seen as a matrix.
 struct FlatGrid {
   explicit FlatGrid(int64_t elements, int64_t elementsPerProgram = 16384);
+  /// Tiles divide the elements of a token (behind the first two dimensions)
+  /// where they are not too few: the tensor may be columns of a matrix.
+  explicit FlatGrid(mlir::Value tensor);
 
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       llvm::ArrayRef<tile::Operand> place,

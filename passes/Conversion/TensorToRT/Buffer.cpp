@@ -77,14 +77,17 @@ struct BufferPass : nsa::impl::BufferBase<BufferPass> {
       return failure();
     TensorTable tensors(module);
     InPlaceAnalysis inPlace;
+    KernelLayouts layouts(module, tensors.getSymbols());
     if (failed(tensors.add(*functions)) ||
         failed(createInitEntry(module, tensors, counts)))
       return failure();
     for (func::FuncOp function : *functions)
-      if (failed(EntryBuilder(function, tensors, inPlace, counts).build()))
+      if (failed(EntryBuilder(function, tensors, layouts, inPlace, counts)
+                     .build()))
         return failure();
     for (func::FuncOp function : *functions)
       function.erase();
+    layouts.eraseUnused();
     return success();
   }
 };

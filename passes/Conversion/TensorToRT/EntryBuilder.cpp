@@ -4,7 +4,6 @@
 #include "passes/Support/Debug.h"
 
 #include "mlir/IR/Remarks.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #define DEBUG_TYPE "nsa-buffer"
 
@@ -16,15 +15,8 @@ static bool isView(Operation *op) {
   return op && op->hasTrait<ViewOfOperand>();
 }
 
-/// The value whose elements `value` shows.
-static Value getRoot(Value value) {
-  while (isView(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
-}
-
-/// Whether `value` shows the elements of `root`, alone or among others.
-static bool shows(Value value, Value root) {
+/// Whether `value` shows elements of `root`, alone or among others.
+bool EntryBuilder::shows(Value value, Value root) const {
   value = getRoot(value);
   if (auto bundle = value.getDefiningOp<nn::BundleOp>())
     return llvm::any_of(bundle.getParts(),
@@ -44,22 +36,22 @@ void EntryBuilder::collectReaders() {
   for (auto [number, op] :
        llvm::enumerate(function.getBody().front().without_terminator())) {
     numbers[&op] = number;
-    if (isView(&op) || isa<nn::BundleOp>(op))
-      continue;
     for (Value operand : op.getOperands())
-      noteReader(operand, number);
+      if (isa<nn::SplitOp>(op) && placement.isCopied(operand))
+        noteReader(placement.getSource(operand).root, number);
+      else if (!isView(&op) && !isa<nn::BundleOp>(op))
+        noteReader(getRoot(operand), number);
   }
 }
 
-void EntryBuilder::noteReader(Value value, unsigned number) {
-  Value root = getRoot(value);
+void EntryBuilder::noteReader(Value root, unsigned number) {
   auto bundle = root.getDefiningOp<nn::BundleOp>();
   if (!bundle) {
     lastReaders[root] = number;
     return;
   }
   for (Value part : bundle.getParts())
-    noteReader(part, number);
+    noteReader(getRoot(part), number);
 }
 
 LogicalResult EntryBuilder::collectBundles() {
@@ -109,14 +101,24 @@ LogicalResult EntryBuilder::collectResults() {
         return function.emitOpError("updates argument '")
                << nn::getArgumentName(function, *argument)
                << "' with two results";
-  for (auto [result, value] : llvm::enumerate(results))
+  for (auto [result, value] : llvm::enumerate(results)) {
+    if (isPart(value) && isa<BlockArgument>(getRoot(value)) &&
+        getUpdatedArgument(result))
+      return function.emitOpError("updates argument '")
+             << nn::getResultAlias(function, result)
+             << "' with a part of an argument";
     routeResult(result, value);
+  }
   return success();
 }
 
 void EntryBuilder::routeResult(unsigned result, Value value) {
   Value root = getRoot(value);
   std::optional<unsigned> target = getUpdatedArgument(result);
+  if (isPart(value) && !isa<BlockArgument>(root)) {
+    lastReaders[root] = kEnd;
+    return tail.push_back(result);
+  }
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     if (!target)
       return head.push_back(result);
@@ -180,16 +182,45 @@ Value EntryBuilder::viewAs(Value memory, Type tensorType, Location loc) {
   return rt::ViewOp::create(builder, loc, type, memory);
 }
 
+Value EntryBuilder::viewAt(const Place &place, Type tensorType, Location loc) {
+  Value memory = getMemory(place.root);
+  auto type = cast<RankedTensorType>(tensorType);
+  if (place.isWhole() || type.getNumElements() == 0)
+    return viewAs(memory, tensorType, loc);
+  MemRefType rows =
+      getRowsType(type.getShape(), type.getElementType(), place.layout);
+  assert(rows && "value that does not fit its place");
+  return rt::ViewOp::create(builder, loc, rows, rt::getMemoryRoot(memory),
+                            builder.getI64IntegerAttr(place.offset));
+}
+
 Value EntryBuilder::getMemory(Value value) {
   if (Value memory = memories.lookup(value))
     return memory;
   if (auto argument = dyn_cast<BlockArgument>(value))
     return getArgumentMemory(argument.getArgNumber());
-  assert(isView(value.getDefiningOp()) && "value without memory");
-  Value memory = viewAs(getMemory(getRoot(value)), value.getType(),
-                        value.getDefiningOp()->getLoc());
+  Place place = placement.get(value);
+  assert(place.root != value && "value without memory");
+  Value memory = viewAt(place, value.getType(), value.getLoc());
   memories[value] = memory;
   return memory;
+}
+
+/// Dense memory that begins where kernels and libraries expect it.
+Value EntryBuilder::getDenseMemory(Value value) {
+  Value memory = getMemory(value);
+  auto type = cast<MemRefType>(memory.getType());
+  if (type.getLayout().isIdentity() &&
+      rt::getByteOffset(memory) % kMemoryAlignment == 0)
+    return memory;
+  Value &copy = denseCopies[value];
+  if (!copy) {
+    copy = rt::BufferOp::create(builder, value.getLoc(),
+                                getMemoryType(value.getType()), rt::SliceAttr(),
+                                rt::LiveRangeAttr());
+    emitCopy(memory, copy, value.getLoc());
+  }
+  return copy;
 }
 
 /// Whether the operation that computes `value` may write it to `memory`: nobody
@@ -334,8 +365,9 @@ Value EntryBuilder::findReusable(OpResult value) {
   for (Value input : inputs) {
     Value memory = rt::getMemoryRoot(getMemory(input));
     auto occupant = occupants.find(memory);
-    if (input.getType() != value.getType() || occupant == occupants.end() ||
-        occupant->second != getRoot(input) || !mayOverwrite(memory, value))
+    if (input.getType() != value.getType() || isPart(input) ||
+        occupant == occupants.end() || occupant->second != getRoot(input) ||
+        !mayOverwrite(memory, value))
       continue;
     if (memory.getDefiningOp<rt::BufferOp>())
       return memory;
@@ -351,6 +383,21 @@ LogicalResult EntryBuilder::place(OpResult value) {
   if (!type)
     return value.getOwner()->emitOpError("has a result of type ")
            << value.getType() << ", which the runtime cannot hold";
+  if (Value root = getRoot(value); root != value) {
+    // A part of what is not complete yet, or an update of a part.
+    if (!memories.contains(root)) {
+      Value memory = rt::BufferOp::create(builder, root.getLoc(),
+                                          getMemoryType(root.getType()),
+                                          rt::SliceAttr(), rt::LiveRangeAttr());
+      occupants[memory] = root;
+      memories[root] = memory;
+      if (auto result = destinations.find(root); result != destinations.end())
+        tail.push_back(result->second);
+    }
+    memories[value] =
+        viewAt(placement.get(value), value.getType(), value.getLoc());
+    return success();
+  }
   StringRef choice = "the memory of a named tensor";
   Value memory = findDestination(value);
   if (!memory) {
@@ -367,142 +414,5 @@ LogicalResult EntryBuilder::place(OpResult value) {
               << choice << " of type " << memory.getType();
   occupants[memory] = value;
   memories[value] = viewAs(memory, value.getType(), value.getLoc());
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Commands
-//===----------------------------------------------------------------------===//
-
-void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
-  auto toMemory = [&](Value value) { return getMemory(value); };
-  SmallVector<Value> inputs = llvm::map_to_vector(launch.getInputs(), toMemory);
-  SmallVector<Value> outputs =
-      llvm::map_to_vector(launch.getOutputs(), toMemory);
-  rt::LaunchOp::create(builder, launch.getLoc(), launch.getKernelAttr(), inputs,
-                       outputs);
-  ++counts.commands;
-}
-
-void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
-  Value out = getMemory(matmul.getOutput());
-  Value sum = matmul.getAccumulator();
-  if (sum && rt::getMemoryRoot(getMemory(sum)) != rt::getMemoryRoot(out))
-    emitCopy(getMemory(sum), out, matmul.getLoc());
-  if (isEmpty(matmul.getLhs()))
-    return sum ? void() : emitFill(0.0, out, matmul.getLoc());
-  rt::GemmOp::create(builder, matmul.getLoc(), getMemory(matmul.getLhs()),
-                     getMemory(matmul.getRhs()), out, matmul.getTransposeLhs(),
-                     matmul.getTransposeRhs(), llvm::APFloat(sum ? 1.0f : 0.0f),
-                     /*workspace=*/rt::SliceAttr());
-  ++counts.commands;
-}
-
-void EntryBuilder::emitFill(double value, Value memory, Location loc) {
-  if (isEmpty(memory))
-    return;
-  rt::FillOp::create(builder, loc, builder.getF64FloatAttr(value), memory);
-  ++counts.commands;
-}
-
-void EntryBuilder::emitCopy(Value source, Value target, Location loc) {
-  if (isEmpty(target))
-    return;
-  if (source.getType() != target.getType())
-    source = rt::ViewOp::create(builder, loc, target.getType(), source);
-  rt::CopyOp::create(builder, loc, source, target);
-  ++counts.commands;
-  ++counts.copies;
-}
-
-LogicalResult EntryBuilder::emit(Operation &op) {
-  if (isView(&op))
-    return success();
-  if (auto bundle = dyn_cast<nn::BundleOp>(op))
-    return emitBundle(bundle);
-  if (auto unbundle = dyn_cast<nn::UnbundleOp>(op))
-    return emitUnbundle(unbundle);
-  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp>(op))
-    return op.emitOpError("has no runtime command");
-  // A fill that only results need is made at the end, once for each.
-  if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
-    return success();
-  // Results with a destination choose first.
-  SmallVector<OpResult> results(op.getResults());
-  std::stable_partition(results.begin(), results.end(), [&](OpResult value) {
-    return destinations.contains(value);
-  });
-  for (OpResult value : results)
-    if (failed(place(value)))
-      return failure();
-  if (llvm::all_of(op.getResults(), isEmpty))
-    return success();
-  llvm::TypeSwitch<Operation *>(&op)
-      .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
-      .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
-      .Case([&](nn::FillOp fill) {
-        emitFill(fill.getValue().convertToDouble(), getMemory(fill),
-                 fill.getLoc());
-      });
-  return success();
-}
-
-/// Copies old values of arguments while they are there.
-void EntryBuilder::emitHead() {
-  Operation *terminator = function.getBody().front().getTerminator();
-  Location loc = terminator->getLoc();
-  for (unsigned result : head)
-    emitCopy(getMemory(getRoot(terminator->getOperand(result))),
-             getResultMemory(result), loc);
-  for (BlockArgument argument : saved) {
-    Value &copy = savedMemories[argument];
-    if (copy)
-      continue;
-    copy = rt::BufferOp::create(builder, loc, getMemoryType(argument.getType()),
-                                rt::SliceAttr(), rt::LiveRangeAttr());
-    emitCopy(getMemory(argument), copy, loc);
-  }
-}
-
-/// Writes the results that nothing was computed into.
-void EntryBuilder::emitTail() {
-  Operation *terminator = function.getBody().front().getTerminator();
-  for (unsigned result : tail) {
-    Value root = getRoot(terminator->getOperand(result));
-    Value target = getResultMemory(result);
-    Location loc = root.getDefiningOp() ? root.getLoc() : terminator->getLoc();
-    if (auto fill = root.getDefiningOp<nn::FillOp>()) {
-      emitFill(fill.getValue().convertToDouble(), target, loc);
-      continue;
-    }
-    Value source = savedMemories.lookup(root);
-    emitCopy(source ? source : getMemory(root), target, loc);
-  }
-}
-
-LogicalResult EntryBuilder::build() {
-  collectReaders();
-  if (failed(collectBundles()) || failed(collectResults()))
-    return failure();
-
-  SmallVector<Attribute> inputs, outputs;
-  for (unsigned index = 0; index < function.getNumArguments(); ++index)
-    if (rt::TensorOp tensor = tensors.getArgument(function, index);
-        tensor.getRole() == rt::TensorRole::Input)
-      inputs.push_back(FlatSymbolRefAttr::get(tensor));
-  for (unsigned index = 0; index < function.getNumResults(); ++index)
-    if (rt::TensorOp tensor = tensors.getResult(function, index))
-      outputs.push_back(FlatSymbolRefAttr::get(tensor));
-  entry = rt::EntryOp::create(builder, function.getLoc(), function.getSymName(),
-                              builder.getArrayAttr(inputs),
-                              builder.getArrayAttr(outputs),
-                              /*arena_peak=*/IntegerAttr());
-  builder.createBlock(&entry.getBody());
-
-  emitHead();
-  for (Operation &op : function.getBody().front().without_terminator())
-    if (failed(emit(op)))
-      return failure();
-  emitTail();
   return success();
 }

@@ -11,7 +11,7 @@
 #define NSA_PASSES_CONVERSION_TENSORTORT_ENTRYBUILDER_H
 
 #include "dialects/NN/NNOps.h"
-#include "passes/Conversion/TensorToRT/InPlace.h"
+#include "passes/Conversion/TensorToRT/Placement.h"
 #include "passes/Conversion/TensorToRT/TensorTable.h"
 
 namespace nsa {
@@ -26,9 +26,12 @@ struct BufferCounts {
 class EntryBuilder {
 public:
   EntryBuilder(mlir::func::FuncOp function, TensorTable &tensors,
-               InPlaceAnalysis &inPlace, BufferCounts &counts)
-      : function(function), tensors(tensors), inPlace(inPlace), counts(counts),
-        builder(function) {}
+               KernelLayouts &layouts, InPlaceAnalysis &inPlace,
+               BufferCounts &counts)
+      : function(function), tensors(tensors), layouts(layouts),
+        inPlace(inPlace),
+        placement(function, tensors.getSymbols(), layouts, inPlace),
+        counts(counts), builder(function) {}
 
   /// Creates the entry in front of the function, which stays as it is.
   mlir::LogicalResult build();
@@ -36,7 +39,7 @@ public:
 private:
   // Who reads a value, and where results go.
   void collectReaders();
-  void noteReader(mlir::Value value, unsigned number);
+  void noteReader(mlir::Value root, unsigned number);
   /// Finds the arguments that bundles name. Emits an error if one is missing.
   mlir::LogicalResult collectBundles();
   mlir::LogicalResult collectResults();
@@ -44,12 +47,23 @@ private:
   std::optional<unsigned> getUpdatedArgument(unsigned result) const;
 
   // Where a value lives.
+  mlir::Value getRoot(mlir::Value value) const {
+    return placement.getRoot(value);
+  }
+  /// Whether a value is only some of the elements of another one.
+  bool isPart(mlir::Value value) const {
+    return !placement.get(value).isWhole();
+  }
+  bool shows(mlir::Value value, mlir::Value root) const;
   mlir::Value getTensorMemory(rt::TensorOp tensor);
   mlir::Value getArgumentMemory(unsigned index);
   mlir::Value getResultMemory(unsigned result);
   mlir::Value getMemory(mlir::Value value);
   mlir::Value viewAs(mlir::Value memory, mlir::Type tensorType,
                      mlir::Location loc);
+  mlir::Value viewAt(const Place &place, mlir::Type tensorType,
+                     mlir::Location loc);
+  mlir::Value getDenseMemory(mlir::Value value);
   bool mayOverwrite(mlir::Value memory, mlir::OpResult value);
   mlir::Value createSpan(mlir::ArrayAttr names, mlir::Type tensorType,
                          mlir::Location loc);
@@ -62,6 +76,10 @@ private:
   mlir::LogicalResult emit(mlir::Operation &op);
   mlir::LogicalResult emitBundle(nn::BundleOp bundle);
   mlir::LogicalResult emitUnbundle(nn::UnbundleOp unbundle);
+  mlir::LogicalResult emitConcat(nn::ConcatOp concat);
+  void emitOddSplit(nn::SplitOp split);
+  mlir::Value getInputMemory(tile::LaunchOp launch, tile::KernelOp kernel,
+                             unsigned index);
   void emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
@@ -71,7 +89,9 @@ private:
 
   mlir::func::FuncOp function;
   TensorTable &tensors;
+  KernelLayouts &layouts;
   InPlaceAnalysis &inPlace;
+  Placement placement;
   BufferCounts &counts;
   mlir::OpBuilder builder;
   rt::EntryOp entry;
@@ -100,6 +120,7 @@ private:
 
   llvm::DenseMap<mlir::Value, mlir::Value> memories;
   llvm::DenseMap<mlir::Value, mlir::Value> savedMemories;
+  llvm::DenseMap<mlir::Value, mlir::Value> denseCopies;
   /// The value that a memory holds at this point.
   llvm::DenseMap<mlir::Value, mlir::Value> occupants;
   /// The memories of updated arguments.

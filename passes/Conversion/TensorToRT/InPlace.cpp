@@ -13,13 +13,17 @@ static Value getAccessed(Value argument) {
   return argument;
 }
 
-/// The only store to `memory` if nothing else uses it.
-static tile::StoreOp getOnlyStore(Value memory) {
-  if (!memory.hasOneUse())
-    return {};
-  OpOperand &use = *memory.use_begin();
-  auto store = dyn_cast<tile::StoreOp>(use.getOwner());
-  return store && &store.getRefMutable() == &use ? store : tile::StoreOp();
+/// The stores to `memory` if nothing else uses it and they are in one block.
+static SmallVector<tile::StoreOp> getStores(Value memory) {
+  SmallVector<tile::StoreOp> stores;
+  for (Operation *user : memory.getUsers()) {
+    auto store = dyn_cast<tile::StoreOp>(user);
+    if (!store ||
+        (!stores.empty() && store->getBlock() != stores.front()->getBlock()))
+      return {};
+    stores.push_back(store);
+  }
+  return stores;
 }
 
 static bool computeMayShare(tile::KernelOp kernel, unsigned input,
@@ -29,14 +33,20 @@ static bool computeMayShare(tile::KernelOp kernel, unsigned input,
       getAccessed(kernel.getArgument(kernel.getNumInputs() + output));
   if (source.getType() != target.getType())
     return false;
-  tile::StoreOp store = getOnlyStore(target);
-  if (!store)
+  SmallVector<tile::StoreOp> stores = getStores(target);
+  if (stores.empty())
     return false;
   return llvm::all_of(source.getUsers(), [&](Operation *user) {
     auto load = dyn_cast<tile::LoadOp>(user);
-    return load && load->getBlock() == store->getBlock() &&
-           load->isBeforeInBlock(store) &&
-           load.getIndices() == store.getIndices();
+    if (!load || load->getBlock() != stores.front()->getBlock())
+      return false;
+    return llvm::all_of(stores,
+                        [&](tile::StoreOp store) {
+                          return load->isBeforeInBlock(store);
+                        }) &&
+           llvm::any_of(stores, [&](tile::StoreOp store) {
+             return load.getIndices() == store.getIndices();
+           });
   });
 }
 

@@ -10,10 +10,10 @@
 namespace nsa {
 
 /// Answers, from the bodies of kernels, whether an output may be the same
-/// memory as an input of the same type. It may if there is one store to the
-/// output, and every load of the input stands before it in the same block with
-/// the same coordinates: then each element is read just before it is written,
-/// and as the coordinates of elements written differ, by nobody else.
+/// memory as an input of the same type. It may if all stores to the output are
+/// in one block, and every load of the input stands before them in it with the
+/// coordinates of one of them: then each element is read just before it is
+/// written, and as the coordinates of elements written differ, by nobody else.
 class InPlaceAnalysis {
 public:
   /// Whether output `output` of `kernel` may be the memory of input `input`.

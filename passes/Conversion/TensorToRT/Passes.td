@@ -13,6 +13,13 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     `nn.split_heads` and `nn.merge_heads` become `rt.view`. A tensor value
     becomes a buffer of the arena, or the memory of a named tensor.
 
+    The parts of an `nn.split` are columns of the tensor that is split: a kernel
+    that reads one becomes a version of itself for rows at a distance. The
+    operands of an `nn.concat` are computed into their columns; and where nobody
+    reads a part of a tensor any more, a result may take its place. What has no
+    such version (a matrix product, a kernel that sees its argument as a vector
+    in pieces that cross rows) works on a dense copy, with a remark.
+
     Arguments become named tensors. Those of a persistent role (parameter,
     constant, moment, gradient, state) are shared between functions by `nn.name`;
     a type, role or initial value that differs is an error. Inputs are shared

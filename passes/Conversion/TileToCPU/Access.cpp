@@ -28,9 +28,7 @@ Access::Access(Value ref, ValueRange indices, TileType type, TileBounds &bounds,
     : ref(ref), indices(indices), type(type) {
   auto memref = cast<MemRefType>(ref.getType());
   extents.assign(memref.getShape().begin(), memref.getShape().end());
-  strides.assign(extents.size(), 1);
-  for (int d = static_cast<int>(extents.size()) - 2; d >= 0; --d)
-    strides[d] = strides[d + 1] * extents[d + 1];
+  strides = memref.getStridesAndOffset().first;
   unsigned inner = innerAxis(type);
   contiguous = true;
   for (auto [d, index] : llvm::enumerate(indices)) {
@@ -54,7 +52,8 @@ int Access::findPairs(unsigned width) const {
   bool wholeVectors = memoryBytes(type.getElementType()) == 4 &&
                       extent % lanesFor(extent, width) == 0;
   bool movesByPairs = rank >= 2 && extents.back() == 2 &&
-                      innerDim == static_cast<int>(rank) - 2;
+                      innerDim == static_cast<int>(rank) - 2 &&
+                      strides[innerDim] == 2 && strides.back() == 1;
   if (!movesByPairs || !wholeVectors || !allProven())
     return -1;
   auto range = indices[innerDim].getDefiningOp<RangeOp>();

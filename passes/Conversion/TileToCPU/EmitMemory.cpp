@@ -43,9 +43,10 @@ std::pair<Value, Value> KernelEmitter::scalarPlace(Value ref,
                                                    ValueRange indices) {
   auto type = cast<MemRefType>(ref.getType());
   Value offset = b.i64(0), valid;
-  for (auto [index, extent] : llvm::zip(indices, type.getShape())) {
+  for (auto [index, extent, stride] :
+       llvm::zip(indices, type.getShape(), type.getStridesAndOffset().first)) {
     Value place = scalar(index);
-    offset = b.add(b.mul(offset, extent), b.toI64(place));
+    offset = b.add(offset, b.mul(b.toI64(place), stride));
     if (!bounds.isInside(index, extent))
       valid = b.logicalAnd(valid, b.inside(place, extent));
   }

@@ -65,3 +65,44 @@ func.func @add_one(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = nn.add %x, %one : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// CHECK-LABEL: func.func @split_of_concat
+func.func @split_of_concat(%x: tensor<2x3xf32>, %y: tensor<2x1xf32>) -> (tensor<2x3xf32>, tensor<2x1xf32>) {
+  // CHECK-NEXT: return %arg0, %arg1
+  %z = nn.concat %x, %y : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  %a, %b = nn.split %z {sizes = array<i64: 3, 1>} : (tensor<2x4xf32>) -> (tensor<2x3xf32>, tensor<2x1xf32>)
+  return %a, %b : tensor<2x3xf32>, tensor<2x1xf32>
+}
+
+// Other parts are other values.
+// CHECK-LABEL: func.func @split_of_concat_elsewhere
+func.func @split_of_concat_elsewhere(%x: tensor<2x3xf32>, %y: tensor<2x1xf32>) -> (tensor<2x1xf32>, tensor<2x3xf32>) {
+  // CHECK: nn.split
+  %z = nn.concat %x, %y : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+  %a, %b = nn.split %z {sizes = array<i64: 1, 3>} : (tensor<2x4xf32>) -> (tensor<2x1xf32>, tensor<2x3xf32>)
+  return %a, %b : tensor<2x1xf32>, tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @concat_of_split
+func.func @concat_of_split(%x: tensor<4x2xf32>) -> tensor<4x2xf32> {
+  // CHECK-NEXT: return %arg0
+  %a, %b = nn.split %x {rows, sizes = array<i64: 3, 1>} : (tensor<4x2xf32>) -> (tensor<3x2xf32>, tensor<1x2xf32>)
+  %y = nn.concat %a, %b {rows} : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+
+// CHECK-LABEL: func.func @concat_of_split_exchanged
+func.func @concat_of_split_exchanged(%x: tensor<4x2xf32>) -> tensor<4x2xf32> {
+  // CHECK: nn.concat
+  %a, %b = nn.split %x {sizes = array<i64: 1, 1>} : (tensor<4x2xf32>) -> (tensor<4x1xf32>, tensor<4x1xf32>)
+  %y = nn.concat %b, %a : (tensor<4x1xf32>, tensor<4x1xf32>) -> tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+
+// CHECK-LABEL: func.func @one_part
+func.func @one_part(%x: tensor<4x2xf32>) -> (tensor<4x2xf32>, tensor<4x2xf32>) {
+  // CHECK-NEXT: return %arg0, %arg0
+  %a = nn.split %x {sizes = array<i64: 2>} : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  %b = nn.concat %x : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  return %a, %b : tensor<4x2xf32>, tensor<4x2xf32>
+}

@@ -110,3 +110,44 @@ func.func @gate(%logits: tensor<1x4x6xbf16> {nn.differentiate}, %bias: tensor<6x
   %g = nn.gate softmax %logits, %bias : (tensor<1x4x6xbf16>, tensor<6xf32>) -> tensor<1x4x2x3xf32>
   return %g : tensor<1x4x2x3xf32>
 }
+
+// -----
+
+// The gradient of a part that nobody needs is zero.
+// CHECK-LABEL: func @split(
+// CHECK-SAME: %[[DY:[^:]*]]: tensor<2x3xf32> {nn.name = "grad.y"
+// CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<2x1xf32>
+// CHECK: nn.concat %[[DY]], %[[ZERO]] : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x4xf32>
+func.func @split(%x: tensor<2x4xf32> {nn.differentiate}) -> (tensor<2x3xf32> {nn.objective, nn.name = "y"}) {
+  %a, %b = nn.split %x {sizes = array<i64: 3, 1>} : (tensor<2x4xf32>) -> (tensor<2x3xf32>, tensor<2x1xf32>)
+  return %a : tensor<2x3xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @concat(
+// CHECK: nn.split %{{.*}} {rows, sizes = array<i64: 2, 1>} : (tensor<3x4xf32>) -> (tensor<2x4xf32>, tensor<1x4xf32>)
+func.func @concat(%x: tensor<2x4xf32> {nn.differentiate}, %y: tensor<1x4xf32> {nn.differentiate})
+    -> (tensor<3x4xf32> {nn.objective}) {
+  %z = nn.concat %x, %y {rows} : (tensor<2x4xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %z : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func @bundle(
+// CHECK: %[[D:.*]]:2 = nn.split %{{.*}} {rows, sizes = array<i64: 2, 4>} : (tensor<6x8xf32>) -> (tensor<2x8xf32>, tensor<4x8xf32>)
+// CHECK: return %{{.*}}, %[[D]]#0, %[[D]]#1
+func.func @bundle(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}, %b: tensor<4x8xf32> {nn.name = "b", nn.differentiate})
+    -> (tensor<6x8xf32> {nn.objective}) {
+  %w = nn.bundle %a, %b in ["a", "b"] : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  return %w : tensor<6x8xf32>
+}
+
+// -----
+
+func.func @bundle_vector(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}) -> (tensor<16xf32> {nn.objective}) {
+  // expected-error @below {{has a part of shape 2x8 and no gradient, as the whole has shape 16}}
+  %w = nn.bundle %a in ["a"] : (tensor<2x8xf32>) -> tensor<16xf32>
+  return %w : tensor<16xf32>
+}

@@ -322,3 +322,59 @@ func.func @fill_scalar() {
   %0 = nn.fill 0.0 : f32
   return
 }
+
+// -----
+
+func.func @split_extent(%x: tensor<2x48xf32>) {
+  // expected-error @+1 {{extent of all parts (40) must be equal to extent of the whole (48)}}
+  %0:2 = nn.split %x {sizes = array<i64: 32, 8>} : (tensor<2x48xf32>) -> (tensor<2x32xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @split_nothing(%x: tensor<2x48xf32>) {
+  // expected-error @+1 {{attribute 'sizes' failed to satisfy constraint: i64 dense array attribute whose value is positive}}
+  %0:2 = nn.split %x {sizes = array<i64: 48, 0>} : (tensor<2x48xf32>) -> (tensor<2x48xf32>, tensor<2x0xf32>)
+  return
+}
+
+// -----
+
+func.func @split_no_parts(%x: tensor<2x48xf32>) {
+  // expected-error @+1 {{has 0 parts, but needs 1 at least}}
+  "nn.split"(%x) {sizes = array<i64>} : (tensor<2x48xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @concat_shapes(%x: tensor<2x48xf32>, %y: tensor<3x48xf32>) {
+  // expected-error @+1 {{part has shape 3x48, expected 2x48}}
+  %0 = nn.concat %x, %y : (tensor<2x48xf32>, tensor<3x48xf32>) -> tensor<2x96xf32>
+  return
+}
+
+// -----
+
+func.func @concat_ranks(%x: tensor<2x48xf32>, %y: tensor<1x2x48xf32>) {
+  // expected-error @+1 {{part has shape 1x2x48, expected 2x96}}
+  %0 = nn.concat %x, %y : (tensor<2x48xf32>, tensor<1x2x48xf32>) -> tensor<2x96xf32>
+  return
+}
+
+// -----
+
+func.func @concat_nothing() {
+  // expected-error @+1 {{expected 1 or more operands, but found 0}}
+  %0 = nn.concat : () -> tensor<2x96xf32>
+  return
+}
+
+// -----
+
+func.func @bundle_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
+  // expected-error @+1 {{has parts of 32 elements together, but the whole has 25}}
+  %0 = nn.bundle %x, %y in ["x", "y"] : (tensor<3x5xf32>, tensor<2x5xf32>) -> tensor<5x5xf32>
+  return
+}

@@ -55,6 +55,21 @@ func.func @heads(%x: tensor<1x64x48xf32>) {
   return
 }
 
+// CHECK-LABEL: func.func @parts
+func.func @parts(%x: tensor<2x64x48xbf16>, %w: tensor<48x8xf32>) {
+  // CHECK: %[[P:.*]]:2 = nn.split %{{.*}} {sizes = array<i64: 32, 16>} : (tensor<2x64x48xbf16>) -> (tensor<2x64x32xbf16>, tensor<2x64x16xbf16>)
+  %a, %b = nn.split %x {sizes = array<i64: 32, 16>}
+      : (tensor<2x64x48xbf16>) -> (tensor<2x64x32xbf16>, tensor<2x64x16xbf16>)
+  // CHECK: nn.concat %[[P]]#1, %[[P]]#0 : (tensor<2x64x16xbf16>, tensor<2x64x32xbf16>) -> tensor<2x64x48xbf16>
+  %y = nn.concat %b, %a : (tensor<2x64x16xbf16>, tensor<2x64x32xbf16>) -> tensor<2x64x48xbf16>
+  // CHECK: %[[R:.*]]:2 = nn.split %{{.*}} {rows, sizes = array<i64: 32, 16>} : (tensor<48x8xf32>) -> (tensor<32x8xf32>, tensor<16x8xf32>)
+  %c, %d = nn.split %w {rows, sizes = array<i64: 32, 16>}
+      : (tensor<48x8xf32>) -> (tensor<32x8xf32>, tensor<16x8xf32>)
+  // CHECK: nn.concat %[[R]]#1, %[[R]]#0 {rows} : (tensor<16x8xf32>, tensor<32x8xf32>) -> tensor<48x8xf32>
+  %v = nn.concat %d, %c {rows} : (tensor<16x8xf32>, tensor<32x8xf32>) -> tensor<48x8xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @gate
 func.func @gate(%logits: tensor<1x64x12xbf16>, %bias: tensor<12xf32>) {
   // CHECK: %[[G:.*]] = nn.gate sigmoid %{{.*}}, %{{.*}} : (tensor<1x64x12xbf16>, tensor<12xf32>) -> tensor<1x64x4x3xf32>

@@ -41,3 +41,17 @@ rt.entry @same inputs [@x] outputs [@y] {
   %v = rt.view %x : memref<1x64x32xf32> to memref<1x64x32xf32>
   rt.fill 0.0, %v : memref<1x64x32xf32>
 }
+
+// Columns are no view of the source alone: their view stays.
+// CHECK-LABEL: rt.entry @parts
+rt.entry @parts inputs [@x] outputs [@y] {
+  // CHECK: %[[A:.*]] = rt.view %{{.*}} at 1024
+  // CHECK: rt.view %[[A]] : memref<32x32xf32> to memref<1024xf32>
+  %x = rt.get @x : memref<1x64x32xf32>
+  %a = rt.view %x at 1024 : memref<1x64x32xf32> to memref<32x32xf32>
+  %b = rt.view %a : memref<32x32xf32> to memref<1024xf32>
+  rt.fill 0.0, %b : memref<1024xf32>
+  // CHECK: %[[C:.*]] = rt.view %{{.*}} at 0 : memref<1x64x32xf32> to memref<1x64x32xf32>
+  %c = rt.view %x at 0 : memref<1x64x32xf32> to memref<1x64x32xf32>
+  rt.fill 1.0, %c : memref<1x64x32xf32>
+}

@@ -257,3 +257,65 @@ rt.entry @live inputs [] outputs [@y] {
   rt.fill 1.0, %0 : memref<4xf32>
   rt.copy %0, %y : memref<4xf32>
 }
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{has elements 5 to 8 of rows of 8}}
+  %1 = rt.view %0 at 5 : memref<4x8xf32> to memref<4x4xf32, strided<[8, 1]>>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{has elements 30 to 33 of memory of 32}}
+  %1 = rt.view %0 at 30 : memref<4x8xf32> to memref<4xf32>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{has 3 rows of 8 elements, but the source has 32 elements}}
+  %1 = rt.view %0 at 0 : memref<4x8xf32> to memref<3x4xf32, strided<[8, 1]>>
+}
+
+// -----
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{must be statically shaped memref}}
+  %1 = rt.view %0 at 0 : memref<4x8xf32> to memref<4x4xf32, strided<[9, 2]>>
+}
+
+// -----
+
+func.func private @half(memref<4x4xf32, strided<[8, 1]>>)
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  %1 = rt.view %0 at 0 : memref<4x8xf32> to memref<4x4xf32, strided<[8, 1]>>
+  rt.launch @half ins() outs(%1 : memref<4x4xf32, strided<[8, 1]>>)
+  %2 = rt.buffer : memref<4x8xf32>
+  // expected-error @below {{reads a buffer that no command before command 1 writes}}
+  rt.copy %0, %2 : memref<4x8xf32>
+}
+
+// -----
+
+func.func private @half(memref<4x4xf32, strided<[8, 1]>>)
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.buffer : memref<4x8xf32>
+  %1 = rt.view %0 at 0 : memref<4x8xf32> to memref<4x4xf32, strided<[8, 1]>>
+  %2 = rt.view %0 at 4 : memref<4x8xf32> to memref<4x4xf32, strided<[8, 1]>>
+  rt.launch @half ins() outs(%1 : memref<4x4xf32, strided<[8, 1]>>)
+  rt.launch @half ins() outs(%2 : memref<4x4xf32, strided<[8, 1]>>)
+  // expected-error @below {{overwrites a buffer before its last reader: command 0 wrote it, command 3 reads it}}
+  rt.launch @half ins() outs(%1 : memref<4x4xf32, strided<[8, 1]>>)
+  %3 = rt.buffer : memref<4x8xf32>
+  // expected-note @below {{the last reader is here}}
+  rt.copy %0, %3 : memref<4x8xf32>
+}

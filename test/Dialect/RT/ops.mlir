@@ -51,8 +51,28 @@ rt.entry @forward inputs [@tokens] outputs [@hidden] attributes {arena_peak = 16
       : memref<64x64xf32>, memref<64x64xf32>, memref<64x64xbf16>
   // CHECK: %[[V:.*]] = rt.view %hidden : memref<1x64x32xf32> to memref<32x64xf32>
   %v = rt.view %hidden : memref<1x64x32xf32> to memref<32x64xf32>
+  // CHECK: rt.view %hidden at 8 : memref<1x64x32xf32> to memref<1x64x2x8xf32, strided<[2048, 32, 8, 1]>>
+  %columns = rt.view %hidden at 8 : memref<1x64x32xf32> to memref<1x64x2x8xf32, strided<[2048, 32, 8, 1]>>
+  // CHECK: rt.view %hidden at 0 : memref<1x64x32xf32> to memref<3x32xf32>
+  %rows = rt.view %hidden at 0 : memref<1x64x32xf32> to memref<3x32xf32>
   %u = rt.buffer : memref<32x64xf32>
   rt.fill 2.0, %u : memref<32x64xf32>
   // CHECK: rt.copy %{{.*}}, %[[V]] : memref<32x64xf32>
   rt.copy %u, %v : memref<32x64xf32>
+}
+
+func.func private @fill(memref<4x8xf32, strided<[32, 1]>>)
+func.func private @columns(memref<4x8xf32, strided<[32, 1]>>, memref<4x24xf32, strided<[32, 1]>>)
+
+// Commands write some columns while others have readers.
+// CHECK-LABEL: rt.entry @in_columns
+rt.entry @in_columns inputs [] outputs [] {
+  %x = rt.buffer : memref<4x32xf32>
+  %a = rt.view %x at 0 : memref<4x32xf32> to memref<4x8xf32, strided<[32, 1]>>
+  %b = rt.view %x at 8 : memref<4x32xf32> to memref<4x24xf32, strided<[32, 1]>>
+  rt.launch @fill ins() outs(%a : memref<4x8xf32, strided<[32, 1]>>)
+  // CHECK: rt.launch @columns ins(%{{.*}} : memref<4x8xf32, strided<[32, 1]>>)
+  rt.launch @columns ins(%a : memref<4x8xf32, strided<[32, 1]>>) outs(%b : memref<4x24xf32, strided<[32, 1]>>)
+  %y = rt.buffer : memref<4x32xf32>
+  rt.copy %x, %y : memref<4x32xf32>
 }

@@ -29,7 +29,7 @@ tile.kernel @outputs(%x: memref<4xf32>) attributes {grid = array<i32: 1, 1, 1>, 
 
 // -----
 
-// expected-error@+1 {{argument 0 must be a memref of static shape and identity layout, not 'memref<?xf32>'}}
+// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<?xf32>'}}
 tile.kernel @dynamic(%x: memref<?xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
   tile.return
 }
@@ -198,4 +198,33 @@ tile.kernel private @view_type(%x: memref<24xf32>) attributes {grid = array<i32:
 
 // expected-error @below {{must end in `tile.return`}}
 tile.kernel private @no_terminator(%x: memref<24xf32>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<4x8xf32, strided<[17, 2]>>'}}
+tile.kernel @every_other(%x: memref<4x8xf32, strided<[17, 2]>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<2x4x8xf32, strided<[100, 16, 1]>>'}}
+tile.kernel @uneven(%x: memref<2x4x8xf32, strided<[100, 16, 1]>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 must be a memref of static shape and of identity layout or that of rows, not 'memref<4x8xf32, strided<[16, 1], offset: 8>>'}}
+tile.kernel @offset(%x: memref<4x8xf32, strided<[16, 1], offset: 8>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  tile.return
+}
+
+// -----
+
+tile.kernel private @other_rows(%x: memref<4x8xf32, strided<[16, 1]>>) attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  // expected-error@+1 {{changes rows of 8 elements at a distance of 16 to rows of 32 at a distance of 32}}
+  %flat = tile.view %x : memref<4x8xf32, strided<[16, 1]>> -> memref<32xf32>
+  tile.return
 }

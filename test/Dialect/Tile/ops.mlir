@@ -94,3 +94,12 @@ tile.kernel private @view(%x: memref<2x3x4xf32>) attributes {grid = array<i32: 1
   %flat = tile.view %x : memref<2x3x4xf32> -> memref<24xf32>
   tile.return
 }
+
+// Columns of a wider matrix: rows of 32 elements, 96 apart.
+// CHECK-LABEL: tile.kernel private @columns
+tile.kernel private @columns(%x: memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32} {
+  // CHECK: tile.view %{{.*}} : memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
+  %rows = tile.view %x : memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
+  tile.return
+}

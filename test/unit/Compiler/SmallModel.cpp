@@ -44,10 +44,10 @@ std::string nsa::test::modelText(const std::vector<std::string> &overrides) {
 }
 
 SmallModel::SmallModel(const std::vector<std::string> &overrides,
-                       const std::string &precision, uint64_t seed)
+                       const std::string &precision, uint64_t seed, bool fuse)
     : random(seed), module(build(overrides)) {
   function = *module->getOps<mlir::func::FuncOp>().begin();
-  Result<Program> loaded = compileAndLoad(precision, seed);
+  Result<Program> loaded = compileAndLoad(precision, seed, fuse);
   if (!loaded.ok()) {
     ADD_FAILURE() << loaded.message();
     return;
@@ -58,13 +58,15 @@ SmallModel::SmallModel(const std::vector<std::string> &overrides,
 }
 
 Result<Program> SmallModel::compileAndLoad(const std::string &precision,
-                                           uint64_t seed) {
+                                           uint64_t seed, bool fuse) {
   static std::map<std::string, std::string> compiledBefore;
   std::string text = print(*module);
-  std::string &bytes = compiledBefore[precision + text];
+  std::string &bytes =
+      compiledBefore[precision + (fuse ? "" : " apart") + text];
   if (bytes.empty()) {
     CompilerOptions options;
     options.precision = precision;
+    options.fuse = fuse;
     Result<CompiledArtifact> compiled =
         nsa::compile(text, "model.mlir", options);
     if (!compiled.ok())

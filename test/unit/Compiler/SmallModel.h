@@ -23,7 +23,7 @@ class SmallModel {
 public:
   /// A failure to compile is a failure of the test and leaves no program.
   SmallModel(const std::vector<std::string> &overrides,
-             const std::string &precision, uint64_t seed);
+             const std::string &precision, uint64_t seed, bool fuse = true);
 
   void run(const std::string &entry);
 
@@ -45,7 +45,8 @@ public:
 
 private:
   /// Compiles the module, or takes what the same text gave before.
-  Result<Program> compileAndLoad(const std::string &precision, uint64_t seed);
+  Result<Program> compileAndLoad(const std::string &precision, uint64_t seed,
+                                 bool fuse);
   void fillInputs();
   std::vector<reference::Tensor> arguments();
 

@@ -159,6 +159,40 @@ TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
   }
 }
 
+// One product for all projections of a value, or one for each: the parameters
+// start from the same values, and gradients differ by the order of sums.
+TEST(TrainingStep, FusedGradientsAreThoseOfSeparateOperations) {
+  uint64_t seed = testSeed();
+  for (const std::vector<std::string> &overrides :
+       {std::vector<std::string>{},
+        {"model.mlp=swiglu", "nsa.phi=linear", "model.d_v=12"}}) {
+    SmallModel fused(overrides, "fp32", seed);
+    SmallModel apart(overrides, "fp32", seed, /*fuse=*/false);
+    ASSERT_TRUE(fused.program && apart.program);
+    fused.run("accumulate");
+    apart.run("accumulate");
+    EXPECT_NEAR(*fused.program->findTensor("loss")->as<float>(),
+                *apart.program->findTensor("loss")->as<float>(), 1e-5);
+    for (const TensorView &view : fused.program->tensors()) {
+      const TensorView *other = apart.program->findTensor(view.name);
+      ASSERT_NE(other, nullptr) << view.name;
+      if (view.role == TensorRole::Parameter) {
+        EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes), 0)
+            << view.name;
+      }
+      if (view.role != TensorRole::Gradient)
+        continue;
+      const float *x = view.as<float>(), *y = other->as<float>();
+      double top = 0.0, difference = 0.0;
+      for (size_t i = 0; i < view.elements(); ++i) {
+        top = std::max<double>(top, std::fabs(y[i]));
+        difference = std::max<double>(difference, std::fabs(x[i] - y[i]));
+      }
+      EXPECT_LE(difference, 1e-4 * top) << view.name;
+    }
+  }
+}
+
 namespace {
 /// The mixed-precision program on the CPU (bf16 storage, fp32 master weights)
 /// against the fp32 one.

@@ -31,10 +31,12 @@ unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
 unsigned ArtifactBuilder::kernel(const std::string &name,
                                  const std::string &symbol, uint32_t programs,
                                  const std::vector<uint64_t> &bytes,
-                                 unsigned outputs) {
+                                 unsigned outputs,
+                                 const std::vector<artifact::Rows> &rows) {
   auto types = builder.CreateVector(
       std::vector<uint8_t>(bytes.size(), uint8_t(DataType::F32)));
   auto sizes = builder.CreateVector(bytes);
+  auto layouts = builder.CreateVectorOfStructs(rows);
   auto nameOffset = builder.CreateString(name);
   auto symbolOffset = builder.CreateString(symbol);
   artifact::KernelBuilder kernel(builder);
@@ -48,6 +50,8 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
   kernel.add_bytes(4 * programs);
   kernel.add_argument_types(types.o);
   kernel.add_argument_bytes(sizes);
+  if (!rows.empty())
+    kernel.add_argument_rows(layouts);
   kernels.push_back(kernel.Finish());
   return unsigned(kernels.size() - 1);
 }

@@ -38,7 +38,8 @@ public:
   /// `bytes`. Returns its index.
   unsigned kernel(const std::string &name, const std::string &symbol,
                   uint32_t programs, const std::vector<uint64_t> &bytes,
-                  unsigned outputs);
+                  unsigned outputs,
+                  const std::vector<artifact::Rows> &rows = {});
 
   Command launch(unsigned kernel, const std::vector<Slice> &operands);
   Command gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,

@@ -206,6 +206,27 @@ TEST(Artifact, LaunchesFitTheirKernel) {
               "it has 2 outputs, but 1 arguments");
 }
 
+TEST(Artifact, RowsFitTheirArguments) {
+  using artifact::Rows;
+  auto withRows = [](const std::vector<Rows> &rows) {
+    return withCommand([&](ArtifactBuilder &b) {
+      unsigned kernel = b.kernel("k", "k", 1, {56, 64}, 1, rows);
+      b.arena(128);
+      return b.launch(kernel, {Slice(2, 4, 56), Slice(2, 64, 64)});
+    });
+  };
+  // Columns begin anywhere, dense arguments do not.
+  EXPECT_TRUE(open(withRows({Rows(2, 4), Rows(16, 16)})).ok());
+  expectError(withRows({Rows(14, 14), Rows(16, 16)}),
+              "offset 4, which is not a multiple of 64");
+  expectError(withRows({Rows(2, 4)}), "rows of 1 arguments for 2 arguments");
+  for (Rows rows : {Rows(3, 4), Rows(4, 2), Rows(0, 4), Rows(0, 0),
+                    Rows(16, 32), Rows(2, uint64_t(1) << 63)})
+    expectError(withRows({rows, Rows(16, 16)}),
+                "argument 0 of 14 elements cannot be rows of " +
+                    std::to_string(rows.width()));
+}
+
 TEST(Artifact, GemmsFitTheirSlices) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 return b.gemm(4, 4, 4, b.arena(64), b.arena(60), b.arena(64));

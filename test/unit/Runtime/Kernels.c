@@ -34,3 +34,11 @@ void test_stack(void *const *args, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i)
     out[i] = (float)tile[512 * i];
 }
+
+// The first of 4 columns: out[program][0] = program * in.
+void test_column(void *const *args, int64_t begin, int64_t end) {
+  const float *in = args[0];
+  float *out = args[1];
+  for (int64_t i = begin; i < end; ++i)
+    out[4 * i] = (float)i * *in;
+}

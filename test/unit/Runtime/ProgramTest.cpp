@@ -160,6 +160,27 @@ TEST(Program, CheckFiniteNamesCommandAndLocation) {
       << message;
 }
 
+/// What lies between the columns that a kernel writes is not its output.
+TEST(Program, CheckFiniteSkipsOtherColumns) {
+  RuntimeOptions options;
+  options.checkFinite = options.poison = true;
+  ArtifactBuilder b;
+  b.binary(NSA_TEST_KERNELS);
+  unsigned in = b.tensor("in", DataType::F32, {1}, TensorRole::Input);
+  ArtifactBuilder::Slice scratch = b.arena(64);
+  ArtifactBuilder::Slice column(scratch.segment(), scratch.offset() + 4, 52);
+  unsigned kernel = b.kernel("column", "test_column", 4, {4, 52}, 1,
+                             {artifact::Rows(1, 1), artifact::Rows(1, 4)});
+  b.entry("main", {in}, {}, {b.launch(kernel, {b.of(in), column})});
+  Program program = load(b.finish(), options);
+  program.findTensor("in")->as<float>()[0] = 1;
+  EXPECT_TRUE(program.run("main").ok());
+  program.findTensor("in")->as<float>()[0] = 2e38f;
+  EXPECT_EQ(program.run("main").message(),
+            "entry 'main', command 0 (launch @column): wrote inf to element 2 "
+            "of its float output 0, from model.mlir:1:3");
+}
+
 TEST(Program, PoisonFillsWhatARunMustWrite) {
   RuntimeOptions options;
   options.poison = true;

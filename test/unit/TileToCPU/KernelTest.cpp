@@ -1,6 +1,7 @@
 //===- KernelTest.cpp - compiled kernels against their meaning ------------===//
 
 #include "test/unit/TileToCPU/KernelTest.h"
+#include "dialects/Interfaces/RowLayout.h"
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -49,12 +50,13 @@ private:
   void *handle;
 };
 
-/// An argument's memory between two guard zones.
+/// An argument's memory between two guard zones, and between its rows.
 class Memory {
 public:
   Memory(MemRefType type, ArrayRef<double> elements)
       : type(type.getElementType()), count(elements.size()),
-        bytes(count * size() + 2 * guard + 64, fill) {
+        layout(*getRowLayout(type)), span(getElementSpan(type)),
+        bytes(span * size() + 2 * guard + 64, fill) {
     auto address = reinterpret_cast<uintptr_t>(bytes.data()) + guard;
     base = reinterpret_cast<char *>((address + 63) / 64 * 64);
     for (size_t i = 0; i < count; ++i)
@@ -65,7 +67,7 @@ public:
 
   double read(size_t i) const {
     uint32_t bits = 0;
-    std::memcpy(&bits, base + i * size(), size());
+    std::memcpy(&bits, base + place(i), size());
     if (type.isInteger(32))
       return static_cast<int32_t>(bits);
     if (type.isBF16())
@@ -77,9 +79,15 @@ public:
 
   bool isGuardIntact() const {
     auto isFill = [](char c) { return c == fill; };
-    return std::all_of(bytes.data(), static_cast<const char *>(base), isFill) &&
-           std::all_of(static_cast<const char *>(base) + count * size(),
-                       bytes.data() + bytes.size(), isFill);
+    const char *begin = bytes.data(), *first = base;
+    const char *end = begin + bytes.size();
+    bool intact = std::all_of(begin, first, isFill) &&
+                  std::all_of(first + span * size(), end, isFill);
+    // Behind each row but the last one.
+    for (size_t i = layout.width; i < count; i += layout.width)
+      intact &=
+          std::all_of(first + place(i - 1) + size(), first + place(i), isFill);
+    return intact;
   }
 
 private:
@@ -87,6 +95,12 @@ private:
   static constexpr char fill = 0x5a;
 
   size_t size() const { return type.isBF16() ? 2 : 4; }
+  /// Of element `i`, in bytes.
+  size_t place(size_t i) const {
+    return layout.width == 0
+               ? 0
+               : (i / layout.width * layout.pitch + i % layout.width) * size();
+  }
   void write(size_t i, double element) {
     float number = static_cast<float>(element);
     uint32_t bits;
@@ -95,11 +109,13 @@ private:
       bits = static_cast<uint32_t>(static_cast<int32_t>(element));
     if (type.isBF16())
       bits >>= 16;
-    std::memcpy(base + i * size(), &bits, size());
+    std::memcpy(base + place(i), &bits, size());
   }
 
   Type type;
   size_t count;
+  RowLayout layout;
+  size_t span;
   std::vector<char> bytes;
   char *base;
 };
@@ -118,17 +134,20 @@ KernelTest::KernelTest() {
 }
 
 static MemRefType parseType(MLIRContext *context, const std::string &text) {
+  auto [dense, pitch] = StringRef(text).split('/');
   SmallVector<StringRef> parts;
-  StringRef(text).split(parts, 'x');
+  dense.split(parts, 'x');
   SmallVector<int64_t> shape;
   for (StringRef part : ArrayRef(parts).drop_back())
     shape.push_back(std::stoll(part.str()));
   StringRef element = parts.back();
   Builder builder(context);
-  return MemRefType::get(shape, element == "f32" ? Type(builder.getF32Type())
-                                : element == "bf16"
-                                    ? Type(builder.getBF16Type())
-                                    : builder.getI32Type());
+  Type type = element == "f32"    ? Type(builder.getF32Type())
+              : element == "bf16" ? Type(builder.getBF16Type())
+                                  : builder.getI32Type();
+  if (pitch.empty())
+    return MemRefType::get(shape, type);
+  return getRowsType(shape, type, {shape.back(), std::stoll(pitch.str())});
 }
 
 static std::vector<double> makeData(MemRefType type, std::mt19937 &random) {

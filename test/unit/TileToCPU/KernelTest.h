@@ -15,7 +15,8 @@ namespace nsa::test {
 
 /// A kernel and the data to run it on.
 struct KernelCase {
-  /// Such as "64x32xf32".
+  /// Such as "64x32xf32", or "64x32xf32/96" for rows of 96 elements of which
+  /// these are columns.
   std::vector<std::string> inputs, outputs;
   std::function<void(tile::TileBuilder &, llvm::ArrayRef<mlir::Value>)> body;
   std::vector<int32_t> grid = {1, 1, 1};

@@ -46,6 +46,37 @@ TEST_F(MemoryTest, BlocksThatReachOutside) {
       }
 }
 
+/// Columns of wider matrices: nothing between them is touched.
+TEST_F(MemoryTest, Columns) {
+  for (std::string element : {"f32", "bf16", "i32"})
+    for (std::string columns : {"13", "16", "36"}) {
+      KernelCase test;
+      std::string shape = "2x20x" + columns + "x" + element;
+      test.inputs = {shape + "/50", "2xi32"};
+      test.outputs = {shape + "/37", shape};
+      test.data[1] = {1, 3};
+      int64_t width = std::stoll(columns);
+      test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+        Expr one = b.loadScalar(args[1], {0}),
+             three = b.loadScalar(args[1], {1});
+        Value cols = b.range(0, width, 1), rows = b.range(0, 20, 0);
+        Value x = b.load(args[0], {one, rows, cols});
+        b.store(x, args[2], {0, rows, cols});
+        // In part outside, shifted, and through arithmetic.
+        Value y =
+            b.load(args[0], {0, b.range(three, 20, 0), b.range(three, 24, 1)});
+        Value twice = b.map({y}, cast<TileType>(y.getType()).getElementType(),
+                            [](ArrayRef<Expr> e) { return e[0] + e[0]; });
+        b.store(twice, args[2], {1, b.range(one, 20, 0), b.range(-2, 24, 1)});
+        // A column, and scalars.
+        b.store(b.load(args[0], {1, rows, 5}), args[3], {1, rows, 2});
+        b.storeScalar(b.loadScalar(args[0], {one, three, 4}), args[3],
+                      {0, three, 1});
+      };
+      check(test);
+    }
+}
+
 TEST_F(MemoryTest, Gathers) {
   KernelCase test;
   test.inputs = {"10x24xf32", "6xi32"};
