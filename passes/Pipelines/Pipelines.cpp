@@ -41,6 +41,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     addCleanUp(manager);
     if (!options.fuse)
       return;
+    manager.addNestedPass<func::FuncOp>(createFuseAttention());
     manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
     manager.addPass(createFuse());
     return;

@@ -14,9 +14,17 @@
 
 // RUN: sed '/^  func.func/,/^  }/d' %t.mlir \
 // RUN:   | nsa-opt --pass-pipeline="builtin.module(nsa-tile-to-llvm)" \
-// RUN:   | FileCheck %s --implicit-check-not=atomic --implicit-check-not=cmpxchg
+// RUN:   | FileCheck %s --check-prefixes=CHECK,FUSED --implicit-check-not=atomic --implicit-check-not=cmpxchg
+// RUN: nsa-compile %S/../../Transforms/Inputs/sparse_block.mlir --no-fuse \
+// RUN:   --precision=bf16 --compile-to=kernel | sed '/^  func.func/,/^  }/d' \
+// RUN:   | nsa-opt --pass-pipeline="builtin.module(nsa-tile-to-llvm)" \
+// RUN:   | FileCheck %s --check-prefixes=CHECK,ALONE --implicit-check-not=atomic --implicit-check-not=cmpxchg
 // CHECK-DAG: llvm.func @compress_backward_dx_mean_
-// CHECK-DAG: llvm.func @compressed_attention_backward_dkdv_
-// CHECK-DAG: llvm.func @selected_attention_backward_dkdv_
-// CHECK-DAG: llvm.func @window_attention_backward_dkdv_
+// ALONE-DAG: llvm.func @compressed_attention_backward_dkdv_
+// ALONE-DAG: llvm.func @selected_attention_backward_dkdv_
+// ALONE-DAG: llvm.func @window_attention_backward_dkdv_
+// FUSED-DAG: llvm.func @gated_attention_backward_dq_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_cmp_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_slc_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_win_
 // CHECK-DAG: llvm.func @embedding_backward_

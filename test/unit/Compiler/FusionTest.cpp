@@ -293,9 +293,10 @@ TEST_F(FusionTest, TrainingAgreesToRounding) {
       double fused = both.fused->get("loss").data[0];
       double plain = both.plain->get("loss").data[0];
       EXPECT_NEAR(fused, plain, isFull ? 2e-5 : 2e-2) << "step " << step;
-      // Before the first update no sum that differs has reached the loss.
+      // Before the first update no sum that differs has reached the loss but
+      // those of attention.
       if (step == 0) {
-        EXPECT_EQ(fused, plain);
+        EXPECT_NEAR(fused, plain, isFull ? 2e-6 : 1e-3);
         first = plain;
       }
       last = plain;
