@@ -57,15 +57,14 @@ static int issue(const Driver &driver, const FillMemory &fill, Stream stream) {
 
 static int issue(const Driver &driver, const LaunchKernel &launch,
                  Stream stream) {
-  constexpr size_t most = 64;
-  void *parameters[most];
-  if (launch.arguments.size() > most)
-    return 1; // CUDA_ERROR_INVALID_VALUE
-  for (size_t i = 0; i < launch.arguments.size(); ++i)
-    parameters[i] = const_cast<DevicePtr *>(&launch.arguments[i]);
+  std::vector<void *> parameters;
+  parameters.reserve(launch.arguments.size());
+  for (const DevicePtr &argument : launch.arguments)
+    parameters.push_back(const_cast<DevicePtr *>(&argument));
   return driver.LaunchKernel(launch.function, launch.grid[0], launch.grid[1],
                              launch.grid[2], launch.threads, 1, 1,
-                             launch.sharedBytes, stream, parameters, nullptr);
+                             launch.sharedBytes, stream, parameters.data(),
+                             nullptr);
 }
 
 Status nsa::cuda::issueCommand(const Driver &driver, const Command &command,
