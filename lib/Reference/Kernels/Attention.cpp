@@ -125,10 +125,14 @@ static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
         Real lse = top + std::log(sum);
         result.lse.at({b, h, t}) = lse;
         double *out = result.output.row({b, t, h});
+        // P is rounded before or after it is divided by its sum.
+        Real shift = order % 2 ? top : lse;
         for (size_t i = 0; i < keys.size(); ++i)
           addScaled<Real>(out,
-                          static_cast<Real>(round(std::exp(scores[i] - lse))),
+                          static_cast<Real>(round(std::exp(scores[i] - shift))),
                           v.row({b, keys[i], h / group}), dv);
+        for (int64_t c = 0; order % 2 && c < dv; ++c)
+          out[c] = static_cast<Real>(out[c]) / sum;
         std::transform(out, out + dv, out, round);
       }
   return result;
@@ -169,7 +173,8 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
           Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
           Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
           Real ds = p * (dot<Real>(dout, value, dv, terms) - delta);
-          ds = static_cast<Real>(round(ds * scale));
+          ds = order % 2 ? static_cast<Real>(round(ds)) * scale
+                         : static_cast<Real>(round(ds * scale));
           p = static_cast<Real>(round(p));
           addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
           addScaled<Real>(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}),

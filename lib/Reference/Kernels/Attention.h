@@ -50,7 +50,9 @@ struct AttentionResult {
 /// softmax(scale * q k^T) v over the visible keys. A row that sees nothing has
 /// output 0 and lse -inf. `order` says in which order the terms of products of
 /// rows are added: 0 is the plain one; any other number draws one for each
-/// product, which gives other roundings of the same formula.
+/// product, which gives other roundings of the same formula. Odd ones round P
+/// before it is divided by its sum, and the gradient of the scores before it is
+/// scaled.
 AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
                           double scale, const VisibleKeys &visible,
                           Arithmetic arithmetic = Arithmetic::F64,
