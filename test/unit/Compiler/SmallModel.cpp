@@ -67,6 +67,8 @@ Result<Program> SmallModel::compileAndLoad(const std::string &precision,
     CompilerOptions options;
     options.precision = precision;
     options.fuse = fuse;
+    // Kernels of a few elements are slow in one way or another.
+    options.allowSlowPaths = {"all"};
     Result<CompiledArtifact> compiled =
         nsa::compile(text, "model.mlir", options);
     if (!compiled.ok())
