@@ -108,6 +108,15 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
     unsigned part = cast<OpResult>(gradient).getResultNumber();
     return cast<StringAttr>(unbundle.getTensors()[part]).getValue();
   }
+  // Products that are added up one after the other are all in one place.
+  while (auto product = dyn_cast_if_present<nn::MatmulOp>(op)) {
+    auto before = product.getAccumulator()
+                      ? product.getAccumulator().getDefiningOp<nn::MatmulOp>()
+                      : nn::MatmulOp();
+    if (!before || !before->hasOneUse())
+      break;
+    op = before;
+  }
   if (!isa_and_present<nn::AddOp, nn::MatmulOp>(op))
     return {};
   for (Value operand : op->getOperands()) {
@@ -227,6 +236,8 @@ void UpdateFuser::fuseNorm(nn::GradientNormOp norm) {
       !llvm::all_of(norm.getGradients(),
                     [&](Value value) { return bundled.contains(value); }))
     return refuse(norm, "its gradients are not those of fused updates");
+  if (!layout.claim(gradients.tensors))
+    return refuse(norm, "another function has the gradients in another order");
   OpBuilder builder(norm);
   Value all = bundle(builder, norm.getLoc(), gradients);
   norm.getGradientsMutable().assign(all);
@@ -249,6 +260,8 @@ void UpdateFuser::fuseFills() {
       return refuse(ret, "not all gradients are set to one value");
     value = fill.getValue();
   }
+  if (!layout.claim(gradients.tensors))
+    return refuse(ret, "another function has the gradients in another order");
   OpBuilder builder(ret);
   auto type =
       RankedTensorType::get(gradients.getLength(), builder.getF32Type());
