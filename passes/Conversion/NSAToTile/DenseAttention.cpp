@@ -171,14 +171,18 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
                            sums);
   };
+  // A sum for each head first: the rounding errors of one long sum would exceed
+  // those of the terms.
+  SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
+                              b.zeros(keyTile, shape.valueWidth)};
   auto sums = b.forLoop(
-      firstHead, firstHead + shape.group(), 1,
-      {b.zeros(keyTile, shape.keyWidth), b.zeros(keyTile, shape.valueWidth)},
-      [&](Expr head, ArrayRef<Value> carried) {
-        return b.forLoop(firstQuery, endQuery, queryTile, carried,
-                         [&](Expr t0, ArrayRef<Value> sums) {
-                           return addQueries(head, t0, sums);
-                         });
+      firstHead, firstHead + shape.group(), 1, zeros,
+      [&](Expr head, ArrayRef<Value> carried) -> SmallVector<Value> {
+        auto own = b.forLoop(firstQuery, endQuery, queryTile, zeros,
+                             [&](Expr t0, ArrayRef<Value> sums) {
+                               return addQueries(head, t0, sums);
+                             });
+        return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
           {batch, i, keyHead, keyCols});

@@ -96,18 +96,26 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
     });
   };
   Value head = headOfRow(0), headRow = headOfRow(1);
+  auto addQueries = [&](Expr entry, ArrayRef<Value> sums) {
+    Value t = queryOfRow(entry, 0);
+    tile.row = queryOfRow(entry, 1);
+    Value queries = b.load(args.q, {batch, t, head, keyCols});
+    Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
+    RowTerms terms = args.loadTerms(b, batch, headRow, tile.row);
+    return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
+                           sums);
+  };
+  // Every query selects the first block. The rounding errors of one sum that
+  // long would exceed those of the terms: sums of stretches first.
+  int64_t stretch = 16 * gatherTile;
+  SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
+                              b.zeros(keyTile, shape.valueWidth)};
   auto sums = b.forLoop(
-      begin, end, gatherTile,
-      {b.zeros(keyTile, shape.keyWidth), b.zeros(keyTile, shape.valueWidth)},
-      [&](Expr entry, ArrayRef<Value> sums) {
-        Value t = queryOfRow(entry, 0);
-        tile.row = queryOfRow(entry, 1);
-        Value queries = b.load(args.q, {batch, t, head, keyCols});
-        Value outputGrads =
-            b.load(args.outputGrad, {batch, t, head, valueCols});
-        RowTerms terms = args.loadTerms(b, batch, headRow, tile.row);
-        return addKeyValueGrad(b, queries, outputGrads, tile, terms,
-                               shape.scale, sums);
+      begin, end, stretch, zeros,
+      [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
+        auto own = b.forLoop(first, min(first + stretch, end), gatherTile,
+                             zeros, addQueries);
+        return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
           {batch, u, keyHead, keyCols});

@@ -7,7 +7,12 @@
 // CHECK-DAG: %[[SIN:.*]] = tile.load %{{.*}}[%[[T]], %[[LOW]], %c1_i32] : memref<64x8x2xf32>
 // CHECK: scf.for %[[B:.*]] =
 // CHECK-DAG: tile.load %{{.*}}[%[[B]], %[[T]], %{{.*}}, %[[LOW]]] {{.*}} -> !tile.tile<3x8xf32>
-// CHECK-NOT: arith.negf
+// Which product is rounded is written down.
+// CHECK: %[[P:.*]] = arith.mulf
+// CHECK: %[[N:.*]] = arith.negf %[[P]]
+// CHECK: math.fma %{{.*}}, %{{.*}}, %[[N]]
+// CHECK: %[[Q:.*]] = arith.mulf
+// CHECK: math.fma %{{.*}}, %{{.*}}, %[[Q]]
 // CHECK-COUNT-2: tile.store
 func.func @forward(%x: tensor<2x64x3x16xf32>, %table: tensor<64x8x2xf32>) -> tensor<2x64x3x16xf32> {
   %y = nn.rotary %x, %table : (tensor<2x64x3x16xf32>, tensor<64x8x2xf32>) -> tensor<2x64x3x16xf32>
