@@ -93,16 +93,21 @@ def probabilities(q, k, mask, scale, lse=None):
     return np.where(mask, np.exp(np.where(mask, s - finite[..., None], 0.0)), 0.0), lse
 
 
-def attention(q, k, v, mask, scale=None, kind="f32"):
+def attention(q, k, v, mask, scale=None, kind="f32", late=False):
+    """`late`: P is rounded before it is divided by its sum, as online softmax
+    does, not after."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     scale = 1 / np.sqrt(q.shape[3]) if scale is None else scale
     p, lse = probabilities(q, k, mask, scale)
     r = rounder(kind)
-    o = np.einsum("bhtu,bhud->bthd", r(p), group(v, q.shape[2]))
+    top = p.max(-1, keepdims=True) if late and p.size else np.ones(p.shape[:-1] + (1,))
+    top = np.where(top > 0, top, 1)
+    o = np.einsum("bhtu,bhud->bthd", r(p / top) * top, group(v, q.shape[2]))
     return r(o), lse
 
 
-def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32"):
+def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32", late=False):
+    """`late`: the gradient of the scores is rounded after it is scaled."""
     do, q, k, v, o, lse = (np.asarray(x, np.float64) for x in (do, q, k, v, o, lse))
     scale = 1 / np.sqrt(q.shape[3]) if scale is None else scale
     heads, kv_heads = q.shape[2], k.shape[2]
@@ -112,8 +117,9 @@ def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32"):
     dp = np.einsum("bhtd,bhud->bhtu", do_h, group(v, heads))
     delta = (do * o).sum(-1).transpose(0, 2, 1)
     ds = p * (dp - delta[..., None])
-    dq = scale * np.einsum("bhtu,bhud->bthd", r(ds), group(k, heads))
-    dk = scale * ungroup(np.einsum("bhtu,bhtd->bhud", r(ds), q_h), kv_heads)
+    ds = r(ds * scale) if late else scale * r(ds)
+    dq = np.einsum("bhtu,bhud->bthd", ds, group(k, heads))
+    dk = ungroup(np.einsum("bhtu,bhtd->bhud", ds, q_h), kv_heads)
     dv = ungroup(np.einsum("bhtu,bhtd->bhud", r(p), do_h), kv_heads)
     return r(dq), r(dk), r(dv)
 

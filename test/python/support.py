@@ -60,7 +60,8 @@ def random(rng, *shape, element="f32", scale=1.0):
 
 def assert_close(actual, expected, emulated=None, tolerance=1e-5, terms=0.0):
     """max|actual - expected| / max|expected| <= tolerance or, with the same
-    formula rounded as a kernel may round, at most twice its error. Where all is
+    formula rounded as a kernel may round (a list: in several ways), at most
+    twice its error. Where all is
     expected to cancel to 0, the error is measured by the size of the `terms`."""
     expected = np.asarray(expected, np.float64)
     assert actual.shape == expected.shape
@@ -74,5 +75,6 @@ def assert_close(actual, expected, emulated=None, tolerance=1e-5, terms=0.0):
     error = np.abs(actual - np.where(finite, expected, 0))[finite].max()
     limit = tolerance * top
     if emulated is not None:
-        limit = max(limit, 2 * np.abs(emulated - expected)[finite].max())
+        for way in emulated if isinstance(emulated, list) else [emulated]:
+            limit = max(limit, 2 * np.abs(way - expected)[finite].max())
     assert error <= limit, f"error {error:.3g} over {limit:.3g}"

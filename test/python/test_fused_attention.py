@@ -38,7 +38,8 @@ def test_gated_attention(rng, shape, gating, element):
     masks = [ref.compressed_mask(s, BLOCK, STRIDE), ref.selected_mask(indices, s, SELECT_BLOCK),
              ref.window_mask(s, WINDOW)]
     exact = [ref.attention(q, k, v, m) for k, v, m in zip(keys, values, masks)]
-    rounded = [ref.attention(q, k, v, m, kind=element) for k, v, m in zip(keys, values, masks)]
+    rounded, late = ([ref.attention(q, k, v, m, kind=element, late=late) for k, v, m in zip(keys, values, masks)]
+                     for late in (False, True))
     r = ref.rounder(element)
     store = ref.to_bf16 if element == "bf16" else np.float32
     outputs = [store(o) for o, _ in exact]
@@ -61,9 +62,9 @@ def test_gated_attention(rng, shape, gating, element):
               [q, outputs[0], keys[1], values[1], indices, keys[2], values[2], *gating_operands],
               [o_type, o_type, lse_type, o_type, lse_type], element)
     assert_close(got[0], mix([outputs[0], exact[1][0], exact[2][0]]),
-                 r(mix([outputs[0], rounded[1][0], rounded[2][0]])))
+                 [r(mix([outputs[0], way[1][0], way[2][0]])) for way in (rounded, late)])
     for branch, o, lse in ((1, got[1], got[2]), (2, got[3], got[4])):
-        assert_close(o, exact[branch][0], rounded[branch][0])
+        assert_close(o, exact[branch][0], [rounded[branch][0], late[branch][0]])
         assert_close(lse, exact[branch][1])
 
     types = [(x.shape, element) for x in (q, keys[0], values[0], keys[1], values[1], keys[2], values[2])]
@@ -74,15 +75,17 @@ def test_gated_attention(rng, shape, gating, element):
     got = run(f"nsa.gated_attention_backward {gating} {{}} "
               f"{{{{block = {BLOCK} : i64, stride = {STRIDE} : i64, {SIZES}}}}}", operands, types, element)
 
-    def gradients(kind):
-        parts = [ref.attention_backward(gates[..., c, None] * do.astype(np.float64), q, keys[c], values[c], outputs[c],
-                                        lses[c].array, masks[c], kind=kind) for c in range(3)]
+    def gradients(kind, late=False):
+        # A branch's output gradient is a tensor of the element type.
+        branch_do = [ref.rounder(kind)(gates[..., c, None] * do.astype(np.float64)) for c in range(3)]
+        parts = [ref.attention_backward(branch_do[c], q, keys[c], values[c], outputs[c],
+                                        lses[c].array, masks[c], kind=kind, late=late) for c in range(3)]
         return [sum(p[0] for p in parts)] + [x for p in parts for x in p[1:]]
 
     terms = np.abs(do).max()
-    for actual, expected, emulated in zip(got, gradients("f32"), gradients(element)):
+    for actual, expected, *emulated in zip(got, gradients("f32"), gradients(element), gradients(element, late=True)):
         if expected.size:
-            assert_close(actual, expected, r(emulated), terms=terms)
+            assert_close(actual, expected, [r(way) for way in emulated], terms=terms)
     dgates = np.stack([(do.astype(np.float64) * x).sum(-1) for x in outputs], -1)
     if gating == "given":
         assert_close(got[7], dgates)
