@@ -182,6 +182,18 @@ struct Expand : OpRewritePattern<OpT> {
   }
 };
 
+/// Without such an instruction, `math.fma` would be a call of libm.
+struct ExpandFma : OpRewritePattern<math::FmaOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::FmaOp op,
+                                PatternRewriter &rewriter) const override {
+    rewriter.replaceOpWithNewOp<LLVM::FMulAddOp>(op, op.getA(), op.getB(),
+                                                 op.getC());
+    return success();
+  }
+};
+
 struct ExpandMathPass : nsa::impl::NSAExpandMathBase<ExpandMathPass> {
   using NSAExpandMathBase::NSAExpandMathBase;
 
@@ -189,9 +201,9 @@ struct ExpandMathPass : nsa::impl::NSAExpandMathBase<ExpandMathPass> {
     RewritePatternSet patterns(&getContext());
     patterns
         .add<Expand<math::ExpOp, expandExp>, Expand<math::Exp2Op, expandExp2>,
-             Expand<math::LogOp, expandLog>,
-             Expand<math::RsqrtOp, expandRsqrt>>(&getContext(),
-                                                 /*benefit=*/10);
+             Expand<math::LogOp, expandLog>, Expand<math::RsqrtOp, expandRsqrt>,
+             ExpandFma>(&getContext(),
+                        /*benefit=*/10);
     populateMathPolynomialApproximationPatterns(
         patterns, [](StringRef name) { return name != "math.exp"; });
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
@@ -200,8 +212,8 @@ struct ExpandMathPass : nsa::impl::NSAExpandMathBase<ExpandMathPass> {
       bool isCall =
           isa<arith::RemFOp>(op) ||
           (isa_and_present<math::MathDialect>(op->getDialect()) &&
-           !isa<math::SqrtOp, math::FmaOp, math::AbsFOp, math::AbsIOp,
-                math::FloorOp, math::CeilOp, math::TruncOp, math::RoundEvenOp,
+           !isa<math::SqrtOp, math::AbsFOp, math::AbsIOp, math::FloorOp,
+                math::CeilOp, math::TruncOp, math::RoundEvenOp,
                 math::CopySignOp, math::CtPopOp, math::CountLeadingZerosOp,
                 math::CountTrailingZerosOp>(op));
       if (!isCall)

@@ -32,6 +32,20 @@ func.func @scalars(%x: f32) -> (f32, f32, f32, f32) {
 
 // -----
 
+// Processors without such an instruction round twice: they have no function to
+// call.
+// CHECK-LABEL: func.func @multiply_add(
+// CHECK-NEXT: %[[Y:.*]] = llvm.intr.fmuladd(%arg0, %arg1, %arg2) : (vector<8xf32>, vector<8xf32>, vector<8xf32>) -> vector<8xf32>
+// CHECK-NEXT: %[[Z:.*]] = llvm.intr.fmuladd(%arg3, %arg3, %arg3) : (f32, f32, f32) -> f32
+// CHECK-NEXT: return %[[Y]], %[[Z]]
+func.func @multiply_add(%a: vector<8xf32>, %b: vector<8xf32>, %c: vector<8xf32>, %x: f32) -> (vector<8xf32>, f32) {
+  %y = math.fma %a, %b, %c : vector<8xf32>
+  %z = math.fma %x, %x, %x : f32
+  return %y, %z : vector<8xf32>, f32
+}
+
+// -----
+
 func.func @power(%x: f32) -> f32 {
   // expected-error@+1 {{'math.powf' op has no lowering to the CPU}}
   %y = math.powf %x, %x : f32
