@@ -102,6 +102,12 @@ static StringRef findObstacle(CombineOp combine, SelectedAttentionOp selected,
     return difference;
   if (isReadBefore(selected, combine) || isReadBefore(window, combine))
     return "a branch is read before the branches are summed";
+  // The operation that computes a branch cannot be given it.
+  if (llvm::is_contained({combine.getGates(), combine.getCompressed()},
+                         combine.getSelected()) ||
+      llvm::is_contained({combine.getGates(), combine.getCompressed()},
+                         combine.getWindow()))
+    return "a branch is also another operand of the sum";
   return "";
 }
 

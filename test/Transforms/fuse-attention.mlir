@@ -128,6 +128,16 @@ func.func @key_heads(%q: !q, %oc: !q, %k: !k, %v: !k, %k2: !k2, %i2: !i2, %g: !g
   return %o : !q
 }
 
+// CHECK-LABEL: func.func @window_twice
+// CHECK-NOT: nsa.gated_attention
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=window_twice | Reason="a branch is also another operand of the sum"
+func.func @window_twice(%q: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
+  %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
+  %ow, %lw = nsa.window_attention %q, %k, %v {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  %o = nsa.combine %g, %ow, %os, %ow : (!gates, !q, !q, !q) -> !q
+  return %o : !q
+}
+
 // CHECK-LABEL: func.func @read_before
 // CHECK-NOT: nsa.gated_attention
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=read_before | Reason="a branch is read before the branches are summed"
