@@ -51,8 +51,8 @@ static Status checkDevice(const std::string &device,
 }
 
 Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
-  if (Status status = checkDevice(config.runtime.device,
-                                  artifact->target()->str());
+  if (Status status =
+          checkDevice(config.runtime.device, artifact->target()->str());
       !status)
     return status;
   const auto *carried = artifact->model_config();

@@ -57,7 +57,7 @@ void EntryBuilder::noteReader(Value root, unsigned number) {
 LogicalResult EntryBuilder::collectBundles() {
   auto find = [&](Operation *op, Attribute name, Value part) {
     StringRef tensor = cast<StringAttr>(name).getValue();
-    std::optional<unsigned> argument = nn::findArgument(function, tensor);
+    std::optional<unsigned> argument = findArgument(tensor);
     if (!argument)
       op->emitOpError("names '") << tensor << "', which is not an argument";
     else if (function.getArgument(*argument).getType() != part.getType())
@@ -87,10 +87,18 @@ LogicalResult EntryBuilder::collectBundles() {
   return success();
 }
 
-std::optional<unsigned>
-EntryBuilder::getUpdatedArgument(unsigned result) const {
+std::optional<unsigned> EntryBuilder::findArgument(StringRef name) {
+  if (argumentNumbers.empty())
+    for (unsigned index = 0; index < function.getNumArguments(); ++index)
+      argumentNumbers.try_emplace(nn::getArgumentName(function, index), index);
+  auto found = argumentNumbers.find(name);
+  return found == argumentNumbers.end() ? std::nullopt
+                                        : std::optional(found->second);
+}
+
+std::optional<unsigned> EntryBuilder::getUpdatedArgument(unsigned result) {
   StringRef name = nn::getResultAlias(function, result);
-  return name.empty() ? std::nullopt : nn::findArgument(function, name);
+  return name.empty() ? std::nullopt : findArgument(name);
 }
 
 LogicalResult EntryBuilder::collectResults() {
@@ -257,12 +265,10 @@ bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
 
 Value EntryBuilder::createSpan(ArrayAttr names, Type tensorType, Location loc) {
   for (Attribute name : names)
-    getArgumentMemory(
-        *nn::findArgument(function, cast<StringAttr>(name).getValue()));
+    getArgumentMemory(*findArgument(cast<StringAttr>(name).getValue()));
   SmallVector<Attribute> symbols;
   for (Attribute name : names) {
-    unsigned argument =
-        *nn::findArgument(function, cast<StringAttr>(name).getValue());
+    unsigned argument = *findArgument(cast<StringAttr>(name).getValue());
     symbols.push_back(
         FlatSymbolRefAttr::get(tensors.getArgument(function, argument)));
   }
@@ -277,8 +283,7 @@ Value EntryBuilder::findSpan(OpResult value) {
   if (!unbundle)
     return {};
   for (Attribute name : unbundle.getTensors()) {
-    unsigned argument =
-        *nn::findArgument(function, cast<StringAttr>(name).getValue());
+    unsigned argument = *findArgument(cast<StringAttr>(name).getValue());
     if (!mayOverwrite(getArgumentMemory(argument), value))
       return {};
   }
@@ -308,7 +313,7 @@ LogicalResult EntryBuilder::emitUnbundle(nn::UnbundleOp unbundle) {
   for (auto [part, name] :
        llvm::zip_equal(unbundle.getParts(), unbundle.getTensors())) {
     StringRef tensor = cast<StringAttr>(name).getValue();
-    Value target = getArgumentMemory(*nn::findArgument(function, tensor));
+    Value target = getArgumentMemory(*findArgument(tensor));
     memories[part] = target;
     occupants[target] = part;
     auto destination = destinations.find(part);

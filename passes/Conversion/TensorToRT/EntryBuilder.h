@@ -13,6 +13,7 @@
 #include "dialects/NN/NNOps.h"
 #include "passes/Conversion/TensorToRT/Placement.h"
 #include "passes/Conversion/TensorToRT/TensorTable.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace nsa {
 
@@ -44,7 +45,8 @@ private:
   mlir::LogicalResult collectBundles();
   mlir::LogicalResult collectResults();
   void routeResult(unsigned result, mlir::Value value);
-  std::optional<unsigned> getUpdatedArgument(unsigned result) const;
+  std::optional<unsigned> getUpdatedArgument(unsigned result);
+  std::optional<unsigned> findArgument(llvm::StringRef name);
 
   // Where a value lives.
   mlir::Value getRoot(mlir::Value value) const {
@@ -110,6 +112,8 @@ private:
   llvm::SmallVector<unsigned> head;
   /// Old values of arguments that the tail needs although they are updated.
   llvm::SmallVector<mlir::BlockArgument> saved;
+  /// Arguments by name, once one has been looked for.
+  llvm::StringMap<unsigned> argumentNumbers;
   /// Arguments that some result updates.
   llvm::DenseSet<unsigned> updated;
 
