@@ -54,6 +54,28 @@ static std::optional<RowSum> match(nn::AddOp add) {
   return std::nullopt;
 }
 
+/// How many sums one operation makes: the code of its kernel grows with them,
+/// so that larger models are to have more of the same kernel.
+static constexpr size_t kMostSums = 8;
+
+/// Replaces the sums by those of one operation.
+static void addTogether(OpBuilder &builder, ArrayRef<RowSum> sums) {
+  SmallVector<Value> operands, rows;
+  for (const RowSum &sum : sums) {
+    cast<RowSumOpInterface>(sum.rows.getOwner()).makeRowSumPartial();
+    operands.push_back(sum.sum);
+    rows.push_back(sum.rows);
+  }
+  nn::AddOp first = sums.front().add;
+  auto all =
+      nn::AccumulateRowsOp::create(builder, first.getLoc(), operands, rows);
+  for (auto [sum, output] : llvm::zip_equal(sums, all.getOutputs())) {
+    nn::AddOp add = sum.add;
+    add.replaceAllUsesWith(output);
+    add.erase();
+  }
+}
+
 unsigned nsa::fuseRowSums(func::FuncOp function) {
   SmallVector<RowSum> found;
   for (auto add : function.getOps<nn::AddOp>())
@@ -71,20 +93,9 @@ unsigned nsa::fuseRowSums(func::FuncOp function) {
     else
       sums.push_back(sum);
 
-  SmallVector<Value> operands, rows;
-  SmallVector<Location> locations;
-  for (RowSum &sum : sums) {
-    cast<RowSumOpInterface>(sum.rows.getOwner()).makeRowSumPartial();
-    operands.push_back(sum.sum);
-    rows.push_back(sum.rows);
-    locations.push_back(sum.add.getLoc());
-  }
   OpBuilder builder(last);
-  auto all =
-      nn::AccumulateRowsOp::create(builder, locations.front(), operands, rows);
-  for (auto [sum, output] : llvm::zip_equal(sums, all.getOutputs())) {
-    sum.add.replaceAllUsesWith(output);
-    sum.add.erase();
-  }
+  for (ArrayRef<RowSum> rest = sums; !rest.empty();
+       rest = rest.drop_front(std::min(rest.size(), kMostSums)))
+    addTogether(builder, rest.take_front(kMostSums));
   return sums.size();
 }
