@@ -64,6 +64,15 @@ void FunctionWriter::chooseObjective() {
     reached[i]->differentiate = i == first || random.chance(0.6);
 }
 
+/// Whether a training function may have `argument` as a parameter. States,
+/// whose name is s before roles are chosen, stay what they are.
+bool FunctionWriter::canBeParameter(const GraphArgument &argument,
+                                    const std::vector<bool> &active) const {
+  return active[argument.value] &&
+         function.type(argument.value).element == DataType::F32 &&
+         argument.fill.kind == Fill::Normal && argument.name != "s";
+}
+
 /// Results loss and logits, and more.
 void FunctionWriter::makeTrainable() {
   if (losses.empty()) {
@@ -76,6 +85,18 @@ void FunctionWriter::makeTrainable() {
   ValueId loss = losses.back();
   if (losses.size() > 1 && random.chance(0.4))
     loss = add(losses[0], loss);
+  // A training step needs a parameter that reaches the loss.
+  std::vector<bool> active = function.findActive(loss);
+  if (std::none_of(function.arguments.begin(), function.arguments.end(),
+                   [&](const GraphArgument &argument) {
+                     return canBeParameter(argument, active);
+                   })) {
+    ValueId x = norm(activation());
+    ValueId w =
+        weight({type(x).last(), random.between(2, 70)}, element(x), 0.3);
+    loss = crossEntropy(matmul(x, w, /*transposeLhs=*/false,
+                               /*transposeRhs=*/false));
+  }
   addResult(loss, "loss");
   addResult(logits.back(), "logits");
 }
@@ -104,18 +125,19 @@ void FunctionWriter::chooseRoles(const std::vector<bool> &active) {
       "input", "", "parameter", "constant", "state", "moment1", "gradient"};
   std::vector<bool> used = function.findUsed();
   size_t number = 0;
+  bool hasParameter = false;
   for (GraphArgument &argument : function.arguments) {
     std::string stem = argument.name;
+    bool isCandidate = canBeParameter(argument, active);
     argument.name.clear();
     if (shareName(argument))
       continue;
     argument.name = stem + std::to_string(number++) + "." + function.name;
     bool isFloating = isFloat(element(argument.value));
     if (kind == Kind::Training) {
-      bool trained = active[argument.value] && used[argument.value] &&
-                     element(argument.value) == DataType::F32 &&
-                     argument.fill.kind == Fill::Normal && stem != "s";
-      argument.role = trained && random.chance(0.9)        ? "parameter"
+      bool trained = used[argument.value] && isCandidate;
+      argument.role = trained && (random.chance(0.9) || !hasParameter)
+                          ? "parameter"
                       : argument.fill.kind == Fill::Rotary ? "constant"
                       : stem == "s"                        ? "state"
                                                            : "input";
@@ -126,6 +148,7 @@ void FunctionWriter::chooseRoles(const std::vector<bool> &active) {
       if (stem == "s" || stem == "m" || stem == "v")
         argument.role = random.chance(0.8) ? "state" : "input";
     }
+    hasParameter |= argument.role == "parameter";
     argument.decay = argument.role == "parameter" && random.chance(0.5);
   }
 }

@@ -160,6 +160,8 @@ private:
   void finish();
   void chooseObjective();
   void chooseResults();
+  bool canBeParameter(const GraphArgument &argument,
+                      const std::vector<bool> &active) const;
   void makeTrainable();
   void addResult(ValueId value, const char *name = nullptr);
   void chooseRoles(const std::vector<bool> &active);
