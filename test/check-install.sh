@@ -18,7 +18,9 @@ for tool in nsa-compile nsa-data nsa-dump nsa-model nsa-opt nsa-run nsa-train; d
   }
 done
 for tool in nsa-reduce nsa-lsp-server; do
-  "$prefix/bin/$tool" --help | grep -q '^OPTIONS' || {
+  # A tool whose reader has left is stopped, so the text is read to its end.
+  help=$("$prefix/bin/$tool" --help)
+  grep -q '^OPTIONS' <<< "$help" || {
     echo "error: $tool --help" >&2
     exit 1
   }
