@@ -4,6 +4,7 @@
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/KernelCompiler.h"
+#include "lib/Target/DetachKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
@@ -42,26 +43,11 @@ private:
     return lowering;
   }
 
-  FailureOr<CPUBinary> compile(ArrayRef<rt::KernelOp> kernels,
-                               ModuleOp sources);
+  FailureOr<CPUBinary> compile(DetachedKernels &detached);
 
   std::shared_ptr<CPUBinary> result;
 };
 } // namespace
-
-/// Puts the description of a kernel whose code does not exist yet in its place.
-static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
-  OpBuilder builder(kernel);
-  auto number = [&](StringRef name) {
-    return kernel->getAttrOfType<IntegerAttr>(name);
-  };
-  return rt::KernelOp::create(
-      builder, kernel.getLoc(), kernel.getSymNameAttr(),
-      kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
-      kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
-      builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
-      /*slow_paths=*/ArrayAttr());
-}
 
 /// Hands on what the lowering says about the functions.
 static void noteSlowPaths(ArrayRef<rt::KernelOp> kernels,
@@ -80,50 +66,34 @@ static void describeBinary(ModuleOp module, const CPUBinary &binary) {
                        binary.cpu.name, binary.image.size(), toHex(hash));
 }
 
-/// Lowers the kernels in `sources` and compiles them, in the order of
-/// `kernels`.
-FailureOr<CPUBinary> BinaryPass::compile(ArrayRef<rt::KernelOp> kernels,
-                                         ModuleOp sources) {
+/// Lowers the kernels and compiles them, in their order.
+FailureOr<CPUBinary> BinaryPass::compile(DetachedKernels &detached) {
   llvm::Expected<CPUDescription> description = describeCPU(cpu);
   if (!description)
     return getOperation().emitError(llvm::toString(description.takeError()));
   OpPassManager lowering = getLowering(description->getVectorWidth());
-  if (failed(runPipeline(lowering, sources)))
+  if (failed(runPipeline(lowering, detached.getSources())))
     return failure();
-  SymbolTable symbols(sources);
-  SmallVector<LLVM::LLVMFuncOp> functions;
-  for (rt::KernelOp kernel : kernels) {
-    auto function = symbols.lookup<LLVM::LLVMFuncOp>(kernel.getSymName());
-    if (!function)
-      return kernel.emitOpError("was not lowered to a function");
-    functions.push_back(function);
-  }
-  noteSlowPaths(kernels, functions);
-  return compileKernels(sources, functions, *description, threads);
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+  if (failed(functions))
+    return failure();
+  noteSlowPaths(detached.getKernels(), *functions);
+  return compileKernels(detached.getSources(), *functions, *description,
+                        threads);
 }
 
 void BinaryPass::runOnOperation() {
   ModuleOp module = getOperation();
-  auto kernelRange = module.getOps<tile::KernelOp>();
-  SmallVector<tile::KernelOp> sources(kernelRange.begin(), kernelRange.end());
-  if (sources.empty())
+  if (module.getOps<tile::KernelOp>().empty())
     return markAllAnalysesPreserved();
-
-  // The kernels move into a module of their own, which goes when they are
-  // machine code.
-  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  auto nested = ModuleOp::create(builder, module.getLoc());
-  SmallVector<rt::KernelOp> kernels;
-  for (tile::KernelOp source : sources) {
-    kernels.push_back(replaceKernel(source));
-    source->moveBefore(nested.getBody(), nested.getBody()->end());
-  }
-  FailureOr<CPUBinary> binary = compile(kernels, nested);
-  nested.erase();
+  DetachedKernels detached(module);
+  ArrayRef<rt::KernelOp> kernels = detached.getKernels();
+  FailureOr<CPUBinary> binary = compile(detached);
   if (failed(binary))
     return signalPassFailure();
 
-  for (auto [kernel, code] : llvm::zip_equal(kernels, binary->kernels)) {
+  for (auto [described, code] : llvm::zip_equal(kernels, binary->kernels)) {
+    rt::KernelOp kernel = described;
     kernel.setCodeBytes(code.codeBytes);
     kernel.setStackBytes(code.stackBytes);
   }

@@ -1,30 +1,17 @@
 //===- Attention.cpp - Native Sparse Attention in fp64 --------------------===//
 
 #include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/Rounding.h"
 #include "lib/Reference/Kernels/SummationOrder.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 using namespace nsa::reference;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// `x` rounded to the nearest bf16.
-static double roundBf16(double x) {
-  auto single = static_cast<float>(x);
-  if (!std::isfinite(single))
-    return single;
-  uint32_t bits;
-  std::memcpy(&bits, &single, sizeof bits);
-  bits += 0x7fff + ((bits >> 16) & 1);
-  bits &= 0xffff0000u;
-  std::memcpy(&single, &bits, sizeof bits);
-  return single;
-}
 
 static double identity(double x) { return x; }
 

@@ -1,22 +1,12 @@
 //===- Projection.cpp - learned compression in fp64 -----------------------===//
 
 #include "lib/Reference/Kernels/Compression.h"
+#include "lib/Reference/Kernels/Rounding.h"
 #include "lib/Reference/Kernels/SummationOrder.h"
 
 #include <cmath>
-#include <cstring>
 
 using namespace nsa::reference;
-
-/// The nearest bfloat16 number, ties to even.
-static double roundBf16(double x) {
-  auto single = static_cast<float>(x);
-  uint32_t bits;
-  std::memcpy(&bits, &single, sizeof bits);
-  bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
-  std::memcpy(&single, &bits, sizeof bits);
-  return single;
-}
 
 template <typename Real>
 static Real sigmoid(Real z) {

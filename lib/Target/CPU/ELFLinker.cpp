@@ -2,12 +2,11 @@
 
 #include "lib/Target/CPU/ELFLinker.h"
 #include "lib/Target/CPU/CrashGuard.h"
+#include "lib/Target/TemporaryDirectory.h"
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <mutex>
 
@@ -15,52 +14,6 @@ using namespace llvm;
 using nsa::runGuarded;
 
 LLD_HAS_DRIVER(elf)
-
-namespace {
-/// A directory of its own that goes with everything in it.
-class TemporaryDirectory {
-public:
-  TemporaryDirectory() {
-    error = sys::fs::createUniqueDirectory("nsa-link", path);
-  }
-  ~TemporaryDirectory() {
-    if (error)
-      return;
-    // Nothing can be done about a file that stays behind.
-    [[maybe_unused]] std::error_code failure =
-        sys::fs::remove_directories(path);
-  }
-  TemporaryDirectory(const TemporaryDirectory &) = delete;
-  TemporaryDirectory &operator=(const TemporaryDirectory &) = delete;
-
-  std::error_code getError() const { return error; }
-
-  /// The path of a file in the directory.
-  std::string getFile(const Twine &name) const {
-    SmallString<128> file(path);
-    sys::path::append(file, name);
-    return std::string(file);
-  }
-
-private:
-  SmallString<128> path;
-  std::error_code error;
-};
-} // namespace
-
-static Error writeFile(StringRef path, ArrayRef<char> bytes) {
-  std::error_code error;
-  raw_fd_ostream stream(path, error);
-  if (error)
-    return createStringError(error, "cannot write '" + path + "'");
-  stream.write(bytes.data(), bytes.size());
-  stream.close();
-  if (std::error_code failure = stream.error()) {
-    stream.clear_error();
-    return createStringError(failure, "cannot write '" + path + "'");
-  }
-  return Error::success();
-}
 
 static Error runLinker(ArrayRef<std::string> inputs, StringRef output) {
   std::string outputText = output.str();
@@ -102,7 +55,7 @@ nsa::linkSharedObject(ArrayRef<SmallVector<char, 0>> objects) {
   static std::mutex linkerMutex;
   std::lock_guard<std::mutex> lock(linkerMutex);
 
-  TemporaryDirectory directory;
+  TemporaryDirectory directory("nsa-link");
   if (std::error_code error = directory.getError())
     return createStringError(error, "cannot create a temporary directory");
   std::vector<std::string> inputs;

@@ -1,14 +1,13 @@
 //===- ObjectEmitter.cpp - LLVM IR to a relocatable object ----------------===//
 
 #include "lib/Target/CPU/ObjectEmitter.h"
+#include "lib/Target/CodeGen.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Triple.h"
@@ -34,29 +33,19 @@ static void initializeX86() {
 }
 
 namespace {
-/// Collects what LLVM reports while it works on one module. Without it LLVM
-/// would print and exit.
-struct DiagnosticCollector : DiagnosticHandler {
+/// Also notes the largest frame.
+struct DiagnosticCollector : nsa::ErrorCollector {
   DiagnosticCollector(std::string &errors, uint64_t &stackBytes)
-      : errors(errors), stackBytes(stackBytes) {}
+      : ErrorCollector(errors), stackBytes(stackBytes) {}
 
   bool handleDiagnostics(const DiagnosticInfo &info) override {
-    if (info.getKind() == DK_StackSize) {
-      auto &stack = static_cast<const DiagnosticInfoStackSize &>(info);
-      stackBytes = std::max(stackBytes, stack.getStackSize());
-    } else if (info.getSeverity() == DS_Error) {
-      raw_string_ostream stream(errors);
-      if (!errors.empty())
-        stream << "; ";
-      DiagnosticPrinterRawOStream printer(stream);
-      info.print(printer);
-    }
+    if (info.getKind() != DK_StackSize)
+      return ErrorCollector::handleDiagnostics(info);
+    auto &stack = static_cast<const DiagnosticInfoStackSize &>(info);
+    stackBytes = std::max(stackBytes, stack.getStackSize());
     return true;
   }
 
-  bool isAnyRemarkEnabled() const override { return false; }
-
-  std::string &errors;
   uint64_t &stackBytes;
 };
 } // namespace
@@ -101,21 +90,6 @@ static void prepareFunctions(Module &module, StringRef symbol,
   for (GlobalVariable &global : module.globals())
     if (!global.isDeclaration())
       global.setLinkage(GlobalValue::InternalLinkage);
-}
-
-static void optimize(Module &module, TargetMachine &machine) {
-  PassBuilder builder(&machine);
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager components;
-  ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
-      .run(module, modules);
 }
 
 /// Fails when the object needs a symbol that it neither defines nor may expect
@@ -173,7 +147,7 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   prepareFunctions(module, symbol, cpu);
-  optimize(module, **machine);
+  optimizeModule(module, **machine);
   if (Error error = emitMachineCode(module, **machine, result.bytes))
     return error;
   if (!errors.empty())

@@ -1,11 +1,9 @@
 //===- Assembler.cpp - PTX to a cubin -------------------------------------===//
 
 #include "lib/Target/CUDA/Assembler.h"
+#include "lib/Target/TemporaryDirectory.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
@@ -43,28 +41,14 @@ void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
   }
 }
 
-static Error writeFile(StringRef path, StringRef bytes) {
-  std::error_code error;
-  raw_fd_ostream stream(path, error);
-  if (error)
-    return createStringError(error, "cannot create '" + path + "'");
-  stream << bytes;
-  stream.close();
-  if (stream.has_error())
-    return createStringError(stream.error(), "cannot write '" + path + "'");
-  return Error::success();
-}
-
 Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
                                       const CUDAChip &chip, unsigned threads) {
-  SmallString<128> folder;
-  if (std::error_code error =
-          sys::fs::createUniqueDirectory("nsa-ptxas", folder))
+  TemporaryDirectory directory("nsa-ptxas");
+  if (std::error_code error = directory.getError())
     return createStringError(error, "cannot create a temporary directory");
-  std::string input = (folder + "/kernels.ptx").str();
-  std::string output = (folder + "/kernels.cubin").str();
-  std::string log = (folder + "/log").str();
-  scope_exit clean([&] { sys::fs::remove_directories(folder); });
+  std::string input = directory.getFile("kernels.ptx");
+  std::string output = directory.getFile("kernels.cubin");
+  std::string log = directory.getFile("log");
   if (Error error = writeFile(input, ptx))
     return error;
 

@@ -6,6 +6,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/CrashGuard.h"
 #include "lib/Target/CUDA/PTXEmitter.h"
+#include "lib/Target/DetachKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Remarks.h"
@@ -92,33 +93,23 @@ public:
   void runOnOperation() override;
 
 private:
-  LogicalResult describe(ArrayRef<rt::KernelOp> kernels, ModuleOp sources,
+  LogicalResult describe(DetachedKernels &detached,
                          const llvm::StringMap<KernelResources> &resources);
 
   std::shared_ptr<CUDABinary> result;
 };
 } // namespace
 
-static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
-  OpBuilder builder(kernel);
-  auto described = rt::KernelOp::create(
-      builder, kernel.getLoc(), kernel.getSymNameAttr(),
-      kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
-      kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
-      builder.getI64IntegerAttr(0), kernel->getAttrOfType<IntegerAttr>("flops"),
-      kernel->getAttrOfType<IntegerAttr>("bytes"), /*slow_paths=*/ArrayAttr());
-  return described;
-}
-
 /// Notes on the kernels what a launch has to know and what they cost.
 LogicalResult
-CUDABinaryPass::describe(ArrayRef<rt::KernelOp> kernels, ModuleOp sources,
+CUDABinaryPass::describe(DetachedKernels &detached,
                          const llvm::StringMap<KernelResources> &resources) {
-  SymbolTable symbols(sources);
-  for (rt::KernelOp kernel : kernels) {
-    auto function = symbols.lookup<LLVM::LLVMFuncOp>(kernel.getSymName());
-    if (!function)
-      return kernel.emitOpError("was not lowered to a function");
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+  if (failed(functions))
+    return failure();
+  for (auto [described, function] :
+       llvm::zip_equal(detached.getKernels(), *functions)) {
+    rt::KernelOp kernel = described;
     auto threads = function->getAttrOfType<DenseI32ArrayAttr>(
         NVVM::NVVMDialect::getReqntidAttrName());
     kernel.setThreads(threads[0]);
@@ -141,32 +132,20 @@ void CUDABinaryPass::runOnOperation() {
     module.emitError("unknown chip '") << chip.getValue() << "'";
     return signalPassFailure();
   }
-  auto sources = llvm::to_vector(module.getOps<tile::KernelOp>());
-  if (sources.empty())
+  if (module.getOps<tile::KernelOp>().empty())
     return markAllAnalysesPreserved();
-
-  // The kernels move into a module of their own, which goes when they are
-  // machine code.
-  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  auto nested = ModuleOp::create(builder, module.getLoc());
-  SmallVector<rt::KernelOp> kernels;
-  for (tile::KernelOp source : sources) {
-    kernels.push_back(replaceKernel(source));
-    source->moveBefore(nested.getBody(), nested.getBody()->end());
-  }
+  DetachedKernels detached(module);
   OpPassManager lowering(ModuleOp::getOperationName());
   buildTileToNVVMPipeline(lowering, target->sharedLimit);
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
-  if (succeeded(runPipeline(lowering, nested)))
-    binary = compileForCUDA(nested, *target, ptxas, threads, resources);
-  if (failed(binary) || failed(describe(kernels, nested, resources))) {
-    nested.erase();
+  if (succeeded(runPipeline(lowering, detached.getSources())))
+    binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
+                            resources);
+  if (failed(binary) || failed(describe(detached, resources)))
     return signalPassFailure();
-  }
-  nested.erase();
 
-  builder.setInsertionPointToStart(module.getBody());
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   bool assembled = !binary->cubin.empty();
   StringRef image = assembled
                         ? StringRef(binary->cubin.data(), binary->cubin.size())
@@ -175,7 +154,7 @@ void CUDABinaryPass::runOnOperation() {
                        assembled ? artifact::cubinFormat : artifact::ptxFormat,
                        target->name, image.size(),
                        toHex(hashBytes(image.data(), image.size())));
-  numKernels += kernels.size();
+  numKernels += detached.getKernels().size();
   if (result)
     *result = std::move(*binary);
 }

@@ -1,12 +1,10 @@
 //===- PTXEmitter.cpp - LLVM IR to PTX ------------------------------------===//
 
 #include "lib/Target/CUDA/PTXEmitter.h"
+#include "lib/Target/CodeGen.h"
 #include "llvm/ADT/SmallString.h"
-#include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Triple.h"
@@ -26,28 +24,6 @@ static void initializeNVPTX() {
   });
 }
 
-namespace {
-/// Collects errors, at which LLVM would print and exit.
-struct ErrorCollector : DiagnosticHandler {
-  explicit ErrorCollector(std::string &errors) : errors(errors) {}
-
-  bool handleDiagnostics(const DiagnosticInfo &info) override {
-    if (info.getSeverity() != DS_Error)
-      return true;
-    raw_string_ostream stream(errors);
-    if (!errors.empty())
-      stream << "; ";
-    DiagnosticPrinterRawOStream printer(stream);
-    info.print(printer);
-    return true;
-  }
-
-  bool isAnyRemarkEnabled() const override { return false; }
-
-  std::string &errors;
-};
-} // namespace
-
 static Expected<std::unique_ptr<TargetMachine>>
 createMachine(const nsa::CUDAChip &chip) {
   initializeNVPTX();
@@ -63,21 +39,6 @@ createMachine(const nsa::CUDAChip &chip) {
   if (!machine)
     return createStringError("no target machine for " + chip.name);
   return machine;
-}
-
-static void optimize(Module &module, TargetMachine &machine) {
-  PassBuilder builder(&machine);
-  LoopAnalysisManager loops;
-  FunctionAnalysisManager functions;
-  CGSCCAnalysisManager components;
-  ModuleAnalysisManager modules;
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
-      .run(module, modules);
 }
 
 /// There is no library to link with on a GPU.
@@ -99,7 +60,7 @@ Expected<std::string> nsa::emitPTX(Module &module, const CUDAChip &chip) {
     return machine.takeError();
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
-  optimize(module, **machine);
+  optimizeModule(module, **machine);
   if (Error error = checkSymbols(module))
     return error;
 

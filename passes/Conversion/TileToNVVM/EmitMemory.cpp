@@ -6,8 +6,7 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// The kernel's argument that `ref` shows.
-static Value getArgument(Value ref) {
+Value nsa::cuda::getArgument(Value ref) {
   while (auto view = ref.getDefiningOp<ViewOp>())
     ref = view.getRef();
   return ref;

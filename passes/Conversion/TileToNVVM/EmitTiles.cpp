@@ -11,12 +11,7 @@ void KernelEmitter::readBack(Value tile, const SharedTile &from) {
   Spread spread = spreadOf(tile);
   SmallVector<Value> &values = registers[tile];
   for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
-    // Threads beyond the tile read its last row.
-    if (!spread.isFull(k))
-      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
-    if (!spread.isFull(k) && spread.rows == 1)
-      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+    auto [row, col] = placeInside(spread, k);
     values.push_back(readShared(from, row, col));
   }
 }
@@ -51,11 +46,7 @@ void KernelEmitter::emitTranspose(TransposeOp op) {
   Spread spread = spreadOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];
   for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
-    if (!spread.isFull(k))
-      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
-    if (!spread.isFull(k) && spread.rows == 1)
-      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+    auto [row, col] = placeInside(spread, k);
     values.push_back(readShared(shared, col, row));
   }
 }
@@ -75,14 +66,8 @@ void KernelEmitter::emitDot(DotOp op) {
   endPublishing();
 
   SmallVector<std::pair<Value, Value>> places;
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
-    if (!spread.isFull(k)) {
-      row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
-      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
-    }
-    places.push_back({row, col});
-  }
+  for (int64_t k = 0; k < spread.registers(); ++k)
+    places.push_back(placeInside(spread, k));
   auto read = [&](const SharedTile &tile, bool transposed, Value row,
                   Value col) {
     Value value =

@@ -13,13 +13,6 @@ using namespace nsa::tile;
 
 static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
-/// The kernel's argument that `ref` shows.
-static Value getArgument(Value ref) {
-  while (auto view = ref.getDefiningOp<ViewOp>())
-    ref = view.getRef();
-  return ref;
-}
-
 KernelEmitter::KernelEmitter(KernelOp kernel, int64_t threads)
     : kernel(kernel), threads(threads), b(kernel.getLoc(), kernel.getContext()),
       bounds(kernel) {
@@ -85,6 +78,18 @@ std::pair<Value, Value> KernelEmitter::place(const Spread &spread, int64_t k) {
   }
   Value number = b.add(tid, k * threads);
   return {b.div(number, spread.cols), b.rem(number, spread.cols)};
+}
+
+std::pair<Value, Value> KernelEmitter::placeInside(const Spread &spread,
+                                                   int64_t k) {
+  auto [row, col] = place(spread, k);
+  if (!spread.isFull(k)) {
+    row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
+    // Only the number of a row runs past the end of a tile of several.
+    if (spread.rows == 1)
+      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+  }
+  return {row, col};
 }
 
 Value KernelEmitter::isElement(const Spread &spread, int64_t k) {

@@ -25,6 +25,9 @@ struct Spread {
   int64_t rows, cols, threads;
 };
 
+/// The kernel's argument that `ref` shows.
+mlir::Value getArgument(mlir::Value ref);
+
 /// Emits the CUDA kernel of one tile kernel.
 class KernelEmitter {
 public:
@@ -41,6 +44,10 @@ private:
   Spread spreadOf(mlir::Value tile) const;
   /// Row and column of register `k`.
   std::pair<mlir::Value, mlir::Value> place(const Spread &spread, int64_t k);
+  /// The same, but the tile's last row or column for registers behind its end:
+  /// what may be read of shared memory.
+  std::pair<mlir::Value, mlir::Value> placeInside(const Spread &spread,
+                                                  int64_t k);
   /// Whether register `k` is an element in this thread; null if it always is.
   mlir::Value isElement(const Spread &spread, int64_t k);
   /// The registers of a tile, which ranges and splats get now.

@@ -1,0 +1,36 @@
+//===- CodeGen.cpp - what code generators of all targets share ------------===//
+
+#include "lib/Target/CodeGen.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace llvm;
+
+bool nsa::ErrorCollector::handleDiagnostics(const DiagnosticInfo &info) {
+  if (info.getSeverity() != DS_Error)
+    return true;
+  raw_string_ostream stream(errors);
+  if (!errors.empty())
+    stream << "; ";
+  DiagnosticPrinterRawOStream printer(stream);
+  info.print(printer);
+  return true;
+}
+
+void nsa::optimizeModule(Module &module, TargetMachine &machine) {
+  PassBuilder builder(&machine);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager components;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
+      .run(module, modules);
+}

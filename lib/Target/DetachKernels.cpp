@@ -1,0 +1,44 @@
+//===- DetachKernels.cpp - kernels on their way to code -------------------===//
+
+#include "lib/Target/DetachKernels.h"
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+using namespace nsa;
+
+/// Puts the description of a kernel whose code does not exist yet in its place.
+static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
+  OpBuilder builder(kernel);
+  auto number = [&](StringRef name) {
+    return kernel->getAttrOfType<IntegerAttr>(name);
+  };
+  return rt::KernelOp::create(
+      builder, kernel.getLoc(), kernel.getSymNameAttr(),
+      kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
+      kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
+      builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
+      /*slow_paths=*/ArrayAttr());
+}
+
+DetachedKernels::DetachedKernels(ModuleOp module) {
+  auto found = llvm::to_vector(module.getOps<tile::KernelOp>());
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  sources = ModuleOp::create(builder, module.getLoc());
+  for (tile::KernelOp kernel : found) {
+    kernels.push_back(replaceKernel(kernel));
+    kernel->moveBefore(sources.getBody(), sources.getBody()->end());
+  }
+}
+
+FailureOr<SmallVector<LLVM::LLVMFuncOp>> DetachedKernels::getFunctions() {
+  SymbolTable symbols(sources);
+  SmallVector<LLVM::LLVMFuncOp> functions;
+  for (rt::KernelOp kernel : kernels) {
+    auto function = symbols.lookup<LLVM::LLVMFuncOp>(kernel.getSymName());
+    if (!function)
+      return kernel.emitOpError("was not lowered to a function");
+    functions.push_back(function);
+  }
+  return functions;
+}
