@@ -63,9 +63,9 @@ def RowSumOpInterface : OpInterface<"RowSumOpInterface"> {
       or if it is partial already.
     }], "::mlir::OpResult", "getRowSum">,
     InterfaceMethod<[{
-      Turns that result into partial sums: its type gets a first dimension, over
-      which they are to be added in ascending order.
-    }], "void", "makeRowSumPartial">
+      Turns that result into partial sums, at most so many: its type gets a first
+      dimension, over which they are to be added in ascending order.
+    }], "void", "makeRowSumPartial", (ins "int64_t":$most)>
   ];
 }
 

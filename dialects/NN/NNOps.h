@@ -29,8 +29,8 @@ int64_t getBundleLength(mlir::TypeRange parts);
 
 /// The partial sums that a kernel over `rows` rows of `width` elements makes of
 /// them, each of a stretch of rows: enough to share the work, few enough to add
-/// them quickly.
-int64_t countRowSums(int64_t rows, int64_t width);
+/// them quickly, and no more than `most`.
+int64_t countRowSums(int64_t rows, int64_t width, int64_t most);
 
 /// The operations that are not elementwise among those of an `nn.fused` that
 /// pass elements to `op`, get some from it, or do so through others; `op`

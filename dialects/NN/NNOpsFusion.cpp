@@ -90,11 +90,11 @@ bool RotaryOp::sharesWalkWith(Operation *other) {
 // Sums over rows
 //===----------------------------------------------------------------------===//
 
-int64_t nn::countRowSums(int64_t rows, int64_t width) {
-  constexpr int64_t elementsPerSum = 16384, maxSums = 64;
+int64_t nn::countRowSums(int64_t rows, int64_t width, int64_t most) {
+  constexpr int64_t elementsPerSum = 16384;
   int64_t rowsPerSum =
       std::max({elementsPerSum / std::max<int64_t>(width, 1),
-                int64_t(llvm::divideCeil(rows, maxSums)), int64_t(1)});
+                int64_t(llvm::divideCeil(rows, most)), int64_t(1)});
   return std::max<int64_t>(llvm::divideCeil(rows, rowsPerSum), 1);
 }
 
@@ -102,26 +102,26 @@ OpResult RMSNormBackwardOp::getRowSum() {
   return getPartialSums() ? OpResult() : cast<OpResult>(getWeightGrad());
 }
 
-/// Gives `sum`, over `rows` rows, a first dimension for its parts, whose number
-/// is returned.
-static int64_t splitRowSum(Value sum, int64_t rows) {
-  int64_t width = getDim(sum, 0), parts = countRowSums(rows, width);
+/// Gives `sum`, over `rows` rows, a first dimension for its parts, at most
+/// `most`, whose number is returned.
+static int64_t splitRowSum(Value sum, int64_t rows, int64_t most) {
+  int64_t width = getDim(sum, 0), parts = countRowSums(rows, width, most);
   sum.setType(RankedTensorType::get({parts, width}, getElementType(sum)));
   return parts;
 }
 
-void RMSNormBackwardOp::makeRowSumPartial() {
+void RMSNormBackwardOp::makeRowSumPartial(int64_t most) {
   int64_t rows = ShapedType::getNumElements(getShape(getRstd()));
-  setPartialSums(splitRowSum(getWeightGrad(), rows));
+  setPartialSums(splitRowSum(getWeightGrad(), rows, most));
 }
 
 OpResult GateBackwardOp::getRowSum() {
   return getPartialSums() ? OpResult() : cast<OpResult>(getBiasGrad());
 }
 
-void GateBackwardOp::makeRowSumPartial() {
+void GateBackwardOp::makeRowSumPartial(int64_t most) {
   int64_t rows = ShapedType::getNumElements(getShape(getGates()).take_front(2));
-  setPartialSums(splitRowSum(getBiasGrad(), rows));
+  setPartialSums(splitRowSum(getBiasGrad(), rows, most));
 }
 
 LogicalResult CastAllOp::inferReturnTypes(MLIRContext *context,

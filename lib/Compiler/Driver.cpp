@@ -206,6 +206,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
                                                        : ComputePrecision::FP32;
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
+  phaseOptions.schedule = chip ? ScheduleKind::CUDA : ScheduleKind::CPU;
   if (phase == Phase::Binary && chip) {
     CUDABinaryPassOptions binaryOptions;
     binaryOptions.chip = chip->name.str();

@@ -23,6 +23,7 @@ using namespace nsa;
 
 namespace {
 struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
+  using ConvertToTileBase::ConvertToTileBase;
   void runOnOperation() override;
 };
 } // namespace
@@ -54,7 +55,7 @@ static void reportNoKernel(Operation *op) {
 
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
-  KernelCache cache(module);
+  KernelCache cache(module, KernelSchedule::get(schedule));
   RewritePatternSet patterns(&getContext());
   populateNSAToTilePatterns(patterns, cache);
   populateNNToTilePatterns(patterns, cache);

@@ -12,6 +12,7 @@
 #include "dialects/Tile/TileBuilder.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
+#include "passes/Conversion/KernelSchedule.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace nsa {
@@ -42,8 +43,12 @@ public:
   using BodyFn = llvm::function_ref<void(tile::TileBuilder &builder,
                                          llvm::ArrayRef<mlir::Value> args)>;
 
-  explicit KernelCache(mlir::ModuleOp module)
-      : module(module), symbols(module) {}
+  explicit KernelCache(mlir::ModuleOp module,
+                       const KernelSchedule &schedule = {})
+      : module(module), schedule(schedule), symbols(module) {}
+
+  /// What all kernels of the cache are cut by.
+  const KernelSchedule &getSchedule() const { return schedule; }
 
   /// Launches a kernel of `op` on `inputs` at the builder's insertion point and
   /// returns the results, of types `outputs`, which differ from those of `op`
@@ -70,6 +75,7 @@ private:
                              BodyFn body);
 
   mlir::ModuleOp module;
+  KernelSchedule schedule;
   mlir::SymbolTable symbols;
   llvm::StringMap<tile::KernelOp> kernels;
   int64_t numLaunches = 0;
@@ -83,6 +89,8 @@ public:
       : mlir::OpRewritePattern<OpT>(context), cache(cache) {}
 
 protected:
+  const KernelSchedule &getSchedule() const { return cache.getSchedule(); }
+
   KernelCache &cache;
 };
 

@@ -4,6 +4,7 @@
 #define NSA_PASSES_CONVERSION_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "passes/Conversion/KernelSchedule.h"
 
 namespace nsa {
 #define GEN_PASS_DECL

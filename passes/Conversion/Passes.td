@@ -17,6 +17,10 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     `nn.recompute_barrier`) stay: a matrix product is a library call, the others
     are fills and views of buffers.
 
+    How much a program does, and how many parts sums over many rows have, depends
+    on shapes and on `schedule`. Results differ between schedules by the order of
+    such sums.
+
     Example:
 
     ```mlir
@@ -32,6 +36,15 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::scf::SCFDialect", "::nsa::tile::TileDialect"
+  ];
+  let options = [
+    Option<"schedule", "schedule", "::nsa::ScheduleKind",
+           /*default=*/"::nsa::ScheduleKind::CPU",
+           "The machine that kernels are cut into programs for",
+           [{::llvm::cl::values(
+             clEnumValN(::nsa::ScheduleKind::CPU, "cpu", "a few threads"),
+             clEnumValN(::nsa::ScheduleKind::CUDA, "cuda",
+                        "the blocks of a GPU"))}]>,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

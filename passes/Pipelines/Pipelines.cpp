@@ -2,7 +2,6 @@
 
 #include "passes/Pipelines/Pipelines.h"
 #include "dialects/RT/RTOps.h"
-#include "passes/Conversion/Passes.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -43,10 +42,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
       return;
     manager.addNestedPass<func::FuncOp>(createFuseAttention());
     manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
-    manager.addPass(createFuse());
+    manager.addPass(
+        createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
     return;
   case Phase::Kernel:
-    manager.addPass(createConvertToTile());
+    manager.addPass(createConvertToTile({options.schedule}));
     return addCleanUp(manager);
   case Phase::Buffer:
     manager.addPass(createBuffer());
@@ -116,8 +116,32 @@ struct WithFusion : BaseT {
   }
 };
 
+/// What the phases that know the machine and the pipeline of all phases share.
+template <typename BaseT>
+struct WithSchedule : BaseT {
+  detail::PassOptions::Option<ScheduleKind> schedule{
+      *this, "schedule",
+      llvm::cl::desc("The machine that kernels are cut into programs for"),
+      llvm::cl::values(
+          clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
+          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU")),
+      llvm::cl::init(ScheduleKind::CPU)};
+
+  void addTo(PhaseOptions &options) const { options.schedule = schedule; }
+};
+
 struct OptimizerPipelineOptions
-    : WithFusion<PassPipelineOptions<OptimizerPipelineOptions>> {
+    : WithSchedule<WithFusion<PassPipelineOptions<OptimizerPipelineOptions>>> {
+  PhaseOptions get() const {
+    PhaseOptions options;
+    WithFusion::addTo(options);
+    WithSchedule::addTo(options);
+    return options;
+  }
+};
+
+struct KernelPipelineOptions
+    : WithSchedule<PassPipelineOptions<KernelPipelineOptions>> {
   PhaseOptions get() const {
     PhaseOptions options;
     addTo(options);
@@ -157,11 +181,13 @@ struct GradientPipelineOptions
   }
 };
 
-struct PipelineUntilOptions : WithFusion<WithRecompute<ModelPipelineOptions>> {
+struct PipelineUntilOptions
+    : WithSchedule<WithFusion<WithRecompute<ModelPipelineOptions>>> {
   PhaseOptions get() const {
     PhaseOptions options = ModelPipelineOptions::get();
     WithRecompute::addTo(options);
     WithFusion::addTo(options);
+    WithSchedule::addTo(options);
     return options;
   }
 
@@ -206,8 +232,12 @@ void nsa::registerPhasePipelines() {
       [](OpPassManager &manager, const OptimizerPipelineOptions &options) {
         buildPhasePipeline(manager, Phase::Optimizer, options.get());
       });
-  registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "
-                               "kernels and launches");
+  PassPipelineRegistration<KernelPipelineOptions>(
+      "nsa-phase-kernel",
+      "Phase 4: turn nsa and nn operations into tile kernels and launches",
+      [](OpPassManager &manager, const KernelPipelineOptions &options) {
+        buildPhasePipeline(manager, Phase::Kernel, options.get());
+      });
   registerPhase(Phase::Buffer,
                 "Phase 5: turn functions on tensors into entries on memory");
   registerPhase(Phase::Schedule, "Phase 6: order the commands of the entries");

@@ -23,6 +23,7 @@
 #ifndef NSA_PASSES_PIPELINES_PIPELINES_H
 #define NSA_PASSES_PIPELINES_PIPELINES_H
 
+#include "passes/Conversion/Passes.h"
 #include "passes/Transforms/Passes.h"
 
 namespace mlir {
@@ -48,6 +49,8 @@ struct PhaseOptions {
   /// MiB that values kept for the backward half may need; 0 is no limit to what
   /// is computed again.
   int64_t budgetMiB = 0;
+  /// The machine that kernels are cut into programs for.
+  ScheduleKind schedule = ScheduleKind::CPU;
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.

@@ -22,6 +22,7 @@ using namespace nsa;
 
 namespace {
 struct FusePass : nsa::impl::FuseBase<FusePass> {
+  using FuseBase::FuseBase;
   void runOnOperation() override;
   void fuseSums(func::FuncOp function);
 };
@@ -184,7 +185,7 @@ void FusePass::runOnOperation() {
     fuseSums(function);
     numSums += fuseGradients(function, layout);
     sinkViews(function);
-    numRowSums += fuseRowSums(function);
+    numRowSums += fuseRowSums(function, mostPartialSums);
     numCasts += fuseCasts(function);
     numInKernels += fuseKernels(function);
     numUpdates += fuseUpdates(function, layout);

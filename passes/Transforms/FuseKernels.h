@@ -20,7 +20,7 @@ unsigned fuseCasts(mlir::func::FuncOp function);
 
 /// Turns additions of sums over rows to persistent tensors into one
 /// `nn.accumulate_rows`.
-unsigned fuseRowSums(mlir::func::FuncOp function);
+unsigned fuseRowSums(mlir::func::FuncOp function, int64_t mostPartialSums);
 
 } // namespace nsa
 

@@ -59,10 +59,12 @@ static std::optional<RowSum> match(nn::AddOp add) {
 static constexpr size_t kMostSums = 8;
 
 /// Replaces the sums by those of one operation.
-static void addTogether(OpBuilder &builder, ArrayRef<RowSum> sums) {
+static void addTogether(OpBuilder &builder, ArrayRef<RowSum> sums,
+                        int64_t mostPartialSums) {
   SmallVector<Value> operands, rows;
   for (const RowSum &sum : sums) {
-    cast<RowSumOpInterface>(sum.rows.getOwner()).makeRowSumPartial();
+    cast<RowSumOpInterface>(sum.rows.getOwner())
+        .makeRowSumPartial(mostPartialSums);
     operands.push_back(sum.sum);
     rows.push_back(sum.rows);
   }
@@ -76,7 +78,7 @@ static void addTogether(OpBuilder &builder, ArrayRef<RowSum> sums) {
   }
 }
 
-unsigned nsa::fuseRowSums(func::FuncOp function) {
+unsigned nsa::fuseRowSums(func::FuncOp function, int64_t mostPartialSums) {
   SmallVector<RowSum> found;
   for (auto add : function.getOps<nn::AddOp>())
     if (std::optional<RowSum> sum = match(add))
@@ -96,6 +98,6 @@ unsigned nsa::fuseRowSums(func::FuncOp function) {
   OpBuilder builder(last);
   for (ArrayRef<RowSum> rest = sums; !rest.empty();
        rest = rest.drop_front(std::min(rest.size(), kMostSums)))
-    addTogether(builder, rest.take_front(kMostSums));
+    addTogether(builder, rest.take_front(kMostSums), mostPartialSums);
   return sums.size();
 }

@@ -364,6 +364,10 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"mostPartialSums", "most-partial-sums", "int64_t", /*default=*/"64",
+           "The parts at most of a sum over rows that stays partial">,
+  ];
   let statistics = [
     Statistic<"numSums", "sums", "Number of sums inside matrix products">,
     Statistic<"numInKernels", "in-kernels",

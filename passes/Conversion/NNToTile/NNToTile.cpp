@@ -153,7 +153,8 @@ nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
   Type type = result ? result.getType() : Type();
   if (sum)
     rewriter.modifyOpInPlace(op, [&] {
-      cast<RowSumOpInterface>(sum.getOwner()).makeRowSumPartial();
+      cast<RowSumOpInterface>(sum.getOwner())
+          .makeRowSumPartial(cache.getSchedule().mostPartialSums);
       if (result)
         result.setType(sum.getType());
     });

@@ -128,7 +128,7 @@ struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(GatedAttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    GatedAttention attention(op);
+    GatedAttention attention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
     int64_t width = shape.keyWidth + shape.valueWidth;
     KernelSpec spec = {

@@ -20,8 +20,9 @@ using namespace nsa::tile;
 
 namespace {
 struct GatedAttentionBackward : GatedAttention {
-  explicit GatedAttentionBackward(GatedAttentionBackwardOp op)
-      : GatedAttention(op),
+  GatedAttentionBackward(GatedAttentionBackwardOp op,
+                         const KernelSchedule &schedule)
+      : GatedAttention(op, schedule),
         compressed(AttentionShape(op.getQuery(), op.getCompressedKey(),
                                   op.getCompressedValue(),
                                   op.getScaleOrDefault()),
@@ -153,7 +154,8 @@ class Launcher {
 public:
   Launcher(KernelCache &cache, PatternRewriter &rewriter,
            GatedAttentionBackwardOp op)
-      : cache(cache), rewriter(rewriter), op(op), attention(op) {}
+      : cache(cache), rewriter(rewriter), op(op),
+        attention(op, cache.getSchedule()) {}
 
   /// Values in place of the results.
   SmallVector<Value> launch();

@@ -47,10 +47,11 @@ mlir::Value gatedSum(tile::TileBuilder &b, const BranchTiles &gates,
 /// are those of the selected branch.
 struct GatedAttention {
   template <typename OpT>
-  explicit GatedAttention(OpT op)
+  GatedAttention(OpT op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getSelectedKey(), op.getSelectedValue(),
               op.getScaleOrDefault()),
-        selected(shape, op.getSelectBlock(), getDim(op.getIndices(), 3)),
+        selected(shape, op.getSelectBlock(), getDim(op.getIndices(), 3),
+                 schedule),
         window(shape, {1, 1, static_cast<int64_t>(op.getWindow())}),
         gating(op.getGating()), hasBias(static_cast<bool>(op.getBias())) {}
 

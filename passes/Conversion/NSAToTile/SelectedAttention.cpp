@@ -22,9 +22,19 @@ int64_t SelectedAttention::getKeyTile(int64_t selectBlock) {
   return tile;
 }
 
-int64_t SelectedAttention::getQueryTile(const AttentionShape &shape) {
-  int64_t enough = std::max<int64_t>(16 / shape.group(), 8);
-  return std::min(enough, std::max<int64_t>(96 / shape.group(), 1));
+int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
+                                        const KernelSchedule &schedule) {
+  constexpr int64_t mostRows = 96;
+  int64_t group = shape.group();
+  int64_t enough = std::max<int64_t>(16 / group, 8);
+  int64_t queries = std::min(enough, std::max<int64_t>(mostRows / group, 1));
+  return schedule.alignQueries(queries, group, mostRows);
+}
+
+int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
+                                         const KernelSchedule &schedule) {
+  int64_t queries = std::max<int64_t>(64 / shape.group(), 1);
+  return schedule.alignQueries(queries, shape.group(), /*mostRows=*/128);
 }
 
 std::string SelectedAttention::selectionName() const {
@@ -131,7 +141,7 @@ struct ConvertSelectedAttention : KernelPattern<SelectedAttentionOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(SelectedAttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    SelectedAttention attention(op);
+    SelectedAttention attention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
     KernelSpec spec = {"",
                        attention.name(),

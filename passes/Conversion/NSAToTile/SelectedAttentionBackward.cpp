@@ -161,7 +161,7 @@ struct ConvertSelectedAttentionBackward
 
 LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
     SelectedAttentionBackwardOp op, PatternRewriter &rewriter) const {
-  SelectedAttention attention(op);
+  SelectedAttention attention(op, getSchedule());
   const AttentionShape &shape = attention.shape;
   KernelSpec querySpec = {
       "dq",

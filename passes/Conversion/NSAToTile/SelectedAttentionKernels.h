@@ -11,21 +11,26 @@ namespace nsa {
 /// block.
 struct SelectedAttention {
   SelectedAttention(const AttentionShape &shape, int64_t selectBlock,
-                    int64_t count)
+                    int64_t count, const KernelSchedule &schedule)
       : shape(shape), selectBlock(selectBlock), count(count),
-        keyTile(getKeyTile(selectBlock)), queryTile(getQueryTile(shape)),
-        gatherTile(std::max<int64_t>(64 / shape.group(), 1)) {}
+        keyTile(getKeyTile(selectBlock)),
+        queryTile(getQueryTile(shape, schedule)),
+        gatherTile(getGatherTile(shape, schedule)) {}
   template <typename OpT>
-  explicit SelectedAttention(OpT op)
+  SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
                                          op.getValue(), op.getScaleOrDefault()),
-                          op.getSelectBlock(), getDim(op.getIndices(), 3)) {}
+                          op.getSelectBlock(), getDim(op.getIndices(), 3),
+                          schedule) {}
 
   /// The largest divisor of a selection block that is a handy tile.
   static int64_t getKeyTile(int64_t selectBlock);
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
-  static int64_t getQueryTile(const AttentionShape &shape);
+  static int64_t getQueryTile(const AttentionShape &shape,
+                              const KernelSchedule &schedule);
+  static int64_t getGatherTile(const AttentionShape &shape,
+                               const KernelSchedule &schedule);
 
   int64_t numBlocks() const {
     return llvm::divideCeil(shape.sequence, selectBlock);

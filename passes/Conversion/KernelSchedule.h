@@ -1,0 +1,55 @@
+//===- KernelSchedule.h - how kernels are cut for a machine -----*- C++ -*-===//
+//
+// The conversions of graph operations to tile kernels ask the schedule for
+// their sizes. What a kernel computes is the same under every schedule but for
+// the order of long sums.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_KERNELSCHEDULE_H
+#define NSA_PASSES_CONVERSION_KERNELSCHEDULE_H
+
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+namespace nsa {
+
+/// What runs the programs of a kernel: a few threads, each with a cache of its
+/// own, or the multiprocessors of a GPU, each with many blocks at once.
+enum class ScheduleKind { CPU, CUDA };
+
+/// Sizes of kernels. The defaults are those for CPUs.
+struct KernelSchedule {
+  static KernelSchedule get(ScheduleKind kind);
+
+  /// Elements that a program treats which walks over a flat tensor or over
+  /// rows, about.
+  int64_t elementsPerProgram = 16384;
+  /// The longest tile of a flat tensor.
+  int64_t elementsPerTile = 1024;
+  /// Elements of the rows that a program treats at once; 0 for one row. With
+  /// several, threads that share a row need not wait for others.
+  int64_t elementsAtOnce = 0;
+  /// Programs that fill the machine: where more would cost more, as many are
+  /// made.
+  int64_t programs = 64;
+  /// Parts, at most, of a sum to which every program contributes.
+  int64_t mostPartialSums = 64;
+  /// Rows of a tile of (query, head of the group) pairs are a multiple of it if
+  /// that is not many.
+  int64_t rowMultiple = 1;
+
+  /// The smallest number of queries from `queries` on which gives such rows;
+  /// `queries` itself if that gives more than `mostRows` rows.
+  int64_t alignQueries(int64_t queries, int64_t group, int64_t mostRows) const {
+    int64_t aligned = static_cast<int64_t>(
+        llvm::alignTo(queries, rowMultiple / std::gcd(group, rowMultiple)));
+    return aligned * group <= mostRows ? aligned : queries;
+  }
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_KERNELSCHEDULE_H

@@ -1,0 +1,34 @@
+// RUN: nsa-opt --nsa-convert-to-tile %s | FileCheck %s --check-prefix=CPU
+// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda %s | FileCheck %s --check-prefix=CUDA
+// RUN: not nsa-opt --nsa-convert-to-tile=schedule=abacus %s 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+
+// A GPU has more programs to share a sum over rows than a CPU has threads.
+
+// CPU: tile.launch @rms_norm_backward_t65536x768_bf16
+// CPU-SAME: -> (tensor<32x2048x768xbf16>, tensor<64x768xf32>)
+// CUDA: tile.launch @rms_norm_backward_t65536x768_bf16
+// CUDA-SAME: -> (tensor<32x2048x768xbf16>, tensor<525x768xf32>)
+func.func @norm(%dy: tensor<32x2048x768xbf16>, %x: tensor<32x2048x768xbf16>,
+                %w: tensor<768xf32>, %rstd: tensor<32x2048xf32>)
+    -> (tensor<32x2048x768xbf16>, tensor<768xf32>) {
+  %dx, %dw = nn.rms_norm_backward %dy, %x, %w, %rstd
+      : (tensor<32x2048x768xbf16>, tensor<32x2048x768xbf16>, tensor<768xf32>, tensor<32x2048xf32>)
+      -> (tensor<32x2048x768xbf16>, tensor<768xf32>)
+  return %dx, %dw : tensor<32x2048x768xbf16>, tensor<768xf32>
+}
+
+// A tile of queries has rows of (query, head) pairs: 8 queries of 3 heads, or 16,
+// as the 16 rows of a tensor core's operand need.
+
+// CPU: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 16, 1, 1>
+// CUDA: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 8, 1, 1>
+func.func @selected(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
+                    %indices: tensor<1x1x128x3xi32>)
+    -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>) {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
+      : (tensor<1x128x3x16xf32>, tensor<1x128x1x16xf32>, tensor<1x128x1x16xf32>, tensor<1x1x128x3xi32>)
+      -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>)
+  return %o, %lse : tensor<1x128x3x16xf32>, tensor<1x3x128xf32>
+}
+
+// UNKNOWN: for the --schedule option: Cannot find option named 'abacus'
