@@ -2,29 +2,11 @@
 
 #include "runtime/CPU/Blas.h"
 #include "runtime/CPU/CPUFeatures.h"
+#include "runtime/CPU/SharedLibrary.h"
 
 #include <cstdlib>
-#include <dlfcn.h>
-#include <sys/stat.h>
-#include <vector>
 
 using namespace nsa;
-
-/// What to hand to dlopen, in order.
-static std::vector<std::string> candidates(const std::string &library) {
-  static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
-  struct stat info;
-  bool folder = !library.empty() && ::stat(library.c_str(), &info) == 0 &&
-                S_ISDIR(info.st_mode);
-  if (!library.empty() && !folder) {
-    // A name without a slash would be searched for elsewhere.
-    return {library.find('/') == std::string::npos ? "./" + library : library};
-  }
-  std::vector<std::string> paths;
-  for (const char *name : names)
-    paths.push_back(folder ? library + "/" + name : name);
-  return paths;
-}
 
 std::string nsa::pickBlasCore(const std::set<std::string> &flags) {
   auto all = [&](std::initializer_list<const char *> names) {
@@ -65,31 +47,26 @@ private:
 
 Result<Blas> Blas::open(const std::string &library) {
   CoreChoice choice;
-  std::string tried;
-  for (const std::string &path : candidates(library)) {
-    void *handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!handle) {
-      tried += (tried.empty() ? "" : "; ") + std::string(::dlerror());
-      continue;
-    }
-    auto setThreads = reinterpret_cast<void (*)(int)>(
-        ::dlsym(handle, "openblas_set_num_threads"));
-    Blas blas;
-    blas.sgemm = reinterpret_cast<Sgemm>(::dlsym(handle, "cblas_sgemm"));
-    blas.opened = path;
-    if (!blas.sgemm || !setThreads)
-      return Error{"'" + path + "' is not OpenBLAS: it has no symbol " +
-                   (blas.sgemm ? "openblas_set_num_threads" : "cblas_sgemm")};
-    setThreads(1);
-    auto getCore =
-        reinterpret_cast<char *(*)()>(::dlsym(handle, "openblas_get_corename"));
-    if (getCore)
-      blas.coreName = getCore();
-    if (getCore && blas.coreName != choice.name())
-      blas.missed = choice.name();
-    return blas;
-  }
-  return Error{"OpenBLAS not found (" + tried + ")"};
+  Result<SharedLibrary> opened = SharedLibrary::open(
+      "OpenBLAS", library, {"libopenblas.so.0", "libopenblas.so"});
+  if (!opened)
+    return opened.takeError();
+  Blas blas;
+  void (*setThreads)(int) = nullptr;
+  opened->find(blas.sgemm, "cblas_sgemm");
+  opened->find(setThreads, "openblas_set_num_threads");
+  blas.opened = opened->path;
+  if (!opened->missing.empty())
+    return Error{"'" + blas.opened + "' is not OpenBLAS: it has no symbol " +
+                 opened->missing};
+  setThreads(1);
+  char *(*getCore)() = nullptr;
+  opened->find(getCore, "openblas_get_corename");
+  if (getCore)
+    blas.coreName = getCore();
+  if (getCore && blas.coreName != choice.name())
+    blas.missed = choice.name();
+  return blas;
 }
 
 void Blas::multiply(const BlasGemm &gemm) const {

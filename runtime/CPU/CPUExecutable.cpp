@@ -1,12 +1,11 @@
 //===- CPUExecutable.cpp - programs on the processor ----------------------===//
 
 #include "runtime/CPU/CPUExecutable.h"
+#include "lib/Support/Clock.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/CPU/Commands.h"
-#include "runtime/CPU/Convert.h"
 #include "runtime/CPU/Memory.h"
 
-#include <chrono>
 #include <cstring>
 #include <sched.h>
 
@@ -27,7 +26,8 @@ public:
   void *segment(unsigned index) const override {
     return segments[index].data();
   }
-  RunResult run(unsigned entry) override;
+  RunResult start(unsigned entry) override;
+  RunResult finish(unsigned) override { return {}; }
   Status upload(const Slice &) override { return {}; }
   Status download(const Slice &) override { return {}; }
   uint64_t allocatedBytes() const override;
@@ -59,15 +59,14 @@ private:
     return segments[slice.segment()].data() + slice.offset();
   }
   ReadyEntry resolve(const artifact::Entry &entry) const;
-  ReadyCommand resolve(const artifact::Command &command) const;
-  ReadyCommand resolve(const artifact::Launch &launch) const;
-  ReadyCommand resolve(const artifact::Gemm &gemm) const;
-  ReadyCommand resolve(const artifact::Fill &fill) const;
-  ReadyCommand resolve(const artifact::Copy &copy) const;
-  ReadyCommand resolve(const artifact::Initialize &initialize) const;
-  void check(ReadyCommand &command, DataType type, const Slice &slice,
-             bool allowMinusInfinity,
-             const artifact::Rows *rows = nullptr) const;
+  Action resolve(const artifact::Command &command) const;
+  Action resolve(const artifact::Launch &launch) const;
+  Action resolve(const artifact::Gemm &gemm) const;
+  Action resolve(const artifact::Fill &fill) const;
+  Action resolve(const artifact::Copy &copy) const;
+  Action resolve(const artifact::Initialize &initialize) const;
+  std::optional<NonFinite>
+  findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) const;
   void runCommands(unsigned index);
 
   Artifact source;
@@ -146,13 +145,8 @@ Status CPUExecutable::loadKernels() {
       return Error{"kernel '" + kernel->name()->str() + "' is the symbol '" +
                    kernel->symbol()->str() +
                    "', which its binary does not define"};
-    if (options.checkFinite &&
-        !(kernel->argument_types() && kernel->argument_bytes()))
-      return Error{"kernel '" + kernel->name()->str() +
-                   "' does not say what its arguments are, so its results "
-                   "cannot be checked"};
   }
-  return {};
+  return options.checkFinite ? canCheckResults(source.root()) : Status();
 }
 
 Status CPUExecutable::loadBlas() {
@@ -210,20 +204,7 @@ Status CPUExecutable::startThreads() {
 // Resolving commands
 //===----------------------------------------------------------------------===//
 
-void CPUExecutable::check(ReadyCommand &command, DataType type,
-                          const Slice &slice, bool allowMinusInfinity,
-                          const artifact::Rows *rows) const {
-  if (!options.checkFinite || !isFloat(type))
-    return;
-  auto span = int64_t(slice.size() / elementBytes(type));
-  int64_t width = rows ? int64_t(rows->width()) : span;
-  int64_t pitch = rows ? int64_t(rows->pitch()) : span;
-  int64_t count = span ? ((span - width) / pitch + 1) * width : 0;
-  command.outputs.push_back(
-      {type, address(slice), count, width, pitch, allowMinusInfinity});
-}
-
-ReadyCommand CPUExecutable::resolve(const artifact::Launch &launch) const {
+Action CPUExecutable::resolve(const artifact::Launch &launch) const {
   const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
   LaunchCommand action;
   action.kernel = kernels[launch.kernel()];
@@ -231,58 +212,45 @@ ReadyCommand CPUExecutable::resolve(const artifact::Launch &launch) const {
     action.arguments.push_back(address(*slice));
   action.programs =
       int64_t(kernel.grid_x()) * kernel.grid_y() * kernel.grid_z();
-  ReadyCommand command{std::move(action), {}};
-  if (options.checkFinite)
-    for (unsigned i = kernel.arguments() - kernel.outputs();
-         i < kernel.arguments(); ++i)
-      check(command, kernel.argument_types()->Get(i),
-            *launch.operands()->Get(i), /*allowMinusInfinity=*/true,
-            kernel.argument_rows() ? kernel.argument_rows()->Get(i) : nullptr);
-  return command;
+  return action;
 }
 
-ReadyCommand CPUExecutable::resolve(const artifact::Gemm &gemm) const {
+Action CPUExecutable::resolve(const artifact::Gemm &gemm) const {
   char *workspace = gemm.workspace() ? address(*gemm.workspace()) : nullptr;
-  ReadyCommand command{
-      GemmCommand{int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
-                  gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
-                  gemm.rhs_type(), gemm.out_type(), gemm.beta(),
-                  address(*gemm.lhs()), address(*gemm.rhs()),
-                  address(*gemm.out()), workspace},
-      {}};
-  check(command, gemm.out_type(), *gemm.out(), false);
-  return command;
+  return GemmCommand{int64_t(gemm.m()),
+                     int64_t(gemm.n()),
+                     int64_t(gemm.k()),
+                     gemm.transpose_lhs(),
+                     gemm.transpose_rhs(),
+                     gemm.lhs_type(),
+                     gemm.rhs_type(),
+                     gemm.out_type(),
+                     gemm.beta(),
+                     address(*gemm.lhs()),
+                     address(*gemm.rhs()),
+                     address(*gemm.out()),
+                     workspace};
 }
 
-ReadyCommand CPUExecutable::resolve(const artifact::Fill &fill) const {
-  ReadyCommand command{
-      FillCommand{fill.type(), fill.value(), address(*fill.out()),
-                  int64_t(fill.out()->size() / elementBytes(fill.type()))},
-      {}};
-  check(command, fill.type(), *fill.out(), false);
-  return command;
+Action CPUExecutable::resolve(const artifact::Fill &fill) const {
+  return FillCommand{fill.type(), fill.value(), address(*fill.out()),
+                     int64_t(fill.out()->size() / elementBytes(fill.type()))};
 }
 
-ReadyCommand CPUExecutable::resolve(const artifact::Copy &copy) const {
-  return {CopyCommand{address(*copy.source()), address(*copy.out()),
-                      int64_t(copy.out()->size())},
-          {}};
+Action CPUExecutable::resolve(const artifact::Copy &copy) const {
+  return CopyCommand{address(*copy.source()), address(*copy.out()),
+                     int64_t(copy.out()->size())};
 }
 
-ReadyCommand
-CPUExecutable::resolve(const artifact::Initialize &initialize) const {
+Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
   const artifact::Tensor &tensor = *source->tensors()->Get(initialize.tensor());
   const Slice &slice = *tensor.slice();
-  ReadyCommand command{
-      InitializeCommand{&tensor, address(slice),
-                        int64_t(slice.size() / elementBytes(tensor.type())),
-                        options.seed},
-      {}};
-  check(command, tensor.type(), slice, false);
-  return command;
+  return InitializeCommand{&tensor, address(slice),
+                           int64_t(slice.size() / elementBytes(tensor.type())),
+                           options.seed};
 }
 
-ReadyCommand CPUExecutable::resolve(const artifact::Command &command) const {
+Action CPUExecutable::resolve(const artifact::Command &command) const {
   if (const auto *launch = command.action_as_Launch())
     return resolve(*launch);
   if (const auto *gemm = command.action_as_Gemm())
@@ -298,7 +266,10 @@ CPUExecutable::ReadyEntry
 CPUExecutable::resolve(const artifact::Entry &entry) const {
   ReadyEntry ready;
   for (const artifact::Command *command : *entry.commands())
-    ready.commands.push_back(resolve(*command));
+    ready.commands.push_back(
+        {resolve(*command), options.checkFinite
+                                ? floatOutputs(source.root(), *command)
+                                : std::vector<FloatOutput>()});
   ready.nanoseconds.resize(ready.commands.size());
   ready.lastRun.resize(ready.commands.size());
   if (!options.poison)
@@ -329,7 +300,7 @@ uint64_t CPUExecutable::allocatedBytes() const {
   return bytes;
 }
 
-RunResult CPUExecutable::run(unsigned entry) {
+RunResult CPUExecutable::start(unsigned entry) {
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
   found.reset();
@@ -337,29 +308,14 @@ RunResult CPUExecutable::run(unsigned entry) {
   return found ? RunResult(*found) : RunResult();
 }
 
-/// The first of the outputs' elements that is not finite.
-static std::optional<NonFinite>
-findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const FloatOutput &output = outputs[i];
-    for (int64_t done = 0; done < output.count; done += output.width) {
-      const char *row =
-          static_cast<const char *>(output.data) +
-          done / output.width * output.pitch * elementBytes(output.type);
-      int64_t at = findNonFinite(output.type, row, output.width,
-                                 output.allowMinusInfinity);
-      if (at >= 0)
-        return NonFinite{command, i, done + at,
-                         elementAt(output.type, row, at)};
-    }
-  }
+std::optional<NonFinite>
+CPUExecutable::findNonFinite(size_t command,
+                             const std::vector<FloatOutput> &outputs) const {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (std::optional<NonFinite> first = nsa::findNonFinite(
+            command, i, outputs[i], address(outputs[i].slice)))
+      return first;
   return std::nullopt;
-}
-
-static uint64_t now() {
-  return uint64_t(std::chrono::nanoseconds(
-                      std::chrono::steady_clock::now().time_since_epoch())
-                      .count());
 }
 
 /// Runs on the pool's leader.
@@ -367,10 +323,10 @@ void CPUExecutable::runCommands(unsigned index) {
   ReadyEntry &entry = entries[index];
   const Blas *library = blas ? &*blas : nullptr;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
-    uint64_t start = options.profile ? now() : 0;
+    uint64_t start = options.profile ? steadyNanoseconds() : 0;
     runAction(entry.commands[i].action, library, *pool);
     if (options.profile) {
-      entry.lastRun[i] = {start, now() - start};
+      entry.lastRun[i] = {start, steadyNanoseconds() - start};
       entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
     }
     found = findNonFinite(i, entry.commands[i].outputs);

@@ -3,6 +3,7 @@
 #ifndef NSA_RUNTIME_CPU_COMMANDS_H
 #define NSA_RUNTIME_CPU_COMMANDS_H
 
+#include "runtime/CPU/FiniteCheck.h"
 #include "runtime/CPU/Gemm.h"
 #include "runtime/CPU/KernelLibrary.h"
 
@@ -39,15 +40,6 @@ struct InitializeCommand {
 
 using Action = std::variant<LaunchCommand, GemmCommand, FillCommand,
                             CopyCommand, InitializeCommand>;
-
-/// A float array that a command writes, for RuntimeOptions::checkFinite: rows
-/// of `width` elements, `pitch` elements apart.
-struct FloatOutput {
-  DataType type;
-  const void *data;
-  int64_t count, width, pitch;
-  bool allowMinusInfinity;
-};
 
 /// A command that is ready to run.
 struct ReadyCommand {

@@ -1,10 +1,7 @@
 //===- BlasLt.cpp - cuBLASLt, opened at run time --------------------------===//
 
 #include "runtime/CUDA/BlasLt.h"
-
-#include <cstring>
-#include <dlfcn.h>
-#include <sys/stat.h>
+#include "runtime/CPU/SharedLibrary.h"
 
 using namespace nsa;
 using namespace nsa::cuda;
@@ -77,57 +74,33 @@ BlasLt::~BlasLt() {
 // Loading
 //===----------------------------------------------------------------------===//
 
-static std::vector<std::string> candidates(const std::string &library) {
-  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                      "libcublasLt.so"};
-  struct stat info;
-  bool folder = !library.empty() && ::stat(library.c_str(), &info) == 0 &&
-                S_ISDIR(info.st_mode);
-  if (!library.empty() && !folder)
-    return {library.find('/') == std::string::npos ? "./" + library : library};
-  std::vector<std::string> paths;
-  for (const char *name : names)
-    paths.push_back(folder ? library + "/" + name : name);
-  return paths;
-}
-
-template <typename FunctionT>
-static bool find(void *library, FunctionT &function, const char *name) {
-  function = reinterpret_cast<FunctionT>(::dlsym(library, name));
-  return function != nullptr;
-}
-
 Result<std::unique_ptr<BlasLt>> BlasLt::open(const Driver &driver,
                                              const std::string &library) {
-  std::string tried;
-  void *file = nullptr;
+  Result<SharedLibrary> opened = SharedLibrary::open(
+      "cuBLASLt", library,
+      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+  if (!opened)
+    return opened.takeError();
   std::unique_ptr<BlasLt> blas(new BlasLt);
   blas->driver = &driver;
-  for (const std::string &path : candidates(library)) {
-    file = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    blas->name = path;
-    if (file)
-      break;
-    tried += (tried.empty() ? "" : "; ") + std::string(::dlerror());
-  }
-  if (!file)
-    return Error{"cuBLASLt not found (" + tried + ")"};
   Functions &f = *blas->functions;
-  if (!find(file, f.GetVersion, "cublasLtGetVersion") ||
-      !find(file, f.Create, "cublasLtCreate") ||
-      !find(file, f.Destroy, "cublasLtDestroy") ||
-      !find(file, f.MatmulDescCreate, "cublasLtMatmulDescCreate") ||
-      !find(file, f.MatmulDescDestroy, "cublasLtMatmulDescDestroy") ||
-      !find(file, f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute") ||
-      !find(file, f.LayoutCreate, "cublasLtMatrixLayoutCreate") ||
-      !find(file, f.LayoutDestroy, "cublasLtMatrixLayoutDestroy") ||
-      !find(file, f.PreferenceCreate, "cublasLtMatmulPreferenceCreate") ||
-      !find(file, f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy") ||
-      !find(file, f.PreferenceSetAttribute,
-            "cublasLtMatmulPreferenceSetAttribute") ||
-      !find(file, f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic") ||
-      !find(file, f.Matmul, "cublasLtMatmul"))
-    return Error{"'" + blas->name + "' is not cuBLASLt"};
+  opened->find(f.GetVersion, "cublasLtGetVersion");
+  opened->find(f.Create, "cublasLtCreate");
+  opened->find(f.Destroy, "cublasLtDestroy");
+  opened->find(f.MatmulDescCreate, "cublasLtMatmulDescCreate");
+  opened->find(f.MatmulDescDestroy, "cublasLtMatmulDescDestroy");
+  opened->find(f.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute");
+  opened->find(f.LayoutCreate, "cublasLtMatrixLayoutCreate");
+  opened->find(f.LayoutDestroy, "cublasLtMatrixLayoutDestroy");
+  opened->find(f.PreferenceCreate, "cublasLtMatmulPreferenceCreate");
+  opened->find(f.PreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
+  opened->find(f.PreferenceSetAttribute,
+               "cublasLtMatmulPreferenceSetAttribute");
+  opened->find(f.GetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
+  opened->find(f.Matmul, "cublasLtMatmul");
+  if (!opened->missing.empty())
+    return Error{"'" + opened->path + "' is not cuBLASLt: it has no symbol " +
+                 opened->missing};
   if (Status status = blas->check(f.Create(&blas->handle), "cublasLtCreate");
       !status)
     return Error{status.message()};

@@ -1,13 +1,14 @@
 //===- CUDAExecutable.cpp - programs on a GPU -----------------------------===//
 
 #include "runtime/CUDA/CUDAExecutable.h"
+#include "lib/Support/Clock.h"
+#include "runtime/CPU/FiniteCheck.h"
 #include "runtime/CPU/Initialize.h"
-#include "runtime/CPU/Memory.h"
 #include "runtime/CUDA/BlasLt.h"
 #include "runtime/CUDA/Commands.h"
+#include "runtime/CUDA/Transfers.h"
+#include "runtime/Core/Describe.h"
 
-#include <chrono>
-#include <cstring>
 #include <set>
 
 using namespace nsa;
@@ -17,27 +18,20 @@ using artifact::Slice;
 
 namespace {
 
-/// Memory of a segment. Named tensors have a copy on the host, whose pages
-/// exist once they are touched.
-struct DeviceSegment {
-  DevicePtr address = 0;
-  uint64_t bytes = 0;
-  PageMemory mirror;
-};
-
 class CUDAExecutable : public Executable {
 public:
   CUDAExecutable(const Artifact &artifact, const RuntimeOptions &options)
-      : source(artifact), options(options) {}
+      : source(artifact), options(options) {
+    this->options.checkFinite |= options.noGraph;
+  }
   ~CUDAExecutable() override;
 
   /// Everything that can fail.
   Status load();
 
-  void *segment(unsigned index) const override {
-    return segments[index].mirror.data();
-  }
-  RunResult run(unsigned entry) override;
+  void *segment(unsigned index) const override { return memory->mirror(index); }
+  RunResult start(unsigned entry) override;
+  RunResult finish(unsigned entry) override;
   Status upload(const Slice &slice) override;
   Status download(const Slice &slice) override;
   uint64_t allocatedBytes() const override;
@@ -55,10 +49,11 @@ public:
 private:
   struct ReadyEntry {
     std::vector<Command> commands;
+    /// What each command writes; filled only if results are checked.
+    std::vector<std::vector<FloatOutput>> results;
     std::vector<uint64_t> nanoseconds;
     std::vector<CommandSpan> lastRun;
-    /// Tensors that go to the device before and come back after a run.
-    std::vector<Slice> inputs, outputs;
+    Transfers transfers;
     std::vector<Slice> poisoned;
     /// The commands as a graph, after the first run; null if some of them need
     /// the host.
@@ -66,62 +61,53 @@ private:
     bool mayCapture = true, ranOnce = false;
   };
 
-  Status selectDevice();
-  Status allocateSegments();
   Status loadKernels();
   Status loadBlas();
   Status resolveEntries();
-  DevicePtr address(const Slice &slice) const {
-    return segments[slice.segment()].address + slice.offset();
-  }
-  char *mirror(const Slice &slice) const {
-    return segments[slice.segment()].mirror.data() + slice.offset();
-  }
   Status resolve(const artifact::Entry &entry);
+  Status prepareTransfers(const artifact::Entry &entry, ReadyEntry &ready);
   Result<Command> resolve(const artifact::Command &command);
   Result<Command> resolve(const artifact::Launch &launch) const;
   Result<Command> resolve(const artifact::Gemm &gemm);
   Result<Command> resolve(const artifact::Fill &fill) const;
   Result<Command> resolve(const artifact::Initialize &initialize) const;
-  Status transfer(ReadyEntry &entry, bool toDevice);
+
+  Status poison(const ReadyEntry &entry);
   Status initialize(const InitializeTensor &command);
   Status issue(const Command &command);
-  std::optional<CommandFailure> runEagerly(ReadyEntry &entry);
+  RunResult runCommands(ReadyEntry &entry);
   Status capture(ReadyEntry &entry);
+  Status wait();
+  Result<std::optional<NonFinite>>
+  findNonFinite(size_t command, const std::vector<FloatOutput> &outputs);
 
   Artifact source;
   RuntimeOptions options;
-  const Driver *driver = nullptr;
-  Device device = 0;
-  Context context = nullptr;
-  Stream stream = nullptr;
+  std::unique_ptr<GPU> gpu;
+  std::unique_ptr<DeviceMemory> memory;
   Module code = nullptr;
-  std::vector<DeviceSegment> segments;
   std::vector<Function> kernels;
   std::unique_ptr<BlasLt> blas;
   std::vector<ReadyEntry> entries;
+  /// Where results are checked.
+  PageMemory checked;
 };
 
 } // namespace
 
 CUDAExecutable::~CUDAExecutable() {
-  if (!context)
+  if (!gpu)
     return;
-  driver->CtxSetCurrent(context);
-  if (stream)
-    driver->StreamSynchronize(stream);
+  gpu->makeCurrent();
+  (void)gpu->wait();
   for (ReadyEntry &entry : entries)
     if (entry.graph)
-      driver->GraphExecDestroy(entry.graph);
+      gpu->driver().GraphExecDestroy(entry.graph);
+  entries.clear();
   blas.reset();
   if (code)
-    driver->ModuleUnload(code);
-  for (DeviceSegment &segment : segments)
-    if (segment.address)
-      driver->MemFree(segment.address);
-  if (stream)
-    driver->StreamDestroy(stream);
-  driver->DevicePrimaryCtxRelease(device);
+    gpu->driver().ModuleUnload(code);
+  memory.reset();
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,81 +115,21 @@ CUDAExecutable::~CUDAExecutable() {
 //===----------------------------------------------------------------------===//
 
 Status CUDAExecutable::load() {
-  Result<const Driver *> opened = Driver::open();
+  if (options.checkFinite)
+    if (Status status = canCheckResults(source.root()); !status)
+      return status;
+  Result<std::unique_ptr<GPU>> opened =
+      GPU::open(options.device, source->target()->str());
   if (!opened)
     return opened.takeError();
-  driver = *opened;
-  for (auto step :
-       {&CUDAExecutable::selectDevice, &CUDAExecutable::allocateSegments,
-        &CUDAExecutable::loadKernels, &CUDAExecutable::loadBlas,
-        &CUDAExecutable::resolveEntries})
+  gpu = std::move(*opened);
+  memory = std::make_unique<DeviceMemory>(*gpu);
+  if (Status status = memory->allocate(source.root()); !status)
+    return status;
+  for (auto step : {&CUDAExecutable::loadKernels, &CUDAExecutable::loadBlas,
+                    &CUDAExecutable::resolveEntries})
     if (Status status = (this->*step)(); !status)
       return status;
-  return {};
-}
-
-/// Whether a GPU of this compute capability runs code for the target: a name
-/// with a letter is for that one alone, others run on later ones of the same
-/// generation.
-static bool canRun(const std::string &target, int major, int minor) {
-  std::string digits = target.substr(target.find('_') + 1);
-  bool exact = !digits.empty() && digits.back() == 'a';
-  int wanted = std::atoi(digits.c_str()), have = 10 * major + minor;
-  return exact ? wanted == have : wanted / 10 == major && wanted <= have;
-}
-
-Status CUDAExecutable::selectDevice() {
-  int count = 0, major = 0, minor = 0;
-  driver->DeviceGetCount(&count);
-  if (options.device < 0 || options.device >= count)
-    return Error{"there is no GPU " + std::to_string(options.device) +
-                 "; this machine has " + std::to_string(count)};
-  char name[128] = {};
-  driver->DeviceGet(&device, options.device);
-  driver->DeviceGetName(name, sizeof name, device);
-  driver->DeviceGetAttribute(&major, kComputeCapabilityMajor, device);
-  driver->DeviceGetAttribute(&minor, kComputeCapabilityMinor, device);
-  if (!canRun(source->target()->str(), major, minor))
-    return Error{"is for the target '" + source->target()->str() + "'; the " +
-                 name + " has compute capability " + std::to_string(major) +
-                 "." + std::to_string(minor)};
-  if (Status status =
-          driver->check(driver->DevicePrimaryCtxRetain(&context, device),
-                        "cuDevicePrimaryCtxRetain");
-      !status)
-    return status;
-  if (Status status =
-          driver->check(driver->CtxSetCurrent(context), "cuCtxSetCurrent");
-      !status)
-    return status;
-  // A stream that does not wait for the default one.
-  return driver->check(driver->StreamCreate(&stream, 1), "cuStreamCreate");
-}
-
-Status CUDAExecutable::allocateSegments() {
-  for (const artifact::Segment *segment : *source->segments()) {
-    DeviceSegment &memory = segments.emplace_back();
-    memory.bytes = segment->size();
-    if (memory.bytes == 0)
-      continue;
-    if (Status status = driver->check(
-            driver->MemAlloc(&memory.address, memory.bytes), "cuMemAlloc");
-        !status)
-      return Error{"a segment of " + std::to_string(memory.bytes) +
-                   " bytes does not fit: " + status.message()};
-    if (Status status = driver->check(
-            driver->MemsetD8Async(memory.address, 0, memory.bytes, stream),
-            "cuMemsetD8Async");
-        !status)
-      return status;
-    if (segment->kind() == SegmentKind::Arena ||
-        segment->kind() == SegmentKind::Workspace)
-      continue;
-    Result<PageMemory> mirror = PageMemory::allocate(memory.bytes);
-    if (!mirror)
-      return mirror.takeError();
-    memory.mirror = std::move(*mirror);
-  }
   return {};
 }
 
@@ -217,27 +143,28 @@ Status CUDAExecutable::loadKernels() {
       found = binary;
   if (!found)
     return Error{"has no binary for a GPU"};
+  const Driver &driver = gpu->driver();
   // Text has to end with a zero.
   std::string image(found->data()->begin(), found->data()->end());
-  if (Status status = driver->check(
-          driver->ModuleLoadDataEx(&code, image.c_str(), 0, nullptr, nullptr),
+  if (Status status = driver.check(
+          driver.ModuleLoadDataEx(&code, image.c_str(), 0, nullptr, nullptr),
           "cuModuleLoadDataEx");
       !status)
     return status;
   for (const artifact::Kernel *kernel : *source->kernels()) {
     Function &function = kernels.emplace_back();
     if (Status status =
-            driver->check(driver->ModuleGetFunction(&function, code,
-                                                    kernel->symbol()->c_str()),
-                          "cuModuleGetFunction");
+            driver.check(driver.ModuleGetFunction(&function, code,
+                                                  kernel->symbol()->c_str()),
+                         "cuModuleGetFunction");
         !status)
       return Error{"kernel '" + kernel->name()->str() +
                    "': " + status.message()};
     if (kernel->shared_bytes() <= 48 * 1024)
       continue;
-    if (Status status = driver->check(
-            driver->FuncSetAttribute(function, kMaxDynamicSharedSize,
-                                     int(kernel->shared_bytes())),
+    if (Status status = driver.check(
+            driver.FuncSetAttribute(function, kMaxDynamicSharedSize,
+                                    int(kernel->shared_bytes())),
             "cuFuncSetAttribute");
         !status)
       return Error{"kernel '" + kernel->name()->str() + "' needs " +
@@ -252,7 +179,7 @@ Status CUDAExecutable::loadBlas() {
     for (const artifact::Command *command : *entry->commands())
       if (command->action_as_Gemm() && !blas) {
         Result<std::unique_ptr<BlasLt>> opened =
-            BlasLt::open(*driver, options.blasLibrary);
+            BlasLt::open(gpu->driver(), options.blasLibrary);
         if (!opened)
           return opened.takeError();
         blas = std::move(*opened);
@@ -265,11 +192,22 @@ Status CUDAExecutable::loadBlas() {
 //===----------------------------------------------------------------------===//
 
 Status CUDAExecutable::resolveEntries() {
+  entries.reserve(source->entries()->size());
   for (const artifact::Entry *entry : *source->entries())
     if (Status status = resolve(*entry); !status)
-      return status;
-  return driver->check(driver->StreamSynchronize(stream),
-                       "cuStreamSynchronize");
+      return Error{"entry '" + entry->name()->str() + "': " + status.message()};
+  if (options.checkFinite) {
+    uint64_t most = 0;
+    for (const ReadyEntry &entry : entries)
+      for (const std::vector<FloatOutput> &outputs : entry.results)
+        for (const FloatOutput &output : outputs)
+          most = std::max(most, output.slice.size());
+    Result<PageMemory> buffer = PageMemory::allocate(most);
+    if (!buffer)
+      return buffer.takeError();
+    checked = std::move(*buffer);
+  }
+  return wait();
 }
 
 Status CUDAExecutable::resolve(const artifact::Entry &entry) {
@@ -277,29 +215,40 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
   for (const artifact::Command *command : *entry.commands()) {
     Result<Command> resolved = resolve(*command);
     if (!resolved)
-      return resolved.takeError();
+      return Error{describeCommand(source.root(), ready.commands.size(),
+                                   *command, resolved.message())};
     if (std::holds_alternative<InitializeTensor>(*resolved))
       ready.mayCapture = false;
     ready.commands.push_back(std::move(*resolved));
+    if (options.checkFinite)
+      ready.results.push_back(floatOutputs(source.root(), *command));
   }
   ready.nanoseconds.resize(ready.commands.size());
   ready.lastRun.resize(ready.commands.size());
+  return prepareTransfers(entry, ready);
+}
+
+Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
+                                        ReadyEntry &ready) {
   std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
+  std::vector<Slice> in, out;
   for (uint32_t input : inputs)
-    ready.inputs.push_back(*source->tensors()->Get(input)->slice());
+    in.push_back(*source->tensors()->Get(input)->slice());
   for (uint32_t output : *entry.outputs()) {
     const artifact::Tensor &tensor = *source->tensors()->Get(output);
     if (tensor.role() != TensorRole::Output)
       continue;
-    ready.outputs.push_back(*tensor.slice());
+    out.push_back(*tensor.slice());
     if (options.poison && !inputs.count(output))
       ready.poisoned.push_back(*tensor.slice());
   }
-  for (unsigned i = 0; options.poison && i < segments.size(); ++i)
-    if (SegmentKind kind = source->segments()->Get(i)->kind();
-        kind == SegmentKind::Arena || kind == SegmentKind::Workspace)
-      ready.poisoned.push_back(Slice(i, 0, segments[i].bytes));
-  return {};
+  for (unsigned i = 0; options.poison && i < source->segments()->size(); ++i) {
+    const artifact::Segment &segment = *source->segments()->Get(i);
+    if (segment.kind() == SegmentKind::Arena ||
+        segment.kind() == SegmentKind::Workspace)
+      ready.poisoned.push_back(Slice(i, 0, segment.size()));
+  }
+  return ready.transfers.prepare(*gpu, *memory, in, out);
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
@@ -310,7 +259,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   command.threads = kernel.threads();
   command.sharedBytes = kernel.shared_bytes();
   for (const Slice *slice : *launch.operands())
-    command.arguments.push_back(address(*slice));
+    command.arguments.push_back(memory->address(*slice));
   return Command(std::move(command));
 }
 
@@ -322,15 +271,15 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
   Result<unsigned> plan =
       blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
                   gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
-                  gemm.out_type(), gemm.beta(), address(*gemm.lhs()),
-                  address(*gemm.rhs()), address(*gemm.out())});
+                  gemm.out_type(), gemm.beta(), memory->address(*gemm.lhs()),
+                  memory->address(*gemm.rhs()), memory->address(*gemm.out())});
   if (!plan)
     return plan.takeError();
   return Command(RunGemm{*plan});
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
-  return makeFill(fill.type(), fill.value(), address(*fill.out()),
+  return makeFill(fill.type(), fill.value(), memory->address(*fill.out()),
                   fill.out()->size());
 }
 
@@ -348,7 +297,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {
   if (const auto *fill = command.action_as_Fill())
     return resolve(*fill);
   if (const auto *copy = command.action_as_Copy())
-    return Command(CopyMemory{address(*copy->source()), address(*copy->out()),
+    return Command(CopyMemory{memory->address(*copy->source()),
+                              memory->address(*copy->out()),
                               copy->out()->size()});
   return resolve(*command.action_as_Initialize());
 }
@@ -358,50 +308,30 @@ Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {
 //===----------------------------------------------------------------------===//
 
 Status CUDAExecutable::upload(const Slice &slice) {
-  driver->CtxSetCurrent(context);
-  if (Status status =
-          driver->check(driver->MemcpyHtoDAsync(address(slice), mirror(slice),
-                                                slice.size(), stream),
-                        "cuMemcpyHtoDAsync");
-      !status)
-    return status;
-  return driver->check(driver->StreamSynchronize(stream),
-                       "cuStreamSynchronize");
+  gpu->makeCurrent();
+  return memory->upload(slice);
 }
 
 Status CUDAExecutable::download(const Slice &slice) {
-  driver->CtxSetCurrent(context);
-  if (Status status =
-          driver->check(driver->MemcpyDtoHAsync(mirror(slice), address(slice),
-                                                slice.size(), stream),
-                        "cuMemcpyDtoHAsync");
-      !status)
-    return status;
-  return driver->check(driver->StreamSynchronize(stream),
-                       "cuStreamSynchronize");
+  gpu->makeCurrent();
+  return memory->download(slice);
 }
 
-Status CUDAExecutable::transfer(ReadyEntry &entry, bool toDevice) {
-  for (const Slice &slice : toDevice ? entry.inputs : entry.outputs) {
-    if (slice.size() == 0)
-      continue;
-    int code = toDevice ? driver->MemcpyHtoDAsync(address(slice), mirror(slice),
-                                                  slice.size(), stream)
-                        : driver->MemcpyDtoHAsync(mirror(slice), address(slice),
-                                                  slice.size(), stream);
-    if (Status status = driver->check(code, toDevice ? "cuMemcpyHtoDAsync"
-                                                     : "cuMemcpyDtoHAsync");
-        !status)
-      return status;
-  }
-  if (!toDevice)
-    return driver->check(driver->StreamSynchronize(stream),
-                         "cuStreamSynchronize");
+Status CUDAExecutable::wait() {
+  Status status = gpu->wait();
+  for (ReadyEntry &entry : entries)
+    entry.transfers.recycle();
+  return status;
+}
+
+Status CUDAExecutable::poison(const ReadyEntry &entry) {
+  const Driver &driver = gpu->driver();
   for (const Slice &slice : entry.poisoned)
     if (slice.size() != 0)
-      if (Status status = driver->check(
-              driver->MemsetD8Async(address(slice), 0xFF, slice.size(), stream),
-              "cuMemsetD8Async");
+      if (Status status =
+              driver.check(driver.MemsetD8Async(memory->address(slice), 0xFF,
+                                                slice.size(), gpu->stream()),
+                           "cuMemsetD8Async");
           !status)
         return status;
   return {};
@@ -411,101 +341,139 @@ Status CUDAExecutable::transfer(ReadyEntry &entry, bool toDevice) {
 Status CUDAExecutable::initialize(const InitializeTensor &command) {
   const Slice &slice = *command.tensor->slice();
   int64_t count = int64_t(slice.size() / elementBytes(command.tensor->type()));
-  initializeTensor(*command.tensor, options.seed, mirror(slice), 0, count);
-  return slice.size() ? upload(slice) : Status();
+  initializeTensor(*command.tensor, options.seed, memory->mirror(slice), 0,
+                   count);
+  return memory->upload(slice);
 }
 
 Status CUDAExecutable::issue(const Command &command) {
   if (const auto *gemm = std::get_if<RunGemm>(&command))
-    return blas->run(gemm->plan, stream);
+    return blas->run(gemm->plan, gpu->stream());
   if (const auto *tensor = std::get_if<InitializeTensor>(&command))
     return initialize(*tensor);
-  return issueCommand(*driver, command, stream);
+  return issueCommand(gpu->driver(), command, gpu->stream());
 }
 
-static uint64_t now() {
-  return uint64_t(std::chrono::nanoseconds(
-                      std::chrono::steady_clock::now().time_since_epoch())
-                      .count());
+Result<std::optional<NonFinite>>
+CUDAExecutable::findNonFinite(size_t command,
+                              const std::vector<FloatOutput> &outputs) {
+  const Driver &driver = gpu->driver();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Slice &slice = outputs[i].slice;
+    if (slice.size() == 0)
+      continue;
+    if (Status status = driver.check(
+            driver.MemcpyDtoHAsync(checked.data(), memory->address(slice),
+                                   slice.size(), gpu->stream()),
+            "cuMemcpyDtoHAsync");
+        !status)
+      return Error{status.message()};
+    if (Status status = gpu->wait(); !status)
+      return Error{status.message()};
+    if (std::optional<NonFinite> found =
+            nsa::findNonFinite(command, i, outputs[i], checked.data()))
+      return found;
+  }
+  return std::optional<NonFinite>();
 }
 
-std::optional<CommandFailure> CUDAExecutable::runEagerly(ReadyEntry &entry) {
-  bool waits = options.profile || options.noGraph;
+/// One command after the other.
+RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
+  bool waits = options.profile || options.checkFinite;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
-    uint64_t start = options.profile ? now() : 0;
+    uint64_t start = options.profile ? steadyNanoseconds() : 0;
     Status status = issue(entry.commands[i]);
     if (status.ok() && waits)
-      status = driver->check(driver->StreamSynchronize(stream),
-                             "cuStreamSynchronize");
+      status = gpu->wait();
     if (!status)
-      return CommandFailure{i, status.message()};
+      return RunFailure{i, status.message()};
     if (options.profile) {
-      entry.lastRun[i] = {start, now() - start};
+      entry.lastRun[i] = {start, steadyNanoseconds() - start};
       entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
     }
+    if (!options.checkFinite)
+      continue;
+    Result<std::optional<NonFinite>> found = findNonFinite(i, entry.results[i]);
+    if (!found)
+      return RunFailure{i, found.message()};
+    if (*found)
+      return **found;
   }
-  return std::nullopt;
+  return std::monostate();
 }
 
 /// Records the commands as a graph, which nothing changes: what differs from
 /// run to run is in memory.
 Status CUDAExecutable::capture(ReadyEntry &entry) {
   constexpr int relaxed = 2;
+  const Driver &driver = gpu->driver();
   Graph graph = nullptr;
-  if (Status status = driver->check(driver->StreamBeginCapture(stream, relaxed),
-                                    "cuStreamBeginCapture");
+  if (Status status =
+          driver.check(driver.StreamBeginCapture(gpu->stream(), relaxed),
+                       "cuStreamBeginCapture");
       !status)
     return status;
-  std::optional<CommandFailure> failed = runEagerly(entry);
-  Status ended = driver->check(driver->StreamEndCapture(stream, &graph),
-                               "cuStreamEndCapture");
-  if (failed)
-    return Error{failed->message};
+  Status issued;
+  for (const Command &command : entry.commands)
+    if (issued.ok())
+      issued = issue(command);
+  Status ended = driver.check(driver.StreamEndCapture(gpu->stream(), &graph),
+                              "cuStreamEndCapture");
+  if (!issued)
+    return issued;
   if (!ended)
     return ended;
-  Status status = driver->check(
-      driver->GraphInstantiate(&entry.graph, graph, 0), "cuGraphInstantiate");
-  driver->GraphDestroy(graph);
+  Status status = driver.check(driver.GraphInstantiate(&entry.graph, graph, 0),
+                               "cuGraphInstantiate");
+  driver.GraphDestroy(graph);
   return status;
 }
 
-RunResult CUDAExecutable::run(unsigned index) {
+RunResult CUDAExecutable::start(unsigned index) {
   ReadyEntry &entry = entries[index];
-  driver->CtxSetCurrent(context);
-  if (Status status = transfer(entry, /*toDevice=*/true); !status)
-    return CommandFailure{0, status.message()};
-  bool usesGraph = entry.mayCapture && !options.profile && !options.noGraph;
+  gpu->makeCurrent();
+  if (Status status = entry.transfers.send(); !status)
+    return RunFailure{std::nullopt, status.message()};
+  if (Status status = poison(entry); !status)
+    return RunFailure{std::nullopt, status.message()};
+  bool usesGraph =
+      entry.mayCapture && !options.profile && !options.checkFinite;
   if (usesGraph && entry.ranOnce && !entry.graph)
     if (Status status = capture(entry); !status)
-      return CommandFailure{0, status.message()};
-  if (entry.graph) {
-    if (Status status = driver->check(driver->GraphLaunch(entry.graph, stream),
-                                      "cuGraphLaunch");
-        !status)
-      return CommandFailure{0, status.message()};
-  } else if (std::optional<CommandFailure> failed = runEagerly(entry)) {
-    return *failed;
-  }
+      return RunFailure{std::nullopt, status.message()};
   entry.ranOnce = true;
-  if (Status status = transfer(entry, /*toDevice=*/false); !status)
-    return CommandFailure{entry.commands.size() - 1, status.message()};
+  if (!entry.graph)
+    return runCommands(entry);
+  Status status = gpu->driver().check(
+      gpu->driver().GraphLaunch(entry.graph, gpu->stream()), "cuGraphLaunch");
+  if (!status)
+    return RunFailure{std::nullopt, status.message()};
+  return std::monostate();
+}
+
+RunResult CUDAExecutable::finish(unsigned index) {
+  ReadyEntry &entry = entries[index];
+  gpu->makeCurrent();
+  Status status = entry.transfers.fetch();
+  if (Status waited = wait(); status.ok())
+    status = waited;
+  if (!status)
+    return RunFailure{std::nullopt,
+                      status.message() + (options.checkFinite
+                                              ? ""
+                                              : "; --no-graph names the "
+                                                "command that failed")};
+  entry.transfers.deliver();
   return std::monostate();
 }
 
 uint64_t CUDAExecutable::allocatedBytes() const {
-  uint64_t bytes = blas ? blas->workspaceBytes() : 0;
-  for (const DeviceSegment &segment : segments)
-    bytes += segment.bytes;
-  return bytes;
+  return memory->bytes() + (blas ? blas->workspaceBytes() : 0);
 }
 
 Result<std::unique_ptr<Executable>>
 nsa::createCUDAExecutable(const Artifact &artifact,
                           const RuntimeOptions &options) {
-  if (options.checkFinite)
-    return Error{"checking the results of every command is not supported on "
-                 "the target '" +
-                 artifact->target()->str() + "'"};
   auto executable = std::make_unique<CUDAExecutable>(artifact, options);
   if (Status status = executable->load(); !status)
     return Error{status.message()};

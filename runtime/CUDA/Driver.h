@@ -43,6 +43,8 @@ struct Driver {
   int (*MemGetInfo)(size_t *free, size_t *total);
   int (*MemAlloc)(DevicePtr *address, size_t bytes);
   int (*MemFree)(DevicePtr address);
+  int (*MemHostAlloc)(void **address, size_t bytes, unsigned flags);
+  int (*MemFreeHost)(void *address);
   int (*MemcpyHtoDAsync)(DevicePtr to, const void *from, size_t bytes,
                          Stream stream);
   int (*MemcpyDtoHAsync)(void *to, DevicePtr from, size_t bytes, Stream stream);

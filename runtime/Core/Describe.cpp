@@ -39,6 +39,14 @@ std::string nsa::commandLocation(const artifact::Artifact &root,
   return location.empty() ? "unknown" : location;
 }
 
+std::string nsa::describeCommand(const artifact::Artifact &root, size_t index,
+                                 const artifact::Command &command,
+                                 const std::string &what) {
+  return "command " + std::to_string(index) + " (" +
+         commandTitle(root, command) + "): " + what + ", from " +
+         commandLocation(root, command);
+}
+
 uint64_t nsa::commandFlops(const artifact::Artifact &root,
                            const artifact::Command &command) {
   if (const auto *launch = command.action_as_Launch())

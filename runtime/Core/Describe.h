@@ -18,6 +18,12 @@ std::string commandTitle(const artifact::Artifact &root,
 std::string commandLocation(const artifact::Artifact &root,
                             const artifact::Command &command);
 
+/// What happened at command number `index` of an entry: "command 3 (fill):
+/// WHAT, from model.mlir:12:8".
+std::string describeCommand(const artifact::Artifact &root, size_t index,
+                            const artifact::Command &command,
+                            const std::string &what);
+
 /// Floating-point operations of one run of the command.
 uint64_t commandFlops(const artifact::Artifact &root,
                       const artifact::Command &command);

@@ -5,6 +5,7 @@
 
 #include "nsa/Runtime/Runtime.h"
 
+#include <optional>
 #include <variant>
 
 namespace nsa {
@@ -19,14 +20,15 @@ struct NonFinite {
   double value;
 };
 
-/// A command that could not run, and why.
-struct CommandFailure {
-  size_t command;
+/// Why a run failed.
+struct RunFailure {
+  /// The command that could not run; none if that is not known.
+  std::optional<size_t> command;
   std::string message;
 };
 
 /// What stopped a run; nothing if it reached its end.
-using RunResult = std::variant<std::monostate, NonFinite, CommandFailure>;
+using RunResult = std::variant<std::monostate, NonFinite, RunFailure>;
 
 /// A program on a device: segments in memory and command lists that are ready
 /// to run. One implementation per target.
@@ -44,11 +46,14 @@ public:
   virtual Status upload(const artifact::Slice &slice) = 0;
   virtual Status download(const artifact::Slice &slice) = 0;
 
-  /// Runs the commands of an entry and waits for the end. The entry's inputs
-  /// go to the device before, its outputs of the role output come back after.
-  /// With RuntimeOptions::checkFinite it stops after the first command that
-  /// wrote something else, and says what.
-  virtual RunResult run(unsigned entry) = 0;
+  /// Hands the commands of an entry to the device, with what its inputs hold
+  /// now, and need not wait for them. With RuntimeOptions::checkFinite it stops
+  /// after the first command that wrote something else, and says what.
+  virtual RunResult start(unsigned entry) = 0;
+
+  /// Waits for all that was started and brings back the entry's outputs of the
+  /// role output.
+  virtual RunResult finish(unsigned entry) = 0;
 
   virtual uint64_t allocatedBytes() const = 0;
   virtual int threads() const = 0;

@@ -90,6 +90,33 @@ Result<const EntryInfo *> Program::entry(std::string_view name) const {
   return unknown("entry", entryList, name);
 }
 
+/// What a command wrote, in words.
+static std::string nonFiniteText(const NonFinite &found) {
+  return std::string("wrote ") +
+         (std::isnan(found.value) ? "nan"
+          : found.value > 0       ? "inf"
+                                  : "-inf") +
+         " to element " + std::to_string(found.element) +
+         " of its float output " + std::to_string(found.output);
+}
+
+/// What stopped a run of the entry, if something did.
+static Status describe(const Artifact &source, const EntryInfo &entry,
+                       const RunResult &result) {
+  if (std::holds_alternative<std::monostate>(result))
+    return {};
+  const auto *failed = std::get_if<RunFailure>(&result);
+  if (failed && !failed->command)
+    return Error{"entry '" + entry.name + "': " + failed->message};
+  const auto *found = std::get_if<NonFinite>(&result);
+  size_t index = failed ? *failed->command : found->command;
+  std::string what = failed ? failed->message : nonFiniteText(*found);
+  const artifact::Command &command =
+      *source->entries()->Get(entry.index)->commands()->Get(unsigned(index));
+  return Error{"entry '" + entry.name + "', " +
+               describeCommand(source.root(), index, command, what)};
+}
+
 Status Program::run(std::string_view entryName) {
   Result<const EntryInfo *> info = entry(entryName);
   if (!info)
@@ -98,29 +125,17 @@ Status Program::run(std::string_view entryName) {
 }
 
 Status Program::run(const EntryInfo &entry) {
-  RunResult result = executable->run(entry.index);
-  if (std::holds_alternative<std::monostate>(result))
-    return {};
-  const auto &commands = *source->entries()->Get(entry.index)->commands();
-  if (const auto *failed = std::get_if<CommandFailure>(&result)) {
-    const artifact::Command &command = *commands.Get(unsigned(failed->command));
-    return Error{"entry '" + entry.name + "', command " +
-                 std::to_string(failed->command) + " (" +
-                 commandTitle(source.root(), command) +
-                 "): " + failed->message + ", from " +
-                 commandLocation(source.root(), command)};
-  }
-  const NonFinite *found = &std::get<NonFinite>(result);
-  const artifact::Command &command = *commands.Get(unsigned(found->command));
-  return Error{"entry '" + entry.name + "', command " +
-               std::to_string(found->command) + " (" +
-               commandTitle(source.root(), command) + "): wrote " +
-               (std::isnan(found->value) ? "nan"
-                : found->value > 0       ? "inf"
-                                         : "-inf") +
-               " to element " + std::to_string(found->element) +
-               " of its float output " + std::to_string(found->output) +
-               ", from " + commandLocation(source.root(), command)};
+  if (Status status = start(entry); !status)
+    return status;
+  return finish(entry);
+}
+
+Status Program::start(const EntryInfo &entry) {
+  return describe(source, entry, executable->start(entry.index));
+}
+
+Status Program::finish(const EntryInfo &entry) {
+  return describe(source, entry, executable->finish(entry.index));
 }
 
 const artifact::Slice &Program::sliceOf(const TensorView &tensor) const {

@@ -9,13 +9,27 @@
 namespace nsa {
 
 Status ProgramModel::run(std::string_view entry) {
+  if (Status status = start(entry); !status)
+    return status;
+  return finish(entry);
+}
+
+Status ProgramModel::start(std::string_view entry) {
   Result<const EntryInfo *> info = program.entry(entry);
   if (!info)
     return info.takeError();
-  Status status = program.run(**info);
+  Status status = program.start(**info);
+  // Where commands are measured, they have ended.
   if (status && profile)
     profile->record(program, **info);
   return status;
+}
+
+Status ProgramModel::finish(std::string_view entry) {
+  Result<const EntryInfo *> info = program.entry(entry);
+  if (!info)
+    return info.takeError();
+  return program.finish(**info);
 }
 
 static const TensorView *findAmong(const Program &program,
@@ -233,10 +247,10 @@ float elementAt(const TensorView &tensor, uint64_t index) {
   return value;
 }
 
-std::string firstNonFiniteGradient(const Model &model) {
-  for (const TensorView &tensor : model.tensors()) {
-    if (tensor.role != TensorRole::Gradient)
-      continue;
+Result<std::string> firstNonFiniteGradient(const Model &model) {
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient)) {
+    if (Status status = model.toHost(tensor); !status)
+      return Error{status.message()};
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
       if (!std::isfinite(elementAt(tensor, i))) {
         std::string place = model.origin("accumulate", tensor);
@@ -244,15 +258,15 @@ std::string firstNonFiniteGradient(const Model &model) {
                (place.empty() ? "" : " (from " + place + ")");
       }
   }
-  return "";
+  return std::string();
 }
 
-std::string largestGradient(const Model &model) {
+Result<std::string> largestGradient(const Model &model) {
   std::string name;
   float largest = -1.0f;
-  for (const TensorView &tensor : model.tensors()) {
-    if (tensor.role != TensorRole::Gradient)
-      continue;
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient)) {
+    if (Status status = model.toHost(tensor); !status)
+      return Error{status.message()};
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
       if (float size = std::fabs(elementAt(tensor, i)); size > largest) {
         largest = size;

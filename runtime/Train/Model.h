@@ -36,6 +36,12 @@ public:
   virtual ~Model() = default;
 
   virtual Status run(std::string_view entry) = 0;
+
+  /// `run` in two parts: hands an entry to the device, and waits for all that
+  /// was started and brings its outputs back; see Program::start.
+  virtual Status start(std::string_view entry) { return run(entry); }
+  virtual Status finish(std::string_view) { return {}; }
+
   virtual bool hasEntry(std::string_view entry) const = 0;
 
   /// Every named tensor. The views stay valid as long as the model.
@@ -70,6 +76,8 @@ public:
       : program(std::move(program)), profile(profile) {}
 
   Status run(std::string_view entry) override;
+  Status start(std::string_view entry) override;
+  Status finish(std::string_view entry) override;
   bool hasEntry(std::string_view entry) const override {
     return program.findEntry(entry) != nullptr;
   }
@@ -130,11 +138,12 @@ uint64_t parameterCount(const Model &model);
 
 /// The name of the first gradient, in the program's order, that holds a NaN or
 /// an infinity, with the number of the element and the place in the source that
-/// it comes from; empty if all are finite.
-std::string firstNonFiniteGradient(const Model &model);
+/// it comes from; empty if all are finite. Brings the gradients to the host.
+Result<std::string> firstNonFiniteGradient(const Model &model);
 
-/// The name of the gradient with the largest finite element.
-std::string largestGradient(const Model &model);
+/// The name of the gradient with the largest finite element. Brings the
+/// gradients to the host.
+Result<std::string> largestGradient(const Model &model);
 
 /// Element `index` of a float tensor as f32.
 float elementAt(const TensorView &tensor, uint64_t index);

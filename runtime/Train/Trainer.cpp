@@ -250,12 +250,15 @@ Result<StepRecord> Trainer::runStep() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     if (Status status = loadPass(state.step, pass); !status)
       return Error{status.message()};
-    if (Status status = model.run(fused ? "step" : "accumulate"); !status)
+    if (Status status = model.start(fused ? "step" : "accumulate"); !status)
       return Error{status.message()};
   }
   if (!fused)
-    if (Status status = model.run("update"); !status)
+    if (Status status = model.start("update"); !status)
       return Error{status.message()};
+  // The one wait of a step, for the few numbers that it leaves.
+  if (Status status = model.finish(fused ? "step" : "update"); !status)
+    return Error{status.message()};
   StepRecord record;
   record.step = state.step + 1;
   record.loss = *binding.lossSum / float(plan.passes);
@@ -392,14 +395,20 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
       return Error{status.message()};
     if (Status status = model.run("accumulate"); !status)
       return Error{status.message()};
-    culprit = firstNonFiniteGradient(model);
-    if (!culprit.empty())
-      culprit += " in pass " + std::to_string(pass + 1);
+    Result<std::string> found = firstNonFiniteGradient(model);
+    if (!found)
+      return found.takeError();
+    if (!found->empty())
+      culprit = *found + " in pass " + std::to_string(pass + 1);
   }
-  if (culprit.empty())
+  if (culprit.empty()) {
+    Result<std::string> largest = largestGradient(model);
+    if (!largest)
+      return largest.takeError();
     culprit = std::isfinite(record.loss)
-                  ? "the norm overflows, most in " + largestGradient(model)
+                  ? "the norm overflows, most in " + *largest
                   : "the loss, while every gradient is finite";
+  }
   if (Status status = log->step(record, "nan_loss: " + culprit); !status)
     return Error{status.message()};
   if (Status status = directory->write(

@@ -60,9 +60,9 @@ Status Trainer::dumpState(const StepRecord &record) {
   json["memory"] = memory.resident;
   json["memory_peak"] = memory.peak;
   json["last_checkpoint"] = lastCheckpoint;
-  for (const TensorView &tensor : model.tensors()) {
-    if (tensor.role != TensorRole::Parameter)
-      continue;
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
+    if (Status status = model.toHost(tensor); !status)
+      return status;
     double squares = 0;
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i) {
       double value = elementAt(tensor, i);

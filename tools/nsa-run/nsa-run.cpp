@@ -285,8 +285,9 @@ static void addOptions(CLI::App &app, Options &options) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_flag("--no-graph", options.runtime.noGraph,
-               "On a GPU, run and wait for one command after the other instead "
-               "of a CUDA graph: what fails is named");
+               "On a GPU, run one command after the other instead of a CUDA "
+               "graph, wait for each and check its outputs: what fails is "
+               "named (slow)");
   app.add_option("--repeat", options.repeat,
                  "Runs; each goes on from the state that the last one left")
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 32));

@@ -120,8 +120,9 @@ static void addOptions(CLI::App &app, CommandLine &line) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_flag("--no-graph", line.noGraph,
-               "On a GPU, run and wait for one command after the other instead "
-               "of a CUDA graph: what fails is named");
+               "On a GPU, run one command after the other instead of a CUDA "
+               "graph, wait for each and check its outputs: what fails is "
+               "named (slow)");
 }
 
 static int fail(const std::string &message) {

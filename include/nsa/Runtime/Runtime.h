@@ -51,8 +51,8 @@ struct RuntimeOptions {
   bool profile = false;
   /// The GPU to use, a number from 0.
   int device = 0;
-  /// On a GPU, wait for each command instead of running all of them as a CUDA
-  /// graph: what fails is named.
+  /// On a GPU, wait for each command and check its results (see checkFinite)
+  /// instead of running all of them as a CUDA graph: what fails is named.
   bool noGraph = false;
 };
 
@@ -146,6 +146,14 @@ public:
 
   /// The same for an entry of this program.
   Status run(const EntryInfo &entry);
+
+  /// `run` in two parts. `start` hands the commands to the device, with what
+  /// the inputs hold now, and returns; more entries may be started behind it.
+  /// `finish` waits for all of them and brings the outputs of this one back, in
+  /// one copy as far as they lie together. An error of a started entry may show
+  /// there. On the CPU, `start` runs the commands.
+  Status start(const EntryInfo &entry);
+  Status finish(const EntryInfo &entry);
 
   /// Brings a tensor's elements on the device up to date with what the host has
   /// written to its `data`, or the other way round. `run` does so for the

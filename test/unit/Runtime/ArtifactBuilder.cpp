@@ -48,6 +48,7 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
   kernel.add_stack_bytes(1024);
   kernel.add_flops(2 * programs);
   kernel.add_bytes(4 * programs);
+  kernel.add_threads(128);
   kernel.add_argument_types(types.o);
   kernel.add_argument_bytes(sizes);
   if (!rows.empty())
@@ -130,8 +131,11 @@ std::string ArtifactBuilder::finish() {
   std::vector<flatbuffers::Offset<artifact::Binary>> binaries;
   std::vector<uint8_t> bytes(binaryBytes.begin(), binaryBytes.end());
   if (!bytes.empty())
-    binaries.push_back(
-        artifact::CreateBinaryDirect(builder, artifact::elfFormat, &bytes));
+    binaries.push_back(artifact::CreateBinaryDirect(
+        builder,
+        target == artifact::cpuTarget ? artifact::elfFormat
+                                      : artifact::cubinFormat,
+        &bytes));
   std::vector<flatbuffers::Offset<flatbuffers::String>> featureOffsets,
       locationOffsets;
   for (const std::string &feature : features)
@@ -157,9 +161,10 @@ std::string ArtifactBuilder::seal(const std::string &payload) {
          payload;
 }
 
-std::string nsa::makeTestArtifact() {
+std::string nsa::makeTestArtifact(const std::string &target) {
   using InitKind = artifact::InitKind;
   ArtifactBuilder b;
+  b.target = target;
   b.binary(NSA_TEST_KERNELS);
   unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
                         InitKind::Normal, 0.5);

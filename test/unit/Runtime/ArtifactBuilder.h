@@ -55,7 +55,8 @@ public:
              const std::vector<unsigned> &outputs,
              const std::vector<Command> &commands);
 
-  /// The shared object, from the file that the build made.
+  /// The shared object, from the file that the build made. The stand-in for a
+  /// GPU takes it for a cubin.
   void binary(const std::string &path);
 
   std::string target = "cpu";
@@ -89,7 +90,7 @@ private:
 ///          first element
 ///   ids:   ids[i] = i, one program each
 ///   poles: out = the logarithm of a filled value, not finite for 0 and -1
-std::string makeTestArtifact();
+std::string makeTestArtifact(const std::string &target = "cpu");
 
 } // namespace nsa
 

@@ -1,8 +1,10 @@
-// Kernels with the interface of compiled ones, for the runtime's tests.
+// Kernels with the interface of compiled ones, for the runtime's tests. The
+// stand-in for a GPU needs their numbers of arguments as well.
 
 #include <stdint.h>
 
 // out[row] = a[row] + b[row], rows of 16 floats.
+const int test_add_arguments = 3;
 void test_add(void *const *args, int64_t begin, int64_t end) {
   const float *a = args[0], *b = args[1];
   float *out = args[2];
@@ -11,6 +13,7 @@ void test_add(void *const *args, int64_t begin, int64_t end) {
 }
 
 // out[program] = program.
+const int test_number_arguments = 1;
 void test_number(void *const *args, int64_t begin, int64_t end) {
   float *out = args[0];
   for (int64_t i = begin; i < end; ++i)
@@ -18,6 +21,7 @@ void test_number(void *const *args, int64_t begin, int64_t end) {
 }
 
 // out = -inf where the input is 0, as the logarithm is, else NaN.
+const int test_pole_arguments = 2;
 void test_pole(void *const *args, int64_t begin, int64_t end) {
   const float *in = args[0];
   float *out = args[1];
@@ -26,6 +30,7 @@ void test_pole(void *const *args, int64_t begin, int64_t end) {
 }
 
 // Uses a large part of the stack that a kernel may have.
+const int test_stack_arguments = 1;
 void test_stack(void *const *args, int64_t begin, int64_t end) {
   volatile char tile[3 << 20];
   float *out = args[0];
@@ -36,6 +41,7 @@ void test_stack(void *const *args, int64_t begin, int64_t end) {
 }
 
 // The first of 4 columns: out[program][0] = program * in.
+const int test_column_arguments = 2;
 void test_column(void *const *args, int64_t begin, int64_t end) {
   const float *in = args[0];
   float *out = args[1];

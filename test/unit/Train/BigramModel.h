@@ -1,7 +1,8 @@
 //===- BigramModel.h - a trainable program without a compiler ---*- C++ -*-===//
 //
 // A bigram language model with the entries that the trainer drives, computed
-// on the host: logits[b,s,:] = w[tokens[b,s],:].
+// on the host: logits[b,s,:] = w[tokens[b,s],:]. Its memory is its own, as a
+// GPU's is: tensors reach the host and leave it where they must.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,7 +57,14 @@ public:
   std::vector<std::string> calls;
 
   Status run(std::string_view entry) override {
+    if (Status status = start(entry); !status)
+      return status;
+    return finish(entry);
+  }
+
+  Status start(std::string_view entry) override {
     calls.emplace_back(entry);
+    copyRole(TensorRole::Input, /*isUpload=*/true);
     if (entry == "init")
       init();
     else if (entry == "accumulate")
@@ -71,6 +79,20 @@ public:
       forward();
     else
       return Error{"no entry '" + std::string(entry) + "'"};
+    return {};
+  }
+
+  Status finish(std::string_view) override {
+    copyRole(TensorRole::Output, /*isUpload=*/false);
+    return {};
+  }
+
+  Status toDevice(const TensorView &tensor) const override {
+    std::memcpy(device.at(tensor.name), tensor.data, tensor.bytes);
+    return {};
+  }
+  Status toHost(const TensorView &tensor) const override {
+    std::memcpy(tensor.data, device.at(tensor.name), tensor.bytes);
     return {};
   }
 
@@ -108,7 +130,13 @@ private:
     float *data = storage.back().data();
     views.push_back(
         {name, DataType::F32, shape, data, elements * 4, role, false});
-    return data;
+    storage.emplace_back(elements, 0.0f);
+    return device[name] = storage.back().data();
+  }
+  void copyRole(TensorRole role, bool isUpload) {
+    for (const TensorView &view : views)
+      if (view.role == role)
+        (void)(isUpload ? toDevice(view) : toHost(view));
   }
   int32_t *addInts(const std::string &name, std::vector<uint64_t> shape) {
     float *data = add(name, shape, TensorRole::Input);
@@ -202,6 +230,8 @@ private:
   std::vector<std::vector<float>> attention;
   std::vector<float *> attentionOutputs;
   std::list<std::vector<float>> storage;
+  /// Where the tensors lie in the model's own memory.
+  std::map<std::string, float *> device;
   std::vector<TensorView> views;
   int32_t *tokens, *targets;
   float *hyper, *w, *m, *v, *grad, *lossSum, *loss, *gradNorm, *lossSumOut,

@@ -25,9 +25,11 @@ TrainState stateAt(int64_t step) {
 /// A model whose every persistent element differs from `seed` to `seed`.
 void fill(const BigramModel &model, float seed) {
   for (const TensorView &tensor : model.tensors())
-    if (tensor.type == DataType::F32)
+    if (tensor.type == DataType::F32) {
       for (uint64_t i = 0; i < tensor.elements(); ++i)
         tensor.as<float>()[i] = seed + float(i);
+      (void)model.toDevice(tensor);
+    }
 }
 
 TEST(Checkpoint, RestoresEveryPersistentTensor) {

@@ -379,6 +379,7 @@ TEST_F(TrainerTest, HaltFilesStopTheRun) {
 TEST_F(TrainerTest, SignalsStopAndDump) {
   BigramModel model(2, 8, 16);
   config.train.steps = 1000000;
+  config.train.saveEvery = 0;
   pid_t parent = getpid();
   pid_t child = fork();
   if (child == 0) {
@@ -395,8 +396,15 @@ TEST_F(TrainerTest, SignalsStopAndDump) {
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
   bool dumped = false;
   for (const fs::directory_entry &entry :
-       fs::directory_iterator(dir / "runs/a"))
-    dumped |= entry.path().filename().string().rfind("state_dump_", 0) == 0;
+       fs::directory_iterator(dir / "runs/a")) {
+    std::string name = entry.path().filename();
+    if (name.rfind("state_dump_", 0) != 0)
+      continue;
+    dumped = true;
+    // Of the weights as they are, not as the host last saw them.
+    nlohmann::json dump = nlohmann::json::parse(dir.read("runs/a/" + name));
+    EXPECT_GT(dump["parameter_norms"]["w"], 0.0);
+  }
   EXPECT_TRUE(dumped);
 }
 

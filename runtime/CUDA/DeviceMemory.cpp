@@ -1,0 +1,76 @@
+//===- DeviceMemory.cpp - the segments of a program on a GPU --------------===//
+
+#include "runtime/CUDA/DeviceMemory.h"
+
+using namespace nsa;
+using namespace nsa::cuda;
+using artifact::SegmentKind;
+using artifact::Slice;
+
+DeviceMemory::~DeviceMemory() {
+  for (const Segment &segment : segments)
+    if (segment.address)
+      gpu.driver().MemFree(segment.address);
+}
+
+Status DeviceMemory::allocate(const artifact::Artifact &root) {
+  const Driver &driver = gpu.driver();
+  for (const artifact::Segment *wanted : *root.segments()) {
+    Segment &segment = segments.emplace_back();
+    segment.bytes = wanted->size();
+    if (segment.bytes == 0)
+      continue;
+    if (Status status = driver.check(
+            driver.MemAlloc(&segment.address, segment.bytes), "cuMemAlloc");
+        !status)
+      return Error{"a segment of " + std::to_string(segment.bytes) +
+                   " bytes does not fit: " + status.message()};
+    if (Status status =
+            driver.check(driver.MemsetD8Async(segment.address, 0, segment.bytes,
+                                              gpu.stream()),
+                         "cuMemsetD8Async");
+        !status)
+      return status;
+    if (wanted->kind() == SegmentKind::Arena ||
+        wanted->kind() == SegmentKind::Workspace)
+      continue;
+    Result<PageMemory> mirror = PageMemory::allocate(segment.bytes);
+    if (!mirror)
+      return mirror.takeError();
+    segment.mirror = std::move(*mirror);
+  }
+  return {};
+}
+
+uint64_t DeviceMemory::bytes() const {
+  uint64_t bytes = 0;
+  for (const Segment &segment : segments)
+    bytes += segment.bytes;
+  return bytes;
+}
+
+Status DeviceMemory::upload(const Slice &slice) const {
+  if (slice.size() == 0)
+    return {};
+  const Driver &driver = gpu.driver();
+  if (Status status =
+          driver.check(driver.MemcpyHtoDAsync(address(slice), mirror(slice),
+                                              slice.size(), gpu.stream()),
+                       "cuMemcpyHtoDAsync");
+      !status)
+    return status;
+  return gpu.wait();
+}
+
+Status DeviceMemory::download(const Slice &slice) const {
+  if (slice.size() == 0)
+    return {};
+  const Driver &driver = gpu.driver();
+  if (Status status =
+          driver.check(driver.MemcpyDtoHAsync(mirror(slice), address(slice),
+                                              slice.size(), gpu.stream()),
+                       "cuMemcpyDtoHAsync");
+      !status)
+    return status;
+  return gpu.wait();
+}

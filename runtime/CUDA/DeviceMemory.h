@@ -1,0 +1,55 @@
+//===- DeviceMemory.h - the segments of a program on a GPU ------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_DEVICEMEMORY_H
+#define NSA_RUNTIME_CUDA_DEVICEMEMORY_H
+
+#include "nsa/Artifact/Artifact.h"
+#include "runtime/CPU/Memory.h"
+#include "runtime/CUDA/GPU.h"
+
+#include <vector>
+
+namespace nsa::cuda {
+
+/// The segments of a program. Those that hold named tensors have a copy on the
+/// host, whose pages exist once they are touched.
+class DeviceMemory {
+public:
+  explicit DeviceMemory(const GPU &gpu) : gpu(gpu) {}
+  ~DeviceMemory();
+
+  /// All segments, filled with zeros on the stream.
+  Status allocate(const artifact::Artifact &root);
+
+  DevicePtr address(const artifact::Slice &slice) const {
+    return segments[slice.segment()].address + slice.offset();
+  }
+  /// The slice's place in the copy on the host.
+  char *mirror(const artifact::Slice &slice) const {
+    return mirror(slice.segment()) + slice.offset();
+  }
+  char *mirror(unsigned segment) const {
+    return segments[segment].mirror.data();
+  }
+
+  /// Bytes of all segments.
+  uint64_t bytes() const;
+
+  /// Copies a slice from the host's copy or into it, and waits.
+  Status upload(const artifact::Slice &slice) const;
+  Status download(const artifact::Slice &slice) const;
+
+private:
+  struct Segment {
+    DevicePtr address = 0;
+    uint64_t bytes = 0;
+    PageMemory mirror;
+  };
+
+  const GPU &gpu;
+  std::vector<Segment> segments;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_DEVICEMEMORY_H

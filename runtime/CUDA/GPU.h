@@ -1,0 +1,72 @@
+//===- GPU.h - one GPU of this machine --------------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_GPU_H
+#define NSA_RUNTIME_CUDA_GPU_H
+
+#include "runtime/CUDA/Driver.h"
+
+#include <memory>
+#include <string>
+
+namespace nsa::cuda {
+
+/// A GPU with a stream for the commands of one program.
+class GPU {
+public:
+  /// Opens GPU `number`. Fails when there is no driver or no such GPU, and when
+  /// it cannot run code for `target`.
+  static Result<std::unique_ptr<GPU>> open(int number,
+                                           const std::string &target);
+  ~GPU();
+
+  const Driver &driver() const { return *functions; }
+  Stream stream() const { return commands; }
+
+  /// Lets the calling thread use it.
+  void makeCurrent() const { functions->CtxSetCurrent(context); }
+
+  /// Waits for all that was put on the stream.
+  Status wait() const;
+
+  /// "NVIDIA H100 80GB HBM3, CUDA 12.8".
+  const std::string &description() const { return text; }
+
+  /// Bytes of its memory that have come into use since `open` gave a context,
+  /// by this program and all others.
+  uint64_t usedBytes() const;
+
+private:
+  GPU() = default;
+  Status choose(int number, const std::string &target);
+  Status start();
+  uint64_t freeBytes() const;
+
+  const Driver *functions = nullptr;
+  Device device = 0;
+  Context context = nullptr;
+  Stream commands = nullptr;
+  std::string text;
+  uint64_t freeAtStart = 0;
+};
+
+/// Host memory that the GPU copies from and to while the host goes on.
+class PinnedMemory {
+public:
+  /// `bytes` zeros; must not outlive the GPU.
+  static Result<PinnedMemory> allocate(const GPU &gpu, uint64_t bytes);
+
+  PinnedMemory() = default;
+  PinnedMemory(PinnedMemory &&other) noexcept;
+  PinnedMemory &operator=(PinnedMemory &&other) noexcept;
+  ~PinnedMemory();
+
+  char *data() const { return address; }
+
+private:
+  const GPU *gpu = nullptr;
+  char *address = nullptr;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_GPU_H

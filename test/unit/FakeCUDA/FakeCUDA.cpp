@@ -1,0 +1,490 @@
+//===- FakeCUDA.cpp - a GPU in host memory --------------------------------===//
+//
+// Stands in for libcuda.so.1 and libcublasLt.so.13, so that the runtime for
+// GPUs is tested without one. Work on the stream waits in a queue until the
+// host synchronises, as it may on a GPU: what is read too early or overwritten
+// too soon shows. Kernels come from a shared object for the processor
+// (Kernels.c); those of other images do nothing. Time is counted, not measured.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/unit/FakeCUDA/FakeCUDA.h"
+#include "lib/Support/Float16.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <elf.h>
+#include <functional>
+#include <map>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+using Work = std::function<void()>;
+using KernelFunction = void (*)(void *const *, int64_t, int64_t);
+
+namespace {
+
+struct FakeModule {
+  void *library = nullptr;
+};
+struct FakeFunction {
+  std::string name;
+  KernelFunction run = nullptr;
+  int arguments = 0;
+};
+struct FakeEvent {
+  double seconds = 0;
+};
+using FakeGraph = std::vector<Work>;
+
+struct State {
+  std::vector<std::string> log;
+  std::map<std::string, int> failures;
+  /// Bytes of memory on the GPU and pinned memory on the host, by address.
+  std::map<uintptr_t, size_t> device, pinned;
+  uint64_t extraBytes = 0;
+  std::vector<Work> queue;
+  FakeGraph *captured = nullptr;
+  double seconds = 0;
+};
+
+State &state() {
+  static State state;
+  return state;
+}
+
+constexpr uint64_t kTotalBytes = uint64_t(80) << 30;
+constexpr uint64_t kContextBytes = uint64_t(500) << 20;
+constexpr int kInjected = 700;
+
+/// Notes a call; the error to return, if the test asked for one.
+int call(const char *name, const std::string &details = "") {
+  std::string line = name + (details.empty() ? "" : " " + details);
+  state().log.push_back(line);
+  if (const char *path = std::getenv("FAKE_CUDA_LOG"))
+    if (std::FILE *file = std::fopen(path, "a")) {
+      std::fprintf(file, "%s\n", line.c_str());
+      std::fclose(file);
+    }
+  auto found = state().failures.find(name);
+  if (found == state().failures.end() || --found->second > 0)
+    return 0;
+  return kInjected;
+}
+
+void enqueue(double seconds, Work work) {
+  Work timed = [seconds, work = std::move(work)] {
+    work();
+    state().seconds += seconds;
+  };
+  if (state().captured)
+    state().captured->push_back(std::move(timed));
+  else
+    state().queue.push_back(std::move(timed));
+}
+
+void drain() {
+  std::vector<Work> queue;
+  queue.swap(state().queue);
+  for (const Work &work : queue)
+    work();
+}
+
+bool isPinned(const void *address) {
+  auto at = reinterpret_cast<uintptr_t>(address);
+  auto next = state().pinned.upper_bound(at);
+  return next != state().pinned.begin() &&
+         at < std::prev(next)->first + std::prev(next)->second;
+}
+
+char *pointer(unsigned long long address) {
+  return reinterpret_cast<char *>(address);
+}
+
+} // namespace
+
+template <typename T>
+static int fill(const char *name, unsigned long long to, T value,
+                size_t count) {
+  enqueue(1e-6, [=] {
+    for (size_t i = 0; i < count; ++i)
+      std::memcpy(pointer(to) + i * sizeof value, &value, sizeof value);
+  });
+  return call(name, std::to_string(count * sizeof value));
+}
+
+extern "C" {
+
+//===----------------------------------------------------------------------===//
+// For tests
+//===----------------------------------------------------------------------===//
+
+const char *fakeCUDALog() {
+  static std::string text;
+  text.clear();
+  for (const std::string &line : state().log)
+    text += line + "\n";
+  return text.c_str();
+}
+
+void fakeCUDAReset() {
+  state().log.clear();
+  state().failures.clear();
+  state().extraBytes = 0;
+}
+
+void fakeCUDAFail(const char *name, int nth) { state().failures[name] = nth; }
+
+void fakeCUDAUse(uint64_t bytes) { state().extraBytes = bytes; }
+
+//===----------------------------------------------------------------------===//
+// Driver
+//===----------------------------------------------------------------------===//
+
+int cuInit(unsigned) { return call("cuInit"); }
+
+int cuDriverGetVersion(int *version) {
+  *version = 12080;
+  return 0;
+}
+
+int cuGetErrorName(int error, const char **name) {
+  *name = error == kInjected ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_FAKE";
+  return 0;
+}
+
+int cuGetErrorString(int error, const char **text) {
+  *text = error == kInjected ? "an illegal memory access was encountered"
+                             : "wrong use of the fake";
+  return 0;
+}
+
+int cuDeviceGetCount(int *count) {
+  *count = 1;
+  return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return 0;
+}
+
+int cuDeviceGetName(char *name, int length, int) {
+  std::snprintf(name, size_t(length), "Fake H100");
+  return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int) {
+  *value = attribute == 75 ? 9 : 0;
+  return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int) {
+  *context = &state();
+  return call("cuDevicePrimaryCtxRetain");
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  return call("cuDevicePrimaryCtxRelease");
+}
+int cuCtxSetCurrent(void *) { return 0; }
+
+int cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *total = kTotalBytes;
+  *free = kTotalBytes - kContextBytes - state().extraBytes;
+  for (auto [address, bytes] : state().device)
+    *free -= bytes;
+  return 0;
+}
+
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
+  if (int error = call("cuMemAlloc", std::to_string(bytes)))
+    return error;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *address = reinterpret_cast<unsigned long long>(memory);
+  state().device[uintptr_t(*address)] = bytes;
+  return 0;
+}
+
+int cuMemFree_v2(unsigned long long address) {
+  drain();
+  std::free(pointer(address));
+  return state().device.erase(uintptr_t(address)) ? call("cuMemFree") : 1;
+}
+
+int cuMemHostAlloc(void **address, size_t bytes, unsigned) {
+  *address = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  state().pinned[reinterpret_cast<uintptr_t>(*address)] = bytes;
+  return call("cuMemHostAlloc", std::to_string(bytes));
+}
+
+int cuMemFreeHost(void *address) {
+  drain();
+  std::free(address);
+  return state().pinned.erase(reinterpret_cast<uintptr_t>(address))
+             ? call("cuMemFreeHost")
+             : 1;
+}
+
+/// A copy from or to memory that is not pinned makes the host wait.
+static int copy(const char *name, const void *host, void *to, const void *from,
+                size_t bytes) {
+  bool pinned = isPinned(host);
+  if (int error = call(name, std::to_string(bytes) +
+                                 (pinned ? " pinned" : " pageable")))
+    return error;
+  enqueue(1e-6, [=] { std::memcpy(to, from, bytes); });
+  if (!pinned)
+    drain();
+  return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
+                         void *) {
+  return copy("cuMemcpyHtoDAsync", from, pointer(to), from, bytes);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
+                         void *) {
+  return copy("cuMemcpyDtoHAsync", to, to, pointer(from), bytes);
+}
+
+int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
+                         size_t bytes, void *) {
+  enqueue(2.0 * double(bytes) / kFakeCopySpeed,
+          [=] { std::memcpy(pointer(to), pointer(from), bytes); });
+  return call("cuMemcpyDtoDAsync", std::to_string(bytes));
+}
+
+int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count,
+                    void *) {
+  return fill("cuMemsetD8Async", to, value, count);
+}
+int cuMemsetD16Async(unsigned long long to, unsigned short value, size_t count,
+                     void *) {
+  return fill("cuMemsetD16Async", to, value, count);
+}
+int cuMemsetD32Async(unsigned long long to, unsigned value, size_t count,
+                     void *) {
+  return fill("cuMemsetD32Async", to, value, count);
+}
+
+int cuModuleLoadDataEx(void **handle, const void *image, unsigned, int *,
+                       void **) {
+  auto *module = new FakeModule;
+  *handle = module;
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, SELFMAG);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0) {
+    std::memcpy(&header, image, sizeof header);
+    if (header.e_machine == EM_X86_64) {
+      size_t size =
+          header.e_shoff + size_t(header.e_shnum) * header.e_shentsize;
+      int file = ::memfd_create("fake-kernels", MFD_CLOEXEC);
+      if (::write(file, image, size) != ssize_t(size))
+        return 1;
+      std::string path = "/proc/self/fd/" + std::to_string(file);
+      module->library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (!module->library)
+        return 1;
+    }
+  }
+  return call("cuModuleLoadDataEx");
+}
+
+int cuModuleUnload(void *module) {
+  delete static_cast<FakeModule *>(module);
+  return call("cuModuleUnload");
+}
+
+int cuModuleGetFunction(void **handle, void *module, const char *name) {
+  auto *function = new FakeFunction{name};
+  *handle = function;
+  void *library = static_cast<FakeModule *>(module)->library;
+  if (!library)
+    return 0;
+  function->run = reinterpret_cast<KernelFunction>(::dlsym(library, name));
+  std::string count = std::string(name) + "_arguments";
+  if (auto *arguments =
+          static_cast<const int *>(::dlsym(library, count.c_str())))
+    function->arguments = *arguments;
+  return function->run ? 0 : 500;
+}
+
+int cuFuncSetAttribute(void *, int, int) { return call("cuFuncSetAttribute"); }
+
+int cuLaunchKernel(void *handle, unsigned x, unsigned y, unsigned z, unsigned,
+                   unsigned, unsigned, unsigned, void *, void **parameters,
+                   void **) {
+  auto *function = static_cast<FakeFunction *>(handle);
+  std::vector<void *> arguments;
+  for (int i = 0; i < function->arguments; ++i)
+    arguments.push_back(*static_cast<void **>(parameters[i]));
+  int64_t programs = int64_t(x) * y * z;
+  enqueue(1e-3, [=] {
+    if (function->run)
+      function->run(arguments.data(), 0, programs);
+  });
+  return call("cuLaunchKernel", function->name);
+}
+
+int cuStreamCreate(void **stream, unsigned) {
+  *stream = &state().queue;
+  return call("cuStreamCreate");
+}
+int cuStreamDestroy_v2(void *) { return call("cuStreamDestroy"); }
+
+int cuStreamSynchronize(void *) {
+  drain();
+  return call("cuStreamSynchronize");
+}
+
+int cuStreamBeginCapture_v2(void *, int) {
+  state().captured = new FakeGraph;
+  return call("cuStreamBeginCapture");
+}
+
+int cuStreamEndCapture(void *, void **graph) {
+  *graph = state().captured;
+  state().captured = nullptr;
+  return call("cuStreamEndCapture");
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
+  *exec = new FakeGraph(*static_cast<FakeGraph *>(graph));
+  return call("cuGraphInstantiate");
+}
+int cuGraphDestroy(void *graph) {
+  delete static_cast<FakeGraph *>(graph);
+  return 0;
+}
+int cuGraphExecDestroy(void *exec) {
+  delete static_cast<FakeGraph *>(exec);
+  return 0;
+}
+
+int cuGraphLaunch(void *exec, void *) {
+  for (const Work &work : *static_cast<FakeGraph *>(exec))
+    state().queue.push_back(work);
+  return call("cuGraphLaunch");
+}
+
+int cuEventCreate(void **event, unsigned) {
+  *event = new FakeEvent;
+  return 0;
+}
+int cuEventDestroy_v2(void *event) {
+  delete static_cast<FakeEvent *>(event);
+  return 0;
+}
+int cuEventRecord(void *event, void *) {
+  enqueue(0,
+          [=] { static_cast<FakeEvent *>(event)->seconds = state().seconds; });
+  return 0;
+}
+int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+  *milliseconds = float(1e3 * (static_cast<FakeEvent *>(end)->seconds -
+                               static_cast<FakeEvent *>(start)->seconds));
+  return 0;
+}
+
+//===----------------------------------------------------------------------===//
+// cuBLASLt
+//===----------------------------------------------------------------------===//
+
+struct FakeLayout {
+  int type;
+  uint64_t rows, cols;
+  int64_t leading;
+};
+struct FakeProduct {
+  int transposeA = 0, transposeB = 0;
+};
+
+size_t cublasLtGetVersion() { return 120800; }
+int cublasLtCreate(void **handle) {
+  *handle = &state();
+  return 0;
+}
+int cublasLtDestroy(void *) { return 0; }
+int cublasLtMatmulDescCreate(void **desc, int, int) {
+  *desc = new FakeProduct;
+  return 0;
+}
+int cublasLtMatmulDescDestroy(void *desc) {
+  delete static_cast<FakeProduct *>(desc);
+  return 0;
+}
+int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *value,
+                                   size_t) {
+  auto *product = static_cast<FakeProduct *>(desc);
+  (attribute == 3 ? product->transposeA : product->transposeB) =
+      *static_cast<const int *>(value);
+  return 0;
+}
+int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows,
+                               uint64_t cols, int64_t leading) {
+  *layout = new FakeLayout{type, rows, cols, leading};
+  return 0;
+}
+int cublasLtMatrixLayoutDestroy(void *layout) {
+  delete static_cast<FakeLayout *>(layout);
+  return 0;
+}
+int cublasLtMatmulPreferenceCreate(void **) { return 0; }
+int cublasLtMatmulPreferenceDestroy(void *) { return 0; }
+int cublasLtMatmulPreferenceSetAttribute(void *, int, const void *, size_t) {
+  return 0;
+}
+int cublasLtMatmulAlgoGetHeuristic(void *, void *, void *, void *, void *,
+                                   void *, void *, int, void *, int *found) {
+  *found = 1;
+  return call("cublasLtMatmulAlgoGetHeuristic") ? 15 : 0;
+}
+
+static float get(const FakeLayout &layout, const void *data, bool transposed,
+                 uint64_t row, uint64_t col) {
+  if (transposed)
+    std::swap(row, col);
+  uint64_t at = row + col * uint64_t(layout.leading);
+  return layout.type == 0
+             ? static_cast<const float *>(data)[at]
+             : nsa::bf16ToFloat(static_cast<const uint16_t *>(data)[at]);
+}
+
+int cublasLtMatmul(void *, void *desc, const void *, const void *a,
+                   void *aLayout, const void *b, void *bLayout,
+                   const void *beta, const void *, void *, void *d,
+                   void *dLayout, const void *, void *, size_t, void *) {
+  FakeProduct product = *static_cast<FakeProduct *>(desc);
+  FakeLayout left = *static_cast<FakeLayout *>(aLayout),
+             right = *static_cast<FakeLayout *>(bLayout),
+             out = *static_cast<FakeLayout *>(dLayout);
+  float scale = *static_cast<const float *>(beta);
+  uint64_t depth = product.transposeA ? left.rows : left.cols;
+  double flops = 2.0 * double(out.rows) * double(out.cols) * double(depth);
+  double speed = left.type == 0 ? kFakeFloatSpeed : kFakeHalfSpeed;
+  // What only measures the speed is not computed.
+  bool computes = flops < 1e9;
+  enqueue(flops / speed, [=] {
+    for (uint64_t i = 0; computes && i < out.rows; ++i)
+      for (uint64_t j = 0; j < out.cols; ++j) {
+        float sum = 0;
+        for (uint64_t k = 0; k < depth; ++k)
+          sum += get(left, a, product.transposeA, i, k) *
+                 get(right, b, product.transposeB, k, j);
+        uint64_t at = i + j * uint64_t(out.leading);
+        if (scale != 0)
+          sum += scale * get(out, d, false, i, j);
+        if (out.type == 0)
+          static_cast<float *>(d)[at] = sum;
+        else
+          static_cast<uint16_t *>(d)[at] = nsa::floatToBF16(sum);
+      }
+  });
+  return call("cublasLtMatmul") ? 14 : 0;
+}
+
+} // extern "C"

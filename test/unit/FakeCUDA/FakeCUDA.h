@@ -1,0 +1,26 @@
+//===- FakeCUDA.h - a GPU in host memory ------------------------*- C++ -*-===//
+
+#ifndef NSA_TEST_UNIT_FAKECUDA_FAKECUDA_H
+#define NSA_TEST_UNIT_FAKECUDA_FAKECUDA_H
+
+#include <cstdint>
+#include <string>
+
+/// What the GPU does in a second: bytes that a copy reads and writes, and
+/// operations of products.
+constexpr double kFakeCopySpeed = 3e12, kFakeFloatSpeed = 5e13,
+                 kFakeHalfSpeed = 8e14;
+
+extern "C" {
+/// The calls since the last reset that do something, one per line: the name,
+/// then bytes or the kernel.
+const char *fakeCUDALog();
+/// Forgets calls and wishes.
+void fakeCUDAReset();
+/// Makes the nth call from now of this name fail.
+void fakeCUDAFail(const char *name, int nth);
+/// Takes memory of the GPU that no allocation shows.
+void fakeCUDAUse(uint64_t bytes);
+}
+
+#endif // NSA_TEST_UNIT_FAKECUDA_FAKECUDA_H

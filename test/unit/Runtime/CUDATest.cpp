@@ -1,0 +1,234 @@
+//===- CUDATest.cpp - programs on a stand-in for a GPU --------------------===//
+
+#include "nsa/Runtime/Runtime.h"
+#include "test/unit/FakeCUDA/FakeCUDA.h"
+#include "test/unit/Runtime/ArtifactBuilder.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+
+namespace {
+
+class CUDATest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    fakeCUDAReset();
+    options.blasLibrary = NSA_FAKE_CUDA;
+  }
+
+  Result<Program> create(const std::string &bytes) {
+    Result<Artifact> artifact =
+        Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
+    EXPECT_TRUE(artifact.ok()) << artifact.message();
+    return Program::create(*artifact, options);
+  }
+  Program load(const std::string &bytes) {
+    Result<Program> program = create(bytes);
+    EXPECT_TRUE(program.ok()) << program.message();
+    return std::move(*program);
+  }
+
+  RuntimeOptions options;
+};
+
+/// What the GPU was asked to do since the last call.
+std::string takeLog() {
+  std::string log = fakeCUDALog();
+  fakeCUDAReset();
+  return log;
+}
+
+std::vector<float> values(const Program &program, const char *name) {
+  const TensorView *view = program.findTensor(name);
+  return {view->as<float>(), view->as<float>() + view->elements()};
+}
+
+void set(Program &program, const char *name, float value) {
+  const TensorView *view = program.findTensor(name);
+  std::fill(view->as<float>(), view->as<float>() + view->elements(), value);
+}
+
+/// A step of several passes: accumulate(x, y) adds x to a sum; update(hyper)
+/// gives the sum out and clears it. As the compiler does, the outputs lie
+/// behind the inputs, with those of other entries between them.
+std::string makeStep() {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned sum = b.tensor("sum", DataType::F32, {16}, TensorRole::State);
+  unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
+  unsigned y = b.tensor("y", DataType::F32, {3}, TensorRole::Input);
+  unsigned hyper = b.tensor("hyper", DataType::F32, {1}, TensorRole::Input);
+  unsigned loss = b.tensor("loss", DataType::F32, {16}, TensorRole::Output);
+  unsigned other = b.tensor("other", DataType::F32, {4}, TensorRole::Output);
+  unsigned norm = b.tensor("norm", DataType::F32, {1}, TensorRole::Output);
+  unsigned add = b.kernel("add", "test_add", 1, {64, 64, 64}, 1);
+  b.entry("accumulate", {x, y}, {},
+          {b.launch(add, {b.of(sum), b.of(x), b.of(sum)})});
+  b.entry("eval", {x}, {other}, {b.fill(b.of(other), 5)});
+  b.entry("update", {hyper}, {norm, loss},
+          {b.copy(b.of(sum), b.of(loss)), b.copy(b.of(hyper), b.of(norm)),
+           b.fill(b.of(sum), 0)});
+  return b.finish();
+}
+
+void startStep(Program &program, int passes, float first) {
+  for (int pass = 0; pass < passes; ++pass) {
+    set(program, "x", first + float(pass));
+    ASSERT_TRUE(program.start(*program.findEntry("accumulate")).ok());
+  }
+  set(program, "hyper", first);
+  ASSERT_TRUE(program.start(*program.findEntry("update")).ok());
+  // Only what they held at the start counts.
+  set(program, "x", NAN);
+  set(program, "hyper", NAN);
+}
+
+} // namespace
+
+TEST_F(CUDATest, RunsEveryKindOfCommand) {
+  Program gpu = load(makeTestArtifact("sm_90a"));
+  options.blasLibrary.clear();
+  Program cpu = load(makeTestArtifact());
+  for (Program *program : {&gpu, &cpu}) {
+    ASSERT_TRUE(program->run("init").ok());
+    const TensorView *x = program->findTensor("x");
+    for (uint64_t i = 0; i < x->elements(); ++i)
+      x->as<float>()[i] = float(i) - 7;
+  }
+  // The second run records a graph, the third replays it.
+  for (int run = 0; run < 3; ++run) {
+    set(gpu, "y", NAN);
+    for (Program *program : {&gpu, &cpu}) {
+      ASSERT_TRUE(program->run("eval").ok());
+      ASSERT_TRUE(program->run("ids").ok());
+    }
+    std::vector<float> a = values(gpu, "y"), b = values(cpu, "y");
+    for (size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a[i], b[i], 1e-4);
+    EXPECT_EQ(values(gpu, "loss")[0], a[0]);
+    EXPECT_EQ(values(gpu, "ids"), values(cpu, "ids"));
+  }
+  EXPECT_EQ(values(gpu, "w"), values(cpu, "w"));
+}
+
+TEST_F(CUDATest, AStepWaitsOnceAndCopiesOneBlockBack) {
+  Program program = load(makeStep());
+  for (int step = 0; step < 4; ++step) {
+    takeLog();
+    startStep(program, 3, float(step));
+    std::string started = takeLog();
+    EXPECT_EQ(started.find("Synchronize"), std::string::npos) << started;
+    EXPECT_EQ(started.find("DtoH"), std::string::npos) << started;
+    EXPECT_EQ(started.find("pageable"), std::string::npos) << started;
+    // The first step has as much pinned memory made as its passes need.
+    EXPECT_EQ(started.find("Alloc") == std::string::npos, step > 0) << started;
+    ASSERT_TRUE(program.finish(*program.findEntry("update")).ok());
+    // From the first element of `loss` to the one of `norm`.
+    EXPECT_EQ(takeLog(), "cuMemcpyDtoHAsync 132 pinned\n"
+                         "cuStreamSynchronize\n");
+    EXPECT_EQ(values(program, "loss"),
+              std::vector<float>(16, 3 * float(step) + 3));
+    EXPECT_EQ(values(program, "norm")[0], float(step));
+    // What lies between them belongs to another entry.
+    EXPECT_EQ(values(program, "other")[0], step > 0 ? 5.0f : 0.0f);
+    ASSERT_TRUE(program.run("eval").ok());
+    set(program, "other", 5);
+  }
+}
+
+TEST_F(CUDATest, InputsThatLieTogetherAreOneCopy) {
+  Program program = load(makeStep());
+  startStep(program, 1, 0);
+  startStep(program, 1, 0);
+  ASSERT_TRUE(program.finish(*program.findEntry("update")).ok());
+  takeLog();
+  startStep(program, 1, 0);
+  EXPECT_EQ(takeLog(), "cuMemcpyHtoDAsync 76 pinned\n"
+                       "cuGraphLaunch\n"
+                       "cuMemcpyHtoDAsync 4 pinned\n"
+                       "cuGraphLaunch\n");
+}
+
+//===----------------------------------------------------------------------===//
+// Failures
+//===----------------------------------------------------------------------===//
+
+TEST_F(CUDATest, NoGraphNamesTheFirstCommandThatIsNotFinite) {
+  options.noGraph = true;
+  Program program = load(makeTestArtifact("sm_90a"));
+  EXPECT_EQ(program.run("poles").message(),
+            "entry 'poles', command 3 (launch @pole): wrote nan to element 0 "
+            "of its float output 0, from model.mlir:12:3");
+  ASSERT_TRUE(program.run("init").ok());
+  EXPECT_TRUE(program.run("eval").ok());
+  set(program, "x", NAN);
+  std::string message = program.run("eval").message();
+  EXPECT_NE(message.find("command 1 (gemm 4x16x8): wrote nan"),
+            std::string::npos)
+      << message;
+}
+
+TEST_F(CUDATest, FiniteChecksSkipOtherColumns) {
+  options.checkFinite = options.poison = true;
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned in = b.tensor("in", DataType::F32, {1}, TensorRole::Input);
+  ArtifactBuilder::Slice scratch = b.arena(64);
+  ArtifactBuilder::Slice column(scratch.segment(), scratch.offset() + 4, 52);
+  unsigned kernel = b.kernel("column", "test_column", 4, {4, 52}, 1,
+                             {artifact::Rows(1, 1), artifact::Rows(1, 4)});
+  b.entry("main", {in}, {}, {b.launch(kernel, {b.of(in), column})});
+  Program program = load(b.finish());
+  set(program, "in", 1);
+  EXPECT_TRUE(program.run("main").ok());
+  set(program, "in", 2e38f);
+  EXPECT_EQ(program.run("main").message(),
+            "entry 'main', command 0 (launch @column): wrote inf to element 2 "
+            "of its float output 0, from model.mlir:1:3");
+}
+
+TEST_F(CUDATest, NoGraphNamesTheCommandOfADriverError) {
+  options.noGraph = true;
+  Program program = load(makeTestArtifact("sm_90a"));
+  ASSERT_TRUE(program.run("eval").ok());
+  takeLog();
+  // After the inputs, command 0 and the check of what it wrote.
+  fakeCUDAFail("cuStreamSynchronize", 3);
+  EXPECT_EQ(program.run("eval").message(),
+            "entry 'eval', command 1 (gemm 4x16x8): cuStreamSynchronize: an "
+            "illegal memory access was encountered "
+            "(CUDA_ERROR_ILLEGAL_ADDRESS), from model.mlir:5:3");
+  fakeCUDAReset();
+  fakeCUDAFail("cuLaunchKernel", 1);
+  EXPECT_EQ(program.run("eval").message(),
+            "entry 'eval', command 2 (launch @add_rows): cuLaunchKernel: an "
+            "illegal memory access was encountered "
+            "(CUDA_ERROR_ILLEGAL_ADDRESS), from model.mlir:6:3");
+}
+
+TEST_F(CUDATest, AnErrorOfAGraphBelongsToNoCommand) {
+  Program program = load(makeTestArtifact("sm_90a"));
+  fakeCUDAFail("cuStreamSynchronize", 1);
+  EXPECT_EQ(program.run("eval").message(),
+            "entry 'eval': cuStreamSynchronize: an illegal memory access was "
+            "encountered (CUDA_ERROR_ILLEGAL_ADDRESS); --no-graph names the "
+            "command that failed");
+}
+
+TEST_F(CUDATest, AProductWithoutAlgorithmIsNamed) {
+  fakeCUDAFail("cublasLtMatmulAlgoGetHeuristic", 1);
+  EXPECT_EQ(create(makeTestArtifact("sm_90a")).message(),
+            "test.nsax: entry 'eval': command 1 (gemm 4x16x8): cuBLASLt has no "
+            "algorithm for a product of 4x8 and 8x16 (status 15), from "
+            "model.mlir:5:3");
+}
+
+TEST_F(CUDATest, OtherChipsAreRefused) {
+  EXPECT_EQ(create(makeTestArtifact("sm_80")).message(),
+            "test.nsax: is for the target 'sm_80'; the Fake H100 has compute "
+            "capability 9.0");
+}
