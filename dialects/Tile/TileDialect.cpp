@@ -43,23 +43,31 @@ void TileDialect::initialize() {
 Type TileType::parse(AsmParser &parser) {
   SmallVector<int64_t> shape;
   Type elementType;
+  Attribute layout;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() ||
       parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
-      parser.parseType(elementType) || parser.parseGreater())
+      parser.parseType(elementType) ||
+      (succeeded(parser.parseOptionalComma()) &&
+       parser.parseAttribute(layout)) ||
+      parser.parseGreater())
     return {};
   return TileType::getChecked([&] { return parser.emitError(loc); },
-                              parser.getContext(), shape, elementType);
+                              parser.getContext(), shape, elementType, layout);
 }
 
 void TileType::print(AsmPrinter &printer) const {
   printer << '<';
   printer.printDimensionList(getShape());
-  printer << 'x' << getElementType() << '>';
+  printer << 'x' << getElementType();
+  if (getLayout())
+    printer << ", " << getLayout();
+  printer << '>';
 }
 
 LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError,
-                               ArrayRef<int64_t> shape, Type elementType) {
+                               ArrayRef<int64_t> shape, Type elementType,
+                               Attribute layout) {
   if (shape.empty() || shape.size() > 2)
     return emitError() << "a tile has 1 or 2 dimensions, not " << shape.size();
   for (int64_t size : shape)
@@ -70,5 +78,24 @@ LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError,
       !elementType.isInteger(32) && !elementType.isInteger(1))
     return emitError() << "element type " << elementType
                        << " of a tile must be f32, bf16, f16, i32 or i1";
+  if (layout && !isa<FragmentAttr, SharedAttr, OnDemandAttr>(layout))
+    return emitError() << "layout " << layout
+                       << " of a tile must be #tile.fragment, #tile.shared or "
+                          "#tile.on_demand";
+  if (isa_and_nonnull<SharedAttr>(layout)) {
+    if (!elementType.isBF16() && !elementType.isF16())
+      return emitError() << "#tile.shared holds bf16 or f16, not "
+                         << elementType;
+    if (shape.size() != 2)
+      return emitError() << "#tile.shared needs 2 dimensions, not "
+                         << shape.size();
+  }
+  return success();
+}
+
+LogicalResult FragmentAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   int64_t warps) {
+  if (warps < 1 || warps > 32)
+    return emitError() << "a fragment lies in 1 to 32 warps, not " << warps;
   return success();
 }

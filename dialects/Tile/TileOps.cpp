@@ -25,6 +25,36 @@ static Type elementTypeOf(Type type) {
   return tile ? tile.getElementType() : type;
 }
 
+/// The layout of a tile; null for none and for scalars.
+static Attribute layoutOf(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile ? tile.getLayout() : Attribute();
+}
+
+static std::string formatLayout(Attribute layout) {
+  if (!layout)
+    return "no layout";
+  std::string text;
+  llvm::raw_string_ostream(text) << layout;
+  return text;
+}
+
+/// An operand of an operation whose result is in `layout`: in the same or
+/// nowhere.
+static bool mixesWith(Type operand, Attribute layout) {
+  Attribute own = layoutOf(operand);
+  return !isa<TileType>(operand) || own == layout ||
+         isa_and_nonnull<OnDemandAttr>(own);
+}
+
+/// For operations that know nothing of layouts.
+static LogicalResult verifyNoLayout(Operation *op) {
+  for (Type type : op->getOperandTypes())
+    if (Attribute layout = layoutOf(type))
+      return op->emitOpError("needs tiles without layout, not in ") << layout;
+  return success();
+}
+
 /// Parses `(type, type)`, also without a type.
 static ParseResult parseTypeList(OpAsmParser &parser,
                                  SmallVectorImpl<Type> &types) {
@@ -190,6 +220,11 @@ static LogicalResult verifyAccess(Operation *op, MemRefType ref,
     return op->emitOpError("indices of shape ")
            << formatShape(shape) << " do not address a tile of shape "
            << formatShape(tile.getShape());
+  for (Value index : indices)
+    if (!mixesWith(index.getType(), layoutOf(value)))
+      return op->emitOpError("index in ")
+             << formatLayout(layoutOf(index.getType()))
+             << " addresses a tile in " << formatLayout(layoutOf(value));
   return success();
 }
 
@@ -222,6 +257,9 @@ LogicalResult LoadOp::verify() {
 }
 
 LogicalResult StoreOp::verify() {
+  if (isa_and_nonnull<OnDemandAttr>(layoutOf(getValue().getType())))
+    return emitOpError("writes a tile in #tile.on_demand, which no thread "
+                       "holds");
   return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
                       getValue().getType());
 }
@@ -247,6 +285,19 @@ LogicalResult MapOp::verify() {
              << formatShape(cast<TileType>(type).getShape())
              << " does not broadcast to " << formatShape(shape);
   }
+  Attribute layout = getShapeType().getLayout();
+  if (isa_and_nonnull<SharedAttr>(layout))
+    return emitOpError("computes in ") << layout;
+  for (Type type : getResultTypes())
+    if (layoutOf(type) != layout)
+      return emitOpError("results in ")
+             << formatLayout(layout) << " and " << formatLayout(layoutOf(type))
+             << " must agree";
+  for (Type type : getInputs().getTypes())
+    if (!mixesWith(type, layout))
+      return emitOpError("input in ")
+             << formatLayout(layoutOf(type)) << " but results in "
+             << formatLayout(layout);
   return success();
 }
 
@@ -286,6 +337,31 @@ LogicalResult MapOp::verifyRegions() {
 // Other computation
 //===----------------------------------------------------------------------===//
 
+/// What tensor cores need of a product whose operands have layouts.
+static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
+  Attribute a = op.getA().getType().getLayout();
+  Attribute b = op.getB().getType().getLayout();
+  Attribute acc = op.getAcc().getType().getLayout();
+  if (!a && !b && !acc)
+    return success();
+  if (!isa_and_nonnull<FragmentAttr>(acc))
+    return op.emitOpError("accumulates in ")
+           << formatLayout(acc) << ", not in #tile.fragment";
+  if (!isa_and_nonnull<SharedAttr>(b))
+    return op.emitOpError("has b in ")
+           << formatLayout(b) << ", not in #tile.shared";
+  if (a != acc && !isa_and_nonnull<SharedAttr>(a))
+    return op.emitOpError("has a in ")
+           << formatLayout(a) << ", neither in #tile.shared nor in " << acc;
+  if (a == acc && op.getTransposeA())
+    return op.emitOpError("transposes a in ") << a;
+  if (length % 16 != 0 || n % 8 != 0)
+    return op.emitOpError("contracts ")
+           << length << " elements into " << n
+           << " columns; with layouts these are multiples of 16 and 8";
+  return success();
+}
+
 LogicalResult DotOp::verify() {
   TileType a = getA().getType(), b = getB().getType(), acc = getAcc().getType();
   if (a.getElementType() != b.getElementType())
@@ -304,7 +380,7 @@ LogicalResult DotOp::verify() {
   if (acc.getRows() != m || acc.getCols() != n)
     return emitOpError("accumulates a ")
            << m << "x" << n << " product into " << formatShape(acc.getShape());
-  return success();
+  return verifyDotLayouts(*this, ka, n);
 }
 
 /// The type of a reduction's result.
@@ -314,7 +390,7 @@ static TileType reducedType(TileType input, int64_t axis) {
     axis = 0;
   if (axis < static_cast<int64_t>(shape.size()))
     shape[axis] = 1;
-  return TileType::get(shape, input.getElementType());
+  return TileType::get(shape, input.getElementType(), input.getLayout());
 }
 
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
@@ -329,9 +405,39 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
+/// For operations on elements that threads hold in registers.
+static LogicalResult verifyRegisters(Operation *op, TileType input) {
+  Attribute layout = input.getLayout();
+  if (layout && !isa<FragmentAttr>(layout))
+    return op->emitOpError("input in ")
+           << layout << " must have no layout or #tile.fragment";
+  return success();
+}
+
 LogicalResult ReduceOp::verify() {
   if (getInput().getType().getShape().size() != 2)
     return emitOpError("input must have 2 dimensions");
+  return verifyRegisters(*this, getInput().getType());
+}
+
+LogicalResult AnyOp::verify() {
+  return verifyRegisters(*this, getInput().getType());
+}
+
+LogicalResult ConvertOp::verify() {
+  TileType from = getInput().getType(), to = getResult().getType();
+  if (from.withLayout({}) != to.withLayout({}))
+    return emitOpError("changes ")
+           << from.withLayout({}) << " to " << to.withLayout({});
+  Attribute source = from.getLayout(), target = to.getLayout();
+  for (Attribute layout : {source, target})
+    if (isa_and_nonnull<OnDemandAttr>(layout))
+      return emitOpError("has no elements to move in ") << layout;
+  if (source == target || (isa_and_nonnull<FragmentAttr>(source) &&
+                           isa_and_nonnull<FragmentAttr>(target)))
+    return emitOpError("from ")
+           << formatLayout(source) << " to " << formatLayout(target)
+           << " is none between different places";
   return success();
 }
 
@@ -349,7 +455,7 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
 LogicalResult TransposeOp::verify() {
   if (getInput().getType().getShape().size() != 2)
     return emitOpError("input must have 2 dimensions");
-  return success();
+  return verifyNoLayout(*this);
 }
 
 LogicalResult TopNOp::verify() {
@@ -361,8 +467,10 @@ LogicalResult TopNOp::verify() {
   if (values.getRows() != best.getRows())
     return emitOpError("merges ")
            << values.getRows() << " rows into " << best.getRows();
-  return success();
+  return verifyNoLayout(*this);
 }
+
+LogicalResult SortOp::verify() { return verifyNoLayout(*this); }
 
 #define GET_OP_CLASSES
 #include "dialects/Tile/TileOps.cpp.inc"

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_TILE_TILEOPS_TD
 #define NSA_DIALECTS_TILE_TILEOPS_TD
 
+include "dialects/Tile/TileLayouts.td"
 include "dialects/Tile/TileTypes.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpAsmInterface.td"
@@ -207,6 +208,8 @@ def Tile_LoadOp : Tile_Op<"load", []> {
 
     With scalar indices only, the result is a scalar under the same rule.
 
+    Index tiles have the layout of the result or `#tile.on_demand`.
+
     Example:
 
     ```mlir
@@ -229,7 +232,8 @@ def Tile_StoreOp : Tile_Op<"store", []> {
   let summary = "write elements at computed coordinates";
   let description = [{
     The rules of `tile.load`; an element with a coordinate outside its dimension
-    is not written. The coordinates of the elements written must differ.
+    is not written. The coordinates of the elements written must differ. Some
+    thread holds the value: its layout is not `#tile.on_demand`.
 
     Example:
 
@@ -267,8 +271,9 @@ def Tile_MapOp : Tile_Op<"map", [
     The body runs once per element of the results, on one element of each input.
     A dimension of size one of an input is repeated. Scalars of the
     surroundings may be used directly; tiles may not. All results have one
-    shape, their element types may differ. The body holds elementwise `arith`
-    and `math` operations on scalars only.
+    shape and layout, their element types may differ. The body holds elementwise
+    `arith` and `math` operations on scalars only. Inputs have the layout of the
+    results or `#tile.on_demand`; `#tile.shared` has no maps.
 
     Example:
 
@@ -309,6 +314,9 @@ def Tile_DotOp : Tile_Op<"dot", [
     (KxM with `transpose_a`), b is KxN (NxK with `transpose_b`), acc is MxN in
     f32. Products and sums are f32.
 
+    A product of layouts accumulates in `#tile.fragment`, has b in
+    `#tile.shared`, and a in either; a fragment a is not transposed.
+
     Example:
 
     ```mlir
@@ -341,7 +349,8 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
   let summary = "combine the elements along one axis";
   let description = [{
     The axis keeps size one in the result. The order of the combination is
-    fixed by the shape. NaN elements do not win a maximum or minimum.
+    fixed by the shape and layout, which the result shares: none or
+    `#tile.fragment`. NaN elements do not win a maximum or minimum.
 
     Example:
 
@@ -355,6 +364,45 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
   let results = (outs TileOf<[F32, I32]>:$result);
   let assemblyFormat = [{
     $kind $input attr-dict `:` qualified(type($input)) `->`
+    qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_AnyOp : Tile_Op<"any", [Pure]> {
+  let summary = "whether some element is true";
+  let description = [{
+    A scalar, so that control flow can depend on the elements of a tile, which
+    has no layout or is in `#tile.fragment`.
+
+    Example:
+
+    ```mlir
+    %some = tile.any %mask : !tile.tile<8x16xi1>
+    ```
+  }];
+  let arguments = (ins TileOf<[I1]>:$input);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$input attr-dict `:` qualified(type($input))";
+  let hasVerifier = 1;
+}
+
+def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
+  let summary = "the same elements in another layout";
+  let description = [{
+    Between no layout, `#tile.fragment` and `#tile.shared`. There are no
+    elements to move in a tile of `#tile.on_demand`.
+
+    Example:
+
+    ```mlir
+    %s = tile.convert %x : !tile.tile<64x32xbf16, #tile.fragment<warps = 4>> -> !tile.tile<64x32xbf16, #tile.shared>
+    ```
+  }];
+  let arguments = (ins Tile_AnyTile:$input);
+  let results = (outs Tile_AnyTile:$result);
+  let assemblyFormat = [{
+    $input attr-dict `:` qualified(type($input)) `->`
     qualified(type($result))
   }];
   let hasVerifier = 1;
@@ -424,6 +472,7 @@ def Tile_SortOp : Tile_Op<"sort", [
   let arguments = (ins Tile_I32Tile:$input);
   let results = (outs Tile_I32Tile:$result);
   let assemblyFormat = "$input attr-dict `:` qualified(type($input))";
+  let hasVerifier = 1;
 }
 
 #endif // NSA_DIALECTS_TILE_TILEOPS_TD

@@ -13,14 +13,21 @@ def Tile_TileType : TypeDef<Tile_Dialect, "Tile"> {
     `!tile.tile<64x32xf32>` is a value of 64 rows and 32 columns. A tile of one
     dimension behaves as one row. Element types are f32, bf16, f16, i32 and i1;
     every dimension is at least one.
+
+    `!tile.tile<64x32xf32, #tile.fragment<warps = 4>>` also says where in a CUDA
+    block the elements are: `#tile.fragment`, `#tile.shared` or
+    `#tile.on_demand`. `nsa-assign-layouts` chooses these. A tile without layout
+    is wherever the target puts it.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t">:$shape,
-    "::mlir::Type":$elementType);
+    "::mlir::Type":$elementType,
+    OptionalParameter<"::mlir::Attribute">:$layout);
   let builders = [
     TypeBuilderWithInferredContext<(ins
-      "::llvm::ArrayRef<int64_t>":$shape, "::mlir::Type":$elementType), [{
-      return $_get(elementType.getContext(), shape, elementType);
+      "::llvm::ArrayRef<int64_t>":$shape, "::mlir::Type":$elementType,
+      CArg<"::mlir::Attribute", "{}">:$layout), [{
+      return $_get(elementType.getContext(), shape, elementType, layout);
     }]>
   ];
   let hasCustomAssemblyFormat = 1;
@@ -33,9 +40,13 @@ def Tile_TileType : TypeDef<Tile_Dialect, "Tile"> {
     int64_t getCols() const { return getShape().back(); }
     int64_t getNumElements() const { return getRows() * getCols(); }
 
-    /// The same shape with another element type.
+    /// The same shape and layout with another element type.
     TileType withElementType(::mlir::Type elementType) const {
-      return TileType::get(getShape(), elementType);
+      return TileType::get(getShape(), elementType, getLayout());
+    }
+    /// The same elements elsewhere; null is no layout.
+    TileType withLayout(::mlir::Attribute layout) const {
+      return TileType::get(getShape(), getElementType(), layout);
     }
   }];
 }

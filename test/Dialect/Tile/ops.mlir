@@ -103,3 +103,41 @@ tile.kernel private @columns(%x: memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>>
   %rows = tile.view %x : memref<2x64x4x8xf32, strided<[6144, 96, 8, 1]>> -> memref<128x32xf32, strided<[96, 1]>>
   tile.return
 }
+
+// CHECK-LABEL: tile.kernel private @layouts
+tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %zero = arith.constant 0 : i32
+  %f0 = arith.constant 0.0 : f32
+  // CHECK: tile.range %{{.*}} : !tile.tile<48x1xi32, #tile.on_demand>
+  %rows = tile.range %zero : !tile.tile<48x1xi32, #tile.on_demand>
+  %cols = tile.range %zero : !tile.tile<1x32xi32, #tile.on_demand>
+  // CHECK: -> !tile.tile<48x32xbf16, #tile.shared>
+  %a = tile.load %q[%rows, %cols] : memref<48x32xbf16>, (!tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<48x32xbf16, #tile.shared>
+  // CHECK: tile.convert %{{.*}} : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>
+  %f = tile.convert %a : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>
+  %acc = tile.splat %f0 : !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
+  // CHECK: tile.dot %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
+  %s = tile.dot %f, %a, %acc {transpose_b} : !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
+  // CHECK: tile.reduce add %{{.*}} {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
+  %m = tile.reduce add %s {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
+  // CHECK: tile.map (%{{.*}}, %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xi32, #tile.on_demand>) -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
+  %p = tile.map (%m, %rows : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xi32, #tile.on_demand>) -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>> {
+  ^bb0(%x: f32, %row: i32):
+    %y = arith.sitofp %row : i32 to f32
+    %z = arith.mulf %x, %y : f32
+    tile.yield %z : f32
+  }
+  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
+  %mask = tile.map (%m : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>) -> !tile.tile<48x1xi1, #tile.fragment<warps = 3>> {
+  ^bb0(%x: f32):
+    %c = arith.cmpf ogt, %x, %f0 : f32
+    tile.yield %c : i1
+  }
+  // CHECK: tile.any %{{.*}} : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
+  %some = tile.any %mask : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
+  %none = tile.convert %p : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
+  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
+  tile.store %p, %o[%rows, %zero] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
+  tile.return
+}
