@@ -3,6 +3,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 
+#include "dialects/Tile/TileDialect.h"
 #include "mlir/Pass/Pass.h"
 
 namespace mlir {

@@ -5,6 +5,39 @@
 
 include "mlir/Pass/PassBase.td"
 
+def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
+  let summary = "Lay the tiles of a kernel out for tensor cores";
+  let description = [{
+    Products of bf16 or f16 tiles whose sums have a multiple of 16 elements and
+    whose results have 8 rows or more and a multiple of 8 columns get layouts:
+    they accumulate in `#tile.fragment`, read b from `#tile.shared` and a from
+    either. Other products stay as they are, with a remark that says why.
+
+    - Maps, reductions, loops, branches and selects pass the fragments on, so
+      that a chain of products moves nothing. Loads that feed these load
+      fragments.
+    - A load that a product reads as b goes to shared memory, and is converted
+      to a fragment where a map also reads it. So does an a that changes in
+      every iteration; an a that is the same in all of them is loaded as
+      fragment, outside of the loop.
+    - Ranges, splats, loads of integers that the kernel does not write, and
+      integer maps of these are computed again where they are used
+      (`#tile.on_demand`). Where fragments use what is read from memory, it is a
+      fragment of its own.
+    - Transposition, top-n, sorting and products without layouts read and make
+      tiles without layout; `tile.convert` stands between.
+    - Tiles that no fragment touches have no layout.
+
+    A kernel has one number of warps: the largest up to 8 that leaves no more
+    than an eighth of the rows of the tallest product to padding.
+  }];
+  let dependentDialects = ["::nsa::tile::TileDialect"];
+  let options = [
+    Option<"warps", "warps", "unsigned", /*default=*/"0",
+           "Warps that share the rows of a product; 0 chooses">,
+  ];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{

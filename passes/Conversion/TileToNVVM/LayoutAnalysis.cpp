@@ -1,0 +1,260 @@
+//===- LayoutAnalysis.cpp - where the tiles of a kernel belong ------------===//
+
+#include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static bool isTile(Value value) { return isa<TileType>(value.getType()); }
+
+LayoutAnalysis::LayoutAnalysis(KernelOp kernel, int64_t warps)
+    : kernel(kernel), warps(warps) {
+  findProducts();
+  if (products.empty())
+    return;
+  findRecomputed();
+  placeOperands();
+  couple();
+  spread();
+}
+
+Attribute LayoutAnalysis::fragment() const {
+  return FragmentAttr::get(kernel->getContext(), warps);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Why tensor cores cannot do a product, or nothing.
+static std::string findObstacle(DotOp dot) {
+  TileType a = dot.getA().getType(), acc = dot.getAcc().getType();
+  int64_t length = dot.getTransposeA() ? a.getRows() : a.getCols();
+  if (a.getElementType().isF32())
+    return "its operands are f32, not bf16 or f16";
+  if (acc.getCols() % 8 != 0)
+    return llvm::formatv("its {0} columns are no multiple of 8", acc.getCols());
+  if (length % 16 != 0)
+    return llvm::formatv("the {0} elements of each sum are no multiple of 16",
+                         length);
+  if (acc.getRows() < 8)
+    return llvm::formatv("its {0} rows fill less than half of the 16 of a slab",
+                         acc.getRows());
+  return "";
+}
+
+/// As many as there are slabs for, up to 8, if no more than an eighth of the
+/// work is on rows that do not exist.
+static int64_t chooseWarps(int64_t slabs) {
+  for (int64_t warps = std::min<int64_t>(slabs, 8); warps > 1; --warps)
+    if (8 * slabs >= 7 * int64_t(llvm::alignTo(slabs, warps)))
+      return warps;
+  return 1;
+}
+
+void LayoutAnalysis::findProducts() {
+  kernel.walk([&](DotOp dot) {
+    std::string obstacle = findObstacle(dot);
+    if (!obstacle.empty()) {
+      missed.emplace_back(dot, std::move(obstacle));
+      return;
+    }
+    products.push_back(dot);
+    slabs = std::max<int64_t>(
+        slabs, llvm::divideCeil(dot.getAcc().getType().getRows(), 16));
+  });
+  if (warps == 0)
+    warps = chooseWarps(slabs);
+}
+
+bool LayoutAnalysis::isProduct(Operation *op) const {
+  auto dot = dyn_cast<DotOp>(op);
+  return dot && llvm::is_contained(products, dot);
+}
+
+//===----------------------------------------------------------------------===//
+// Recomputed tiles
+//===----------------------------------------------------------------------===//
+
+void LayoutAnalysis::findRecomputed() {
+  DenseSet<Value> written;
+  kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
+  auto isCheap = [&](Operation *op) {
+    if (auto load = dyn_cast<LoadOp>(op))
+      return isTile(load.getResult()) &&
+             load.getRef().getType().getElementType().isInteger() &&
+             !written.contains(getArgument(load.getRef()));
+    if (isa<MapOp>(op))
+      return llvm::all_of(op->getResultTypes(), [](Type type) {
+        return cast<TileType>(type).getElementType().isInteger();
+      });
+    return isa<RangeOp, SplatOp>(op);
+  };
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (!isCheap(op))
+      return;
+    bool reads = isa<LoadOp>(op);
+    for (Value operand : op->getOperands()) {
+      if (!isTile(operand))
+        continue;
+      if (!isRecomputed(operand))
+        return;
+      reads |= recomputed.lookup(operand);
+    }
+    for (Value result : op->getResults())
+      recomputed[result] = reads;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Operands of products
+//===----------------------------------------------------------------------===//
+
+bool LayoutAnalysis::isInvariant(Value a, DotOp product) {
+  auto loop = product->getParentOfType<scf::ForOp>();
+  return !loop || !loop.getBodyRegion().isAncestor(a.getParentRegion());
+}
+
+/// Shared memory is filled in chunks, by whichever thread: it has to be able to
+/// compute any coordinate.
+bool LayoutAnalysis::canShare(LoadOp load) const {
+  return llvm::all_of(load.getIndices(), [&](Value index) {
+    return !isTile(index) || isRecomputed(index);
+  });
+}
+
+void LayoutAnalysis::placeOperand(OpOperand &operand) {
+  Value value = operand.get();
+  auto product = cast<DotOp>(operand.getOwner());
+  if (isRecomputed(value) || pinned.contains(value))
+    return;
+  fragments.insert(value);
+  auto load = value.getDefiningOp<LoadOp>();
+  bool isLeft = operand.getOperandNumber() == 0 && !product.getTransposeA();
+  if (!load || (isLeft && isInvariant(value, product)))
+    return;
+  if (canShare(load))
+    shared.insert(value);
+  else if (!llvm::is_contained(indirect, load))
+    indirect.push_back(load);
+}
+
+void LayoutAnalysis::placeOperands() {
+  kernel.walk([&](Operation *op) {
+    if (isa<TransposeOp, TopNOp, SortOp>(op) ||
+        (isa<DotOp>(op) && !isProduct(op)))
+      pinned.insert(op->result_begin(), op->result_end());
+  });
+  for (DotOp product : products) {
+    fragments.insert(product.getResult());
+    placeOperand(product.getAMutable());
+    placeOperand(product.getBMutable());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Coupled tiles
+//===----------------------------------------------------------------------===//
+
+void LayoutAnalysis::couple(Value lhs, Value rhs) {
+  if (!isTile(lhs) || !isTile(rhs) || isRecomputed(lhs) || isRecomputed(rhs))
+    return;
+  coupled[lhs].push_back(rhs);
+  coupled[rhs].push_back(lhs);
+}
+
+void LayoutAnalysis::couple() {
+  auto coupleLoop = [&](scf::ForOp loop) {
+    for (auto [i, result] : llvm::enumerate(loop.getResults())) {
+      Value carried = loop.getRegionIterArg(i);
+      couple(result, carried);
+      couple(carried, loop.getInitArgs()[i]);
+      couple(carried, loop.getYieldedValues()[i]);
+    }
+  };
+  auto coupleBranch = [&](scf::IfOp branch) {
+    for (auto [i, result] : llvm::enumerate(branch.getResults())) {
+      couple(result, branch.thenYield().getOperand(i));
+      couple(result, branch.elseYield().getOperand(i));
+    }
+  };
+  kernel.walk([&](Operation *op) {
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      coupleLoop(loop);
+    else if (auto branch = dyn_cast<scf::IfOp>(op))
+      coupleBranch(branch);
+    else if (isProduct(op))
+      couple(op->getResult(0), cast<DotOp>(op).getAcc());
+    else if (isa<MapOp, ReduceOp, arith::SelectOp>(op) && op->getNumResults())
+      for (Value other :
+           llvm::concat<Value>(llvm::to_vector(op->getOperands()),
+                               llvm::to_vector(op->getResults().drop_front())))
+        couple(op->getResult(0), other);
+  });
+}
+
+void LayoutAnalysis::spread() {
+  for (size_t i = 0; i < fragments.size(); ++i)
+    for (Value other : coupled.lookup(fragments[i]))
+      if (!pinned.contains(other))
+        fragments.insert(other);
+}
+
+//===----------------------------------------------------------------------===//
+// Answers
+//===----------------------------------------------------------------------===//
+
+Attribute LayoutAnalysis::getHome(Value tile) const {
+  if (shared.contains(tile))
+    return SharedAttr::get(kernel->getContext());
+  return fragments.contains(tile) ? fragment() : Attribute();
+}
+
+Attribute LayoutAnalysis::getWanted(Value operand, Attribute result) const {
+  auto onDemand = OnDemandAttr::get(kernel->getContext());
+  auto known = recomputed.find(operand);
+  if (!result || known == recomputed.end())
+    return result;
+  // What has been read is worth its registers.
+  return isa<FragmentAttr>(result) && known->second ? result
+                                                    : Attribute(onDemand);
+}
+
+Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
+  Value value = use.get();
+  Operation *op = use.getOwner();
+  unsigned number = use.getOperandNumber();
+  return llvm::TypeSwitch<Operation *, Attribute>(op)
+      .Case([&](DotOp dot) -> Attribute {
+        if (!isProduct(dot))
+          return {};
+        bool isShared = number == 1 ||
+                        (number == 0 &&
+                         (dot.getTransposeA() || (shared.contains(value) &&
+                                                  !isInvariant(value, dot))));
+        return isShared ? SharedAttr::get(op->getContext()) : fragment();
+      })
+      .Case([&](StoreOp store) {
+        Attribute layout = getHome(store.getValue());
+        return number == 0 ? layout : getWanted(value, layout);
+      })
+      .Case([&](AnyOp any) { return getHome(value); })
+      .Case([&](ReduceOp reduce) { return getHome(reduce.getResult()); })
+      .Case<MapOp, LoadOp>(
+          [&](auto) { return getWanted(value, getHome(op->getResult(0))); })
+      .Case([&](arith::SelectOp select) { return getHome(select.getResult()); })
+      .Case([&](scf::ForOp loop) {
+        return getHome(loop.getTiedLoopRegionIterArg(&use));
+      })
+      .Case([&](scf::YieldOp yield) {
+        Operation *parent = yield->getParentOp();
+        return getHome(parent->getResult(number));
+      })
+      .Default([](Operation *) { return Attribute(); });
+}

@@ -1,0 +1,77 @@
+//===- LayoutAnalysis.h - where the tiles of a kernel belong ----*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_LAYOUTANALYSIS_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_LAYOUTANALYSIS_H
+
+#include "dialects/Tile/TileOps.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace nsa::cuda {
+
+/// Which layout every tile of a kernel should have for its products to run on
+/// tensor cores. Changes nothing; valid until the kernel changes.
+class LayoutAnalysis {
+public:
+  /// `warps` of 0 chooses their number.
+  LayoutAnalysis(tile::KernelOp kernel, int64_t warps);
+
+  /// In order. Without any, the kernel stays without layouts.
+  llvm::ArrayRef<tile::DotOp> getProducts() const { return products; }
+  /// Products that tensor cores cannot do, and why.
+  llvm::ArrayRef<std::pair<tile::DotOp, std::string>> getMissed() const {
+    return missed;
+  }
+  int64_t getWarps() const { return warps; }
+  /// Slabs of 16 rows of the tallest product.
+  int64_t getSlabs() const { return slabs; }
+
+  /// Whether every use may compute the elements of `tile` again: ranges,
+  /// splats, loads of indices from memory that nothing writes, and integer maps
+  /// of these.
+  bool isRecomputed(mlir::Value tile) const {
+    return recomputed.contains(tile);
+  }
+  /// The layout in which the operation that makes `tile` leaves it; null for
+  /// none, which is also what recomputed tiles have at first.
+  mlir::Attribute getHome(mlir::Value tile) const;
+  /// The layout that the user of a tile wants it in.
+  mlir::Attribute getWanted(mlir::OpOperand &use) const;
+  /// The same for an operand of an operation whose result is in `result`.
+  mlir::Attribute getWanted(mlir::Value operand, mlir::Attribute result) const;
+
+  /// Whether a product runs in a loop that does not change its a.
+  static bool isInvariant(mlir::Value a, tile::DotOp product);
+  /// Loads that feed a product through registers because shared memory cannot
+  /// be filled from their coordinates.
+  llvm::ArrayRef<tile::LoadOp> getIndirect() const { return indirect; }
+
+private:
+  bool isProduct(mlir::Operation *op) const;
+  void findProducts();
+  void findRecomputed();
+  void placeOperands();
+  void placeOperand(mlir::OpOperand &operand);
+  bool canShare(tile::LoadOp load) const;
+  /// Tiles that would rather share their layout.
+  void couple();
+  void couple(mlir::Value lhs, mlir::Value rhs);
+  void spread();
+  mlir::Attribute fragment() const;
+
+  tile::KernelOp kernel;
+  int64_t warps, slabs = 0;
+  llvm::SmallVector<tile::DotOp> products;
+  llvm::SmallVector<std::pair<tile::DotOp, std::string>> missed;
+  llvm::SmallVector<tile::LoadOp> indirect;
+  /// The value says whether its computation reads memory.
+  llvm::DenseMap<mlir::Value, bool> recomputed;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> coupled;
+  /// What operations know nothing of layouts make.
+  llvm::DenseSet<mlir::Value> pinned;
+  llvm::DenseSet<mlir::Value> shared;
+  llvm::SetVector<mlir::Value> fragments;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_LAYOUTANALYSIS_H
