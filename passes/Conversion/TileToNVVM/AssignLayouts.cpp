@@ -126,7 +126,7 @@ static void report(KernelOp kernel, const LayoutAnalysis &layouts) {
         .category(DEBUG_TYPE)
         .function(kernel.getSymName());
   };
-  for (const auto &[dot, reason] : layouts.getMissed())
+  for (auto [dot, reason] : layouts.getMissed())
     remark::missed(dot.getLoc(), options("Product"))
         << remark::reason("not on tensor cores: {0}", reason);
   for (LoadOp load : layouts.getIndirect())

@@ -128,7 +128,6 @@ tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
     %z = arith.mulf %x, %y : f32
     tile.yield %z : f32
   }
-  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
   %mask = tile.map (%m : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>) -> !tile.tile<48x1xi1, #tile.fragment<warps = 3>> {
   ^bb0(%x: f32):
     %c = arith.cmpf ogt, %x, %f0 : f32
@@ -136,6 +135,7 @@ tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
   }
   // CHECK: tile.any %{{.*}} : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
   %some = tile.any %mask : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
+  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
   %none = tile.convert %p : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
   // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
   tile.store %p, %o[%rows, %zero] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
