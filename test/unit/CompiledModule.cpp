@@ -37,11 +37,14 @@ RuntimeOptions CompiledModule::poisoned() {
 
 Result<CompiledModule> CompiledModule::load(const std::string &text,
                                             const CompilerOptions &compiler,
-                                            const RuntimeOptions &runtime) {
+                                            const RuntimeOptions &runtime,
+                                            const Compile &compile) {
   CompilerOptions options = compiler;
   // Kernels of a few elements are slow in one way or another.
   options.allowSlowPaths = {"all"};
-  Result<CompiledArtifact> compiled = nsa::compile(text, "test.mlir", options);
+  Result<CompiledArtifact> compiled =
+      compile ? compile(text, options)
+              : nsa::compile(text, "test.mlir", options);
   if (!compiled)
     return compiled.takeError();
   return load(*compiled, runtime);

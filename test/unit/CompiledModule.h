@@ -12,6 +12,7 @@
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Runtime/Runtime.h"
 
+#include <functional>
 #include <string>
 
 namespace nsa::test {
@@ -22,12 +23,17 @@ uint64_t testSeed();
 /// `x` as the given element type holds it.
 double roundTo(DataType type, double x);
 
+/// What makes an artefact of a module's text; empty is the compiler as it is.
+using Compile = std::function<Result<CompiledArtifact>(
+    const std::string &text, const CompilerOptions &options)>;
+
 /// A program whose arena and outputs are poisoned before every run.
 class CompiledModule {
 public:
-  static Result<CompiledModule>
-  load(const std::string &text, const CompilerOptions &compiler = {},
-       const RuntimeOptions &runtime = poisoned());
+  static Result<CompiledModule> load(const std::string &text,
+                                     const CompilerOptions &compiler = {},
+                                     const RuntimeOptions &runtime = poisoned(),
+                                     const Compile &compile = {});
   static Result<CompiledModule>
   load(const CompiledArtifact &compiled,
        const RuntimeOptions &runtime = poisoned());

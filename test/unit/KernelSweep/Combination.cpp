@@ -3,6 +3,7 @@
 #include "test/unit/KernelSweep/Combination.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -30,8 +31,50 @@ std::string Combination::describe() const {
       << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
       << (bf16 ? "bf16 " : "f32 ") << nameOf(phi)
       << (positions ? " with positions" : "") << " logits=" << logits
+      << " gating=" << gating << (gateBias ? " with bias" : "")
       << " seed=" << seed;
   return out.str();
+}
+
+std::optional<Combination>
+nsa::test::parseCombination(const std::string &text) {
+  Combination c;
+  c.gateBias = text.find("with bias") != std::string::npos;
+  c.positions = text.find("with positions") != std::string::npos;
+  const std::pair<const char *, int64_t *> sizes[] = {
+      {"B", &c.batch}, {"S", &c.sequence}, {"Hkv", &c.kvHeads},
+      {"G", &c.group}, {"dk", &c.dk},      {"dv", &c.dv},
+      {"n", &c.count}, {"w", &c.window},   {"l", &c.l},
+      {"d", &c.d},     {"l'", &c.lSel}};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    size_t equals = word.find('=');
+    std::string key = word.substr(0, equals);
+    std::string value = equals < word.size() ? word.substr(equals + 1) : "";
+    bool known =
+        key == "f32" || key == "with" || key == "bias" || key == "positions";
+    for (auto [name, size] : sizes)
+      if (key == name) {
+        *size = std::strtoll(value.c_str(), nullptr, 10);
+        known = true;
+      }
+    for (Phi phi : {Phi::Mean, Phi::Linear, Phi::Mlp})
+      if (key == nameOf(phi)) {
+        c.phi = phi;
+        known = true;
+      }
+    if (key == "bf16")
+      c.bf16 = known = true;
+    if (key == "gating" && (known = true))
+      c.gating = value;
+    if (key == "logits" && (known = true))
+      c.logits = std::strtod(value.c_str(), nullptr);
+    if (key == "seed" && (known = true))
+      c.seed = std::strtoull(value.c_str(), nullptr, 10);
+    if (!known)
+      return std::nullopt;
+  }
+  return c;
 }
 
 //===----------------------------------------------------------------------===//

@@ -9,6 +9,7 @@
 #define NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ struct Combination {
   }
   std::string describe() const;
 };
+
+/// The combination that `describe` gave this text for; what is left out has its
+/// default. Nothing if there is a word that it does not know.
+std::optional<Combination> parseCombination(const std::string &text);
 
 /// `count` combinations; every listed value of every parameter occurs about
 /// equally often. `budget` bounds the multiplications of one attention.

@@ -60,7 +60,8 @@ double nsa::test::allowedError(const Combination &c, const Tensor &expected,
 //===----------------------------------------------------------------------===//
 
 Status Trial::prepare(const std::vector<std::string> &only) {
-  Result<CompiledModule> loaded = CompiledModule::load(moduleText(c, only));
+  Result<CompiledModule> loaded = CompiledModule::load(
+      moduleText(c, only), {}, CompiledModule::poisoned(), compile);
   if (!loaded)
     return loaded.takeError();
   module.emplace(std::move(*loaded));

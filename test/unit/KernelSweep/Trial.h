@@ -47,7 +47,8 @@ double allowedError(const Combination &c, const reference::Tensor &expected,
 /// One compiled combination and its source of random tensors.
 class Trial {
 public:
-  explicit Trial(const Combination &c) : c(c), random(c.seed) {}
+  explicit Trial(const Combination &c, Compile compile = {})
+      : c(c), random(c.seed), compile(std::move(compile)) {}
 
   /// Compiles and loads the module; `only` restricts it to some entries.
   Status prepare(const std::vector<std::string> &only = {});
@@ -78,6 +79,7 @@ public:
   std::mt19937_64 random;
 
 private:
+  Compile compile;
   std::optional<CompiledModule> module;
 };
 

@@ -1,0 +1,22 @@
+//===- Checks.h - all kernels of one combination ----------------*- C++ -*-===//
+
+#ifndef NSA_TEST_UNIT_KERNELSWEEP_CHECKS_H
+#define NSA_TEST_UNIT_KERNELSWEEP_CHECKS_H
+
+#include "test/unit/KernelSweep/Trial.h"
+
+namespace nsa::test {
+
+/// Runs every nsa operation of the combination, forward and backward, on
+/// random inputs and compares it with the fp64 reference.
+void checkAll(const Combination &c, const Compile &compile = {});
+
+/// The same for the operations that fusion makes of them.
+void checkGated(const Combination &c, const Compile &compile = {});
+
+/// Every gating with and without bias in turn.
+Combination withGating(Combination c, size_t number);
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_UNIT_KERNELSWEEP_CHECKS_H
