@@ -1,0 +1,106 @@
+//===- Code.h - kernels as the emulator runs them ---------------*- C++ -*-===//
+//
+// A kernel is an array of instructions over the registers of a warp. One
+// instruction works for all lanes of the warp that are at it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_UNIT_EMULATOR_CODE_H
+#define NSA_TEST_UNIT_EMULATOR_CODE_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mlir {
+class Operation;
+} // namespace mlir
+
+namespace nsa::emulator {
+
+/// Threads of a warp, and a set of them.
+constexpr unsigned kLanes = 32;
+using LaneMask = uint32_t;
+constexpr LaneMask kAllLanes = ~LaneMask(0);
+
+class Warp;
+struct Instruction;
+using Handler = void (*)(Warp &, const Instruction &, LaneMask);
+
+/// How control goes on behind an instruction.
+enum class Kind : uint8_t {
+  /// Every lane does it for itself and goes on.
+  Lane,
+  /// To instruction `immediate`.
+  Jump,
+  /// To instruction `immediate` where register `a` is not 0, else to `target`.
+  Branch,
+  /// The thread ends.
+  Return,
+  /// Runs once all lanes of its mask, register `a`, are here.
+  Mask,
+  /// Runs once all lanes of the warp are here.
+  Warp,
+  /// Waits for other warps. Register `a` is the number of the barrier, `b` the
+  /// number of threads; `immediate` says what to do, see Barrier.
+  Barrier,
+};
+
+/// What a Barrier instruction does, as bits and a reduction.
+struct Barrier {
+  enum : int64_t { Counted = 1, Arrive = 2, Shift = 4 };
+  enum Reduction : int64_t { None, Count, And, Or };
+};
+
+struct Instruction {
+  Handler run = nullptr;
+  Kind kind = Kind::Lane;
+  /// Of memory accesses: bytes of a component, their number.
+  uint8_t bytes = 0, count = 0;
+  /// Registers: the first result and operands.
+  uint32_t result = 0, a = 0, b = 0, c = 0;
+  uint32_t target = 0;
+  int64_t immediate = 0;
+  /// All registers, first the results, where three operands are too few.
+  const uint32_t *all = nullptr;
+};
+
+/// A kernel that is ready to run. Register `r` takes 32 words, or 64 if it is
+/// wide: then `r + 1` is no register.
+struct Code {
+  std::string name;
+  std::vector<Instruction> instructions;
+  /// What each instruction was made of, for messages.
+  std::vector<mlir::Operation *> sources;
+  std::vector<uint32_t> operandPool;
+  unsigned registers = 0;
+
+  struct Constant {
+    uint32_t reg;
+    bool wide;
+    uint64_t bits;
+  };
+  std::vector<Constant> constants;
+  /// Registers that hold the pointers to the arguments.
+  std::vector<uint32_t> arguments;
+
+  unsigned threads = 0;
+  uint64_t sharedBytes = 0;
+  /// The smallest access to each memory, in bytes: what the checks are made
+  /// for.
+  unsigned sharedGranule = 4, globalGranule = 4;
+};
+
+/// Pointers are numbers: shared memory starts at `kSharedBase`, and argument
+/// `k` at `argumentBase(k)`, far enough apart that no offset leads from one to
+/// another.
+constexpr uint64_t kSharedBase = 1024;
+constexpr unsigned kArgumentShift = 44;
+constexpr uint64_t kArgumentBias = uint64_t(1) << (kArgumentShift - 1);
+constexpr uint64_t argumentBase(unsigned argument) {
+  return (uint64_t(argument + 1) << kArgumentShift) + kArgumentBias;
+}
+
+} // namespace nsa::emulator
+
+#endif // NSA_TEST_UNIT_EMULATOR_CODE_H

@@ -1,0 +1,203 @@
+//===- EmulatedExecutable.cpp - programs for a GPU without one ------------===//
+//
+// A test that links this runs artefacts of GPU targets on the emulator: it
+// takes the place of the one in runtime/CUDA.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/CPU/Commands.h"
+#include "runtime/CPU/Memory.h"
+#include "runtime/CUDA/CUDAExecutable.h"
+#include "test/unit/Emulator/EmulatedModule.h"
+#include "test/unit/Emulator/Emulator.h"
+
+#include <cstring>
+#include <set>
+
+using namespace nsa;
+using namespace nsa::emulator;
+using artifact::SegmentKind;
+using artifact::Slice;
+
+namespace {
+
+class EmulatedExecutable : public Executable {
+public:
+  EmulatedExecutable(const Artifact &artifact, const RuntimeOptions &options)
+      : source(artifact), options(options) {}
+
+  Status load();
+
+  void *segment(unsigned index) const override {
+    return segments[index].data();
+  }
+  RunResult run(unsigned entry) override;
+  Status upload(const Slice &) override { return {}; }
+  Status download(const Slice &) override { return {}; }
+  uint64_t allocatedBytes() const override { return 0; }
+  int threads() const override { return 1; }
+  std::string gemmLibrary() const override { return ""; }
+  const std::vector<uint64_t> &nanoseconds(unsigned entry) const override {
+    return times[entry];
+  }
+  const std::vector<CommandSpan> &lastRun(unsigned entry) const override {
+    return spans[entry];
+  }
+
+private:
+  char *address(const Slice &slice) const {
+    return segments[slice.segment()].data() + slice.offset();
+  }
+  void poison(const artifact::Entry &entry);
+  Status runCommand(const artifact::Command &command);
+  Status launch(const artifact::Launch &launch);
+  Status multiply(const artifact::Gemm &gemm);
+  Status runOnPool(const Action &action);
+
+  Artifact source;
+  RuntimeOptions options;
+  std::vector<PageMemory> segments;
+  std::unique_ptr<Emulator> kernels;
+  std::optional<Blas> blas;
+  std::unique_ptr<ThreadPool> pool;
+  std::vector<char> workspace;
+  std::vector<std::vector<uint64_t>> times;
+  std::vector<std::vector<CommandSpan>> spans;
+};
+
+} // namespace
+
+Status EmulatedExecutable::load() {
+  if (options.checkFinite || options.profile)
+    return Error{"the emulator neither checks for NaNs nor measures"};
+  for (const artifact::Segment *segment : *source->segments()) {
+    Result<PageMemory> memory = PageMemory::allocate(segment->size());
+    if (!memory)
+      return memory.takeError();
+    segments.push_back(std::move(*memory));
+  }
+  for (const artifact::Binary *binary : *source->binaries())
+    if (binary->format()->string_view() == kEmulatedFormat) {
+      Result<std::unique_ptr<Emulator>> parsed = Emulator::parse(
+          std::string(binary->data()->begin(), binary->data()->end()));
+      if (!parsed)
+        return parsed.takeError();
+      kernels = std::move(*parsed);
+    }
+  if (!kernels && source->kernels()->size() > 0)
+    return Error{"has no kernels for the emulator"};
+  for (const artifact::Entry *entry : *source->entries()) {
+    times.emplace_back(entry->commands()->size());
+    spans.emplace_back(entry->commands()->size());
+    for (const artifact::Command *command : *entry->commands())
+      if (command->action_as_Gemm() && !blas) {
+        Result<Blas> opened = Blas::open(options.blasLibrary);
+        if (!opened)
+          return opened.takeError();
+        blas = std::move(*opened);
+      }
+  }
+  Result<std::unique_ptr<ThreadPool>> started = ThreadPool::create(1);
+  if (!started)
+    return started.takeError();
+  pool = std::move(*started);
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+void EmulatedExecutable::poison(const artifact::Entry &entry) {
+  for (unsigned i = 0; i < segments.size(); ++i)
+    if (SegmentKind kind = source->segments()->Get(i)->kind();
+        kind == SegmentKind::Arena || kind == SegmentKind::Workspace)
+      std::memset(segments[i].data(), 0xFF, segments[i].size());
+  std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
+  for (uint32_t output : *entry.outputs()) {
+    const artifact::Tensor &tensor = *source->tensors()->Get(output);
+    if (tensor.role() == TensorRole::Output && !inputs.count(output))
+      std::memset(address(*tensor.slice()), 0xFF, tensor.slice()->size());
+  }
+}
+
+RunResult EmulatedExecutable::run(unsigned index) {
+  const artifact::Entry &entry = *source->entries()->Get(index);
+  if (options.poison)
+    poison(entry);
+  for (unsigned i = 0; i < entry.commands()->size(); ++i)
+    if (Status status = runCommand(*entry.commands()->Get(i)); !status)
+      return CommandFailure{i, status.message()};
+  return {};
+}
+
+Status EmulatedExecutable::runOnPool(const Action &action) {
+  pool->execute([&] { runAction(action, blas ? &*blas : nullptr, *pool); });
+  return {};
+}
+
+Status EmulatedExecutable::launch(const artifact::Launch &launch) {
+  const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
+  std::vector<Argument> arguments;
+  for (const Slice *slice : *launch.operands())
+    arguments.push_back(
+        {address(*slice), slice->size(),
+         arguments.size() >= kernel.arguments() - kernel.outputs()});
+  return kernels->launch(kernel.symbol()->str(),
+                         {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()},
+                         arguments);
+}
+
+/// The plan for a GPU has no room for the processor's fp32 copies.
+Status EmulatedExecutable::multiply(const artifact::Gemm &gemm) {
+  GemmCommand command{int64_t(gemm.m()),
+                      int64_t(gemm.n()),
+                      int64_t(gemm.k()),
+                      gemm.transpose_lhs(),
+                      gemm.transpose_rhs(),
+                      gemm.lhs_type(),
+                      gemm.rhs_type(),
+                      gemm.out_type(),
+                      gemm.beta(),
+                      address(*gemm.lhs()),
+                      address(*gemm.rhs()),
+                      address(*gemm.out()),
+                      nullptr};
+  GemmWorkspace needs =
+      gemmWorkspace(command.m, command.n, command.k, command.lhsType,
+                    command.rhsType, command.outType);
+  workspace.resize(needs.bytes + 64);
+  auto start = reinterpret_cast<uintptr_t>(workspace.data());
+  command.workspace = workspace.data() + (64 - start % 64);
+  return runOnPool(command);
+}
+
+Status EmulatedExecutable::runCommand(const artifact::Command &command) {
+  if (const auto *action = command.action_as_Launch())
+    return launch(*action);
+  if (const auto *gemm = command.action_as_Gemm())
+    return multiply(*gemm);
+  if (const auto *fill = command.action_as_Fill())
+    return runOnPool(
+        FillCommand{fill->type(), fill->value(), address(*fill->out()),
+                    int64_t(fill->out()->size() / elementBytes(fill->type()))});
+  if (const auto *copy = command.action_as_Copy())
+    return runOnPool(CopyCommand{address(*copy->source()),
+                                 address(*copy->out()),
+                                 int64_t(copy->out()->size())});
+  const artifact::Tensor &tensor =
+      *source->tensors()->Get(command.action_as_Initialize()->tensor());
+  return runOnPool(InitializeCommand{
+      &tensor, address(*tensor.slice()),
+      int64_t(tensor.slice()->size() / elementBytes(tensor.type())),
+      options.seed});
+}
+
+Result<std::unique_ptr<Executable>>
+nsa::createCUDAExecutable(const Artifact &artifact,
+                          const RuntimeOptions &options) {
+  auto executable = std::make_unique<EmulatedExecutable>(artifact, options);
+  if (Status status = executable->load(); !status)
+    return Error{status.message()};
+  return std::unique_ptr<Executable>(std::move(executable));
+}

@@ -1,0 +1,86 @@
+//===- EmulatedModule.cpp - modules compiled for the emulator -------------===//
+
+#include "test/unit/Emulator/EmulatedModule.h"
+#include "dialects/RT/RTOps.h"
+#include "dialects/Tile/TileOps.h"
+#include "lib/Compiler/Driver.h"
+#include "lib/Support/Hash.h"
+#include "lib/Target/Artifact/ArtifactWriter.h"
+#include "lib/Target/DetachKernels.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::emulator;
+
+/// Lowers the kernels as nsa-cuda-binary does and gives their text.
+static FailureOr<std::string> lowerKernels(ModuleOp module,
+                                           const CUDAChip &chip) {
+  DetachedKernels detached(module);
+  PassManager manager(module.getContext());
+  buildTileToNVVMPipeline(manager, chip.sharedLimit);
+  if (failed(manager.run(detached.getSources())))
+    return failure();
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+  if (failed(functions))
+    return failure();
+  for (auto [described, function] :
+       llvm::zip_equal(detached.getKernels(), *functions)) {
+    rt::KernelOp kernel = described;
+    kernel.setThreads(function->getAttrOfType<DenseI32ArrayAttr>(
+        NVVM::NVVMDialect::getReqntidAttrName())[0]);
+    kernel.setSharedBytes(
+        function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << detached.getSources();
+  return text;
+}
+
+static void dump(const std::string &text) {
+  const char *path = std::getenv("NSA_EMULATOR_DUMP");
+  if (!path)
+    return;
+  std::error_code error;
+  llvm::raw_fd_ostream(path, error) << text;
+}
+
+Result<CompiledArtifact>
+nsa::emulator::compileForEmulator(const std::string &text,
+                                  const CompilerOptions &options) {
+  Driver driver(options, {});
+  const CUDAChip *chip = findCUDAChip(options.target);
+  if (!chip)
+    return Error{"'" + options.target + "' is no GPU"};
+  if (failed(driver.parse(text, "test.mlir")) ||
+      failed(driver.runPhases(Phase::Plan)))
+    return Error{driver.takeMessages()};
+  ModuleOp module = driver.getModule();
+  std::string image;
+  if (!module.getOps<tile::KernelOp>().empty()) {
+    FailureOr<std::string> lowered = lowerKernels(module, *chip);
+    if (failed(lowered))
+      return Error{driver.takeMessages()};
+    image = std::move(*lowered);
+    dump(image);
+    auto builder = OpBuilder::atBlockBegin(module.getBody());
+    rt::BinaryOp::create(builder, module.getLoc(), "kernels", kEmulatedFormat,
+                         chip->name, image.size(),
+                         toHex(hashBytes(image.data(), image.size())));
+  }
+  ArtifactMetadata metadata;
+  metadata.producer = "emulator test";
+  metadata.target = options.target;
+  metadata.cpu = options.target;
+  FailureOr<std::string> bytes =
+      writeArtifact(module, ArrayRef(image.data(), image.size()), metadata);
+  if (failed(bytes))
+    return Error{driver.takeMessages()};
+  CompiledArtifact artifact;
+  artifact.bytes = std::move(*bytes);
+  return artifact;
+}

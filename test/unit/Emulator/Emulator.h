@@ -1,0 +1,51 @@
+//===- Emulator.h - CUDA kernels without a GPU ------------------*- C++ -*-===//
+//
+// Runs what `nsa-tile-to-nvvm-llvm` makes of tile kernels: all threads of a
+// block with their shared memory, barriers and collectives, one block after
+// another. It checks what a GPU does not: bounds of every argument and of
+// shared memory, alignment, values that nobody has written, and accesses of
+// two threads without a barrier between.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_UNIT_EMULATOR_EMULATOR_H
+#define NSA_TEST_UNIT_EMULATOR_EMULATOR_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "nsa/Support/Result.h"
+#include "test/unit/Emulator/Machine.h"
+
+#include <map>
+#include <memory>
+
+namespace nsa::emulator {
+
+/// The kernels of a module of the LLVM and NVVM dialects.
+class Emulator {
+public:
+  /// Reads a module as text. The kernels are translated at their first launch.
+  static Result<std::unique_ptr<Emulator>> parse(const std::string &text);
+
+  /// Runs all blocks of a kernel. The error says which thread of which block
+  /// did what wrong, in which operation.
+  Status launch(const std::string &symbol, Dim3 grid,
+                const std::vector<Argument> &arguments);
+
+  /// Instructions of all launches so far, each of up to 32 threads.
+  uint64_t executed() const { return instructions; }
+
+private:
+  Emulator();
+  Result<const Code *> find(const std::string &symbol);
+  std::string takeMessages();
+
+  std::string messages;
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::map<std::string, std::unique_ptr<Code>> kernels;
+  uint64_t instructions = 0;
+};
+
+} // namespace nsa::emulator
+
+#endif // NSA_TEST_UNIT_EMULATOR_EMULATOR_H

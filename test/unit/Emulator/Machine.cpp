@@ -1,0 +1,364 @@
+//===- Machine.cpp - one block at work ------------------------------------===//
+
+#include "test/unit/Emulator/Machine.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstring>
+#include <map>
+
+using namespace nsa::emulator;
+
+/// Instructions of all warps of a block that no kernel of a test needs.
+static constexpr uint64_t kMaxExecuted = uint64_t(1) << 28;
+
+//===----------------------------------------------------------------------===//
+// Warps
+//===----------------------------------------------------------------------===//
+
+Warp::Warp(Block &block, unsigned number)
+    : block(block), number(number),
+      words(static_cast<uint32_t *>(std::aligned_alloc(
+          128, std::max<size_t>(block.code.registers, 1) * kLanes * 4))),
+      marks(block.code.registers) {
+  std::memset(words.get(), 0, size_t(block.code.registers) * kLanes * 4);
+  for (const Code::Constant &constant : block.code.constants)
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      if (constant.wide)
+        wide(constant.reg)[lane] = constant.bits;
+      else
+        narrow(constant.reg)[lane] = uint32_t(constant.bits);
+    }
+  for (size_t k = 0; k < block.code.arguments.size(); ++k)
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      wide(block.code.arguments[k])[lane] = argumentBase(unsigned(k));
+}
+
+void Warp::start() {
+  std::memset(place, 0, sizeof place);
+  std::memset(group, 0, sizeof group);
+  copies.clear();
+  alive = kAllLanes;
+  waiting = 0;
+  waitsFor = nullptr;
+}
+
+void Warp::move(LaneMask lanes, uint32_t to) {
+  forLanes(lanes, [&](unsigned lane) { place[lane] = to; });
+}
+
+/// Lanes at the earliest place run first: where paths meet again, the first
+/// one to come waits for the others.
+void Warp::run() {
+  const std::vector<Instruction> &code = block.code.instructions;
+  while (!block.failed() && !waitsFor) {
+    LaneMask runnable = alive & ~waiting, mask = 0;
+    if (!runnable) {
+      if (alive)
+        reportStuck();
+      return;
+    }
+    uint32_t pc = ~0u;
+    forLanes(runnable, [&](unsigned lane) {
+      if (place[lane] < pc) {
+        pc = place[lane];
+        mask = 0;
+      }
+      if (place[lane] == pc)
+        mask |= LaneMask(1) << lane;
+    });
+    while (true) {
+      while (code[pc].kind == Kind::Lane) {
+        code[pc].run(*this, code[pc], mask);
+        ++block.executed;
+        if (block.failed())
+          return;
+        ++pc;
+      }
+      if (!step(mask, pc))
+        break;
+    }
+  }
+}
+
+/// Runs what is not for single lanes. False: other lanes are to run first.
+bool Warp::step(LaneMask &mask, uint32_t &pc) {
+  const Instruction &i = block.code.instructions[pc];
+  ++block.executed;
+  switch (i.kind) {
+  case Kind::Lane:
+    return true;
+  case Kind::Jump:
+    if (block.executed - block.executedBefore > kMaxExecuted)
+      block.fail(*this, i, std::countr_zero(mask), "runs for ever");
+    pc = uint32_t(i.immediate);
+    if (mask == alive)
+      return true;
+    move(mask, pc);
+    return false;
+  case Kind::Branch: {
+    if (LaneMask bad = undefined(i.a) & mask) {
+      block.fail(*this, i, std::countr_zero(bad),
+                 "branches on an undefined value; " +
+                     block.describe(origin(i.a)));
+      return false;
+    }
+    const uint32_t *condition = narrow(i.a);
+    LaneMask taken = 0;
+    for (unsigned lane = 0; lane < kLanes; ++lane)
+      taken |= LaneMask(condition[lane] != 0) << lane;
+    taken &= mask;
+    if (mask == alive && (taken == mask || taken == 0)) {
+      pc = taken ? uint32_t(i.immediate) : i.target;
+      return true;
+    }
+    move(taken, uint32_t(i.immediate));
+    move(mask & ~taken, i.target);
+    return false;
+  }
+  case Kind::Return:
+    alive &= ~mask;
+    return false;
+  case Kind::Mask:
+  case Kind::Warp:
+    if (!meet(mask, pc))
+      return false;
+    i.run(*this, i, mask);
+    ++pc;
+    return !block.failed();
+  case Kind::Barrier:
+    if (!meet(mask, pc))
+      return false;
+    move(mask, pc);
+    waiting |= mask;
+    waitsFor = &i;
+    return false;
+  }
+  return false;
+}
+
+bool Warp::meet(LaneMask &mask, uint32_t pc) {
+  const Instruction &i = block.code.instructions[pc];
+  LaneMask here = mask, needed = alive;
+  forLanes(waiting,
+           [&](unsigned lane) { here |= LaneMask(place[lane] == pc) << lane; });
+  if (i.kind == Kind::Warp)
+    needed = kAllLanes;
+  if (i.kind == Kind::Mask) {
+    const uint32_t *wanted = narrow(i.a);
+    needed = wanted[std::countr_zero(here)];
+    forLanes(here, [&](unsigned lane) {
+      if (wanted[lane] != needed || !(needed >> lane & 1))
+        block.fail(*this, i, int(lane),
+                   "takes part with the mask " + std::to_string(wanted[lane]) +
+                       ", another lane with " + std::to_string(needed));
+    });
+    if (block.failed())
+      return false;
+  }
+  if (needed & ~alive) {
+    block.fail(*this, i, std::countr_zero(here),
+               "waits for lane " +
+                   std::to_string(std::countr_zero(needed & ~alive)) +
+                   ", which has left the kernel");
+    return false;
+  }
+  if (here != needed) {
+    move(mask, pc);
+    waiting |= mask;
+    return false;
+  }
+  mask = here;
+  waiting &= ~here;
+  return true;
+}
+
+void Warp::pass() {
+  // All alive lanes are at the same place.
+  uint32_t pc = place[std::countr_zero(alive)] + 1;
+  move(alive, pc);
+  waiting = 0;
+  waitsFor = nullptr;
+}
+
+void Warp::reportStuck() {
+  auto first = unsigned(std::countr_zero(waiting));
+  std::string text = "lanes of a warp wait for each other:";
+  std::map<uint32_t, LaneMask> places;
+  forLanes(waiting,
+           [&](unsigned lane) { places[place[lane]] |= LaneMask(1) << lane; });
+  for (auto [pc, lanes] : places)
+    text += " lane " + std::to_string(std::countr_zero(lanes)) + " and " +
+            std::to_string(std::popcount(lanes) - 1) + " others at '" +
+            block.describe(block.code.instructions[pc]) + "';";
+  if (alive != kAllLanes)
+    text += " " + std::to_string(kLanes - unsigned(std::popcount(alive))) +
+            " lanes have left the kernel";
+  block.fail(*this, block.code.instructions[place[first]], int(first), text);
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+Block::Block(const Code &code, Dim3 grid, GlobalMemory &global)
+    : code(code), grid(grid), global(global), shared(code.sharedBytes) {
+  cells.resize((code.sharedBytes + code.sharedGranule - 1) /
+               code.sharedGranule);
+  for (unsigned warp = 0; warp < code.threads / kLanes; ++warp)
+    warps.push_back(std::make_unique<Warp>(*this, warp));
+}
+
+Block::~Block() = default;
+
+bool Block::run(Dim3 at) {
+  index = at;
+  number = int32_t(at.x + grid.x * (at.y + grid.y * at.z));
+  clocks.reset();
+  executedBefore = executed;
+  badReads.clear();
+  std::memset(shared.data(), 0xFF, shared.size());
+  std::fill(cells.begin(), cells.end(), Cell());
+  for (NamedBarrier &barrier : named)
+    barrier = {};
+  for (auto &warp : warps)
+    warp->start();
+  while (!failed()) {
+    bool all = true;
+    for (auto &warp : warps) {
+      warp->run();
+      all &= warp->ended();
+    }
+    if (all || failed())
+      break;
+    if (!releaseBarriers() && !failed())
+      reportDeadlock();
+  }
+  return !failed();
+}
+
+/// Lets the warps go on whose barriers are complete. False if there are none.
+bool Block::releaseBarriers() {
+  std::map<unsigned, std::vector<Warp *>> waiting;
+  bool progress = false;
+  for (auto &warp : warps) {
+    if (!warp->waitsFor)
+      continue;
+    const Instruction &i = *warp->waitsFor;
+    auto lane = unsigned(std::countr_zero(warp->aliveLanes()));
+    unsigned id = warp->narrow(i.a)[lane];
+    if (id > 15) {
+      fail(*warp, i, int(lane), "there is no barrier " + std::to_string(id));
+      return false;
+    }
+    if (i.immediate & Barrier::Arrive) {
+      named[id].arrived += kLanes;
+      clocks.release(warp->number, named[id].times);
+      warp->pass();
+      progress = true;
+      continue;
+    }
+    waiting[id].push_back(warp.get());
+  }
+  for (auto &[id, list] : waiting)
+    progress |= release(id, list);
+  return progress && !failed();
+}
+
+/// Releases a barrier if all of its threads are there.
+bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
+  const Instruction &i = *waiting.front()->waitsFor;
+  bool counted = i.immediate & Barrier::Counted;
+  unsigned wanted =
+      counted ? waiting.front()->narrow(
+                    i.b)[std::countr_zero(waiting.front()->aliveLanes())]
+              : code.threads;
+  unsigned here = named[id].arrived;
+  for (Warp *warp : waiting) {
+    here += unsigned(std::popcount(warp->aliveLanes()));
+    if (!counted && warp->waitsFor != &i) {
+      fail(*warp, *warp->waitsFor, -1,
+           "waits at another barrier than warp " +
+               std::to_string(waiting.front()->number) + ", which is at '" +
+               describe(i) + "'");
+      return false;
+    }
+  }
+  if (here > wanted)
+    fail(*waiting.back(), i, -1,
+         std::to_string(here) + " threads are at barrier " +
+             std::to_string(id) + ", which is for " + std::to_string(wanted));
+  if (here != wanted)
+    return false;
+  uint32_t count = 0, undefinedFrom = 0;
+  bool undefined = false;
+  int64_t reduction = i.immediate >> Barrier::Shift;
+  for (Warp *warp : waiting) {
+    clocks.release(warp->number, named[id].times);
+    if (reduction == Barrier::None)
+      continue;
+    LaneMask bad = warp->undefined(i.c) & warp->aliveLanes();
+    undefined |= bad != 0;
+    undefinedFrom = bad ? warp->origin(i.c) : undefinedFrom;
+    forLanes(warp->aliveLanes(),
+             [&](unsigned lane) { count += warp->narrow(i.c)[lane] != 0; });
+  }
+  uint32_t value = reduction == Barrier::Count ? count
+                   : reduction == Barrier::And ? count == wanted
+                                               : count != 0;
+  for (Warp *warp : waiting) {
+    clocks.acquire(warp->number, named[id].times);
+    if (clocks.now(warp->number) >= kMaxClock)
+      fail(*warp, i, -1, "too many barriers for the emulator's clock");
+    if (reduction != Barrier::None) {
+      LaneMask mask = warp->aliveLanes();
+      forLanes(mask,
+               [&](unsigned lane) { warp->narrow(i.result)[lane] = value; });
+      warp->define(i.result, mask, undefined ? mask : 0, undefinedFrom);
+    }
+    warp->pass();
+  }
+  named[id] = {};
+  return true;
+}
+
+void Block::reportDeadlock() {
+  for (auto &warp : warps) {
+    if (!warp->waitsFor)
+      continue;
+    std::string text = "waits for ever;";
+    for (auto &other : warps) {
+      text += " warp " + std::to_string(other->number) +
+              (other->ended() ? " has left the kernel" : "");
+      if (other->waitsFor)
+        text += " is at '" + describe(*other->waitsFor) + "' with " +
+                std::to_string(std::popcount(other->aliveLanes())) + " lanes";
+      text += ";";
+    }
+    return fail(*warp, *warp->waitsFor, -1, text);
+  }
+}
+
+std::string Block::describe(const Instruction &at) const {
+  mlir::Operation *op = code.sources[size_t(&at - code.instructions.data())];
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  op->print(stream, mlir::OpPrintingFlags().useLocalScope().skipRegions());
+  return text.substr(0, 200);
+}
+
+void Block::fail(const Warp &warp, const Instruction &at, int lane,
+                 const std::string &what) {
+  if (!error.empty())
+    return;
+  mlir::Operation *op = code.sources[size_t(&at - code.instructions.data())];
+  llvm::raw_string_ostream stream(error);
+  stream << "kernel @" << code.name << ", block (" << index.x << ", " << index.y
+         << ", " << index.z << "), ";
+  if (lane < 0)
+    stream << "warp " << warp.number;
+  else
+    stream << "thread " << warp.thread(unsigned(lane));
+  stream << ": " << what << "\n  in '" << describe(at) << "' at "
+         << op->getLoc();
+}

@@ -1,0 +1,256 @@
+//===- TranslateNVVM.cpp - operations of the GPU --------------------------===//
+
+#include "test/unit/Emulator/Translator.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace nsa::emulator;
+
+LogicalResult Translator::translateIntrinsic(LLVM::CallIntrinsicOp call) {
+  StringRef name = call.getIntrin();
+  if (const AluOperation *alu = findAlu({name.data(), name.size()}))
+    return translateAlu(*alu, call.getArgs());
+  return unknown(" of @" + name);
+}
+
+LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
+  StringRef asmText = text.getAsmString();
+  ValueRange operands = text.getOperands();
+  if (asmText.starts_with("bar.arrive ") ||
+      asmText.starts_with("barrier.arrive ")) {
+    bool hasId = operands.size() == 2;
+    uint32_t id = hasId ? reg(operands[0]) : constant(0, false);
+    emit(nullptr, {}, {id, reg(operands.back())}, Kind::Barrier).immediate =
+        Barrier::Counted | Barrier::Arrive;
+    return success();
+  }
+  if (asmText.starts_with("cvt.rn.bf16x2.f32 ") && operands.size() == 2 &&
+      op->getResult(0).getType().isInteger(32)) {
+    uint32_t high = reg(operands[0]), low = reg(operands[1]);
+    emit(getPackBF16(), define(op->getResult(0)), {high, low});
+    return success();
+  }
+  for (StringRef name :
+       {"ex2.approx.ftz.f", "ex2.approx.f", "lg2.approx.f", "rcp.approx.ftz.f"})
+    if (asmText.starts_with((name + "32 ").str())) {
+      std::string intrinsic = ("llvm.nvvm." + name).str();
+      return translateAlu(*findAlu(intrinsic), operands);
+    }
+  return unknown(" with the text '" + asmText + "'");
+}
+
+void Translator::translateBarrier(NVVM::BarrierOp barrier) {
+  uint32_t id =
+      barrier.getBarrierId() ? reg(barrier.getBarrierId()) : constant(0, false);
+  Value count = barrier.getNumberOfThreads();
+  uint32_t threads = count ? reg(count) : constant(code.threads, false);
+  Regs operands = {id, threads}, results;
+  int64_t what = count ? Barrier::Counted : 0;
+  if (barrier.getReductionOp()) {
+    operands.push_back(reg(barrier.getReductionPredicate()));
+    results = Regs(define(barrier.getRes()));
+    switch (*barrier.getReductionOp()) {
+    case NVVM::BarrierReduction::POPC:
+      what |= Barrier::Count << Barrier::Shift;
+      break;
+    case NVVM::BarrierReduction::AND:
+      what |= Barrier::And << Barrier::Shift;
+      break;
+    case NVVM::BarrierReduction::OR:
+      what |= Barrier::Or << Barrier::Shift;
+      break;
+    }
+  }
+  emit(nullptr, results, operands, Kind::Barrier).immediate = what;
+}
+
+LogicalResult Translator::translateMultiply(NVVM::MmaOp multiply) {
+  auto shape = multiply.getShape();
+  std::optional<NVVM::MMATypes> type = multiply.getMultiplicandAPtxType();
+  bool isBF16 = type == NVVM::MMATypes::bf16;
+  bool isKnown = shape.getM() == 16 && shape.getN() == 8 &&
+                 (shape.getK() == 8 || shape.getK() == 16) &&
+                 (isBF16 || type == NVVM::MMATypes::f16) &&
+                 multiply.getMultiplicandBPtxType() == type &&
+                 multiply.getLayoutA() == NVVM::MMALayout::row &&
+                 multiply.getLayoutB() == NVVM::MMALayout::col &&
+                 multiply.getOperandC().size() == 4;
+  if (!isKnown)
+    return unknown(" of this shape or type");
+  Regs operands;
+  for (ValueRange list : {multiply.getOperandA(), multiply.getOperandB()})
+    for (Value operand : list) {
+      Regs parts(regs(operand));
+      operands.push_back(parts.size() == 2
+                             ? emitNew(false, getPackHalves(), parts)
+                             : parts[0]);
+    }
+  for (Value operand : multiply.getOperandC())
+    operands.push_back(reg(operand));
+  Instruction &instruction =
+      emit(getMultiply(), define(multiply), operands, Kind::Warp);
+  instruction.immediate = shape.getK();
+  instruction.bytes = isBF16;
+  return success();
+}
+
+static FailureOr<ReduxKind> kindOf(NVVM::ReduxKind kind) {
+  switch (kind) {
+  case NVVM::ReduxKind::ADD:
+    return ReduxAdd;
+  case NVVM::ReduxKind::AND:
+    return ReduxAnd;
+  case NVVM::ReduxKind::MAX:
+    return ReduxMax;
+  case NVVM::ReduxKind::MIN:
+    return ReduxMin;
+  case NVVM::ReduxKind::OR:
+    return ReduxOr;
+  case NVVM::ReduxKind::UMAX:
+    return ReduxUmax;
+  case NVVM::ReduxKind::UMIN:
+    return ReduxUmin;
+  case NVVM::ReduxKind::XOR:
+    return ReduxXor;
+  default:
+    return failure();
+  }
+}
+
+static ShuffleKind kindOf(NVVM::ShflKind kind) {
+  switch (kind) {
+  case NVVM::ShflKind::bfly:
+    return Butterfly;
+  case NVVM::ShflKind::up:
+    return Up;
+  case NVVM::ShflKind::down:
+    return Down;
+  case NVVM::ShflKind::idx:
+    return Index;
+  }
+  llvm_unreachable("unknown shuffle");
+}
+
+static VoteKind kindOf(NVVM::VoteSyncKind kind) {
+  switch (kind) {
+  case NVVM::VoteSyncKind::any:
+    return Any;
+  case NVVM::VoteSyncKind::all:
+    return All;
+  case NVVM::VoteSyncKind::ballot:
+    return Ballot;
+  case NVVM::VoteSyncKind::uni:
+    return Uniform;
+  }
+  llvm_unreachable("unknown vote");
+}
+
+LogicalResult Translator::translateNVVM() {
+  auto number = [&](Handler handler, int64_t axis) {
+    emit(handler, define(op->getResult(0)), {}).immediate = axis;
+    return success();
+  };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](NVVM::ThreadIdXOp) { return number(getThreadId(), 0); })
+      .Case([&](NVVM::ThreadIdYOp) { return number(getThreadId(), 1); })
+      .Case([&](NVVM::ThreadIdZOp) { return number(getThreadId(), 2); })
+      .Case([&](NVVM::BlockIdXOp) { return number(getBlockId(), 0); })
+      .Case([&](NVVM::BlockIdYOp) { return number(getBlockId(), 1); })
+      .Case([&](NVVM::BlockIdZOp) { return number(getBlockId(), 2); })
+      .Case([&](NVVM::GridDimXOp) { return number(getGridSize(), 0); })
+      .Case([&](NVVM::GridDimYOp) { return number(getGridSize(), 1); })
+      .Case([&](NVVM::GridDimZOp) { return number(getGridSize(), 2); })
+      .Case([&](NVVM::BlockDimXOp) { return number(getBlockSize(), 0); })
+      .Case([&](NVVM::LaneIdOp) { return number(getLaneId(), 0); })
+      .Case([&](NVVM::BarrierOp barrier) {
+        translateBarrier(barrier);
+        return success();
+      })
+      .Case([&](NVVM::SyncWarpOp sync) {
+        emit(getWarpSync(), {}, reg(sync.getMask()), Kind::Mask);
+        return success();
+      })
+      .Case([&](NVVM::ShflOp shuffle) -> LogicalResult {
+        if (shuffle.getReturnValueAndIsValid())
+          return unknown(" with a second result");
+        // The handler finds the clamp behind one result and three operands.
+        emit(getShuffle(), define(shuffle),
+             {reg(shuffle.getThreadMask()), reg(shuffle.getVal()),
+              reg(shuffle.getOffset()), reg(shuffle.getMaskAndClamp())},
+             Kind::Mask)
+            .immediate = kindOf(shuffle.getKind());
+        return success();
+      })
+      .Case([&](NVVM::VoteSyncOp vote) {
+        emit(getVote(), define(vote),
+             {reg(vote.getMask()), reg(vote.getPred())}, Kind::Mask)
+            .immediate = kindOf(vote.getKind());
+        return success();
+      })
+      .Case([&](NVVM::ReduxOp redux) -> LogicalResult {
+        FailureOr<ReduxKind> kind = kindOf(redux.getKind());
+        if (failed(kind) || !redux.getVal().getType().isInteger(32))
+          return unknown(" of this kind or type");
+        emit(getRedux(), define(redux),
+             {reg(redux.getMaskAndClamp()), reg(redux.getVal())}, Kind::Mask)
+            .immediate = *kind;
+        return success();
+      })
+      .Case([&](NVVM::LdMatrixOp load) -> LogicalResult {
+        if (load.getShape().getM() != 8 || load.getShape().getN() != 8)
+          return unknown(" of this shape");
+        Instruction &instruction = emit(getLoadMatrix(), define(load.getRes()),
+                                        reg(load.getPtr()), Kind::Warp);
+        instruction.count = uint8_t(load.getNum());
+        instruction.immediate = load.getLayout() == NVVM::MMALayout::col;
+        noteGranule(true, 2);
+        return success();
+      })
+      .Case([&](NVVM::StMatrixOp store) -> LogicalResult {
+        if (store.getShape().getM() != 8 || store.getShape().getN() != 8)
+          return unknown(" of this shape");
+        Regs operands = {reg(store.getPtr())};
+        for (Value source : store.getSources())
+          operands.push_back(reg(source));
+        Instruction &instruction =
+            emit(getStoreMatrix(), {}, operands, Kind::Warp);
+        instruction.count = uint8_t(operands.size() - 1);
+        instruction.immediate = store.getLayout() == NVVM::MMALayout::col;
+        noteGranule(true, 2);
+        return success();
+      })
+      .Case([&](NVVM::MmaOp multiply) { return translateMultiply(multiply); })
+      .Case([&](NVVM::CpAsyncOp copy) {
+        Regs operands = {reg(copy.getDst()), reg(copy.getSrc())};
+        if (copy.getCpSize())
+          operands.push_back(reg(copy.getCpSize()));
+        Instruction &instruction = emit(getCopyAsync(), {}, operands);
+        instruction.bytes = uint8_t(copy.getSize());
+        instruction.count = copy.getCpSize() != nullptr;
+        return success();
+      })
+      .Case([&](NVVM::CpAsyncCommitGroupOp) {
+        emit(getCommitGroup(), {}, {});
+        return success();
+      })
+      .Case([&](NVVM::CpAsyncWaitGroupOp wait) {
+        emit(getWaitGroup(), {}, {}).immediate = wait.getN();
+        return success();
+      })
+      .Case([&](NVVM::ConvertF32x2ToBF16x2Op convert) -> LogicalResult {
+        Regs results(define(convert->getResult(0)));
+        if (results.size() != 2 || convert.getRelu())
+          return unknown(" of this kind");
+        // The first operand is the upper half.
+        emit(getCast(Cast::FloatToBF16), results[1], reg(convert.getSrcHi()));
+        emit(getCast(Cast::FloatToBF16), results[0], reg(convert.getSrcLo()));
+        return success();
+      })
+      .Default([&](Operation *) -> LogicalResult {
+        StringRef name = op->getName().getStringRef();
+        const AluOperation *alu = findAlu({name.data(), name.size()});
+        return alu ? translateAlu(*alu, op->getOperands()) : unknown();
+      });
+}
