@@ -31,7 +31,8 @@ public:
   void *segment(unsigned index) const override {
     return segments[index].data();
   }
-  RunResult run(unsigned entry) override;
+  RunResult start(unsigned entry) override;
+  RunResult finish(unsigned) override { return {}; }
   Status upload(const Slice &) override { return {}; }
   Status download(const Slice &) override { return {}; }
   uint64_t allocatedBytes() const override { return 0; }
@@ -121,13 +122,13 @@ void EmulatedExecutable::poison(const artifact::Entry &entry) {
   }
 }
 
-RunResult EmulatedExecutable::run(unsigned index) {
+RunResult EmulatedExecutable::start(unsigned index) {
   const artifact::Entry &entry = *source->entries()->Get(index);
   if (options.poison)
     poison(entry);
   for (unsigned i = 0; i < entry.commands()->size(); ++i)
     if (Status status = runCommand(*entry.commands()->Get(i)); !status)
-      return CommandFailure{i, status.message()};
+      return RunFailure{i, status.message()};
   return {};
 }
 

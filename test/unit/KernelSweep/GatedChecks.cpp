@@ -39,8 +39,9 @@ struct Case {
   Inputs in;
   Tensor indices, logits, bias, gates;
   std::array<Branch, 3> branches;
-  /// The gradients of the branches' outputs, exact and as a kernel holds them.
-  CombineGradients sum, storedSum;
+  /// The gradients of the branches' outputs, with exact gates and with gates as
+  /// the products for dv round them, together with the probabilities.
+  CombineGradients sum, roundedSum;
   bool given, softmax;
 };
 
@@ -80,10 +81,8 @@ Case::Case(Trial &trial) : in(trial) {
   gates = given ? in.gates : gate(logits, bias, softmax);
   sum = combineBackward(in.dout, gates, branches[0].output, branches[1].output,
                         branches[2].output);
-  for (Tensor CombineGradients::*part :
-       {&CombineGradients::compressed, &CombineGradients::selected,
-        &CombineGradients::window})
-    storedSum.*part = trial.stored(sum.*part);
+  roundedSum = combineBackward(in.dout, trial.stored(gates), branches[0].output,
+                               branches[1].output, branches[2].output);
 
   trial.set("q", in.q);
   trial.set("do", in.dout);
@@ -101,16 +100,23 @@ Case::Case(Trial &trial) : in(trial) {
 
 std::array<AttentionGradients, 3>
 Case::grade(Arithmetic arithmetic, unsigned order, bool withOutput) const {
-  const CombineGradients &used =
-      arithmetic == Arithmetic::F64 ? sum : storedSum;
-  const Tensor *grads[] = {&used.compressed, &used.selected, &used.window};
+  using Parts = std::array<const Tensor *, 3>;
+  auto partsOf = [](const CombineGradients &grads) {
+    return Parts{&grads.compressed, &grads.selected, &grads.window};
+  };
+  Parts parts = partsOf(sum), rounded = partsOf(roundedSum);
   std::array<AttentionGradients, 3> results;
   for (size_t i = 0; i < 3; ++i) {
     const Branch &branch = branches[i];
-    results[i] = attentionBackward(
-        *grads[i], in.q, branch.k, branch.v,
-        withOutput ? branch.output : Tensor(branch.output.shape), branch.lse,
-        in.scale, branch.visible, arithmetic, order);
+    auto evaluate = [&](const Tensor &grad) {
+      return attentionBackward(
+          grad, in.q, branch.k, branch.v,
+          withOutput ? branch.output : Tensor(branch.output.shape), branch.lse,
+          in.scale, branch.visible, arithmetic, order);
+    };
+    results[i] = evaluate(*parts[i]);
+    if (arithmetic == Arithmetic::BF16)
+      results[i].v = evaluate(*rounded[i]).v;
   }
   return results;
 }
