@@ -16,6 +16,7 @@ Value nsa::cuda::getArgument(Value ref) {
 // Addresses
 //===----------------------------------------------------------------------===//
 
+/// Coordinates that are null are left out.
 KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
                                                 ValueRange coordinates) {
   auto type = cast<MemRefType>(ref.getType());
@@ -31,6 +32,8 @@ KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
   Address address;
   for (auto [operand, coordinate, extent, stride] :
        llvm::zip_equal(operands, coordinates, type.getShape(), strides)) {
+    if (!coordinate)
+      continue;
     if (!bounds.isInside(operand, extent))
       address.valid = b.both(address.valid, b.inside(coordinate, extent));
     Value term = coordinate;
@@ -40,8 +43,13 @@ KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
     address.offset = address.offset ? b.add(address.offset, term) : term;
   }
   if (!address.offset)
-    address.offset = b.i32(0);
+    address.offset = wide ? b.i64(0) : b.i32(0);
   return address;
+}
+
+KernelEmitter::Address KernelEmitter::both(const Address &lhs,
+                                           const Address &rhs) {
+  return {b.add(lhs.offset, rhs.offset), b.both(lhs.valid, rhs.valid)};
 }
 
 /// Reads element 0 instead of one outside: every tensor has that.
@@ -66,19 +74,27 @@ Value KernelEmitter::loadElement(Value ref, const Address &address) {
 void KernelEmitter::guardLoad(LoadOp op) {
   if (pendingStores && readAndWritten.contains(getArgument(op.getRef())))
     barrier();
-  pendingLoads.push_back(op);
+  pendingLoads.insert(op);
 }
 
 /// An output may lie in the memory of an input whose elements are read before.
 /// A thread that writes the elements that it has read itself needs no barrier.
 void KernelEmitter::guardStore(StoreOp op) {
   auto isOwn = [&](LoadOp load) {
-    // All threads read a scalar.
-    return isa<TileType>(load.getType()) &&
-           llvm::equal(load.getIndices(), op.getIndices());
+    // All threads read a scalar; several read an element of a vector if they
+    // hold fragments.
+    auto from = dyn_cast<TileType>(load.getType());
+    auto to = dyn_cast<TileType>(op.getValue().getType());
+    if (!from || !llvm::equal(load.getIndices(), op.getIndices()))
+      return false;
+    Attribute layout = to ? to.getLayout() : Attribute();
+    return from.getLayout() == layout &&
+           (!layout || (from.getRows() > 1 && from.getCols() > 1));
   };
-  if (!llvm::all_of(pendingLoads, isOwn))
+  if (!llvm::all_of(pendingLoads, isOwn)) {
+    settle();
     barrier();
+  }
   pendingStores = true;
 }
 

@@ -1,6 +1,7 @@
 //===- EmitTiles.cpp - computation on tiles -------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Conversion/TileToNVVM/Combine.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
@@ -102,22 +103,6 @@ void KernelEmitter::emitDot(DotOp op) {
 //===----------------------------------------------------------------------===//
 // Reductions
 //===----------------------------------------------------------------------===//
-
-static Value combine(ThreadBuilder &b, ReduceKind kind, Value x, Value y) {
-  bool isFloat = isa<FloatType>(x.getType());
-  switch (kind) {
-  case ReduceKind::Add:
-    return isFloat ? Value(arith::AddFOp::create(b, x, y))
-                   : Value(arith::AddIOp::create(b, x, y));
-  case ReduceKind::Max:
-    return isFloat ? Value(arith::MaxNumFOp::create(b, x, y))
-                   : Value(arith::MaxSIOp::create(b, x, y));
-  case ReduceKind::Min:
-    return isFloat ? Value(arith::MinNumFOp::create(b, x, y))
-                   : Value(arith::MinSIOp::create(b, x, y));
-  }
-  llvm_unreachable("unknown reduction");
-}
 
 /// A power of two of threads, all in one warp, combines each row (or column):
 /// each takes every so manieth element, then they combine pairwise.

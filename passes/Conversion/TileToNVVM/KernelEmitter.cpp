@@ -4,6 +4,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -13,10 +14,49 @@ using namespace nsa::tile;
 
 static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
-KernelEmitter::KernelEmitter(KernelOp kernel, int64_t threads)
+/// Whether elements of a tile are computed where they are used.
+static bool isVirtual(Value tile) {
+  return isOnDemand(tile.getType()) ||
+         isa_and_nonnull<RangeOp, SplatOp>(tile.getDefiningOp());
+}
+
+/// Whether something in `op` reads tiles that stay in shared memory.
+static bool readsResidents(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return llvm::any_of(inner->getOperandTypes(), isShared)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+FailureOr<int64_t> nsa::cuda::getFragmentWarps(KernelOp kernel) {
+  int64_t warps = 0;
+  auto check = [&](Type type, Operation *op) -> LogicalResult {
+    if (!isFragment(type))
+      return success();
+    int64_t own = Fragment(cast<TileType>(type)).warps;
+    if (warps && own != warps)
+      return op->emitOpError("spreads a tile over ")
+             << own << " warps, but others of the kernel lie in " << warps;
+    warps = own;
+    return success();
+  };
+  WalkResult result = kernel.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (failed(check(type, op)))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  return warps;
+}
+
+KernelEmitter::KernelEmitter(KernelOp kernel, int64_t threads, unsigned stages)
     : kernel(kernel), threads(threads), b(kernel.getLoc(), kernel.getContext()),
-      bounds(kernel) {
-  llvm::DenseSet<Value> written;
+      bounds(kernel), stages(stages) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
   kernel.walk([&](LoadOp op) {
     if (written.contains(getArgument(op.getRef())))
@@ -38,11 +78,26 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
   for (auto [argument, parameter] :
        llvm::zip_equal(kernel.getArguments(), entry->getArguments()))
     scalars.map(argument, parameter);
+  FailureOr<int64_t> fragmentWarps = getFragmentWarps(kernel);
+  if (failed(fragmentWarps))
+    return failure();
+  warps = *fragmentWarps;
   tid = b.threadId();
   sharedBase = LLVM::AddressOfOp::create(b, sharedMemory);
+  exchangeBase = sharedBase;
+  arith::ConstantOp exchangeStart;
+  if (warps) {
+    exchangeStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
+    exchangeBase = b.address(sharedBase, exchangeStart, b.getI8Type());
+    startEnd = exchangeBase.getDefiningOp();
+  }
   if (failed(emitBlock(kernel.getBody().front())))
     return failure();
   LLVM::ReturnOp::create(b, ValueRange());
+  if (warps) {
+    exchangeStart.setValueAttr(b.getI32IntegerAttr(int32_t(pool.size())));
+    sharedBytes += pool.size();
+  }
 
   if (uint64_t(sharedBytes) > sharedLimit)
     return kernel.emitError("kernel @")
@@ -101,10 +156,12 @@ Value KernelEmitter::isElement(const Spread &spread, int64_t k) {
 SmallVector<Value> KernelEmitter::registersOf(Value tile) {
   if (auto known = registers.find(tile); known != registers.end())
     return known->second;
+  if (isFragment(tile.getType()))
+    return pack(Fragment(cast<TileType>(tile.getType())), elementsOf(tile));
   Spread spread = spreadOf(tile);
   if (auto splat = tile.getDefiningOp<SplatOp>())
     return SmallVector<Value>(spread.registers(), scalar(splat.getValue()));
-  assert(tile.getDefiningOp<RangeOp>() && "tile without registers");
+  assert(isVirtual(tile) && "tile without registers");
   SmallVector<Value> values;
   Source source{tile, {}, std::nullopt};
   for (int64_t k = 0; k < spread.registers(); ++k) {
@@ -122,6 +179,8 @@ void KernelEmitter::barrier() {
   b.barrier();
   pendingLoads.clear();
   pendingStores = false;
+  unseen.clear();
+  residentsRead = false;
 }
 
 void KernelEmitter::beginExchange() {
@@ -134,7 +193,7 @@ KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
   unsigned bytes = elementBytes(element);
   // One word more than a row: neither rows nor columns meet in one bank.
   int64_t pitch = rows == 1 ? cols : cols + std::max<int64_t>(4 / bytes, 1);
-  SharedTile tile{b.address(sharedBase, b.i32(sharedUsed), b.getI8Type()),
+  SharedTile tile{b.address(exchangeBase, b.i32(sharedUsed), b.getI8Type()),
                   pitch, element};
   sharedUsed += llvm::alignTo(rows * pitch * bytes, 16);
   sharedBytes = std::max(sharedBytes, sharedUsed);
@@ -170,8 +229,7 @@ SmallVector<KernelEmitter::Source> KernelEmitter::prepare(ValueRange operands,
   SmallVector<unsigned> exchanged;
   for (auto [i, operand] : llvm::enumerate(operands)) {
     Source source{operand, {}, std::nullopt};
-    if (isTile(operand) &&
-        !isa_and_nonnull<RangeOp, SplatOp>(operand.getDefiningOp())) {
+    if (isTile(operand) && !isVirtual(operand)) {
       auto type = cast<TileType>(operand.getType());
       if (type.getRows() == shape.getRows() &&
           type.getCols() == shape.getCols())
@@ -201,13 +259,8 @@ Value KernelEmitter::element(const Source &source, int64_t k, Value row,
   if (source.shared)
     return readShared(*source.shared, type.getRows() == 1 ? b.i32(0) : row,
                       type.getCols() == 1 ? b.i32(0) : col);
-  if (auto splat = operand.getDefiningOp<SplatOp>())
-    return scalar(splat.getValue());
-  auto range = cast<RangeOp>(operand.getDefiningOp());
-  Value start = scalar(range.getStart());
-  if (type.getNumElements() == 1)
-    return start;
-  return b.add(start, b.mul(range.getAxis() == 0 ? row : col, range.getStep()));
+  Memo memo;
+  return evaluate(operand, row, col, memo);
 }
 
 //===----------------------------------------------------------------------===//
@@ -219,11 +272,14 @@ LogicalResult KernelEmitter::emitBlock(Block &block) {
     b.setLoc(op.getLoc());
     if (failed(emitOp(&op)))
       return failure();
+    releaseAfter(&op);
   }
   return success();
 }
 
 LogicalResult KernelEmitter::emitOp(Operation *op) {
+  if (op->getNumResults() > 0 && isOnDemand(op->getResult(0).getType()))
+    return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](scf::ForOp loop) { return emitFor(loop); })
       .Case([&](scf::IfOp branch) { return emitIf(branch); })
@@ -237,14 +293,37 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         scalars.map(view.getResult(), scalar(view.getRef()));
         return success();
       })
-      .Case([&](LoadOp load) { return emitLoad(load), success(); })
-      .Case([&](StoreOp store) { return emitStore(store), success(); })
-      .Case([&](MapOp map) { return emitMap(map), success(); })
-      .Case([&](DotOp dot) { return emitDot(dot), success(); })
-      .Case([&](ReduceOp reduce) { return emitReduce(reduce), success(); })
+      .Case([&](LoadOp load) {
+        if (isFragment(load.getType()))
+          return emitFragmentLoad(load), success();
+        if (isShared(load.getType()))
+          return emitSharedLoad(load), success();
+        return emitLoad(load), success();
+      })
+      .Case([&](StoreOp store) {
+        if (isFragment(store.getValue().getType()))
+          return emitFragmentStore(store), success();
+        return emitStore(store), success();
+      })
+      .Case([&](MapOp map) {
+        if (isFragment(map.getShapeType()))
+          return emitFragmentMap(map), success();
+        return emitMap(map), success();
+      })
+      .Case([&](DotOp dot) {
+        if (isFragment(dot.getType()))
+          return emitFragmentDot(dot), success();
+        return emitDot(dot), success();
+      })
+      .Case([&](ReduceOp reduce) {
+        if (isFragment(reduce.getType()))
+          return emitFragmentReduce(reduce), success();
+        return emitReduce(reduce), success();
+      })
       .Case([&](TransposeOp t) { return emitTranspose(t), success(); })
       .Case([&](TopNOp top) { return emitTopN(top), success(); })
       .Case([&](SortOp sort) { return emitSort(sort), success(); })
+      .Case([&](ConvertOp convert) { return emitConvert(convert), success(); })
       .Default([&](Operation *other) -> LogicalResult {
         bool tiles = llvm::any_of(other->getOperands(), isTile) ||
                      llvm::any_of(other->getResults(), isTile);
@@ -286,7 +365,10 @@ SmallVector<Value> KernelEmitter::flatten(ValueRange values) {
 SmallVector<Type> KernelEmitter::flattenTypes(TypeRange types) {
   SmallVector<Type> flat;
   for (Type type : types) {
-    if (auto tile = dyn_cast<TileType>(type))
+    auto tile = dyn_cast<TileType>(type);
+    if (tile && isFragment(tile))
+      flat.append(Fragment(tile).registers(), Fragment(tile).registerType());
+    else if (tile)
       flat.append(Spread(tile, threads).registers(), tile.getElementType());
     else
       flat.push_back(type);
@@ -301,16 +383,32 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
       flat = flat.drop_front();
       continue;
     }
-    int64_t count = spreadOf(value).registers();
+    auto type = cast<TileType>(value.getType());
+    int64_t count = isFragment(type) ? Fragment(type).registers()
+                                     : Spread(type, threads).registers();
     registers[value] = SmallVector<Value>(flat.take_front(count));
     flat = flat.drop_front(count);
   }
 }
 
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
-  // What an iteration reads last, the next one may write first.
-  op.walk([&](LoadOp load) { pendingLoads.push_back(load); });
+  // What an iteration reads last, the next one may write first. A barrier in
+  // the loop is none if it does not run.
+  op.walk([&](LoadOp load) { pendingLoads.insert(load); });
+  llvm::SetVector<LoadOp> accesses = pendingLoads;
   pendingStores = true;
+  settle();
+  residentsRead |= readsResidents(op);
+  if (stages > 1) {
+    Prefetch prefetch = findPrefetch(op, written);
+    if (!prefetch.empty()) {
+      LogicalResult result = prefetch.branch ? emitPipelinedBranch(op, prefetch)
+                                             : emitPipelinedFor(op, prefetch);
+      pendingLoads = std::move(accesses);
+      pendingStores = true;
+      return result;
+    }
+  }
   LogicalResult result = success();
   SmallVector<Value> results =
       b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
@@ -321,10 +419,12 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
                result = emitBlock(*op.getBody());
                if (failed(result))
                  return carried;
+               settle();
                return flatten(op.getYieldedValues());
              });
+  residentsRead |= readsResidents(op);
   unflatten(op.getResults(), results);
-  op.walk([&](LoadOp load) { pendingLoads.push_back(load); });
+  pendingLoads = std::move(accesses);
   pendingStores = true;
   return result;
 }
@@ -334,7 +434,9 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
-  SmallVector<LoadOp> before = pendingLoads, after;
+  settle();
+  bool readBefore = residentsRead, readAfter = residentsRead;
+  llvm::SetVector<LoadOp> before = pendingLoads, after;
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;
@@ -342,15 +444,19 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
     to.front().clear();
     b.setInsertionPointToEnd(&to.front());
     pendingLoads = before;
+    residentsRead = readBefore;
     if (failed(emitBlock(from.front())))
       return failure();
+    settle();
+    readAfter |= residentsRead;
     scf::YieldOp::create(b,
                          flatten(from.front().getTerminator()->getOperands()));
-    llvm::append_range(after, pendingLoads);
+    after.insert_range(pendingLoads);
   }
+  residentsRead = readAfter;
   pendingLoads = std::move(after);
   if (!hasElse)
-    llvm::append_range(pendingLoads, before);
+    pendingLoads.insert_range(before);
   pendingStores = true;
   unflatten(op.getResults(), branch.getResults());
   return success();

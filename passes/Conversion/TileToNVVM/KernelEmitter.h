@@ -4,12 +4,17 @@
 #define NSA_PASSES_CONVERSION_TILETONVVM_KERNELEMITTER_H
 
 #include "dialects/Tile/TileOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/Analysis/TileBounds.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 
 namespace nsa::cuda {
+
+struct Prefetch;
 
 /// How a tile lies in the registers of a block: element `k * threads + tid` in
 /// row-major order is register `k` of thread `tid`.
@@ -28,10 +33,16 @@ struct Spread {
 /// The kernel's argument that `ref` shows.
 mlir::Value getArgument(mlir::Value ref);
 
+/// How many warps the fragments of `kernel` lie in; 0 if it has none. Fails if
+/// they do not agree.
+mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
+
 /// Emits the CUDA kernel of one tile kernel.
 class KernelEmitter {
 public:
-  KernelEmitter(tile::KernelOp kernel, int64_t threads);
+  /// `stages` is how many places tiles have that a loop copies: with two, the
+  /// next iteration's are copied during this one.
+  KernelEmitter(tile::KernelOp kernel, int64_t threads, unsigned stages);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
@@ -106,6 +117,7 @@ private:
   Address addressOf(mlir::Value ref, mlir::ValueRange operands,
                     mlir::ValueRange coordinates);
   mlir::Value loadElement(mlir::Value ref, const Address &address);
+  Address both(const Address &lhs, const Address &rhs);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
   void guardLoad(tile::LoadOp op);
@@ -125,21 +137,199 @@ private:
   void forOwnRows(int64_t rows, llvm::function_ref<void(mlir::Value)> body);
   void readBack(mlir::Value tile, const SharedTile &from);
 
+  // EmitOnDemand.cpp
+  /// What has been computed for one operation: elements of tiles at a row and a
+  /// column.
+  using Memo = llvm::DenseMap<std::tuple<mlir::Value, mlir::Value, mlir::Value>,
+                              mlir::Value>;
+  /// The element at a place of a larger shape of a tile without registers; or a
+  /// scalar.
+  mlir::Value evaluate(mlir::Value operand, mlir::Value row, mlir::Value col,
+                       Memo &memo);
+  /// Runs a map's body on elements: what it yields. Of a result in `wide`, the
+  /// f32 number that is to be rounded.
+  llvm::SmallVector<mlir::Value> runBody(tile::MapOp op,
+                                         mlir::ValueRange elements,
+                                         const llvm::SmallBitVector &wide = {});
+  /// Emits an operation of a map's body.
+  void emitInner(mlir::Operation &op);
+  mlir::Value emitExp(mlir::math::ExpOp op);
+
+  // EmitFragment.cpp
+  /// What is known about the thread; emitted on the first use, at the start.
+  struct Thread {
+    mlir::Value lane, warp;
+    /// lane / 4 and 2 * (lane % 4).
+    mlir::Value quad, pair;
+  };
+  const Thread &thread();
+  /// Emits code at the start of the function.
+  mlir::Value hoisted(llvm::function_ref<mlir::Value()> make);
+  mlir::Value rowOf(const Fragment &fragment, int64_t r);
+  mlir::Value colOf(const Fragment &fragment, int64_t c);
+  /// Whether row `r` (column `c`) of a thread is one of the tile; null if so in
+  /// all threads.
+  mlir::Value hasRow(const Fragment &fragment, int64_t r);
+  mlir::Value hasCol(const Fragment &fragment, int64_t c);
+  /// Of the threads that repeat an element, one; null if none do.
+  mlir::Value isFirst(const Fragment &fragment);
+  /// Element (r, c) of a thread of a larger fragment.
+  mlir::Value fragmentElement(mlir::Value tile, const Fragment &larger,
+                              int64_t r, int64_t c, Memo &memo);
+  /// Registers of elements in row-major order, and elements of registers.
+  llvm::SmallVector<mlir::Value> pack(const Fragment &fragment,
+                                      mlir::ArrayRef<mlir::Value> elements);
+  llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile);
+  void emitFragmentMap(tile::MapOp op);
+  void emitFragmentReduce(tile::ReduceOp op);
+  mlir::Value combineRows(const Fragment &input, tile::ReduceKind kind,
+                          mlir::ArrayRef<mlir::Value> elements, int64_t c);
+  void combineWarps(const Fragment &input, tile::ReduceKind kind,
+                    llvm::SmallVectorImpl<mlir::Value> &columns);
+
+  // EmitFragmentMemory.cpp
+  /// Offsets of the elements of a fragment, in parts that are the same in a row
+  /// or a column.
+  struct Addresses {
+    llvm::SmallVector<Address> rows, cols;
+    /// Of each element, if a coordinate depends on both.
+    llvm::SmallVector<Address> mixed;
+  };
+  Addresses addressesOf(mlir::Value ref, mlir::ValueRange indices,
+                        const Fragment &fragment);
+  Address addressAt(const Addresses &addresses, const Fragment &fragment,
+                    int64_t r, int64_t c);
+  mlir::Value loadPair(mlir::Value ref, const Address &address);
+  void emitFragmentLoad(tile::LoadOp op);
+  void emitFragmentStore(tile::StoreOp op);
+
+  // EmitShared.cpp
+  /// A tile that stays in shared memory.
+  struct Resident {
+    SharedShape shape;
+    int64_t offset;
+    /// Bytes to add for one of several places; null if there is one only.
+    mlir::Value stage;
+  };
+  const Resident &makeResident(mlir::Value tile);
+  void releaseAfter(mlir::Operation *op);
+  mlir::Value residentAddress(const Resident &tile, mlir::Value row,
+                              mlir::Value chunk);
+  mlir::Value swizzle(const SharedShape &shape, mlir::Value row,
+                      mlir::Value chunk);
+  /// The address of an element.
+  mlir::Value residentElement(const Resident &tile, mlir::Value row,
+                              mlir::Value col);
+  /// Waits until all threads may read `tile`.
+  void require(mlir::Value tile);
+  /// Waits until shared memory may be written.
+  void beginWriting();
+  /// Waits for all copies.
+  void settle();
+  void emitSharedLoad(tile::LoadOp op);
+  void forPieces(int64_t pieces, int64_t perRow,
+                 llvm::function_ref<void(mlir::Value, mlir::Value)> body);
+  void copyChunks(tile::LoadOp op, const Resident &tile, int64_t width);
+  void copyElements(tile::LoadOp op, const Resident &tile);
+
+  // EmitPipeline.cpp
+  void beginPipeline(const Prefetch &prefetch);
+  void endPipeline();
+  void selectStage(mlir::Value stage);
+  void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
+                 mlir::Value iteration, mlir::Value stage);
+  void beginStage();
+  mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
+                                       const Prefetch &prefetch);
+  mlir::FailureOr<mlir::Value> emitCondition(mlir::scf::ForOp op,
+                                             const Prefetch &prefetch,
+                                             mlir::Value i, mlir::Value exists);
+  mlir::LogicalResult emitPipelinedBranch(mlir::scf::ForOp op,
+                                          const Prefetch &prefetch);
+
+  // EmitConvert.cpp
+  void emitConvert(tile::ConvertOp op);
+  void convertToShared(tile::ConvertOp op);
+  void storeFragment(mlir::Value input, const Resident &tile);
+  void convertToFragment(tile::ConvertOp op);
+  void convertToSpread(tile::ConvertOp op);
+  SharedTile publishFragment(mlir::Value tile);
+  /// `rowOf` and `colOf`, but the last one of the tile for padding.
+  mlir::Value insideRow(const Fragment &fragment, int64_t r);
+  mlir::Value insideCol(const Fragment &fragment, int64_t c);
+
+  // EmitDotMma.cpp
+  /// Which 8x8 matrix each quarter of a warp addresses: rows first, that is
+  /// (0, 0), (8, 0), (0, 1), (8, 1) in rows and chunks, or chunks first.
+  enum class MatrixOrder { RowsFirst, ChunksFirst };
+  /// Four 8x8 matrices: rows `row` .. `row + 15` and chunks `chunk`,
+  /// `chunk + 1`; `rowBytes` are added to the address.
+  llvm::SmallVector<mlir::Value> loadMatrices(const Resident &tile,
+                                              MatrixOrder order, bool transpose,
+                                              int64_t row, int64_t chunk,
+                                              mlir::Value firstByte = {});
+  mlir::Value lanePointer(const SharedShape &shape, MatrixOrder order,
+                          int64_t flip);
+  /// The byte where slab `s` of this thread's warp starts in a shared tile.
+  mlir::Value slabByte(const SharedShape &shape, int64_t fragmentWarps,
+                       int64_t s);
+  mlir::Value slabOf(int64_t rows, int64_t fragmentWarps, int64_t s);
+  llvm::SmallVector<mlir::Value> loadFragment(const Resident &tile,
+                                              const Fragment &fragment);
+  llvm::SmallVector<mlir::Value> loadTransposedA(const Resident &tile,
+                                                 int64_t fragmentWarps,
+                                                 int64_t s, int64_t k);
+  /// Operand A for slab `s` and columns `16 * k` and on.
+  llvm::SmallVector<mlir::Value> operandA(tile::DotOp op, int64_t s, int64_t k);
+  void emitFragmentDot(tile::DotOp op);
+
   tile::KernelOp kernel;
   int64_t threads;
   ThreadBuilder b;
   TileBounds bounds;
   mlir::Value tid, sharedBase;
+  /// The exchange area lies behind the tiles that stay in shared memory.
+  mlir::Value exchangeBase;
   int64_t sharedUsed = 0, sharedBytes = 0;
   mlir::IRMapping scalars;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
 
   /// Accesses to memory since the last barrier that others may not have made
   /// yet.
-  llvm::SmallVector<tile::LoadOp> pendingLoads;
+  llvm::SetVector<tile::LoadOp> pendingLoads;
   bool pendingStores = false;
   /// Arguments that the kernel both reads and writes.
   llvm::DenseSet<mlir::Value> readAndWritten;
+
+  /// Of layouts.
+  int64_t warps = 0;
+  Thread threadValues;
+  /// Row and column numbers in fragments; -1 is that of a dimension of size
+  /// one.
+  llvm::DenseMap<int64_t, mlir::Value> threadRows, threadCols;
+  mlir::Operation *startEnd = nullptr;
+  SharedPool pool;
+  llvm::DenseMap<mlir::Value, Resident> residents;
+  /// Pieces of the pool by the operation after which they are free.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
+  llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
+      lanePointers;
+  /// Tiles that are being copied, one group of copies each, in order.
+  llvm::SmallVector<mlir::Value> inFlight;
+  /// Tiles that other threads may not see yet.
+  llvm::DenseSet<mlir::Value> unseen;
+  /// Whether shared tiles were read since the last barrier.
+  bool residentsRead = false;
+  /// Loops that copy ahead, from the outermost in: their loads, and the memory
+  /// of these.
+  struct Pipeline {
+    llvm::SmallVector<tile::LoadOp> loads;
+    int64_t offset, bytes;
+  };
+  llvm::SmallVector<Pipeline> pipelines;
+  /// Arguments that the kernel writes.
+  llvm::DenseSet<mlir::Value> written;
+  unsigned stages;
 };
 
 } // namespace nsa::cuda

@@ -69,6 +69,9 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
            "largest tile">,
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,
+    Option<"stages", "stages", "unsigned", /*default=*/"2",
+           "Places in shared memory of a tile that a loop loads: with 2, the "
+           "next iteration's is copied during this one">,
   ];
 }
 

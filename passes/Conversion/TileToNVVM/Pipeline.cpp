@@ -20,6 +20,7 @@ void nsa::buildTileToNVVMPipeline(OpPassManager &manager,
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createLoopInvariantCodeMotionPass());
+  manager.addPass(createNSAAssignLayouts());
   NSATileToNVVMOptions options;
   options.sharedLimit = sharedLimit;
   manager.addPass(createNSATileToNVVM(options));

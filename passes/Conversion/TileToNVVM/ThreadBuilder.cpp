@@ -106,6 +106,66 @@ void ThreadBuilder::store(Value value, Value base, Value index) {
   LLVM::StoreOp::create(*this, value, place, elementBytes(inMemory));
 }
 
+Value ThreadBuilder::advance(Value base, Value bytes) {
+  return LLVM::GEPOp::create(*this, base.getType(), getI8Type(), base,
+                             ValueRange{bytes});
+}
+
+Value ThreadBuilder::advance(Value base, int64_t bytes) {
+  if (bytes == 0)
+    return base;
+  return LLVM::GEPOp::create(*this, base.getType(), getI8Type(), base,
+                             ArrayRef<LLVM::GEPArg>{int32_t(bytes)},
+                             LLVM::GEPNoWrapFlags::inbounds);
+}
+
+Value ThreadBuilder::loadVector(Value base, Value index, Type element,
+                                int64_t count) {
+  return LLVM::LoadOp::create(*this, VectorType::get({count}, element),
+                              address(base, index, element),
+                              count * elementBytes(element));
+}
+
+void ThreadBuilder::storeVector(Value vector, Value base, Value index) {
+  auto type = cast<VectorType>(vector.getType());
+  LLVM::StoreOp::create(
+      *this, vector, address(base, index, type.getElementType()),
+      type.getNumElements() * elementBytes(type.getElementType()));
+}
+
+//===----------------------------------------------------------------------===//
+// Pairs of 16-bit numbers
+//===----------------------------------------------------------------------===//
+
+Value ThreadBuilder::vectorOfTwo(Value low, Value high) {
+  auto type = VectorType::get({2}, low.getType());
+  Value vector = LLVM::PoisonOp::create(*this, type);
+  vector = LLVM::InsertElementOp::create(*this, vector, low, i32(0));
+  return LLVM::InsertElementOp::create(*this, vector, high, i32(1));
+}
+
+Value ThreadBuilder::pair(Value low, Value high, Type element) {
+  if (low.getType() == element)
+    return vectorOfTwo(low, high);
+  auto type = VectorType::get({2}, element);
+  auto rounding = NVVM::FPRoundingMode::RN;
+  if (element.isBF16())
+    return NVVM::ConvertF32x2ToBF16x2Op::create(*this, type, high, low, Value(),
+                                                rounding);
+  return NVVM::ConvertF32x2ToF16x2Op::create(*this, type, high, low, Value(),
+                                             rounding);
+}
+
+Value ThreadBuilder::half(Value vector, int64_t i) {
+  return LLVM::ExtractElementOp::create(*this, vector, i32(i));
+}
+
+Value ThreadBuilder::bitcast(Value value, Type type) {
+  if (value.getType() == type)
+    return value;
+  return LLVM::BitcastOp::create(*this, type, value);
+}
+
 //===----------------------------------------------------------------------===//
 // Threads
 //===----------------------------------------------------------------------===//

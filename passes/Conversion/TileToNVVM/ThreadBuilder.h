@@ -48,6 +48,22 @@ public:
   mlir::Value load(mlir::Value base, mlir::Value index, mlir::Type element);
   void store(mlir::Value value, mlir::Value base, mlir::Value index);
 
+  /// The address `bytes` (i32 or a number) behind `base`.
+  mlir::Value advance(mlir::Value base, mlir::Value bytes);
+  mlir::Value advance(mlir::Value base, int64_t bytes);
+  /// `count` elements of at least 16 bits that lie together, aligned as a
+  /// whole.
+  mlir::Value loadVector(mlir::Value base, mlir::Value index,
+                         mlir::Type element, int64_t count);
+  void storeVector(mlir::Value vector, mlir::Value base, mlir::Value index);
+
+  mlir::Value vectorOfTwo(mlir::Value low, mlir::Value high);
+  /// A vector of two `element`s, to which f32 numbers are rounded.
+  mlir::Value pair(mlir::Value low, mlir::Value high, mlir::Type element);
+  /// Element `i` of a vector.
+  mlir::Value half(mlir::Value vector, int64_t i);
+  mlir::Value bitcast(mlir::Value value, mlir::Type type);
+
   mlir::Value threadId();
   mlir::Value blockId(unsigned axis);
   /// Waits for all threads of the block.

@@ -19,7 +19,13 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 
 /// Enough threads that no large tile takes most of a thread's registers.
-static int64_t pickThreads(KernelOp kernel) {
+static int64_t pickThreads(KernelOp kernel, int64_t wanted) {
+  // Fragments leave no choice. That they agree is checked later.
+  FailureOr<int64_t> warps = getFragmentWarps(kernel);
+  if (succeeded(warps) && *warps)
+    return 32 * *warps;
+  if (wanted)
+    return wanted;
   int64_t largest = 1;
   kernel.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
@@ -64,9 +70,10 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
         /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
-      int64_t count = threads ? int64_t(threads) : pickThreads(kernel);
+      int64_t count = pickThreads(kernel, threads);
       if (failed(verifyGrid(kernel)) ||
-          failed(KernelEmitter(kernel, count).emit(shared, sharedLimit)))
+          failed(
+              KernelEmitter(kernel, count, stages).emit(shared, sharedLimit)))
         return signalPassFailure();
       kernel.erase();
     }

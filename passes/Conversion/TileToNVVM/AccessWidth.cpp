@@ -1,0 +1,59 @@
+//===- AccessWidth.cpp - elements that can be moved together --------------===//
+
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace nsa::tile;
+
+/// The largest power of two up to `most` that divides `number`.
+static int64_t dividing(int64_t number, int64_t most) {
+  while (number % most != 0)
+    most /= 2;
+  return most;
+}
+
+/// The same of a scalar: a power of two that surely divides it.
+static int64_t dividing(Value value, int64_t most) {
+  if (most == 1)
+    return 1;
+  APInt number;
+  if (matchPattern(value, m_ConstantInt(&number)))
+    return dividing(number.getSExtValue(), most);
+  if (auto loop =
+          dyn_cast_or_null<scf::ForOp>(value.getParentBlock()->getParentOp());
+      loop && value == loop.getInductionVar())
+    return std::min(dividing(loop.getLowerBound(), most),
+                    dividing(loop.getStep(), most));
+  Operation *def = value.getDefiningOp();
+  if (isa_and_nonnull<arith::MulIOp>(def))
+    return std::min(most, dividing(def->getOperand(0), most) *
+                              dividing(def->getOperand(1), most));
+  if (isa_and_nonnull<arith::AddIOp, arith::SubIOp, arith::MinSIOp,
+                      arith::MaxSIOp>(def))
+    return std::min(dividing(def->getOperand(0), most),
+                    dividing(def->getOperand(1), most));
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(def))
+    return std::min(dividing(select.getTrueValue(), most),
+                    dividing(select.getFalseValue(), most));
+  return 1;
+}
+
+int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
+  auto type = cast<MemRefType>(ref.getType());
+  // Where a part of wider rows begins is known to the launch only.
+  if (indices.empty() || !type.getLayout().isIdentity())
+    return 1;
+  auto isConstantAlongColumns = [](Value index) {
+    auto tile = dyn_cast<TileType>(index.getType());
+    return !tile || tile.getCols() == 1;
+  };
+  auto columns = indices.back().getDefiningOp<RangeOp>();
+  if (!columns || columns.getAxis() != 1 || columns.getStep() != 1 ||
+      !llvm::all_of(indices.drop_back(), isConstantAlongColumns))
+    return 1;
+  most = dividing(type.getShape().back(), most);
+  return dividing(columns.getStart(), most);
+}

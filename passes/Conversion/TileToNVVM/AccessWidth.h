@@ -1,0 +1,17 @@
+//===- AccessWidth.h - elements that can be moved together ------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H
+
+#include "dialects/Tile/TileOps.h"
+
+namespace nsa::cuda {
+
+/// The largest power of two up to `most` such that this many columns of an
+/// access, beginning at a multiple of the number, always lie together in
+/// memory, aligned as a whole, and are either all inside or all outside.
+int64_t getAccessWidth(mlir::Value ref, mlir::ValueRange indices, int64_t most);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H

@@ -1,0 +1,238 @@
+//===- EmitFragment.cpp - computation on fragments ------------------------===//
+
+#include "passes/Conversion/TileToNVVM/Combine.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Where elements are
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::hoisted(function_ref<Value()> make) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(startEnd);
+  Value value = make();
+  startEnd = &*std::prev(b.getInsertionPoint());
+  return value;
+}
+
+const KernelEmitter::Thread &KernelEmitter::thread() {
+  if (!threadValues.lane) {
+    hoisted([&] {
+      threadValues.lane = b.rem(tid, 32);
+      threadValues.warp = b.div(tid, 32);
+      threadValues.quad = b.div(threadValues.lane, 4);
+      threadValues.pair = b.mul(b.rem(threadValues.lane, 4), 2);
+      return threadValues.pair;
+    });
+  }
+  return threadValues;
+}
+
+Value KernelEmitter::rowOf(const Fragment &fragment, int64_t r) {
+  bool isRow = fragment.rows == 1;
+  Value &row = threadRows[isRow ? -1 : r];
+  if (!row) {
+    const Thread &own = thread();
+    row = hoisted([&] {
+      if (isRow)
+        return b.i32(0);
+      return b.add(b.add(b.mul(own.warp, 16), own.quad),
+                   16 * fragment.warps * (r / 2) + 8 * (r % 2));
+    });
+  }
+  return row;
+}
+
+Value KernelEmitter::colOf(const Fragment &fragment, int64_t c) {
+  bool isColumn = fragment.cols == 1;
+  Value &col = threadCols[isColumn ? -1 : c];
+  if (!col) {
+    const Thread &own = thread();
+    col = hoisted([&] {
+      return isColumn ? b.i32(0) : b.add(own.pair, 8 * (c / 2) + c % 2);
+    });
+  }
+  return col;
+}
+
+Value KernelEmitter::hasRow(const Fragment &fragment, int64_t r) {
+  if (fragment.hasRow(r))
+    return {};
+  return b.less(rowOf(fragment, r), fragment.rows);
+}
+
+Value KernelEmitter::hasCol(const Fragment &fragment, int64_t c) {
+  if (fragment.hasCol(c))
+    return {};
+  return b.less(colOf(fragment, c), fragment.cols);
+}
+
+Value KernelEmitter::isFirst(const Fragment &fragment) {
+  if (fragment.rows == 1)
+    // The first quad of the first warp, or the first thread.
+    return b.less(tid, fragment.cols == 1 ? 1 : 4);
+  if (fragment.cols == 1)
+    return b.less(thread().pair, 1);
+  return {};
+}
+
+SmallVector<Value> KernelEmitter::pack(const Fragment &fragment,
+                                       ArrayRef<Value> elements) {
+  if (!fragment.isPacked())
+    return SmallVector<Value>(elements);
+  SmallVector<Value> packed;
+  for (size_t i = 0; i < elements.size(); i += 2)
+    packed.push_back(b.pair(elements[i], elements[i + 1], fragment.element));
+  return packed;
+}
+
+/// Of a tile without registers, computes them.
+SmallVector<Value> KernelEmitter::elementsOf(Value tile) {
+  Fragment fragment(cast<TileType>(tile.getType()));
+  Memo memo;
+  SmallVector<Value> elements;
+  for (int64_t r = 0; r < fragment.rowCount(); ++r)
+    for (int64_t c = 0; c < fragment.colCount(); ++c)
+      elements.push_back(fragmentElement(tile, fragment, r, c, memo));
+  return elements;
+}
+
+Value KernelEmitter::fragmentElement(Value operand, const Fragment &larger,
+                                     int64_t r, int64_t c, Memo &memo) {
+  auto known = registers.find(operand);
+  if (known == registers.end())
+    return evaluate(operand, rowOf(larger, r), colOf(larger, c), memo);
+  Fragment fragment(cast<TileType>(operand.getType()));
+  int64_t i = (fragment.rows == 1 ? 0 : r) * fragment.colCount() +
+              (fragment.cols == 1 ? 0 : c);
+  return fragment.isPacked() ? b.half(known->second[i / 2], i % 2)
+                             : known->second[i];
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+/// Results of 16 bits that end in a rounding: numbers are rounded in pairs.
+static llvm::SmallBitVector findRounded(MapOp op) {
+  llvm::SmallBitVector wide(op.getNumResults());
+  for (auto [i, value] : llvm::enumerate(op.getYielded())) {
+    auto rounded = value.getDefiningOp<arith::TruncFOp>();
+    wide[i] = rounded && rounded.getIn().getType().isF32() &&
+              Fragment(cast<TileType>(op.getResult(i).getType())).isPacked();
+  }
+  return wide;
+}
+
+void KernelEmitter::emitFragmentMap(MapOp op) {
+  Fragment shape(op.getShapeType());
+  llvm::SmallBitVector wide = findRounded(op);
+  SmallVector<SmallVector<Value>> results(op.getNumResults());
+  Memo memo;
+  for (int64_t r = 0; r < shape.rowCount(); ++r)
+    for (int64_t c = 0; c < shape.colCount(); ++c) {
+      SmallVector<Value> elements;
+      for (Value input : op.getInputs())
+        elements.push_back(fragmentElement(input, shape, r, c, memo));
+      for (auto [list, value] :
+           llvm::zip_equal(results, runBody(op, elements, wide)))
+        list.push_back(value);
+    }
+  for (auto [result, list] : llvm::zip_equal(op.getResults(), results))
+    registers[result] = pack(Fragment(cast<TileType>(result.getType())), list);
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// Combines in pairs, neighbours first.
+static Value combineTree(ThreadBuilder &b, ReduceKind kind,
+                         SmallVector<Value> values) {
+  while (values.size() > 1) {
+    SmallVector<Value> next;
+    for (size_t i = 0; i + 1 < values.size(); i += 2)
+      next.push_back(combine(b, kind, values[i], values[i + 1]));
+    if (values.size() % 2)
+      next.push_back(values.back());
+    values = std::move(next);
+  }
+  return values.front();
+}
+
+static Value combineLanes(ThreadBuilder &b, ReduceKind kind, Value value,
+                          ArrayRef<unsigned> masks) {
+  for (unsigned mask : masks)
+    value = combine(b, kind, value, b.shuffle(value, mask));
+  return value;
+}
+
+/// Column `c` of the rows of a warp; equal in its quads.
+Value KernelEmitter::combineRows(const Fragment &input, ReduceKind kind,
+                                 ArrayRef<Value> elements, int64_t c) {
+  Value neutral = neutralElement(b, kind, input.element);
+  SmallVector<Value> values;
+  for (int64_t r = 0; r < input.rowCount(); ++r) {
+    Value value = elements[r * input.colCount() + c];
+    Value exists = hasRow(input, r);
+    values.push_back(exists ? b.select(exists, value, neutral) : value);
+  }
+  Value value = combineTree(b, kind, values);
+  return input.rows == 1 ? value : combineLanes(b, kind, value, {4, 8, 16});
+}
+
+/// Combines what each warp has of each column, in the order of the warps.
+void KernelEmitter::combineWarps(const Fragment &input, ReduceKind kind,
+                                 SmallVectorImpl<Value> &columns) {
+  beginExchange();
+  SharedTile shared =
+      allocate(input.warps, input.colCount() * 4, input.element);
+  auto place = [&](int64_t c) {
+    return input.cols == 1 ? b.i32(0)
+                           : b.add(thread().pair, 8 * (c / 2) + c % 2);
+  };
+  b.ifThen(b.less(thread().quad, 1), [&] {
+    for (auto [c, value] : llvm::enumerate(columns))
+      writeShared(value, shared, thread().warp, place(c));
+  });
+  endPublishing();
+  for (auto [c, value] : llvm::enumerate(columns)) {
+    value = readShared(shared, b.i32(0), place(c));
+    for (int64_t warp = 1; warp < input.warps; ++warp)
+      value =
+          combine(b, kind, value, readShared(shared, b.i32(warp), place(c)));
+  }
+}
+
+void KernelEmitter::emitFragmentReduce(ReduceOp op) {
+  Fragment input(op.getInput().getType());
+  SmallVector<Value> elements = elementsOf(op.getInput());
+  SmallVector<Value> &result = registers[op.getResult()];
+  if (op.getAxis() == 0) {
+    SmallVector<Value> columns;
+    for (int64_t c = 0; c < input.colCount(); ++c)
+      columns.push_back(combineRows(input, op.getKind(), elements, c));
+    if (input.rows > 1 && input.warps > 1)
+      combineWarps(input, op.getKind(), columns);
+    registers[op.getResult()] = std::move(columns);
+    return;
+  }
+  Value neutral = neutralElement(b, op.getKind(), input.element);
+  SmallVector<Value> exists;
+  for (int64_t c = 0; c < input.colCount(); ++c)
+    exists.push_back(hasCol(input, c));
+  for (int64_t r = 0; r < input.rowCount(); ++r) {
+    SmallVector<Value> values;
+    for (int64_t c = 0; c < input.colCount(); ++c) {
+      Value value = elements[r * input.colCount() + c];
+      values.push_back(exists[c] ? b.select(exists[c], value, neutral) : value);
+    }
+    Value value = combineTree(b, op.getKind(), values);
+    result.push_back(
+        input.cols == 1 ? value : combineLanes(b, op.getKind(), value, {1, 2}));
+  }
+}

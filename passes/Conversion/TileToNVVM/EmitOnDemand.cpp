@@ -1,0 +1,110 @@
+//===- EmitOnDemand.cpp - elements computed where they are used -----------===//
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// The map's values may overwrite those of an earlier run.
+SmallVector<Value> KernelEmitter::runBody(MapOp op, ValueRange elements,
+                                          const llvm::SmallBitVector &wide) {
+  Block &body = op.getBody().front();
+  for (auto [argument, element] :
+       llvm::zip_equal(body.getArguments(), elements))
+    scalars.map(argument, element);
+  for (Operation &inner : body.without_terminator())
+    emitInner(inner);
+  SmallVector<Value> yielded;
+  for (auto [i, value] : llvm::enumerate(op.getYielded())) {
+    if (!wide.empty() && wide[i])
+      value = value.getDefiningOp<arith::TruncFOp>().getIn();
+    yielded.push_back(scalars.lookupOrDefault(value));
+  }
+  return yielded;
+}
+
+void KernelEmitter::emitInner(Operation &op) {
+  auto exp = dyn_cast<math::ExpOp>(op);
+  if (exp && warps && exp.getType().isF32())
+    scalars.map(exp.getResult(), emitExp(exp));
+  else
+    b.clone(op, scalars);
+}
+
+/// exp(x) = 2^(x log2(e)) by the special function unit. Of a difference a - b
+/// or a c - b, a is scaled together with the subtraction, and b by itself:
+/// often it is the same for a whole row.
+Value KernelEmitter::emitExp(math::ExpOp op) {
+  constexpr double log2e = 1.44269504088896341;
+  Type f32 = b.getF32Type();
+  Value power;
+  if (auto difference = op.getOperand().getDefiningOp<arith::SubFOp>()) {
+    Value from = difference.getLhs();
+    double factor = log2e;
+    FloatAttr scale;
+    auto product = from.getDefiningOp<arith::MulFOp>();
+    if (product && matchPattern(product.getRhs(), m_Constant(&scale))) {
+      from = product.getLhs();
+      factor *= scale.getValueAsDouble();
+    }
+    Value subtracted =
+        arith::MulFOp::create(b, scalars.lookupOrDefault(difference.getRhs()),
+                              b.constant(f32, -log2e));
+    power = math::FmaOp::create(b, scalars.lookupOrDefault(from),
+                                b.constant(f32, factor), subtracted);
+  } else {
+    power = arith::MulFOp::create(b, scalars.lookupOrDefault(op.getOperand()),
+                                  b.constant(f32, log2e));
+  }
+  return LLVM::CallIntrinsicOp::create(
+             b, f32, b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
+             ValueRange{power})
+      .getResult(0);
+}
+
+Value KernelEmitter::evaluate(Value operand, Value row, Value col, Memo &memo) {
+  auto type = dyn_cast<TileType>(operand.getType());
+  if (!type)
+    return scalar(operand);
+  if (type.getRows() == 1)
+    row = {};
+  if (type.getCols() == 1)
+    col = {};
+  std::tuple<Value, Value, Value> key(operand, row, col);
+  if (Value known = memo.lookup(key))
+    return known;
+  auto remember = [&](Value value) { return memo[key] = value; };
+
+  Operation *def = operand.getDefiningOp();
+  if (auto splat = dyn_cast<SplatOp>(def))
+    return scalar(splat.getValue());
+  if (auto range = dyn_cast<RangeOp>(def)) {
+    Value start = scalar(range.getStart());
+    Value along = range.getAxis() == 0 ? row : col;
+    return along ? remember(b.add(start, b.mul(along, range.getStep())))
+                 : start;
+  }
+  if (auto map = dyn_cast<MapOp>(def)) {
+    SmallVector<Value> elements;
+    for (Value input : map.getInputs())
+      elements.push_back(evaluate(input, row, col, memo));
+    SmallVector<Value> yielded = runBody(map, elements);
+    for (auto [result, value] : llvm::zip_equal(map.getResults(), yielded))
+      memo[{result, row, col}] = value;
+    return memo[key];
+  }
+  if (auto select = dyn_cast<arith::SelectOp>(def))
+    return remember(b.select(scalar(select.getCondition()),
+                             evaluate(select.getTrueValue(), row, col, memo),
+                             evaluate(select.getFalseValue(), row, col, memo)));
+  auto load = cast<LoadOp>(def);
+  pendingLoads.insert(load);
+  SmallVector<Value> coordinates;
+  for (Value index : load.getIndices())
+    coordinates.push_back(evaluate(index, row, col, memo));
+  return remember(loadElement(
+      load.getRef(), addressOf(load.getRef(), load.getIndices(), coordinates)));
+}

@@ -1,0 +1,39 @@
+//===- Prefetch.h - which copies a loop can make ahead ----------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_PREFETCH_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_PREFETCH_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace nsa::cuda {
+
+/// Copies to shared memory that an iteration of a loop can begin for the next
+/// one, and what it has to compute for that.
+struct Prefetch {
+  llvm::SmallVector<tile::LoadOp> loads;
+  /// Operations in the loop whose results the copies need, in order.
+  llvm::SetVector<mlir::Operation *> addresses;
+
+  /// If the copies are made under a condition: the branch, operations that the
+  /// condition needs, and others of the loop that the branch needs.
+  mlir::scf::IfOp branch;
+  llvm::SetVector<mlir::Operation *> condition, body;
+
+  bool empty() const { return loads.empty(); }
+};
+
+/// Finds the loads of a loop's own block, or else those of the only branch
+/// there, whose places depend on the number of the iteration only. `written`
+/// are the arguments that the kernel writes.
+Prefetch findPrefetch(mlir::scf::ForOp loop,
+                      const llvm::DenseSet<mlir::Value> &written);
+
+/// How many elements an asynchronous copy can move of a load: 2, 4 or 8; 0 if
+/// there is no such copy.
+int64_t getCopyWidth(tile::LoadOp load);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_PREFETCH_H

@@ -1,0 +1,91 @@
+// RUN: nsa-opt %s --nsa-tile-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+
+// One warp: Q K^T by ldmatrix and mma.sync, straight from copies of 16 bytes.
+// 16 x 32 elements of q are 64 pieces, two for each thread.
+// CHECK-LABEL: llvm.func @product(
+// CHECK-SAME: nsa.shared_bytes = 2048 : i64
+// CHECK-SAME: nvvm.reqntid = array<i32: 32, 1, 1>
+// CHECK-COUNT-2: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+// CHECK-NEXT: nvvm.cp.async.commit.group
+// CHECK-COUNT-2: nvvm.cp.async.shared.global
+// CHECK-NEXT: nvvm.cp.async.commit.group
+// CHECK-NEXT: nvvm.cp.async.wait.group 1
+// CHECK-NEXT: nvvm.barrier
+// CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<row>, num = 4
+// CHECK: nvvm.cp.async.wait.group 0
+// CHECK-NEXT: nvvm.barrier
+// CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<row>, num = 4
+// CHECK-COUNT-2: nvvm.mma.sync A[{{.*}}] B[{{.*}}] C[%[[ZERO:.*]], %[[ZERO]], %[[ZERO]], %[[ZERO]]] {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 16>
+// CHECK: nvvm.ldmatrix
+// CHECK-COUNT-2: nvvm.mma.sync
+// CHECK-NOT: nvvm.mma.sync
+// CHECK-COUNT-4: llvm.store {{.*}} : vector<2xf32>, !llvm.ptr<1>
+// CHECK-NOT: llvm.store
+tile.kernel private @product(%q: memref<16x32xbf16>, %k: memref<16x32xbf16>, %s: memref<16x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
+  %n = tile.range %c0 : !tile.tile<1x16xi32, #tile.on_demand>
+  %qt = tile.load %q[%r, %c] : memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xbf16, #tile.shared>
+  %kt = tile.load %k[%r, %c] : memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xbf16, #tile.shared>
+  %qf = tile.convert %qt : !tile.tile<16x32xbf16, #tile.shared> -> !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>
+  %acc = tile.splat %zero : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+  %d = tile.dot %qf, %kt, %acc {transpose_b} : !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>, !tile.tile<16x32xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+  tile.store %d, %s[%r, %n] : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>, memref<16x16xf32>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
+  tile.return
+}
+
+// -----
+
+// A product of a map: rounded in pairs, b transposed by ldmatrix, a tile of
+// three slabs in three warps; a mask by row and column, computed where it is
+// used; a row's maximum in a quad.
+// CHECK-LABEL: llvm.func @masked(
+// CHECK-SAME: nvvm.reqntid = array<i32: 96, 1, 1>
+// CHECK: %[[T:.*]] = nvvm.read.ptx.sreg.tid.x
+// CHECK: arith.remui %[[T]], %c32_i32
+// CHECK: arith.divui %[[T]], %c32_i32
+// CHECK-COUNT-8: llvm.load {{.*}} -> vector<2xf32>
+// CHECK: arith.cmpi sle
+// CHECK: arith.maxnumf
+// CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c1_i32
+// CHECK: arith.maxnumf
+// CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c2_i32
+// CHECK: nvvm.convert.f32x2.to.bf16x2
+// CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-2: nvvm.mma.sync
+tile.kernel private @masked(%x: memref<48x32xf32>, %v: memref<32x16xbf16>, %y: memref<48x16xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<48x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
+  %k = tile.range %c0 : !tile.tile<32x1xi32, #tile.on_demand>
+  %n = tile.range %c0 : !tile.tile<1x16xi32, #tile.on_demand>
+  %xt = tile.load %x[%r, %c] : memref<48x32xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<48x32xf32, #tile.fragment<warps = 3>>
+  %vt = tile.load %v[%k, %n] : memref<32x16xbf16>, (!tile.tile<32x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>) -> !tile.tile<32x16xbf16, #tile.shared>
+  %m = tile.map (%xt, %r, %c : !tile.tile<48x32xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<48x32xf32, #tile.fragment<warps = 3>> {
+  ^bb0(%e: f32, %i: i32, %j: i32):
+    %visible = arith.cmpi sle, %j, %i : i32
+    %s = arith.select %visible, %e, %zero : f32
+    tile.yield %s : f32
+  }
+  %max = tile.reduce max %m {axis = 1 : i32} : !tile.tile<48x32xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
+  %p = tile.map (%m, %max : !tile.tile<48x32xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xf32, #tile.fragment<warps = 3>>) -> !tile.tile<48x32xbf16, #tile.fragment<warps = 3>> {
+  ^bb0(%e: f32, %top: f32):
+    %d = arith.subf %e, %top : f32
+    %h = arith.truncf %d : f32 to bf16
+    tile.yield %h : bf16
+  }
+  %acc = tile.splat %zero : !tile.tile<48x16xf32, #tile.fragment<warps = 3>>
+  %o = tile.dot %p, %vt, %acc : !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>, !tile.tile<32x16xbf16, #tile.shared>, !tile.tile<48x16xf32, #tile.fragment<warps = 3>>
+  %oh = tile.map (%o : !tile.tile<48x16xf32, #tile.fragment<warps = 3>>) -> !tile.tile<48x16xbf16, #tile.fragment<warps = 3>> {
+  ^bb0(%e: f32):
+    %h = arith.truncf %e : f32 to bf16
+    tile.yield %h : bf16
+  }
+  tile.store %oh, %y[%r, %n] : !tile.tile<48x16xbf16, #tile.fragment<warps = 3>>, memref<48x16xbf16>, (!tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
+  tile.return
+}
