@@ -93,7 +93,7 @@ static double best(int threads, double amount,
 static void measureFlops(MachinePeaks &peaks) {
 #if defined(__x86_64__)
   constexpr int64_t steps = 1'000'000;
-  static volatile float sink;
+  [[maybe_unused]] static volatile float sink;
   double perLane = 2.0 * sums * double(steps) * peaks.threads;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     peaks.flops = best(peaks.threads, 8 * perLane,

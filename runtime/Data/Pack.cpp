@@ -220,7 +220,8 @@ Result<Manifest> packText(const PackOptions &options) {
   dropOutput(*list, options.output);
   Result<Manifest> manifest = packFiles(options, *list);
   if (!manifest) {
-    removeShards(options.output);
+    // The first failure is the one to tell.
+    [[maybe_unused]] Status status = removeShards(options.output);
     if (isNew)
       std::filesystem::remove(options.output, code);
   }

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   nsa::Result<nsa::RunConfig> config =
       nsa::loadConfig(inputFile, {overrides.begin(), overrides.end()});
   if (!config) {
-    errs() << "error: " << config.message() << "\n";
+    errs() << "nsa-model: error: " << config.message() << "\n";
     return 1;
   }
   mlir::DialectRegistry registry;
@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
   std::unique_ptr<ToolOutputFile> output =
       mlir::openOutputFile(outputFile, &message);
   if (!output) {
-    errs() << "error: " << message << "\n";
+    errs() << "nsa-model: error: " << message << "\n";
     return 1;
   }
   module->print(output->os(),
