@@ -8,6 +8,57 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
+static bool isNegativeInfinity(Value value) {
+  FloatAttr number;
+  return matchPattern(value, m_Constant(&number)) &&
+         number.getValue().isInfinity() && number.getValue().isNegative();
+}
+
+/// Of `x == -inf ? a : b`, x and b.
+static std::pair<Value, Value> matchGuard(arith::SelectOp select) {
+  auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+  if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
+      !isNegativeInfinity(compare.getRhs()))
+    return {};
+  return {compare.getLhs(), select.getFalseValue()};
+}
+
+/// Whether an argument of a map's body is never -inf, since another map has
+/// replaced that.
+static bool isGuarded(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto map =
+      argument ? dyn_cast<MapOp>(argument.getOwner()->getParentOp()) : MapOp();
+  if (!map)
+    return false;
+  Value input = map.getInputs()[argument.getArgNumber()];
+  auto from = input.getDefiningOp<MapOp>();
+  if (!from)
+    return false;
+  auto select = from.getYielded()[cast<OpResult>(input).getResultNumber()]
+                    .getDefiningOp<arith::SelectOp>();
+  if (!select)
+    return false;
+  auto [tested, otherwise] = matchGuard(select);
+  return tested && tested == otherwise &&
+         matchPattern(select.getTrueValue(), m_AnyZeroFloat());
+}
+
+/// Of `x == -inf ? 0 : exp(x - y)`, the exponential if y is not -inf: then it
+/// is 0 already.
+static Value findExpOfFinite(arith::SelectOp select) {
+  auto [tested, otherwise] = matchGuard(select);
+  if (!tested || !matchPattern(select.getTrueValue(), m_AnyZeroFloat()))
+    return {};
+  auto exp = otherwise.getDefiningOp<math::ExpOp>();
+  auto difference =
+      exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : arith::SubFOp();
+  if (!difference || difference.getLhs() != tested ||
+      !isGuarded(difference.getRhs()))
+    return {};
+  return otherwise;
+}
+
 /// The map's values may overwrite those of an earlier run.
 SmallVector<Value> KernelEmitter::runBody(MapOp op, ValueRange elements,
                                           const llvm::SmallBitVector &wide) {
@@ -29,9 +80,16 @@ SmallVector<Value> KernelEmitter::runBody(MapOp op, ValueRange elements,
 void KernelEmitter::emitInner(Operation &op) {
   auto exp = dyn_cast<math::ExpOp>(op);
   if (exp && warps && exp.getType().isF32())
-    scalars.map(exp.getResult(), emitExp(exp));
-  else
-    b.clone(op, scalars);
+    return scalars.map(exp.getResult(), emitExp(exp));
+  if (auto select = dyn_cast<arith::SelectOp>(op); select && warps)
+    if (Value value = findExpOfFinite(select))
+      return scalars.map(select.getResult(), scalars.lookupOrDefault(value));
+  Operation *copy = b.clone(op, scalars);
+  // A product and its sum are rounded once, as on tensor cores.
+  if (warps && isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
+    copy->setAttr("fastmath",
+                  arith::FastMathFlagsAttr::get(
+                      b.getContext(), arith::FastMathFlags::contract));
 }
 
 /// exp(x) = 2^(x log2(e)) by the special function unit. Of a difference a - b

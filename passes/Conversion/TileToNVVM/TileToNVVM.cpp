@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/PrepareKernel.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_NSATILETONVVM
@@ -70,6 +71,7 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
         /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
+      prepareKernel(kernel);
       int64_t count = pickThreads(kernel, threads);
       if (failed(verifyGrid(kernel)) ||
           failed(

@@ -1,0 +1,103 @@
+//===- PrepareKernel.cpp - save registers before emission -----------------===//
+
+#include "passes/Conversion/TileToNVVM/PrepareKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Sums of sums
+//===----------------------------------------------------------------------===//
+
+/// Whether `map` adds its two inputs and does nothing else.
+static bool isSum(MapOp map) {
+  if (map.getNumOperands() != 2 || map.getNumResults() != 1 ||
+      map.getOperand(0).getType() != map.getOperand(1).getType())
+    return false;
+  Block &body = map.getBody().front();
+  auto add = map.getYielded()[0].getDefiningOp<arith::AddFOp>();
+  return add && llvm::hasSingleElement(body.without_terminator()) &&
+         llvm::is_contained(add.getOperands(), body.getArgument(0)) &&
+         llvm::is_contained(add.getOperands(), body.getArgument(1));
+}
+
+/// Whether all that a loop does with its argument `i` is add a product to it.
+static bool addsProduct(scf::ForOp loop, unsigned i) {
+  Value sum = loop.getRegionIterArg(i);
+  auto dot = loop.getYieldedValues()[i].getDefiningOp<DotOp>();
+  return dot && dot->getBlock() == loop.getBody() && dot.getAcc() == sum &&
+         sum.hasOneUse() && dot->hasOneUse();
+}
+
+static void continueSums(scf::ForOp loop) {
+  for (OpResult result : loop.getResults()) {
+    unsigned i = result.getResultNumber();
+    if (!isFragment(result.getType()) || !result.hasOneUse() ||
+        !addsProduct(loop, i))
+      continue;
+    auto zeros = loop.getInitArgs()[i].getDefiningOp<SplatOp>();
+    auto map = dyn_cast<MapOp>(*result.getUsers().begin());
+    if (!zeros || !matchPattern(zeros.getValue(), m_AnyZeroFloat()) || !map ||
+        map->getBlock() != loop->getBlock() || !isSum(map))
+      continue;
+    Value other = map.getOperand(map.getOperand(0) == result ? 1 : 0);
+    Operation *def = other.getDefiningOp();
+    if (other == result || (def && def->getBlock() == loop->getBlock() &&
+                            !def->isBeforeInBlock(loop)))
+      continue;
+    loop.getInitArgsMutable()[i].assign(other);
+    map.getResult(0).replaceAllUsesWith(result);
+    map.erase();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Loads
+//===----------------------------------------------------------------------===//
+
+static bool contains(Operation *op, llvm::function_ref<bool(Operation *)> is) {
+  return op
+      ->walk([&](Operation *inner) {
+        return is(inner) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Moves a load behind loops, to its first use, if nothing is stored between.
+static void sinkLoad(LoadOp load) {
+  Operation *first = nullptr;
+  for (Operation *user : load->getUsers()) {
+    Operation *inBlock = load->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || inBlock->isBeforeInBlock(first))
+      first = inBlock;
+  }
+  if (!first)
+    return;
+  bool passesLoop = false;
+  for (Operation *op = load->getNextNode(); op != first;
+       op = op->getNextNode()) {
+    if (contains(op, llvm::IsaPred<StoreOp>))
+      return;
+    passesLoop |= contains(op, llvm::IsaPred<DotOp>);
+  }
+  if (passesLoop)
+    load->moveBefore(first);
+}
+
+void nsa::cuda::prepareKernel(KernelOp kernel) {
+  SmallVector<scf::ForOp> loops;
+  SmallVector<LoadOp> loads;
+  kernel.walk([&](Operation *op) {
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      loops.push_back(loop);
+    if (auto load = dyn_cast<LoadOp>(op); load && isFragment(load.getType()))
+      loads.push_back(load);
+  });
+  llvm::for_each(loops, continueSums);
+  llvm::for_each(loads, sinkLoad);
+}
