@@ -15,8 +15,7 @@ static int64_t dividing(int64_t number, int64_t most) {
   return most;
 }
 
-/// The same of a scalar: a power of two that surely divides it.
-static int64_t dividing(Value value, int64_t most) {
+int64_t nsa::cuda::getDivisor(Value value, int64_t most) {
   if (most == 1)
     return 1;
   APInt number;
@@ -25,19 +24,19 @@ static int64_t dividing(Value value, int64_t most) {
   if (auto loop =
           dyn_cast_or_null<scf::ForOp>(value.getParentBlock()->getParentOp());
       loop && value == loop.getInductionVar())
-    return std::min(dividing(loop.getLowerBound(), most),
-                    dividing(loop.getStep(), most));
+    return std::min(getDivisor(loop.getLowerBound(), most),
+                    getDivisor(loop.getStep(), most));
   Operation *def = value.getDefiningOp();
   if (isa_and_nonnull<arith::MulIOp>(def))
-    return std::min(most, dividing(def->getOperand(0), most) *
-                              dividing(def->getOperand(1), most));
+    return std::min(most, getDivisor(def->getOperand(0), most) *
+                              getDivisor(def->getOperand(1), most));
   if (isa_and_nonnull<arith::AddIOp, arith::SubIOp, arith::MinSIOp,
                       arith::MaxSIOp>(def))
-    return std::min(dividing(def->getOperand(0), most),
-                    dividing(def->getOperand(1), most));
+    return std::min(getDivisor(def->getOperand(0), most),
+                    getDivisor(def->getOperand(1), most));
   if (auto select = dyn_cast_or_null<arith::SelectOp>(def))
-    return std::min(dividing(select.getTrueValue(), most),
-                    dividing(select.getFalseValue(), most));
+    return std::min(getDivisor(select.getTrueValue(), most),
+                    getDivisor(select.getFalseValue(), most));
   return 1;
 }
 
@@ -55,5 +54,5 @@ int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
       !llvm::all_of(indices.drop_back(), isConstantAlongColumns))
     return 1;
   most = dividing(type.getShape().back(), most);
-  return dividing(columns.getStart(), most);
+  return getDivisor(columns.getStart(), most);
 }

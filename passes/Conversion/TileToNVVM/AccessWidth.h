@@ -12,6 +12,10 @@ namespace nsa::cuda {
 /// memory, aligned as a whole, and are either all inside or all outside.
 int64_t getAccessWidth(mlir::Value ref, mlir::ValueRange indices, int64_t most);
 
+/// The largest power of two up to `most`, itself one, that surely divides an
+/// i32.
+int64_t getDivisor(mlir::Value value, int64_t most);
+
 } // namespace nsa::cuda
 
 #endif // NSA_PASSES_CONVERSION_TILETONVVM_ACCESSWIDTH_H

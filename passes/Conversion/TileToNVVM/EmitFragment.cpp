@@ -1,7 +1,9 @@
 //===- EmitFragment.cpp - computation on fragments ------------------------===//
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "passes/Conversion/TileToNVVM/Combine.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/MaskAnalysis.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -128,7 +130,7 @@ static llvm::SmallBitVector findRounded(MapOp op) {
   return wide;
 }
 
-void KernelEmitter::emitFragmentMap(MapOp op) {
+SmallVector<Value> KernelEmitter::runMap(MapOp op) {
   Fragment shape(op.getShapeType());
   llvm::SmallBitVector wide = findRounded(op);
   SmallVector<SmallVector<Value>> results(op.getNumResults());
@@ -142,8 +144,59 @@ void KernelEmitter::emitFragmentMap(MapOp op) {
            llvm::zip_equal(results, runBody(op, elements, wide)))
         list.push_back(value);
     }
+  SmallVector<Value> flat;
   for (auto [result, list] : llvm::zip_equal(op.getResults(), results))
-    registers[result] = pack(Fragment(cast<TileType>(result.getType())), list);
+    llvm::append_range(flat, pack(Fragment(result), list));
+  return flat;
+}
+
+/// Whether masks hold for all elements of this warp: in the first and last
+/// column of its rows.
+Value KernelEmitter::holdsEverywhere(MapOp op, const Masks &masks) {
+  Fragment shape(op.getShapeType());
+  Value all;
+  Memo memo;
+  for (int64_t r = 0; r < shape.rowCount(); ++r)
+    for (int64_t col : {int64_t(0), shape.cols - 1}) {
+      for (Value argument : masks.arguments) {
+        unsigned i = cast<BlockArgument>(argument).getArgNumber();
+        Value input = op.getInputs()[i];
+        // What changes along the columns is a range.
+        Value element =
+            cast<TileType>(input.getType()).getCols() == 1
+                ? fragmentElement(input, shape, r, 0, memo)
+                : evaluate(input, rowOf(shape, r), b.i32(col), memo);
+        scalars.map(argument, element);
+      }
+      for (Operation *inner : masks.operations)
+        b.clone(*inner, scalars);
+      for (arith::SelectOp select : masks.selects)
+        all = b.both(all, scalars.lookupOrDefault(select.getCondition()));
+    }
+  return NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), all,
+                                  NVVM::VoteSyncKind::all);
+}
+
+/// Tiles that a mask does not cut go without it.
+void KernelEmitter::emitFragmentMap(MapOp op) {
+  Masks masks = findMasks(op);
+  SmallVector<Value> flat;
+  if (masks.selects.empty() || Fragment(op.getShapeType()).elements() < 16) {
+    flat = runMap(op);
+  } else {
+    auto branch = scf::IfOp::create(
+        b, flattenTypes(op.getResultTypes()), holdsEverywhere(op, masks),
+        /*addThenBlock=*/true, /*addElseBlock=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(branch.thenBlock());
+    assumed.insert(masks.selects.begin(), masks.selects.end());
+    scf::YieldOp::create(b, runMap(op));
+    assumed.clear();
+    b.setInsertionPointToEnd(branch.elseBlock());
+    scf::YieldOp::create(b, runMap(op));
+    flat.assign(branch->result_begin(), branch->result_end());
+  }
+  unflatten(op.getResults(), flat);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,6 @@
 //===- EmitMemory.cpp - loads and stores of registers ---------------------===//
 
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
@@ -15,6 +16,20 @@ Value nsa::cuda::getArgument(Value ref) {
 //===----------------------------------------------------------------------===//
 // Addresses
 //===----------------------------------------------------------------------===//
+
+/// Whether every coordinate of an index is inside. A piece whose length divides
+/// the extent and the number where it begins is inside if it begins there.
+bool KernelEmitter::isInside(Value index, int64_t extent) {
+  if (bounds.isInside(index, extent))
+    return true;
+  auto range = index.getDefiningOp<RangeOp>();
+  if (!range || range.getStep() != 1)
+    return false;
+  int64_t length = range.getType().getNumElements();
+  return llvm::isPowerOf2_64(length) && extent % length == 0 &&
+         getDivisor(range.getStart(), length) == length &&
+         bounds.isInside(range.getStart(), extent);
+}
 
 /// Coordinates that are null are left out.
 KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
@@ -34,7 +49,7 @@ KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
        llvm::zip_equal(operands, coordinates, type.getShape(), strides)) {
     if (!coordinate)
       continue;
-    if (!bounds.isInside(operand, extent))
+    if (!isInside(operand, extent))
       address.valid = b.both(address.valid, b.inside(coordinate, extent));
     Value term = coordinate;
     if (wide)

@@ -81,7 +81,11 @@ void KernelEmitter::emitInner(Operation &op) {
   auto exp = dyn_cast<math::ExpOp>(op);
   if (exp && warps && exp.getType().isF32())
     return scalars.map(exp.getResult(), emitExp(exp));
-  if (auto select = dyn_cast<arith::SelectOp>(op); select && warps)
+  auto select = dyn_cast<arith::SelectOp>(op);
+  if (select && assumed.contains(select))
+    return scalars.map(select.getResult(),
+                       scalars.lookupOrDefault(select.getTrueValue()));
+  if (select && warps)
     if (Value value = findExpOfFinite(select))
       return scalars.map(select.getResult(), scalars.lookupOrDefault(value));
   Operation *copy = b.clone(op, scalars);

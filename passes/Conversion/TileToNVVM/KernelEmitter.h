@@ -14,6 +14,7 @@
 
 namespace nsa::cuda {
 
+struct Masks;
 struct Prefetch;
 
 /// How a tile lies in the registers of a block: element `k * threads + tid` in
@@ -114,6 +115,7 @@ private:
     /// Whether every coordinate is inside; null if that is known.
     mlir::Value valid;
   };
+  bool isInside(mlir::Value index, int64_t extent);
   Address addressOf(mlir::Value ref, mlir::ValueRange operands,
                     mlir::ValueRange coordinates);
   mlir::Value loadElement(mlir::Value ref, const Address &address);
@@ -181,6 +183,9 @@ private:
                                       mlir::ArrayRef<mlir::Value> elements);
   llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile);
   void emitFragmentMap(tile::MapOp op);
+  /// The registers of a map's results, one after another.
+  llvm::SmallVector<mlir::Value> runMap(tile::MapOp op);
+  mlir::Value holdsEverywhere(tile::MapOp op, const Masks &masks);
   void emitFragmentReduce(tile::ReduceOp op);
   mlir::Value combineRows(const Fragment &input, tile::ReduceKind kind,
                           mlir::ArrayRef<mlir::Value> elements, int64_t c);
@@ -303,6 +308,8 @@ private:
 
   /// Of layouts.
   int64_t warps = 0;
+  /// Selects of the map at hand whose conditions hold.
+  llvm::DenseSet<mlir::Operation *> assumed;
   Thread threadValues;
   /// Row and column numbers in fragments; -1 is that of a dimension of size
   /// one.
