@@ -36,6 +36,7 @@ check "lessons" test/check-lessons.py
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "lit tests" ninja -C build check-nsa-lit
 check "installation" test/check-install.sh
+check "runtime package" test/check-package.sh
 check "Python tests" /usr/bin/python3 -m pytest -q test/python
 for script in test/e2e/*.sh; do
   check "end-to-end: $(basename "$script" .sh)" bash "$script"
