@@ -22,6 +22,9 @@ config.environment["FILECHECK_OPTS"] = (
 )
 config.substitutions.append(("%docs", os.path.join(config.nsa_obj_root, "docs")))
 config.substitutions.append(("%configs", os.path.join(config.nsa_src_root, "configs")))
+config.substitutions.append(
+    ("%fake-cuda", os.path.join(config.nsa_obj_root, "test/fake-cuda"))
+)
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%tools", config.nsa_tools_dir))
 llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])

@@ -14,6 +14,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
+#include "nsa/Artifact/GemmWorkspace.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
@@ -207,21 +208,23 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
   phaseOptions.schedule = chip ? ScheduleKind::CUDA : ScheduleKind::CPU;
+  phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
+  CheckSlowPathsOptions slowPaths;
+  slowPaths.allow = {options.allowSlowPaths.begin(),
+                     options.allowSlowPaths.end()};
   if (phase == Phase::Binary && chip) {
     CUDABinaryPassOptions binaryOptions;
     binaryOptions.chip = chip->name.str();
     binaryOptions.ptxas = options.ptxas;
     binaryOptions.threads = options.threads;
     manager.addPass(createCUDABinary(binaryOptions, cudaBinary));
+    manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else if (phase == Phase::Binary) {
     BinaryOptions binaryOptions;
     binaryOptions.cpu = options.cpu;
     binaryOptions.threads = options.threads;
     manager.addPass(createBinary(binaryOptions, binary));
-    CheckSlowPathsOptions slowPaths;
-    slowPaths.allow = {options.allowSlowPaths.begin(),
-                       options.allowSlowPaths.end()};
     manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else {

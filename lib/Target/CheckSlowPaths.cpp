@@ -21,8 +21,8 @@ static constexpr StringLiteral kAll = "all";
 static constexpr uint64_t kSlowCopyBytes = 64 << 10;
 
 ArrayRef<StringLiteral> nsa::getSlowPathNames() {
-  static constexpr StringLiteral names[] = {"scalar-loop", "scalar-access",
-                                            kCopy, kAll};
+  static constexpr StringLiteral names[] = {
+      "scalar-loop", "scalar-access", kSpillPath, kSerialisedPath, kCopy, kAll};
   return names;
 }
 

@@ -87,10 +87,12 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
     |---|---|
     | `scalar-loop` | a kernel spends more than a quarter of its time on arithmetic or transpositions of one element at a time |
     | `scalar-access` | the same, on loads and stores of elements that are no neighbours in memory |
+    | `spill` | on a GPU, a kernel with matrix products, which attention is, keeps registers in memory |
+    | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other (C7510 to C7519) |
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
 
     A kernel's slow paths are its attribute `slow_paths`, so the pass runs after
-    `nsa-binary`. Entries that train nothing, such as those of single operations,
+    `nsa-binary` or `nsa-cuda-binary`. Entries that train nothing, such as those of single operations,
     may be slow.
 
     Example: with `allow=copy`, a training entry may contain

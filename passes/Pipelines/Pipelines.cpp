@@ -55,7 +55,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addNestedPass<rt::EntryOp>(createSchedule());
     return;
   case Phase::Plan:
-    manager.addPass(createPlan());
+    manager.addPass(createPlan({options.gemmWorkspace}));
     return;
   case Phase::Binary:
     break;

@@ -51,6 +51,9 @@ struct PhaseOptions {
   int64_t budgetMiB = 0;
   /// The machine that kernels are cut into programs for.
   ScheduleKind schedule = ScheduleKind::CPU;
+  /// Bytes of workspace of every matrix product; 0 takes what fp32 copies of
+  /// narrower operands need.
+  uint64_t gemmWorkspace = 0;
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.

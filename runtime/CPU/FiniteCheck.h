@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_CPU_FINITECHECK_H
 
 #include "nsa/Artifact/Artifact.h"
+#include "runtime/Core/Describe.h"
 #include "runtime/Core/Executable.h"
 
 #include <optional>
@@ -11,12 +12,8 @@
 
 namespace nsa {
 
-/// A float array that a command writes: rows of `width` elements, `pitch`
-/// elements apart, from the first element of the slice to the last.
-struct FloatOutput {
-  DataType type;
-  artifact::Slice slice;
-  int64_t count, width, pitch;
+/// A float array that a command writes.
+struct FloatOutput : WrittenArray {
   bool allowMinusInfinity;
 };
 

@@ -64,8 +64,6 @@ BlasLt::~BlasLt() {
     for (void *layout : {plan.a, plan.b, plan.d})
       functions->LayoutDestroy(layout);
   }
-  if (workspace)
-    driver->MemFree(workspace);
   if (handle)
     functions->Destroy(handle);
 }
@@ -74,15 +72,13 @@ BlasLt::~BlasLt() {
 // Loading
 //===----------------------------------------------------------------------===//
 
-Result<std::unique_ptr<BlasLt>> BlasLt::open(const Driver &driver,
-                                             const std::string &library) {
+Result<std::unique_ptr<BlasLt>> BlasLt::open(const std::string &library) {
   Result<SharedLibrary> opened = SharedLibrary::open(
       "cuBLASLt", library,
       {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
   if (!opened)
     return opened.takeError();
   std::unique_ptr<BlasLt> blas(new BlasLt);
-  blas->driver = &driver;
   Functions &f = *blas->functions;
   opened->find(f.GetVersion, "cublasLtGetVersion");
   opened->find(f.Create, "cublasLtCreate");
@@ -102,10 +98,6 @@ Result<std::unique_ptr<BlasLt>> BlasLt::open(const Driver &driver,
     return Error{"'" + opened->path + "' is not cuBLASLt: it has no symbol " +
                  opened->missing};
   if (Status status = blas->check(f.Create(&blas->handle), "cublasLtCreate");
-      !status)
-    return Error{status.message()};
-  if (Status status = driver.check(
-          driver.MemAlloc(&blas->workspace, kWorkspaceBytes), "cuMemAlloc");
       !status)
     return Error{status.message()};
   blas->name = "cuBLASLt " + std::to_string(f.GetVersion());
@@ -146,7 +138,7 @@ Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
   int64_t rhsRows = p.transposeRhs ? p.n : p.k;
   int64_t lhsCols = p.transposeLhs ? p.m : p.k;
   int64_t lhsRows = p.transposeLhs ? p.k : p.m;
-  uint64_t bytes = kWorkspaceBytes;
+  uint64_t bytes = p.workspaceBytes;
   int found = 0;
   for (int status :
        {f.MatmulDescCreate(&plan.desc, kCompute32F, kReal32F),
@@ -182,7 +174,7 @@ Status BlasLt::run(unsigned index, Stream stream) const {
   return check(functions->Matmul(handle, plan.desc, &one, pointer(p.rhs),
                                  plan.a, pointer(p.lhs), plan.b, &p.beta,
                                  pointer(p.out), plan.d, pointer(p.out), plan.d,
-                                 plan.heuristic.algorithm, pointer(workspace),
-                                 kWorkspaceBytes, stream),
+                                 plan.heuristic.algorithm, pointer(p.workspace),
+                                 p.workspaceBytes, stream),
                "cublasLtMatmul");
 }

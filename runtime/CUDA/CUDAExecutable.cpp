@@ -6,6 +6,7 @@
 #include "runtime/CPU/Initialize.h"
 #include "runtime/CUDA/BlasLt.h"
 #include "runtime/CUDA/Commands.h"
+#include "runtime/CUDA/Peaks.h"
 #include "runtime/CUDA/Transfers.h"
 #include "runtime/Core/Describe.h"
 
@@ -34,8 +35,14 @@ public:
   RunResult finish(unsigned entry) override;
   Status upload(const Slice &slice) override;
   Status download(const Slice &slice) override;
-  uint64_t allocatedBytes() const override;
+  uint64_t allocatedBytes() const override { return memory->bytes(); }
+  uint64_t deviceBytesInUse() const override {
+    gpu->makeCurrent();
+    return gpu->usedBytes();
+  }
+  Result<std::optional<GPUPeaks>> measureGPU() override;
   int threads() const override { return 1; }
+  std::string gpuName() const override { return gpu->description(); }
   std::string gemmLibrary() const override {
     return blas ? blas->description() : "";
   }
@@ -53,6 +60,8 @@ private:
     std::vector<std::vector<FloatOutput>> results;
     std::vector<uint64_t> nanoseconds;
     std::vector<CommandSpan> lastRun;
+    /// Before each command and after the last; none unless measured.
+    std::vector<Event> events;
     Transfers transfers;
     std::vector<Slice> poisoned;
     /// The commands as a graph, after the first run; null if some of them need
@@ -76,6 +85,8 @@ private:
   Status initialize(const InitializeTensor &command);
   Status issue(const Command &command);
   RunResult runCommands(ReadyEntry &entry);
+  Status mark(const ReadyEntry &entry, size_t event);
+  Status readTimes(ReadyEntry &entry, uint64_t start);
   Status capture(ReadyEntry &entry);
   Status wait();
   Result<std::optional<NonFinite>>
@@ -100,9 +111,12 @@ CUDAExecutable::~CUDAExecutable() {
     return;
   gpu->makeCurrent();
   (void)gpu->wait();
-  for (ReadyEntry &entry : entries)
+  for (ReadyEntry &entry : entries) {
     if (entry.graph)
       gpu->driver().GraphExecDestroy(entry.graph);
+    for (Event event : entry.events)
+      gpu->driver().EventDestroy(event);
+  }
   entries.clear();
   blas.reset();
   if (code)
@@ -179,7 +193,7 @@ Status CUDAExecutable::loadBlas() {
     for (const artifact::Command *command : *entry->commands())
       if (command->action_as_Gemm() && !blas) {
         Result<std::unique_ptr<BlasLt>> opened =
-            BlasLt::open(gpu->driver(), options.blasLibrary);
+            BlasLt::open(options.blasLibrary);
         if (!opened)
           return opened.takeError();
         blas = std::move(*opened);
@@ -225,6 +239,12 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
   }
   ready.nanoseconds.resize(ready.commands.size());
   ready.lastRun.resize(ready.commands.size());
+  while (options.profile && ready.events.size() <= ready.commands.size())
+    if (Status status = gpu->driver().check(
+            gpu->driver().EventCreate(&ready.events.emplace_back(), 0),
+            "cuEventCreate");
+        !status)
+      return status;
   return prepareTransfers(entry, ready);
 }
 
@@ -272,7 +292,9 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
       blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
                   gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
                   gemm.out_type(), gemm.beta(), memory->address(*gemm.lhs()),
-                  memory->address(*gemm.rhs()), memory->address(*gemm.out())});
+                  memory->address(*gemm.rhs()), memory->address(*gemm.out()),
+                  gemm.workspace() ? memory->address(*gemm.workspace()) : 0,
+                  gemm.workspace() ? gemm.workspace()->size() : 0});
   if (!plan)
     return plan.takeError();
   return Command(RunGemm{*plan});
@@ -377,20 +399,47 @@ CUDAExecutable::findNonFinite(size_t command,
   return std::optional<NonFinite>();
 }
 
+Status CUDAExecutable::mark(const ReadyEntry &entry, size_t event) {
+  if (!options.profile)
+    return {};
+  return gpu->driver().check(
+      gpu->driver().EventRecord(entry.events[event], gpu->stream()),
+      "cuEventRecord");
+}
+
+/// How long the GPU took for each command. Its clock shows differences only;
+/// the first command began at `start` of the host's.
+Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
+  const Driver &driver = gpu->driver();
+  if (Status status = wait(); !status)
+    return status;
+  for (size_t i = 0; i < entry.commands.size(); ++i) {
+    float milliseconds = 0;
+    if (Status status =
+            driver.check(driver.EventElapsedTime(&milliseconds, entry.events[i],
+                                                 entry.events[i + 1]),
+                         "cuEventElapsedTime");
+        !status)
+      return status;
+    entry.lastRun[i] = {start, uint64_t(double(milliseconds) * 1e6)};
+    entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
+    start += entry.lastRun[i].nanoseconds;
+  }
+  return {};
+}
+
 /// One command after the other.
 RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
-  bool waits = options.profile || options.checkFinite;
-  for (size_t i = 0; i < entry.commands.size(); ++i) {
-    uint64_t start = options.profile ? steadyNanoseconds() : 0;
-    Status status = issue(entry.commands[i]);
-    if (status.ok() && waits)
+  uint64_t start = steadyNanoseconds();
+  size_t count = entry.commands.size();
+  for (size_t i = 0; i < count; ++i) {
+    Status status = mark(entry, i);
+    if (status.ok())
+      status = issue(entry.commands[i]);
+    if (status.ok() && options.checkFinite)
       status = gpu->wait();
     if (!status)
       return RunFailure{i, status.message()};
-    if (options.profile) {
-      entry.lastRun[i] = {start, steadyNanoseconds() - start};
-      entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
-    }
     if (!options.checkFinite)
       continue;
     Result<std::optional<NonFinite>> found = findNonFinite(i, entry.results[i]);
@@ -399,6 +448,11 @@ RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
     if (*found)
       return **found;
   }
+  Status status = mark(entry, count);
+  if (status.ok() && options.profile)
+    status = readTimes(entry, start);
+  if (!status)
+    return RunFailure{std::nullopt, status.message()};
   return std::monostate();
 }
 
@@ -436,8 +490,7 @@ RunResult CUDAExecutable::start(unsigned index) {
     return RunFailure{std::nullopt, status.message()};
   if (Status status = poison(entry); !status)
     return RunFailure{std::nullopt, status.message()};
-  bool usesGraph =
-      entry.mayCapture && !options.profile && !options.checkFinite;
+  bool usesGraph = entry.mayCapture && !options.profile && !options.checkFinite;
   if (usesGraph && entry.ranOnce && !entry.graph)
     if (Status status = capture(entry); !status)
       return RunFailure{std::nullopt, status.message()};
@@ -467,8 +520,12 @@ RunResult CUDAExecutable::finish(unsigned index) {
   return std::monostate();
 }
 
-uint64_t CUDAExecutable::allocatedBytes() const {
-  return memory->bytes() + (blas ? blas->workspaceBytes() : 0);
+Result<std::optional<GPUPeaks>> CUDAExecutable::measureGPU() {
+  gpu->makeCurrent();
+  Result<GPUPeaks> peaks = measurePeaks(*gpu, options.blasLibrary);
+  if (!peaks)
+    return Error{"the GPU cannot be measured: " + peaks.message()};
+  return std::optional<GPUPeaks>(std::move(*peaks));
 }
 
 Result<std::unique_ptr<Executable>>

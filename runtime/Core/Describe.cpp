@@ -56,6 +56,70 @@ uint64_t nsa::commandFlops(const artifact::Artifact &root,
   return 0;
 }
 
+static WrittenArray describeArray(DataType type, const artifact::Slice &slice,
+                                  const artifact::Rows *rows = nullptr) {
+  auto span = int64_t(slice.size() / elementBytes(type));
+  int64_t width = rows ? int64_t(rows->width()) : span;
+  int64_t pitch = rows ? int64_t(rows->pitch()) : span;
+  int64_t count = span ? ((span - width) / pitch + 1) * width : 0;
+  return {type, slice, count, width, pitch};
+}
+
+std::vector<WrittenArray> nsa::writtenArrays(const artifact::Artifact &root,
+                                             const artifact::Command &command) {
+  if (const auto *gemm = command.action_as_Gemm())
+    return {describeArray(gemm->out_type(), *gemm->out())};
+  if (const auto *fill = command.action_as_Fill())
+    return {describeArray(fill->type(), *fill->out())};
+  if (const auto *initialize = command.action_as_Initialize()) {
+    const artifact::Tensor &tensor = *root.tensors()->Get(initialize->tensor());
+    return {describeArray(tensor.type(), *tensor.slice())};
+  }
+  std::vector<WrittenArray> arrays;
+  const auto *launch = command.action_as_Launch();
+  const artifact::Kernel *kernel =
+      launch ? root.kernels()->Get(launch->kernel()) : nullptr;
+  if (!kernel || !kernel->argument_types())
+    return arrays;
+  for (unsigned i = kernel->arguments() - kernel->outputs();
+       i < kernel->arguments(); ++i)
+    arrays.push_back(describeArray(
+        kernel->argument_types()->Get(i), *launch->operands()->Get(i),
+        kernel->argument_rows() ? kernel->argument_rows()->Get(i) : nullptr));
+  return arrays;
+}
+
+bool nsa::commandHasHalf(const artifact::Artifact &root,
+                         const artifact::Command &command) {
+  auto isHalf = [](DataType type) {
+    return type == DataType::BF16 || type == DataType::F16;
+  };
+  if (const auto *gemm = command.action_as_Gemm())
+    return isHalf(gemm->lhs_type()) || isHalf(gemm->rhs_type());
+  const auto *launch = command.action_as_Launch();
+  const auto *types =
+      launch ? root.kernels()->Get(launch->kernel())->argument_types()
+             : nullptr;
+  for (unsigned i = 0; types && i < types->size(); ++i)
+    if (isHalf(types->Get(i)))
+      return true;
+  return false;
+}
+
+const char *nsa::segmentName(artifact::SegmentKind kind) {
+  switch (kind) {
+  case artifact::SegmentKind::Persistent:
+    return "persistent";
+  case artifact::SegmentKind::IO:
+    return "io";
+  case artifact::SegmentKind::Arena:
+    return "arena";
+  case artifact::SegmentKind::Workspace:
+    return "workspace";
+  }
+  return "unknown";
+}
+
 uint64_t nsa::commandBytes(const artifact::Artifact &root,
                            const artifact::Command &command) {
   uint64_t bytes = 0;

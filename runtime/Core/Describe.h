@@ -6,6 +6,7 @@
 #include "nsa/Artifact/Artifact.h"
 
 #include <string>
+#include <vector>
 
 namespace nsa {
 
@@ -27,6 +28,26 @@ std::string describeCommand(const artifact::Artifact &root, size_t index,
 /// Floating-point operations of one run of the command.
 uint64_t commandFlops(const artifact::Artifact &root,
                       const artifact::Command &command);
+
+/// An array that a command writes: rows of `width` elements, `pitch` elements
+/// apart, from the first element of the slice to the last.
+struct WrittenArray {
+  DataType type;
+  artifact::Slice slice;
+  int64_t count, width, pitch;
+};
+
+/// The arrays that a command computes; none where their types are not known, as
+/// for a copy.
+std::vector<WrittenArray> writtenArrays(const artifact::Artifact &root,
+                                        const artifact::Command &command);
+
+/// Whether the command reads or writes bf16 or f16.
+bool commandHasHalf(const artifact::Artifact &root,
+                    const artifact::Command &command);
+
+/// persistent, io, arena or workspace.
+const char *segmentName(artifact::SegmentKind kind);
 
 /// Bytes of all operands of the command.
 uint64_t commandBytes(const artifact::Artifact &root,

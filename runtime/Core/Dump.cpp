@@ -39,20 +39,6 @@ static std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
-static const char *segmentName(SegmentKind kind) {
-  switch (kind) {
-  case SegmentKind::Persistent:
-    return "persistent";
-  case SegmentKind::IO:
-    return "io";
-  case SegmentKind::Arena:
-    return "arena";
-  case SegmentKind::Workspace:
-    return "workspace";
-  }
-  return "unknown";
-}
-
 static std::string typeText(DataType type,
                             const flatbuffers::Vector<uint64_t> &shape) {
   std::string text = std::string(typeName(type)) + "[";
@@ -363,6 +349,16 @@ static std::string placesText(const std::vector<std::string> &places) {
   return text;
 }
 
+/// What a launch on a GPU takes; nothing on the CPU.
+static std::string gpuText(const artifact::Kernel &kernel) {
+  if (kernel.threads() == 0)
+    return "";
+  return ", " + num(kernel.threads()) + " threads, " +
+         num(kernel.shared_bytes()) + " bytes shared, " +
+         num(kernel.registers()) + " registers, " + num(kernel.spill_bytes()) +
+         " bytes of spills";
+}
+
 void Dumper::dumpKernels() {
   std::map<uint32_t, std::vector<std::string>> launches;
   for (const artifact::Entry *entry : *root.entries())
@@ -376,8 +372,8 @@ void Dumper::dumpKernels() {
          num(kernel.arguments() - kernel.outputs()) + " in, " +
          num(kernel.outputs()) + " out, stack " + num(kernel.stack_bytes()) +
          " bytes, " + num(kernel.flops()) + " flops, " + num(kernel.bytes()) +
-         " bytes, launches " + num(launches[i].size()) + ", symbol " +
-         kernel.symbol()->str() + placesText(launches[i]));
+         " bytes, launches " + num(launches[i].size()) + gpuText(kernel) +
+         ", symbol " + kernel.symbol()->str() + placesText(launches[i]));
   }
 }
 

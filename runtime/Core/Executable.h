@@ -55,8 +55,17 @@ public:
   /// role output.
   virtual RunResult finish(unsigned entry) = 0;
 
+  /// Bytes allocated for the segments.
   virtual uint64_t allocatedBytes() const = 0;
+  /// Bytes of the device in use since the program got there; 0 if unknown.
+  virtual uint64_t deviceBytesInUse() const { return 0; }
+  /// What the GPU does at best; nothing on other devices.
+  virtual Result<std::optional<GPUPeaks>> measureGPU() {
+    return std::optional<GPUPeaks>();
+  }
   virtual int threads() const = 0;
+  /// The GPU and its driver; empty on the CPU.
+  virtual std::string gpuName() const { return ""; }
   virtual std::string gemmLibrary() const = 0;
 
   /// Nanoseconds per command of an entry, summed over all runs.

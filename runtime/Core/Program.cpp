@@ -151,11 +151,29 @@ Status Program::toHost(const TensorView &tensor) const {
   return executable->download(sliceOf(tensor));
 }
 
-uint64_t Program::allocatedBytes() const {
-  return executable->allocatedBytes();
+uint64_t MemoryUse::plannedBytes() const {
+  uint64_t bytes = 0;
+  for (const auto &[name, part] : planned)
+    bytes += part;
+  return bytes;
+}
+
+MemoryUse Program::memory() const {
+  MemoryUse use;
+  for (const artifact::Segment *segment : *source->segments())
+    use.planned.emplace_back(segmentName(segment->kind()), segment->size());
+  use.allocated = executable->allocatedBytes();
+  use.inUse = executable->deviceBytesInUse();
+  return use;
+}
+
+Result<std::optional<GPUPeaks>> Program::measureGPU() const {
+  return executable->measureGPU();
 }
 
 int Program::threads() const { return executable->threads(); }
+
+std::string Program::gpu() const { return executable->gpuName(); }
 
 std::string Program::gemmLibrary() const { return executable->gemmLibrary(); }
 
@@ -168,7 +186,8 @@ std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
     profile.push_back({commandTitle(source.root(), command),
                        commandLocation(source.root(), command), times[i],
                        commandFlops(source.root(), command),
-                       commandBytes(source.root(), command)});
+                       commandBytes(source.root(), command),
+                       commandHasHalf(source.root(), command)});
   }
   return profile;
 }

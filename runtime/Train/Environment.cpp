@@ -5,6 +5,8 @@
 #include "lib/Support/Json.h"
 #include "runtime/Train/RunDirectory.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -28,6 +30,34 @@ ProcessMemory processMemory() {
   if (::getrusage(RUSAGE_SELF, &usage) == 0)
     memory.peak = uint64_t(usage.ru_maxrss) * 1024;
   return memory;
+}
+
+static std::string mebibytes(uint64_t bytes) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.1f", double(bytes) / double(1 << 20));
+  return text;
+}
+
+std::vector<std::string> describeMemory(const MemoryUse &use) {
+  if (use.planned.empty())
+    return {};
+  uint64_t planned = use.plannedBytes();
+  std::string line = "memory: " + mebibytes(planned) + " MiB planned (";
+  for (const auto &[name, bytes] : use.planned)
+    line += (line.back() == '(' ? "" : ", ") + name + " " + mebibytes(bytes);
+  line += "), " + mebibytes(use.allocated) + " MiB allocated";
+  if (use.inUse == 0)
+    return {line};
+  line += ", " + mebibytes(use.inUse) +
+          " MiB of the GPU in use above the bare context";
+  uint64_t allowed = std::max(planned / 50, uint64_t(256) << 20);
+  uint64_t distance =
+      use.inUse > planned ? use.inUse - planned : planned - use.inUse;
+  if (distance <= allowed)
+    return {line};
+  return {line, "warning: that is " + mebibytes(distance) +
+                    " MiB from the plan, more than 2 % or 256 MiB; does "
+                    "something else use this GPU?"};
 }
 
 /// The value of the first line of a /proc file that starts with `key`.
@@ -73,6 +103,12 @@ std::string describeTensors(const Model &model) {
             (tensor.decay ? " decay" : "") + "\n";
     bytes[roleName(tensor.role)] += tensor.bytes;
   }
+  for (const ActivationClass &kind : model.activations())
+    text += kind.name + ": " + std::to_string(kind.elements) + "x" +
+            typeName(kind.type) + " activation" +
+            (kind.backward ? " (backward)" : "") + ", " +
+            std::to_string(kind.arrays) +
+            (kind.arrays == 1 ? " array\n" : " arrays\n");
   for (const auto &[role, total] : bytes)
     text += "# " + role + ": " + std::to_string(total) + " bytes\n";
   return text;

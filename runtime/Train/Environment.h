@@ -18,11 +18,19 @@ struct ProcessMemory {
 };
 ProcessMemory processMemory();
 
+/// What the program's memory is, in lines for people: the plan by segment, what
+/// is allocated, and on a GPU how far what came into use there is from the
+/// plan. That may be 2 % of the plan or 256 MiB, for code and libraries; more
+/// is a warning. No line without a program.
+std::vector<std::string> describeMemory(const MemoryUse &use);
+
 /// The text of env.json: machine, system and process, then `facts` in order.
 std::string describeEnvironment(
     const std::vector<std::pair<std::string, std::string>> &facts);
 
-/// The text of dtypes_report.txt: one line per tensor, then bytes per role.
+/// The text of dtypes_report.txt: one line per tensor with its shape, type and
+/// role, one per class of activations with elements and number of arrays, then
+/// bytes per role.
 std::string describeTensors(const Model &model);
 
 } // namespace nsa

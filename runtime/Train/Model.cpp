@@ -3,8 +3,10 @@
 #include "runtime/Train/Model.h"
 #include "runtime/Core/Describe.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 namespace nsa {
 
@@ -92,6 +94,62 @@ std::string ProgramModel::origin(std::string_view entryName,
         return commandLocation(root, *commands.Get(i));
   }
   return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Activations
+//===----------------------------------------------------------------------===//
+
+/// The name in a location such as "m.mlir:3:5 (layers.0.mlp) (backward)", with
+/// a star for numbers of layers; without one, the whole location.
+static std::string placeName(const std::string &location) {
+  size_t open = location.find('('), close = location.find(')', open);
+  std::string name = location;
+  if (open != std::string::npos && close != std::string::npos &&
+      location.compare(open, 10, "(backward)") != 0)
+    name = location.substr(open + 1, close - open - 1);
+  std::string result;
+  for (size_t begin = 0; begin <= name.size();) {
+    size_t end = std::min(name.find('.', begin), name.size());
+    std::string part = name.substr(begin, end - begin);
+    bool isNumber = !part.empty() &&
+                    part.find_first_not_of("0123456789") == std::string::npos;
+    result += (begin ? "." : "") + (isNumber ? "*" : part);
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::vector<ActivationClass> ProgramModel::activations() const {
+  const artifact::Artifact &root = program.artifact().root();
+  const EntryInfo *entry = program.findEntry("accumulate");
+  std::vector<ActivationClass> classes;
+  if (!entry)
+    return classes;
+  for (const artifact::Command *command :
+       *root.entries()->Get(entry->index)->commands()) {
+    std::string location = commandLocation(root, *command);
+    ActivationClass made;
+    made.name = placeName(location);
+    made.backward = location.find("(backward)") != std::string::npos;
+    for (const WrittenArray &array : writtenArrays(root, *command)) {
+      if (root.segments()->Get(array.slice.segment())->kind() !=
+          artifact::SegmentKind::Arena)
+        continue;
+      made.type = array.type;
+      made.elements = array.count;
+      auto known = std::find_if(
+          classes.begin(), classes.end(), [&](const ActivationClass &other) {
+            return std::tie(other.name, other.type, other.elements,
+                            other.backward) ==
+                   std::tie(made.name, made.type, made.elements, made.backward);
+          });
+      if (known == classes.end())
+        known = classes.insert(known, made);
+      ++known->arrays;
+    }
+  }
+  return classes;
 }
 
 //===----------------------------------------------------------------------===//

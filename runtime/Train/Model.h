@@ -31,6 +31,19 @@
 
 namespace nsa {
 
+/// Arrays that training keeps or passes on within a step: one place of the
+/// model in all of its layers, one type and one size.
+struct ActivationClass {
+  /// Such as "layers.*.attention.query", or a line of the source.
+  std::string name;
+  DataType type = DataType::F32;
+  int64_t elements = 0;
+  /// Whether it belongs to the backward half.
+  bool backward = false;
+  /// How many there are.
+  int64_t arrays = 0;
+};
+
 class Model {
 public:
   virtual ~Model() = default;
@@ -57,6 +70,13 @@ public:
   /// wrote to its `data`, or the other way round; see Program::toDevice.
   virtual Status toDevice(const TensorView &) const { return {}; }
   virtual Status toHost(const TensorView &) const { return {}; }
+
+  /// The activations of a pass, in the order of its commands.
+  virtual std::vector<ActivationClass> activations() const { return {}; }
+
+  /// What was planned, allocated, and is in use; see Program::memory. Empty
+  /// where there is no program.
+  virtual MemoryUse memory() const { return {}; }
 
   /// Identifies the program: equal programs have equal hashes.
   virtual uint64_t hash() const = 0;
@@ -94,6 +114,8 @@ public:
   Status toHost(const TensorView &tensor) const override {
     return program.toHost(tensor);
   }
+  std::vector<ActivationClass> activations() const override;
+  MemoryUse memory() const override { return program.memory(); }
   uint64_t hash() const override { return program.artifact().hash(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;

@@ -29,7 +29,18 @@ static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 // Recording
 //===----------------------------------------------------------------------===//
 
+StepProfile::StepProfile(int64_t wanted, int threads,
+                         std::optional<GPUPeaks> peaks)
+    : wanted(wanted), gpu(std::move(peaks)) {
+  if (gpu)
+    return;
+  one = measurePeaks(1);
+  all = measurePeaks(threads);
+}
+
 void StepProfile::measureAgain() {
+  if (gpu)
+    return;
   one.raiseTo(measurePeaks(one.threads));
   all.raiseTo(measurePeaks(all.threads));
 }
@@ -60,9 +71,12 @@ void StepProfile::record(const Program &program, const EntryInfo &entry) {
 //===----------------------------------------------------------------------===//
 
 /// Operations per second that a command could reach: kernels use the vectors
-/// that they were compiled for, the library the widest of the machine.
+/// that they were compiled for, the library the widest of the machine. On a GPU
+/// the types decide.
 double StepProfile::peakFlops(const Program &program,
                               const CommandProfile &command) const {
+  if (gpu)
+    return command.hasHalf ? gpu->halfFlops : gpu->flops;
   bool wide = command.command.rfind("gemm", 0) == 0;
   if (const auto *features = program.artifact()->cpu_features())
     for (const flatbuffers::String *feature : *features)
@@ -73,7 +87,7 @@ double StepProfile::peakFlops(const Program &program,
 StepProfile::Limit StepProfile::limit(const Program &program,
                                       const CommandProfile &command) const {
   double compute = ratio(double(command.flops), peakFlops(program, command));
-  double memory = ratio(double(command.bytes), all.copy);
+  double memory = ratio(double(command.bytes), gpu ? gpu->copy : all.copy);
   return {std::max(compute, memory), compute > memory};
 }
 
@@ -138,6 +152,16 @@ static std::string describe(const MachinePeaks &peaks) {
   return text;
 }
 
+static std::string describe(const GPUPeaks &peaks) {
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "%s: products of f32 %.1f TFLOP/s, of bf16 %.1f TFLOP/s, copy "
+                "%.1f GB/s",
+                peaks.name.c_str(), peaks.flops / 1e12, peaks.halfFlops / 1e12,
+                peaks.copy / 1e9);
+  return text;
+}
+
 std::string StepProfile::table(const Program &program) const {
   std::vector<CommandGroup> list = groups(program);
   double inCommands = 0;
@@ -150,7 +174,8 @@ std::string StepProfile::table(const Program &program) const {
     text.append(line, std::min(size_t(std::max(length, 0)), sizeof line - 1));
     text += '\n';
   };
-  text += describe(one) + '\n' + describe(all) + '\n';
+  text +=
+      gpu ? describe(*gpu) + '\n' : describe(one) + '\n' + describe(all) + '\n';
   add(std::snprintf(line, sizeof line,
                     "%lld steps after %lld: median %.3f ms, %.0f tokens/s, "
                     "%.1f %% of it in commands",
@@ -176,6 +201,13 @@ static Json toJson(const MachinePeaks &peaks) {
   return {{"threads", peaks.threads},
           {"fma_gflops", peaks.flops / 1e9},
           {"fma_gflops_512", peaks.wideFlops / 1e9},
+          {"copy_gbytes", peaks.copy / 1e9}};
+}
+
+static Json toJson(const GPUPeaks &peaks) {
+  return {{"gpu", peaks.name},
+          {"f32_gflops", peaks.flops / 1e9},
+          {"bf16_gflops", peaks.halfFlops / 1e9},
           {"copy_gbytes", peaks.copy / 1e9}};
 }
 
@@ -224,6 +256,11 @@ std::string StepProfile::trace(const Program &program) const {
   Json kinds = Json::array();
   for (const CommandGroup &group : list)
     kinds.push_back(toJson(group, inCommands));
+  Json machine = Json::array();
+  if (gpu)
+    machine.push_back(toJson(*gpu));
+  else
+    machine = {toJson(one), toJson(all)};
   Json whole = {
       {"displayTimeUnit", "ms"},
       {"traceEvents", std::move(slices)},
@@ -231,7 +268,7 @@ std::string StepProfile::trace(const Program &program) const {
        {{"steps", steps()},
         {"step_ms", medianStep() * 1e3},
         {"tokens_per_second", ratio(tokensPerStep(program), medianStep())},
-        {"machine", {toJson(one), toJson(all)}},
+        {"machine", std::move(machine)},
         {"groups", std::move(kinds)}}}};
   return jsonText(whole) + "\n";
 }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,17 +45,16 @@ public:
   /// Steps that are not recorded, because memory is touched first in them.
   static constexpr int64_t warmUpSteps = 3;
 
-  /// Measures what one thread and the program's threads reach. `wanted` steps
-  /// will be recorded.
-  StepProfile(int64_t wanted, int threads)
-      : wanted(wanted), one(measurePeaks(1)), all(measurePeaks(threads)) {}
+  /// `wanted` steps will be recorded. Measures what one thread and the
+  /// program's threads reach, unless it runs on a GPU, whose peaks are known.
+  StepProfile(int64_t wanted, int threads, std::optional<GPUPeaks> gpu);
 
   /// Called after each run of an entry. Entries other than accumulate, update
   /// and step do not count.
   void record(const Program &program, const EntryInfo &entry);
 
-  /// Measures the machine once more, so that other work on it at one time
-  /// weighs less, and keeps the better values.
+  /// Measures the processor once more, so that other work on it at one time
+  /// weighs less, and keeps the better values. A GPU has no other work.
   void measureAgain();
 
   /// Steps recorded so far.
@@ -87,7 +87,9 @@ private:
   double tokensPerStep(const Program &program) const;
 
   int64_t wanted;
+  /// Of the processor, one thread and all of them, or of the GPU.
   MachinePeaks one, all;
+  std::optional<GPUPeaks> gpu;
   int64_t warmUpDone = 0;
   /// Runs of each entry in the recorded steps.
   std::map<unsigned, int64_t> runs;

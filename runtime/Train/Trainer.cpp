@@ -220,6 +220,8 @@ Status Trainer::printHeader() {
       std::to_string(plan.seqLen) + " | " + grouped(data.train.size()) +
       " training and " + grouped(data.val.size()) + " validation tokens | " +
       std::to_string(config.train.steps) + " steps = " + epochs + " epochs");
+  for (const std::string &line : describeMemory(model.memory()))
+    console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
                directory->file(".HALT"));
   return log->beat(state.step, "start");

@@ -186,6 +186,10 @@ Status Trainer::writeMetrics(TrainEnd end) const {
         double(steps) * double(plan.tokensPerStep()) / stepSeconds;
   json["parameters"] = parameterCount(model);
   json["memory_peak"] = processMemory().peak;
+  if (MemoryUse use = model.memory(); use.inUse > 0) {
+    json["gpu_memory_planned"] = use.plannedBytes();
+    json["gpu_memory"] = use.inUse;
+  }
   json["checkpoint"] = lastCheckpoint;
   if (final) {
     json["val_loss"] = final->loss;

@@ -86,7 +86,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "ones are made in chunks of tokens, at most 8");
   app.add_option("--allow-slow-path", compiler.allowSlowPaths,
                  "Slow paths that training entries may take: scalar-loop, "
-                 "scalar-access, copy or all; any other is an error")
+                 "scalar-access, spill, serialised, copy or all; any other is "
+                 "an error")
       ->default_str("")
       ->delimiter(',')
       ->allow_extra_args(false);

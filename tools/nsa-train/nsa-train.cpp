@@ -174,11 +174,17 @@ static int train(CommandLine &line) {
   line.train.facts.emplace_back("artefact", line.artefact);
   line.train.facts.emplace_back("threads", std::to_string(program->threads()));
   line.train.facts.emplace_back("gemm", program->gemmLibrary());
+  if (!program->gpu().empty())
+    line.train.facts.emplace_back("gpu", program->gpu());
   line.train.facts.emplace_back("program_bytes",
-                                std::to_string(program->allocatedBytes()));
+                                std::to_string(program->memory().allocated));
   std::optional<StepProfile> profile;
-  if (runtime.profile)
-    profile.emplace(line.profileSteps, program->threads());
+  if (runtime.profile) {
+    Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
+    if (!gpu)
+      return fail(gpu.message());
+    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu));
+  }
   ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
   Console console(stdout, !line.noProgress && ::isatty(STDOUT_FILENO));
   Trainer trainer(model, *data, *config, line.train, console);

@@ -1,7 +1,8 @@
 //===- GemmWorkspace.h - scratch memory of a gemm ---------------*- C++ -*-===//
 //
 // The compiler reserves, and the runtime uses, fp32 copies of the operands of
-// a gemm that are narrower than fp32. Both take the layout from here.
+// a gemm that are narrower than fp32. Both take the layout from here. On a GPU
+// it is memory for the library instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,6 +12,9 @@
 #include "nsa/Artifact/DataType.h"
 
 namespace nsa {
+
+/// Bytes that the library of matrix products may use on a GPU.
+constexpr uint64_t gpuGemmWorkspace = 32u << 20;
 
 /// Byte offsets of the fp32 copies inside the workspace slice of
 /// out[MxN] = op(lhs) op(rhs) + beta * out. An operand that is already fp32

@@ -18,8 +18,10 @@
 
 #include "nsa/Artifact/Artifact.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace nsa {
@@ -99,12 +101,38 @@ struct CommandProfile {
   uint64_t flops = 0;
   /// Bytes of all operands: what one run reads and writes, each once.
   uint64_t bytes = 0;
+  /// Whether some of them are bf16 or f16.
+  bool hasHalf = false;
 };
 
 /// When a command ran, in nanoseconds of the steady clock.
 struct CommandSpan {
   uint64_t start = 0;
   uint64_t nanoseconds = 0;
+};
+
+/// What a GPU does at best, as measured.
+struct GPUPeaks {
+  /// Such as "NVIDIA H100 80GB HBM3, CUDA 12.8".
+  std::string name;
+  /// Bytes per second that a copy on the GPU reads and writes, both counted.
+  double copy = 0;
+  /// Floating-point operations per second of cuBLASLt's products of f32 and of
+  /// bf16.
+  double flops = 0, halfFlops = 0;
+};
+
+/// Memory of a program on its device.
+struct MemoryUse {
+  /// Bytes of each segment: what the compiler planned.
+  std::vector<std::pair<std::string, uint64_t>> planned;
+  /// Bytes that the program has allocated.
+  uint64_t allocated = 0;
+  /// Bytes of a GPU that came into use since the program got a context there,
+  /// for whatever reason; 0 on the CPU.
+  uint64_t inUse = 0;
+
+  uint64_t plannedBytes() const;
 };
 
 class Executable;
@@ -162,11 +190,19 @@ public:
   Status toDevice(const TensorView &tensor) const;
   Status toHost(const TensorView &tensor) const;
 
-  /// Bytes of all segments.
-  uint64_t allocatedBytes() const;
+  /// What was planned, what is allocated, and what of a GPU is in use now.
+  MemoryUse memory() const;
+
+  /// Measures the program's GPU, which takes 256 MiB of its memory meanwhile;
+  /// nothing on the CPU.
+  Result<std::optional<GPUPeaks>> measureGPU() const;
 
   /// Threads that run kernels.
   int threads() const;
+
+  /// The GPU and its driver, "NVIDIA H100 80GB HBM3, CUDA 12.8"; empty on the
+  /// CPU.
+  std::string gpu() const;
 
   /// What computes matrix products, with the processor that its kernels are
   /// for: "OpenBLAS (SkylakeX)". Empty if the program has none.

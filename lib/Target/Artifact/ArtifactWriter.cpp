@@ -263,7 +263,7 @@ FailureOr<Writer::Action> Writer::writeAction(rt::GemmOp op) {
   if (failed(lhs) || failed(rhs) || failed(out))
     return failure();
   FailureOr<artifact::Slice> workspace = failure();
-  if (op.getWorkspaceSize() > 0) {
+  if (op.getWorkspace() || op.getWorkspaceSize() > 0) {
     workspace = writeSlice(op, op.getWorkspace());
     if (failed(workspace))
       return failure();

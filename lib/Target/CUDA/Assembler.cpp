@@ -22,6 +22,19 @@ static uint64_t numberBefore(StringRef line, StringRef unit) {
   return digits.getAsInteger(10, number) ? 0 : number;
 }
 
+/// Whether the line says that the pipeline of asynchronous products is lost.
+static bool saysSerialised(StringRef line) {
+  size_t at = line.find("(C751");
+  return at != StringRef::npos && line.size() > at + 6 &&
+         isDigit(line[at + 5]) && line[at + 6] == ')';
+}
+
+/// The function that a warning names, or an empty name.
+static StringRef namedFunction(StringRef line) {
+  StringRef name = line.split("function '").second;
+  return name.contains('\'') ? name.split('\'').first : StringRef();
+}
+
 void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
   KernelResources *current = nullptr;
   for (StringRef line : split(log, '\n')) {
@@ -31,6 +44,11 @@ void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
       current = &assembly.kernels[line.split('\'').first.trim()];
     } else if (line.starts_with("ptxas warning") || line.contains("(C75")) {
       assembly.warnings.push_back(line.str());
+      StringRef name = namedFunction(line);
+      if (saysSerialised(line) && !name.empty())
+        assembly.kernels[name].isSerialised = true;
+      else if (saysSerialised(line) && current)
+        current->isSerialised = true;
     } else if (current && line.contains("bytes stack frame")) {
       current->stackBytes = numberBefore(line, "bytes stack frame");
       current->spillStores = numberBefore(line, "bytes spill stores");

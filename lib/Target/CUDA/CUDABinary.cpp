@@ -17,6 +17,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "nsa/Artifact/Format.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "llvm/ADT/StringSet.h"
 
 #define DEBUG_TYPE "nsa-cuda-binary"
 
@@ -94,16 +95,37 @@ public:
 
 private:
   LogicalResult describe(DetachedKernels &detached,
-                         const llvm::StringMap<KernelResources> &resources);
+                         const llvm::StringMap<KernelResources> &resources,
+                         const llvm::StringSet<> &withProducts);
 
   std::shared_ptr<CUDABinary> result;
 };
 } // namespace
 
+/// The names of kernels that multiply tiles, whose speed is that of products.
+static llvm::StringSet<> getKernelsWithProducts(ModuleOp sources) {
+  llvm::StringSet<> names;
+  for (auto kernel : sources.getOps<tile::KernelOp>())
+    kernel.walk([&](tile::DotOp) { names.insert(kernel.getSymName()); });
+  return names;
+}
+
+/// What a kernel with products should not do, as `slow_paths` has it.
+static ArrayAttr getSlowPaths(MLIRContext *context,
+                              const KernelResources &resources) {
+  SmallVector<StringRef> names;
+  if (resources.spillStores + resources.spillLoads > 0)
+    names.push_back(kSpillPath);
+  if (resources.isSerialised)
+    names.push_back(kSerialisedPath);
+  return names.empty() ? ArrayAttr() : Builder(context).getStrArrayAttr(names);
+}
+
 /// Notes on the kernels what a launch has to know and what they cost.
 LogicalResult
 CUDABinaryPass::describe(DetachedKernels &detached,
-                         const llvm::StringMap<KernelResources> &resources) {
+                         const llvm::StringMap<KernelResources> &resources,
+                         const llvm::StringSet<> &withProducts) {
   FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
   if (failed(functions))
     return failure();
@@ -121,6 +143,10 @@ CUDABinaryPass::describe(DetachedKernels &detached,
     kernel.setRegisters(known->second.registers);
     kernel.setSpillBytes(known->second.spillStores + known->second.spillLoads);
     kernel.setStackBytes(known->second.stackBytes);
+    if (!withProducts.contains(kernel.getSymName()))
+      continue;
+    if (ArrayAttr paths = getSlowPaths(&getContext(), known->second))
+      kernel.setSlowPathsAttr(paths);
   }
   return success();
 }
@@ -135,6 +161,8 @@ void CUDABinaryPass::runOnOperation() {
   if (module.getOps<tile::KernelOp>().empty())
     return markAllAnalysesPreserved();
   DetachedKernels detached(module);
+  llvm::StringSet<> withProducts =
+      getKernelsWithProducts(detached.getSources());
   OpPassManager lowering(ModuleOp::getOperationName());
   buildTileToNVVMPipeline(lowering, target->sharedLimit);
   llvm::StringMap<KernelResources> resources;
@@ -142,7 +170,7 @@ void CUDABinaryPass::runOnOperation() {
   if (succeeded(runPipeline(lowering, detached.getSources())))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
                             resources);
-  if (failed(binary) || failed(describe(detached, resources)))
+  if (failed(binary) || failed(describe(detached, resources, withProducts)))
     return signalPassFailure();
 
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());

@@ -1,6 +1,7 @@
 //===- CUDAChip.cpp - the GPU that code is made for -----------------------===//
 
 #include "lib/Target/CUDA/CUDAChip.h"
+#include "nsa/Artifact/Targets.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -13,6 +14,18 @@ static constexpr CUDAChip chips[] = {
     {"sm_86", "+ptx80", 99 * 1024},
     {"sm_90a", "+ptx80", 227 * 1024},
 };
+
+/// Whether the runtime knows the same chips.
+static constexpr bool matchesRuntime() {
+  if (std::size(chips) != std::size(artifact::gpuTargets))
+    return false;
+  for (size_t i = 0; i < std::size(chips); ++i)
+    if (std::string_view(chips[i].name.data(), chips[i].name.size()) !=
+        artifact::gpuTargets[i])
+      return false;
+  return true;
+}
+static_assert(matchesRuntime(), "nsa/Artifact/Targets.h has other chips");
 
 llvm::ArrayRef<CUDAChip> nsa::getCUDAChips() { return chips; }
 

@@ -100,12 +100,18 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
       if the last command that touches one comes before the first that touches
       the other.
     - `workspace` holds the fp32 copies that a matrix product on narrower types
-      needs; products run one after the other and share it.
+      needs, or what the option says; products run one after the other and share
+      it.
 
     Buffers that no command touches are erased. A remark compares each entry's
     peak with the largest number of bytes alive at one command.
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
+  let options = [
+    Option<"gemmWorkspace", "gemm-workspace", "uint64_t", /*default=*/"0",
+           "Bytes of workspace of every matrix product, 0 for what fp32 copies "
+           "of narrower operands need">,
+  ];
   let statistics = [
     Statistic<"numBuffers", "buffers", "Number of buffers placed">,
     Statistic<"arenaBytes", "arena-bytes", "Size of the arena">,

@@ -78,6 +78,7 @@ private:
                     ArrayRef<rt::TensorOp> tensors, ArrayRef<rt::SpanOp> spans);
   void placeBuffers(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
   void placeWorkspace(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
+  uint64_t getWorkspace(rt::CommandOpInterface command);
 };
 } // namespace
 
@@ -193,13 +194,19 @@ void PlanPass::placeBuffers(SegmentTable &segments,
   }
 }
 
+uint64_t PlanPass::getWorkspace(rt::CommandOpInterface command) {
+  bool isProduct = isa<rt::GemmOp>(command.getOperation());
+  return gemmWorkspace && isProduct ? uint64_t(gemmWorkspace)
+                                    : command.getWorkspaceSize();
+}
+
 void PlanPass::placeWorkspace(SegmentTable &segments,
                               ArrayRef<rt::EntryOp> entries) {
   SmallVector<std::pair<rt::CommandOpInterface, uint64_t>> users;
   uint64_t size = 0;
   for (rt::EntryOp entry : entries)
     for (rt::CommandOpInterface command : rt::getCommands(entry))
-      if (uint64_t bytes = command.getWorkspaceSize()) {
+      if (uint64_t bytes = getWorkspace(command)) {
         users.push_back({command, bytes});
         size = std::max(size, bytes);
       }

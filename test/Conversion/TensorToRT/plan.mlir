@@ -1,5 +1,10 @@
 // RUN: nsa-opt %s --nsa-plan | FileCheck %s
 // RUN: nsa-opt %s --nsa-plan --remarks-filter-analyse=nsa-plan -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: nsa-opt %s --nsa-plan=gemm-workspace=4096 | FileCheck %s --check-prefix=LIBRARY
+
+// The library on a GPU takes what it is given.
+// LIBRARY: rt.segment workspace @workspace size 4096 alignment 64
+// LIBRARY: rt.gemm {{.*}} workspace <@workspace, offset = 0, size = 4096>
 
 // CHECK: rt.segment persistent @persistent size 1024 alignment 64
 // CHECK: rt.segment io @io size 320 alignment 64

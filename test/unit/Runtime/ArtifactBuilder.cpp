@@ -48,7 +48,8 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
   kernel.add_stack_bytes(1024);
   kernel.add_flops(2 * programs);
   kernel.add_bytes(4 * programs);
-  kernel.add_threads(128);
+  if (target != artifact::cpuTarget)
+    kernel.add_threads(128);
   kernel.add_argument_types(types.o);
   kernel.add_argument_bytes(sizes);
   if (!rows.empty())

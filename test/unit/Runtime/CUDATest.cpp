@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <sstream>
 
 using namespace nsa;
 
@@ -150,6 +151,62 @@ TEST_F(CUDATest, InputsThatLieTogetherAreOneCopy) {
                        "cuGraphLaunch\n"
                        "cuMemcpyHtoDAsync 4 pinned\n"
                        "cuGraphLaunch\n");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory and time
+//===----------------------------------------------------------------------===//
+
+TEST_F(CUDATest, WhatIsAllocatedIsWhatWasPlanned) {
+  Program program = load(makeTestArtifact("sm_90a"));
+  std::istringstream log(takeLog());
+  std::string line;
+  uint64_t allocated = 0;
+  while (std::getline(log, line))
+    if (line.rfind("cuMemAlloc ", 0) == 0)
+      allocated += std::stoull(line.substr(line.find(' ')));
+  MemoryUse use = program.memory();
+  EXPECT_GT(allocated, 0u);
+  EXPECT_EQ(use.plannedBytes(), allocated);
+  EXPECT_EQ(use.allocated, allocated);
+  EXPECT_EQ(use.inUse, allocated);
+  fakeCUDAUse(1 << 20);
+  EXPECT_EQ(program.memory().inUse, allocated + (1 << 20));
+}
+
+TEST_F(CUDATest, ProfilesHaveTheTimesOfTheGPU) {
+  options.profile = true;
+  Program program = load(makeTestArtifact("sm_90a"));
+  const EntryInfo *entry = program.findEntry("eval");
+  for (int run = 0; run < 3; ++run)
+    ASSERT_TRUE(program.run(*entry).ok());
+  std::vector<CommandProfile> profile = program.profile(*entry);
+  const std::vector<CommandSpan> &spans = program.lastRun(*entry);
+  ASSERT_EQ(spans.size(), 4u);
+  // A kernel takes a millisecond there.
+  EXPECT_NEAR(double(profile[2].nanoseconds), 3e6, 10);
+  EXPECT_NEAR(double(spans[2].nanoseconds), 1e6, 10);
+  EXPECT_NEAR(double(spans[3].start - spans[2].start), 1e6, 10);
+  EXPECT_LT(profile[3].nanoseconds, 10000u);
+  EXPECT_FALSE(profile[2].hasHalf);
+}
+
+TEST_F(CUDATest, PeaksAreThoseOfTheGPU) {
+  Program program = load(makeTestArtifact("sm_90a"));
+  uint64_t before = program.memory().inUse;
+  Result<std::optional<GPUPeaks>> peaks = program.measureGPU();
+  ASSERT_TRUE(peaks.ok()) << peaks.message();
+  ASSERT_TRUE(peaks->has_value());
+  EXPECT_EQ((*peaks)->name, "Fake H100, CUDA 12.8");
+  EXPECT_EQ(program.gpu(), "Fake H100, CUDA 12.8");
+  EXPECT_NEAR((*peaks)->copy / kFakeCopySpeed, 1, 1e-3);
+  EXPECT_NEAR((*peaks)->flops / kFakeFloatSpeed, 1, 1e-3);
+  EXPECT_NEAR((*peaks)->halfFlops / kFakeHalfSpeed, 1, 1e-3);
+  EXPECT_EQ(program.memory().inUse, before);
+  fakeCUDAFail("cuMemAlloc", 1);
+  EXPECT_EQ(program.measureGPU().message().rfind(
+                "the GPU cannot be measured: cuMemAlloc: ", 0),
+            0u);
 }
 
 //===----------------------------------------------------------------------===//

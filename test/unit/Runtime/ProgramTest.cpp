@@ -62,7 +62,7 @@ TEST(Program, ListsTensorsAndEntries) {
   EXPECT_EQ(w->role, TensorRole::Parameter);
   EXPECT_EQ(w->bytes, 512u);
   EXPECT_EQ(uintptr_t(w->data) % 64, 0u);
-  EXPECT_GE(program.allocatedBytes(), 512u);
+  EXPECT_GE(program.memory().allocated, 512u);
   EXPECT_EQ(program.findTensor("nothing"), nullptr);
   EXPECT_EQ(program.tensor("bais").message(),
             "unknown tensor 'bais'; did you mean 'bias'?");

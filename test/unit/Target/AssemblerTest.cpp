@@ -31,6 +31,34 @@ TEST(Assembler, ResourcesAndWarningsAreRead) {
   EXPECT_NE(assembly.warnings[0].find("C7512"), std::string::npos);
 }
 
+// As ptxas 12.8 prints them: the function is named in the message, which comes
+// before those of all functions.
+TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
+  Assembly assembly;
+  parseAssemblerLog(
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
+      "instructions are serialized due to insufficient register resources for "
+      "the wgmma pipeline in function 'second'\n"
+      "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+      "ptxas info    : Used 32 registers, used 1 barriers\n"
+      "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
+      "ptxas info    : Used 168 registers, used 1 barriers\n"
+      "ptxas warning : (C7520) something else in function 'first'\n"
+      "ptxas info    : (C7519) Potential Performance Loss: wgmma\n"
+      "ptxas info    : Compiling entry function 'third' for 'sm_90a'\n"
+      "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async "
+      "instructions are serialized due to ill formed pipeline stage in the "
+      "function 'third'\n"
+      "ptxas warning : Value of threads per SM for entry fourth is out of "
+      "range\n",
+      assembly);
+  EXPECT_FALSE(assembly.kernels["first"].isSerialised);
+  EXPECT_TRUE(assembly.kernels["second"].isSerialised);
+  EXPECT_TRUE(assembly.kernels["third"].isSerialised);
+  EXPECT_EQ(assembly.kernels["second"].registers, 168u);
+  EXPECT_EQ(assembly.warnings.size(), 5u);
+}
+
 TEST(Assembler, AProgramThatIsNotThereIsAnError) {
   llvm::Expected<Assembly> assembly =
       assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1);
