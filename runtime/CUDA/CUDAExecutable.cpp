@@ -10,6 +10,7 @@
 #include "runtime/CUDA/Transfers.h"
 #include "runtime/Core/Describe.h"
 
+#include <algorithm>
 #include <set>
 
 using namespace nsa;
@@ -102,6 +103,8 @@ private:
   std::vector<ReadyEntry> entries;
   /// Where results are checked.
   PageMemory checked;
+  /// When the last command that was measured ended.
+  uint64_t measuredUntil = 0;
 };
 
 } // namespace
@@ -408,11 +411,12 @@ Status CUDAExecutable::mark(const ReadyEntry &entry, size_t event) {
 }
 
 /// How long the GPU took for each command. Its clock shows differences only;
-/// the first command began at `start` of the host's.
+/// the first command began at `start` of the host's, and after all others.
 Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
   const Driver &driver = gpu->driver();
   if (Status status = wait(); !status)
     return status;
+  start = std::max(start, measuredUntil);
   for (size_t i = 0; i < entry.commands.size(); ++i) {
     float milliseconds = 0;
     if (Status status =
@@ -425,6 +429,7 @@ Status CUDAExecutable::readTimes(ReadyEntry &entry, uint64_t start) {
     entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
     start += entry.lastRun[i].nanoseconds;
   }
+  measuredUntil = start;
   return {};
 }
 

@@ -88,7 +88,8 @@ def prepare(args):
         model = os.path.join(args.folder, name + ".mlir")
         call(os.path.join(binaries, "nsa-model"), source, "-o", model, *changes)
         call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
-             f"--target={args.target}", "--precision=bf16", *options)
+             f"--target={args.target}", "--precision=bf16",
+             "--allow-slow-path=spill,serialised", *options)
         os.remove(model)
         with open(os.path.join(args.folder, name + ".json"), "w") as file:
             json.dump({"settings": changes, "config": config + ".yaml"}, file)
