@@ -22,6 +22,14 @@ Value nsa::cuda::combine(ThreadBuilder &b, ReduceKind kind, Value x, Value y) {
   llvm_unreachable("unknown reduction");
 }
 
+Value nsa::cuda::getMaximum(ThreadBuilder &b, Value x, Value y) {
+  return LLVM::MaxNumOp::create(b, x, y);
+}
+
+Value nsa::cuda::getMinimum(ThreadBuilder &b, Value x, Value y) {
+  return LLVM::MinNumOp::create(b, x, y);
+}
+
 Value nsa::cuda::neutralElement(ThreadBuilder &b, ReduceKind kind,
                                 Type element) {
   if (kind == ReduceKind::Add)

@@ -203,13 +203,20 @@ void KernelEmitter::emitFragmentMap(MapOp op) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
+/// Like `combine`, with the instructions for maxima and minima.
+static Value combineFast(ThreadBuilder &b, ReduceKind kind, Value x, Value y) {
+  if (!isa<FloatType>(x.getType()) || kind == ReduceKind::Add)
+    return combine(b, kind, x, y);
+  return kind == ReduceKind::Max ? getMaximum(b, x, y) : getMinimum(b, x, y);
+}
+
 /// Combines in pairs, neighbours first.
 static Value combineTree(ThreadBuilder &b, ReduceKind kind,
                          SmallVector<Value> values) {
   while (values.size() > 1) {
     SmallVector<Value> next;
     for (size_t i = 0; i + 1 < values.size(); i += 2)
-      next.push_back(combine(b, kind, values[i], values[i + 1]));
+      next.push_back(combineFast(b, kind, values[i], values[i + 1]));
     if (values.size() % 2)
       next.push_back(values.back());
     values = std::move(next);
@@ -220,7 +227,7 @@ static Value combineTree(ThreadBuilder &b, ReduceKind kind,
 static Value combineLanes(ThreadBuilder &b, ReduceKind kind, Value value,
                           ArrayRef<unsigned> masks) {
   for (unsigned mask : masks)
-    value = combine(b, kind, value, b.shuffle(value, mask));
+    value = combineFast(b, kind, value, b.shuffle(value, mask));
   return value;
 }
 
@@ -256,8 +263,8 @@ void KernelEmitter::combineWarps(const Fragment &input, ReduceKind kind,
   for (auto [c, value] : llvm::enumerate(columns)) {
     value = readShared(shared, b.i32(0), place(c));
     for (int64_t warp = 1; warp < input.warps; ++warp)
-      value =
-          combine(b, kind, value, readShared(shared, b.i32(warp), place(c)));
+      value = combineFast(b, kind, value,
+                          readShared(shared, b.i32(warp), place(c)));
   }
 }
 

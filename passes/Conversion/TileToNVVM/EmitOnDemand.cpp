@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/Combine.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
@@ -88,6 +89,10 @@ void KernelEmitter::emitInner(Operation &op) {
   if (select && warps)
     if (Value value = findExpOfFinite(select))
       return scalars.map(select.getResult(), scalars.lookupOrDefault(value));
+  if (auto max = dyn_cast<arith::MaxNumFOp>(op); max && warps)
+    return scalars.map(max.getResult(),
+                       getMaximum(b, scalars.lookupOrDefault(max.getLhs()),
+                                  scalars.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, scalars);
   // A product and its sum are rounded once, as on tensor cores.
   if (warps && isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))

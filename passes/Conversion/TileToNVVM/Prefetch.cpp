@@ -21,8 +21,10 @@ namespace {
 /// Collects the operations in a loop that values depend on.
 class Slice {
 public:
-  Slice(scf::ForOp loop, const llvm::DenseSet<Value> &written)
-      : loop(loop), written(written) {}
+  /// `takesTiles` if maps and votes on tiles of other iterations may be made.
+  Slice(scf::ForOp loop, const llvm::DenseSet<Value> &written,
+        bool takesTiles = false)
+      : loop(loop), written(written), takesTiles(takesTiles) {}
 
   /// False if a value depends on what the last iteration computed, or on more
   /// than scalars and elements computed where they are used.
@@ -59,9 +61,13 @@ private:
   /// Scalars, and loads of memory that the kernel leaves alone.
   bool isSimple(Operation *op) {
     auto result = op->walk([&](Operation *inner) {
+      bool taken = takesTiles && isa<MapOp, SplatOp, RangeOp>(inner);
       for (Type type : inner->getResultTypes())
-        if (isa<TileType>(type) && !isOnDemand(type))
+        if (isa<TileType>(type) && !isOnDemand(type) && !taken)
           return WalkResult::interrupt();
+      // All threads take part in a vote.
+      if (isa<AnyOp>(inner) && !takesTiles)
+        return WalkResult::interrupt();
       if (auto load = dyn_cast<LoadOp>(inner))
         return written.contains(getArgument(load.getRef()))
                    ? WalkResult::interrupt()
@@ -75,6 +81,7 @@ private:
 
   scf::ForOp loop;
   const llvm::DenseSet<Value> &written;
+  bool takesTiles;
   llvm::DenseSet<Operation *> found;
 };
 } // namespace
@@ -140,7 +147,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   if (!prefetch.empty())
     return prefetch;
   scf::IfOp branch = findBranch(loop);
-  Slice condition(loop, written);
+  Slice condition(loop, written, /*takesTiles=*/true);
   if (!branch || !condition.add(branch.getCondition()))
     return {};
   findLoads(loop, *branch.thenBlock(), written, prefetch);
@@ -149,7 +156,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   prefetch.branch = branch;
   inOrder(*loop.getBody(), condition.operations(), prefetch.condition);
   // Nothing else may depend on the iteration in which it is computed.
-  Slice body(loop, written);
+  Slice body(loop, written, /*takesTiles=*/true);
   for (Operation &op : loop.getBody()->without_terminator()) {
     if (&op == branch)
       continue;
