@@ -101,31 +101,14 @@ void KernelEmitter::emitInner(Operation &op) {
                       b.getContext(), arith::FastMathFlags::contract));
 }
 
-/// exp(x) = 2^(x log2(e)) by the special function unit. Of a difference a - b
-/// or a c - b, a is scaled together with the subtraction, and b by itself:
-/// often it is the same for a whole row.
+/// exp(x) = 2^(x log2(e)) by the special function unit. A factor must not be
+/// folded into the difference that x often is: the rounding error of a large
+/// number times log2(e) would be one of the exponent.
 Value KernelEmitter::emitExp(math::ExpOp op) {
-  constexpr double log2e = 1.44269504088896341;
   Type f32 = b.getF32Type();
-  Value power;
-  if (auto difference = op.getOperand().getDefiningOp<arith::SubFOp>()) {
-    Value from = difference.getLhs();
-    double factor = log2e;
-    FloatAttr scale;
-    auto product = from.getDefiningOp<arith::MulFOp>();
-    if (product && matchPattern(product.getRhs(), m_Constant(&scale))) {
-      from = product.getLhs();
-      factor *= scale.getValueAsDouble();
-    }
-    Value subtracted =
-        arith::MulFOp::create(b, scalars.lookupOrDefault(difference.getRhs()),
-                              b.constant(f32, -log2e));
-    power = math::FmaOp::create(b, scalars.lookupOrDefault(from),
-                                b.constant(f32, factor), subtracted);
-  } else {
-    power = arith::MulFOp::create(b, scalars.lookupOrDefault(op.getOperand()),
-                                  b.constant(f32, log2e));
-  }
+  Value power =
+      arith::MulFOp::create(b, scalars.lookupOrDefault(op.getOperand()),
+                            b.constant(f32, 1.44269504088896341));
   return LLVM::CallIntrinsicOp::create(
              b, f32, b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
              ValueRange{power})
