@@ -48,10 +48,11 @@ tile.kernel private @product(%q: memref<16x32xbf16>, %k: memref<16x32xbf16>, %s:
 // CHECK: arith.remui %[[T]], %c32_i32
 // CHECK: arith.divui %[[T]], %c32_i32
 // CHECK-COUNT-8: llvm.load {{.*}} -> vector<2xf32>
+// CHECK: nvvm.vote.sync all
 // CHECK: arith.cmpi sle
-// CHECK: arith.maxnumf
+// CHECK: llvm.intr.maxnum
 // CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c1_i32
-// CHECK: arith.maxnumf
+// CHECK: llvm.intr.maxnum
 // CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c2_i32
 // CHECK: nvvm.convert.f32x2.to.bf16x2
 // CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
@@ -87,5 +88,83 @@ tile.kernel private @masked(%x: memref<48x32xf32>, %v: memref<32x16xbf16>, %y: m
     tile.yield %h : bf16
   }
   tile.store %oh, %y[%r, %n] : !tile.tile<48x16xbf16, #tile.fragment<warps = 3>>, memref<48x16xbf16>, (!tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
+  tile.return
+}
+
+// -----
+
+// A loop copies the next tile into the other of two places while it multiplies
+// by this one; one barrier an iteration.
+// CHECK-LABEL: llvm.func @ahead(
+// CHECK-SAME: nsa.shared_bytes = 2048 : i64
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.commit.group
+// CHECK: scf.for %[[I:.*]] = %c0_i32 to %c64_i32 step %c16_i32 iter_args({{.*}}, %[[STAGE:.*]] = %c0_i32)
+// CHECK-NEXT: %[[OTHER:.*]] = arith.subi %c1024_i32, %[[STAGE]]
+// CHECK-NEXT: nvvm.cp.async.wait.group 0
+// CHECK-NEXT: nvvm.barrier
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[I]], %c16_i32
+// CHECK-NEXT: %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %c64_i32
+// CHECK-NEXT: scf.if %[[MORE]]
+// CHECK: llvm.getelementptr %{{.*}}[%[[OTHER]]]
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.commit.group
+// CHECK-NOT: nvvm.barrier
+// CHECK: llvm.getelementptr %{{.*}}[%[[STAGE]]]
+// CHECK: nvvm.ldmatrix
+// CHECK-NOT: nvvm.barrier
+// CHECK: scf.yield
+tile.kernel private @ahead(%a: memref<16x32xbf16>, %x: memref<64x32xbf16>, %y: memref<16x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %c16 = arith.constant 16 : i32
+  %c64 = arith.constant 64 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
+  %n = tile.range %c0 : !tile.tile<1x16xi32, #tile.on_demand>
+  %at = tile.load %a[%r, %c] : memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>
+  %zeros = tile.splat %zero : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+  %sum = scf.for %i = %c0 to %c64 step %c16 iter_args(%acc = %zeros) -> (!tile.tile<16x16xf32, #tile.fragment<warps = 1>>) : i32 {
+    %k = tile.range %i : !tile.tile<16x1xi32, #tile.on_demand>
+    %xt = tile.load %x[%k, %c] : memref<64x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xbf16, #tile.shared>
+    %d = tile.dot %at, %xt, %acc {transpose_b} : !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>, !tile.tile<16x32xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+    scf.yield %d : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+  }
+  tile.store %sum, %y[%r, %n] : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>, memref<16x16xf32>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
+  tile.return
+}
+
+// -----
+
+// A column's sum: in the thread, across the quads of a warp, across warps. A
+// fragment goes to shared memory in pairs, and back by ldmatrix.
+// CHECK-LABEL: llvm.func @columns(
+// CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c4_i32
+// CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c8_i32
+// CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c16_i32
+// CHECK: nvvm.barrier
+// CHECK: llvm.store {{.*}} : f32, !llvm.ptr<3>
+// CHECK: nvvm.barrier
+// CHECK-COUNT-4: llvm.load {{.*}} : !llvm.ptr<3> -> f32
+// CHECK: llvm.store {{.*}} : vector<2xbf16>, !llvm.ptr<3>
+// CHECK: nvvm.barrier
+// CHECK: nvvm.ldmatrix
+tile.kernel private @columns(%x: memref<32x16xbf16>, %y: memref<32x16xbf16>, %z: memref<16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<32x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x16xi32, #tile.on_demand>
+  %t = tile.load %x[%r, %c] : memref<32x16xbf16>, (!tile.tile<32x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>) -> !tile.tile<32x16xbf16, #tile.fragment<warps = 2>>
+  %f = tile.map (%t : !tile.tile<32x16xbf16, #tile.fragment<warps = 2>>) -> !tile.tile<32x16xf32, #tile.fragment<warps = 2>> {
+  ^bb0(%e: bf16):
+    %w = arith.extf %e : bf16 to f32
+    tile.yield %w : f32
+  }
+  %s = tile.reduce add %f {axis = 0 : i32} : !tile.tile<32x16xf32, #tile.fragment<warps = 2>> -> !tile.tile<1x16xf32, #tile.fragment<warps = 2>>
+  tile.store %s, %z[%c] : !tile.tile<1x16xf32, #tile.fragment<warps = 2>>, memref<16xf32>, (!tile.tile<1x16xi32, #tile.on_demand>)
+  %shared = tile.convert %t : !tile.tile<32x16xbf16, #tile.fragment<warps = 2>> -> !tile.tile<32x16xbf16, #tile.shared>
+  %back = tile.convert %shared : !tile.tile<32x16xbf16, #tile.shared> -> !tile.tile<32x16xbf16, #tile.fragment<warps = 2>>
+  tile.store %back, %y[%r, %c] : !tile.tile<32x16xbf16, #tile.fragment<warps = 2>>, memref<32x16xbf16>, (!tile.tile<32x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
   tile.return
 }
