@@ -22,8 +22,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
+    // Copies of 16 bytes and matrix products on tensor cores need rows of
+    // 8 halves.
     if (options.fuse)
-      manager.addPass(createMergeProjections());
+      manager.addPass(createMergeProjections(
+          {options.schedule == ScheduleKind::CUDA ? 8 : 1}));
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:

@@ -27,8 +27,8 @@ struct Group {
 
 class Merger {
 public:
-  Merger(func::FuncOp function, BundleLayout &layout)
-      : function(function), layout(layout) {}
+  Merger(func::FuncOp function, BundleLayout &layout, int64_t multiple)
+      : function(function), layout(layout), multiple(multiple) {}
 
   /// Returns how many products were merged.
   unsigned run();
@@ -50,15 +50,23 @@ private:
 
   func::FuncOp function;
   BundleLayout &layout;
+  int64_t multiple;
 };
 
 struct MergeProjectionsPass
     : nsa::impl::MergeProjectionsBase<MergeProjectionsPass> {
+  using MergeProjectionsBase::MergeProjectionsBase;
+
   void runOnOperation() override {
+    if (multiple < 1) {
+      getOperation().emitError("columns cannot be a multiple of ")
+          << multiple.getValue();
+      return signalPassFailure();
+    }
     BundleLayout layout(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function.getBody().hasOneBlock())
-        numMerged += Merger(function, layout).run();
+        numMerged += Merger(function, layout, multiple).run();
   }
 };
 
@@ -82,6 +90,8 @@ StringRef Merger::findObstacle(nn::MatmulOp product) const {
     return "its parameter would be followed by a gap";
   if (getDim(weight, 0) == 0)
     return "its parameter is empty";
+  if (getDim(weight, 0) % multiple != 0)
+    return "its columns are no multiple of what rows are aligned to";
   return "";
 }
 

@@ -51,7 +51,9 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
 
     Parameters are merged if they are f32 matrices whose elements are a multiple
     of 16 (else there is a gap between them), and all with or all without weight
-    decay. What shares its left-hand side with others and is left alone is a
+    decay. A parameter whose rows are no multiple of `multiple` is left out: the
+    columns behind its own, and all rows of the product, would begin at odd
+    addresses. What shares its left-hand side with others and is left alone is a
     missed remark with the reason.
 
     Example:
@@ -72,6 +74,10 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"multiple", "multiple", "int64_t", /*default=*/"1",
+           "Columns of each part of a merged product are a multiple of it">,
+  ];
   let statistics = [
     Statistic<"numMerged", "merged", "Number of products merged">,
   ];
