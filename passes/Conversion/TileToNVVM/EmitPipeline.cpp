@@ -6,12 +6,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+
+/// A row is filled up to what fragments hold.
+static int64_t rowBytes(LoadOp load) {
+  return 4 * llvm::alignTo(cast<TileType>(load.getType()).getCols(), 8);
+}
 
 /// The tiles of a loop lie together: `bytes` for each of two stages.
 void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
@@ -21,9 +27,18 @@ void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
     residents.try_emplace(load.getResult(), Resident{shape, bytes, {}});
     bytes += llvm::alignTo(shape.bytes(), SharedPool::alignment);
   }
-  pipelines.push_back({prefetch.loads, pool.allocate(2 * bytes), bytes});
+  int64_t rowStart = bytes;
+  for (LoadOp load : prefetch.rows)
+    bytes += llvm::alignTo(rowBytes(load), SharedPool::alignment);
+  Pipeline pipeline{prefetch.loads, prefetch.rows, pool.allocate(2 * bytes),
+                    bytes};
   for (LoadOp load : prefetch.loads)
-    residents.find(load.getResult())->second.offset += pipelines.back().offset;
+    residents.find(load.getResult())->second.offset += pipeline.offset;
+  for (LoadOp load : prefetch.rows) {
+    residentRows[load.getResult()] = {pipeline.offset + rowStart, {}};
+    rowStart += llvm::alignTo(rowBytes(load), SharedPool::alignment);
+  }
+  pipelines.push_back(std::move(pipeline));
 }
 
 void KernelEmitter::endPipeline() {
@@ -35,6 +50,60 @@ void KernelEmitter::endPipeline() {
 void KernelEmitter::selectStage(Value stage) {
   for (LoadOp load : pipelines.back().loads)
     residents.find(load.getResult())->second.stage = stage;
+  for (LoadOp load : pipelines.back().rows)
+    residentRows[load.getResult()].stage = stage;
+}
+
+Value KernelEmitter::rowAddress(LoadOp load, Value bytes) {
+  const ResidentRow &row = residentRows.at(load.getResult());
+  Value start = b.advance(b.advance(sharedBase, row.stage), bytes);
+  return b.advance(start, row.offset);
+}
+
+/// Copies a row by 4 or 16 bytes, zeros for elements outside.
+void KernelEmitter::copyRow(LoadOp load) {
+  Fragment fragment(load.getResult());
+  int64_t width = getAccessWidth(load.getRef(), load.getIndices(), 4);
+  if (width < 4 || fragment.cols % 4 != 0)
+    width = 1;
+  auto copy = [&](Value, Value piece) {
+    Memo memo;
+    Value col = b.mul(piece, width);
+    SmallVector<Value> coordinates;
+    for (Value index : load.getIndices())
+      coordinates.push_back(evaluate(index, b.i32(0), col, memo));
+    Address address = addressOf(load.getRef(), load.getIndices(), coordinates);
+    if (fragment.cols % 8 != 0)
+      address.valid = b.both(address.valid, b.less(col, fragment.cols));
+    Value size;
+    if (address.valid) {
+      size = b.select(address.valid, b.i32(4 * width), b.i32(0));
+      address.offset = b.select(address.valid, address.offset,
+                                b.constant(address.offset.getType(), 0));
+    }
+    NVVM::CpAsyncOp::create(
+        b, rowAddress(load, b.mul(piece, 4 * width)),
+        b.address(scalar(load.getRef()), address.offset, fragment.element),
+        uint32_t(4 * width),
+        width == 4 ? NVVM::LoadCacheModifierKind::CG
+                   : NVVM::LoadCacheModifierKind::CA,
+        size);
+  };
+  int64_t pieces = rowBytes(load) / (4 * width);
+  forPieces(pieces, pieces, copy);
+}
+
+/// A row that was copied, as every thread holds it.
+void KernelEmitter::readRow(LoadOp load) {
+  Fragment fragment(load.getResult());
+  SmallVector<Value> values;
+  Value first = b.mul(thread().pair, 4);
+  for (int64_t c = 0; c < fragment.colCount(); c += 2) {
+    Value address = b.advance(rowAddress(load, first), 4 * 8 * (c / 2));
+    Value pair = b.loadVector(address, b.i32(0), fragment.element, 2);
+    values.append({b.half(pair, 0), b.half(pair, 1)});
+  }
+  registers[load.getResult()] = std::move(values);
 }
 
 /// Copies the tiles of iteration `iteration` into `stage`.
@@ -46,6 +115,8 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
     (void)emitOp(op);
   for (LoadOp load : prefetch.loads)
     copyChunks(load, residents.at(load.getResult()), getCopyWidth(load));
+  for (LoadOp load : prefetch.rows)
+    copyRow(load);
 }
 
 /// All copies are there, and nobody reads the other stage any more.

@@ -107,6 +107,10 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                 b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
+  // Left to itself, the assembler spills some to run more blocks at once.
+  if (warps)
+    func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
+                  b.getI32IntegerAttr(255));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   return success();
 }

@@ -244,6 +244,9 @@ private:
   void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
                  mlir::Value iteration, mlir::Value stage);
   void beginStage();
+  mlir::Value rowAddress(tile::LoadOp load, mlir::Value bytes);
+  void copyRow(tile::LoadOp load);
+  void readRow(tile::LoadOp load);
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
   mlir::FailureOr<mlir::Value> emitCondition(mlir::scf::ForOp op,
@@ -330,10 +333,16 @@ private:
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
   /// of these.
   struct Pipeline {
-    llvm::SmallVector<tile::LoadOp> loads;
+    llvm::SmallVector<tile::LoadOp> loads, rows;
     int64_t offset, bytes;
   };
   llvm::SmallVector<Pipeline> pipelines;
+  /// Where rows lie that a loop has copied.
+  struct ResidentRow {
+    int64_t offset;
+    mlir::Value stage;
+  };
+  llvm::DenseMap<mlir::Value, ResidentRow> residentRows;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
   unsigned stages;

@@ -94,6 +94,16 @@ static void inOrder(Block &block, const llvm::DenseSet<Operation *> &operations,
       ordered.insert(&op);
 }
 
+/// Whether a load makes one row of 4-byte elements for all threads.
+static bool loadsRow(LoadOp load) {
+  if (!isFragment(load.getType()))
+    return false;
+  auto type = cast<TileType>(load.getType());
+  return type.getRows() == 1 && type.getCols() > 1 &&
+         type.getElementType().getIntOrFloatBitWidth() == 32 &&
+         cast<MemRefType>(load.getRef().getType()).getNumElements() > 0;
+}
+
 /// Loads of `block` that can be made ahead. Operations they need are those of
 /// the loop's block and of this one.
 static void findLoads(scf::ForOp loop, Block &block,
@@ -101,7 +111,8 @@ static void findLoads(scf::ForOp loop, Block &block,
                       Prefetch &prefetch) {
   Slice all(loop, written);
   for (auto load : block.getOps<LoadOp>()) {
-    if (!isShared(load.getType()) || load->use_empty() || !getCopyWidth(load) ||
+    bool isTile = isShared(load.getType()) && getCopyWidth(load) > 0;
+    if (load->use_empty() || !(isTile || loadsRow(load)) ||
         written.contains(getArgument(load.getRef())))
       continue;
     Slice own(loop, written);
@@ -112,7 +123,12 @@ static void findLoads(scf::ForOp loop, Block &block,
     for (Value index : load.getIndices())
       all.add(index);
     all.add(load.getRef());
-    prefetch.loads.push_back(load);
+    (isTile ? prefetch.loads : prefetch.rows).push_back(load);
+  }
+  // Rows alone are not worth a barrier.
+  if (prefetch.loads.empty()) {
+    prefetch.rows.clear();
+    return;
   }
   inOrder(*loop.getBody(), all.operations(), prefetch.addresses);
   if (&block != loop.getBody())

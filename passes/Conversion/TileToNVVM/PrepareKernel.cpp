@@ -89,6 +89,34 @@ static void sinkLoad(LoadOp load) {
     load->moveBefore(first);
 }
 
+/// Whether all that an operation makes are fragments of one row: they are
+/// repeated in all threads.
+static bool makesRows(Operation *op) {
+  return isa<LoadOp, MapOp>(op) &&
+         llvm::all_of(op->getResultTypes(), [](Type type) {
+           return isFragment(type) && cast<TileType>(type).getRows() == 1;
+         });
+}
+
+/// Moves an operation behind products of its block, to its first use.
+static void sinkRow(Operation *row) {
+  Operation *first = nullptr;
+  for (Operation *user : row->getUsers()) {
+    Operation *inBlock = row->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || inBlock->isBeforeInBlock(first))
+      first = inBlock;
+  }
+  bool passesProduct = false;
+  for (Operation *op = row->getNextNode(); first && op != first;
+       op = op->getNextNode()) {
+    if (contains(op, llvm::IsaPred<StoreOp>))
+      return;
+    passesProduct |= isa<DotOp>(op);
+  }
+  if (first && (passesProduct || isa<MapOp>(first)))
+    row->moveBefore(first);
+}
+
 void nsa::cuda::prepareKernel(KernelOp kernel) {
   SmallVector<scf::ForOp> loops;
   SmallVector<LoadOp> loads;
@@ -100,4 +128,9 @@ void nsa::cuda::prepareKernel(KernelOp kernel) {
   });
   llvm::for_each(loops, continueSums);
   llvm::for_each(loads, sinkLoad);
+  for (scf::ForOp loop : loops)
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))
+      if (makesRows(&op))
+        sinkRow(&op);
 }

@@ -13,6 +13,7 @@ namespace nsa::cuda {
 ///   another sum, continues that sum instead. The order of the additions
 ///   changes.
 /// - A tile that is loaded before a loop and used behind it is loaded there.
+/// - What all threads repeat in an iteration is made behind its first products.
 void prepareKernel(tile::KernelOp kernel);
 
 } // namespace nsa::cuda
