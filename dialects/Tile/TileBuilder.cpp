@@ -323,6 +323,8 @@ Value TileBuilder::reduce(ReduceKind kind, Value input, int axis) {
   return ReduceOp::create(b, kind, input, axis);
 }
 
+Expr TileBuilder::any(Value input) { return expr(AnyOp::create(b, input)); }
+
 Value TileBuilder::transpose(Value input) {
   return TransposeOp::create(b, input);
 }

@@ -216,6 +216,8 @@ public:
   mlir::Value reduceMax(mlir::Value input, int axis = 1) {
     return reduce(ReduceKind::Max, input, axis);
   }
+  /// Whether some element of a tile of i1 is true.
+  Expr any(mlir::Value input);
   mlir::Value transpose(mlir::Value input);
   /// {best values, best indices} after merging `values`.
   std::pair<mlir::Value, mlir::Value> topN(mlir::Value values, Operand base,

@@ -405,24 +405,17 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
-/// For operations on elements that threads hold in registers.
-static LogicalResult verifyRegisters(Operation *op, TileType input) {
-  Attribute layout = input.getLayout();
-  if (layout && !isa<FragmentAttr>(layout))
-    return op->emitOpError("input in ")
+LogicalResult ReduceOp::verify() {
+  if (getInput().getType().getShape().size() != 2)
+    return emitOpError("input must have 2 dimensions");
+  if (Attribute layout = getInput().getType().getLayout();
+      layout && !isa<FragmentAttr>(layout))
+    return emitOpError("input in ")
            << layout << " must have no layout or #tile.fragment";
   return success();
 }
 
-LogicalResult ReduceOp::verify() {
-  if (getInput().getType().getShape().size() != 2)
-    return emitOpError("input must have 2 dimensions");
-  return verifyRegisters(*this, getInput().getType());
-}
-
-LogicalResult AnyOp::verify() {
-  return verifyRegisters(*this, getInput().getType());
-}
+LogicalResult AnyOp::verify() { return verifyNoLayout(*this); }
 
 LogicalResult ConvertOp::verify() {
   TileType from = getInput().getType(), to = getResult().getType();

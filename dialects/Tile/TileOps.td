@@ -372,8 +372,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
 def Tile_AnyOp : Tile_Op<"any", [Pure]> {
   let summary = "whether some element is true";
   let description = [{
-    A scalar, so that control flow can depend on the elements of a tile, which
-    has no layout or is in `#tile.fragment`.
+    A scalar, so that control flow can depend on the elements of a tile.
 
     Example:
 

@@ -1,4 +1,4 @@
-//===- EmitRows.cpp - transposition, top-n lists, sorting -----------------===//
+//===- EmitRows.cpp - votes, transposition, top-n lists, sorting ----------===//
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -97,7 +97,7 @@ void KernelEmitter::emitTranspose(TransposeOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Lists of the largest values
+// Votes
 //===----------------------------------------------------------------------===//
 
 /// Whether any lane of a vector of i1 is set.
@@ -110,6 +110,41 @@ static Value anyLane(VectorBuilder &b, Value mask) {
   Value zero = arith::ConstantOp::create(b, b.getIntegerAttr(bits, 0));
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ne, word, zero);
 }
+
+void KernelEmitter::emitAny(AnyOp op) {
+  Buffer buffer = bufferOf(op.getInput());
+  const TileLayout &layout = buffer.layout;
+  // A column is stored as a row.
+  bool isColumn = layout.cols == 1;
+  int64_t rows = isColumn ? 1 : layout.rows;
+  int64_t cols = isColumn ? layout.rows : layout.cols;
+  unsigned lanes = lanesFor(cols, width);
+  work.addVectors(layout.size, 1, lanes);
+  auto take = [&](Value place, Value sum, int64_t count) -> Value {
+    Value values = b.load(buffer.base, place, b.getI1Type(), lanes);
+    if (count < lanes)
+      values = b.logicalAnd(values, b.firstLanes(count, lanes));
+    return arith::OrIOp::create(b, sum, values);
+  };
+  int64_t whole = cols / lanes * lanes;
+  Value none = b.constant(b.getI1Type(), 0, lanes);
+  auto visit = [&](Value row, ValueRange carried) -> SmallVector<Value> {
+    Value first = b.mul(row, layout.rowStride);
+    Value sum = b.loop(b.i64(0), b.i64(whole), lanes, carried,
+                       [&](Value col, ValueRange sums) -> SmallVector<Value> {
+                         return {take(b.add(first, col), sums[0], lanes)};
+                       })[0];
+    if (whole < cols)
+      sum = take(b.add(first, whole), sum, cols - whole);
+    return {sum};
+  };
+  Value sum = b.loop(b.i64(0), b.i64(rows), 1, none, visit)[0];
+  scalars.map(op.getResult(), anyLane(b, sum));
+}
+
+//===----------------------------------------------------------------------===//
+// Lists of the largest values
+//===----------------------------------------------------------------------===//
 
 void KernelEmitter::emitTopN(TopNOp op) {
   copyTile(op.getBestValues(), op.getTopValues());

@@ -152,7 +152,7 @@ bool FusionPlan::needsBuffer(Value value) const {
   if (isa<RangeOp, SplatOp>(def))
     return llvm::any_of(value.getUses(), [](OpOperand &use) {
       Operation *user = use.getOwner();
-      return isa<TransposeOp, TopNOp, SortOp>(user) ||
+      return isa<AnyOp, TransposeOp, TopNOp, SortOp>(user) ||
              (isa<DotOp>(user) && use.getOperandNumber() < 2);
     });
   if (!isa<MapOp, LoadOp>(def))

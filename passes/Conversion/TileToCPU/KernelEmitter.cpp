@@ -139,6 +139,8 @@ void KernelEmitter::emitOp(Operation *op) {
     return emitStore(store);
   if (auto dot = dyn_cast<DotOp>(op))
     return emitDot(dot);
+  if (auto any = dyn_cast<AnyOp>(op))
+    return emitAny(any);
   if (auto transpose = dyn_cast<TransposeOp>(op))
     return emitTranspose(transpose);
   if (auto top = dyn_cast<TopNOp>(op))

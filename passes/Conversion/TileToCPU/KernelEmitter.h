@@ -89,6 +89,7 @@ private:
   void emitTranspose(tile::TransposeOp op);
   void estimateTranspose(mlir::Operation *op, mlir::Type elementType,
                          int64_t rows, int64_t cols);
+  void emitAny(tile::AnyOp op);
   void emitTopN(tile::TopNOp op);
   void insertCandidate(const Buffer &values, const Buffer &indices,
                        mlir::Value row, mlir::Value value, mlir::Value index);

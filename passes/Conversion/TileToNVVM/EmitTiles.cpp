@@ -156,6 +156,18 @@ void KernelEmitter::emitReduce(ReduceOp op) {
   }
 }
 
+/// All threads vote at a barrier.
+void KernelEmitter::emitAny(AnyOp op) {
+  Spread spread = spreadOf(op.getInput());
+  Value some = b.constant(b.getI1Type(), 0);
+  for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
+    some =
+        b.createOrFold<arith::OrIOp>(some, b.both(value, isElement(spread, k)));
+  scalars.map(op.getResult(), b.anyThread(some));
+  pendingLoads.clear();
+  pendingStores = false;
+}
+
 //===----------------------------------------------------------------------===//
 // Rows in order
 //===----------------------------------------------------------------------===//

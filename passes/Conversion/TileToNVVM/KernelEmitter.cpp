@@ -324,6 +324,7 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
           return emitFragmentReduce(reduce), success();
         return emitReduce(reduce), success();
       })
+      .Case([&](AnyOp any) { return emitAny(any), success(); })
       .Case([&](TransposeOp t) { return emitTranspose(t), success(); })
       .Case([&](TopNOp top) { return emitTopN(top), success(); })
       .Case([&](SortOp sort) { return emitSort(sort), success(); })

@@ -130,6 +130,7 @@ private:
   void emitDot(tile::DotOp op);
   void emitReduce(tile::ReduceOp op);
   void emitTranspose(tile::TransposeOp op);
+  void emitAny(tile::AnyOp op);
   void emitTopN(tile::TopNOp op);
   void emitSort(tile::SortOp op);
   void insertCandidate(const SharedTile &values, const SharedTile &indices,

@@ -244,7 +244,6 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
         Attribute layout = getHome(store.getValue());
         return number == 0 ? layout : getWanted(value, layout);
       })
-      .Case([&](AnyOp any) { return getHome(value); })
       .Case([&](ReduceOp reduce) { return getHome(reduce.getResult()); })
       .Case<MapOp, LoadOp>(
           [&](auto) { return getWanted(value, getHome(op->getResult(0))); })

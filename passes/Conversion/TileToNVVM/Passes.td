@@ -24,8 +24,8 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
       integer maps of these are computed again where they are used
       (`#tile.on_demand`). Where fragments use what is read from memory, it is a
       fragment of its own.
-    - Transposition, top-n, sorting and products without layouts read and make
-      tiles without layout; `tile.convert` stands between.
+    - Votes, transposition, top-n, sorting and products without layouts read and
+      make tiles without layout; `tile.convert` stands between.
     - Tiles that no fragment touches have no layout.
 
     A kernel has one number of warps: the largest up to 8 that leaves no more

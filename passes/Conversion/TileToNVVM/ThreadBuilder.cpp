@@ -187,6 +187,16 @@ Value ThreadBuilder::blockId(unsigned axis) {
 
 void ThreadBuilder::barrier() { NVVM::BarrierOp::create(*this); }
 
+Value ThreadBuilder::anyThread(Value value) {
+  Value word = arith::ExtUIOp::create(*this, getI32Type(), value);
+  auto barrier = NVVM::BarrierOp::create(
+      *this, TypeRange(getI32Type()), Value(), Value(),
+      NVVM::BarrierReductionAttr::get(getContext(), NVVM::BarrierReduction::OR),
+      word);
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne,
+                               barrier.getRes(), i32(0));
+}
+
 Value ThreadBuilder::shuffle(Value value, unsigned mask) {
   return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
                               i32(31), NVVM::ShflKind::bfly, UnitAttr());

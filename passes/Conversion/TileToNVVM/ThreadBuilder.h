@@ -68,6 +68,8 @@ public:
   mlir::Value blockId(unsigned axis);
   /// Waits for all threads of the block.
   void barrier();
+  /// The same, and whether `value`, an i1, is true in any of them.
+  mlir::Value anyThread(mlir::Value value);
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
 

@@ -13,6 +13,13 @@
 // CHECK-LABEL: func.func @sort(
 // CHECK: arith.maxui
 // CHECK: arith.minui
+// A vote of a column of 12: whole vectors, then the rest without the padding.
+// CHECK-LABEL: func.func @any(
+// CHECK: %[[WHOLE:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
+// CHECK: arith.ori
+// CHECK: %[[REST:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
+// CHECK: arith.andi %[[REST]]
+// CHECK: llvm.bitcast %{{.*}} : vector<8xi1> to i8
 tile.kernel private @top_n(%x: memref<4x32xf32>, %y: memref<4x16xi32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
@@ -55,5 +62,20 @@ tile.kernel private @transpose(%x: memref<12x16xf32>, %y: memref<16x12xf32>)
   %v = tile.load %x[%r, %c] : memref<12x16xf32>, (!tile.tile<12x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<12x16xf32>
   %t = tile.transpose %v : !tile.tile<12x16xf32> -> !tile.tile<16x12xf32>
   tile.store %t, %y[%tr, %tc] : !tile.tile<16x12xf32>, memref<16x12xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x12xi32>)
+  tile.return
+}
+tile.kernel private @any(%x: memref<12xi32>, %y: memref<1xi32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<12x1xi32>
+  %v = tile.load %x[%r] : memref<12xi32>, (!tile.tile<12x1xi32>) -> !tile.tile<12x1xi32>
+  %is = tile.map (%v : !tile.tile<12x1xi32>) -> !tile.tile<12x1xi1> {
+  ^bb0(%e: i32):
+    %f = arith.cmpi eq, %e, %c0 : i32
+    tile.yield %f : i1
+  }
+  %some = tile.any %is : !tile.tile<12x1xi1>
+  %word = arith.extui %some : i1 to i32
+  tile.store %word, %y[%c0] : i32, memref<1xi32>, (i32)
   tile.return
 }

@@ -92,3 +92,28 @@ tile.kernel private @rows(%x: memref<16x32xf32>, %y: memref<16xf32>)
   tile.store %s, %y[%r] : !tile.tile<16x1xf32>, memref<16xf32>, (!tile.tile<16x1xi32>)
   tile.return
 }
+
+// -----
+
+// Threads vote with their own elements, and wait for each other once.
+// CHECK-LABEL: llvm.func @any(
+// CHECK: %[[OWN:.*]] = arith.andi
+// CHECK: %[[BOTH:.*]] = arith.ori %{{.*}}, %[[OWN]]
+// CHECK: %[[WORD:.*]] = arith.extui %[[BOTH]] : i1 to i32
+// CHECK: %[[VOTE:.*]] = nvvm.barrier #nvvm.reduction<or> %[[WORD]] -> i32
+// CHECK: arith.cmpi ne, %[[VOTE]]
+tile.kernel private @any(%x: memref<200xi32>, %y: memref<1xi32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<1x200xi32>
+  %v = tile.load %x[%r] : memref<200xi32>, (!tile.tile<1x200xi32>) -> !tile.tile<1x200xi32>
+  %is = tile.map (%v : !tile.tile<1x200xi32>) -> !tile.tile<1x200xi1> {
+  ^bb0(%e: i32):
+    %f = arith.cmpi eq, %e, %c0 : i32
+    tile.yield %f : i1
+  }
+  %some = tile.any %is : !tile.tile<1x200xi1>
+  %word = arith.extui %some : i1 to i32
+  tile.store %word, %y[%c0] : i32, memref<1xi32>, (i32)
+  tile.return
+}

@@ -389,7 +389,7 @@ func.func @sort_layout(%x: !tile.tile<16x8xi32, #tile.fragment<warps = 1>>) {
 // -----
 
 func.func @any_layout(%x: !tile.tile<16x16xi1, #tile.on_demand>) {
-  // expected-error@+1 {{input in #tile.on_demand must have no layout or #tile.fragment}}
+  // expected-error@+1 {{needs tiles without layout, not in #tile.on_demand}}
   %0 = tile.any %x : !tile.tile<16x16xi1, #tile.on_demand>
   return
 }

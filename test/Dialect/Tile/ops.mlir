@@ -61,6 +61,8 @@ tile.kernel private @compute(%q: memref<1x256x4x16xbf16>, %loss: memref<f32>)
     %c = arith.cmpf olt, %d, %f0 : f32
     tile.yield %e, %c : f32, i1
   }
+  // CHECK: tile.any %{{.*}} : !tile.tile<64x64xi1>
+  %some = tile.any %mask : !tile.tile<64x64xi1>
   %none = arith.constant -1 : i32
   %minus = arith.constant -1.0 : f32
   %v0 = tile.splat %minus : !tile.tile<64x4xf32>
@@ -128,13 +130,6 @@ tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
     %z = arith.mulf %x, %y : f32
     tile.yield %z : f32
   }
-  %mask = tile.map (%m : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>) -> !tile.tile<48x1xi1, #tile.fragment<warps = 3>> {
-  ^bb0(%x: f32):
-    %c = arith.cmpf ogt, %x, %f0 : f32
-    tile.yield %c : i1
-  }
-  // CHECK: tile.any %{{.*}} : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
-  %some = tile.any %mask : !tile.tile<48x1xi1, #tile.fragment<warps = 3>>
   // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
   %none = tile.convert %p : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
   // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)

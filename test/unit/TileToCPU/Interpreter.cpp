@@ -126,6 +126,9 @@ void Interpreter::runOp(Operation *op) {
       int64_t at = place(load.getRef(), load.getIndices(), row, col);
       v = at >= 0 ? memoryOf(load.getRef())[at] : 0;
     });
+  } else if (auto any = dyn_cast<AnyOp>(op)) {
+    tile.elements[0] = llvm::any_of(values[any.getInput()].elements,
+                                    [](double v) { return v != 0; });
   } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
     Tile &from = values[transpose.getInput()];
     forEach(tile, [&](int64_t row, int64_t col, double &v) {

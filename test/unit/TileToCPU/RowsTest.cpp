@@ -31,6 +31,36 @@ TEST_F(RowsTest, Transpose) {
     }
 }
 
+/// Whether a tile holds each of some numbers: at its ends, in the middle, or
+/// not at all.
+TEST_F(RowsTest, Any) {
+  const std::pair<int64_t, int64_t> shapes[] = {{8, 16}, {3, 5},  {1, 1},
+                                                {1, 9},  {13, 1}, {4, 8}};
+  for (auto [rows, cols] : shapes) {
+    int64_t r = rows, c = cols, numbers = 5;
+    KernelCase test;
+    test.inputs = {shapeOf(r, c, "i32")};
+    test.outputs = {shapeOf(1, numbers, "i32")};
+    test.data[0].assign(r * c, -1);
+    test.data[0][0] = 0;
+    test.data[0][r * c / 2] = 1;
+    test.data[0][r * c - 1] = 2;
+    test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+      Value x = b.load(args[0], {b.range(0, r, 0), b.range(0, c, 1)});
+      b.forLoop(0, numbers, 1, {},
+                [&](Expr number, ArrayRef<Value>) -> llvm::SmallVector<Value> {
+                  Value equal = b.map({x}, b.i1(), [&](ArrayRef<Expr> e) {
+                    return e[0] == number;
+                  });
+                  b.storeScalar(convert(b.any(equal), b.i32()), args[1],
+                                {0, number});
+                  return {};
+                });
+    };
+    check(test);
+  }
+}
+
 TEST_F(RowsTest, TopNAndSort) {
   struct Shape {
     int64_t rows, cols, slots;
