@@ -13,6 +13,13 @@ KernelSchedule KernelSchedule::get(ScheduleKind kind) {
     return schedule;
   schedule.programs = 4 * kMultiprocessors;
   schedule.mostPartialSums = schedule.programs;
+  // What tensor cores multiply: 16 rows or elements of a sum, 8 columns. Four
+  // warps have 16 rows each.
   schedule.rowMultiple = 16;
+  schedule.leastRows = 64;
+  schedule.tileMultiple = 16;
+  schedule.columnMultiple = 8;
+  schedule.processors = kMultiprocessors;
+  schedule.isWide = true;
   return schedule;
 }

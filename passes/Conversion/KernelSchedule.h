@@ -40,6 +40,19 @@ struct KernelSchedule {
   /// Rows of a tile of (query, head of the group) pairs are a multiple of it if
   /// that is not many.
   int64_t rowMultiple = 1;
+  /// Such rows that a program has at least, if that is not many queries.
+  int64_t leastRows = 0;
+  /// Tiles along one dimension of attention are a multiple of it.
+  int64_t tileMultiple = 8;
+  /// Columns of tiles of scores that have a halo are a multiple of it.
+  int64_t columnMultiple = 1;
+  /// How many programs run without being in each other's way. Tiles of programs
+  /// are smaller where there are not enough of them.
+  int64_t processors = 1;
+  /// Whether programs have so many threads, and the machine so many programs,
+  /// that computing something several times takes less time than one thread
+  /// that does it alone.
+  bool isWide = false;
 
   /// The smallest number of queries from `queries` on which gives such rows;
   /// `queries` itself if that gives more than `mostRows` rows.
@@ -47,6 +60,13 @@ struct KernelSchedule {
     int64_t aligned = static_cast<int64_t>(
         llvm::alignTo(queries, rowMultiple / std::gcd(group, rowMultiple)));
     return aligned * group <= mostRows ? aligned : queries;
+  }
+  /// The same, but the largest number up to `queries` if there is one.
+  int64_t alignQueriesDown(int64_t queries, int64_t group,
+                           int64_t mostRows) const {
+    int64_t multiple = rowMultiple / std::gcd(group, rowMultiple);
+    return queries >= multiple ? queries / multiple * multiple
+                               : alignQueries(queries, group, mostRows);
   }
 };
 

@@ -18,8 +18,8 @@ std::string AttentionShape::name() const {
   return name;
 }
 
-int64_t nsa::getTileSize(int64_t extent, int64_t limit) {
-  return std::clamp<int64_t>(llvm::alignTo(extent, 8), 8, limit);
+int64_t nsa::getTileSize(int64_t extent, int64_t limit, int64_t multiple) {
+  return std::clamp<int64_t>(llvm::alignTo(extent, multiple), multiple, limit);
 }
 
 //===----------------------------------------------------------------------===//

@@ -34,8 +34,8 @@ struct AttentionShape {
 };
 
 /// Rows of a tile over `extent` things: all of them up to `limit`, in steps
-/// of 8.
-int64_t getTileSize(int64_t extent, int64_t limit = 64);
+/// of `multiple`.
+int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
 
 /// Key `i` is visible to query `t` iff `i*stride + block - 1 <= t` and
 /// `i*stride > t - window`: compressed blocks without a window, tokens with

@@ -25,10 +25,22 @@ static Visibility getVisibility(OpT op) {
 }
 
 template <typename OpT>
-static DenseAttention getAttention(OpT op) {
+static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
   return {AttentionShape(op.getQuery(), op.getKey(), op.getValue(),
                          op.getScaleOrDefault()),
-          getVisibility(op)};
+          getVisibility(op), schedule};
+}
+
+int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule) const {
+  int64_t tile = keyTile;
+  auto countPrograms = [&] {
+    return static_cast<int64_t>(llvm::divideCeil(shape.keys, tile)) *
+           shape.keyHeads * shape.batch;
+  };
+  while (countPrograms() < schedule.processors &&
+         tile / 2 % schedule.tileMultiple == 0)
+    tile /= 2;
+  return tile;
 }
 
 std::string DenseAttention::visibilityName() const {
@@ -146,9 +158,9 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
 
 void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
                                        const KeyValueGradArgs &args) const {
-  Expr i0 = number * keyTile;
+  Expr i0 = number * ownKeyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
-  Value i = b.range(i0, keyTile, 0);
+  Value i = b.range(i0, ownKeyTile, 0);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
 
@@ -158,7 +170,7 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   tile.key = i;
   tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
   // Queries that see some key of the tile.
-  Expr last = min(i0 + (keyTile - 1), shape.keys - 1);
+  Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
   Expr firstQuery = visibility.firstQuery(i0);
   Expr endQuery = visibility.endQuery(last, shape.sequence);
   Expr firstHead = keyHead * shape.group();
@@ -173,8 +185,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   };
   // A sum for each head first: the rounding errors of one long sum would exceed
   // those of the terms.
-  SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
-                              b.zeros(keyTile, shape.valueWidth)};
+  SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
+                              b.zeros(ownKeyTile, shape.valueWidth)};
   auto sums = b.forLoop(
       firstHead, firstHead + shape.group(), 1, zeros,
       [&](Expr head, ArrayRef<Value> carried) -> SmallVector<Value> {
@@ -199,7 +211,7 @@ struct ConvertForward : KernelPattern<OpT> {
   using KernelPattern<OpT>::KernelPattern;
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getAttention(op);
+    DenseAttention attention = getAttention(op, this->getSchedule());
     const AttentionShape &shape = attention.shape;
     KernelSpec spec = {
         "",
@@ -221,7 +233,7 @@ struct ConvertBackward : KernelPattern<OpT> {
   using KernelPattern<OpT>::KernelPattern;
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getAttention(op);
+    DenseAttention attention = getAttention(op, this->getSchedule());
     const AttentionShape &shape = attention.shape;
     KernelSpec query = {
         "dq",

@@ -14,18 +14,23 @@ namespace nsa {
 
 /// The kernels of one branch: what they know at compile time.
 struct DenseAttention {
-  DenseAttention(const AttentionShape &shape, Visibility visibility)
+  DenseAttention(const AttentionShape &shape, Visibility visibility,
+                 const KernelSchedule &schedule)
       : shape(shape), visibility(visibility),
-        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64)),
-        keyTile(getTileSize(shape.keys, maxKeyTile())) {}
+        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64,
+                              schedule.tileMultiple)),
+        keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
+                            schedule.tileMultiple)),
+        ownKeyTile(getOwnKeyTile(schedule)) {}
 
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
   /// Tokens of a query tile see the same compressed keys but for a few, so that
   /// small tiles of them waste less at the edge; with many keys that matters
-  /// less than the work per tile.
-  int64_t maxKeyTile() const {
-    if (visibility.window)
+  /// less than the work per tile. Where that is done by many threads that wait
+  /// for each other, it always does.
+  int64_t maxKeyTile(const KernelSchedule &schedule) const {
+    if (visibility.window || schedule.isWide)
       return isNarrow() ? 32 : 64;
     return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
   }
@@ -35,7 +40,7 @@ struct DenseAttention {
   }
   /// At least one, so that a launch without keys is still a launch.
   int64_t numKeyTiles() const {
-    return std::max<int64_t>(llvm::divideCeil(shape.keys, keyTile), 1);
+    return std::max<int64_t>(llvm::divideCeil(shape.keys, ownKeyTile), 1);
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
@@ -50,14 +55,20 @@ struct DenseAttention {
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
                  KeyTileBody body) const;
-  /// Computes the gradients of the key tile `number` of key head `keyHead`.
+  /// Computes the gradients of the own key tile `number` of a key head.
   /// Heads of the group and query tiles are added in ascending order.
   void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,
                          const KeyValueGradArgs &args) const;
 
   AttentionShape shape;
   Visibility visibility;
-  int64_t queryTile, keyTile;
+  /// Queries and keys of a tile; keys of a program that computes the gradients
+  /// of keys.
+  int64_t queryTile, keyTile, ownKeyTile;
+
+private:
+  /// As large as a key tile if there are programs enough.
+  int64_t getOwnKeyTile(const KernelSchedule &schedule) const;
 };
 
 } // namespace nsa

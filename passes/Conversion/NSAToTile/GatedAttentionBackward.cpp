@@ -27,7 +27,8 @@ struct GatedAttentionBackward : GatedAttention {
                                   op.getCompressedValue(),
                                   op.getScaleOrDefault()),
                    {static_cast<int64_t>(op.getStride()),
-                    static_cast<int64_t>(op.getBlock()), std::nullopt}) {}
+                    static_cast<int64_t>(op.getBlock()), std::nullopt},
+                   schedule) {}
 
   std::string name() const {
     return GatedAttention::name() + "_" + compressed.visibilityName();
@@ -132,15 +133,21 @@ void GatedAttentionBackward::storeBiasPart(const GroupProgram &program,
           {program.range.batch * numQueryTiles() + number, channel});
 }
 
-/// Adds the rows of `parts` in ascending order.
+/// Adds the rows of `parts`: one after the other, or on wide machines every
+/// so manieth before those sums are added.
 void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
                                            Value biasGrad) const {
+  int64_t rows = selected.isWide ? 64 : 1;
   Value channel = b.range(0, gateWidth(), 1);
-  Value sum =
-      b.forLoop(0, shape.batch * numQueryTiles(), 1, {b.zeros(1, gateWidth())},
-                [&](Expr row, ArrayRef<Value> sum) -> SmallVector<Value> {
-                  return {add(b, sum[0], b.load(parts, {row, channel}))};
-                })[0];
+  Value sum = b.forLoop(
+      0, shape.batch * numQueryTiles(), rows, {b.zeros(rows, gateWidth())},
+      [&](Expr first, ArrayRef<Value> sum) -> SmallVector<Value> {
+        tile::Operand row = rows == 1 ? tile::Operand(first)
+                                      : tile::Operand(b.range(first, rows, 0));
+        return {add(b, sum[0], b.load(parts, {row, channel}))};
+      })[0];
+  if (rows > 1)
+    sum = b.reduceAdd(sum, /*axis=*/0);
   b.store(sum, biasGrad, {channel});
 }
 
@@ -184,17 +191,20 @@ private:
 };
 } // namespace
 
-/// `program - 1`, in a form of which it is known that it is not negative: loads
-/// need no checks then.
-static Expr afterFirst(Expr program) { return max(program - 1, 0); }
+/// `program - count`, in a form of which it is known that it is not negative:
+/// loads need no checks then.
+static Expr after(Expr program, int64_t count) {
+  return max(program - static_cast<double>(count), 0);
+}
 
 ResultRange Launcher::launchQueryGrad() {
   const AttentionShape &shape = attention.shape;
   int64_t width = 2 * shape.keyWidth + shape.valueWidth;
+  int64_t sorting = attention.selected.numIndexPrograms();
   KernelSpec spec = {
       "dq",
       attention.name(),
-      {1 + attention.numQueryTiles(), shape.keyHeads, shape.batch},
+      {sorting + attention.numQueryTiles(), shape.keyHeads, shape.batch},
       attention.compressed.flops(width) + attention.selected.flops(width) +
           attention.window.flops(width)};
   Type f32 = rewriter.getF32Type();
@@ -219,15 +229,15 @@ ResultRange Launcher::launchQueryGrad() {
         ArrayRef<Value> out = args.drop_front(operands.size());
         Expr program = b.programId(0);
         b.ifThenElse(
-            program == 0,
+            program < static_cast<double>(sorting),
             [&] {
-              attention.selected.buildInverseIndex(b, b.programId(1),
+              attention.selected.buildInverseIndex(b, program, b.programId(1),
                                                    b.programId(2), in[10],
                                                    out[Offsets], out[List]);
               return SmallVector<Value>();
             },
             [&] {
-              attention.buildQueryGrad(b, afterFirst(program), in, out);
+              attention.buildQueryGrad(b, after(program, sorting), in, out);
               return SmallVector<Value>();
             });
       });
@@ -289,7 +299,7 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
                                   args[5], Compressed, out[0], out[1]});
     if (isRotated)
       rotateRows(b, out[0], args[6], b.programId(2), b.programId(1),
-                 number * compressed.keyTile, compressed.keyTile,
+                 number * compressed.ownKeyTile, compressed.ownKeyTile,
                  compressed.visibility.stride, /*inverse=*/true);
   };
   auto buildWithBias = [&](TileBuilder &b, ArrayRef<Value> args) {
@@ -303,7 +313,7 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
           return SmallVector<Value>();
         },
         [&] {
-          build(b, afterFirst(program), args);
+          build(b, after(program, 1), args);
           return SmallVector<Value>();
         });
   };

@@ -12,22 +12,22 @@ namespace {
 /// Scores and the list of the best blocks stay in the program: nothing of size
 /// sequence x blocks is stored.
 struct SelectKernel {
-  explicit SelectKernel(SelectOp op)
+  SelectKernel(SelectOp op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
         visibility{static_cast<int64_t>(op.getStride()),
                    static_cast<int64_t>(op.getBlock()), std::nullopt},
         selectBlock(op.getSelectBlock()), count(op.getCount()),
         initial(op.getInitial()), local(op.getLocal()),
-        queryTile(getTileSize(shape.sequence)),
+        queryTile(getTileSize(shape.sequence, 64, schedule.tileMultiple)),
         blockTile(getTileSize(llvm::divideCeil(shape.sequence, selectBlock),
-                              std::clamp<int64_t>(32 / ratio(), 8, 32))) {}
+                              std::clamp<int64_t>(32 / ratio(), 8, 32))),
+        rowTile(static_cast<int64_t>(llvm::alignTo(blockTile * ratio() + halo(),
+                                                   schedule.columnMultiple))) {}
 
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / visibility.stride; }
   /// Compressed blocks that start before a selection block and reach into it.
   int64_t halo() const { return visibility.block / visibility.stride - 1; }
-  /// Compressed blocks that overlap a tile of selection blocks.
-  int64_t rowTile() const { return blockTile * ratio() + halo(); }
 
   void build(TileBuilder &b, ArrayRef<Value> args) const;
   Value buildWeights(TileBuilder &b) const;
@@ -38,7 +38,9 @@ struct SelectKernel {
   AttentionShape shape;
   Visibility visibility;
   int64_t selectBlock, count, initial, local;
-  int64_t queryTile, blockTile;
+  /// Queries and selection blocks of a tile, and at least the compressed blocks
+  /// that overlap these.
+  int64_t queryTile, blockTile, rowTile;
 };
 } // namespace
 
@@ -46,7 +48,7 @@ struct SelectKernel {
 /// tile: the number of tokens that they share, in strides. The same for every
 /// tile of blocks.
 Value SelectKernel::buildWeights(TileBuilder &b) const {
-  Value c = b.range(-halo(), rowTile(), 0), j = b.range(0, blockTile, 1);
+  Value c = b.range(-halo(), rowTile, 0), j = b.range(0, blockTile, 1);
   return b.map({c, j}, b.f32(), [&](ArrayRef<Expr> x) {
     Expr begin = x[0] * visibility.stride, blockBegin = x[1] * selectBlock;
     Expr overlap = min(begin + visibility.block, blockBegin + selectBlock) -
@@ -63,15 +65,15 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
   Value q = args[0], k = args[1], lse = args[2];
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value cols = b.range(0, shape.keyWidth, 1);
-  Value i = b.range(i0, rowTile(), 1);
-  Value keys = b.load(k, {batch, b.range(i0, rowTile(), 0), keyHead, cols});
+  Value i = b.range(i0, rowTile, 1);
+  Value keys = b.load(k, {batch, b.range(i0, rowTile, 0), keyHead, cols});
   return b.forLoop(
-      0, numHeads, 1, {b.zeros(queryTile, rowTile())},
+      0, numHeads, 1, {b.zeros(queryTile, rowTile)},
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr head = keyHead * shape.group() + g;
         Value queries = b.load(q, {batch, t, head, cols});
         Value shift = finiteOrZero(b, b.load(lse, {batch, head, t}));
-        Value products = b.dot(queries, keys, b.zeros(queryTile, rowTile()),
+        Value products = b.dot(queries, keys, b.zeros(queryTile, rowTile),
                                /*transposeB=*/true);
         return {b.map({carried[0], products, shift, t, i}, b.f32(),
                       [&](ArrayRef<Expr> x) {
@@ -132,7 +134,7 @@ struct ConvertSelect : KernelPattern<SelectOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(SelectOp op,
                                 PatternRewriter &rewriter) const override {
-    SelectKernel kernel(op);
+    SelectKernel kernel(op, getSchedule());
     const AttentionShape &shape = kernel.shape;
     const Visibility &visibility = kernel.visibility;
     KernelSpec spec;

@@ -7,7 +7,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
 
@@ -24,9 +23,11 @@ int64_t SelectedAttention::getKeyTile(int64_t selectBlock) {
 
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
-  constexpr int64_t mostRows = 96;
+  int64_t mostRows = std::max<int64_t>(2 * schedule.leastRows, 96);
   int64_t group = shape.group();
-  int64_t enough = std::max<int64_t>(16 / group, 8);
+  int64_t enough = std::max<int64_t>(
+      {16 / group, 8,
+       static_cast<int64_t>(llvm::divideCeil(schedule.leastRows, group))});
   int64_t queries = std::min(enough, std::max<int64_t>(mostRows / group, 1));
   return schedule.alignQueries(queries, group, mostRows);
 }
@@ -34,7 +35,7 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelSchedule &schedule) {
   int64_t queries = std::max<int64_t>(64 / shape.group(), 1);
-  return schedule.alignQueries(queries, shape.group(), /*mostRows=*/128);
+  return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/128);
 }
 
 std::string SelectedAttention::selectionName() const {
@@ -52,35 +53,18 @@ int64_t SelectedAttention::flops(int64_t width) const {
 // Key tiles
 //===----------------------------------------------------------------------===//
 
-/// Whether the list of a query of the program has `block`; -1 never matches.
-static Expr isSelectedByAny(const GroupProgram &program, Value indices,
-                            int64_t count, Expr block) {
-  TileBuilder &b = program.b;
-  const QueryRange &range = program.range;
-  ImplicitLocOpBuilder &builder = b.getBuilder();
-  auto any = b.forLoop(
-      range.first, range.first + range.count, 1,
-      {arith::ConstantOp::create(builder, builder.getBoolAttr(false))},
-      [&](Expr t, ArrayRef<Value> any) {
-        return b.forLoop(
-            0, count, 1, any,
-            [&](Expr slot, ArrayRef<Value> any) -> SmallVector<Value> {
-              Expr index =
-                  b.loadScalar(indices, {range.batch, range.keyHead, t, slot});
-              return {b.expr(any[0]) | (index == block)};
-            });
-      });
-  return b.expr(any[0]);
-}
-
 SmallVector<Value>
 SelectedAttention::forEachKeyTile(const GroupProgram &program, Value indices,
                                   Value k, Value v, ArrayRef<Value> inits,
                                   KeyTileBody body) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
-  Value blocks = b.load(
-      indices, {range.batch, range.keyHead, range.query, b.range(0, count, 1)});
+  Value slots = b.range(0, count, 1);
+  Value blocks =
+      b.load(indices, {range.batch, range.keyHead, range.query, slots});
+  // The same, but once for each query instead of once for each row.
+  Value lists = b.load(indices, {range.batch, range.keyHead,
+                                 b.range(range.first, range.count, 0), slots});
   auto visit = [&](Expr block, Expr u0, ArrayRef<Value> carried) {
     Value u = b.range(u0, keyTile, 0);
     Value selected =
@@ -101,14 +85,16 @@ SelectedAttention::forEachKeyTile(const GroupProgram &program, Value indices,
     return body(tile, carried);
   };
   Expr endKey = min(range.first + range.count, shape.sequence);
-  return b.forLoop(0, endKey, keyTile, inits,
-                   [&](Expr u0, ArrayRef<Value> carried) {
-                     Expr block = u0 / selectBlock;
-                     return b.ifThenElse(
-                         isSelectedByAny(program, indices, count, block),
-                         [&] { return visit(block, u0, carried); },
-                         [&] { return llvm::to_vector(carried); });
-                   });
+  return b.forLoop(
+      0, endKey, keyTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
+        Expr block = u0 / selectBlock;
+        // -1 never matches.
+        Value isListed = b.map({lists}, b.i1(),
+                               [&](ArrayRef<Expr> x) { return x[0] == block; });
+        return b.ifThenElse(
+            b.any(isListed), [&] { return visit(block, u0, carried); },
+            [&] { return llvm::to_vector(carried); });
+      });
 }
 
 //===----------------------------------------------------------------------===//

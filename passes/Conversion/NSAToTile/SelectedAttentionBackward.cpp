@@ -25,9 +25,9 @@ SmallVector<Type> SelectedAttention::getIndexTypes(MLIRContext *context) const {
 /// A stable counting sort of (query, block) pairs by block. While entries are
 /// counted, offsets[j + 2] is the number of queries of block j; while they are
 /// placed, offsets[j + 1] is where the next one goes.
-void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr keyHead,
-                                          Expr batch, Value indices,
-                                          Value offsets, Value list) const {
+void SelectedAttention::sortEntries(TileBuilder &b, Expr keyHead, Expr batch,
+                                    Value indices, Value offsets,
+                                    Value list) const {
   auto forEachEntry = [&](llvm::function_ref<void(Expr, Expr)> body) {
     b.forLoop(0, shape.sequence, 1, {}, [&](Expr t, ArrayRef<Value>) {
       b.forLoop(0, count, 1, {}, [&](Expr slot, ArrayRef<Value>) {
@@ -59,6 +59,67 @@ void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr keyHead,
     b.storeScalar(t, list, {batch, keyHead, place});
     b.storeScalar(place + 1, offsets, {batch, keyHead, block + 1});
   });
+}
+
+/// Lists the queries of one block. Where its list starts is the number of
+/// entries of the blocks before, which every program counts for itself.
+void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
+                                    Expr batch, Value indices, Value offsets,
+                                    Value list) const {
+  constexpr int64_t tile = 64;
+  double end = static_cast<double>(shape.sequence);
+  auto loadIndices = [&](Value t) {
+    return b.load(indices, {batch, keyHead, t, b.range(0, count, 1)});
+  };
+  Value none = b.splat(b.constant(0), tile, count);
+  Value before = b.forLoop(
+      0, shape.sequence, tile, none,
+      [&](Expr t0, ArrayRef<Value> sum) -> SmallVector<Value> {
+        Value t = b.range(t0, tile, 0);
+        return {
+            b.map({sum[0], loadIndices(t), t}, b.i32(), [&](ArrayRef<Expr> x) {
+              return x[0] + convert((x[1] >= 0) & (x[1] < block) & (x[2] < end),
+                                    b.i32());
+            })};
+      })[0];
+  Value start = b.reduceAdd(b.reduceAdd(before, 1), 0);
+  auto place = [&](Expr t0, ArrayRef<Value> next) -> SmallVector<Value> {
+    Value t = b.range(t0, tile, 0);
+    Value isMember =
+        b.reduceMax(b.map({loadIndices(t), t}, b.i32(), [&](ArrayRef<Expr> x) {
+          return convert((x[0] == block) & (x[1] < end), b.i32());
+        }));
+    // Members before each query of the tile.
+    Value rank = b.reduceAdd(
+        b.map({b.transpose(isMember), b.range(0, tile, 0), b.range(0, tile, 1)},
+              b.i32(),
+              [](ArrayRef<Expr> x) { return select(x[2] < x[1], x[0], 0); }));
+    // Others have a place that does not exist.
+    Value places =
+        b.map({next[0], rank, isMember}, b.i32(), [](ArrayRef<Expr> x) {
+          return select(x[2] != 0, x[0] + x[1], -1);
+        });
+    b.store(t, list, {batch, keyHead, places});
+    return {b.map({next[0], b.reduceAdd(isMember, 0)}, b.i32(),
+                  [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+  };
+  Value stop = b.forLoop(0, shape.sequence, tile, start, place)[0];
+  b.store(start, offsets, {batch, keyHead, b.range(block, 1, 1)});
+  Value last =
+      b.map({b.range(block + 1, 1, 1)}, b.i32(), [&](ArrayRef<Expr> x) {
+        return select(x[0] == static_cast<double>(numBlocks()), x[0], -1);
+      });
+  b.store(stop, offsets, {batch, keyHead, last});
+}
+
+void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
+                                          Expr keyHead, Expr batch,
+                                          Value indices, Value offsets,
+                                          Value list) const {
+  if (isWide)
+    listQueries(b, program, keyHead, batch, indices, offsets, list);
+  else
+    sortEntries(b, keyHead, batch, indices, offsets, list);
 }
 
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
@@ -175,13 +236,16 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
                      buildQueryGrad(attention, b, args);
                    });
   KernelSpec indexSpec = {
-      "index", attention.name(), {shape.keyHeads, shape.batch, 1}, 0};
+      "index",
+      attention.name(),
+      {shape.keyHeads, shape.batch, attention.numIndexPrograms()},
+      0};
   auto index = cache.launch(rewriter, op, indexSpec, op.getIndices(),
                             attention.getIndexTypes(getContext()),
                             [&](TileBuilder &b, ArrayRef<Value> args) {
                               attention.buildInverseIndex(
-                                  b, b.programId(0), b.programId(1), args[0],
-                                  args[1], args[2]);
+                                  b, b.programId(2), b.programId(0),
+                                  b.programId(1), args[0], args[1], args[2]);
                             });
   KernelSpec spec = {
       "dkdv",

@@ -15,7 +15,7 @@ struct SelectedAttention {
       : shape(shape), selectBlock(selectBlock), count(count),
         keyTile(getKeyTile(selectBlock)),
         queryTile(getQueryTile(shape, schedule)),
-        gatherTile(getGatherTile(shape, schedule)) {}
+        gatherTile(getGatherTile(shape, schedule)), isWide(schedule.isWide) {}
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
@@ -59,10 +59,13 @@ struct SelectedAttention {
   /// [B, Hkv, S * count], both i32. The queries of block j are at offsets[j] ..
   /// offsets[j + 1] - 1. The last offset is scratch.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
-  /// Fills the index of one key head and row of the batch.
-  void buildInverseIndex(tile::TileBuilder &b, tile::Expr keyHead,
-                         tile::Expr batch, mlir::Value indices,
-                         mlir::Value offsets, mlir::Value list) const;
+  /// How many programs fill the index of one key head and row of the batch:
+  /// one, or one for each block.
+  int64_t numIndexPrograms() const { return isWide ? numBlocks() : 1; }
+  void buildInverseIndex(tile::TileBuilder &b, tile::Expr program,
+                         tile::Expr keyHead, tile::Expr batch,
+                         mlir::Value indices, mlir::Value offsets,
+                         mlir::Value list) const;
   /// Program: (key tile, key head, batch). Gathers the (query, head) rows of
   /// the block in ascending order.
   void buildKeyValueGrad(tile::TileBuilder &b, const KeyValueGradArgs &args,
@@ -73,6 +76,15 @@ struct SelectedAttention {
   /// Keys of a tile; queries of a program that walks over keys, and queries
   /// that one that walks over queries takes at once.
   int64_t keyTile, queryTile, gatherTile;
+  bool isWide;
+
+private:
+  void sortEntries(tile::TileBuilder &b, tile::Expr keyHead, tile::Expr batch,
+                   mlir::Value indices, mlir::Value offsets,
+                   mlir::Value list) const;
+  void listQueries(tile::TileBuilder &b, tile::Expr block, tile::Expr keyHead,
+                   tile::Expr batch, mlir::Value indices, mlir::Value offsets,
+                   mlir::Value list) const;
 };
 
 } // namespace nsa

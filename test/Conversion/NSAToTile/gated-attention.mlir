@@ -79,7 +79,7 @@ func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: 
 // CHECK-LABEL: tile.kernel private @gated_attention_backward_dq
 // CHECK-SAME: grid = array<i32: 9, 2, 1>
 // CHECK: %[[P:.+]] = tile.program_id 0
-// CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[P]],
+// CHECK: %[[FIRST:.+]] = arith.cmpi slt, %[[P]],
 // CHECK-NEXT: scf.if %[[FIRST]]
 // CHECK: } else {
 // CHECK: %[[BEFORE:.+]] = arith.subi %[[P]],

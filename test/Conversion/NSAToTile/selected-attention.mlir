@@ -30,12 +30,15 @@ func.func @backward(%do: tensor<1x100x4x16xf32>, %q: tensor<1x100x4x16xf32>, %k:
 // CHECK-LABEL: tile.kernel private @selected_attention_b1s100h4x2d16_s16n3_f32
 // CHECK-SAME: %[[Q:.+]]: memref<1x100x4x16xf32>, %[[K:.+]]: memref<1x100x2x16xf32>, %[[V:.+]]: memref<1x100x2x16xf32>, %[[LISTS:.+]]: memref<1x2x100x3xi32>,
 // CHECK-DAG: %[[NONE:.+]] = arith.constant -1 : i32
-// CHECK: %[[BLOCKS:.+]] = tile.load %[[LISTS]][
+// CHECK: %[[BLOCKS:.+]] = tile.load %[[LISTS]][{{.+}} -> !tile.tile<16x3xi32>
+// CHECK: %[[OFQUERIES:.+]] = tile.load %[[LISTS]][{{.+}} -> !tile.tile<8x3xi32>
 // CHECK: scf.for %[[U0:.+]] = %{{.+}} to
 // CHECK: %[[BLOCK:.+]] = arith.divsi %[[U0]],
-// CHECK: %[[INDEX:.+]] = tile.load %[[LISTS]][{{.*}} -> i32
+// CHECK: %[[LISTED:.+]] = tile.map (%[[OFQUERIES]] :
+// CHECK-NEXT: ^bb0(%[[INDEX:.+]]: i32):
 // CHECK-NEXT: arith.cmpi eq, %[[INDEX]], %[[BLOCK]]
-// CHECK: scf.if
+// CHECK: %[[ANY:.+]] = tile.any %[[LISTED]]
+// CHECK: scf.if %[[ANY]]
 // CHECK: tile.map (%[[BLOCKS]] :
 // CHECK-NEXT: ^bb0(%[[ENTRY:.+]]: i32):
 // CHECK-NEXT: arith.cmpi eq, %[[ENTRY]], %[[BLOCK]]

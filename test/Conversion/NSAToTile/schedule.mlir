@@ -1,0 +1,66 @@
+// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse %s | FileCheck %s
+// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse --loop-invariant-code-motion --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
+
+// Attention for a GPU: sizes that tensor cores multiply, and work for all
+// multiprocessors.
+
+// REMARKS-DAG: Function=window_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-DAG: Function=window_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 1 slabs
+// REMARKS-DAG: Function=compressed_attention_{{.*}}"2 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 6 slabs of 16 rows for 6 warps
+// REMARKS-DAG: Function=selected_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-DAG: its operands are f32, not bf16 or f16
+// REMARKS-DAG: Function=select_{{.*}}"1 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-NOT: no multiple of
+
+// Too few key tiles of 64 for all multiprocessors: programs of 16 keys.
+// CHECK-LABEL: tile.kernel private @window_attention_backward_dkdv_
+// CHECK-SAME: grid = array<i32: 32, 2, 1>
+// CHECK: tile.dot {{.*}} !tile.tile<16x64xbf16>, !tile.tile<64x64xbf16>
+func.func @window(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>)
+    -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>) {
+  %dq, %dk, %dv = nsa.window_attention_backward %do, %q, %k, %k, %q, %lse {window = 256 : i64}
+      : (tensor<1x512x12x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>)
+      -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>)
+  return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
+}
+
+// 31 compressed keys are two tiles of 16 for a CPU, one of 32 here.
+// CHECK-LABEL: tile.kernel private @compressed_attention_
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<32x64xbf16>
+func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>) {
+  %o, %lse = nsa.compressed_attention %q, %k, %k {block = 32 : i64, stride = 16 : i64}
+      : (tensor<1x512x12x64xbf16>, tensor<1x31x2x64xbf16>, tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>)
+  return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
+}
+
+// 16 queries of 6 heads. One program for each block makes its list, and gathers
+// 8 queries at once for its gradient.
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
+// CHECK-SAME: grid = array<i32: 32, 2, 1>
+// CHECK: tile.dot {{.*}} !tile.tile<96x64xbf16>, !tile.tile<64x64xbf16>
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_index_
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>
+// CHECK-SAME: grid = array<i32: 2, 1, 8>
+// CHECK: tile.transpose
+// CHECK: tile.store %{{.+}}, %[[LIST]]
+// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
+// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_dkdv_
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
+func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>, %indices: tensor<1x2x512x4xi32>)
+    -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>) {
+  %dq, %dk, %dv = nsa.selected_attention_backward %do, %q, %k, %k, %q, %lse, %indices {select_block = 64 : i64}
+      : (tensor<1x512x12x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>, tensor<1x2x512x4xi32>)
+      -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>)
+  return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
+}
+
+// 33 compressed blocks overlap 8 selection blocks: 40 columns.
+// CHECK-LABEL: tile.kernel private @select_
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<40x64xbf16>
+func.func @select(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>, %lse: tensor<1x12x512xf32>) -> tensor<1x2x512x4xi32> {
+  %indices = nsa.select %q, %k, %lse {block = 32 : i64, stride = 16 : i64, select_block = 64 : i64, count = 4 : i64}
+      : (tensor<1x512x12x64xbf16>, tensor<1x31x2x64xbf16>, tensor<1x12x512xf32>) -> tensor<1x2x512x4xi32>
+  return %indices : tensor<1x2x512x4xi32>
+}
