@@ -1,5 +1,5 @@
 // RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse %s | FileCheck %s
-// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse --loop-invariant-code-motion --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
+// RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // Attention for a GPU: sizes that tensor cores multiply, and work for all
 // multiprocessors.

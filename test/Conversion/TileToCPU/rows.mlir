@@ -13,13 +13,6 @@
 // CHECK-LABEL: func.func @sort(
 // CHECK: arith.maxui
 // CHECK: arith.minui
-// A vote of a column of 12: whole vectors, then the rest without the padding.
-// CHECK-LABEL: func.func @any(
-// CHECK: %[[WHOLE:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
-// CHECK: arith.ori
-// CHECK: %[[REST:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
-// CHECK: arith.andi %[[REST]]
-// CHECK: llvm.bitcast %{{.*}} : vector<8xi1> to i8
 tile.kernel private @top_n(%x: memref<4x32xf32>, %y: memref<4x16xi32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
@@ -64,6 +57,14 @@ tile.kernel private @transpose(%x: memref<12x16xf32>, %y: memref<16x12xf32>)
   tile.store %t, %y[%tr, %tc] : !tile.tile<16x12xf32>, memref<16x12xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x12xi32>)
   tile.return
 }
+
+// A vote of a column of 12: whole vectors, then the rest without the padding.
+// CHECK-LABEL: func.func @any(
+// CHECK: %[[WHOLE:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
+// CHECK: %[[REST:.*]] = arith.trunci %{{.*}} : vector<8xi8> to vector<8xi1>
+// CHECK: %[[LAST:.*]] = arith.andi %[[REST]]
+// CHECK: %[[ALL:.*]] = arith.ori %[[WHOLE]], %[[LAST]]
+// CHECK: llvm.bitcast %[[ALL]] : vector<8xi1> to i8
 tile.kernel private @any(%x: memref<12xi32>, %y: memref<1xi32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
