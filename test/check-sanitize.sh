@@ -5,7 +5,7 @@
 # unit tests, and the tools' lit tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-tests=(ConfigTest DataTest FilesTest NpyTest RuntimeTest TextTest)
+tests=(ConfigTest CUDATest DataTest FilesTest NpyTest RuntimeTest TextTest)
 targets=("${tests[@]}" nsa-train nsa-data)
 if [ "${NSA_TEST_SUITE:-}" = full ]; then
   targets=(all)

@@ -60,9 +60,11 @@ BlasLt::BlasLt() : functions(std::make_unique<Functions>()) {}
 
 BlasLt::~BlasLt() {
   for (Plan &plan : plans) {
-    functions->MatmulDescDestroy(plan.desc);
+    if (plan.desc)
+      functions->MatmulDescDestroy(plan.desc);
     for (void *layout : {plan.a, plan.b, plan.d})
-      functions->LayoutDestroy(layout);
+      if (layout)
+        functions->LayoutDestroy(layout);
   }
   if (handle)
     functions->Destroy(handle);
@@ -127,7 +129,8 @@ static int realType(DataType type) {
 
 Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
   const Functions &f = *functions;
-  Plan plan;
+  // The destructor frees what a failure leaves.
+  Plan &plan = plans.emplace_back();
   plan.product = p;
   int operands = realType(p.operandType), out = realType(p.outType);
   int opA = p.transposeRhs ? kTransposed : kPlain;
@@ -150,8 +153,11 @@ Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
         f.PreferenceCreate(&preference),
         f.PreferenceSetAttribute(preference, kPreferenceWorkspace, &bytes,
                                  sizeof bytes)})
-    if (Status failed = check(status, "planning a product"); !failed)
+    if (Status failed = check(status, "planning a product"); !failed) {
+      if (preference)
+        f.PreferenceDestroy(preference);
       return Error{failed.message()};
+    }
   int status = f.GetHeuristic(handle, plan.desc, plan.a, plan.b, plan.d, plan.d,
                               preference, 1, &plan.heuristic, &found);
   f.PreferenceDestroy(preference);
@@ -160,7 +166,6 @@ Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
                  std::to_string(p.m) + "x" + std::to_string(p.k) + " and " +
                  std::to_string(p.k) + "x" + std::to_string(p.n) + " (status " +
                  std::to_string(status) + ")"};
-  plans.push_back(plan);
   return unsigned(plans.size() - 1);
 }
 

@@ -18,6 +18,7 @@
 #include <elf.h>
 #include <functional>
 #include <map>
+#include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -46,6 +47,8 @@ struct State {
   /// Bytes of memory on the GPU and pinned memory on the host, by address.
   std::map<uintptr_t, size_t> device, pinned;
   uint64_t extraBytes = 0;
+  /// They live as long as the process, as their module might.
+  std::vector<std::unique_ptr<FakeFunction>> functions;
   std::vector<Work> queue;
   FakeGraph *captured = nullptr;
   double seconds = 0;
@@ -300,7 +303,9 @@ int cuModuleUnload(void *module) {
 }
 
 int cuModuleGetFunction(void **handle, void *module, const char *name) {
-  auto *function = new FakeFunction{name};
+  state().functions.push_back(std::make_unique<FakeFunction>());
+  FakeFunction *function = state().functions.back().get();
+  function->name = name;
   *handle = function;
   void *library = static_cast<FakeModule *>(module)->library;
   if (!library)
