@@ -18,6 +18,7 @@ candidates(const std::string &choice, const std::vector<std::string> &names) {
     return {choice.find('/') == std::string::npos ? "./" + choice : choice};
   }
   std::vector<std::string> paths;
+  paths.reserve(names.size());
   for (const std::string &name : names)
     paths.push_back(choice + "/" + name);
   return paths;

@@ -42,11 +42,12 @@ struct BlasLt::Functions {
   int (*GetHeuristic)(void *handle, void *desc, void *a, void *b, void *c,
                       void *d, void *preference, int wanted, Heuristic *results,
                       int *found);
-  int (*Matmul)(void *handle, void *desc, const void *alpha, const void *a,
-                void *aLayout, const void *b, void *bLayout, const void *beta,
-                const void *c, void *cLayout, void *d, void *dLayout,
-                const void *algorithm, void *workspace, size_t workspaceBytes,
-                Stream stream);
+  // Addresses of the GPU are numbers here and pointers there, of one size.
+  int (*Matmul)(void *handle, void *desc, const void *alpha, DevicePtr a,
+                void *aLayout, DevicePtr b, void *bLayout, const void *beta,
+                DevicePtr c, void *cLayout, DevicePtr d, void *dLayout,
+                const void *algorithm, DevicePtr workspace,
+                size_t workspaceBytes, Stream stream);
 };
 
 /// The library is column-major: it computes out^T = op(rhs)^T op(lhs)^T.
@@ -173,13 +174,9 @@ Status BlasLt::run(unsigned index, Stream stream) const {
   const Plan &plan = plans[index];
   const MatrixProduct &p = plan.product;
   const float one = 1;
-  auto pointer = [](DevicePtr address) {
-    return reinterpret_cast<void *>(address);
-  };
-  return check(functions->Matmul(handle, plan.desc, &one, pointer(p.rhs),
-                                 plan.a, pointer(p.lhs), plan.b, &p.beta,
-                                 pointer(p.out), plan.d, pointer(p.out), plan.d,
-                                 plan.heuristic.algorithm, pointer(p.workspace),
+  return check(functions->Matmul(handle, plan.desc, &one, p.rhs, plan.a, p.lhs,
+                                 plan.b, &p.beta, p.out, plan.d, p.out, plan.d,
+                                 plan.heuristic.algorithm, p.workspace,
                                  p.workspaceBytes, stream),
                "cublasLtMatmul");
 }

@@ -12,7 +12,7 @@
 
 namespace nsa::artifact {
 struct Tensor;
-}
+} // namespace nsa::artifact
 
 namespace nsa::cuda {
 

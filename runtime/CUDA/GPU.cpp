@@ -37,7 +37,8 @@ GPU::~GPU() {
 static bool canRun(const std::string &target, int major, int minor) {
   std::string digits = target.substr(target.find('_') + 1);
   bool exact = !digits.empty() && digits.back() == 'a';
-  int wanted = std::atoi(digits.c_str()), have = 10 * major + minor;
+  long wanted = std::strtol(digits.c_str(), nullptr, 10);
+  long have = 10L * major + minor;
   return exact ? wanted == have : wanted / 10 == major && wanted <= have;
 }
 

@@ -5,6 +5,7 @@
 #include "lib/Support/Text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <tuple>
 
@@ -123,7 +124,7 @@ std::vector<CommandGroup> StepProfile::groups(const Program &program) const {
     CommandGroup &group = list[number->second];
     double perStep = ratio(double(values.size()), double(steps()));
     Limit least = limit(program, command);
-    group.count += unsigned(perStep + 0.5);
+    group.count += unsigned(std::lround(perStep));
     group.seconds += median(values) * perStep;
     group.flops += uint64_t(double(command.flops) * perStep);
     group.bytes += uint64_t(double(command.bytes) * perStep);

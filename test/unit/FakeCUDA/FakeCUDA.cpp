@@ -26,6 +26,9 @@
 using Work = std::function<void()>;
 using KernelFunction = void (*)(void *const *, int64_t, int64_t);
 
+// The names are those of the libraries, and addresses there are numbers.
+// NOLINTBEGIN(readability-identifier-naming,performance-no-int-to-ptr)
+
 namespace {
 
 struct FakeModule {
@@ -325,6 +328,7 @@ int cuLaunchKernel(void *handle, unsigned x, unsigned y, unsigned z, unsigned,
                    void **) {
   auto *function = static_cast<FakeFunction *>(handle);
   std::vector<void *> arguments;
+  arguments.reserve(size_t(function->arguments));
   for (int i = 0; i < function->arguments; ++i)
     arguments.push_back(*static_cast<void **>(parameters[i]));
   int64_t programs = int64_t(x) * y * z;
@@ -493,3 +497,5 @@ int cublasLtMatmul(void *, void *desc, const void *, const void *a,
 }
 
 } // extern "C"
+
+// NOLINTEND(readability-identifier-naming,performance-no-int-to-ptr)
