@@ -76,11 +76,8 @@ void KernelEmitter::copyRow(LoadOp load) {
     if (fragment.cols % 8 != 0)
       address.valid = b.both(address.valid, b.less(col, fragment.cols));
     Value size;
-    if (address.valid) {
+    if (address.valid)
       size = b.select(address.valid, b.i32(4 * width), b.i32(0));
-      address.offset = b.select(address.valid, address.offset,
-                                b.constant(address.offset.getType(), 0));
-    }
     NVVM::CpAsyncOp::create(
         b, rowAddress(load, b.mul(piece, 4 * width)),
         b.address(scalar(load.getRef()), address.offset, fragment.element),

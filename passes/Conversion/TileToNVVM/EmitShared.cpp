@@ -129,12 +129,10 @@ void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
       address.valid = b.both(address.valid, b.less(row, shape.rows));
     if (shape.cols != shape.paddedCols())
       address.valid = b.both(address.valid, b.less(col, shape.cols));
+    // Of an element outside nothing is read.
     Value size;
-    if (address.valid) {
+    if (address.valid)
       size = b.select(address.valid, b.i32(2 * width), b.i32(0));
-      address.offset = b.select(address.valid, address.offset,
-                                b.constant(address.offset.getType(), 0));
-    }
     Value target = residentAddress(tile, row, b.div(piece, perChunk));
     if (perChunk > 1)
       target = b.advance(target, b.mul(b.rem(piece, perChunk), 2 * width));
@@ -153,16 +151,25 @@ void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
 /// thread has to do, `perRow` a row.
 void KernelEmitter::forPieces(int64_t pieces, int64_t perRow,
                               function_ref<void(Value, Value)> body) {
-  for (int64_t done = 0; done < pieces; done += threads) {
+  // Threads that take whole groups of 8 rows keep their place in the pattern of
+  // chunks: then all but the first addresses are at constant distances.
+  int64_t workers = threads;
+  if (threads % perRow == 0 && threads / perRow > 8)
+    workers = threads / perRow / 8 * 8 * perRow;
+  auto round = [&](int64_t done) {
     Value number = b.add(tid, done);
-    Value exists = done + threads > pieces ? b.less(number, pieces) : Value();
+    Value exists = done + workers > pieces ? b.less(number, pieces) : Value();
     b.ifThen(exists, [&] {
-      if (threads % perRow == 0)
+      if (workers % perRow == 0)
         body(b.add(b.div(tid, perRow), done / perRow), b.rem(tid, perRow));
       else
         body(b.div(number, perRow), b.rem(number, perRow));
     });
-  }
+  };
+  b.ifThen(workers < threads ? b.less(tid, workers) : Value(), [&] {
+    for (int64_t done = 0; done < pieces; done += workers)
+      round(done);
+  });
 }
 
 void KernelEmitter::copyElements(LoadOp op, const Resident &tile) {

@@ -33,7 +33,8 @@ Value ThreadBuilder::constant(Type type, double number) {
 }
 
 Value ThreadBuilder::add(Value lhs, Value rhs) {
-  return createOrFold<arith::AddIOp>(lhs, rhs);
+  return createOrFold<arith::AddIOp>(lhs, rhs,
+                                     arith::IntegerOverflowFlags::nsw);
 }
 
 Value ThreadBuilder::add(Value lhs, int64_t rhs) {
@@ -41,9 +42,11 @@ Value ThreadBuilder::add(Value lhs, int64_t rhs) {
 }
 
 Value ThreadBuilder::mul(Value lhs, int64_t rhs) {
-  return rhs == 1 ? lhs
-                  : createOrFold<arith::MulIOp>(
-                        lhs, constant(lhs.getType(), double(rhs)));
+  return rhs == 1
+             ? lhs
+             : createOrFold<arith::MulIOp>(lhs,
+                                           constant(lhs.getType(), double(rhs)),
+                                           arith::IntegerOverflowFlags::nsw);
 }
 
 Value ThreadBuilder::div(Value lhs, int64_t rhs) {

@@ -28,6 +28,8 @@ public:
   mlir::Value i64(int64_t number);
   mlir::Value constant(mlir::Type type, double number);
 
+  /// Of coordinates and addresses, which do not overflow: distances that are
+  /// constants become parts of instructions then.
   mlir::Value add(mlir::Value lhs, mlir::Value rhs);
   mlir::Value add(mlir::Value lhs, int64_t rhs);
   mlir::Value mul(mlir::Value lhs, int64_t rhs);
