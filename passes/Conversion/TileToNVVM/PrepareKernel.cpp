@@ -5,6 +5,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -89,6 +90,40 @@ static void sinkLoad(LoadOp load) {
     load->moveBefore(first);
 }
 
+/// Registers that the sums of a loop around `op` take.
+static int64_t countCarried(Operation *op) {
+  int64_t most = 0;
+  for (auto loop = op->getParentOfType<scf::ForOp>(); loop;
+       loop = loop->getParentOfType<scf::ForOp>()) {
+    int64_t count = 0;
+    for (Value sum : loop.getRegionIterArgs())
+      if (isFragment(sum.getType()))
+        count += Fragment(sum).registers();
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+/// Lets operands a of products stay in shared memory where sums leave no
+/// registers for them: reading them again costs a few of many ldmatrix.
+static void keepInSharedMemory(LoadOp load) {
+  constexpr int64_t manyRegisters = 64;
+  if (!Fragment(load.getResult()).isPacked() || !getCopyWidth(load) ||
+      cast<TileType>(load.getType()).getShape().size() != 2)
+    return;
+  for (Value index : load.getIndices())
+    if (isa<TileType>(index.getType()) && !isOnDemand(index.getType()))
+      return;
+  for (OpOperand &use : load->getUses()) {
+    auto dot = dyn_cast<DotOp>(use.getOwner());
+    if (!dot || use.getOperandNumber() != 0 ||
+        countCarried(dot) < manyRegisters)
+      return;
+  }
+  auto type = cast<TileType>(load.getType());
+  load.getResult().setType(type.withLayout(SharedAttr::get(load.getContext())));
+}
+
 /// Whether all that an operation makes are fragments of one row: they are
 /// repeated in all threads.
 static bool makesRows(Operation *op) {
@@ -128,6 +163,7 @@ void nsa::cuda::prepareKernel(KernelOp kernel) {
   });
   llvm::for_each(loops, continueSums);
   llvm::for_each(loads, sinkLoad);
+  llvm::for_each(loads, keepInSharedMemory);
   for (scf::ForOp loop : loops)
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))

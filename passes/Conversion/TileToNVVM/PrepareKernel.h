@@ -13,6 +13,8 @@ namespace nsa::cuda {
 ///   another sum, continues that sum instead. The order of the additions
 ///   changes.
 /// - A tile that is loaded before a loop and used behind it is loaded there.
+/// - Operands a that are the same in all iterations stay in shared memory where
+///   a loop carries many sums.
 /// - What all threads repeat in an iteration is made behind its first products.
 void prepareKernel(tile::KernelOp kernel);
 
