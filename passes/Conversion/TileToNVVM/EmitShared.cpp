@@ -3,6 +3,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -112,12 +113,48 @@ void KernelEmitter::emitSharedLoad(LoadOp op) {
   inFlight.push_back(op.getResult());
 }
 
+/// Bytes from a row of an access to the next one, if all are equal.
+static std::optional<int64_t> getRowDistance(LoadOp load) {
+  auto type = cast<MemRefType>(load.getRef().getType());
+  SmallVector<int64_t> strides;
+  int64_t start = 0;
+  (void)type.getStridesAndOffset(strides, start);
+  std::optional<int64_t> distance;
+  for (auto [index, stride] : llvm::zip_equal(load.getIndices(), strides)) {
+    auto tile = dyn_cast<TileType>(index.getType());
+    if (!tile || tile.getRows() == 1)
+      continue;
+    auto range = index.getDefiningOp<RangeOp>();
+    if (!range || distance)
+      return std::nullopt;
+    distance = range.getStep() * stride * elementBytes(type.getElementType());
+  }
+  // Distances are i32.
+  int64_t rows = cast<TileType>(load.getType()).getRows() + 16;
+  if (!distance || !llvm::isInt<32>(rows * *distance))
+    return std::nullopt;
+  return distance;
+}
+
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
+/// Where rounds are at constant distances, constants are added to the addresses
+/// of the first one: they become parts of the instructions.
 void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
   const SharedShape &shape = tile.shape;
   int64_t perRow = shape.paddedCols() / width;
   int64_t pieces = shape.paddedRows() * perRow;
   int64_t perChunk = SharedShape::chunkElements / width;
+  Type element = cast<TileType>(op.getType()).getElementType();
+  auto cache = perChunk == 1 ? NVVM::LoadCacheModifierKind::CG
+                             : NVVM::LoadCacheModifierKind::CA;
+  int64_t rowsPerRound =
+      countWorkers(perRow) % perRow == 0 ? countWorkers(perRow) / perRow : 0;
+  // Rounds until the pattern of chunks repeats.
+  int64_t period = 8 / std::gcd<int64_t>(8, rowsPerRound);
+  std::optional<int64_t> rowDistance = getRowDistance(op);
+  SmallVector<Value> targets;
+  Value source;
+  int64_t round = 0;
   auto copy = [&](Value row, Value piece) {
     Memo memo;
     Value col = b.mul(piece, width);
@@ -133,29 +170,43 @@ void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
     Value size;
     if (address.valid)
       size = b.select(address.valid, b.i32(2 * width), b.i32(0));
-    Value target = residentAddress(tile, row, b.div(piece, perChunk));
-    if (perChunk > 1)
-      target = b.advance(target, b.mul(b.rem(piece, perChunk), 2 * width));
-    auto cache = width == SharedShape::chunkElements
-                     ? NVVM::LoadCacheModifierKind::CG
-                     : NVVM::LoadCacheModifierKind::CA;
-    Type element = cast<TileType>(op.getType()).getElementType();
-    NVVM::CpAsyncOp::create(
-        b, target, b.address(scalar(op.getRef()), address.offset, element),
-        uint32_t(2 * width), cache, size);
+    Value from, to;
+    if (rowsPerRound && rowDistance && round > 0)
+      // Perhaps outside, where nothing is read.
+      from = b.advance(source, b.i32(round * rowsPerRound * *rowDistance));
+    else
+      from = b.address(scalar(op.getRef()), address.offset, element);
+    if (rowsPerRound && round >= period) {
+      int64_t first = round % period;
+      to = b.advance(targets[first],
+                     (round - first) * rowsPerRound * shape.rowBytes());
+    } else {
+      to = residentAddress(tile, row, b.div(piece, perChunk));
+      if (perChunk > 1)
+        to = b.advance(to, b.mul(b.rem(piece, perChunk), 2 * width));
+      targets.push_back(to);
+    }
+    if (round++ == 0)
+      source = from;
+    NVVM::CpAsyncOp::create(b, to, from, uint32_t(2 * width), cache, size);
   };
   forPieces(pieces, perRow, copy);
 }
 
+/// How many threads take part in work on rows of `perRow` pieces. Those that
+/// take whole groups of 8 rows keep their place in the pattern of chunks.
+int64_t KernelEmitter::countWorkers(int64_t perRow) const {
+  if (threads % perRow != 0 || threads / perRow <= 8)
+    return threads;
+  return threads / perRow / 8 * 8 * perRow;
+}
+
 /// Calls `body` with the row and the piece in it of each of `pieces` that this
-/// thread has to do, `perRow` a row.
+/// thread has to do, `perRow` a row; in rounds, the first of which all of the
+/// threads that take part have to do if there is another.
 void KernelEmitter::forPieces(int64_t pieces, int64_t perRow,
                               function_ref<void(Value, Value)> body) {
-  // Threads that take whole groups of 8 rows keep their place in the pattern of
-  // chunks: then all but the first addresses are at constant distances.
-  int64_t workers = threads;
-  if (threads % perRow == 0 && threads / perRow > 8)
-    workers = threads / perRow / 8 * 8 * perRow;
+  int64_t workers = countWorkers(perRow);
   auto round = [&](int64_t done) {
     Value number = b.add(tid, done);
     Value exists = done + workers > pieces ? b.less(number, pieces) : Value();

@@ -233,6 +233,7 @@ private:
   /// Waits for all copies.
   void settle();
   void emitSharedLoad(tile::LoadOp op);
+  int64_t countWorkers(int64_t perRow) const;
   void forPieces(int64_t pieces, int64_t perRow,
                  llvm::function_ref<void(mlir::Value, mlir::Value)> body);
   void copyChunks(tile::LoadOp op, const Resident &tile, int64_t width);
