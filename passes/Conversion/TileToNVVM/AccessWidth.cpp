@@ -42,8 +42,10 @@ int64_t nsa::cuda::getDivisor(Value value, int64_t most) {
 
 int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
   auto type = cast<MemRefType>(ref.getType());
-  // Where a part of wider rows begins is known to the launch only.
-  if (indices.empty() || !type.getLayout().isIdentity())
+  SmallVector<int64_t> strides;
+  int64_t start = 0;
+  if (indices.empty() || failed(type.getStridesAndOffset(strides, start)) ||
+      strides.back() != 1)
     return 1;
   auto isConstantAlongColumns = [](Value index) {
     auto tile = dyn_cast<TileType>(index.getType());
@@ -54,5 +56,7 @@ int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
       !llvm::all_of(indices.drop_back(), isConstantAlongColumns))
     return 1;
   most = dividing(type.getShape().back(), most);
+  for (int64_t stride : ArrayRef(strides).drop_back())
+    most = dividing(stride, most);
   return getDivisor(columns.getStart(), most);
 }
