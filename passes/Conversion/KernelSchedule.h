@@ -29,14 +29,24 @@ struct KernelSchedule {
   int64_t elementsPerProgram = 16384;
   /// The longest tile of a flat tensor.
   int64_t elementsPerTile = 1024;
-  /// Elements of the rows that a program treats at once; 0 for one row. With
-  /// several, threads that share a row need not wait for others.
+  /// The same where a program has a few numbers to compute first.
+  int64_t elementsPerUpdate = 16384;
+  /// Rows of `width` elements that a program treats at once. With several,
+  /// threads that share a row need not wait for others.
+  int64_t getRowsAtOnce(int64_t width) const;
+  /// Elements of these rows at most; 0 for one row.
   int64_t elementsAtOnce = 0;
-  /// Programs that fill the machine: where more would cost more, as many are
-  /// made.
+  /// Programs that fill the machine. Where each has a cost of its own, there
+  /// are to be as many.
   int64_t programs = 64;
   /// Parts, at most, of a sum to which every program contributes.
   int64_t mostPartialSums = 64;
+  /// Columns of partial sums that a program adds, at most, and how many of the
+  /// rows at once.
+  int64_t sumColumns = 256;
+  int64_t sumRows = 1;
+  /// Elements of the parts of a table that programs scatter to; 0 for none.
+  int64_t scatterElements = 0;
   /// Rows of a tile of (query, head of the group) pairs are a multiple of it if
   /// that is not many.
   int64_t rowMultiple = 1;

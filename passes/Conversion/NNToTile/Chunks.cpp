@@ -49,7 +49,8 @@ struct ConvertRows : KernelPattern<OpT> {
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
     constexpr bool split = std::is_same_v<OpT, nn::SplitRowsOp>;
-    RowGrid grid(split ? op->getOperand(0) : op->getResult(0));
+    RowGrid grid(split ? op->getOperand(0) : op->getResult(0),
+                 this->getSchedule().elementsPerProgram);
     int64_t programs = 0;
     for (Value part : op.getParts())
       programs += llvm::divideCeil(getDim(part, 0), grid.perProgram);

@@ -13,8 +13,9 @@ namespace {
 /// Logits [rows, vocabulary], walked row by row in tiles of the vocabulary.
 /// Programs are stretches of rows.
 struct CrossEntropyKernel {
-  explicit CrossEntropyKernel(Value logits)
-      : grid(logits), tile(pickTile(grid.width, 2048)),
+  CrossEntropyKernel(Value logits, const KernelSchedule &schedule)
+      : grid(logits, schedule.elementsPerProgram),
+        tile(pickTile(grid.width, 2048)),
         tiles(llvm::divideCeil(grid.width, tile)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
@@ -186,7 +187,7 @@ struct ConvertCrossEntropyChunk : KernelPattern<nn::CrossEntropyChunkOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyChunkOp op,
                                 PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits());
+    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
     bool hasGradient = static_cast<bool>(op.getLossGrad());
     rewriter.replaceOp(
         op, cache.launch(rewriter, op, kernel.spec(hasGradient ? 9 : 5),
@@ -203,7 +204,7 @@ struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
                                 PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits());
+    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
     int64_t programs = kernel.grid.programs;
     Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
     auto rows = cache.launch(
@@ -224,7 +225,7 @@ struct ConvertCrossEntropyBackward : KernelPattern<nn::CrossEntropyBackwardOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    CrossEntropyKernel kernel(op.getLogits());
+    CrossEntropyKernel kernel(op.getLogits(), getSchedule());
     rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(4),
                                         op->getOperands(), op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {

@@ -20,30 +20,148 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
   });
 }
 
-/// Program: a slice of columns of the table, which no other program touches. It
-/// adds the tokens in order.
-static void buildBackward(TileBuilder &b, const RowGrid &grid, int64_t slice,
-                          ArrayRef<Value> args) {
-  Value dy = grid.viewRows(b, args[0]), ids = grid.viewPerRow(b, args[1]);
-  Value dTable = args[2];
-  int64_t vocab = cast<MemRefType>(dTable.getType()).getDimSize(0);
-  constexpr int64_t zeroRows = 16;
-  Value cols = b.range(b.programId(0) * slice, slice, 1);
+namespace {
+/// The gradient of a table. Program: a slice of columns and a range of rows of
+/// one part of the gradient, which no other program touches. It adds the tokens
+/// of a stretch in order; a part of its own has each stretch.
+struct TableGradient {
+  TableGradient(nn::EmbeddingBackwardOp op, const KernelSchedule &schedule);
+
+  KernelSpec spec() const;
+  void build(TileBuilder &b, ArrayRef<Value> args) const;
+
+  RowGrid grid;
+  int64_t vocab, slice, slices;
+  int64_t parts = 1, ranges = 1;
+
+private:
+  /// What a program works on.
+  struct Target {
+    Value ids, dy;
+    /// One part of the gradient, and its index if there are several.
+    Value table;
+    SmallVector<tile::Operand> part;
+    Value cols;
+    Expr firstRow, endRow;
+  };
+  SmallVector<tile::Operand> place(const Target &target, Operand row) const {
+    SmallVector<tile::Operand> indices = target.part;
+    indices.push_back(row);
+    indices.push_back(target.cols);
+    return indices;
+  }
+  /// Whole tiles of zeros, so that no program clears what another adds to.
+  int64_t rowsPerRange() const {
+    return llvm::alignTo(llvm::divideCeil(vocab, ranges), zeroRows);
+  }
+  void clear(TileBuilder &b, const Target &target) const;
+  /// Reads the token's gradient if that is not `dy`.
+  void addToken(TileBuilder &b, const Target &target, Expr t, Expr id,
+                Value dy = {}) const;
+  void addTokens(TileBuilder &b, const Target &target, Expr first) const;
+
+  static constexpr int64_t zeroRows = 16;
+  /// Tokens that are read before any of them is added.
+  int64_t ahead = 1;
+};
+} // namespace
+
+TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
+                             const KernelSchedule &schedule)
+    : grid(op.getOutputGrad(), schedule.elementsPerProgram),
+      vocab(getDim(op.getTableGrad(), 0)) {
+  if (!schedule.scatterElements) {
+    slice = pickTile(grid.width, grid.width >= 512 ? 64 : 32);
+    slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
+    return;
+  }
+  constexpr int64_t tokensPerPart = 512, fewestRows = 64;
+  slice = pickTile(grid.width, 128);
+  slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
+  int64_t mostParts =
+      schedule.scatterElements / std::max<int64_t>(vocab * grid.width, 1);
+  parts = std::max<int64_t>(
+      std::min<int64_t>(llvm::divideCeil(grid.rows, tokensPerPart), mostParts),
+      1);
+  ranges =
+      std::clamp<int64_t>(llvm::divideCeil(schedule.programs, parts * slices),
+                          1, std::max<int64_t>(vocab / fewestRows, 1));
+  ahead = ranges == 1 ? 8 : 1;
+}
+
+KernelSpec TableGradient::spec() const {
+  return {"", grid.name(), {slices, ranges, parts}, grid.rows * grid.width};
+}
+
+void TableGradient::clear(TileBuilder &b, const Target &target) const {
   Value zeros = b.zeros(zeroRows, slice);
-  int64_t zeroTiles = llvm::divideCeil(vocab, zeroRows);
+  int64_t zeroTiles =
+      llvm::divideCeil(ranges > 1 ? rowsPerRange() : vocab, zeroRows);
   b.forLoop(0, zeroTiles, 1, {},
             [&](Expr i, ArrayRef<Value>) -> SmallVector<Value> {
-              Value rows = b.range(i * zeroRows, zeroRows, 0);
-              b.store(zeros, dTable, {rows, cols});
+              Expr first = i * zeroRows;
+              if (ranges > 1)
+                first = first + target.firstRow;
+              b.store(zeros, target.table,
+                      place(target, b.range(first, zeroRows, 0)));
               return {};
             });
-  b.forLoop(0, grid.rows, 1, {},
+}
+
+void TableGradient::addToken(TileBuilder &b, const Target &target, Expr t,
+                             Expr id, Value dy) const {
+  Value before = b.load(target.table, place(target, id));
+  if (!dy)
+    dy = b.load(target.dy, {t, target.cols});
+  Value sum = b.map({before, dy}, b.f32(),
+                    [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  b.store(sum, target.table, place(target, id));
+}
+
+/// Tokens behind the last one are zeros.
+void TableGradient::addTokens(TileBuilder &b, const Target &target,
+                              Expr first) const {
+  if (ranges > 1) {
+    Expr id = b.loadScalar(target.ids, {first});
+    b.ifThen((id >= target.firstRow) & (id < target.endRow),
+             [&] { addToken(b, target, first, id); });
+    return;
+  }
+  if (ahead == 1)
+    return addToken(b, target, first, b.loadScalar(target.ids, {first}));
+  SmallVector<std::tuple<Expr, Expr, Value>> tokens;
+  for (int64_t i = 0; i < ahead; ++i) {
+    Expr t = first + static_cast<double>(i);
+    Expr id = b.loadScalar(target.ids, {t});
+    tokens.emplace_back(t, id, b.load(target.dy, {t, target.cols}));
+  }
+  for (auto [t, id, dy] : tokens)
+    addToken(b, target, t, id, dy);
+}
+
+void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
+  Target target;
+  target.dy = grid.viewRows(b, args[0]);
+  target.ids = grid.viewPerRow(b, args[1]);
+  target.table = args[2];
+  target.cols = b.range(b.programId(0) * slice, slice, 1);
+  if (ranges > 1) {
+    target.firstRow = b.programId(1) * rowsPerRange();
+    target.endRow = min(target.firstRow + rowsPerRange(), vocab);
+  }
+  tile::Operand first = 0, end = grid.rows;
+  if (parts > 1) {
+    target.table = b.view(args[2], {parts, vocab, grid.width});
+    Expr part = b.programId(2);
+    target.part = {part};
+    int64_t stretch = llvm::alignTo(llvm::divideCeil(grid.rows, parts), ahead);
+    first = part * stretch;
+    end = min(part * stretch + stretch, grid.rows);
+  }
+  clear(b, target);
+  b.forLoop(first, end, ahead, {},
             [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
-              Expr id = b.loadScalar(ids, {t});
-              Value sum =
-                  b.map({b.load(dTable, {id, cols}), b.load(dy, {t, cols})},
-                        b.f32(), [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-              b.store(sum, dTable, {id, cols});
+              addTokens(b, target, t);
               return {};
             });
 }
@@ -53,7 +171,7 @@ struct ConvertEmbedding : KernelPattern<nn::EmbeddingOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::EmbeddingOp op,
                                 PatternRewriter &rewriter) const override {
-    RowGrid grid(op.getOutput());
+    RowGrid grid(op.getOutput(), getSchedule().elementsPerProgram);
     KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
                                         op->getResultTypes(),
@@ -68,15 +186,18 @@ struct ConvertEmbeddingBackward : KernelPattern<nn::EmbeddingBackwardOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::EmbeddingBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    RowGrid grid(op.getOutputGrad());
-    int64_t slice = pickTile(grid.width, grid.width >= 512 ? 64 : 32);
-    int64_t slices = std::max<int64_t>(llvm::divideCeil(grid.width, slice), 1);
-    KernelSpec spec = {"", grid.name(), {slices, 1, 1}, grid.rows * grid.width};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildBackward(b, grid, slice, args);
-                                        }));
+    TableGradient gradient(op, getSchedule());
+    Type result = op.getTableGrad().getType(), type = result;
+    if (gradient.parts > 1)
+      type = RankedTensorType::get(
+          {gradient.parts, gradient.vocab * gradient.grid.width},
+          getElementType(op.getTableGrad()));
+    Value table = cache.launch(
+        rewriter, op, gradient.spec(), op->getOperands(), type,
+        [&](auto &b, ArrayRef<Value> args) { gradient.build(b, args); })[0];
+    if (gradient.parts > 1)
+      table = launchSumOfRows(cache, rewriter, op, table, result);
+    rewriter.replaceOp(op, table);
     return success();
   }
 };

@@ -46,7 +46,8 @@ struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
     SmallVector<FlatGrid> grids;
     int64_t programs = 0, elements = 0;
     for (Value input : op.getInputs()) {
-      grids.emplace_back(ShapedType::getNumElements(getShape(input)));
+      grids.emplace_back(ShapedType::getNumElements(getShape(input)),
+                         getSchedule());
       if (!grids.back().fits())
         return rewriter.notifyMatchFailure(op, "no grid for so many elements");
       programs += grids.back().programs;

@@ -197,9 +197,9 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
     auto plan = plans.find(graph.getRoots().front()->getName().getStringRef());
     if (plan == plans.end())
       return failure();
-    kernel = plan->second(graph);
+    kernel = plan->second(graph, cache.getSchedule());
   } else {
-    FlatGrid grid(largest);
+    FlatGrid grid(largest, cache.getSchedule());
     if (!grid.fits())
       return failure();
     kernel = planElementwise(grid);

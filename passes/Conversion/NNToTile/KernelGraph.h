@@ -122,7 +122,8 @@ struct RootKernel {
 };
 
 /// Plans the kernel of a graph with roots of one kind.
-using PlanRoot = RootKernel (*)(const KernelGraph &graph);
+using PlanRoot = RootKernel (*)(const KernelGraph &graph,
+                                const KernelSchedule &schedule);
 
 /// The kernels of roots, by operation.
 class RootKernels {

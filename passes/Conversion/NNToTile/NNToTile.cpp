@@ -33,24 +33,25 @@ static int64_t countRows(int64_t elements) {
   return 0;
 }
 
-FlatGrid::FlatGrid(int64_t elements, int64_t elementsPerProgram)
+FlatGrid::FlatGrid(int64_t elements, const KernelSchedule &schedule,
+                   int64_t elementsPerProgram)
     : elements(elements), rows(countRows(elements)) {
   int64_t width = elements / std::max<int64_t>(rows, 1);
-  tile = pickTile(width, 1024);
+  tile = pickTile(width, schedule.elementsPerTile);
   tilesPerRow = llvm::divideCeil(width, tile);
   tiles = rows * tilesPerRow;
   perProgram = llvm::divideCeil(elementsPerProgram, tile);
   programs = std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1);
 }
 
-FlatGrid::FlatGrid(Value tensor)
-    : FlatGrid(ShapedType::getNumElements(nsa::getShape(tensor))) {
+FlatGrid::FlatGrid(Value tensor, const KernelSchedule &schedule)
+    : FlatGrid(ShapedType::getNumElements(nsa::getShape(tensor)), schedule) {
   constexpr int64_t fewest = 64;
   ArrayRef<int64_t> shape = nsa::getShape(tensor);
   if (shape.size() < 3 || elements == 0 || rows != 1)
     return;
   int64_t width = ShapedType::getNumElements(shape.drop_front(2));
-  int64_t divisor = pickTile(width, 1024);
+  int64_t divisor = pickTile(width, schedule.elementsPerTile);
   if (width % divisor != 0 || divisor < fewest)
     return;
   int64_t each = perProgram * tile;
@@ -98,28 +99,40 @@ SmallVector<Value> RowGrid::forEachRow(TileBuilder &b, ArrayRef<Value> inits,
 // Shared kernels
 //===----------------------------------------------------------------------===//
 
+Value nsa::sumRows(TileBuilder &b, Value partials, Value cols, int64_t atOnce) {
+  int64_t rows = cast<MemRefType>(partials.getType()).getDimSize(0);
+  int64_t tile = cast<TileType>(cols.getType()).getCols();
+  if (rows < atOnce)
+    atOnce = 1;
+  Value sums =
+      b.forLoop(0, rows, atOnce, {b.zeros(atOnce, tile)},
+                [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Value part =
+                      atOnce == 1
+                          ? b.load(partials, {row, cols})
+                          : b.load(partials, {b.range(row, atOnce, 0), cols});
+                  return {b.map({carried[0], part}, b.f32(),
+                                [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
+                })[0];
+  return atOnce == 1 ? sums : b.reduceAdd(sums, /*axis=*/0);
+}
+
 Value nsa::launchSumOfRows(KernelCache &cache, OpBuilder &builder,
                            Operation *op, Value partials, Type result) {
   int64_t rows = getDim(partials, 0), width = getDim(partials, 1);
-  int64_t tile = pickTile(width, 256);
+  const KernelSchedule &schedule = cache.getSchedule();
+  int64_t tile = pickTile(width, schedule.sumColumns);
   KernelSpec spec = {
       "sum",
       "t" + std::to_string(rows) + "x" + std::to_string(width),
       {static_cast<int64_t>(llvm::divideCeil(width, tile)), 1, 1},
       rows * width};
-  return cache.launch(
-      builder, op, spec, partials, result,
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        Value cols = b.range(b.programId(0) * tile, tile, 1);
-        Value sum = b.forLoop(
-            0, rows, 1, {b.zeros(1, tile)},
-            [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
-              Value part = b.load(args[0], {row, cols});
-              return {b.map({carried[0], part}, b.f32(),
-                            [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
-            })[0];
-        b.store(sum, args[1], {cols});
-      })[0];
+  return cache.launch(builder, op, spec, partials, result,
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        Value cols = b.range(b.programId(0) * tile, tile, 1);
+                        Value sum = sumRows(b, args[0], cols, schedule.sumRows);
+                        b.store(sum, b.view(args[1], {width}), {cols});
+                      })[0];
 }
 
 /// A sum over rows that is not partial, computed by `op` or inside of it.

@@ -24,10 +24,13 @@ int64_t pickTile(int64_t extent, int64_t limit);
 /// its elements outside read as 0 and are not written. As coordinates have 32
 /// bits, more elements are seen as a matrix.
 struct FlatGrid {
-  explicit FlatGrid(int64_t elements, int64_t elementsPerProgram = 16384);
+  FlatGrid(int64_t elements, const KernelSchedule &schedule)
+      : FlatGrid(elements, schedule, schedule.elementsPerProgram) {}
+  FlatGrid(int64_t elements, const KernelSchedule &schedule,
+           int64_t elementsPerProgram);
   /// Tiles divide the elements of a token (behind the first two dimensions)
   /// where they are not too few: the tensor may be columns of a matrix.
-  explicit FlatGrid(mlir::Value tensor);
+  FlatGrid(mlir::Value tensor, const KernelSchedule &schedule);
 
   using TileBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
       llvm::ArrayRef<tile::Operand> place,
@@ -62,8 +65,8 @@ struct FlatGrid {
 struct RowGrid {
   /// Programs of about `elementsPerProgram` elements, at most `maxPrograms` of
   /// them if it is not 0, and of a multiple of `step` rows.
-  explicit RowGrid(mlir::Value tensor, int64_t elementsPerProgram = 16384,
-                   int64_t maxPrograms = 0, int64_t step = 1);
+  RowGrid(mlir::Value tensor, int64_t elementsPerProgram,
+          int64_t maxPrograms = 0, int64_t step = 1);
 
   /// Cuts the rows into so many stretches of equal length, of which the last
   /// may be shorter or empty.
@@ -76,6 +79,12 @@ struct RowGrid {
   llvm::SmallVector<mlir::Value>
   forEachRow(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> inits,
              tile::TileBuilder::LoopBody body) const;
+  /// The rows from `first` on that are treated at once: their number if it is
+  /// one row.
+  tile::Operand rowsFrom(tile::TileBuilder &b, tile::Expr first) const {
+    return step == 1 ? tile::Operand(first)
+                     : tile::Operand(b.range(first, step, 0));
+  }
   /// An argument with all or with all but the last of the dimensions.
   mlir::Value viewRows(tile::TileBuilder &b, mlir::Value ref) const {
     return b.view(ref, {rows, width});
@@ -90,6 +99,11 @@ struct RowGrid {
 
   int64_t rows, width, step, perProgram, programs;
 };
+
+/// The sum of the rows of `partials`, f32 [P, width], at `cols`, i32 [1, n]:
+/// `atOnce` rows at a time, in ascending order.
+mlir::Value sumRows(tile::TileBuilder &b, mlir::Value partials,
+                    mlir::Value cols, int64_t atOnce);
 
 /// Sums the rows of `partials`, f32 [P, width], in ascending order, into a
 /// tensor of type `result`, f32 [width]: the second launch of a gradient that

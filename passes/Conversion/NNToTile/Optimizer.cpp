@@ -13,15 +13,13 @@ using namespace nsa::tile;
 // Gradient norm
 //===----------------------------------------------------------------------===//
 
-/// Partial sums of each gradient. Their number is the same for all, so that one
+/// Each gradient has as many partial sums as the schedule allows, so that one
 /// kernel adds them whatever the shapes.
-static constexpr int64_t kNumPartials = 64;
-
-static FlatGrid getNormGrid(Value gradient) {
-  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)));
+static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
+  FlatGrid grid(ShapedType::getNumElements(getShape(gradient)), schedule);
+  grid.programs = schedule.mostPartialSums;
   grid.perProgram = std::max<int64_t>(
-      llvm::divideCeil(grid.tiles, kNumPartials), 4096 / grid.tile);
-  grid.programs = kNumPartials;
+      llvm::divideCeil(grid.tiles, grid.programs), 4096 / grid.tile);
   return grid;
 }
 
@@ -40,8 +38,9 @@ static void buildSquares(TileBuilder &b, const FlatGrid &grid,
 
 /// One program: the parts of all gradients, in order.
 static void buildNorm(TileBuilder &b, ArrayRef<Value> args) {
-  Value i = b.range(0, kNumPartials, 1);
-  Value sums = b.zeros(1, kNumPartials);
+  int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
+  Value i = b.range(0, count, 1);
+  Value sums = b.zeros(1, count);
   for (Value parts : args.drop_back())
     sums = b.map({sums, b.load(parts, {i})}, b.f32(),
                  [](ArrayRef<Expr> x) { return x[0] + x[1]; });
@@ -141,12 +140,13 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
   LogicalResult matchAndRewrite(nn::GradientNormOp op,
                                 PatternRewriter &rewriter) const override {
     for (Value gradient : op.getGradients())
-      if (!getNormGrid(gradient).fits())
+      if (!getNormGrid(gradient, getSchedule()).fits())
         return rewriter.notifyMatchFailure(op, "too many elements");
     SmallVector<Value> parts;
-    Type type = RankedTensorType::get(kNumPartials, rewriter.getF32Type());
+    Type type = RankedTensorType::get(getSchedule().mostPartialSums,
+                                      rewriter.getF32Type());
     for (Value gradient : op.getGradients()) {
-      FlatGrid grid = getNormGrid(gradient);
+      FlatGrid grid = getNormGrid(gradient, getSchedule());
       KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
                          "",
                          {grid.programs, 1, 1},
@@ -167,7 +167,8 @@ struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::AdamWOp op,
                                 PatternRewriter &rewriter) const override {
-    FlatGrid grid(ShapedType::getNumElements(getShape(op.getWeight())));
+    FlatGrid grid(ShapedType::getNumElements(getShape(op.getWeight())),
+                  getSchedule(), getSchedule().elementsPerUpdate);
     if (!grid.fits())
       return rewriter.notifyMatchFailure(op, "too many elements");
     KernelSpec spec = {"",

@@ -20,7 +20,7 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
   Value cols = b.range(0, grid.width, 1);
   Value weights = b.load(frame.getInput(op.getWeight()), {cols});
   grid.forEachRow(b, {}, [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
-    Elements at(frame, op, {row, cols});
+    Elements at(frame, op, {grid.rowsFrom(b, row), cols});
     Value input = at.getF32(op.getInput());
     Value squares =
         b.map({input}, b.f32(), [](ArrayRef<Expr> x) { return x[0] * x[0]; });
@@ -32,7 +32,7 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
                  [](ArrayRef<Expr> x) { return x[0] * x[1] * x[2]; }));
     at.storeOutputs();
     if (rstds)
-      b.store(rstd, rstds, {b.range(row, 1, 0)});
+      b.store(rstd, rstds, {b.range(row, grid.step, 0)});
     return {};
   });
 }
@@ -47,9 +47,9 @@ static void buildBackward(TileBuilder &b, const RowGrid &grid,
   Value cols = b.range(0, grid.width, 1);
   Value weights = b.load(frame.getInput(op.getWeight()), {cols});
   auto buildRow = [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
-    Elements at(frame, op, {row, cols});
+    Elements at(frame, op, {grid.rowsFrom(b, row), cols});
     Value grad = at.getF32(op.getOutputGrad());
-    Value rstd = b.load(rstds, {b.range(row, 1, 0)});
+    Value rstd = b.load(rstds, {b.range(row, grid.step, 0)});
     Value normed = b.map({at.get(op.getInput()), rstd}, b.f32(),
                          [](ArrayRef<Expr> x) { return x[0] * x[1]; });
     auto products =
@@ -68,22 +68,32 @@ static void buildBackward(TileBuilder &b, const RowGrid &grid,
     at.storeOutputs();
     return {products[1]};
   };
-  Value sum = grid.forEachRow(b, {b.zeros(1, grid.width)}, buildRow).front();
+  Value sum =
+      grid.forEachRow(b, {b.zeros(grid.step, grid.width)}, buildRow).front();
+  if (partials && grid.step > 1)
+    sum = b.reduceAdd(sum, /*axis=*/0);
   if (partials)
     b.store(sum, partials, {b.programId(0), cols});
 }
 
-static RootKernel planForward(const KernelGraph &graph) {
-  RowGrid grid(graph.getRoot<nn::RMSNormOp>().getInput());
+static RowGrid getGrid(Value rows, const KernelSchedule &schedule) {
+  return {rows, /*elementsPerProgram=*/16384, /*maxPrograms=*/0,
+          schedule.getRowsAtOnce(getShape(rows).back())};
+}
+
+static RootKernel planForward(const KernelGraph &graph,
+                              const KernelSchedule &schedule) {
+  RowGrid grid = getGrid(graph.getRoot<nn::RMSNormOp>().getInput(), schedule);
   return {grid.name(), grid.programs, 4 * grid.rows * grid.width,
           [grid](TileBuilder &b, const KernelGraph &graph,
                  ArrayRef<Value> args) { buildForward(b, grid, graph, args); }};
 }
 
 /// The operation's sum over rows is partial.
-static RootKernel planBackward(const KernelGraph &graph) {
+static RootKernel planBackward(const KernelGraph &graph,
+                               const KernelSchedule &schedule) {
   auto op = graph.getRoot<nn::RMSNormBackwardOp>();
-  RowGrid grid(op.getInput());
+  RowGrid grid = getGrid(op.getInput(), schedule);
   grid.cutInto(*op.getPartialSums());
   return {
       grid.name(), grid.programs, 10 * grid.rows * grid.width,

@@ -108,6 +108,7 @@ RootKernel RotaryKernel::plan() const {
 }
 
 void nsa::addRotaryKernels(RootKernels &roots) {
-  roots.add<nn::RotaryOp>(
-      [](const KernelGraph &graph) { return RotaryKernel(graph).plan(); });
+  roots.add<nn::RotaryOp>([](const KernelGraph &graph, const KernelSchedule &) {
+    return RotaryKernel(graph).plan();
+  });
 }

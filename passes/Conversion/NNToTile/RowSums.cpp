@@ -8,17 +8,9 @@ using namespace nsa;
 using namespace nsa::tile;
 
 /// y[cols] = sum[cols] + the rows in ascending order.
-static void addRows(TileBuilder &b, Value sum, Value rows, Value y,
-                    Value cols) {
-  int64_t tile = cast<TileType>(cols.getType()).getShape().back();
-  int64_t numRows = cast<MemRefType>(rows.getType()).getDimSize(0);
-  Value total =
-      b.forLoop(0, numRows, 1, {b.zeros(1, tile)},
-                [&](Expr row, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Value part = b.load(rows, {row, cols});
-                  return {b.map({carried[0], part}, b.f32(),
-                                [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
-                })[0];
+static void addRows(TileBuilder &b, Value sum, Value rows, Value y, Value cols,
+                    int64_t atOnce) {
+  Value total = sumRows(b, rows, cols, atOnce);
   b.store(b.map({b.load(sum, {cols}), total}, b.f32(),
                 [](ArrayRef<Expr> x) { return x[0] + x[1]; }),
           y, {cols});
@@ -34,7 +26,7 @@ struct ConvertAccumulateRows : KernelPattern<nn::AccumulateRowsOp> {
     SmallVector<int64_t> tiles, ends;
     int64_t programs = 0, flops = 0;
     for (Value rows : op.getRows()) {
-      tiles.push_back(pickTile(getDim(rows, 1), 256));
+      tiles.push_back(pickTile(getDim(rows, 1), getSchedule().sumColumns));
       programs += llvm::divideCeil(getDim(rows, 1), tiles.back());
       ends.push_back(programs);
       flops += ShapedType::getNumElements(getShape(rows));
@@ -45,7 +37,8 @@ struct ConvertAccumulateRows : KernelPattern<nn::AccumulateRowsOp> {
         int64_t first = i ? ends[i - 1] : 0;
         b.ifThen((program >= first) & (program < ends[i]), [&] {
           Value cols = b.range((program - first) * tiles[i], tiles[i], 1);
-          addRows(b, args[i], args[count + i], args[2 * count + i], cols);
+          addRows(b, args[i], args[count + i], args[2 * count + i], cols,
+                  getSchedule().sumRows);
         });
       }
     };

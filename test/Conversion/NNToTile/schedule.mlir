@@ -32,3 +32,26 @@ func.func @selected(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
 }
 
 // UNKNOWN: for the --schedule option: Cannot find option named 'abacus'
+
+// The tokens of each stretch have a table of their own, and each row of a table
+// is one row of the sum.
+
+// CPU: tile.kernel private @embedding_backward_t65536x768_bf16{{.*}}grid = array<i32: 12, 1, 1>
+// CUDA: tile.kernel private @embedding_backward_t65536x768_bf16({{.*}}: memref<128x196608xf32>) attributes {{.*}}grid = array<i32: 6, 1, 128>
+// CUDA: tile.kernel private @embedding_backward_sum_t128x196608_bf16({{.*}}grid = array<i32: 3072, 1, 1>
+// CUDA: tile.reduce add {{.*}} : !tile.tile<16x64xf32> -> !tile.tile<1x64xf32>
+func.func @embedding(%dy: tensor<32x2048x768xbf16>, %ids: tensor<32x2048xi32>) -> tensor<256x768xf32> {
+  %dw = nn.embedding_backward %dy, %ids {vocab = 256 : i64}
+      : (tensor<32x2048x768xbf16>, tensor<32x2048xi32>) -> tensor<256x768xf32>
+  return %dw : tensor<256x768xf32>
+}
+
+// A table of which there is no room for several is cut into ranges of rows.
+
+// CPU: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 12, 1, 1>
+// CUDA: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 6, 88, 1>
+func.func @large_embedding(%dy: tensor<2x2048x768xbf16>, %ids: tensor<2x2048xi32>) -> tensor<50304x768xf32> {
+  %dw = nn.embedding_backward %dy, %ids {vocab = 50304 : i64}
+      : (tensor<2x2048x768xbf16>, tensor<2x2048xi32>) -> tensor<50304x768xf32>
+  return %dw : tensor<50304x768xf32>
+}
