@@ -5,6 +5,7 @@
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/CrashGuard.h"
+#include "lib/Target/CUDA/ArgumentAlignment.h"
 #include "lib/Target/CUDA/PTXEmitter.h"
 #include "lib/Target/DetachKernels.h"
 #include "lib/Target/Passes.h"
@@ -160,6 +161,7 @@ void CUDABinaryPass::runOnOperation() {
   }
   if (module.getOps<tile::KernelOp>().empty())
     return markAllAnalysesPreserved();
+  noteArgumentAlignment(module);
   DetachedKernels detached(module);
   llvm::StringSet<> withProducts =
       getKernelsWithProducts(detached.getSources());

@@ -60,7 +60,8 @@ private:
                 Value dy = {}) const;
   void addTokens(TileBuilder &b, const Target &target, Expr first) const;
 
-  static constexpr int64_t zeroRows = 16;
+  /// Rows that are cleared at once.
+  int64_t zeroRows = 16;
   /// Tokens that are read before any of them is added.
   int64_t ahead = 1;
 };
@@ -87,6 +88,8 @@ TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
       std::clamp<int64_t>(llvm::divideCeil(schedule.programs, parts * slices),
                           1, std::max<int64_t>(vocab / fewestRows, 1));
   ahead = ranges == 1 ? 8 : 1;
+  // As many threads as a row needs do all.
+  zeroRows = 1;
 }
 
 KernelSpec TableGradient::spec() const {

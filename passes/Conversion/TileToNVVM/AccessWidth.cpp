@@ -4,8 +4,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::tile;
 
 /// The largest power of two up to `most` that divides `number`.
@@ -40,21 +42,51 @@ int64_t nsa::cuda::getDivisor(Value value, int64_t most) {
   return 1;
 }
 
+/// Bytes of which the address of the kernel's argument behind `ref` is a
+/// multiple.
+static int64_t getAlignment(Value ref) {
+  auto argument = cast<BlockArgument>(nsa::cuda::getArgument(ref));
+  auto kernel = cast<KernelOp>(argument.getOwner()->getParentOp());
+  if (auto known = kernel.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                        kAlignmentAttr))
+    return std::min(known.getInt(), kTensorAlignment);
+  // Where a part of wider rows begins is known to the launch only.
+  auto type = cast<MemRefType>(argument.getType());
+  return type.getLayout().isIdentity()
+             ? kTensorAlignment
+             : int64_t(type.getElementTypeBitWidth() / 8);
+}
+
+Value nsa::cuda::getArgument(Value ref) {
+  while (auto view = ref.getDefiningOp<ViewOp>())
+    ref = view.getRef();
+  return ref;
+}
+
+int64_t nsa::cuda::getMostTogether(Value ref, int64_t cols) {
+  int64_t bits = cast<MemRefType>(ref.getType()).getElementTypeBitWidth();
+  return bits < 16 ? 1 : dividing(cols, 128 / bits);
+}
+
 int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
-  auto type = cast<MemRefType>(ref.getType());
-  SmallVector<int64_t> strides;
-  int64_t start = 0;
-  if (indices.empty() || failed(type.getStridesAndOffset(strides, start)) ||
-      strides.back() != 1)
-    return 1;
   auto isConstantAlongColumns = [](Value index) {
     auto tile = dyn_cast<TileType>(index.getType());
     return !tile || tile.getCols() == 1;
   };
+  if (most == 1 || indices.empty())
+    return 1;
   auto columns = indices.back().getDefiningOp<RangeOp>();
   if (!columns || columns.getAxis() != 1 || columns.getStep() != 1 ||
       !llvm::all_of(indices.drop_back(), isConstantAlongColumns))
     return 1;
+  auto type = cast<MemRefType>(ref.getType());
+  SmallVector<int64_t> strides;
+  int64_t start = 0;
+  if (failed(type.getStridesAndOffset(strides, start)) || strides.back() != 1 ||
+      type.getElementTypeBitWidth() < 16)
+    return 1;
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  most = dividing(std::max<int64_t>(getAlignment(ref) / bytes, 1), most);
   most = dividing(type.getShape().back(), most);
   for (int64_t stride : ArrayRef(strides).drop_back())
     most = dividing(stride, most);

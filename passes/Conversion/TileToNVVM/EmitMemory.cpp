@@ -7,12 +7,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-Value nsa::cuda::getArgument(Value ref) {
-  while (auto view = ref.getDefiningOp<ViewOp>())
-    ref = view.getRef();
-  return ref;
-}
-
 //===----------------------------------------------------------------------===//
 // Addresses
 //===----------------------------------------------------------------------===//
@@ -81,6 +75,54 @@ Value KernelEmitter::loadElement(Value ref, const Address &address) {
   return b.select(address.valid, b.load(scalar(ref), offset, element), zero);
 }
 
+SmallVector<Value>
+KernelEmitter::loadTogether(Value ref, const Address &address, int64_t count) {
+  if (count == 1)
+    return {loadElement(ref, address)};
+  auto type = cast<MemRefType>(ref.getType());
+  Type element = type.getElementType();
+  if (type.getNumElements() == 0)
+    return SmallVector<Value>(count, b.constant(element, 0));
+  Value vector;
+  if (!address.valid) {
+    vector = b.loadVector(scalar(ref), address.offset, element, count);
+  } else {
+    Value offset = b.select(address.valid, address.offset,
+                            b.constant(address.offset.getType(), 0));
+    vector = b.loadVector(scalar(ref), offset, element, count);
+    TypedAttr zeros = b.getZeroAttr(vector.getType());
+    vector =
+        b.select(address.valid, vector, arith::ConstantOp::create(b, zeros));
+  }
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(LLVM::ExtractElementOp::create(b, vector, b.i32(i)));
+  return values;
+}
+
+void KernelEmitter::storeTogether(ValueRange values, Value ref,
+                                  const Address &address) {
+  if (values.size() == 1)
+    return b.store(values[0], scalar(ref), address.offset);
+  auto type = VectorType::get({static_cast<int64_t>(values.size())},
+                              values[0].getType());
+  Value vector = LLVM::PoisonOp::create(b, type);
+  for (auto [i, value] : llvm::enumerate(values))
+    vector = LLVM::InsertElementOp::create(b, vector, value, b.i32(i));
+  b.storeVector(vector, scalar(ref), address.offset);
+}
+
+KernelEmitter::Address KernelEmitter::addressAt(Value ref, ValueRange indices,
+                                                ArrayRef<Source> sources,
+                                                const Spread &spread,
+                                                int64_t k) {
+  auto [row, col] = placeInside(spread, k);
+  SmallVector<Value> coordinates;
+  for (const Source &source : sources)
+    coordinates.push_back(element(source, k, row, col));
+  return addressOf(ref, indices, coordinates);
+}
+
 //===----------------------------------------------------------------------===//
 // Order
 //===----------------------------------------------------------------------===//
@@ -96,15 +138,16 @@ void KernelEmitter::guardLoad(LoadOp op) {
 /// A thread that writes the elements that it has read itself needs no barrier.
 void KernelEmitter::guardStore(StoreOp op) {
   auto isOwn = [&](LoadOp load) {
-    // All threads read a scalar; several read an element of a vector if they
-    // hold fragments.
+    // All threads read a scalar; several may read an element of a vector.
     auto from = dyn_cast<TileType>(load.getType());
     auto to = dyn_cast<TileType>(op.getValue().getType());
     if (!from || !llvm::equal(load.getIndices(), op.getIndices()))
       return false;
     Attribute layout = to ? to.getLayout() : Attribute();
-    return from.getLayout() == layout &&
-           (!layout || (from.getRows() > 1 && from.getCols() > 1));
+    if (from.getLayout() != layout)
+      return false;
+    return layout ? from.getRows() > 1 && from.getCols() > 1
+                  : !plan.get(from).isRepeated();
   };
   if (!llvm::all_of(pendingLoads, isOwn)) {
     settle();
@@ -128,17 +171,15 @@ void KernelEmitter::emitLoad(LoadOp op) {
     return;
   }
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
-  Spread spread(shape, threads);
+  Spread spread = plan.get(shape);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
   SmallVector<Value> values;
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
-    SmallVector<Value> coordinates;
-    for (const Source &source : sources)
-      coordinates.push_back(element(source, k, row, col));
-    Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
+  for (int64_t k = 0; k < spread.registers(); k += step) {
+    Address address =
+        addressAt(op.getRef(), op.getIndices(), sources, spread, k);
     // Threads beyond the tile have coordinates that nobody vouches for.
     address.valid = b.both(address.valid, isElement(spread, k));
-    values.push_back(loadElement(op.getRef(), address));
+    llvm::append_range(values, loadTogether(op.getRef(), address, step));
   }
   registers[op.getResult()] = std::move(values);
 }
@@ -162,14 +203,13 @@ void KernelEmitter::emitStore(StoreOp op) {
   SmallVector<Value> values = registersOf(op.getValue());
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
   guardStore(op);
-  Spread spread(shape, threads);
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
-    SmallVector<Value> coordinates;
-    for (const Source &source : sources)
-      coordinates.push_back(element(source, k, row, col));
-    Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
-    b.ifThen(b.both(address.valid, isElement(spread, k)),
-             [&] { b.store(values[k], scalar(op.getRef()), address.offset); });
+  Spread spread = plan.get(shape);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
+  for (int64_t k = 0; k < spread.registers(); k += step) {
+    Address address =
+        addressAt(op.getRef(), op.getIndices(), sources, spread, k);
+    b.ifThen(b.both(address.valid, isOwner(spread, k)), [&] {
+      storeTogether(ValueRange(values).slice(k, step), op.getRef(), address);
+    });
   }
 }

@@ -1,7 +1,6 @@
 //===- EmitTiles.cpp - computation on tiles -------------------------------===//
 
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "passes/Conversion/TileToNVVM/Combine.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
@@ -21,19 +20,47 @@ void KernelEmitter::readBack(Value tile, const SharedTile &from) {
 // Elementwise
 //===----------------------------------------------------------------------===//
 
+/// Whether everything that the map computes is rounded to 16 bits.
+static bool isRounded(MapOp op) {
+  return llvm::all_of(op.getResultTypes(), [](Type type) {
+    Type element = cast<TileType>(type).getElementType();
+    return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  });
+}
+
+/// An operation of a map whose results are `rounded`: with errors of a few
+/// units in the last place of f32 where that is faster.
+static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
+                        bool rounded) {
+  auto exp = dyn_cast<math::ExpOp>(op);
+  if (rounded && exp && exp.getType().isF32()) {
+    Value power =
+        arith::MulFOp::create(b, mapping.lookupOrDefault(exp.getOperand()),
+                              b.constant(b.getF32Type(), 1.44269504088896341));
+    auto call = LLVM::CallIntrinsicOp::create(
+        b, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
+        ValueRange{power});
+    return mapping.map(exp.getResult(), call.getResult(0));
+  }
+  Operation *copy = b.clone(op, mapping);
+  if (auto division = dyn_cast<arith::DivFOp>(copy); division && rounded)
+    division.setFastmath(arith::FastMathFlags::afn);
+}
+
 void KernelEmitter::emitMap(MapOp op) {
   TileType shape = op.getShapeType();
   SmallVector<Source> sources = prepare(op.getInputs(), shape);
-  Spread spread(shape, threads);
+  Spread spread = plan.get(shape);
   Block &body = op.getBody().front();
+  bool rounded = isRounded(op);
   for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
+    auto [row, col] = placeInside(spread, k);
     IRMapping mapping(scalars);
     for (auto [argument, source] :
          llvm::zip_equal(body.getArguments(), sources))
       mapping.map(argument, element(source, k, row, col));
     for (Operation &inner : body.without_terminator())
-      b.clone(inner, mapping);
+      emitElement(b, inner, mapping, rounded);
     for (auto [result, value] :
          llvm::zip_equal(op.getResults(), op.getYielded()))
       registers[result].push_back(mapping.lookupOrDefault(value));
@@ -101,60 +128,8 @@ void KernelEmitter::emitDot(DotOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Reductions
+// Votes
 //===----------------------------------------------------------------------===//
-
-/// A power of two of threads, all in one warp, combines each row (or column):
-/// each takes every so manieth element, then they combine pairwise.
-void KernelEmitter::emitReduce(ReduceOp op) {
-  bool alongRows = op.getAxis() == 1;
-  Spread input = spreadOf(op.getInput());
-  int64_t groups = alongRows ? input.rows : input.cols;
-  int64_t length = alongRows ? input.cols : input.rows;
-  int64_t most =
-      std::min<int64_t>({32, std::max<int64_t>(threads / groups, 1), length});
-  int64_t team = int64_t(llvm::bit_floor(uint64_t(most)));
-  Type element = cast<TileType>(op.getResult().getType()).getElementType();
-
-  beginExchange();
-  SharedTile from = publish(op.getInput());
-  SharedTile to = allocate(1, groups, element);
-  endPublishing();
-  Value lane = b.rem(tid, team), firstGroup = b.div(tid, team);
-  for (int64_t done = 0; done < groups; done += threads / team) {
-    Value group = b.add(firstGroup, done);
-    bool partial = done + threads / team > groups;
-    Value own = partial
-                    ? Value(arith::MinSIOp::create(b, group, b.i32(groups - 1)))
-                    : group;
-    auto read = [&](Value i) {
-      return alongRows ? readShared(from, own, i) : readShared(from, i, own);
-    };
-    Value value =
-        b.loop(b.add(lane, team), b.i32(length), b.i32(team), {read(lane)},
-               [&](Value i, ValueRange carried) -> SmallVector<Value> {
-                 return {combine(b, op.getKind(), carried[0], read(i))};
-               })[0];
-    for (int64_t mask = team / 2; mask > 0; mask /= 2)
-      value = combine(b, op.getKind(), value, b.shuffle(value, mask));
-    Value leads = team == 1 ? Value()
-                            : Value(arith::CmpIOp::create(
-                                  b, arith::CmpIPredicate::eq, lane, b.i32(0)));
-    Value exists = partial ? b.less(group, groups) : Value();
-    b.ifThen(b.both(leads, exists),
-             [&] { writeShared(value, to, b.i32(0), group); });
-  }
-  barrier();
-  // The result is a row in shared memory, whatever its axis.
-  Spread spread = spreadOf(op.getResult());
-  SmallVector<Value> &values = registers[op.getResult()];
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    Value number = b.add(tid, k * threads);
-    if (!spread.isFull(k))
-      number = arith::MinSIOp::create(b, number, b.i32(groups - 1));
-    values.push_back(readShared(to, b.i32(0), number));
-  }
-}
 
 /// All threads vote at a barrier.
 void KernelEmitter::emitAny(AnyOp op) {

@@ -54,9 +54,10 @@ FailureOr<int64_t> nsa::cuda::getFragmentWarps(KernelOp kernel) {
   return warps;
 }
 
-KernelEmitter::KernelEmitter(KernelOp kernel, int64_t threads, unsigned stages)
-    : kernel(kernel), threads(threads), b(kernel.getLoc(), kernel.getContext()),
-      bounds(kernel), stages(stages) {
+KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
+                             unsigned stages)
+    : kernel(kernel), plan(plan), threads(plan.getThreads()),
+      b(kernel.getLoc(), kernel.getContext()), bounds(kernel), stages(stages) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
   kernel.walk([&](LoadOp op) {
     if (written.contains(getArgument(op.getRef())))
@@ -119,42 +120,52 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
 // Where elements are
 //===----------------------------------------------------------------------===//
 
-Spread KernelEmitter::spreadOf(Value tile) const {
-  return Spread(cast<TileType>(tile.getType()), threads);
-}
-
 std::pair<Value, Value> KernelEmitter::place(const Spread &spread, int64_t k) {
-  if (spread.cols == 1)
-    return {b.add(tid, k * threads), b.i32(0)};
-  if (spread.rows == 1)
-    return {b.i32(0), b.add(tid, k * threads)};
-  if (threads % spread.cols == 0)
-    return {b.add(b.div(tid, spread.cols), k * (threads / spread.cols)),
-            b.rem(tid, spread.cols)};
-  if (spread.cols % threads == 0) {
-    int64_t perRow = spread.cols / threads;
-    return {b.i32(k / perRow), b.add(tid, (k % perRow) * threads)};
+  Value row = b.i32(0), col = row;
+  if (spread.rows > 1)
+    row = b.add(b.div(tid, spread.team), k / spread.perRow() * spread.teams());
+  if (spread.cols > 1) {
+    Value member = spread.teams() == 1 ? tid : b.rem(tid, spread.team);
+    int64_t piece = k % spread.perRow() / spread.width;
+    col = b.add(b.mul(member, spread.width),
+                piece * spread.team * spread.width + k % spread.width);
   }
-  Value number = b.add(tid, k * threads);
-  return {b.div(number, spread.cols), b.rem(number, spread.cols)};
+  return {row, col};
 }
 
 std::pair<Value, Value> KernelEmitter::placeInside(const Spread &spread,
                                                    int64_t k) {
   auto [row, col] = place(spread, k);
-  if (!spread.isFull(k)) {
+  if (!spread.hasRow(k))
     row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
-    // Only the number of a row runs past the end of a tile of several.
-    if (spread.rows == 1)
-      col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
-  }
+  if (!spread.hasCol(k))
+    col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
   return {row, col};
 }
 
+Value KernelEmitter::hasRow(const Spread &spread, int64_t k) {
+  return spread.hasRow(k) ? Value()
+                          : b.less(place(spread, k).first, spread.rows);
+}
+
+Value KernelEmitter::hasCol(const Spread &spread, int64_t k) {
+  return spread.hasCol(k) ? Value()
+                          : b.less(place(spread, k).second, spread.cols);
+}
+
 Value KernelEmitter::isElement(const Spread &spread, int64_t k) {
-  if (spread.isFull(k))
-    return {};
-  return b.less(b.add(tid, k * threads), spread.elements());
+  return b.both(hasRow(spread, k), hasCol(spread, k));
+}
+
+Value KernelEmitter::isOwner(const Spread &spread, int64_t k) {
+  Value owner = isElement(spread, k);
+  if (spread.rows == 1 && spread.cols == 1)
+    return b.both(owner, b.less(tid, 1));
+  if (spread.rows == 1 && spread.teams() > 1)
+    return b.both(owner, b.less(tid, spread.team));
+  if (spread.cols == 1 && spread.team > 1)
+    return b.both(owner, b.less(b.rem(tid, spread.team), 1));
+  return owner;
 }
 
 SmallVector<Value> KernelEmitter::registersOf(Value tile) {
@@ -211,7 +222,7 @@ KernelEmitter::SharedTile KernelEmitter::publish(Value tile) {
   Spread spread = spreadOf(tile);
   for (auto [k, value] : llvm::enumerate(registersOf(tile))) {
     auto [row, col] = place(spread, k);
-    b.ifThen(isElement(spread, k), [&, row = row, col = col, value = value] {
+    b.ifThen(isOwner(spread, k), [&, row = row, col = col, value = value] {
       writeShared(value, shared, row, col);
     });
   }
@@ -227,18 +238,33 @@ void KernelEmitter::writeShared(Value value, const SharedTile &tile, Value row,
   b.store(value, tile.base, b.add(b.mul(row, tile.pitch), col));
 }
 
+SmallVector<Value> KernelEmitter::broadcast(Value tile, const Spread &larger) {
+  Spread own = spreadOf(tile);
+  bool alongRows = own.rows == 1 && larger.rows > 1;
+  bool alongCols = own.cols == 1 && larger.cols > 1;
+  bool isOne = own.rows == 1 && own.cols == 1;
+  if (!isOne &&
+      (own.team != larger.team || (!alongCols && own.width != larger.width)))
+    return {};
+  SmallVector<Value> values = registersOf(tile), result;
+  for (int64_t k = 0; k < larger.registers(); ++k) {
+    int64_t row = alongRows ? 0 : k / larger.perRow();
+    int64_t col = alongCols ? 0 : k % larger.perRow();
+    result.push_back(values[row * own.perRow() + col]);
+  }
+  return result;
+}
+
 SmallVector<KernelEmitter::Source> KernelEmitter::prepare(ValueRange operands,
                                                           TileType shape) {
   SmallVector<Source> sources;
   SmallVector<unsigned> exchanged;
+  Spread spread = plan.get(shape);
   for (auto [i, operand] : llvm::enumerate(operands)) {
     Source source{operand, {}, std::nullopt};
     if (isTile(operand) && !isVirtual(operand)) {
-      auto type = cast<TileType>(operand.getType());
-      if (type.getRows() == shape.getRows() &&
-          type.getCols() == shape.getCols())
-        source.registers = registersOf(operand);
-      else
+      source.registers = broadcast(operand, spread);
+      if (source.registers.empty())
         exchanged.push_back(i);
     }
     sources.push_back(std::move(source));
@@ -374,7 +400,7 @@ SmallVector<Type> KernelEmitter::flattenTypes(TypeRange types) {
     if (tile && isFragment(tile))
       flat.append(Fragment(tile).registers(), Fragment(tile).registerType());
     else if (tile)
-      flat.append(Spread(tile, threads).registers(), tile.getElementType());
+      flat.append(plan.get(tile).registers(), tile.getElementType());
     else
       flat.push_back(type);
   }
@@ -390,7 +416,7 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
     }
     auto type = cast<TileType>(value.getType());
     int64_t count = isFragment(type) ? Fragment(type).registers()
-                                     : Spread(type, threads).registers();
+                                     : plan.get(type).registers();
     registers[value] = SmallVector<Value>(flat.take_front(count));
     flat = flat.drop_front(count);
   }

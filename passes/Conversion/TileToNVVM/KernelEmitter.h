@@ -8,31 +8,16 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/Analysis/TileBounds.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/Spread.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 
 namespace nsa::cuda {
 
 struct Masks;
 struct Prefetch;
-
-/// How a tile lies in the registers of a block: element `k * threads + tid` in
-/// row-major order is register `k` of thread `tid`.
-struct Spread {
-  Spread(tile::TileType type, int64_t threads)
-      : rows(type.getRows()), cols(type.getCols()), threads(threads) {}
-
-  int64_t elements() const { return rows * cols; }
-  int64_t registers() const { return llvm::divideCeil(elements(), threads); }
-  /// Whether register `k` is an element in every thread.
-  bool isFull(int64_t k) const { return (k + 1) * threads <= elements(); }
-
-  int64_t rows, cols, threads;
-};
-
-/// The kernel's argument that `ref` shows.
-mlir::Value getArgument(mlir::Value ref);
 
 /// How many warps the fragments of `kernel` lie in; 0 if it has none. Fails if
 /// they do not agree.
@@ -43,7 +28,7 @@ class KernelEmitter {
 public:
   /// `stages` is how many places tiles have that a loop copies: with two, the
   /// next iteration's are copied during this one.
-  KernelEmitter(tile::KernelOp kernel, int64_t threads, unsigned stages);
+  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
@@ -53,15 +38,23 @@ public:
 
 private:
   // Where elements are.
-  Spread spreadOf(mlir::Value tile) const;
+  Spread spreadOf(mlir::Value tile) const {
+    return plan.get(mlir::cast<tile::TileType>(tile.getType()));
+  }
   /// Row and column of register `k`.
   std::pair<mlir::Value, mlir::Value> place(const Spread &spread, int64_t k);
   /// The same, but the tile's last row or column for registers behind its end:
   /// what may be read of shared memory.
   std::pair<mlir::Value, mlir::Value> placeInside(const Spread &spread,
                                                   int64_t k);
+  /// Whether the row (column) of register `k` is one of the tile in this
+  /// thread; null if it always is.
+  mlir::Value hasRow(const Spread &spread, int64_t k);
+  mlir::Value hasCol(const Spread &spread, int64_t k);
   /// Whether register `k` is an element in this thread; null if it always is.
   mlir::Value isElement(const Spread &spread, int64_t k);
+  /// The same, of one of the threads that hold it.
+  mlir::Value isOwner(const Spread &spread, int64_t k);
   /// The registers of a tile, which ranges and splats get now.
   llvm::SmallVector<mlir::Value> registersOf(mlir::Value tile);
   mlir::Value scalar(mlir::Value value) { return scalars.lookup(value); }
@@ -94,6 +87,10 @@ private:
   /// Sources of scalars and tiles that broadcast to `shape`.
   llvm::SmallVector<Source> prepare(mlir::ValueRange operands,
                                     tile::TileType shape);
+  /// The registers of a tile that belong to those of a larger shape, one for
+  /// each; nothing if other threads hold some of them.
+  llvm::SmallVector<mlir::Value> broadcast(mlir::Value tile,
+                                           const Spread &larger);
   mlir::Value element(const Source &source, int64_t k, mlir::Value row,
                       mlir::Value col);
 
@@ -120,6 +117,15 @@ private:
                     mlir::ValueRange coordinates);
   mlir::Value loadElement(mlir::Value ref, const Address &address);
   Address both(const Address &lhs, const Address &rhs);
+  /// Like `loadElement`, of elements that lie together.
+  llvm::SmallVector<mlir::Value>
+  loadTogether(mlir::Value ref, const Address &address, int64_t count);
+  void storeTogether(mlir::ValueRange values, mlir::Value ref,
+                     const Address &address);
+  /// Where register `k` of an access to memory is.
+  Address addressAt(mlir::Value ref, mlir::ValueRange indices,
+                    llvm::ArrayRef<Source> sources, const Spread &spread,
+                    int64_t k);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
   void guardLoad(tile::LoadOp op);
@@ -128,7 +134,6 @@ private:
   // EmitTiles.cpp
   void emitMap(tile::MapOp op);
   void emitDot(tile::DotOp op);
-  void emitReduce(tile::ReduceOp op);
   void emitTranspose(tile::TransposeOp op);
   void emitAny(tile::AnyOp op);
   void emitTopN(tile::TopNOp op);
@@ -139,6 +144,18 @@ private:
   /// Runs `body` for each row that this thread has to do alone.
   void forOwnRows(int64_t rows, llvm::function_ref<void(mlir::Value)> body);
   void readBack(mlir::Value tile, const SharedTile &from);
+
+  // EmitReduce.cpp
+  void emitReduce(tile::ReduceOp op);
+  void reduceRows(tile::ReduceOp op);
+  void reduceCols(tile::ReduceOp op);
+  /// Combines the values of lanes whose numbers differ in the bits from `first`
+  /// to `end`, which are powers of two.
+  mlir::Value combineAcross(tile::ReduceKind kind, mlir::Value value,
+                            int64_t first, int64_t end);
+  /// Combines column `col` of the first `count` rows of `tile`.
+  mlir::Value combineShared(tile::ReduceKind kind, const SharedTile &tile,
+                            int64_t count, mlir::Value col);
 
   // EmitOnDemand.cpp
   /// What has been computed for one operation: elements of tiles at a row and a
@@ -294,6 +311,7 @@ private:
   void emitFragmentDot(tile::DotOp op);
 
   tile::KernelOp kernel;
+  SpreadPlan plan;
   int64_t threads;
   ThreadBuilder b;
   TileBounds bounds;

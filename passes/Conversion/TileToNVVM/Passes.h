@@ -16,6 +16,12 @@ namespace nsa {
 /// memory that a launch gives it.
 inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 
+/// Attribute of an argument of a kernel, an i64: bytes of which its address is
+/// a multiple in every launch. Without it, that of a tensor of its own is one
+/// of `kTensorAlignment`, that of columns of a matrix one of an element.
+inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
+inline constexpr int64_t kTensorAlignment = 16;
+
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

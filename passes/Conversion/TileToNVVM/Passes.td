@@ -44,14 +44,18 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
     CUDA kernel: one block per program of the grid, one pointer per argument.
 
-    A tile is spread over the threads of the block, element `k * threads + tid`
-    (in row-major order) in register `k` of thread `tid`, so that neighbours in
-    memory belong to neighbouring threads. Elementwise operations, loads and
-    stores work on registers. What needs elements of other threads (products,
-    reductions, transposition, rows that are broadcast, top-n, sorting) goes
-    through shared memory, between barriers. Control flow depends on scalars
-    only, which are the same in all threads, so that barriers may stand inside
-    of it. Every sum has a fixed order.
+    A tile without a layout is spread over the threads of the block: a team of
+    threads, at most a warp if there are several rows, shares a row, and each
+    thread has pieces of columns that lie together, as many as one access of 16
+    bytes can move. A dimension of size one is repeated in all threads that share
+    it. Elementwise operations, loads and stores work on registers, reductions on
+    registers and by shuffles. What needs elements of other warps or teams
+    (products, transposition, top-n, sorting) goes through shared memory, between
+    barriers. Control flow depends on scalars only, which are the same in all
+    threads, so that barriers may stand inside of it. Every sum has a fixed order.
+
+    An argument's attribute `nsa.alignment` says of which number of bytes its
+    address is a multiple; without it a dense argument has 16.
 
     The function has the attributes `nvvm.kernel`, `nvvm.reqntid` and
     `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
@@ -65,7 +69,7 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect"];
   let options = [
     Option<"threads", "threads", "unsigned", /*default=*/"0",
-           "Threads of a block, a multiple of 32; 0 chooses 128 or 256 by the "
+           "Threads of a block, a multiple of 32; 0 chooses up to 256 by the "
            "largest tile">,
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,

@@ -19,21 +19,11 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Enough threads that no large tile takes most of a thread's registers.
-static int64_t pickThreads(KernelOp kernel, int64_t wanted) {
-  // Fragments leave no choice. That they agree is checked later.
+/// How the kernel's tiles without layouts are spread, over the threads that its
+/// fragments lie in if it has some. That they agree is checked later.
+static SpreadPlan planSpread(KernelOp kernel, int64_t wanted) {
   FailureOr<int64_t> warps = getFragmentWarps(kernel);
-  if (succeeded(warps) && *warps)
-    return 32 * *warps;
-  if (wanted)
-    return wanted;
-  int64_t largest = 1;
-  kernel.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (auto tile = dyn_cast<TileType>(type))
-        largest = std::max(largest, tile.getNumElements());
-  });
-  return largest >= 4096 ? 256 : 128;
+  return SpreadPlan(kernel, succeeded(warps) && *warps ? 32 * *warps : wanted);
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z.
@@ -72,10 +62,9 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
       prepareKernel(kernel);
-      int64_t count = pickThreads(kernel, threads);
       if (failed(verifyGrid(kernel)) ||
-          failed(
-              KernelEmitter(kernel, count, stages).emit(shared, sharedLimit)))
+          failed(KernelEmitter(kernel, planSpread(kernel, threads), stages)
+                     .emit(shared, sharedLimit)))
         return signalPassFailure();
       kernel.erase();
     }

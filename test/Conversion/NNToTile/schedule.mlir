@@ -8,6 +8,15 @@
 // CPU-SAME: -> (tensor<32x2048x768xbf16>, tensor<64x768xf32>)
 // CUDA: tile.launch @rms_norm_backward_t65536x768_bf16
 // CUDA-SAME: -> (tensor<32x2048x768xbf16>, tensor<525x768xf32>)
+
+// Eight rows at once, each for a warp: their sums need no other warp's, and the
+// sums over rows meet once.
+
+// CPU: tile.reduce add {{.*}} : !tile.tile<1x768xf32> -> !tile.tile<1x1xf32>
+// CPU-NOT: tile.reduce
+// CPU: tile.return
+// CUDA: tile.reduce add {{.*}} : !tile.tile<8x768xf32> -> !tile.tile<8x1xf32>
+// CUDA: tile.reduce add {{.*}} {axis = 0 : i32} : !tile.tile<8x768xf32> -> !tile.tile<1x768xf32>
 func.func @norm(%dy: tensor<32x2048x768xbf16>, %x: tensor<32x2048x768xbf16>,
                 %w: tensor<768xf32>, %rstd: tensor<32x2048xf32>)
     -> (tensor<32x2048x768xbf16>, tensor<768xf32>) {

@@ -11,7 +11,7 @@
 // BINARY: rt.binary @kernels format "ptx" cpu "sm_80" size
 // BINARY: rt.kernel @exponential
 // BINARY-SAME: shared_bytes = 0 : i64
-// BINARY-SAME: threads = 128 : i64
+// BINARY-SAME: threads = 32 : i64
 tile.kernel private @exponential(%x: memref<64xbf16>, %y: memref<64xbf16>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32

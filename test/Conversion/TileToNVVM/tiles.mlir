@@ -76,12 +76,16 @@ tile.kernel private @product(%x: memref<16x16xf32>, %y: memref<16x16xf32>, %z: m
 
 // -----
 
-// Four threads combine a row, then exchange by shuffles: a fixed order.
+// Eight threads share a row, 16 bytes of it each. They exchange their sums by
+// shuffles, in a fixed order; all of them have the result, and one writes it.
 // CHECK-LABEL: llvm.func @rows(
-// CHECK: scf.for
+// CHECK-SAME: nsa.shared_bytes = 0
+// CHECK: llvm.load {{.*}}alignment = 16{{.*}} -> vector<4xf32>
+// CHECK: nvvm.shfl.sync bfly {{.*}}%c4_i32
 // CHECK: nvvm.shfl.sync bfly {{.*}}%c2_i32
 // CHECK: nvvm.shfl.sync bfly {{.*}}%c1_i32
-// CHECK: nvvm.barrier
+// CHECK: %[[FIRST:.*]] = arith.cmpi slt, {{.*}}%c1_i32
+// CHECK: scf.if %[[FIRST]]
 tile.kernel private @rows(%x: memref<16x32xf32>, %y: memref<16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
@@ -115,5 +119,67 @@ tile.kernel private @any(%x: memref<200xi32>, %y: memref<1xi32>)
   %some = tile.any %is : !tile.tile<1x200xi1>
   %word = arith.extui %some : i1 to i32
   tile.store %word, %y[%c0] : i32, memref<1xi32>, (i32)
+  tile.return
+}
+
+// -----
+
+// A row that all warps share: sums of warps meet in shared memory, from where
+// every thread reads all of them.
+// CHECK-LABEL: llvm.func @long_row(
+// CHECK-SAME: nsa.shared_bytes = 16
+// CHECK-COUNT-2: llvm.load {{.*}}vector<8xbf16>
+// CHECK: nvvm.shfl.sync bfly {{.*}}%c16_i32
+// CHECK: nvvm.shfl.sync bfly {{.*}}%c1_i32
+// CHECK: nvvm.barrier
+// CHECK-COUNT-2: llvm.load {{.*}} !llvm.ptr<3>
+// CHECK-NOT: llvm.load {{.*}} !llvm.ptr<3>
+// CHECK: llvm.return
+tile.kernel private @long_row(%x: memref<1024xbf16>, %y: memref<1xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %i = tile.range %c0 : !tile.tile<1x1024xi32>
+  %r = tile.range %c0 : !tile.tile<1x1xi32>
+  %v = tile.load %x[%i] : memref<1024xbf16>, (!tile.tile<1x1024xi32>) -> !tile.tile<1x1024xbf16>
+  %f = tile.map (%v : !tile.tile<1x1024xbf16>) -> !tile.tile<1x1024xf32> {
+  ^bb0(%e: bf16):
+    %s = arith.extf %e : bf16 to f32
+    tile.yield %s : f32
+  }
+  %s = tile.reduce add %f {axis = 1 : i32} : !tile.tile<1x1024xf32> -> !tile.tile<1x1xf32>
+  tile.store %s, %y[%r] : !tile.tile<1x1xf32>, memref<1xf32>, (!tile.tile<1x1xi32>)
+  tile.return
+}
+
+// -----
+
+// Columns of a wider matrix begin where the launch says: 8 bytes together.
+// CHECK-LABEL: llvm.func @columns(
+// CHECK: llvm.load {{.*}}alignment = 8{{.*}} -> vector<4xbf16>
+// CHECK: llvm.store {{.*}}alignment = 16{{.*}} vector<8xbf16>
+tile.kernel private @columns(%x: memref<64x64xbf16, strided<[100, 1]>> {nsa.alignment = 8 : i64}, %y: memref<64x64xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<64x1xi32>
+  %c = tile.range %c0 : !tile.tile<1x64xi32>
+  %v = tile.load %x[%r, %c] : memref<64x64xbf16, strided<[100, 1]>>, (!tile.tile<64x1xi32>, !tile.tile<1x64xi32>) -> !tile.tile<64x64xbf16>
+  tile.store %v, %y[%r, %c] : !tile.tile<64x64xbf16>, memref<64x64xbf16>, (!tile.tile<64x1xi32>, !tile.tile<1x64xi32>)
+  tile.return
+}
+
+// -----
+
+// Without a word from the launch, of an element.
+// CHECK-LABEL: llvm.func @columns_anywhere(
+// CHECK-NOT: llvm.load {{.*}}vector
+// CHECK: llvm.store {{.*}}alignment = 4{{.*}} vector<2xbf16>
+// CHECK: llvm.return
+tile.kernel private @columns_anywhere(%x: memref<16x8xbf16, strided<[16, 1]>>, %y: memref<16x8xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<16x1xi32>
+  %c = tile.range %c0 : !tile.tile<1x8xi32>
+  %v = tile.load %x[%r, %c] : memref<16x8xbf16, strided<[16, 1]>>, (!tile.tile<16x1xi32>, !tile.tile<1x8xi32>) -> !tile.tile<16x8xbf16>
+  tile.store %v, %y[%r, %c] : !tile.tile<16x8xbf16>, memref<16x8xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x8xi32>)
   tile.return
 }
