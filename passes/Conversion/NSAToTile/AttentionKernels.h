@@ -37,6 +37,11 @@ struct AttentionShape {
 /// of `multiple`.
 int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
 
+/// The tile of queries that program `number` of `count` takes. Later queries
+/// see more keys: a wide machine, which runs many programs at once, takes the
+/// last ones first, so that it does not wait for them in the end.
+tile::Expr getQueryTileOf(tile::Expr number, int64_t count, bool isWide);
+
 /// Key `i` is visible to query `t` iff `i*stride + block - 1 <= t` and
 /// `i*stride > t - window`: compressed blocks without a window, tokens with
 /// stride and block 1.

@@ -83,13 +83,15 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b,
 }
 
 namespace {
-/// A program that takes the tile of queries `programId(0)` of one query head.
+/// A program that takes a tile of queries of one query head.
 struct HeadProgram {
   HeadProgram(const DenseAttention &attention, TileBuilder &b)
       : b(b), head(b.programId(1)),
         range{b.programId(2), head / attention.shape.group(),
-              b.programId(0) * attention.queryTile, attention.queryTile,
-              Value()} {
+              getQueryTileOf(b.programId(0), attention.numQueryTiles(),
+                             attention.isWide) *
+                  attention.queryTile,
+              attention.queryTile, Value()} {
     range.query = b.range(range.first, range.count, 0);
   }
   Value loadRows(Value ref, int64_t width) const {

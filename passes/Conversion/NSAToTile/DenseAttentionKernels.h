@@ -21,7 +21,7 @@ struct DenseAttention {
                               schedule.tileMultiple)),
         keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
                             schedule.tileMultiple)),
-        ownKeyTile(getOwnKeyTile(schedule)) {}
+        ownKeyTile(getOwnKeyTile(schedule)), isWide(schedule.isWide) {}
 
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
@@ -65,6 +65,7 @@ struct DenseAttention {
   /// Queries and keys of a tile; keys of a program that computes the gradients
   /// of keys.
   int64_t queryTile, keyTile, ownKeyTile;
+  bool isWide;
 
 private:
   /// As large as a key tile if there are programs enough.

@@ -88,7 +88,8 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   Value bias = attention.hasBias ? args[8] : Value();
   ArrayRef<Value> outputs = args.drop_front(attention.hasBias ? 9 : 8);
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.selected.queryTile, b, b.programId(0));
+  GroupProgram program(shape, attention.selected.queryTile, b,
+                       attention.selected.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {

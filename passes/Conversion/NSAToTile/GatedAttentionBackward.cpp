@@ -237,7 +237,9 @@ ResultRange Launcher::launchQueryGrad() {
               return SmallVector<Value>();
             },
             [&] {
-              attention.buildQueryGrad(b, after(program, sorting), in, out);
+              attention.buildQueryGrad(
+                  b, attention.selected.queryTileOf(after(program, sorting)),
+                  in, out);
               return SmallVector<Value>();
             });
       });

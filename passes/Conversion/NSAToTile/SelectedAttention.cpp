@@ -107,7 +107,8 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
   Value q = args[0], k = args[1], v = args[2], indices = args[3];
   Value o = args[4], lse = args[5];
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.queryTile, b, b.programId(0));
+  GroupProgram program(shape, attention.queryTile, b,
+                       attention.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto results = attention.forEachKeyTile(

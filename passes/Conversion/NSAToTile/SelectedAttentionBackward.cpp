@@ -190,7 +190,8 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
   Value lse = args[5], indices = args[6], dQ = args[7], delta = args[8];
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.queryTile, b, b.programId(0));
+  GroupProgram program(shape, attention.queryTile, b,
+                       attention.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;

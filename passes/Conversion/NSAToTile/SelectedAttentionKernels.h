@@ -41,6 +41,10 @@ struct SelectedAttention {
   int64_t numQueryTiles() const {
     return llvm::divideCeil(shape.sequence, queryTile);
   }
+  /// The tile of queries of a program.
+  tile::Expr queryTileOf(tile::Expr number) const {
+    return getQueryTileOf(number, numQueryTiles(), isWide);
+  }
   /// For kernel names: "s64n16".
   std::string selectionName() const;
   std::string name() const { return shape.name() + "_" + selectionName(); }

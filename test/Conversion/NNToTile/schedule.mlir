@@ -26,11 +26,11 @@ func.func @norm(%dy: tensor<32x2048x768xbf16>, %x: tensor<32x2048x768xbf16>,
   return %dx, %dw : tensor<32x2048x768xbf16>, tensor<768xf32>
 }
 
-// A tile of queries has rows of (query, head) pairs: 8 queries of 3 heads, or 32:
-// at least 64 rows, in steps of the 16 of a tensor core's operand.
+// A tile of queries has rows of (query, head) pairs: 8 queries of 3 heads, or 16:
+// at least 48 rows, in steps of the 16 of a tensor core's operand.
 
 // CPU: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 16, 1, 1>
-// CUDA: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 4, 1, 1>
+// CUDA: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 8, 1, 1>
 func.func @selected(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
                     %indices: tensor<1x1x128x3xi32>)
     -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>) {

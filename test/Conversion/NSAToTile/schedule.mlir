@@ -7,7 +7,7 @@
 // REMARKS-DAG: Function=window_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 4 slabs of 16 rows for 4 warps
 // REMARKS-DAG: Function=window_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 1 slabs
 // REMARKS-DAG: Function=compressed_attention_{{.*}}"2 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 6 slabs of 16 rows for 6 warps
+// REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 3 slabs of 16 rows for 3 warps
 // REMARKS-DAG: Function=selected_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
 // REMARKS-DAG: its operands are f32, not bf16 or f16
 // REMARKS-DAG: Function=select_{{.*}}"1 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
@@ -25,8 +25,12 @@ func.func @window(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %
   return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
 }
 
-// 31 compressed keys are two tiles of 16 for a CPU, one of 32 here.
+// 31 compressed keys are two tiles of 16 for a CPU, one of 32 here. The last of
+// the eight tiles of queries, which sees the most keys, comes first.
 // CHECK-LABEL: tile.kernel private @compressed_attention_
+// CHECK: %[[LAST:.+]] = arith.constant 7 : i32
+// CHECK: %[[P:.+]] = tile.program_id 0
+// CHECK: arith.subi %[[LAST]], %[[P]]
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<32x64xbf16>
 func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>) {
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 32 : i64, stride = 16 : i64}
@@ -34,11 +38,11 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
   return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
 }
 
-// 16 queries of 6 heads. One program for each block makes its list, and gathers
-// 8 queries at once for its gradient.
+// 8 queries of 6 heads. One program for each block makes its list, and gathers as
+// many queries at once for its gradient.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
-// CHECK-SAME: grid = array<i32: 32, 2, 1>
-// CHECK: tile.dot {{.*}} !tile.tile<96x64xbf16>, !tile.tile<64x64xbf16>
+// CHECK-SAME: grid = array<i32: 64, 2, 1>
+// CHECK: tile.dot {{.*}} !tile.tile<48x64xbf16>, !tile.tile<64x64xbf16>
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_index_
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>
 // CHECK-SAME: grid = array<i32: 2, 1, 8>
