@@ -131,7 +131,8 @@ public:
     }
     if (found == Finding::None)
       return true;
-    if (!records)
+    // The first one is enough for a message.
+    if (!records || origin)
       return false;
     origin =
         block.note({&i, warp.thread(lane), block.number, found, threadOf(other),

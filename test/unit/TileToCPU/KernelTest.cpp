@@ -2,54 +2,19 @@
 
 #include "test/unit/TileToCPU/KernelTest.h"
 #include "dialects/Interfaces/RowLayout.h"
-#include "lib/Target/CPU/KernelCompiler.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/Conversion/TileToCPU/Passes.h"
 #include "test/unit/TileToCPU/Interpreter.h"
 #include <cmath>
 #include <cstring>
-#include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::test;
 
 namespace {
-using Function = void (*)(void *const *, int64_t, int64_t);
-
-/// A shared object in memory.
-class Library {
-public:
-  explicit Library(ArrayRef<char> image) {
-    descriptor = memfd_create("kernel", 0);
-    bool written = write(descriptor, image.data(), image.size()) ==
-                   static_cast<ssize_t>(image.size());
-    std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-    handle = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  }
-  ~Library() {
-    if (handle)
-      dlclose(handle);
-    close(descriptor);
-  }
-  Library(const Library &) = delete;
-  Library &operator=(const Library &) = delete;
-
-  Function find(const char *symbol) const {
-    return handle ? reinterpret_cast<Function>(dlsym(handle, symbol)) : nullptr;
-  }
-
-private:
-  int descriptor;
-  void *handle;
-};
-
 /// An argument's memory between two guard zones, and between its rows.
 class Memory {
 public:
@@ -63,7 +28,9 @@ public:
       write(i, elements[i]);
   }
 
-  void *data() { return base; }
+  char *data() { return base; }
+  /// From the first element to behind the last one.
+  uint64_t spanBytes() const { return span * size(); }
 
   double read(size_t i) const {
     uint32_t bits = 0;
@@ -123,12 +90,9 @@ private:
 
 KernelTest::KernelTest() {
   DialectRegistry registry;
-  registerKernelTranslations(registry);
   registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect,
                   tile::TileDialect>();
-  OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToLLVMPipeline(lowering);
-  lowering.getDependentDialects(registry);
+  registerTargetDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
 }
@@ -161,16 +125,6 @@ static std::vector<double> makeData(MemRefType type, std::mt19937 &random) {
       element = roundToBF16(element);
   }
   return data;
-}
-
-static FailureOr<CPUBinary> compile(ModuleOp module, const std::string &cpu) {
-  CPUDescription description = cantFail(describeCPU(cpu));
-  PassManager manager(module.getContext());
-  buildTileToLLVMPipeline(manager, description.getVectorWidth());
-  if (failed(manager.run(module)))
-    return failure();
-  auto functions = module.getOps<LLVM::LLVMFuncOp>();
-  return compileKernels(module, llvm::to_vector(functions), description, 1);
 }
 
 static void compareTensors(const std::vector<double> &want, const Memory &got,
@@ -220,23 +174,18 @@ void KernelTest::check(const KernelCase &kernelCase) {
     memory.emplace_back(cast<MemRefType>(type), data.back());
   }
   SmallVector<Type> types(kernel.getArgumentTypes());
-  int64_t programs = kernel.getNumPrograms();
   Interpreter(kernel, data).run();
 
   std::string text;
   llvm::raw_string_ostream(text) << *kernel;
   SCOPED_TRACE(text);
-  FailureOr<CPUBinary> binary = compile(*module, kernelCase.cpu);
-  ASSERT_TRUE(succeeded(binary));
-  Library library(binary->image);
-  Function function = library.find("kernel");
-  ASSERT_TRUE(function);
-  std::vector<void *> pointers;
+  std::vector<KernelArgument> arguments;
   for (Memory &argument : memory)
-    pointers.push_back(argument.data());
-  // In two calls, as two threads would share the grid.
-  function(pointers.data(), 0, programs / 2);
-  function(pointers.data(), programs / 2, programs);
+    arguments.push_back({argument.data(), argument.spanBytes(),
+                         arguments.size() >= kernelCase.inputs.size()});
+  runOnTarget(*module, kernelCase, arguments);
+  if (HasFailure())
+    return;
   for (unsigned i = 0; i < memory.size(); ++i) {
     EXPECT_TRUE(memory[i].isGuardIntact()) << "around argument " << i;
     compareTensors(data[i], memory[i],

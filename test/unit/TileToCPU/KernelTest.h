@@ -28,6 +28,24 @@ struct KernelCase {
   std::string cpu = "x86-64-v3";
 };
 
+/// Memory of an argument, from its first element on.
+struct KernelArgument {
+  char *data;
+  uint64_t bytes;
+  bool isOutput;
+};
+
+// What differs from target to target, one source for each: RunOnCPU.cpp and
+// test/unit/Emulator/RunEmulated.cpp.
+
+/// Adds what the target's lowering needs.
+void registerTargetDialects(mlir::DialectRegistry &registry);
+
+/// Compiles the module's only kernel, of the name "kernel", and runs its grid.
+/// What goes wrong is a failure of the test.
+void runOnTarget(mlir::ModuleOp module, const KernelCase &kernelCase,
+                 llvm::ArrayRef<KernelArgument> arguments);
+
 class KernelTest : public testing::Test {
 protected:
   KernelTest();

@@ -1,0 +1,458 @@
+//===- EmulatorTest.cpp - what the emulator does and finds ----------------===//
+
+#include "test/unit/Emulator/Emulator.h"
+#include "lib/Support/Float16.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <numeric>
+
+using namespace nsa;
+using namespace nsa::emulator;
+
+namespace {
+
+/// A kernel of one block with the arguments %in and %out.
+class EmulatorTest : public testing::Test {
+protected:
+  /// Runs the body; `thread` and the constants 0 to 4, 8, 16, 31 and 32 have
+  /// the names %tid, %c0, ... there.
+  Status run(const std::string &body, unsigned threads = 32,
+             uint64_t sharedBytes = 4096, Dim3 grid = {}) {
+    std::string text =
+        "llvm.mlir.global external @shared() {addr_space = 3 : i32, "
+        "alignment = 1024 : i64} : !llvm.array<0 x i8>\n"
+        "llvm.func @k(%in: !llvm.ptr<1>, %out: !llvm.ptr<1>) attributes "
+        "{nvvm.kernel, nvvm.reqntid = array<i32: " +
+        std::to_string(threads) +
+        ", 1, 1>, nsa.shared_bytes = " + std::to_string(sharedBytes) +
+        " : i64} {\n  %shared = llvm.mlir.addressof @shared : !llvm.ptr<3>\n"
+        "  %tid = nvvm.read.ptx.sreg.tid.x : i32\n"
+        "  %all = llvm.mlir.constant(-1 : i32) : i32\n";
+    for (int number : {0, 1, 2, 3, 4, 8, 16, 31, 32})
+      text += "  %c" + std::to_string(number) + " = llvm.mlir.constant(" +
+              std::to_string(number) + " : i32) : i32\n";
+    text += body + "  llvm.return\n}\n";
+    Result<std::unique_ptr<Emulator>> emulator = Emulator::parse(text);
+    if (!emulator)
+      return emulator.takeError();
+    return (*emulator)->launch(
+        "k", grid,
+        {{data(in), in.size() * 4, false}, {data(out), out.size() * 4, true}});
+  }
+
+  /// Expects a failure that says so, in this operation.
+  void expectFailure(const Status &status, const std::string &what,
+                     const std::string &op) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.message().find(what), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find(op), std::string::npos) << status.message();
+  }
+
+  static char *data(std::vector<uint32_t> &words) {
+    return reinterpret_cast<char *>(words.data());
+  }
+
+  std::vector<uint32_t> in = std::vector<uint32_t>(64),
+                        out = std::vector<uint32_t>(512);
+};
+
+/// `%p = the address of word %index behind %base`.
+std::string word(const std::string &p, const std::string &base,
+                 const std::string &index) {
+  std::string space = base == "%shared" ? "3" : "1";
+  return "  " + p + " = llvm.getelementptr " + base + "[" + index +
+         "] : (!llvm.ptr<" + space + ">, i32) -> !llvm.ptr<" + space +
+         ">, i32\n";
+}
+
+std::string load(const std::string &value, const std::string &p,
+                 const std::string &space = "1") {
+  return "  " + value + " = llvm.load " + p +
+         " {alignment = 4 : i64} : " + "!llvm.ptr<" + space + "> -> i32\n";
+}
+
+std::string store(const std::string &value, const std::string &p,
+                  const std::string &space = "1") {
+  return "  llvm.store " + value + ", " + p + " {alignment = 4 : i64} : i32, " +
+         "!llvm.ptr<" + space + ">\n";
+}
+
+/// Writes `value` of each thread to its word of the output.
+std::string give(const std::string &value) {
+  return word("%own", "%out", "%tid") + store(value, "%own");
+}
+
+const std::string barrier = "  nvvm.barrier\n";
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+TEST_F(EmulatorTest, ThreadsExchangeThroughSharedMemory) {
+  Status status =
+      run(word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") +
+              barrier + "  %other = llvm.xor %tid, %c32 : i32\n" +
+              word("%theirs", "%shared", "%other") +
+              load("%value", "%theirs", "3") + give("%value"),
+          64);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (unsigned i = 0; i < 64; ++i)
+    EXPECT_EQ(out[i], i ^ 32);
+}
+
+TEST_F(EmulatorTest, FindsReadsBeyondAnArgument) {
+  std::string far = "  %at = llvm.add %tid, %c32 : i32\n" +
+                    word("%p", "%in", "%at") + load("%value", "%p");
+  in.resize(64);
+  ASSERT_TRUE(run(far + give("%value")).ok());
+  in.resize(63);
+  expectFailure(run(far + give("%value")),
+                "thread 31: reads 4 bytes at byte 252 of argument 0, which "
+                "has 252",
+                "llvm.load");
+}
+
+TEST_F(EmulatorTest, FindsWritesInFrontOfAnArgument) {
+  expectFailure(run("  %at = llvm.sub %tid, %c1 : i32\n" +
+                    word("%p", "%out", "%at") + store("%tid", "%p")),
+                "thread 0: writes 4 bytes at byte -4 of argument 1",
+                "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsWritesToInputs) {
+  expectFailure(run(word("%p", "%in", "%tid") + store("%tid", "%p")),
+                "writes argument 0, which is not an output", "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsAccessesBeyondSharedMemory) {
+  expectFailure(
+      run(word("%p", "%shared", "%tid") + store("%tid", "%p", "3"), 32, 64),
+      "thread 16: writes 4 bytes at byte 64 of shared memory, which "
+      "has 64",
+      "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsMisalignedVectors) {
+  expectFailure(
+      run(word("%p", "%in", "%c1") +
+          "  %v = llvm.load %p {alignment = 16 : i64} : !llvm.ptr<1> -> "
+          "vector<4xi32>\n"),
+      "not aligned to the 16 bytes", "llvm.load");
+}
+
+TEST_F(EmulatorTest, FindsReadsOfUnwrittenSharedMemory) {
+  std::string body = word("%p", "%shared", "%tid") + load("%v", "%p", "3");
+  // Reading is no harm.
+  EXPECT_TRUE(run(body + give("%tid")).ok());
+  expectFailure(run(body + give("%v")), "nobody has written this",
+                "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsReadsOfUnwrittenOutputs) {
+  expectFailure(run(word("%p", "%out", "%tid") + load("%v", "%p") +
+                    word("%q", "%out", "%c32") +
+                    "  %first = llvm.icmp \"eq\" %v, %c0 : i32\n"
+                    "  llvm.cond_br %first, ^bb1, ^bb1\n^bb1:\n"),
+                "branches on an undefined value; thread 0 of block 0 read "
+                "byte 0 of argument 1",
+                "llvm.cond_br");
+}
+
+TEST_F(EmulatorTest, AnUndefinedOperandMayBeDecidedBy) {
+  // As loads do whose lane is masked: select(valid, load, 0).
+  Status status = run(word("%p", "%shared", "%tid") + load("%v", "%p", "3") +
+                      "  %no = llvm.icmp \"slt\" %tid, %c0 : i32\n"
+                      "  %x = llvm.select %no, %v, %c3 : i1, i32\n" +
+                      give("%x"));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[5], 3u);
+}
+
+//===----------------------------------------------------------------------===//
+// Races
+//===----------------------------------------------------------------------===//
+
+TEST_F(EmulatorTest, FindsReadsOfWhatAnotherThreadWrites) {
+  std::string write =
+      word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3");
+  std::string read = "  %other = llvm.xor %tid, %c1 : i32\n" +
+                     word("%theirs", "%shared", "%other") +
+                     load("%value", "%theirs", "3") + give("%value");
+  expectFailure(run(write + read),
+                "another thread wrote this without a barrier between: thread 1",
+                "llvm.store");
+  EXPECT_TRUE(run(write + "  nvvm.bar.warp.sync %all : i32\n" + read).ok());
+  EXPECT_TRUE(run(write + barrier + read).ok());
+}
+
+TEST_F(EmulatorTest, AWarpsBarrierOrdersNoOtherWarp) {
+  expectFailure(run(word("%mine", "%shared", "%tid") +
+                        store("%tid", "%mine", "3") +
+                        "  nvvm.bar.warp.sync %all : i32\n"
+                        "  %other = llvm.and %tid, %c31 : i32\n" +
+                        word("%theirs", "%shared", "%other") +
+                        load("%value", "%theirs", "3") + give("%value"),
+                    64),
+                "another thread wrote this", "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsWritesOfWhatAnotherThreadReads) {
+  std::string body =
+      word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") + barrier +
+      "  %other = llvm.xor %tid, %c32 : i32\n" +
+      word("%theirs", "%shared", "%other") + load("%value", "%theirs", "3");
+  std::string again = store("%value", "%mine", "3");
+  expectFailure(run(body + again, 64),
+                "another thread read this without a barrier between",
+                "llvm.store");
+  EXPECT_TRUE(run(body + barrier + again, 64).ok());
+}
+
+TEST_F(EmulatorTest, FindsTwoWritesOfOneWord) {
+  expectFailure(run(word("%p", "%shared", "%c0") + store("%tid", "%p", "3")),
+                "another thread wrote this", "llvm.store");
+}
+
+TEST_F(EmulatorTest, FindsTwoBlocksThatWriteOneWord) {
+  expectFailure(run(give("%tid"), 32, 0, {2, 1, 1}),
+                "block (1, 0, 0), thread 0: writes byte 0 of argument 1; "
+                "another block wrote this: block 0",
+                "llvm.store");
+}
+
+//===----------------------------------------------------------------------===//
+// Meeting
+//===----------------------------------------------------------------------===//
+
+TEST_F(EmulatorTest, FindsBarriersThatSomeThreadsPassBy) {
+  expectFailure(run("  %some = llvm.icmp \"slt\" %tid, %c32 : i32\n"
+                    "  llvm.cond_br %some, ^bb1, ^bb2\n^bb1:\n" +
+                        barrier + "  llvm.br ^bb2\n^bb2:\n",
+                    64),
+                "waits for ever; warp 0 is at 'nvvm.barrier' with 32 lanes; "
+                "warp 1 has left the kernel",
+                "nvvm.barrier");
+}
+
+TEST_F(EmulatorTest, FindsLanesAtDifferentCollectives) {
+  std::string vote = "nvvm.vote.sync ballot %all, %low -> i32\n";
+  expectFailure(run("  %low = llvm.icmp \"slt\" %tid, %c16 : i32\n"
+                    "  llvm.cond_br %low, ^bb1, ^bb2\n^bb1:\n  %a = " +
+                    vote + "  llvm.br ^bb3\n^bb2:\n  %b = " + vote +
+                    "  llvm.br ^bb3\n^bb3:\n"),
+                "lanes of a warp wait for each other: lane 0 and 15 others at",
+                "nvvm.vote.sync");
+}
+
+TEST_F(EmulatorTest, LanesThatDivergedMeetAtACollective) {
+  // Lanes add 1 for each bit that their number has before they vote.
+  Status status = run("  llvm.br ^bb1(%tid, %c0 : i32, i32)\n"
+                      "^bb1(%rest: i32, %sum: i32):\n"
+                      "  %more = llvm.icmp \"ne\" %rest, %c0 : i32\n"
+                      "  llvm.cond_br %more, ^bb2, ^bb3\n^bb2:\n"
+                      "  %bit = llvm.and %rest, %c1 : i32\n"
+                      "  %next = llvm.add %sum, %bit : i32\n"
+                      "  %half = llvm.lshr %rest, %c1 : i32\n"
+                      "  llvm.br ^bb1(%half, %next : i32, i32)\n^bb3:\n"
+                      "  %odd = llvm.and %sum, %c1 : i32\n"
+                      "  %isOdd = llvm.icmp \"ne\" %odd, %c0 : i32\n"
+                      "  %votes = nvvm.vote.sync ballot %all, %isOdd -> i32\n" +
+                      give("%votes"));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[7], 0x96696996u);
+}
+
+TEST_F(EmulatorTest, ShufflesWordsBetweenLanes) {
+  auto shuffle = [&](const std::string &kind, const std::string &by,
+                     const std::string &clamp) {
+    Status status = run("  %x = nvvm.shfl.sync " + kind + " %all, %tid, " + by +
+                        ", " + clamp + " : i32 -> i32\n" + give("%x"));
+    EXPECT_TRUE(status.ok()) << status.message();
+    return std::vector<uint32_t>(out.begin(), out.begin() + 32);
+  };
+  EXPECT_EQ(shuffle("bfly", "%c16", "%c31")[3], 19u);
+  EXPECT_EQ(shuffle("down", "%c4", "%c31")[3], 7u);
+  EXPECT_EQ(shuffle("down", "%c4", "%c31")[30], 30u);
+  EXPECT_EQ(shuffle("up", "%c4", "%c0")[9], 5u);
+  EXPECT_EQ(shuffle("up", "%c4", "%c0")[3], 3u);
+  EXPECT_EQ(shuffle("idx", "%c8", "%c31")[30], 8u);
+}
+
+TEST_F(EmulatorTest, NamedBarriersCountThreads) {
+  // Warp 1 writes and arrives, warp 0 waits and reads; warp 2 has nothing to
+  // do with it.
+  std::string body =
+      "  %isFirst = llvm.icmp \"ult\" %tid, %c32 : i32\n"
+      "  %c64 = llvm.mlir.constant(64 : i32) : i32\n"
+      "  %isEarly = llvm.icmp \"ult\" %tid, %c64 : i32\n"
+      "  llvm.cond_br %isFirst, ^bb1, ^bb2\n^bb1:\n"
+      "  nvvm.barrier id = %c1 number_of_threads = %c64\n"
+      "  %at = llvm.add %tid, %c32 : i32\n" +
+      word("%p", "%shared", "%at") + load("%v", "%p", "3") + give("%v") +
+      "  llvm.br ^bb4\n^bb2:\n  llvm.cond_br %isEarly, ^bb3, ^bb4\n^bb3:\n" +
+      word("%q", "%shared", "%tid") + store("%tid", "%q", "3") +
+      "  llvm.inline_asm has_side_effects \"bar.arrive $0, $1;\", \"r,r\" %c1, "
+      "%c64 : (i32, i32) -> ()\n  llvm.br ^bb4\n^bb4:\n";
+  Status status = run(body, 96);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[5], 37u);
+}
+
+TEST_F(EmulatorTest, BarriersReduce) {
+  Status status =
+      run("  %low = llvm.icmp \"slt\" %tid, %c8 : i32\n"
+          "  %one = llvm.zext %low : i1 to i32\n"
+          "  %n = nvvm.barrier #nvvm.reduction<popc> %one -> i32\n" +
+              give("%n"),
+          64);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[40], 8u);
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+static std::string copy(const std::string &size, const std::string &wait) {
+  return "  %w = llvm.mul %tid, %c4 : i32\n" + word("%to", "%shared", "%w") +
+         word("%from", "%in", "%w") +
+         "  nvvm.cp.async.shared.global %to, %from, 16, cache = cg" + size +
+         "\n  nvvm.cp.async.commit.group\n" + wait +
+         word("%q", "%shared", "%w") + load("%v", "%q", "3") + give("%v");
+}
+
+TEST_F(EmulatorTest, CopiesArriveAtTheWait) {
+  in.resize(128);
+  std::iota(in.begin(), in.end(), 100);
+  std::string types = " : !llvm.ptr<3>, !llvm.ptr<1>";
+  std::string wait = "  nvvm.cp.async.wait.group 0\n";
+  Status status = run(copy(types, wait));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[3], 112u);
+  expectFailure(run(copy(types, "")), "a copy to here has not been waited for",
+                "llvm.store");
+  expectFailure(run(copy(types, "  nvvm.cp.async.wait.group 1\n")),
+                "a copy to here has not been waited for", "llvm.store");
+}
+
+TEST_F(EmulatorTest, CopiesFillWithZeros) {
+  in.assign(128, 7);
+  // Thread 31 copies nothing: what it points at need not exist.
+  in.resize(124);
+  Status status = run(
+      "  %last = llvm.icmp \"eq\" %tid, %c31 : i32\n"
+      "  %size = llvm.select %last, %c0, %c8 : i1, i32\n" +
+      copy(", %size : !llvm.ptr<3>, !llvm.ptr<1>, i32",
+           "  nvvm.cp.async.wait.group 0\n") +
+      "  %third = llvm.add %w, %c2 : i32\n" + word("%r", "%shared", "%third") +
+      load("%z", "%r", "3") + "  %next = llvm.add %tid, %c32 : i32\n" +
+      word("%second", "%out", "%next") + store("%z", "%second"));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(out[30], 7u);
+  EXPECT_EQ(out[31], 0u);
+  EXPECT_EQ(out[32 + 30], 0u);
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor cores
+//===----------------------------------------------------------------------===//
+
+// A and B lie row by row in shared memory: A (16 x 16) through ldmatrix.x4, B
+// (16 x 8) through ldmatrix.x2.trans, and D goes out where the ISA says.
+TEST_F(EmulatorTest, MatricesMultiply) {
+  in.resize(16 * 8 + 16 * 4);
+  float a[16][16], b[16][8];
+  for (unsigned i = 0; i < 16; ++i)
+    for (unsigned k = 0; k < 16; ++k) {
+      a[i][k] = float(int(i * 16 + k) % 13 - 6);
+      reinterpret_cast<uint16_t *>(in.data())[i * 16 + k] =
+          floatToBF16(a[i][k]);
+    }
+  for (unsigned k = 0; k < 16; ++k)
+    for (unsigned j = 0; j < 8; ++j) {
+      b[k][j] = float(int(k * 8 + j) % 7 - 3);
+      reinterpret_cast<uint16_t *>(in.data() + 128)[k * 8 + j] =
+          floatToBF16(b[k][j]);
+    }
+  std::string body;
+  for (int part = 0; part < 6; ++part) {
+    std::string n = std::to_string(part);
+    body += "  %n" + n + " = llvm.mlir.constant(" + std::to_string(32 * part) +
+            " : i32) : i32\n  %i" + n + " = llvm.add %tid, %n" + n +
+            " : i32\n" + word("%s" + n, "%in", "%i" + n) +
+            load("%v" + n, "%s" + n) + word("%d" + n, "%shared", "%i" + n) +
+            store("%v" + n, "%d" + n, "3");
+  }
+  body +=
+      barrier +
+      // Row L % 16, columns 8 * (L / 16).
+      "  %row = llvm.urem %tid, %c16 : i32\n"
+      "  %half = llvm.udiv %tid, %c16 : i32\n"
+      "  %r8 = llvm.mul %row, %c8 : i32\n  %h4 = llvm.mul %half, %c4 : i32\n"
+      "  %at = llvm.add %r8, %h4 : i32\n" +
+      word("%pa", "%shared", "%at") +
+      "  %fa = nvvm.ldmatrix %pa {num = 4 : i32, layout = "
+      "#nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
+      "eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> "
+      "!llvm.struct<(i32, i32, i32, i32)>\n"
+      "  %c128 = llvm.mlir.constant(128 : i32) : i32\n"
+      "  %r4 = llvm.mul %row, %c4 : i32\n  %bt = llvm.add %r4, %c128 : i32\n" +
+      word("%pb", "%shared", "%bt") +
+      "  %fb = nvvm.ldmatrix %pb {num = 2 : i32, layout = "
+      "#nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
+      "eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> "
+      "!llvm.struct<(i32, i32)>\n"
+      "  %z = llvm.mlir.constant(1.0 : f32) : f32\n";
+  for (int r = 0; r < 4; ++r)
+    body += "  %a" + std::to_string(r) + " = llvm.extractvalue %fa[" +
+            std::to_string(r) + "] : !llvm.struct<(i32, i32, i32, i32)>\n";
+  for (int r = 0; r < 2; ++r)
+    body += "  %b" + std::to_string(r) + " = llvm.extractvalue %fb[" +
+            std::to_string(r) + "] : !llvm.struct<(i32, i32)>\n";
+  body += "  %dd = nvvm.mma.sync A[%a0, %a1, %a2, %a3] B[%b0, %b1] C[%z, %z, "
+          "%z, %z] {layoutA = #nvvm.mma_layout<row>, layoutB = "
+          "#nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<bf16>, "
+          "multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m "
+          "= 16, n = 8, k = 16>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, "
+          "f32, f32)>\n  %base = llvm.mul %tid, %c4 : i32\n";
+  for (int r = 0; r < 4; ++r) {
+    std::string n = std::to_string(r);
+    body += "  %o" + n + " = llvm.extractvalue %dd[" + n +
+            "] : !llvm.struct<(f32, f32, f32, f32)>\n  %w" + n +
+            " = llvm.bitcast %o" + n + " : f32 to i32\n  %x" + n +
+            " = llvm.add %base, %c" + n + " : i32\n" +
+            word("%y" + n, "%out", "%x" + n) + store("%w" + n, "%y" + n);
+  }
+  Status status = run(body);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned r = 0; r < 4; ++r) {
+      unsigned i = lane / 4 + r / 2 * 8, j = lane % 4 * 2 + r % 2;
+      float expected = 1.0f;
+      for (unsigned k = 0; k < 16; ++k)
+        expected += a[i][k] * b[k][j];
+      EXPECT_EQ(floatOfBits(out[4 * lane + r]), expected) << i << " " << j;
+    }
+}
+
+//===----------------------------------------------------------------------===//
+// What it does not know
+//===----------------------------------------------------------------------===//
+
+TEST_F(EmulatorTest, UnknownOperationsAreErrors) {
+  expectFailure(run("  nvvm.fence.proxy {kind = #nvvm.proxy_kind<async>}\n"),
+                "the emulator does not know 'nvvm.fence.proxy'",
+                "nvvm.fence.proxy");
+  expectFailure(run("  llvm.inline_asm has_side_effects \"trap;\", \"\" : () "
+                    "-> ()\n"),
+                "with the text 'trap;'", "llvm.inline_asm");
+}
+
+TEST_F(EmulatorTest, DivisionByZeroIsAnError) {
+  expectFailure(run("  %q = llvm.udiv %c8, %tid : i32\n" + give("%q")),
+                "thread 0: divides by 0", "llvm.udiv");
+}
