@@ -134,6 +134,13 @@ void KernelEmitter::guardLoad(LoadOp op) {
   pendingLoads.insert(op);
 }
 
+/// Whether the same threads make both stores: those run in order.
+static bool areOfSameThreads(StoreOp x, StoreOp y) {
+  return x.getValue().getType() == y.getValue().getType() &&
+         (!isa<TileType>(x.getValue().getType()) ||
+          llvm::equal(x.getIndices(), y.getIndices()));
+}
+
 /// An output may lie in the memory of an input whose elements are read before.
 /// A thread that writes the elements that it has read itself needs no barrier.
 void KernelEmitter::guardStore(StoreOp op) {
@@ -149,10 +156,17 @@ void KernelEmitter::guardStore(StoreOp op) {
     return layout ? from.getRows() > 1 && from.getCols() > 1
                   : !plan.get(from).isRepeated();
   };
-  if (!llvm::all_of(pendingLoads, isOwn)) {
+  // Of two stores to one element the later one counts.
+  auto overtakes = [&](StoreOp other) {
+    return getArgument(other.getRef()) == getArgument(op.getRef()) &&
+           !areOfSameThreads(other, op);
+  };
+  if (!llvm::all_of(pendingLoads, isOwn) ||
+      llvm::any_of(pendingWrites, overtakes)) {
     settle();
     barrier();
   }
+  pendingWrites.insert(op);
   pendingStores = true;
 }
 

@@ -193,6 +193,7 @@ SmallVector<Value> KernelEmitter::registersOf(Value tile) {
 void KernelEmitter::barrier() {
   b.barrier();
   pendingLoads.clear();
+  pendingWrites.clear();
   pendingStores = false;
   unseen.clear();
   residentsRead = false;
@@ -426,7 +427,9 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
   op.walk([&](LoadOp load) { pendingLoads.insert(load); });
+  op.walk([&](StoreOp store) { pendingWrites.insert(store); });
   llvm::SetVector<LoadOp> accesses = pendingLoads;
+  llvm::SetVector<StoreOp> writes = pendingWrites;
   pendingStores = true;
   settle();
   residentsRead |= readsResidents(op);
@@ -436,6 +439,7 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
       LogicalResult result = prefetch.branch ? emitPipelinedBranch(op, prefetch)
                                              : emitPipelinedFor(op, prefetch);
       pendingLoads = std::move(accesses);
+      pendingWrites = std::move(writes);
       pendingStores = true;
       return result;
     }
@@ -456,6 +460,7 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   residentsRead |= readsResidents(op);
   unflatten(op.getResults(), results);
   pendingLoads = std::move(accesses);
+  pendingWrites = std::move(writes);
   pendingStores = true;
   return result;
 }
@@ -468,6 +473,7 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   settle();
   bool readBefore = residentsRead, readAfter = residentsRead;
   llvm::SetVector<LoadOp> before = pendingLoads, after;
+  llvm::SetVector<StoreOp> writesBefore = pendingWrites, writesAfter;
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;
@@ -475,6 +481,7 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
     to.front().clear();
     b.setInsertionPointToEnd(&to.front());
     pendingLoads = before;
+    pendingWrites = writesBefore;
     residentsRead = readBefore;
     if (failed(emitBlock(from.front())))
       return failure();
@@ -483,11 +490,15 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
     scf::YieldOp::create(b,
                          flatten(from.front().getTerminator()->getOperands()));
     after.insert_range(pendingLoads);
+    writesAfter.insert_range(pendingWrites);
   }
   residentsRead = readAfter;
   pendingLoads = std::move(after);
-  if (!hasElse)
+  pendingWrites = std::move(writesAfter);
+  if (!hasElse) {
     pendingLoads.insert_range(before);
+    pendingWrites.insert_range(writesBefore);
+  }
   pendingStores = true;
   unflatten(op.getResults(), branch.getResults());
   return success();

@@ -325,6 +325,7 @@ private:
   /// Accesses to memory since the last barrier that others may not have made
   /// yet.
   llvm::SetVector<tile::LoadOp> pendingLoads;
+  llvm::SetVector<tile::StoreOp> pendingWrites;
   bool pendingStores = false;
   /// Arguments that the kernel both reads and writes.
   llvm::DenseSet<mlir::Value> readAndWritten;
