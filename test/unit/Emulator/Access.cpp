@@ -210,20 +210,24 @@ bool requireDefined(Warp &warp, const Instruction &i, LaneMask mask,
   return false;
 }
 
-void loadComponent(Warp &warp, uint32_t reg, unsigned lane, const char *data,
-                   unsigned bytes) {
-  if (bytes == 8) {
-    std::memcpy(&warp.wide(reg)[lane], data, 8);
-    return;
+/// One lane's components, `Bytes` bytes each.
+template <unsigned Bytes>
+void loadLane(Warp &warp, const Instruction &i, unsigned lane,
+              const char *data) {
+  for (unsigned k = 0; k < i.count; ++k) {
+    if constexpr (Bytes == 8) {
+      std::memcpy(&warp.wide(i.all[k])[lane], data + k * Bytes, Bytes);
+    } else {
+      uint32_t word = 0;
+      std::memcpy(&word, data + k * Bytes, Bytes);
+      warp.narrow(i.all[k])[lane] = word;
+    }
   }
-  uint32_t word = 0;
-  std::memcpy(&word, data, bytes);
-  warp.narrow(reg)[lane] = word;
 }
 
-template <bool Shared>
+template <bool Shared, unsigned Bytes>
 void load(Warp &warp, const Instruction &i, LaneMask mask) {
-  unsigned count = i.count, bytes = i.bytes;
+  unsigned count = i.count;
   uint32_t addressReg = i.all[count];
   if (!requireDefined(warp, i, mask, addressReg, "the address of a load"))
     return;
@@ -233,22 +237,43 @@ void load(Warp &warp, const Instruction &i, LaneMask mask) {
   auto align = uint64_t(i.immediate) >> 1;
   LaneMask bad = 0;
   uint32_t origin = 0;
+  // Often all lanes read the same. Two of them are enough for the checks: the
+  // shadow remembers no more.
+  uint64_t last = ~uint64_t(0);
+  unsigned repeated = 0;
+  Place place;
   forLanes(mask, [&](unsigned lane) {
     if (warp.block.failed())
       return;
-    Access access(warp, i, lane);
-    Place place =
-        access.find(Shared, address[lane], bytes * count, align, false);
-    if (!place.data)
-      return;
-    if (!access.isDefined(place, bytes * count, !matters || matters[lane],
-                          origin))
-      bad |= LaneMask(1) << lane;
-    for (unsigned k = 0; k < count; ++k)
-      loadComponent(warp, i.all[k], lane, place.data + k * bytes, bytes);
+    repeated = address[lane] == last && !matters ? repeated + 1 : 0;
+    if (repeated < 2 || bad) {
+      Access access(warp, i, lane);
+      place = access.find(Shared, address[lane], Bytes * count, align, false);
+      if (!place.data)
+        return;
+      if (!access.isDefined(place, Bytes * count, !matters || matters[lane],
+                            origin))
+        bad |= LaneMask(1) << lane;
+      last = address[lane];
+    }
+    loadLane<Bytes>(warp, i, lane, place.data);
   });
   for (unsigned k = 0; k < count; ++k)
     warp.define(i.all[k], mask, bad, origin);
+}
+
+template <bool Shared>
+Handler getLoadOf(unsigned bytes) {
+  switch (bytes) {
+  case 1:
+    return load<Shared, 1>;
+  case 2:
+    return load<Shared, 2>;
+  case 4:
+    return load<Shared, 4>;
+  default:
+    return load<Shared, 8>;
+  }
 }
 
 template <bool Shared>
@@ -423,8 +448,8 @@ void storeMatrix(Warp &warp, const Instruction &i, LaneMask) {
 
 } // namespace
 
-Handler nsa::emulator::getLoad(bool shared) {
-  return shared ? load<true> : load<false>;
+Handler nsa::emulator::getLoad(bool shared, unsigned bytes) {
+  return shared ? getLoadOf<true>(bytes) : getLoadOf<false>(bytes);
 }
 Handler nsa::emulator::getStore(bool shared) {
   return shared ? store<true> : store<false>;
@@ -522,7 +547,7 @@ GlobalMemory::GlobalMemory(const std::vector<Argument> &arguments,
           regions[r].data() + (own.begin - disjoint[r].begin) / granule;
       view.skipped =
           unsigned(reinterpret_cast<uintptr_t>(argument.data) - own.begin);
-      if (!argument.isOutput)
+      if (argument.isInput)
         for (uint64_t k = 0; k < (own.end - own.begin + granule - 1) / granule;
              ++k)
           view.cells[k].defined = true;

@@ -11,7 +11,7 @@ namespace nsa::emulator {
 /// if bit 0 of `immediate` is set a condition: other lanes read, but nothing
 /// comes of it. Of a store: the components, the address. The rest of
 /// `immediate` is the alignment times 2.
-Handler getLoad(bool shared);
+Handler getLoad(bool shared, unsigned bytes);
 Handler getStore(bool shared);
 
 /// a: to, b: from, c (if `count` is 1): bytes that are read, the rest is 0;

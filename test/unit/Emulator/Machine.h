@@ -15,9 +15,11 @@ namespace nsa::emulator {
 struct Argument {
   char *data;
   uint64_t bytes;
-  /// Only outputs may be written. What is in them before is undefined unless
-  /// an input lies there too.
+  /// Only outputs may be written.
   bool isOutput;
+  /// Whether what is there before counts; else reading it is an error unless
+  /// an input lies there too.
+  bool isInput = !isOutput;
 };
 
 /// The arguments of a launch with their shadows.

@@ -26,7 +26,8 @@ void nsa::test::runOnTarget(ModuleOp module, const KernelCase &kernelCase,
   ASSERT_TRUE(bool(emulator)) << emulator.message();
   std::vector<emulator::Argument> memory;
   for (const KernelArgument &argument : arguments)
-    memory.push_back({argument.data, argument.bytes, argument.isOutput});
+    memory.push_back({argument.data, argument.bytes, argument.isOutput,
+                      /*isInput=*/true});
   emulator::Dim3 grid{uint32_t(kernelCase.grid[0]),
                       uint32_t(kernelCase.grid[1]),
                       uint32_t(kernelCase.grid[2])};

@@ -435,7 +435,7 @@ LogicalResult Translator::translateLoad(LLVM::LoadOp load) {
       condition && values.count(condition) && regs(condition).size() == 1;
   if (guarded)
     operands.push_back(reg(condition));
-  Instruction &instruction = emit(getLoad(*shared), results, operands);
+  Instruction &instruction = emit(getLoad(*shared, bytes), results, operands);
   instruction.bytes = uint8_t(bytes);
   instruction.count = uint8_t(results.size());
   uint64_t align = load.getAlignment().value_or(bytes * results.size());

@@ -1,0 +1,139 @@
+//===- EmulatedTrainingTest.cpp - training steps of a GPU's kernels -------===//
+//
+// Whole training steps of a small model, compiled for a GPU and run on the
+// emulator, against the same steps of the CPU target.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/unit/CompiledModule.h"
+#include "test/unit/Compiler/SmallModel.h"
+#include "test/unit/Emulator/EmulatedModule.h"
+
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+using namespace nsa::test;
+
+namespace {
+
+/// How far two lists of numbers are apart.
+struct Distance {
+  double dot = 0.0, x = 0.0, y = 0.0, gap = 0.0, top = 0.0;
+
+  void add(const TensorView &one, const TensorView &other) {
+    for (size_t i = 0; i < one.elements(); ++i) {
+      double a = one.as<float>()[i], b = other.as<float>()[i];
+      dot += a * b;
+      x += a * a;
+      y += b * b;
+      // A NaN must not pass.
+      gap = std::fabs(a - b) <= gap ? gap : std::fabs(a - b);
+      top = std::max(top, std::fabs(a));
+    }
+  }
+  double cosine() const { return dot / std::sqrt(x * y); }
+};
+
+/// A model on both targets, with equal parameters and tokens.
+class Pair {
+public:
+  Pair(const std::vector<std::string> &overrides,
+       const std::string &precision) {
+    std::string text = modelText(overrides);
+    CompilerOptions options;
+    options.precision = precision;
+    auto compileForGPU = [](const std::string &source,
+                            const CompilerOptions &given) {
+      CompilerOptions changed = given;
+      changed.target = "sm_90a";
+      return emulator::compileForEmulator(source, changed);
+    };
+    RuntimeOptions runtime = CompiledModule::poisoned();
+    runtime.seed = testSeed();
+    for (const Compile &compile : {Compile(), Compile(compileForGPU)}) {
+      auto loaded = CompiledModule::load(text, options, runtime, compile);
+      if (!loaded.ok()) {
+        ADD_FAILURE() << loaded.message();
+        return;
+      }
+      models.push_back(std::move(*loaded));
+    }
+    run("init");
+    std::mt19937_64 random(testSeed());
+    const float hyper[8] = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1.0f, 1.0f, 1.0f};
+    for (const char *name : {"tokens", "targets"})
+      for (size_t i = 0; i < view(0, name).elements(); ++i)
+        view(0, name).as<int32_t>()[i] = static_cast<int32_t>(random() % 256);
+    for (size_t i : {0, 1}) {
+      std::memcpy(view(i, "hyper").data, hyper, sizeof hyper);
+      for (const char *name : {"tokens", "targets"})
+        std::memcpy(view(i, name).data, view(0, name).data,
+                    view(0, name).bytes);
+    }
+  }
+
+  void run(const std::string &entry) {
+    for (CompiledModule &model : models)
+      model.run(entry);
+  }
+
+  const TensorView &view(size_t i, const std::string &name) {
+    return *models[i].getProgram().findTensor(name);
+  }
+
+  /// Over all tensors of a role.
+  Distance compare(TensorRole role) {
+    Distance distance;
+    for (const TensorView &one : models[0].getProgram().tensors())
+      if (one.role == role)
+        distance.add(one, view(1, one.name));
+    return distance;
+  }
+
+  std::vector<CompiledModule> models;
+};
+
+void checkSteps(const std::vector<std::string> &overrides) {
+  Pair pair(overrides, "fp32");
+  ASSERT_EQ(pair.models.size(), 2u);
+  for (int step = 0; step < 2; ++step) {
+    pair.run("accumulate");
+    EXPECT_NEAR(*pair.view(0, "loss").as<float>(),
+                *pair.view(1, "loss").as<float>(), 1e-4);
+    Distance gradients = pair.compare(TensorRole::Gradient);
+    EXPECT_GT(gradients.top, 0.0);
+    EXPECT_LE(gradients.gap, 1e-4 * gradients.top);
+    pair.run("update");
+    if (testing::Test::HasFailure())
+      return;
+    // Adam divides what is left of a gradient near 0 by its own size.
+    EXPECT_GT(pair.compare(TensorRole::Parameter).cosine(), 0.9999);
+    // The second step starts from one and the same model.
+    for (const TensorView &one : pair.models[0].getProgram().tensors())
+      if (one.role != TensorRole::Input && one.role != TensorRole::Output)
+        if (const TensorView *other =
+                pair.models[1].getProgram().findTensor(one.name))
+          std::memcpy(other->data, one.data, one.bytes);
+  }
+}
+
+} // namespace
+
+TEST(EmulatedTraining, StepsAgreeWithTheCPU) { checkSteps({}); }
+
+TEST(EmulatedTraining, StepsWithLinearCompressionAgreeWithTheCPU) {
+  checkSteps({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
+              "model.d_v=12"});
+}
+
+TEST(EmulatedTraining, MixedPrecisionPointsTheSameWay) {
+  // Wide enough for tensor cores.
+  Pair pair({"model.d_k=16", "model.d_v=16"}, "bf16");
+  ASSERT_EQ(pair.models.size(), 2u);
+  pair.run("accumulate");
+  EXPECT_NEAR(*pair.view(0, "loss").as<float>(),
+              *pair.view(1, "loss").as<float>(), 0.05);
+  EXPECT_GT(pair.compare(TensorRole::Gradient).cosine(), 0.99);
+}
