@@ -12,8 +12,10 @@
 #include "test/unit/Emulator/EmulatedModule.h"
 #include "test/unit/KernelSweep/Checks.h"
 
+#include <array>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <tuple>
 
 using namespace nsa;
 using namespace nsa::test;
@@ -39,16 +41,49 @@ Compile chosenCompiler() {
   return target && std::string(target) == "cpu" ? Compile() : compileForGPU;
 }
 
-/// Small shapes, bf16 in every second one: that is what has tensor cores.
+/// Heads as wide as those of models, on short sequences: several tiles of
+/// queries and keys with ragged ends, in bf16 but for every fourth.
+std::vector<Combination> wideHeads(size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto pick = [&](const auto &list) { return list[random() % list.size()]; };
+  const std::vector<int64_t> sequences = {33, 47, 64, 65, 97, 129, 160};
+  const std::vector<int64_t> groups = {1, 2, 3, 6};
+  const std::vector<std::pair<int64_t, int64_t>> widths = {
+      {64, 64}, {64, 32}, {32, 64}, {48, 80}, {128, 64}};
+  const std::vector<int64_t> counts = {1, 3, 4, 16}, windows = {1, 17, 64, 512};
+  const std::vector<std::array<int64_t, 3>> blocks = {
+      {32, 16, 64}, {16, 16, 16}, {16, 8, 48}, {8, 4, 16}};
+  std::vector<Combination> list(count);
+  for (size_t i = 0; i < count; ++i) {
+    Combination &c = list[i];
+    c.sequence = pick(sequences);
+    c.group = pick(groups);
+    std::tie(c.dk, c.dv) = pick(widths);
+    c.count = pick(counts);
+    c.window = pick(windows);
+    auto [l, d, lSel] = pick(blocks);
+    c.l = l;
+    c.d = d;
+    c.lSel = lSel;
+    c.bf16 = i % 4 != 3;
+    c.seed = random();
+  }
+  return list;
+}
+
 std::vector<Combination> combinations(uint64_t seed) {
   if (const char *text = std::getenv("NSA_COMBINATION")) {
     std::optional<Combination> c = parseCombination(text);
     EXPECT_TRUE(c) << "no combination: " << text;
     return {c.value_or(Combination())};
   }
-  std::vector<Combination> list = spread(sweepCount(), seed, 1e6);
+  // What the CPU is tried on, made smaller, and bf16 in every second one.
+  size_t count = sweepCount();
+  std::vector<Combination> list = spread(count - count / 2, seed, 1e6);
   for (size_t i = 0; i < list.size(); ++i)
     list[i].bf16 = i % 2 == 1;
+  for (const Combination &c : wideHeads(count / 2, seed))
+    list.push_back(c);
   return list;
 }
 
