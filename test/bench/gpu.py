@@ -23,10 +23,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 # Steps of whole models: tokens of a sequence, sequences of a step.
 STEPS = {
-    "m7c-2048x32": ("m7c_125m", 2048, 32, []),
-    "m7c-8192x8": ("m7c_125m", 8192, 8, []),
-    "m7c-32768x2": ("m7c_125m", 32768, 2, []),
-    "llama-32768x1": ("llama_1b", 32768, 1, ["--recompute=cheap"]),
+    "m7c-2048x32": ("m7c_125m", 2048, 32, {}),
+    "m7c-8192x8": ("m7c_125m", 8192, 8, {}),
+    "m7c-32768x2": ("m7c_125m", 32768, 2, {}),
+    "llama-32768x1": ("llama_1b", 32768, 1, {"runtime.gradient_checkpointing": "cheap"}),
 }
 
 
@@ -78,18 +78,18 @@ def prepare(args):
     os.makedirs(args.folder, exist_ok=True)
     binaries = os.path.join(args.build, "bin")
     jobs = {}
-    for name, (config, length, batch, extra) in (STEPS | ATTENTION).items():
-        overrides, options = (extra, []) if isinstance(extra, dict) else ({}, extra)
-        jobs[name] = (config, settings(length, batch, overrides), options, length, batch)
+    for name, (config, length, batch, overrides) in (STEPS | ATTENTION).items():
+        recompute = overrides.get("runtime.gradient_checkpointing", "none")
+        jobs[name] = (config, settings(length, batch, overrides), recompute)
     names = chosen(list(jobs), args.only)
     for name in names:
-        config, changes, options, length, batch = jobs[name]
+        config, changes, recompute = jobs[name]
         source = os.path.join(ROOT, "configs", config + ".yaml")
         model = os.path.join(args.folder, name + ".mlir")
         call(os.path.join(binaries, "nsa-model"), source, "-o", model, *changes)
         call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
              f"--target={args.target}", "--precision=bf16",
-             "--allow-slow-path=spill,serialised", *options)
+             f"--recompute={recompute}", "--allow-slow-path=spill,serialised")
         os.remove(model)
         with open(os.path.join(args.folder, name + ".json"), "w") as file:
             json.dump({"settings": changes, "config": config + ".yaml"}, file)

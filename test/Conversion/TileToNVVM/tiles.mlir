@@ -99,11 +99,15 @@ tile.kernel private @rows(%x: memref<16x32xf32>, %y: memref<16xf32>)
 
 // -----
 
-// Threads vote with their own elements, and wait for each other once.
+// Threads vote with their own elements, and wait for each other once. Of the
+// four of a thread, the last two may lie behind the end.
 // CHECK-LABEL: llvm.func @any(
-// CHECK: %[[OWN:.*]] = arith.andi
-// CHECK: %[[BOTH:.*]] = arith.ori %{{.*}}, %[[OWN]]
-// CHECK: %[[WORD:.*]] = arith.extui %[[BOTH]] : i1 to i32
+// CHECK: %[[TWO:.*]] = arith.ori
+// CHECK: %[[THIRD:.*]] = arith.andi
+// CHECK: %[[THREE:.*]] = arith.ori %[[TWO]], %[[THIRD]]
+// CHECK: %[[FOURTH:.*]] = arith.andi
+// CHECK: %[[FOUR:.*]] = arith.ori %[[THREE]], %[[FOURTH]]
+// CHECK: %[[WORD:.*]] = arith.extui %[[FOUR]] : i1 to i32
 // CHECK: %[[VOTE:.*]] = nvvm.barrier #nvvm.reduction<or> %[[WORD]] -> i32
 // CHECK: arith.cmpi ne, %[[VOTE]]
 tile.kernel private @any(%x: memref<200xi32>, %y: memref<1xi32>)
