@@ -103,8 +103,10 @@ KernelFrame::KernelFrame(TileBuilder &builder, const KernelGraph &graph,
   size_t numInputs = graph.getInputs().size();
   for (auto [value, argument] :
        llvm::zip(graph.getInputs(), arguments.take_front(numInputs)))
-    if (!inputs.contains(value))
-      inputs[value] = view(value, argument);
+    if (!inputs.contains(value)) {
+      inputs[value] = argument;
+      elements[value] = view(value, argument);
+    }
   for (auto [value, argument] :
        llvm::zip_equal(graph.getOutputs(), arguments.drop_front(numInputs)))
     outputs[value] = view(value, argument);
@@ -114,7 +116,7 @@ Value Elements::get(Value value) {
   if (Value tile = tiles.lookup(value))
     return tile;
   TileBuilder &b = frame.getBuilder();
-  if (Value memory = frame.getInput(value)) {
+  if (Value memory = frame.getElements(value)) {
     Value tile = b.load(memory, place);
     tiles[value] = tile;
     return tile;

@@ -67,8 +67,13 @@ public:
               llvm::ArrayRef<mlir::Value> arguments,
               llvm::ArrayRef<int64_t> elementShape);
 
-  /// The memory of an input.
+  /// The memory of an input in its own shape.
   mlir::Value getInput(mlir::Value value) const { return inputs.lookup(value); }
+  /// The memory of an input whose elements are read, or null if the value is no
+  /// input.
+  mlir::Value getElements(mlir::Value value) const {
+    return elements.lookup(value);
+  }
   /// The memory of an output, or null if the value is none.
   mlir::Value getOutput(mlir::Value value) const {
     return outputs.lookup(value);
@@ -79,7 +84,7 @@ public:
 private:
   tile::TileBuilder &builder;
   const KernelGraph &graph;
-  llvm::DenseMap<mlir::Value, mlir::Value> inputs, outputs;
+  llvm::DenseMap<mlir::Value, mlir::Value> inputs, elements, outputs;
 };
 
 /// The elements at one place of the values that are connected to a root.

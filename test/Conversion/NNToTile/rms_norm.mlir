@@ -38,3 +38,17 @@ func.func @backward(%dy: tensor<2x1024x128xf32>, %x: tensor<2x1024x128xf32>, %we
       -> (tensor<2x1024x128xf32>, tensor<128xf32>)
   return %dx, %dw : tensor<2x1024x128xf32>, tensor<128xf32>
 }
+
+// -----
+
+// A row may be its own weight: it is read as rows, and as what it is.
+// CHECK-LABEL: tile.kernel private @rms_norm_t1x48_f32
+// CHECK-SAME: (%[[X:.*]]: memref<48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<48xf32>, %{{.*}}: memref<f32>)
+// CHECK: %[[ROWS:.*]] = tile.view %[[X]] : memref<48xf32> -> memref<1x48xf32>
+// CHECK: tile.load %[[X]]
+// CHECK: tile.load %[[ROWS]]
+func.func @twice(%x: tensor<48xf32>) -> (tensor<48xf32>, tensor<f32>) {
+  %y, %rstd = nn.rms_norm %x, %x {eps = 1.0e-5 : f64}
+      : (tensor<48xf32>, tensor<48xf32>) -> (tensor<48xf32>, tensor<f32>)
+  return %y, %rstd : tensor<48xf32>, tensor<f32>
+}
