@@ -159,7 +159,8 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
 }
 
 void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
-                                       const KeyValueGradArgs &args) const {
+                                       const KeyValueGradArgs &args,
+                                       std::optional<Expr> part) const {
   Expr i0 = number * ownKeyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value i = b.range(i0, ownKeyTile, 0);
@@ -185,6 +186,20 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
                            sums);
   };
+  auto addHead = [&](Expr head) {
+    SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
+                                b.zeros(ownKeyTile, shape.valueWidth)};
+    return b.forLoop(firstQuery, endQuery, queryTile, zeros,
+                     [&](Expr t0, ArrayRef<Value> sums) {
+                       return addQueries(head, t0, sums);
+                     });
+  };
+  if (part) {
+    auto sums = addHead(firstHead + *part);
+    b.store(sums[0], args.keyGrad, {*part, batch, i, keyHead, keyCols});
+    b.store(sums[1], args.valueGrad, {*part, batch, i, keyHead, valueCols});
+    return;
+  }
   // A sum for each head first: the rounding errors of one long sum would exceed
   // those of the terms.
   SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
@@ -192,10 +207,7 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   auto sums = b.forLoop(
       firstHead, firstHead + shape.group(), 1, zeros,
       [&](Expr head, ArrayRef<Value> carried) -> SmallVector<Value> {
-        auto own = b.forLoop(firstQuery, endQuery, queryTile, zeros,
-                             [&](Expr t0, ArrayRef<Value> sums) {
-                               return addQueries(head, t0, sums);
-                             });
+        auto own = addHead(head);
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,

@@ -55,10 +55,17 @@ struct DenseAttention {
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
                  KeyTileBody body) const;
+  /// Parts of the gradient of a key, each a program's: on a GPU one for each
+  /// head of the group where keys are few and queries many.
+  int64_t numGradParts() const {
+    return isWide && !visibility.window ? shape.group() : 1;
+  }
   /// Computes the gradients of the own key tile `number` of a key head.
-  /// Heads of the group and query tiles are added in ascending order.
+  /// Heads of the group and query tiles are added in ascending order. With
+  /// `part`, only those of one head of the group.
   void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,
-                         const KeyValueGradArgs &args) const;
+                         const KeyValueGradArgs &args,
+                         std::optional<tile::Expr> part = std::nullopt) const;
 
   AttentionShape shape;
   Visibility visibility;

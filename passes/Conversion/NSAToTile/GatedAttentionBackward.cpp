@@ -169,6 +169,7 @@ public:
 
 private:
   ResultRange launchQueryGrad();
+  ResultRange launchCompressedParts(ResultRange query);
   ResultRange launchCompressed(ResultRange query);
   ResultRange launchSelected(ResultRange query);
   ResultRange launchWindow(ResultRange query);
@@ -179,6 +180,14 @@ private:
             attention.name(),
             {tiles, shape.keyHeads, shape.batch},
             flops};
+  }
+  /// Types of sums of parts of these gradients.
+  SmallVector<Type> partTypes(int64_t parts, ValueRange values) const {
+    return llvm::map_to_vector(values, [&](Value value) -> Type {
+      SmallVector<int64_t> shape = {parts};
+      llvm::append_range(shape, getShape(value));
+      return RankedTensorType::get(shape, rewriter.getF32Type());
+    });
   }
   int64_t keyValueWidth() const {
     return 2 * (attention.shape.keyWidth + attention.shape.valueWidth);
@@ -262,28 +271,67 @@ ResultRange Launcher::launchWindow(ResultRange query) {
 }
 
 ResultRange Launcher::launchSelected(ResultRange query) {
+  const SelectedAttention &selected = attention.selected;
+  int64_t parts = selected.numGradParts();
+  SmallVector<Value> operands = {op.getSelectedKey(), op.getSelectedValue()};
+  SmallVector<Type> types = {operands[0].getType(), operands[1].getType()};
+  ResultRange grads = cache.launch(
+      rewriter, op,
+      spec("slc", parts * selected.numKeyTiles(),
+           selected.flops(keyValueWidth())),
+      {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
+       op.getSelectedLse(), query[Statistics], query[Offsets], query[List]},
+      parts == 1 ? types : partTypes(parts, operands),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        selected.buildKeyValueGrad(b,
+                                   {args[0], args[1], args[2], args[3], args[4],
+                                    args[5], Selected, args[8], args[9]},
+                                   args[6], args[7], parts);
+      });
+  if (parts == 1)
+    return grads;
+  return cache.launch(
+      rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0), grads, types,
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Value row =
+            b.range(b.programId(0) * selected.keyTile, selected.keyTile, 0);
+        Expr head = b.programId(1), batch = b.programId(2);
+        addParts(b, args[0], args[2], batch, row, head, attention.shape.scale);
+        addParts(b, args[1], args[3], batch, row, head, 1);
+      });
+}
+
+/// Sums of parts of dk and dv, a head of the group each.
+ResultRange Launcher::launchCompressedParts(ResultRange query) {
+  const DenseAttention &compressed = attention.compressed;
+  int64_t parts = compressed.numGradParts();
   return cache.launch(
       rewriter, op,
-      spec("slc", attention.selected.numKeyTiles(),
-           attention.selected.flops(keyValueWidth())),
-      {op.getOutputGrad(), op.getQuery(), op.getSelectedKey(),
-       op.getSelectedValue(), op.getSelectedLse(), query[Statistics],
-       query[Offsets], query[List]},
-      {op.getSelectedKey().getType(), op.getSelectedValue().getType()},
+      spec("cmp_parts", parts * compressed.numKeyTiles(),
+           compressed.flops(keyValueWidth())),
+      {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
+       op.getCompressedValue(), op.getCompressedLse(), query[Statistics]},
+      partTypes(parts, {op.getCompressedKey(), op.getCompressedValue()}),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        attention.selected.buildKeyValueGrad(b,
-                                             {args[0], args[1], args[2],
-                                              args[3], args[4], args[5],
-                                              Selected, args[8], args[9]},
-                                             args[6], args[7]);
+        Expr program = b.programId(0);
+        compressed.buildKeyValueGrad(b, program / parts,
+                                     {args[0], args[1], args[2], args[3],
+                                      args[4], args[5], Compressed, args[6],
+                                      args[7]},
+                                     program % parts);
       });
 }
 
 /// With a bias, the first programs are left to its gradient.
 ResultRange Launcher::launchCompressed(ResultRange query) {
+  const DenseAttention &compressed = attention.compressed;
+  bool hasParts = compressed.numGradParts() > 1;
   SmallVector<Value> inputs = {op.getOutputGrad(),    op.getQuery(),
                                op.getCompressedKey(), op.getCompressedValue(),
                                op.getCompressedLse(), query[Statistics]};
+  if (hasParts)
+    inputs = llvm::to_vector_of<Value>(launchCompressedParts(query));
+  size_t numOwn = inputs.size();
   SmallVector<Type> types = {op.getCompressedKey().getType(),
                              op.getCompressedValue().getType()};
   bool hasBias = attention.hasBias, isRotated = bool(op.getTable());
@@ -293,16 +341,23 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
     inputs.push_back(query[BiasParts]);
     types.push_back(op.getBias().getType());
   }
-  const DenseAttention &compressed = attention.compressed;
   auto build = [&](TileBuilder &b, Expr number, ArrayRef<Value> args) {
     ArrayRef<Value> out = args.drop_front(inputs.size());
-    compressed.buildKeyValueGrad(b, number,
-                                 {args[0], args[1], args[2], args[3], args[4],
-                                  args[5], Compressed, out[0], out[1]});
+    Expr first = number * compressed.ownKeyTile;
+    if (hasParts) {
+      Value row = b.range(first, compressed.ownKeyTile, 0);
+      Expr head = b.programId(1), batch = b.programId(2);
+      addParts(b, args[0], out[0], batch, row, head, compressed.shape.scale);
+      addParts(b, args[1], out[1], batch, row, head, 1);
+    } else {
+      compressed.buildKeyValueGrad(b, number,
+                                   {args[0], args[1], args[2], args[3], args[4],
+                                    args[5], Compressed, out[0], out[1]});
+    }
     if (isRotated)
-      rotateRows(b, out[0], args[6], b.programId(2), b.programId(1),
-                 number * compressed.ownKeyTile, compressed.ownKeyTile,
-                 compressed.visibility.stride, /*inverse=*/true);
+      rotateRows(b, out[0], args[numOwn], b.programId(2), b.programId(1), first,
+                 compressed.ownKeyTile, compressed.visibility.stride,
+                 /*inverse=*/true);
   };
   auto buildWithBias = [&](TileBuilder &b, ArrayRef<Value> args) {
     Expr program = b.programId(0);
@@ -321,7 +376,7 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
   };
   return cache.launch(rewriter, op,
                       spec("cmp", compressed.numKeyTiles() + (hasBias ? 1 : 0),
-                           compressed.flops(keyValueWidth())),
+                           hasParts ? 0 : compressed.flops(keyValueWidth())),
                       inputs, types, [&](TileBuilder &b, ArrayRef<Value> args) {
                         if (hasBias)
                           buildWithBias(b, args);

@@ -63,6 +63,8 @@ struct KeyValueGradArgs {
   /// branches, f32 [B, Hq, 6, S].
   mlir::Value statistics;
   std::optional<int64_t> branch;
+  /// With several parts, sums of parts without the scale, which `addParts` puts
+  /// together: f32, with a first dimension for the parts.
   mlir::Value keyGrad, valueGrad;
 
   /// Places of the gate and of do . o of branch `c` among the statistics.
@@ -72,6 +74,11 @@ struct KeyValueGradArgs {
   RowTerms loadTerms(tile::TileBuilder &b, tile::Operand batch,
                      tile::Operand head, mlir::Value query) const;
 };
+
+/// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
+/// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].
+void addParts(tile::TileBuilder &b, mlir::Value parts, mlir::Value out,
+              tile::Expr batch, mlir::Value row, tile::Expr head, double scale);
 
 } // namespace nsa
 

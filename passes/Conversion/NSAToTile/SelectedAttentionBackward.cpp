@@ -124,8 +124,10 @@ void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
 
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
                                           const KeyValueGradArgs &args,
-                                          Value offsets, Value list) const {
-  Expr u0 = b.programId(0) * keyTile;
+                                          Value offsets, Value list,
+                                          int64_t parts) const {
+  Expr program = b.programId(0);
+  Expr u0 = (parts == 1 ? program : program / parts) * keyTile;
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Expr block = u0 / selectBlock, firstHead = keyHead * shape.group();
   int64_t rows = gatherTile * shape.group();
@@ -140,6 +142,12 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
   tile.isVisible = [](Expr t, Expr u) { return u <= t; };
   Expr begin = b.loadScalar(offsets, {batch, keyHead, block});
   Expr end = b.loadScalar(offsets, {batch, keyHead, block + 1});
+  if (parts > 1) {
+    Expr perPart =
+        (end - begin + (parts * gatherTile - 1)) / (parts * gatherTile);
+    begin = begin + program % parts * (perPart * gatherTile);
+    end = min(begin + perPart * gatherTile, end);
+  }
   // Rows past the end of the list get a query outside of the sequence: they
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {
@@ -178,6 +186,12 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
                              zeros, addQueries);
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
+  if (parts > 1) {
+    Expr part = program % parts;
+    b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, keyCols});
+    b.store(sums[1], args.valueGrad, {part, batch, u, keyHead, valueCols});
+    return;
+  }
   b.store(scaled(b, sums[0], shape.scale), args.keyGrad,
           {batch, u, keyHead, keyCols});
   b.store(sums[1], args.valueGrad, {batch, u, keyHead, valueCols});

@@ -70,10 +70,19 @@ struct SelectedAttention {
                          tile::Expr keyHead, tile::Expr batch,
                          mlir::Value indices, mlir::Value offsets,
                          mlir::Value list) const;
-  /// Program: (key tile, key head, batch). Gathers the (query, head) rows of
-  /// the block in ascending order.
+  /// Parts of the list of a block, each a program's: every query selects the
+  /// first block, on a GPU others would wait for the program of that one.
+  int64_t numGradParts() const {
+    return isWide ? std::clamp<int64_t>(
+                        shape.sequence / (4 * count * selectBlock), 1, 16)
+                  : 1;
+  }
+  /// Program: (key tile and part, key head, batch). Gathers the (query, head)
+  /// rows of the block in ascending order. `parts` of them, 1 or
+  /// `numGradParts`.
   void buildKeyValueGrad(tile::TileBuilder &b, const KeyValueGradArgs &args,
-                         mlir::Value offsets, mlir::Value list) const;
+                         mlir::Value offsets, mlir::Value list,
+                         int64_t parts = 1) const;
 
   AttentionShape shape;
   int64_t selectBlock, count;
