@@ -74,7 +74,7 @@ struct SelectedAttention {
   /// first block, on a GPU others would wait for the program of that one.
   int64_t numGradParts() const {
     return isWide ? std::clamp<int64_t>(
-                        shape.sequence / (4 * count * selectBlock), 1, 16)
+                        shape.sequence / (2 * count * selectBlock), 1, 16)
                   : 1;
   }
   /// Program: (key tile and part, key head, batch). Gathers the (query, head)

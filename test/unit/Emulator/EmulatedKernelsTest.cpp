@@ -106,3 +106,19 @@ TEST(EmulatedKernels, GatedAttentionAgreesWithTheReference) {
       break;
   }
 }
+
+// With ten times as many tokens as a query selects, and heads in groups, the
+// gradients of keys are sums of parts that other programs compute.
+TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
+  for (const char *text :
+       {"B=1 S=200 Hkv=2 G=3 dk=16 dv=32 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
+        "logits=1 gating=sigmoid with bias seed=1",
+        "B=2 S=230 Hkv=1 G=6 dk=64 dv=64 n=3 w=32 l=8 d=4 l'=8 bf16 mean "
+        "logits=1 gating=softmax seed=5",
+        "B=1 S=260 Hkv=2 G=1 dk=16 dv=16 n=2 w=16 l=4 d=4 l'=8 f32 mean "
+        "logits=1 gating=given seed=3"}) {
+    std::optional<Combination> c = parseCombination(text);
+    ASSERT_TRUE(c) << text;
+    checkGated(*c, chosenCompiler());
+  }
+}
