@@ -18,7 +18,7 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
       kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
       kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
       builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
-      /*slow_paths=*/ArrayAttr());
+      /*slowPaths=*/ArrayAttr());
 }
 
 DetachedKernels::DetachedKernels(ModuleOp module) {

@@ -30,8 +30,9 @@ struct GatedAttentionBackward : GatedAttention {
                     static_cast<int64_t>(op.getBlock()), std::nullopt},
                    schedule) {}
 
-  std::string name() const {
-    return GatedAttention::name() + "_" + compressed.visibilityName();
+  /// The name of the shape, the compressed branch included.
+  std::string wholeName() const {
+    return name() + "_" + compressed.visibilityName();
   }
   int64_t numQueryTiles() const { return selected.numQueryTiles(); }
   int64_t gateWidth() const { return NumBranches * shape.queryHeads; }
@@ -177,7 +178,7 @@ private:
   KernelSpec spec(StringRef branch, int64_t tiles, int64_t flops) const {
     const AttentionShape &shape = attention.shape;
     return {("dkdv_" + branch).str(),
-            attention.name(),
+            attention.wholeName(),
             {tiles, shape.keyHeads, shape.batch},
             flops};
   }
@@ -212,7 +213,7 @@ ResultRange Launcher::launchQueryGrad() {
   int64_t sorting = attention.selected.numIndexPrograms();
   KernelSpec spec = {
       "dq",
-      attention.name(),
+      attention.wholeName(),
       {sorting + attention.numQueryTiles(), shape.keyHeads, shape.batch},
       attention.compressed.flops(width) + attention.selected.flops(width) +
           attention.window.flops(width)};
