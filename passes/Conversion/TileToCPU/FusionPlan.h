@@ -38,7 +38,7 @@ public:
   }
   /// The nest of a root, or null if the operation has its own lowering.
   const Nest *getNest(mlir::Operation *root) const {
-    auto nest = nests.find(root);
+    const auto *nest = nests.find(root);
     return nest == nests.end() ? nullptr : &nest->second;
   }
   const Access &getAccess(mlir::Operation *op) const {

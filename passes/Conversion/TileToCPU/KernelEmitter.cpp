@@ -186,7 +186,7 @@ void KernelEmitter::emitFor(scf::ForOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(loop.getBody());
     scalars.map(op.getInductionVar(), loop.getInductionVar());
-    auto carried = loop.getRegionIterArgs().begin();
+    auto *carried = loop.getRegionIterArgs().begin();
     for (Value argument : op.getRegionIterArgs())
       if (!isTile(argument))
         scalars.map(argument, *carried++);
