@@ -127,13 +127,21 @@ static LogicalResult verifyName(FunctionOpInterface function, unsigned index,
          << "`";
 }
 
-static LogicalResult verifyRole(Operation *op, NamedAttribute attribute) {
-  FailureOr<StringRef> role = verifyString(op, attribute);
+/// A role that exists, of an argument that the runtime can hold.
+static LogicalResult verifyRole(FunctionOpInterface function, unsigned index,
+                                NamedAttribute attribute) {
+  FailureOr<StringRef> role = verifyString(function, attribute);
   if (failed(role))
     return failure();
-  if (symbolizeArgumentRole(*role))
-    return success();
-  InFlightDiagnostic diagnostic = op->emitError("unknown role `")
+  if (symbolizeArgumentRole(*role)) {
+    Type type = function.getArgumentTypes()[index];
+    if (isa<RankedTensorType>(type))
+      return success();
+    return function->emitError("argument ")
+           << index << " of type " << type << " has the role `" << *role
+           << "`, expected a ranked tensor";
+  }
+  InFlightDiagnostic diagnostic = function->emitError("unknown role `")
                                   << *role << "`, expected one of ";
   llvm::interleaveComma(
       llvm::seq<uint32_t>(0, getMaxEnumValForArgumentRole() + 1), diagnostic,
@@ -148,7 +156,7 @@ static LogicalResult verifyDims(FunctionOpInterface function, unsigned index,
                                 NamedAttribute attribute) {
   auto type = dyn_cast<ShapedType>(function.getArgumentTypes()[index]);
   auto dims = dyn_cast<ArrayAttr>(attribute.getValue());
-  if (!type || !dims)
+  if (!type || !type.hasRank() || !dims)
     return function->emitError(
         "attribute `nn.dims` must be an array of strings "
         "on a shaped argument");
@@ -214,7 +222,7 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return verifyName(function, argIndex, function.getNumArguments(), attribute,
                       "argument", getArgumentName);
   if (name == kRoleAttr)
-    return verifyRole(op, attribute);
+    return verifyRole(function, argIndex, attribute);
   if (name == kInitAttr)
     return verifyInit(function, argIndex, attribute);
   if (name == kDimsAttr)

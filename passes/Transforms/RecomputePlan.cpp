@@ -20,12 +20,14 @@ static bool isAlwaysKept(Operation *op) {
   return op->hasTrait<KeptForBackward>() || op->getNumOperands() == 0;
 }
 
-/// Bytes of memory that a value needs of its own.
+/// Bytes of memory that a value needs of its own: none if it is no tensor.
 static uint64_t getBytes(Value value) {
   if (Operation *op = value.getDefiningOp();
       op && op->hasTrait<ViewOfArguments>())
     return 0;
-  auto type = cast<RankedTensorType>(value.getType());
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return 0;
   return type.getNumElements() *
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }

@@ -1,6 +1,7 @@
 //===- Describe.cpp - commands in words -----------------------------------===//
 
 #include "runtime/Core/Describe.h"
+#include "lib/Support/Text.h"
 
 using namespace nsa;
 using artifact::Action;
@@ -35,7 +36,8 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
 
 std::string nsa::commandLocation(const artifact::Artifact &root,
                                  const artifact::Command &command) {
-  std::string location = root.locations()->Get(command.location())->str();
+  std::string location =
+      oneLine(root.locations()->Get(command.location())->str());
   return location.empty() ? "unknown" : location;
 }
 

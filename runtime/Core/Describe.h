@@ -15,7 +15,7 @@ namespace nsa {
 std::string commandTitle(const artifact::Artifact &root,
                          const artifact::Command &command);
 
-/// The source location of a command, or "unknown".
+/// The source location of a command on one line, or "unknown".
 std::string commandLocation(const artifact::Artifact &root,
                             const artifact::Command &command);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Agreement.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 
 namespace nsa {
 
@@ -38,7 +39,7 @@ static Status checkOption(const Artifact &artifact, const char *option,
   for (const artifact::Option *compiled : *artifact->options())
     if (compiled->key()->str() == option && compiled->value()->str() != value)
       return Error{key + " is " + value + ", the artefact was compiled for " +
-                   compiled->value()->str()};
+                   oneLine(compiled->value()->str())};
   return {};
 }
 

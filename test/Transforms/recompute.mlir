@@ -105,3 +105,13 @@ func.func @layer(%ids: tensor<1x16x16xf32> {nn.name = "x", nn.role = "input"},
   %dwq = nn.matmul %x, %dm {transpose_lhs} : (tensor<1x16x16xf32>, tensor<1x16x16xf32>) -> tensor<16x16xf32> loc("backward")
   return %z, %dwz, %dwq : tensor<1x16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>
 }
+
+// What is no tensor takes no memory: nothing to gain.
+// CHECK-LABEL: func @scalar(
+// CHECK-NEXT: %[[S:.*]] = arith.addf
+// CHECK-NEXT: arith.mulf %[[S]], %[[S]]
+func.func @scalar(%s: f32) -> f32 {
+  %0 = arith.addf %s, %s : f32
+  %1 = arith.mulf %0, %0 : f32 loc("backward")
+  return %1 : f32
+}

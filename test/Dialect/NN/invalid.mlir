@@ -234,6 +234,27 @@ func.func @role(%a: tensor<4xf32> {nn.role = "weight"}) {
 
 // -----
 
+// expected-error @below {{argument 0 of type 'f32' has the role `parameter`, expected a ranked tensor}}
+func.func @role_of_scalar(%a: f32 {nn.role = "parameter"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 of type 'tensor<*xf32>' has the role `state`, expected a ranked tensor}}
+func.func @role_of_unranked(%a: tensor<*xf32> {nn.role = "state"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{attribute `nn.dims` must be an array of strings on a shaped argument}}
+func.func @dims_of_unranked(%a: tensor<*xf32> {nn.dims = ["batch"]}) {
+  return
+}
+
+// -----
+
 // expected-error @below {{attribute `nn.dims` of argument 0 has 1 entries, expected the rank 2}}
 func.func @dims_rank(%a: tensor<4x4xf32> {nn.dims = ["batch"]}) {
   return

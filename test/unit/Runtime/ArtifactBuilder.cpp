@@ -60,7 +60,7 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
 
 ArtifactBuilder::Command
 ArtifactBuilder::command(Action action, flatbuffers::Offset<void> table) {
-  locations.push_back("model.mlir:" + std::to_string(locations.size()) + ":3");
+  locations.push_back(source + ":" + std::to_string(locations.size()) + ":3");
   return artifact::CreateCommand(builder, action, table,
                                  unsigned(locations.size() - 1));
 }

@@ -59,6 +59,8 @@ public:
   /// GPU takes it for a cubin.
   void binary(const std::string &path);
 
+  /// The file that the commands' locations name.
+  std::string source = "model.mlir";
   std::string target = "cpu";
   std::vector<std::string> features;
 

@@ -160,6 +160,20 @@ TEST(Program, CheckFiniteNamesCommandAndLocation) {
       << message;
 }
 
+/// A file's name can hold any character; a message stays one line of text.
+TEST(Program, LocationsOfSeveralLinesMakeOneLine) {
+  RuntimeOptions options;
+  options.checkFinite = true;
+  ArtifactBuilder b;
+  b.source = "a\nb\x1b[2J.mlir";
+  unsigned out = b.tensor("out", DataType::F32, {1}, TensorRole::Output);
+  b.entry("main", {}, {out}, {b.fill(b.of(out), INFINITY)});
+  Program program = load(b.finish(), options);
+  EXPECT_EQ(program.run("main").message(),
+            "entry 'main', command 0 (fill): wrote inf to element 0 of its "
+            "float output 0, from a?b?[2J.mlir:1:3");
+}
+
 /// What lies between the columns that a kernel writes is not its output.
 TEST(Program, CheckFiniteSkipsOtherColumns) {
   RuntimeOptions options;
