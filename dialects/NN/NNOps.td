@@ -627,7 +627,7 @@ def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {
   let summary = "gradient of `nn.cross_entropy` with respect to the logits";
   let description = [{
     ```
-    dlogits[..., v] = dloss / count * (exp(logits[..., v] - lse[...]) - [v == target])
+    dlogits[..., v] = dloss / max(count, 1) * (exp(logits[..., v] - lse[...]) - [v == target])
     ```
 
     for rows with a target >= 0, else 0.

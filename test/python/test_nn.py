@@ -193,6 +193,17 @@ def test_cross_entropy(rng, ignored, element):
     assert_close(dlogits, want, ref.rounder(element)(want))
 
 
+@pytest.mark.parametrize("count", [-0.3, 0.0, 0.25, 1.0, 2.5])
+def test_cross_entropy_backward_counts_one_target_at_least(rng, count):
+    logits, targets = random(rng, 4, 9), rng.integers(0, 9, (4,))
+    lse, dloss = random(rng, 4), np.float32(1.3)
+    (dlogits,) = run("nn.cross_entropy_backward {}", [F32(dloss), logits, targets, lse, F32(count)],
+                     [(logits.shape, "f32")])
+    one_hot = np.arange(9) == targets[..., None]
+    want = 1.3 / max(count, 1) * (np.exp(logits.astype(np.float64) - lse[..., None]) - one_hot)
+    assert_close(dlogits, want)
+
+
 def test_gradient_norm(rng):
     gradients = [random(rng, 40, 30), random(rng, 17), random(rng, 1, 2, 3), random(rng, 3000)]
     (norm,) = run("nn.gradient_norm {}", gradients, [((), "f32")])

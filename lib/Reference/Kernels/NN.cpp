@@ -251,7 +251,7 @@ Tensor nsa::reference::crossEntropyBackward(const Tensor &lossGrad,
     auto target = static_cast<int64_t>(targets.data[r]);
     if (target < 0)
       continue;
-    double factor = lossGrad.data[0] / count.data[0];
+    double factor = lossGrad.data[0] / std::max(count.data[0], 1.0);
     for (int64_t c = 0; c < vocab; ++c)
       grad.data[r * vocab + c] =
           factor * (std::exp(logits.data[r * vocab + c] - lse.data[r]) -
