@@ -83,10 +83,12 @@ void RowGates::store(const GroupProgram &program, const BranchTiles &values,
 
 /// Program: (tile of queries, key head, batch).
 static void buildForward(const GatedAttention &attention, TileBuilder &b,
-                         ArrayRef<Value> args) {
+                         ArrayRef<Value> args, size_t numInputs) {
   Value q = args[0], compressed = args[1], indices = args[4];
-  Value bias = attention.hasBias ? args[8] : Value();
-  ArrayRef<Value> outputs = args.drop_front(attention.hasBias ? 9 : 8);
+  ArrayRef<Value> in = args.take_front(numInputs),
+                  outputs = args.drop_front(numInputs);
+  SelectionUnion selection = attention.selected.takeUnion(in);
+  Value bias = attention.hasBias ? in[8] : Value();
   const AttentionShape &shape = attention.shape;
   GroupProgram program(shape, attention.selected.queryTile, b,
                        attention.selected.queryTileOf(b.programId(0)));
@@ -115,10 +117,10 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
       finish(attention.window.forEachKeyTile(b, program.range, args[5], args[6],
                                              init.carried(), step),
              keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
-  branches[Selected] =
-      finish(attention.selected.forEachKeyTile(program, indices, args[2],
-                                               args[3], init.carried(), step),
-             keeps ? outputs.slice(1, 2) : ArrayRef<Value>());
+  branches[Selected] = finish(
+      attention.selected.forEachKeyTile(program, indices, selection, args[2],
+                                        args[3], init.carried(), step),
+      keeps ? outputs.slice(1, 2) : ArrayRef<Value>());
   RowGates gates(attention.gating, args[7], bias);
   program.storeRows(gatedSum(b, gates.load(program), branches), outputs[0],
                     shape.valueWidth);
@@ -137,12 +139,14 @@ struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
         attention.name(),
         {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
         attention.selected.flops(width) + attention.window.flops(width)};
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      buildForward(attention, b, args);
-                                    }));
+    SmallVector<Value> inputs(op->getOperands());
+    llvm::append_range(inputs, attention.selected.launchUnion(
+                                   cache, rewriter, op, op.getIndices()));
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                         [&](TileBuilder &b, ArrayRef<Value> args) {
+                           buildForward(attention, b, args, inputs.size());
+                         }));
     return success();
   }
 };

@@ -1,9 +1,9 @@
 //===- GatedAttentionBackward.cpp - gradients of branches that share rows -===//
 //
+// lists  the queries that selected a block, and on a GPU the blocks that a tile
+//        of queries selected.
 // dq     the gradient of the queries, of all branches in one sum, and that of
-//        the gates; writes the gate and do . o of every row and branch. Its
-//        first programs make the inverse index of the selection, which takes
-//        them longer than the others.
+//        the gates; writes the gate and do . o of every row and branch.
 // dkdv   one launch for each branch; that of the compressed branch also adds
 //        the programs' parts of the gradient of the bias, and rotates the
 //        gradient of its keys back.
@@ -47,17 +47,19 @@ struct GatedAttentionBackward : GatedAttention {
 };
 
 /// Results of the launch of dq.
-enum QueryResult { QueryGrad, GatesGrad, Statistics, Offsets, List, BiasParts };
+enum QueryResult { QueryGrad, GatesGrad, Statistics, BiasParts };
 } // namespace
 
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// `in` are the operands of the operation but the table.
+/// `in` are the operands of the operation but the table, and the union of the
+/// selection if there is one.
 void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
                                             ArrayRef<Value> in,
                                             ArrayRef<Value> out) const {
+  SelectionUnion selection = selected.takeUnion(in);
   Value indices = in[10];
   GroupProgram program(shape, selected.queryTile, b, number);
   Value queries = program.loadRows(in[1], shape.keyWidth);
@@ -98,7 +100,7 @@ void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
   sum =
       compressed.forEachKeyTile(b, range, in[2], in[3], sum, step(Compressed));
   sum = window.forEachKeyTile(b, range, in[11], in[12], sum, step(Window));
-  sum = selected.forEachKeyTile(program, indices, in[6], in[7], sum,
+  sum = selected.forEachKeyTile(program, indices, selection, in[6], in[7], sum,
                                 step(Selected));
   program.storeRows(scaled(b, sum[0], shape.scale), out[QueryGrad],
                     shape.keyWidth);
@@ -169,10 +171,10 @@ public:
   SmallVector<Value> launch();
 
 private:
-  ResultRange launchQueryGrad();
+  ResultRange launchQueryGrad(ArrayRef<Value> lists);
   ResultRange launchCompressedParts(ResultRange query);
   ResultRange launchCompressed(ResultRange query);
-  ResultRange launchSelected(ResultRange query);
+  ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
   ResultRange launchWindow(ResultRange query);
   /// A kernel of dk and dv of one branch.
   KernelSpec spec(StringRef branch, int64_t tiles, int64_t flops) const {
@@ -207,52 +209,36 @@ static Expr after(Expr program, int64_t count) {
   return max(program - static_cast<double>(count), 0);
 }
 
-ResultRange Launcher::launchQueryGrad() {
+ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   const AttentionShape &shape = attention.shape;
   int64_t width = 2 * shape.keyWidth + shape.valueWidth;
-  int64_t sorting = attention.selected.numIndexPrograms();
-  KernelSpec spec = {
-      "dq",
-      attention.wholeName(),
-      {sorting + attention.numQueryTiles(), shape.keyHeads, shape.batch},
-      attention.compressed.flops(width) + attention.selected.flops(width) +
-          attention.window.flops(width)};
+  KernelSpec spec = {"dq",
+                     attention.wholeName(),
+                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
+                     attention.compressed.flops(width) +
+                         attention.selected.flops(width) +
+                         attention.window.flops(width)};
   Type f32 = rewriter.getF32Type();
   SmallVector<Type> types = {
       op.getQuery().getType(), op.getGates().getType(),
       RankedTensorType::get(
           {shape.batch, shape.queryHeads, 2 * NumBranches, shape.sequence},
           f32)};
-  llvm::append_range(types,
-                     attention.selected.getIndexTypes(rewriter.getContext()));
   if (attention.hasBias)
     types.push_back(RankedTensorType::get(
         {shape.batch * attention.numQueryTiles(), attention.gateWidth()}, f32));
   // All operands but the table, which is last.
-  ValueRange operands = op->getOperands();
+  SmallVector<Value> operands(op->getOperands());
   if (op.getTable())
-    operands = operands.drop_back();
-  return cache.launch(
-      rewriter, op, spec, operands, types,
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        ArrayRef<Value> in = args.take_front(operands.size());
-        ArrayRef<Value> out = args.drop_front(operands.size());
-        Expr program = b.programId(0);
-        b.ifThenElse(
-            program < static_cast<double>(sorting),
-            [&] {
-              attention.selected.buildInverseIndex(b, program, b.programId(1),
-                                                   b.programId(2), in[10],
-                                                   out[Offsets], out[List]);
-              return SmallVector<Value>();
-            },
-            [&] {
-              attention.buildQueryGrad(
-                  b, attention.selected.queryTileOf(after(program, sorting)),
-                  in, out);
-              return SmallVector<Value>();
-            });
-      });
+    operands.pop_back();
+  llvm::append_range(operands, lists.drop_front(2));
+  return cache.launch(rewriter, op, spec, operands, types,
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        attention.buildQueryGrad(
+                            b, attention.selected.queryTileOf(b.programId(0)),
+                            args.take_front(operands.size()),
+                            args.drop_front(operands.size()));
+                      });
 }
 
 ResultRange Launcher::launchWindow(ResultRange query) {
@@ -271,7 +257,7 @@ ResultRange Launcher::launchWindow(ResultRange query) {
       });
 }
 
-ResultRange Launcher::launchSelected(ResultRange query) {
+ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   const SelectedAttention &selected = attention.selected;
   int64_t parts = selected.numGradParts();
   SmallVector<Value> operands = {op.getSelectedKey(), op.getSelectedValue()};
@@ -281,7 +267,7 @@ ResultRange Launcher::launchSelected(ResultRange query) {
       spec("slc", parts * selected.numKeyTiles(),
            selected.flops(keyValueWidth())),
       {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
-       op.getSelectedLse(), query[Statistics], query[Offsets], query[List]},
+       op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
       parts == 1 ? types : partTypes(parts, operands),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         selected.buildKeyValueGrad(b,
@@ -387,9 +373,11 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
 }
 
 SmallVector<Value> Launcher::launch() {
-  ResultRange query = launchQueryGrad();
+  SmallVector<Value> lists =
+      attention.selected.launchLists(cache, rewriter, op, op.getIndices());
+  ResultRange query = launchQueryGrad(lists);
   ResultRange window = launchWindow(query);
-  ResultRange selected = launchSelected(query);
+  ResultRange selected = launchSelected(query, lists);
   ResultRange compressed = launchCompressed(query);
   SmallVector<Value> results = {
       query[QueryGrad], compressed[0], compressed[1], selected[0],

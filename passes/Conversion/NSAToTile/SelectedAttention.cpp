@@ -23,7 +23,13 @@ int64_t SelectedAttention::getKeyTile(int64_t selectBlock) {
 
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
-  int64_t mostRows = std::max<int64_t>(2 * schedule.leastRows, 96);
+  if (schedule.isWide) {
+    constexpr int64_t mostRows = 64, mostQueries = 16;
+    int64_t queries =
+        std::clamp<int64_t>(mostRows / shape.group(), 1, mostQueries);
+    return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/96);
+  }
+  constexpr int64_t mostRows = 96;
   int64_t group = shape.group();
   int64_t enough = std::max<int64_t>(
       {16 / group, 8,
@@ -53,37 +59,59 @@ int64_t SelectedAttention::flops(int64_t width) const {
 // Key tiles
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value>
-SelectedAttention::forEachKeyTile(const GroupProgram &program, Value indices,
-                                  Value k, Value v, ArrayRef<Value> inits,
-                                  KeyTileBody body) const {
+/// The tile of the keys from `first` on, in `block`. `blocks` are those that
+/// the rows of the program selected.
+KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
+                                       Value blocks, Value k, Value v,
+                                       Expr block, Expr first) const {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  Value u = b.range(first, keyTile, 0);
+  Value selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
+    return convert(x[0] == block, b.i32());
+  }));
+  KeyTile tile;
+  tile.keys =
+      b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
+  tile.values = b.load(
+      v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
+  // The last key that a row sees.
+  tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
+    return select(x[0] != 0, x[1], -1);
+  });
+  tile.key = b.range(first, keyTile, 1);
+  tile.isVisible = [](Expr lastKey, Expr key) { return key <= lastKey; };
+  return tile;
+}
+
+SmallVector<Value> SelectedAttention::forEachKeyTile(
+    const GroupProgram &program, Value indices, const SelectionUnion &selection,
+    Value k, Value v, ArrayRef<Value> inits, KeyTileBody body) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
   Value blocks =
       b.load(indices, {range.batch, range.keyHead, range.query, slots});
-  // The same, but once for each query instead of once for each row.
+  if (selection.counts) {
+    Expr tile = range.first / queryTile;
+    int64_t perBlock = selectBlock / keyTile;
+    Expr number =
+        b.loadScalar(selection.counts, {range.batch, range.keyHead, tile});
+    return b.forLoop(
+        0, number * perBlock, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+          Expr block = b.loadScalar(selection.blocks,
+                                    {range.batch, range.keyHead, tile,
+                                     perBlock == 1 ? i : i / perBlock});
+          Expr first = block * selectBlock;
+          if (perBlock > 1)
+            first = first + i % perBlock * keyTile;
+          return body(makeKeyTile(program, blocks, k, v, block, first),
+                      carried);
+        });
+  }
+  // The same as `blocks`, but once for each query instead of once for each row.
   Value lists = b.load(indices, {range.batch, range.keyHead,
                                  b.range(range.first, range.count, 0), slots});
-  auto visit = [&](Expr block, Expr u0, ArrayRef<Value> carried) {
-    Value u = b.range(u0, keyTile, 0);
-    Value selected =
-        b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
-          return convert(x[0] == block, b.i32());
-        }));
-    KeyTile tile;
-    tile.keys = b.load(
-        k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
-    tile.values = b.load(
-        v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
-    // The last key that a row sees.
-    tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
-      return select(x[0] != 0, x[1], -1);
-    });
-    tile.key = b.range(u0, keyTile, 1);
-    tile.isVisible = [](Expr lastKey, Expr key) { return key <= lastKey; };
-    return body(tile, carried);
-  };
   Expr endKey = min(range.first + range.count, shape.sequence);
   return b.forLoop(
       0, endKey, keyTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
@@ -92,7 +120,11 @@ SelectedAttention::forEachKeyTile(const GroupProgram &program, Value indices,
         Value isListed = b.map({lists}, b.i1(),
                                [&](ArrayRef<Expr> x) { return x[0] == block; });
         return b.ifThenElse(
-            b.any(isListed), [&] { return visit(block, u0, carried); },
+            b.any(isListed),
+            [&] {
+              return body(makeKeyTile(program, blocks, k, v, block, u0),
+                          carried);
+            },
             [&] { return llvm::to_vector(carried); });
       });
 }
@@ -104,15 +136,17 @@ SelectedAttention::forEachKeyTile(const GroupProgram &program, Value indices,
 /// Program: (tile of queries, key head, batch).
 static void buildForward(const SelectedAttention &attention, TileBuilder &b,
                          ArrayRef<Value> args) {
-  Value q = args[0], k = args[1], v = args[2], indices = args[3];
-  Value o = args[4], lse = args[5];
+  ArrayRef<Value> in = args.drop_back(2);
+  SelectionUnion selection = attention.takeUnion(in);
+  Value q = in[0], k = in[1], v = in[2], indices = in[3];
+  Value o = args.drop_back().back(), lse = args.back();
   const AttentionShape &shape = attention.shape;
   GroupProgram program(shape, attention.queryTile, b,
                        attention.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto results = attention.forEachKeyTile(
-      program, indices, k, v, init.carried(),
+      program, indices, selection, k, v, init.carried(),
       [&](const KeyTile &tile, ArrayRef<Value> carried) {
         return attend(b, queries, tile, shape.scale,
                       OnlineSoftmax::fromCarried(carried))
@@ -134,12 +168,14 @@ struct ConvertSelectedAttention : KernelPattern<SelectedAttentionOp> {
                        attention.name(),
                        {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                        attention.flops(shape.keyWidth + shape.valueWidth)};
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      buildForward(attention, b, args);
-                                    }));
+    SmallVector<Value> inputs(op->getOperands());
+    llvm::append_range(
+        inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                         [&](TileBuilder &b, ArrayRef<Value> args) {
+                           buildForward(attention, b, args);
+                         }));
     return success();
   }
 };

@@ -1,8 +1,7 @@
 //===- SelectedAttentionBackward.cpp - gradients of the selected branch ---===//
 //
-// The gradient of a key needs the queries that selected its block. An inverse
-// index lists them: for each block, ascending, in compressed rows of
-// batch * key heads * sequence * count entries in all.
+// The gradient of a query walks over the blocks that it selected, that of a key
+// over the queries that selected its block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,114 +12,6 @@
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
-
-SmallVector<Type> SelectedAttention::getIndexTypes(MLIRContext *context) const {
-  auto i32 = IntegerType::get(context, 32);
-  return {RankedTensorType::get({shape.batch, shape.keyHeads, numBlocks() + 2},
-                                i32),
-          RankedTensorType::get(
-              {shape.batch, shape.keyHeads, shape.sequence * count}, i32)};
-}
-
-/// A stable counting sort of (query, block) pairs by block. While entries are
-/// counted, offsets[j + 2] is the number of queries of block j; while they are
-/// placed, offsets[j + 1] is where the next one goes.
-void SelectedAttention::sortEntries(TileBuilder &b, Expr keyHead, Expr batch,
-                                    Value indices, Value offsets,
-                                    Value list) const {
-  auto forEachEntry = [&](llvm::function_ref<void(Expr, Expr)> body) {
-    b.forLoop(0, shape.sequence, 1, {}, [&](Expr t, ArrayRef<Value>) {
-      b.forLoop(0, count, 1, {}, [&](Expr slot, ArrayRef<Value>) {
-        Expr block = b.loadScalar(indices, {batch, keyHead, t, slot});
-        b.ifThen(block >= 0, [&] { body(t, block); });
-        return SmallVector<Value>();
-      });
-      return SmallVector<Value>();
-    });
-  };
-
-  b.forLoop(0, numBlocks() + 2, 1, {}, [&](Expr j, ArrayRef<Value>) {
-    b.storeScalar(b.constant(0), offsets, {batch, keyHead, j});
-    return SmallVector<Value>();
-  });
-  forEachEntry([&](Expr, Expr block) {
-    Expr number = b.loadScalar(offsets, {batch, keyHead, block + 2});
-    b.storeScalar(number + 1, offsets, {batch, keyHead, block + 2});
-  });
-  b.forLoop(2, numBlocks() + 2, 1, {b.constant(0)},
-            [&](Expr j, ArrayRef<Value> sum) -> SmallVector<Value> {
-              Expr next =
-                  b.loadScalar(offsets, {batch, keyHead, j}) + b.expr(sum[0]);
-              b.storeScalar(next, offsets, {batch, keyHead, j});
-              return {next};
-            });
-  forEachEntry([&](Expr t, Expr block) {
-    Expr place = b.loadScalar(offsets, {batch, keyHead, block + 1});
-    b.storeScalar(t, list, {batch, keyHead, place});
-    b.storeScalar(place + 1, offsets, {batch, keyHead, block + 1});
-  });
-}
-
-/// Lists the queries of one block. Where its list starts is the number of
-/// entries of the blocks before, which every program counts for itself.
-void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
-                                    Expr batch, Value indices, Value offsets,
-                                    Value list) const {
-  constexpr int64_t tile = 64;
-  double end = static_cast<double>(shape.sequence);
-  auto loadIndices = [&](Value t) {
-    return b.load(indices, {batch, keyHead, t, b.range(0, count, 1)});
-  };
-  Value none = b.splat(b.constant(0), tile, count);
-  Value before = b.forLoop(
-      0, shape.sequence, tile, none,
-      [&](Expr t0, ArrayRef<Value> sum) -> SmallVector<Value> {
-        Value t = b.range(t0, tile, 0);
-        return {
-            b.map({sum[0], loadIndices(t), t}, b.i32(), [&](ArrayRef<Expr> x) {
-              return x[0] + convert((x[1] >= 0) & (x[1] < block) & (x[2] < end),
-                                    b.i32());
-            })};
-      })[0];
-  Value start = b.reduceAdd(b.reduceAdd(before, 1), 0);
-  auto place = [&](Expr t0, ArrayRef<Value> next) -> SmallVector<Value> {
-    Value t = b.range(t0, tile, 0);
-    Value isMember =
-        b.reduceMax(b.map({loadIndices(t), t}, b.i32(), [&](ArrayRef<Expr> x) {
-          return convert((x[0] == block) & (x[1] < end), b.i32());
-        }));
-    // Members before each query of the tile.
-    Value rank = b.reduceAdd(
-        b.map({b.transpose(isMember), b.range(0, tile, 0), b.range(0, tile, 1)},
-              b.i32(),
-              [](ArrayRef<Expr> x) { return select(x[2] < x[1], x[0], 0); }));
-    // Others have a place that does not exist.
-    Value places =
-        b.map({next[0], rank, isMember}, b.i32(), [](ArrayRef<Expr> x) {
-          return select(x[2] != 0, x[0] + x[1], -1);
-        });
-    b.store(t, list, {batch, keyHead, places});
-    return {b.map({next[0], b.reduceAdd(isMember, 0)}, b.i32(),
-                  [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
-  };
-  Value stop = b.forLoop(0, shape.sequence, tile, start, place)[0];
-  b.store(start, offsets, {batch, keyHead, b.range(block, 1, 1)});
-  Value last =
-      b.map({b.range(block + 1, 1, 1)}, b.i32(), [&](ArrayRef<Expr> x) {
-        return select(x[0] == static_cast<double>(numBlocks()), x[0], -1);
-      });
-  b.store(stop, offsets, {batch, keyHead, last});
-}
-
-void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
-                                          Expr keyHead, Expr batch,
-                                          Value indices, Value offsets,
-                                          Value list) const {
-  if (isWide)
-    listQueries(b, program, keyHead, batch, indices, offsets, list);
-  else
-    sortEntries(b, keyHead, batch, indices, offsets, list);
-}
 
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
                                           const KeyValueGradArgs &args,
@@ -201,8 +92,11 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
 /// row, which the gradients of keys and values need.
 static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
                            ArrayRef<Value> args) {
-  Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
-  Value lse = args[5], indices = args[6], dQ = args[7], delta = args[8];
+  ArrayRef<Value> in = args.drop_back(2);
+  SelectionUnion selection = attention.takeUnion(in);
+  Value dO = in[0], q = in[1], k = in[2], v = in[3], o = in[4];
+  Value lse = in[5], indices = in[6];
+  Value dQ = args.drop_back().back(), delta = args.back();
   const AttentionShape &shape = attention.shape;
   GroupProgram program(shape, attention.queryTile, b,
                        attention.queryTileOf(b.programId(0)));
@@ -214,7 +108,8 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   program.storeStatistic(terms.delta, delta);
 
   auto sum = attention.forEachKeyTile(
-      program, indices, k, v, {b.zeros(program.numRows(), shape.keyWidth)},
+      program, indices, selection, k, v,
+      {b.zeros(program.numRows(), shape.keyWidth)},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms, shape.scale,
                              carried[0])};
@@ -244,24 +139,16 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
       attention.name(),
       {attention.numQueryTiles(), shape.keyHeads, shape.batch},
       attention.flops(2 * shape.keyWidth + shape.valueWidth)};
+  SmallVector<Value> lists =
+      attention.launchLists(cache, rewriter, op, op.getIndices());
+  SmallVector<Value> queryInputs(op->getOperands());
+  llvm::append_range(queryInputs, ArrayRef(lists).drop_front(2));
   auto queryGrad =
-      cache.launch(rewriter, op, querySpec, op->getOperands(),
+      cache.launch(rewriter, op, querySpec, queryInputs,
                    {op.getQuery().getType(), op.getLse().getType()},
                    [&](TileBuilder &b, ArrayRef<Value> args) {
                      buildQueryGrad(attention, b, args);
                    });
-  KernelSpec indexSpec = {
-      "index",
-      attention.name(),
-      {shape.keyHeads, shape.batch, attention.numIndexPrograms()},
-      0};
-  auto index = cache.launch(rewriter, op, indexSpec, op.getIndices(),
-                            attention.getIndexTypes(getContext()),
-                            [&](TileBuilder &b, ArrayRef<Value> args) {
-                              attention.buildInverseIndex(
-                                  b, b.programId(2), b.programId(0),
-                                  b.programId(1), args[0], args[1], args[2]);
-                            });
   KernelSpec spec = {
       "dkdv",
       attention.name(),
@@ -270,7 +157,7 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
   auto keyValueGrad = cache.launch(
       rewriter, op, spec,
       {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
-       op.getLse(), queryGrad[1], index[0], index[1]},
+       op.getLse(), queryGrad[1], lists[0], lists[1]},
       {op.getKey().getType(), op.getValue().getType()},
       [&](TileBuilder &b, ArrayRef<Value> args) {
         attention.buildKeyValueGrad(b,

@@ -7,6 +7,13 @@
 
 namespace nsa {
 
+/// For each tile of queries, the blocks that some query of it selected: how
+/// many, i32 [B, Hkv, tiles], and which, in ascending order, i32 [B, Hkv,
+/// tiles, queries * count]. Null where a kernel does without.
+struct SelectionUnion {
+  mlir::Value counts, blocks;
+};
+
 /// Sizes of the selected branch. Keys come in tiles that divide a selection
 /// block.
 struct SelectedAttention {
@@ -27,6 +34,8 @@ struct SelectedAttention {
   static int64_t getKeyTile(int64_t selectBlock);
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
+  /// What tensor cores multiply with is the same for fewer rows, so that they
+  /// are to be few on wide machines.
   static int64_t getQueryTile(const AttentionShape &shape,
                               const KernelSchedule &schedule);
   static int64_t getGatherTile(const AttentionShape &shape,
@@ -53,11 +62,32 @@ struct SelectedAttention {
   int64_t flops(int64_t width) const;
 
   /// Runs `body` for each key tile of each block that some query of the program
-  /// selected, in ascending order.
+  /// selected, in ascending order: those of `selection`, or else those of all
+  /// that it finds in its queries' lists.
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(const GroupProgram &program, mlir::Value indices,
-                 mlir::Value k, mlir::Value v,
+                 const SelectionUnion &selection, mlir::Value k, mlir::Value v,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
+
+  /// Types of a SelectionUnion; none on machines that do without.
+  llvm::SmallVector<mlir::Type> getUnionTypes(mlir::MLIRContext *context) const;
+  /// Launches the kernel that makes the SelectionUnion of `op`, on machines
+  /// where looking at every block would take long; no values on others.
+  llvm::SmallVector<mlir::Value> launchUnion(KernelCache &cache,
+                                             mlir::OpBuilder &builder,
+                                             mlir::Operation *op,
+                                             mlir::Value indices) const;
+  /// The same for the gradient of `op`: offsets and list of the inverse index,
+  /// then what `launchUnion` gives.
+  llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
+                                             mlir::OpBuilder &builder,
+                                             mlir::Operation *op,
+                                             mlir::Value indices) const;
+  void buildUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
+                  const SelectionUnion &selection) const;
+  /// The arguments of a kernel for a SelectionUnion; takes them from the end of
+  /// `inputs`.
+  SelectionUnion takeUnion(llvm::ArrayRef<mlir::Value> &inputs) const;
 
   /// Types of the inverse index: offsets [B, Hkv, blocks + 2] and queries
   /// [B, Hkv, S * count], both i32. The queries of block j are at offsets[j] ..
@@ -92,6 +122,9 @@ struct SelectedAttention {
   bool isWide;
 
 private:
+  KeyTile makeKeyTile(const GroupProgram &program, mlir::Value blocks,
+                      mlir::Value k, mlir::Value v, tile::Expr block,
+                      tile::Expr first) const;
   void sortEntries(tile::TileBuilder &b, tile::Expr keyHead, tile::Expr batch,
                    mlir::Value indices, mlir::Value offsets,
                    mlir::Value list) const;

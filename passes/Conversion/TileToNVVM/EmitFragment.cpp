@@ -255,7 +255,10 @@ void KernelEmitter::combineWarps(const Fragment &input, ReduceKind kind,
     return input.cols == 1 ? b.i32(0)
                            : b.add(thread().pair, 8 * (c / 2) + c % 2);
   };
-  b.ifThen(b.less(thread().quad, 1), [&] {
+  // The lanes of the first quad have different columns, or all have the only
+  // one.
+  Value isOnly = input.cols == 1 ? b.less(thread().pair, 1) : Value();
+  b.ifThen(b.both(b.less(thread().quad, 1), isOnly), [&] {
     for (auto [c, value] : llvm::enumerate(columns))
       writeShared(value, shared, thread().warp, place(c));
   });

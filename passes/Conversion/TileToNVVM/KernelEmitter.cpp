@@ -436,8 +436,7 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   if (stages > 1) {
     Prefetch prefetch = findPrefetch(op, written);
     if (!prefetch.empty()) {
-      LogicalResult result = prefetch.branch ? emitPipelinedBranch(op, prefetch)
-                                             : emitPipelinedFor(op, prefetch);
+      LogicalResult result = emitPipelinedFor(op, prefetch);
       pendingLoads = std::move(accesses);
       pendingWrites = std::move(writes);
       pendingStores = true;

@@ -268,11 +268,6 @@ private:
   void readRow(tile::LoadOp load);
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
-  mlir::FailureOr<mlir::Value> emitCondition(mlir::scf::ForOp op,
-                                             const Prefetch &prefetch,
-                                             mlir::Value i, mlir::Value exists);
-  mlir::LogicalResult emitPipelinedBranch(mlir::scf::ForOp op,
-                                          const Prefetch &prefetch);
 
   // EmitConvert.cpp
   void emitConvert(tile::ConvertOp op);

@@ -19,17 +19,11 @@ struct Prefetch {
   /// Operations in the loop whose results the copies need, in order.
   llvm::SetVector<mlir::Operation *> addresses;
 
-  /// If the copies are made under a condition: the branch, operations that the
-  /// condition needs, and others of the loop that the branch needs.
-  mlir::scf::IfOp branch;
-  llvm::SetVector<mlir::Operation *> condition, body;
-
   bool empty() const { return loads.empty(); }
 };
 
-/// Finds the loads of a loop's own block, or else those of the only branch
-/// there, whose places depend on the number of the iteration only. `written`
-/// are the arguments that the kernel writes.
+/// Finds the loads of a loop's own block whose places depend on the number of
+/// the iteration only. `written` are the arguments that the kernel writes.
 Prefetch findPrefetch(mlir::scf::ForOp loop,
                       const llvm::DenseSet<mlir::Value> &written);
 

@@ -29,16 +29,18 @@ func.func @inference(%q: tensor<1x64x4x16xbf16>, %oc: tensor<1x64x4x16xbf16>, %k
   return %r : tensor<1x64x4x16xbf16>
 }
 
-// Four launches. The first gives dq and the gradient of the logits at once, the
-// gates and do . o for the others, the inverse index of the selection, and a row
-// of partial sums of the gradient of the bias for each program, which the launch
-// for the compressed branch adds.
+// Five launches. The first makes the inverse index of the selection. The second
+// gives dq and the gradient of the logits at once, the gates and do . o for the
+// others, and a row of partial sums of the gradient of the bias for each program,
+// which the launch for the compressed branch adds.
 // CHECK-LABEL: func.func @backward
-// CHECK: %[[Q:.+]]:6 = tile.launch @gated_attention_backward_dq_sigmoid_b1s64h4x2d16_s16n3_w32_l8d4_f32(
-// CHECK-SAME: -> (tensor<1x64x4x16xf32>, tensor<1x64x12xf32>, tensor<1x4x6x64xf32>, tensor<1x2x6xi32>, tensor<1x2x192xi32>, tensor<8x12xf32>)
+// CHECK: %[[L:.+]]:2 = tile.launch @gated_attention_backward_lists_b1s64h4x2d16_s16n3_f32(
+// CHECK-SAME: -> (tensor<1x2x6xi32>, tensor<1x2x192xi32>)
+// CHECK: %[[Q:.+]]:4 = tile.launch @gated_attention_backward_dq_sigmoid_b1s64h4x2d16_s16n3_w32_l8d4_f32(
+// CHECK-SAME: -> (tensor<1x64x4x16xf32>, tensor<1x64x12xf32>, tensor<1x4x6x64xf32>, tensor<8x12xf32>)
 // CHECK: %[[W:.+]]:2 = tile.launch @gated_attention_backward_dkdv_win_{{.*}}(%{{.+}}, %[[Q]]#2) :
-// CHECK: %[[S:.+]]:2 = tile.launch @gated_attention_backward_dkdv_slc_{{.*}}(%{{.+}}, %[[Q]]#2, %[[Q]]#3, %[[Q]]#4) :
-// CHECK: %[[C:.+]]:3 = tile.launch @gated_attention_backward_dkdv_cmp_{{.*}}(%{{.+}}, %[[Q]]#2, %[[Q]]#5) :
+// CHECK: %[[S:.+]]:2 = tile.launch @gated_attention_backward_dkdv_slc_{{.*}}(%{{.+}}, %[[Q]]#2, %[[L]]#0, %[[L]]#1) :
+// CHECK: %[[C:.+]]:3 = tile.launch @gated_attention_backward_dkdv_cmp_{{.*}}(%{{.+}}, %[[Q]]#2, %[[Q]]#3) :
 // CHECK-NEXT: return %[[Q]]#0, %[[C]]#0, %[[C]]#1, %[[S]]#0, %[[S]]#1, %[[W]]#0, %[[W]]#1, %[[Q]]#1, %[[C]]#2
 func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
     %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
@@ -75,15 +77,10 @@ func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: 
 // CHECK: tile.store
 // CHECK-NOT: tile.store
 
-// The first program of each key head makes the index, the others start at 0.
+// CHECK-LABEL: tile.kernel private @gated_attention_backward_lists
+// CHECK-SAME: grid = array<i32: 1, 2, 1>
 // CHECK-LABEL: tile.kernel private @gated_attention_backward_dq
-// CHECK-SAME: grid = array<i32: 9, 2, 1>
-// CHECK: %[[P:.+]] = tile.program_id 0
-// CHECK: %[[FIRST:.+]] = arith.cmpi slt, %[[P]],
-// CHECK-NEXT: scf.if %[[FIRST]]
-// CHECK: } else {
-// CHECK: %[[BEFORE:.+]] = arith.subi %[[P]],
-// CHECK-NEXT: arith.maxsi %[[BEFORE]],
+// CHECK-SAME: grid = array<i32: 8, 2, 1>
 // CHECK-LABEL: tile.kernel private @gated_attention_backward_dkdv_win
 // CHECK-SAME: grid = array<i32: 2, 2, 1>
 // CHECK-LABEL: tile.kernel private @gated_attention_backward_dkdv_slc

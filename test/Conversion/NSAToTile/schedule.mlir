@@ -38,18 +38,31 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
   return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
 }
 
-// 8 queries of 6 heads. One program for each block makes its list, and gathers as
-// many queries at once for its gradient.
-// CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
-// CHECK-SAME: grid = array<i32: 64, 2, 1>
-// CHECK: tile.dot {{.*}} !tile.tile<48x64xbf16>, !tile.tile<64x64xbf16>
-// CHECK-LABEL: tile.kernel private @selected_attention_backward_index_
-// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>
-// CHECK-SAME: grid = array<i32: 2, 1, 8>
-// CHECK: tile.transpose
+// 8 queries of 6 heads, which walk over the union of their lists. One program for
+// each block lists its queries, and its gradient gathers as many at once; other
+// programs of the same launch make the unions.
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>,
+// CHECK-SAME: %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
+// CHECK-SAME: grid = array<i32: 72, 2, 1>
+// CHECK: tile.view %[[INDICES]] : memref<1x2x512x4xi32> -> memref<1x2x64x32xi32>
+// CHECK: scf.for
+// CHECK: tile.dot {{.*}} !tile.tile<64x32xbf16>, !tile.tile<32x32xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
+// CHECK: } else {
+// CHECK-COUNT-2: tile.load %[[INDICES]]
+// CHECK: tile.store %{{.+}}, %[[UNION]]
+// CHECK: tile.store %{{.+}}, %[[COUNTS]]
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
+// CHECK-SAME: %[[COUNTS:[^:]+]]: memref<1x2x64xi32>, %[[UNION:[^:]+]]: memref<1x2x64x32xi32>,
+// CHECK-SAME: grid = array<i32: 64, 2, 1>
+// CHECK: %[[NUMBER:.+]] = tile.load %[[COUNTS]]
+// CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[NUMBER]]
+// CHECK-NEXT: tile.load %[[UNION]][%{{.+}}, %{{.+}}, %{{.+}}, %[[I]]]
+// CHECK-NOT: tile.any
+// CHECK: tile.dot {{.*}} !tile.tile<48x64xbf16>, !tile.tile<64x64xbf16>
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dkdv_
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
 func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>, %indices: tensor<1x2x512x4xi32>)

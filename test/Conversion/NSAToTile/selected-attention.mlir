@@ -11,9 +11,9 @@ func.func @forward(%q: tensor<1x100x4x16xf32>, %k: tensor<1x100x2x16xf32>, %indi
 // has 3 per query.
 
 // CHECK-LABEL: func.func @backward
-// CHECK: %[[DQ:.+]]:2 = tile.launch @selected_attention_backward_dq_b1s100h4x2d16_s16n3_f32
-// CHECK: %[[INDEX:.+]]:2 = tile.launch @selected_attention_backward_index_b1s100h4x2d16_s16n3_f32
+// CHECK: %[[INDEX:.+]]:2 = tile.launch @selected_attention_backward_lists_b1s100h4x2d16_s16n3_f32
 // CHECK-SAME: -> (tensor<1x2x9xi32>, tensor<1x2x300xi32>)
+// CHECK: %[[DQ:.+]]:2 = tile.launch @selected_attention_backward_dq_b1s100h4x2d16_s16n3_f32
 // CHECK: tile.launch @selected_attention_backward_dkdv_b1s100h4x2d16_s16n3_f32({{.+}}, %[[DQ]]#1, %[[INDEX]]#0, %[[INDEX]]#1)
 func.func @backward(%do: tensor<1x100x4x16xf32>, %q: tensor<1x100x4x16xf32>, %k: tensor<1x100x2x16xf32>, %v: tensor<1x100x2x16xf32>, %o: tensor<1x100x4x16xf32>, %lse: tensor<1x4x100xf32>, %indices: tensor<1x2x100x3xi32>)
     -> (tensor<1x100x4x16xf32>, tensor<1x100x2x16xf32>, tensor<1x100x2x16xf32>) {
@@ -54,8 +54,8 @@ func.func @backward(%do: tensor<1x100x4x16xf32>, %q: tensor<1x100x4x16xf32>, %k:
 
 // A counting sort in which padding takes no part.
 
-// CHECK-LABEL: tile.kernel private @selected_attention_backward_index
-// CHECK-SAME: grid = array<i32: 2, 1, 1>
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_lists
+// CHECK-SAME: grid = array<i32: 1, 2, 1>
 // CHECK: %[[ENTRY:.+]] = tile.load
 // CHECK-NEXT: %[[EXISTS:.+]] = arith.cmpi sge, %[[ENTRY]], %{{.+}}
 // CHECK-NEXT: scf.if %[[EXISTS]]

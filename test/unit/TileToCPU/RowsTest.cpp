@@ -61,6 +61,27 @@ TEST_F(RowsTest, Any) {
   }
 }
 
+/// Sums of the rows of a product, and of these: a tile of one column that
+/// several warps of a GPU hold, each row four times.
+TEST_F(RowsTest, SumsOfSums) {
+  const int64_t numRows[] = {16, 40, 64, 130};
+  for (int64_t rows : numRows) {
+    KernelCase test;
+    test.inputs = {shapeOf(rows, 16, "bf16"), shapeOf(16, 16, "bf16")};
+    test.outputs = {shapeOf(rows, 1, "f32"), shapeOf(1, 1, "f32")};
+    test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+      Value row = b.range(0, rows, 0), col = b.range(0, 16, 1);
+      Value x = b.load(args[0], {row, col});
+      Value y = b.load(args[1], {b.range(0, 16, 0), col});
+      Value sums = b.reduceAdd(b.dot(x, y, b.zeros(rows, 16)), /*axis=*/1);
+      b.store(sums, args[2], {row, b.range(0, 1, 1)});
+      b.store(b.reduceAdd(sums, /*axis=*/0), args[3],
+              {b.range(0, 1, 0), b.range(0, 1, 1)});
+    };
+    check(test);
+  }
+}
+
 TEST_F(RowsTest, TopNAndSort) {
   struct Shape {
     int64_t rows, cols, slots;

@@ -1,0 +1,138 @@
+//===- SelectionUnion.cpp - which blocks some query of a tile selected ----===//
+//
+// A program that walks over the blocks of its queries would otherwise ask for
+// every block of the sequence whether it is one of them. The lists are short:
+// the place of a block in the union is the number of smaller ones, each counted
+// where it stands first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
+                                   const SelectionUnion &selection) const {
+  Expr keyHead = b.programId(1), batch = b.programId(2);
+  int64_t entries = queryTile * count;
+  // Entries that all are compared with at once.
+  int64_t some = std::clamp<int64_t>(4096 / entries, 1, 64);
+  auto loadEntries = [&](Value number) {
+    auto place = b.map({number}, {b.i32(), b.i32()},
+                       [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                         return {tile * queryTile + x[0] / count, x[0] % count};
+                       });
+    Value block = b.load(indices, {batch, keyHead, place[0], place[1]});
+    return b.map({block, number, place[0]}, b.i32(), [&](ArrayRef<Expr> x) {
+      Expr exists = (x[1] < static_cast<double>(entries)) &
+                    (x[2] < static_cast<double>(shape.sequence));
+      return select(exists, x[0], -1);
+    });
+  };
+  Value number = b.range(0, entries, 1);
+  Value block = loadEntries(number);
+  Value none = b.splat(b.constant(0), 1, entries);
+  auto compare = [&](Expr first, ArrayRef<Value> carried) {
+    Value otherNumber = b.range(first, some, 0);
+    Value other = loadEntries(otherNumber);
+    auto isSameBefore = [&](Value x, Value y, Value before, Value number) {
+      return b.map({x, y, before, number}, b.i32(), [&](ArrayRef<Expr> x) {
+        return convert((x[0] == x[1]) & (x[2] < x[3]), b.i32());
+      });
+    };
+    Value isRepeated =
+        b.reduceMax(isSameBefore(block, other, number, otherNumber));
+    Value smaller = b.reduceAdd(
+        b.map({other, isRepeated, block}, b.i32(),
+              [&](ArrayRef<Expr> x) {
+                return convert((x[0] >= 0) & (x[1] == 0) & (x[0] < x[2]),
+                               b.i32());
+              }),
+        /*axis=*/0);
+    Value repeats = b.reduceMax(isSameBefore(other, block, otherNumber, number),
+                                /*axis=*/0);
+    auto sum = [](ArrayRef<Expr> x) { return x[0] + x[1]; };
+    return SmallVector<Value>{b.map({carried[0], smaller}, b.i32(), sum),
+                              b.map({carried[1], repeats}, b.i32(), sum)};
+  };
+  auto found = b.forLoop(0, entries, some, {none, none}, compare);
+  Value isFirst = b.map({block, found[1]}, b.i32(), [&](ArrayRef<Expr> x) {
+    return convert((x[0] >= 0) & (x[1] == 0), b.i32());
+  });
+  // Others have a place that does not exist.
+  Value places = b.map({found[0], isFirst}, b.i32(), [](ArrayRef<Expr> x) {
+    return select(x[1] != 0, x[0], -1);
+  });
+  b.store(block, selection.blocks, {batch, keyHead, tile, places});
+  b.store(b.reduceAdd(isFirst), selection.counts,
+          {batch, keyHead, b.range(tile, 1, 1)});
+}
+
+SmallVector<Type> SelectedAttention::getUnionTypes(MLIRContext *context) const {
+  if (!isWide)
+    return {};
+  auto i32 = IntegerType::get(context, 32);
+  return {RankedTensorType::get({shape.batch, shape.keyHeads, numQueryTiles()},
+                                i32),
+          RankedTensorType::get(
+              {shape.batch, shape.keyHeads, numQueryTiles(), queryTile * count},
+              i32)};
+}
+
+SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
+                                                  OpBuilder &builder,
+                                                  Operation *op,
+                                                  Value indices) const {
+  if (!isWide)
+    return {};
+  KernelSpec spec = {
+      "union", name(), {numQueryTiles(), shape.keyHeads, shape.batch}, 0};
+  return llvm::to_vector_of<Value>(cache.launch(
+      builder, op, spec, indices, getUnionTypes(builder.getContext()),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        buildUnion(b, b.programId(0), args[0], {args[1], args[2]});
+      }));
+}
+
+SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
+                                                  OpBuilder &builder,
+                                                  Operation *op,
+                                                  Value indices) const {
+  int64_t numIndex = numIndexPrograms();
+  KernelSpec spec = {
+      "lists",
+      name(),
+      {numIndex + (isWide ? numQueryTiles() : 0), shape.keyHeads, shape.batch},
+      0};
+  SmallVector<Type> types = getIndexTypes(builder.getContext());
+  llvm::append_range(types, getUnionTypes(builder.getContext()));
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    Expr program = b.programId(0);
+    auto buildIndex = [&] {
+      buildInverseIndex(b, program, b.programId(1), b.programId(2), args[0],
+                        args[1], args[2]);
+      return SmallVector<Value>();
+    };
+    if (!isWide) {
+      buildIndex();
+      return;
+    }
+    b.ifThenElse(program < static_cast<double>(numIndex), buildIndex, [&] {
+      buildUnion(b, max(program - static_cast<double>(numIndex), 0), args[0],
+                 {args[3], args[4]});
+      return SmallVector<Value>();
+    });
+  };
+  return llvm::to_vector_of<Value>(
+      cache.launch(builder, op, spec, indices, types, build));
+}
+
+SelectionUnion SelectedAttention::takeUnion(ArrayRef<Value> &inputs) const {
+  if (!isWide)
+    return {};
+  SelectionUnion selection = {inputs.drop_back().back(), inputs.back()};
+  inputs = inputs.drop_back(2);
+  return selection;
+}
