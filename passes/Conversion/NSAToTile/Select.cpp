@@ -19,11 +19,20 @@ struct SelectKernel {
         selectBlock(op.getSelectBlock()), count(op.getCount()),
         initial(op.getInitial()), local(op.getLocal()),
         queryTile(getTileSize(shape.sequence, 64, schedule.tileMultiple)),
-        blockTile(getTileSize(llvm::divideCeil(shape.sequence, selectBlock),
-                              std::clamp<int64_t>(32 / ratio(), 8, 32))),
+        blockTile(getTileSize(
+            llvm::divideCeil(shape.sequence, selectBlock),
+            std::clamp<int64_t>(getMostRows(op, schedule) / ratio(), 8, 32))),
         rowTile(static_cast<int64_t>(llvm::alignTo(blockTile * ratio() + halo(),
                                                    schedule.columnMultiple))) {}
 
+  /// Compressed blocks of a tile, about. For each tile the queries of all heads
+  /// are read again: on tensor cores, whose scores fill fewer registers, it is
+  /// larger.
+  static int64_t getMostRows(SelectOp op, const KernelSchedule &schedule) {
+    bool isNarrow =
+        getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() < 32;
+    return schedule.isWide && isNarrow ? 64 : 32;
+  }
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / visibility.stride; }
   /// Compressed blocks that start before a selection block and reach into it.

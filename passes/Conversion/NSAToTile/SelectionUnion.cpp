@@ -18,7 +18,7 @@ void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
   Expr keyHead = b.programId(1), batch = b.programId(2);
   int64_t entries = queryTile * count;
   // Entries that all are compared with at once.
-  int64_t some = std::clamp<int64_t>(4096 / entries, 1, 64);
+  int64_t some = std::clamp<int64_t>(8192 / entries, 1, 64);
   auto loadEntries = [&](Value number) {
     auto place = b.map({number}, {b.i32(), b.i32()},
                        [&](ArrayRef<Expr> x) -> SmallVector<Value> {
@@ -33,36 +33,36 @@ void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
   };
   Value number = b.range(0, entries, 1);
   Value block = loadEntries(number);
-  Value none = b.splat(b.constant(0), 1, entries);
-  auto compare = [&](Expr first, ArrayRef<Value> carried) {
+  auto isSameBefore = [](Expr x, Expr y, Expr before, Expr number) {
+    return (x == y) & (before < number);
+  };
+  // For each entry the number of smaller blocks, and `repeated` times how often
+  // its own stands before it.
+  constexpr double repeated = 1 << 16;
+  auto compare = [&](Expr first, ArrayRef<Value> sum) -> SmallVector<Value> {
     Value otherNumber = b.range(first, some, 0);
     Value other = loadEntries(otherNumber);
-    auto isSameBefore = [&](Value x, Value y, Value before, Value number) {
-      return b.map({x, y, before, number}, b.i32(), [&](ArrayRef<Expr> x) {
-        return convert((x[0] == x[1]) & (x[2] < x[3]), b.i32());
-      });
-    };
-    Value isRepeated =
-        b.reduceMax(isSameBefore(block, other, number, otherNumber));
-    Value smaller = b.reduceAdd(
-        b.map({other, isRepeated, block}, b.i32(),
-              [&](ArrayRef<Expr> x) {
-                return convert((x[0] >= 0) & (x[1] == 0) & (x[0] < x[2]),
-                               b.i32());
-              }),
-        /*axis=*/0);
-    Value repeats = b.reduceMax(isSameBefore(other, block, otherNumber, number),
-                                /*axis=*/0);
-    auto sum = [](ArrayRef<Expr> x) { return x[0] + x[1]; };
-    return SmallVector<Value>{b.map({carried[0], smaller}, b.i32(), sum),
-                              b.map({carried[1], repeats}, b.i32(), sum)};
+    Value isRepeated = b.reduceMax(b.map(
+        {other, block, otherNumber, number}, b.i32(), [&](ArrayRef<Expr> x) {
+          return convert(isSameBefore(x[0], x[1], x[3], x[2]), b.i32());
+        }));
+    Value terms = b.map(
+        {other, block, otherNumber, number, isRepeated}, b.i32(),
+        [&](ArrayRef<Expr> x) {
+          Expr isSmaller = (x[0] >= 0) & (x[4] == 0) & (x[0] < x[1]);
+          return select(isSameBefore(x[0], x[1], x[2], x[3]),
+                        x[4].constant(repeated), convert(isSmaller, b.i32()));
+        });
+    return {b.map({sum[0], b.reduceAdd(terms, /*axis=*/0)}, b.i32(),
+                  [](ArrayRef<Expr> x) { return x[0] + x[1]; })};
   };
-  auto found = b.forLoop(0, entries, some, {none, none}, compare);
-  Value isFirst = b.map({block, found[1]}, b.i32(), [&](ArrayRef<Expr> x) {
-    return convert((x[0] >= 0) & (x[1] == 0), b.i32());
+  Value found = b.forLoop(0, entries, some, b.splat(b.constant(0), 1, entries),
+                          compare)[0];
+  Value isFirst = b.map({block, found}, b.i32(), [&](ArrayRef<Expr> x) {
+    return convert((x[0] >= 0) & (x[1] < repeated), b.i32());
   });
   // Others have a place that does not exist.
-  Value places = b.map({found[0], isFirst}, b.i32(), [](ArrayRef<Expr> x) {
+  Value places = b.map({found, isFirst}, b.i32(), [](ArrayRef<Expr> x) {
     return select(x[1] != 0, x[0], -1);
   });
   b.store(block, selection.blocks, {batch, keyHead, tile, places});

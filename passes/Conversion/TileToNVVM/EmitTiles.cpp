@@ -155,28 +155,20 @@ void KernelEmitter::forOwnRows(int64_t rows, function_ref<void(Value)> body) {
   }
 }
 
-/// Puts a candidate in front of the first smaller value; what comes after moves
-/// down by one and the last one falls out.
-void KernelEmitter::insertCandidate(const SharedTile &values,
-                                    const SharedTile &indices, Value row,
-                                    int64_t count, Value value, Value index) {
-  Value no = b.constant(b.getI1Type(), 0);
-  b.loop(b.i32(0), b.i32(count), b.i32(1), {value, index, no},
-         [&](Value j, ValueRange carried) -> SmallVector<Value> {
-           Value oldValue = readShared(values, row, j);
-           Value oldIndex = readShared(indices, row, j);
-           Value larger = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
-                                                carried[0], oldValue);
-           Value moves = arith::OrIOp::create(b, carried[2], larger);
-           b.ifThen(moves, [&] {
-             writeShared(carried[0], values, row, j);
-             writeShared(carried[1], indices, row, j);
-           });
-           return {b.select(moves, oldValue, carried[0]),
-                   b.select(moves, oldIndex, carried[1]), moves};
-         });
+/// How many of the elements of a row meet a condition.
+Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
+                                function_ref<Value(Value, Value)> meets) {
+  return b.loop(b.i32(0), b.i32(cols), b.i32(1), {b.i32(0)},
+                [&](Value col, ValueRange count) -> SmallVector<Value> {
+                  Value counts = meets(readShared(tile, row, col), col);
+                  Value more = b.add(count[0], 1);
+                  return {b.select(counts, more, count[0])};
+                })[0];
 }
 
+/// Every element, of the list or a candidate, counts those that come before it:
+/// larger ones, and equal ones of the list or further left. That is its place,
+/// if the list is long enough.
 void KernelEmitter::emitTopN(TopNOp op) {
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
@@ -184,29 +176,56 @@ void KernelEmitter::emitTopN(TopNOp op) {
   SharedTile from = publish(op.getValues());
   SharedTile values = publish(op.getBestValues());
   SharedTile indices = publish(op.getBestIndices());
+  SharedTile topValues = allocate(best.rows, best.cols, values.element);
+  SharedTile topIndices = allocate(best.rows, best.cols, indices.element);
   endPublishing();
   Value base = scalar(op.getBase());
-  forOwnRows(best.rows, [&](Value row) {
-    b.loop(b.i32(0), b.i32(candidates.cols), b.i32(1), {},
-           [&](Value c, ValueRange) -> SmallVector<Value> {
-             Value value = readShared(from, row, c);
-             Value last = readShared(values, row, b.i32(best.cols - 1));
-             auto exceeds = [&](Value other) -> Value {
-               return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, value,
-                                            other);
-             };
-             Value enters = b.both(exceeds(b.constant(b.getF32Type(), -0.5)),
-                                   exceeds(last));
-             b.ifThen(enters, [&] {
-               insertCandidate(values, indices, row, best.cols, value,
-                               b.add(base, c));
-             });
-             return {};
-           });
+  auto compare = [&](arith::CmpFPredicate predicate, Value x, Value y) {
+    return arith::CmpFOp::create(b, predicate, x, y).getResult();
+  };
+  auto isGreater = [&](Value x, Value y) {
+    return compare(arith::CmpFPredicate::OGT, x, y);
+  };
+  Value least = b.constant(b.getF32Type(), -0.5);
+  auto put = [&](Value row, Value place, Value value, Value index) {
+    b.ifThen(b.less(place, best.cols), [&] {
+      writeShared(value, topValues, row, place);
+      writeShared(index, topIndices, row, place);
+    });
+  };
+  forPieces(best.rows * best.cols, best.cols, [&](Value row, Value col) {
+    Value value = readShared(values, row, col);
+    Value larger =
+        countInRow(from, row, candidates.cols, [&](Value x, Value) -> Value {
+          return b.both(isGreater(x, least), isGreater(x, value));
+        });
+    put(row, arith::AddIOp::create(b, col, larger), value,
+        readShared(indices, row, col));
   });
+  forPieces(
+      candidates.rows * candidates.cols, candidates.cols,
+      [&](Value row, Value col) {
+        Value value = readShared(from, row, col);
+        b.ifThen(isGreater(value, least), [&] {
+          Value before =
+              countInRow(values, row, best.cols, [&](Value x, Value) -> Value {
+                return compare(arith::CmpFPredicate::OGE, x, value);
+              });
+          Value larger = countInRow(
+              from, row, candidates.cols, [&](Value x, Value c) -> Value {
+                Value isLeft =
+                    arith::CmpIOp::create(b, arith::CmpIPredicate::slt, c, col);
+                Value isEqual = compare(arith::CmpFPredicate::OEQ, x, value);
+                return arith::OrIOp::create(b, isGreater(x, value),
+                                            b.both(isEqual, isLeft));
+              });
+          put(row, arith::AddIOp::create(b, before, larger), value,
+              arith::AddIOp::create(b, base, col));
+        });
+      });
   barrier();
-  readBack(op.getTopValues(), values);
-  readBack(op.getTopIndices(), indices);
+  readBack(op.getTopValues(), topValues);
+  readBack(op.getTopIndices(), topIndices);
 }
 
 void KernelEmitter::emitSort(SortOp op) {

@@ -138,9 +138,10 @@ private:
   void emitAny(tile::AnyOp op);
   void emitTopN(tile::TopNOp op);
   void emitSort(tile::SortOp op);
-  void insertCandidate(const SharedTile &values, const SharedTile &indices,
-                       mlir::Value row, int64_t count, mlir::Value value,
-                       mlir::Value index);
+  mlir::Value countInRow(
+      const SharedTile &tile, mlir::Value row, int64_t cols,
+      llvm::function_ref<mlir::Value(mlir::Value element, mlir::Value col)>
+          meets);
   /// Runs `body` for each row that this thread has to do alone.
   void forOwnRows(int64_t rows, llvm::function_ref<void(mlir::Value)> body);
   void readBack(mlir::Value tile, const SharedTile &from);
