@@ -74,20 +74,25 @@ static Value addIntegers(TileBuilder &b, ArrayRef<Value> values) {
   });
 }
 
-/// For each element of a tile of 0 and 1 the sum of those before it, in the
-/// order of rows. Sums within rows are a product with a triangle of ones, which
-/// is exact in fp32, and on tensor cores if the shape is theirs.
+/// Programs list the queries of two blocks at once: numbers for the second one
+/// are multiples of this. Sums of both are exact in fp32.
+static constexpr int64_t kSecond = 1 << 12;
+
+/// For each element of a tile of 0, 1 and kSecond the sum of those before it,
+/// in the order of rows. Sums within rows are a product with a triangle of
+/// ones, on tensor cores if the shape is theirs.
 static Value sumBefore(TileBuilder &b, Value tile) {
   auto type = cast<TileType>(tile.getType());
   int64_t rows = type.getRows(), cols = type.getCols();
   Type element = cols % 16 == 0 ? b.getBuilder().getBF16Type() : b.f32();
-  auto isOne = [&](Expr condition) {
-    return select(condition, b.constantF32(1), 0);
-  };
   Value triangle = b.map({b.range(0, cols, 0), b.range(0, cols, 1)}, element,
-                         [&](ArrayRef<Expr> x) { return isOne(x[0] < x[1]); });
-  Value terms = b.map({tile}, element,
-                      [&](ArrayRef<Expr> x) { return isOne(x[0] != 0); });
+                         [&](ArrayRef<Expr> x) {
+                           return select(x[0] < x[1], b.constantF32(1), 0);
+                         });
+  Value terms = b.map({tile}, element, [&](ArrayRef<Expr> x) {
+    Expr ofFirst = select(x[0] == 1, b.constantF32(1), 0);
+    return select(x[0] == kSecond, b.constantF32(kSecond), ofFirst);
+  });
   Value inRow = b.dot(terms, triangle, b.zeros(rows, cols));
   Value sums = b.transpose(b.reduceAdd(tile, /*axis=*/1));
   Value ofRows = b.reduceAdd(
@@ -97,13 +102,14 @@ static Value sumBefore(TileBuilder &b, Value tile) {
                [&](ArrayRef<Expr> x) { return convert(x[0], b.i32()) + x[1]; });
 }
 
-/// Lists the queries of one block. Where its list starts is the number of
-/// entries of the blocks before, which every program counts for itself. Entries
-/// of blocks that a query does not see are left out.
+/// Lists the queries of `block` and of the next one. Where a list starts is the
+/// number of entries of the blocks before, which every program counts for
+/// itself. Entries of blocks that a query does not see are left out.
 void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
                                     Expr batch, Value indices, Value offsets,
                                     Value list) const {
-  // The entries of all queries one after the other, in rows for tiles.
+  // The entries of all queries one after the other, in rows for tiles of fewer
+  // than kSecond.
   int64_t entries = shape.sequence * count;
   int64_t cols = std::gcd<int64_t>(entries, 32), lines = entries / cols;
   int64_t rows = std::min<int64_t>(lines, 64);
@@ -123,39 +129,58 @@ void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
     return (entry * static_cast<double>(selectBlock) <= t) &
            (t < static_cast<double>(shape.sequence));
   };
-  Value before = b.forLoop(
-      0, lines, rows, b.splat(b.constant(0), rows, cols),
+  Value none = b.splat(b.constant(0), rows, cols);
+  auto counts = b.forLoop(
+      0, lines, rows, {none, none},
       [&](Expr line, ArrayRef<Value> sum) -> SmallVector<Value> {
-        return {b.map({sum[0], loadEntries(line), queriesOf(line)}, b.i32(),
-                      [&](ArrayRef<Expr> x) {
-                        return x[0] + convert((x[1] >= 0) & (x[1] < block) &
-                                                  isSeen(x[1], x[2]),
-                                              b.i32());
-                      })};
-      })[0];
-  Value start = sumOf(b, before);
+        return b.map({sum[0], sum[1], loadEntries(line), queriesOf(line)},
+                     {b.i32(), b.i32()},
+                     [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                       Expr seen = isSeen(x[2], x[3]);
+                       Expr before = (x[2] >= 0) & (x[2] < block) & seen;
+                       Expr own = (x[2] == block) & seen;
+                       return {x[0] + convert(before, b.i32()),
+                               x[1] + convert(own, b.i32())};
+                     });
+      });
+  Value start = sumOf(b, counts[0]);
+  Value second = addIntegers(b, {start, sumOf(b, counts[1])});
   auto place = [&](Expr line, ArrayRef<Value> next) -> SmallVector<Value> {
     Value t = queriesOf(line);
-    Value isMember =
+    Value members =
         b.map({loadEntries(line), t}, b.i32(), [&](ArrayRef<Expr> x) {
-          return convert((x[0] == block) & isSeen(x[0], x[1]), b.i32());
+          Expr number = select(x[0] == block + 1, x[0].constant(kSecond),
+                               convert(x[0] == block, b.i32()));
+          return select(isSeen(x[0], x[1]), number, 0);
         });
     // Others have a place that does not exist.
-    Value places = b.map(
-        {next[0], sumBefore(b, isMember), isMember}, b.i32(),
-        [](ArrayRef<Expr> x) { return select(x[2] != 0, x[0] + x[1], -1); });
+    Value places =
+        b.map({next[0], next[1], sumBefore(b, members), members}, b.i32(),
+              [](ArrayRef<Expr> x) {
+                constexpr double second = kSecond;
+                Expr ofFirst = select(x[3] == 1, x[0] + x[2] % second, -1);
+                return select(x[3] == second, x[1] + x[2] / second, ofFirst);
+              });
     b.store(t, list, {batch, keyHead, places});
-    return {addIntegers(b, {next[0], sumOf(b, isMember)})};
+    return b.map({next[0], next[1], sumOf(b, members)}, {b.i32(), b.i32()},
+                 [](ArrayRef<Expr> x) -> SmallVector<Value> {
+                   constexpr double second = kSecond;
+                   return {x[0] + x[2] % second, x[1] + x[2] / second};
+                 });
   };
   // Queries before the block do not see it.
-  Expr first = block * (selectBlock * count) / cols;
-  Value stop = b.forLoop(first, lines, rows, start, place)[0];
-  b.store(start, offsets, {batch, keyHead, b.range(block, 1, 1)});
-  Value last =
-      b.map({b.range(block + 1, 1, 1)}, b.i32(), [&](ArrayRef<Expr> x) {
-        return select(x[0] == static_cast<double>(numBlocks()), x[0], -1);
-      });
-  b.store(stop, offsets, {batch, keyHead, last});
+  Expr first = block * static_cast<double>(selectBlock * count) /
+               static_cast<double>(cols);
+  auto ends = b.forLoop(first, lines, rows, {start, second}, place);
+  auto storeOffset = [&](Value offset, Expr number) {
+    b.store(offset, offsets, {batch, keyHead, b.range(number, 1, 1)});
+  };
+  storeOffset(start, block);
+  storeOffset(second, block + 1);
+  // Where a list ends that no other one follows.
+  Expr end = block + 2;
+  storeOffset(ends[1],
+              select(end >= static_cast<double>(numBlocks()), end, -1));
 }
 
 void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
@@ -163,7 +188,7 @@ void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
                                           Value indices, Value offsets,
                                           Value list) const {
   if (isWide)
-    listQueries(b, program, keyHead, batch, indices, offsets, list);
+    listQueries(b, program * 2, keyHead, batch, indices, offsets, list);
   else
     sortEntries(b, keyHead, batch, indices, offsets, list);
 }

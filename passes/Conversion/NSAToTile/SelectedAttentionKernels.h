@@ -94,8 +94,10 @@ struct SelectedAttention {
   /// offsets[j + 1] - 1. The last offset is scratch.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
   /// How many programs fill the index of one key head and row of the batch:
-  /// one, or one for each block.
-  int64_t numIndexPrograms() const { return isWide ? numBlocks() : 1; }
+  /// one, or one for every two blocks.
+  int64_t numIndexPrograms() const {
+    return isWide ? llvm::divideCeil(numBlocks(), 2) : 1;
+  }
   void buildInverseIndex(tile::TileBuilder &b, tile::Expr program,
                          tile::Expr keyHead, tile::Expr batch,
                          mlir::Value indices, mlir::Value offsets,
