@@ -83,8 +83,8 @@ Value KernelEmitter::loadPair(Value ref, const Address &address) {
 }
 
 void KernelEmitter::emitFragmentLoad(LoadOp op) {
-  if (residentRows.contains(op.getResult()))
-    return readRow(op);
+  if (residentLines.contains(op.getResult()))
+    return readLine(op);
   guardLoad(op);
   Fragment fragment(cast<TileType>(op.getType()));
   SmallVector<Value> values;

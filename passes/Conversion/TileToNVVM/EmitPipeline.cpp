@@ -14,9 +14,14 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// A row is filled up to what fragments hold.
-static int64_t rowBytes(LoadOp load) {
-  return 4 * llvm::alignTo(cast<TileType>(load.getType()).getCols(), 8);
+/// Elements of a row or a column, filled up to what fragments hold.
+static int64_t lineLength(const Fragment &fragment) {
+  return fragment.rows == 1 ? llvm::alignTo(fragment.cols, 8)
+                            : 16 * fragment.warps * fragment.slabs();
+}
+
+static int64_t lineBytes(LoadOp load) {
+  return 4 * lineLength(Fragment(load.getResult()));
 }
 
 /// The tiles of a loop lie together: `bytes` for each of two stages.
@@ -27,16 +32,16 @@ void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
     residents.try_emplace(load.getResult(), Resident{shape, bytes, {}});
     bytes += llvm::alignTo(shape.bytes(), SharedPool::alignment);
   }
-  int64_t rowStart = bytes;
-  for (LoadOp load : prefetch.rows)
-    bytes += llvm::alignTo(rowBytes(load), SharedPool::alignment);
-  Pipeline pipeline{prefetch.loads, prefetch.rows, pool.allocate(2 * bytes),
+  int64_t lineStart = bytes;
+  for (LoadOp load : prefetch.lines)
+    bytes += llvm::alignTo(lineBytes(load), SharedPool::alignment);
+  Pipeline pipeline{prefetch.loads, prefetch.lines, pool.allocate(2 * bytes),
                     bytes};
   for (LoadOp load : prefetch.loads)
     residents.find(load.getResult())->second.offset += pipeline.offset;
-  for (LoadOp load : prefetch.rows) {
-    residentRows[load.getResult()] = {pipeline.offset + rowStart, {}};
-    rowStart += llvm::alignTo(rowBytes(load), SharedPool::alignment);
+  for (LoadOp load : prefetch.lines) {
+    residentLines[load.getResult()] = {pipeline.offset + lineStart, {}};
+    lineStart += llvm::alignTo(lineBytes(load), SharedPool::alignment);
   }
   pipelines.push_back(std::move(pipeline));
 }
@@ -50,53 +55,65 @@ void KernelEmitter::endPipeline() {
 void KernelEmitter::selectStage(Value stage) {
   for (LoadOp load : pipelines.back().loads)
     residents.find(load.getResult())->second.stage = stage;
-  for (LoadOp load : pipelines.back().rows)
-    residentRows[load.getResult()].stage = stage;
+  for (LoadOp load : pipelines.back().lines)
+    residentLines[load.getResult()].stage = stage;
 }
 
-Value KernelEmitter::rowAddress(LoadOp load, Value bytes) {
-  const ResidentRow &row = residentRows.at(load.getResult());
+Value KernelEmitter::lineAddress(LoadOp load, Value bytes) {
+  const ResidentLine &row = residentLines.at(load.getResult());
   Value start = b.advance(b.advance(sharedBase, row.stage), bytes);
   return b.advance(start, row.offset);
 }
 
-/// Copies a row by 4 or 16 bytes, zeros for elements outside.
-void KernelEmitter::copyRow(LoadOp load) {
+/// Copies a line by 4 or 16 bytes, zeros for elements outside.
+void KernelEmitter::copyLine(LoadOp load) {
   Fragment fragment(load.getResult());
-  int64_t width = getAccessWidth(load.getRef(), load.getIndices(), 4);
-  if (width < 4 || fragment.cols % 4 != 0)
+  bool isRow = fragment.rows == 1;
+  int64_t length = isRow ? fragment.cols : fragment.rows;
+  int64_t padded = lineLength(fragment);
+  int64_t width =
+      isRow ? getAccessWidth(load.getRef(), load.getIndices(), 4) : 1;
+  if (width < 4 || length % 4 != 0)
     width = 1;
   auto copy = [&](Value, Value piece) {
     Memo memo;
-    Value col = b.mul(piece, width);
+    Value place = b.mul(piece, width);
     SmallVector<Value> coordinates;
     for (Value index : load.getIndices())
-      coordinates.push_back(evaluate(index, b.i32(0), col, memo));
+      coordinates.push_back(isRow ? evaluate(index, b.i32(0), place, memo)
+                                  : evaluate(index, place, b.i32(0), memo));
     Address address = addressOf(load.getRef(), load.getIndices(), coordinates);
-    if (fragment.cols % 8 != 0)
-      address.valid = b.both(address.valid, b.less(col, fragment.cols));
+    if (length != padded)
+      address.valid = b.both(address.valid, b.less(place, length));
     Value size;
     if (address.valid)
       size = b.select(address.valid, b.i32(4 * width), b.i32(0));
     NVVM::CpAsyncOp::create(
-        b, rowAddress(load, b.mul(piece, 4 * width)),
+        b, lineAddress(load, b.mul(piece, 4 * width)),
         b.address(scalar(load.getRef()), address.offset, fragment.element),
         uint32_t(4 * width),
         width == 4 ? NVVM::LoadCacheModifierKind::CG
                    : NVVM::LoadCacheModifierKind::CA,
         size);
   };
-  int64_t pieces = rowBytes(load) / (4 * width);
+  int64_t pieces = padded / width;
   forPieces(pieces, pieces, copy);
 }
 
-/// A row that was copied, as every thread holds it.
-void KernelEmitter::readRow(LoadOp load) {
+/// A line that was copied, as the threads hold it.
+void KernelEmitter::readLine(LoadOp load) {
   Fragment fragment(load.getResult());
   SmallVector<Value> values;
+  if (fragment.rows > 1) {
+    for (int64_t r = 0; r < fragment.rowCount(); ++r)
+      values.push_back(b.load(lineAddress(load, b.mul(rowOf(fragment, r), 4)),
+                              b.i32(0), fragment.element));
+    registers[load.getResult()] = std::move(values);
+    return;
+  }
   Value first = b.mul(thread().pair, 4);
   for (int64_t c = 0; c < fragment.colCount(); c += 2) {
-    Value address = b.advance(rowAddress(load, first), 4 * 8 * (c / 2));
+    Value address = b.advance(lineAddress(load, first), 4 * 8 * (c / 2));
     Value pair = b.loadVector(address, b.i32(0), fragment.element, 2);
     values.append({b.half(pair, 0), b.half(pair, 1)});
   }
@@ -112,8 +129,8 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
     (void)emitOp(op);
   for (LoadOp load : prefetch.loads)
     copyChunks(load, residents.at(load.getResult()), getCopyWidth(load));
-  for (LoadOp load : prefetch.rows)
-    copyRow(load);
+  for (LoadOp load : prefetch.lines)
+    copyLine(load);
 }
 
 /// All copies are there, and nobody reads the other stage any more.

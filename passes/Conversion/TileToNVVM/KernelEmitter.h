@@ -264,9 +264,9 @@ private:
   void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
                  mlir::Value iteration, mlir::Value stage);
   void beginStage();
-  mlir::Value rowAddress(tile::LoadOp load, mlir::Value bytes);
-  void copyRow(tile::LoadOp load);
-  void readRow(tile::LoadOp load);
+  mlir::Value lineAddress(tile::LoadOp load, mlir::Value bytes);
+  void copyLine(tile::LoadOp load);
+  void readLine(tile::LoadOp load);
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
@@ -350,16 +350,16 @@ private:
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
   /// of these.
   struct Pipeline {
-    llvm::SmallVector<tile::LoadOp> loads, rows;
+    llvm::SmallVector<tile::LoadOp> loads, lines;
     int64_t offset, bytes;
   };
   llvm::SmallVector<Pipeline> pipelines;
-  /// Where rows lie that a loop has copied.
-  struct ResidentRow {
+  /// Where rows and columns lie that a loop has copied.
+  struct ResidentLine {
     int64_t offset;
     mlir::Value stage;
   };
-  llvm::DenseMap<mlir::Value, ResidentRow> residentRows;
+  llvm::DenseMap<mlir::Value, ResidentLine> residentLines;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
   unsigned stages;

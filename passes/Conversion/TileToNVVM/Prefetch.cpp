@@ -82,12 +82,13 @@ private:
 };
 } // namespace
 
-/// Whether a load makes one row of 4-byte elements for all threads.
-static bool loadsRow(LoadOp load) {
+/// Whether a load makes one row or one column of 4-byte elements, which several
+/// threads repeat.
+static bool loadsLine(LoadOp load) {
   if (!isFragment(load.getType()))
     return false;
   auto type = cast<TileType>(load.getType());
-  return type.getRows() == 1 && type.getCols() > 1 &&
+  return (type.getRows() == 1) != (type.getCols() == 1) &&
          type.getElementType().getIntOrFloatBitWidth() == 32 &&
          cast<MemRefType>(load.getRef().getType()).getNumElements() > 0;
 }
@@ -103,7 +104,7 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
   Slice all(loop, written);
   for (auto load : loop.getBody()->getOps<LoadOp>()) {
     bool isTile = isShared(load.getType()) && getCopyWidth(load) > 0;
-    if (load->use_empty() || !(isTile || loadsRow(load)) ||
+    if (load->use_empty() || !(isTile || loadsLine(load)) ||
         written.contains(getArgument(load.getRef())))
       continue;
     Slice own(loop, written);
@@ -114,9 +115,9 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
     for (Value index : load.getIndices())
       all.add(index);
     all.add(load.getRef());
-    (isTile ? prefetch.loads : prefetch.rows).push_back(load);
+    (isTile ? prefetch.loads : prefetch.lines).push_back(load);
   }
-  // Rows alone are not worth a barrier.
+  // Lines alone are not worth a barrier.
   if (prefetch.loads.empty())
     return {};
   for (Operation &op : *loop.getBody())

@@ -13,9 +13,9 @@ namespace nsa::cuda {
 /// one, and what it has to compute for that.
 struct Prefetch {
   llvm::SmallVector<tile::LoadOp> loads;
-  /// Loads of one row of f32 or i32, fragments that all threads repeat: these
-  /// are copied too.
-  llvm::SmallVector<tile::LoadOp> rows;
+  /// Loads of one row or one column of f32 or i32, fragments that threads
+  /// repeat: these are copied too.
+  llvm::SmallVector<tile::LoadOp> lines;
   /// Operations in the loop whose results the copies need, in order.
   llvm::SetVector<mlir::Operation *> addresses;
 
