@@ -5,6 +5,7 @@
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/CPU/Commands.h"
 #include "runtime/CPU/Memory.h"
+#include "runtime/Core/Poison.h"
 
 #include <cstring>
 #include <sched.h>
@@ -274,18 +275,8 @@ CPUExecutable::resolve(const artifact::Entry &entry) const {
   ready.lastRun.resize(ready.commands.size());
   if (!options.poison)
     return ready;
-  for (unsigned i = 0; i < segments.size(); ++i) {
-    SegmentKind kind = source->segments()->Get(i)->kind();
-    if (kind == SegmentKind::Arena || kind == SegmentKind::Workspace)
-      ready.poisoned.push_back({segments[i].data(), segments[i].size()});
-  }
-  std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
-  for (uint32_t output : *entry.outputs()) {
-    const artifact::Tensor &tensor = *source->tensors()->Get(output);
-    if (tensor.role() == TensorRole::Output && !inputs.count(output))
-      ready.poisoned.push_back(
-          {address(*tensor.slice()), tensor.slice()->size()});
-  }
+  for (const Slice &slice : slicesToPoison(source.root(), entry))
+    ready.poisoned.push_back({address(slice), slice.size()});
   return ready;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/CUDA/Peaks.h"
 #include "runtime/CUDA/Transfers.h"
 #include "runtime/Core/Describe.h"
+#include "runtime/Core/Poison.h"
 
 #include <algorithm>
 #include <set>
@@ -259,18 +260,11 @@ Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
     in.push_back(*source->tensors()->Get(input)->slice());
   for (uint32_t output : *entry.outputs()) {
     const artifact::Tensor &tensor = *source->tensors()->Get(output);
-    if (tensor.role() != TensorRole::Output)
-      continue;
-    out.push_back(*tensor.slice());
-    if (options.poison && !inputs.count(output))
-      ready.poisoned.push_back(*tensor.slice());
+    if (tensor.role() == TensorRole::Output)
+      out.push_back(*tensor.slice());
   }
-  for (unsigned i = 0; options.poison && i < source->segments()->size(); ++i) {
-    const artifact::Segment &segment = *source->segments()->Get(i);
-    if (segment.kind() == SegmentKind::Arena ||
-        segment.kind() == SegmentKind::Workspace)
-      ready.poisoned.push_back(Slice(i, 0, segment.size()));
-  }
+  if (options.poison)
+    ready.poisoned = slicesToPoison(source.root(), entry);
   return ready.transfers.prepare(*gpu, *memory, in, out);
 }
 

@@ -72,6 +72,22 @@ nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
   return binary;
 }
 
+LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+  if (failed(functions))
+    return failure();
+  for (auto [described, function] :
+       llvm::zip_equal(detached.getKernels(), *functions)) {
+    rt::KernelOp kernel = described;
+    auto threads = function->getAttrOfType<DenseI32ArrayAttr>(
+        NVVM::NVVMDialect::getReqntidAttrName());
+    kernel.setThreads(threads[0]);
+    kernel.setSharedBytes(
+        function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
@@ -95,9 +111,9 @@ public:
   void runOnOperation() override;
 
 private:
-  LogicalResult describe(DetachedKernels &detached,
-                         const llvm::StringMap<KernelResources> &resources,
-                         const llvm::StringSet<> &withProducts);
+  void describe(DetachedKernels &detached,
+                const llvm::StringMap<KernelResources> &resources,
+                const llvm::StringSet<> &withProducts);
 
   std::shared_ptr<CUDABinary> result;
 };
@@ -122,22 +138,11 @@ static ArrayAttr getSlowPaths(MLIRContext *context,
   return names.empty() ? ArrayAttr() : Builder(context).getStrArrayAttr(names);
 }
 
-/// Notes on the kernels what a launch has to know and what they cost.
-LogicalResult
-CUDABinaryPass::describe(DetachedKernels &detached,
-                         const llvm::StringMap<KernelResources> &resources,
-                         const llvm::StringSet<> &withProducts) {
-  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
-  if (failed(functions))
-    return failure();
-  for (auto [described, function] :
-       llvm::zip_equal(detached.getKernels(), *functions)) {
-    rt::KernelOp kernel = described;
-    auto threads = function->getAttrOfType<DenseI32ArrayAttr>(
-        NVVM::NVVMDialect::getReqntidAttrName());
-    kernel.setThreads(threads[0]);
-    kernel.setSharedBytes(
-        function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+/// Notes on the kernels what they cost.
+void CUDABinaryPass::describe(DetachedKernels &detached,
+                              const llvm::StringMap<KernelResources> &resources,
+                              const llvm::StringSet<> &withProducts) {
+  for (rt::KernelOp kernel : detached.getKernels()) {
     auto known = resources.find(kernel.getSymName());
     if (known == resources.end())
       continue;
@@ -149,7 +154,6 @@ CUDABinaryPass::describe(DetachedKernels &detached,
     if (ArrayAttr paths = getSlowPaths(&getContext(), known->second))
       kernel.setSlowPathsAttr(paths);
   }
-  return success();
 }
 
 void CUDABinaryPass::runOnOperation() {
@@ -165,15 +169,17 @@ void CUDABinaryPass::runOnOperation() {
   DetachedKernels detached(module);
   llvm::StringSet<> withProducts =
       getKernelsWithProducts(detached.getSources());
-  OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToNVVMPipeline(lowering, target->sharedLimit);
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
-  if (succeeded(runPipeline(lowering, detached.getSources())))
+  OpPassManager lowering(ModuleOp::getOperationName());
+  buildTileToNVVMPipeline(lowering, target->sharedLimit);
+  if (succeeded(runPipeline(lowering, detached.getSources())) &&
+      succeeded(describeLaunches(detached)))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
                             resources);
-  if (failed(binary) || failed(describe(detached, resources, withProducts)))
+  if (failed(binary))
     return signalPassFailure();
+  describe(detached, resources, withProducts);
 
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   bool assembled = !binary->cubin.empty();

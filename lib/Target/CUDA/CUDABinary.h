@@ -4,6 +4,7 @@
 #define NSA_LIB_TARGET_CUDA_CUDABINARY_H
 
 #include "lib/Target/CUDA/Assembler.h"
+#include "lib/Target/DetachKernels.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace nsa {
@@ -26,6 +27,11 @@ mlir::FailureOr<CUDABinary>
 compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
                llvm::StringRef ptxas, unsigned threads,
                llvm::StringMap<KernelResources> &resources);
+
+/// Notes on the kernels of `detached`, lowered to the LLVM and NVVM dialects,
+/// what a launch has to know: threads and bytes of shared memory. Fails with a
+/// diagnostic.
+mlir::LogicalResult describeLaunches(DetachedKernels &detached);
 
 } // namespace nsa
 

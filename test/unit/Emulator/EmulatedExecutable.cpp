@@ -8,11 +8,11 @@
 #include "runtime/CPU/Commands.h"
 #include "runtime/CPU/Memory.h"
 #include "runtime/CUDA/CUDAExecutable.h"
+#include "runtime/Core/Poison.h"
 #include "test/unit/Emulator/EmulatedModule.h"
 #include "test/unit/Emulator/Emulator.h"
 
 #include <cstring>
-#include <set>
 
 using namespace nsa;
 using namespace nsa::emulator;
@@ -49,7 +49,6 @@ private:
   char *address(const Slice &slice) const {
     return segments[slice.segment()].data() + slice.offset();
   }
-  void poison(const artifact::Entry &entry);
   Status runCommand(const artifact::Command &command);
   Status launch(const artifact::Launch &launch);
   Status multiply(const artifact::Gemm &gemm);
@@ -109,23 +108,11 @@ Status EmulatedExecutable::load() {
 // Running
 //===----------------------------------------------------------------------===//
 
-void EmulatedExecutable::poison(const artifact::Entry &entry) {
-  for (unsigned i = 0; i < segments.size(); ++i)
-    if (SegmentKind kind = source->segments()->Get(i)->kind();
-        kind == SegmentKind::Arena || kind == SegmentKind::Workspace)
-      std::memset(segments[i].data(), 0xFF, segments[i].size());
-  std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
-  for (uint32_t output : *entry.outputs()) {
-    const artifact::Tensor &tensor = *source->tensors()->Get(output);
-    if (tensor.role() == TensorRole::Output && !inputs.count(output))
-      std::memset(address(*tensor.slice()), 0xFF, tensor.slice()->size());
-  }
-}
-
 RunResult EmulatedExecutable::start(unsigned index) {
   const artifact::Entry &entry = *source->entries()->Get(index);
   if (options.poison)
-    poison(entry);
+    for (const Slice &slice : slicesToPoison(source.root(), entry))
+      std::memset(address(slice), 0xFF, slice.size());
   for (unsigned i = 0; i < entry.commands()->size(); ++i)
     if (Status status = runCommand(*entry.commands()->Get(i)); !status)
       return RunFailure{i, status.message()};

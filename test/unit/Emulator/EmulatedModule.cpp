@@ -6,8 +6,9 @@
 #include "lib/Compiler/Driver.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/Artifact/ArtifactWriter.h"
+#include "lib/Target/CUDA/ArgumentAlignment.h"
+#include "lib/Target/CUDA/CUDABinary.h"
 #include "lib/Target/DetachKernels.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 
@@ -20,22 +21,13 @@ using namespace nsa::emulator;
 /// Lowers the kernels as nsa-cuda-binary does and gives their text.
 static FailureOr<std::string> lowerKernels(ModuleOp module,
                                            const CUDAChip &chip) {
+  noteArgumentAlignment(module);
   DetachedKernels detached(module);
   PassManager manager(module.getContext());
   buildTileToNVVMPipeline(manager, chip.sharedLimit);
-  if (failed(manager.run(detached.getSources())))
+  if (failed(manager.run(detached.getSources())) ||
+      failed(describeLaunches(detached)))
     return failure();
-  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
-  if (failed(functions))
-    return failure();
-  for (auto [described, function] :
-       llvm::zip_equal(detached.getKernels(), *functions)) {
-    rt::KernelOp kernel = described;
-    kernel.setThreads(function->getAttrOfType<DenseI32ArrayAttr>(
-        NVVM::NVVMDialect::getReqntidAttrName())[0]);
-    kernel.setSharedBytes(
-        function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
-  }
   std::string text;
   llvm::raw_string_ostream(text) << detached.getSources();
   return text;
