@@ -11,7 +11,6 @@
 #include <sched.h>
 
 using namespace nsa;
-using artifact::SegmentKind;
 using artifact::Slice;
 
 namespace {

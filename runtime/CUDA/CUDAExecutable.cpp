@@ -16,7 +16,6 @@
 
 using namespace nsa;
 using namespace nsa::cuda;
-using artifact::SegmentKind;
 using artifact::Slice;
 
 namespace {

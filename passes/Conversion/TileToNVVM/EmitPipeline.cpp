@@ -174,9 +174,9 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                if (failed(result))
                  return carried;
                settle();
-               SmallVector<Value> next_ = flatten(op.getYieldedValues());
-               next_.push_back(other);
-               return next_;
+               SmallVector<Value> yielded = flatten(op.getYieldedValues());
+               yielded.push_back(other);
+               return yielded;
              });
   endPipeline();
   unflatten(op.getResults(), ValueRange(results).drop_back());
