@@ -43,7 +43,8 @@ for script in test/e2e/*.sh; do
 done
 check "runtime without LLVM" test/check-runtime-only.sh
 check "sanitizers" test/check-sanitize.sh
-fuzz=(60)
+# Seven targets in three rounds.
+fuzz=(60 --jobs 3)
 [ "${NSA_TEST_SUITE:-}" = full ] && fuzz=(600 --instrumented)
 check "fuzzing" test/fuzz/run.sh "${fuzz[@]}"
 

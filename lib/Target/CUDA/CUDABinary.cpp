@@ -37,6 +37,31 @@ void nsa::registerCUDATranslations(DialectRegistry &registry) {
   registerNVVMDialectTranslation(registry);
 }
 
+/// Lets kernels that spill have all registers of a thread. Whether there is one
+/// that could not have them before.
+static bool
+liftRegisterLimits(std::string &ptx,
+                   const llvm::StringMap<KernelResources> &kernels) {
+  constexpr StringLiteral directive = ".maxnreg ", most = "255";
+  bool isLifted = false;
+  for (const auto &kernel : kernels) {
+    if (kernel.second.spillStores + kernel.second.spillLoads == 0)
+      continue;
+    size_t entry = ptx.find((".entry " + kernel.first() + "(").str());
+    size_t limit = ptx.find(directive.data(), entry);
+    if (entry == std::string::npos || limit == std::string::npos ||
+        limit > ptx.find('{', entry))
+      continue;
+    limit += directive.size();
+    size_t digits = ptx.find_first_not_of("0123456789", limit) - limit;
+    if (most == StringRef(ptx).substr(limit, digits))
+      continue;
+    ptx.replace(limit, digits, most);
+    isLifted = true;
+  }
+  return isLifted;
+}
+
 FailureOr<CUDABinary>
 nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
                     unsigned threads,
@@ -63,6 +88,8 @@ nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
     return binary;
   llvm::Expected<Assembly> assembly =
       assemble(ptxas, binary.ptx, chip, threads);
+  if (assembly && liftRegisterLimits(binary.ptx, assembly->kernels))
+    assembly = assemble(ptxas, binary.ptx, chip, threads);
   if (!assembly)
     return module.emitError() << llvm::toString(assembly.takeError());
   binary.cubin = std::move(assembly->cubin);

@@ -26,7 +26,9 @@ void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
                        });
     Value block = b.load(indices, {batch, keyHead, place[0], place[1]});
     return b.map({block, number, place[0]}, b.i32(), [&](ArrayRef<Expr> x) {
-      Expr exists = (x[1] < static_cast<double>(entries)) &
+      // Other blocks than these have no keys.
+      Expr exists = (x[0] < static_cast<double>(numBlocks())) &
+                    (x[1] < static_cast<double>(entries)) &
                     (x[2] < static_cast<double>(shape.sequence));
       return select(exists, x[0], -1);
     });

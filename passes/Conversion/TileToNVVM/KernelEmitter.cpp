@@ -65,6 +65,16 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
   });
 }
 
+/// How many registers of a thread the assembler may use: left to itself it
+/// spills some to run more blocks at once. All that a thread can have, or a few
+/// less if a multiprocessor, with 65,536 of them, runs one more block then.
+static int32_t getRegisterLimit(int64_t threads) {
+  constexpr int64_t most = 255, all = 65536, fewest = 216;
+  int64_t blocks = all / (threads * (most + 1)) + 1;
+  int64_t limit = all / (threads * blocks) / 8 * 8;
+  return int32_t(limit < fewest ? most : limit);
+}
+
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
                                   uint64_t sharedLimit) {
   b.setInsertionPoint(kernel);
@@ -108,10 +118,9 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                 b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
-  // Left to itself, the assembler spills some to run more blocks at once.
   if (warps)
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
-                  b.getI32IntegerAttr(255));
+                  b.getI32IntegerAttr(getRegisterLimit(threads)));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   return success();
 }

@@ -45,13 +45,16 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>,
 // CHECK-SAME: %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
 // CHECK-SAME: grid = array<i32: 68, 2, 1>
+// CHECK: %[[BLOCKS:.+]] = arith.constant 8 : i32
 // CHECK: tile.view %[[INDICES]] : memref<1x2x512x4xi32> -> memref<1x2x64x32xi32>
 // CHECK: scf.for
 // CHECK: tile.dot {{.*}} !tile.tile<64x32xbf16>, !tile.tile<32x32xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
 // CHECK-COUNT-3: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: } else {
-// CHECK-COUNT-2: tile.load %[[INDICES]]
+// CHECK: tile.load %[[INDICES]]
+// CHECK: arith.cmpi slt, %{{.+}}, %[[BLOCKS]] : i32
+// CHECK: tile.load %[[INDICES]]
 // CHECK: tile.store %{{.+}}, %[[UNION]]
 // CHECK: tile.store %{{.+}}, %[[COUNTS]]
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_

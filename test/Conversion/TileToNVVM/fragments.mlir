@@ -4,7 +4,7 @@
 // 16 x 32 elements of q are 64 pieces, two for each thread.
 // CHECK-LABEL: llvm.func @product(
 // CHECK-SAME: nsa.shared_bytes = 2048 : i64
-// CHECK-SAME: nvvm.reqntid = array<i32: 32, 1, 1>
+// CHECK-SAME: nvvm.maxnreg = 224 : i32, nvvm.reqntid = array<i32: 32, 1, 1>
 // CHECK-COUNT-2: nvvm.cp.async.shared.global {{.*}}, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
 // CHECK-NEXT: nvvm.cp.async.commit.group
 // CHECK-COUNT-2: nvvm.cp.async.shared.global
@@ -43,7 +43,7 @@ tile.kernel private @product(%q: memref<16x32xbf16>, %k: memref<16x32xbf16>, %s:
 // three slabs in three warps; a mask by row and column, computed where it is
 // used; a row's maximum in a quad.
 // CHECK-LABEL: llvm.func @masked(
-// CHECK-SAME: nvvm.reqntid = array<i32: 96, 1, 1>
+// CHECK-SAME: nvvm.maxnreg = 224 : i32, nvvm.reqntid = array<i32: 96, 1, 1>
 // CHECK: %[[T:.*]] = nvvm.read.ptx.sreg.tid.x
 // CHECK: arith.remui %[[T]], %c32_i32
 // CHECK: arith.divui %[[T]], %c32_i32

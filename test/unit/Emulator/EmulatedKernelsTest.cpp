@@ -22,13 +22,6 @@ using namespace nsa::test;
 
 namespace {
 
-size_t sweepCount() {
-  if (const char *text = std::getenv("NSA_SWEEP_COUNT"))
-    return std::strtoull(text, nullptr, 10);
-  const char *suite = std::getenv("NSA_TEST_SUITE");
-  return suite && std::string(suite) == "full" ? 120 : 12;
-}
-
 Result<CompiledArtifact> compileForGPU(const std::string &text,
                                        const CompilerOptions &options) {
   CompilerOptions changed = options;
@@ -78,7 +71,7 @@ std::vector<Combination> combinations(uint64_t seed) {
     return {c.value_or(Combination())};
   }
   // What the CPU is tried on, made smaller, and bf16 in every second one.
-  size_t count = sweepCount();
+  size_t count = sweepCount(120, 10);
   std::vector<Combination> list = spread(count - count / 2, seed, 1e6);
   for (size_t i = 0; i < list.size(); ++i)
     list[i].bf16 = i % 2 == 1;

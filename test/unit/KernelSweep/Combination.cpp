@@ -134,6 +134,13 @@ static void shrink(Combination &c, double budget) {
     c.sequence /= 2;
 }
 
+size_t nsa::test::sweepCount(size_t full, size_t sample) {
+  if (const char *text = std::getenv("NSA_SWEEP_COUNT"))
+    return std::strtoull(text, nullptr, 10);
+  const char *suite = std::getenv("NSA_TEST_SUITE");
+  return suite && std::string(suite) == "full" ? full : sample;
+}
+
 std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
                                            double budget) {
   std::mt19937_64 random(seed);

@@ -48,6 +48,11 @@ struct Combination {
 /// default. Nothing if there is a word that it does not know.
 std::optional<Combination> parseCombination(const std::string &text);
 
+/// How many combinations to try: `full` in the full suite
+/// (NSA_TEST_SUITE=full), else `sample`; what NSA_SWEEP_COUNT says, if it is
+/// set.
+size_t sweepCount(size_t full, size_t sample);
+
 /// `count` combinations; every listed value of every parameter occurs about
 /// equally often. `budget` bounds the multiplications of one attention.
 std::vector<Combination> spread(size_t count, uint64_t seed, double budget);

@@ -14,20 +14,9 @@
 using namespace nsa;
 using namespace nsa::test;
 
-namespace {
-
-size_t sweepCount() {
-  if (const char *text = std::getenv("NSA_SWEEP_COUNT"))
-    return std::strtoull(text, nullptr, 10);
-  const char *suite = std::getenv("NSA_TEST_SUITE");
-  return suite && std::string(suite) == "full" ? 160 : 9;
-}
-
-} // namespace
-
 TEST(FusedSweep, GatedAttentionAgreesWithTheReference) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(), testSeed() + 1, 1e8)) {
+  for (const Combination &c : spread(sweepCount(160, 8), testSeed() + 1, 1e8)) {
     checkGated(withGating(c, number++));
     if (HasFailure())
       break;
