@@ -42,19 +42,19 @@ void nsa::registerCUDATranslations(DialectRegistry &registry) {
 static bool
 liftRegisterLimits(std::string &ptx,
                    const llvm::StringMap<KernelResources> &kernels) {
-  constexpr StringLiteral directive = ".maxnreg ", most = "255";
+  const std::string directive = ".maxnreg ", most = "255";
   bool isLifted = false;
   for (const auto &kernel : kernels) {
     if (kernel.second.spillStores + kernel.second.spillLoads == 0)
       continue;
     size_t entry = ptx.find((".entry " + kernel.first() + "(").str());
-    size_t limit = ptx.find(directive.data(), entry);
+    size_t limit = ptx.find(directive, entry);
     if (entry == std::string::npos || limit == std::string::npos ||
         limit > ptx.find('{', entry))
       continue;
     limit += directive.size();
     size_t digits = ptx.find_first_not_of("0123456789", limit) - limit;
-    if (most == StringRef(ptx).substr(limit, digits))
+    if (ptx.compare(limit, digits, most) == 0)
       continue;
     ptx.replace(limit, digits, most);
     isLifted = true;

@@ -64,14 +64,14 @@ nsa::test::parseCombination(const std::string &text) {
         known = true;
       }
     if (key == "bf16")
-      c.bf16 = known = true;
-    if (key == "gating" && (known = true))
+      c.bf16 = true;
+    else if (key == "gating")
       c.gating = value;
-    if (key == "logits" && (known = true))
+    else if (key == "logits")
       c.logits = std::strtod(value.c_str(), nullptr);
-    if (key == "seed" && (known = true))
+    else if (key == "seed")
       c.seed = std::strtoull(value.c_str(), nullptr, 10);
-    if (!known)
+    else if (!known)
       return std::nullopt;
   }
   return c;
