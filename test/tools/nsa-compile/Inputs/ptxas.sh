@@ -1,14 +1,27 @@
 #!/bin/sh
 # Stands in for ptxas: an empty result, and for every kernel the log of one that
-# spills $SPILLS bytes and, with $SERIALISED, of one whose products wait.
+# spills $SPILLS bytes and, with $SERIALISED, of one whose products wait. With
+# $CALLS only kernels spill that may not have all registers, and the limits of
+# registers are added to that file.
 while [ $# -gt 1 ]; do
   [ "$1" = -o ] && echo cubin > "$2"
   shift
 done
-sed -n 's/^.*\.entry \([A-Za-z0-9_]*\)(.*$/\1/p' "$1" | while read -r name; do
+if [ -n "$CALLS" ]; then
+  echo "call" >> "$CALLS"
+  sed -n 's/^\.maxnreg /limit /p' "$1" | sort -u >> "$CALLS"
+fi
+awk '/\.entry / { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name); limit = "none" }
+     /^\.maxnreg/ { limit = $2 }
+     /^{/ && name != "" { print name, limit; name = "" }' "$1" |
+while read -r name limit; do
+  spills=${SPILLS:-0}
+  if [ -n "$CALLS" ]; then
+    case $limit in 255 | none) spills=0 ;; esac
+  fi
   echo "ptxas info    : Compiling entry function '$name' for 'sm_90a'"
   echo "ptxas info    : Function properties for $name"
-  echo "    8 bytes stack frame, ${SPILLS:-0} bytes spill stores, 0 bytes spill loads"
+  echo "    8 bytes stack frame, $spills bytes spill stores, 0 bytes spill loads"
   echo "ptxas info    : Used 40 registers, used 1 barriers"
   if [ -n "$SERIALISED" ]; then
     echo "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline in function '$name'"
