@@ -29,11 +29,8 @@ KernelSchedule KernelSchedule::get(ScheduleKind kind) {
   schedule.sumRows = 16;
   schedule.scatterElements = int64_t(1) << 25;
   schedule.mostPartialSums = schedule.programs;
-  // What tensor cores multiply: 16 rows or elements of a sum, 8 columns. Of
-  // more rows fewer programs fit a multiprocessor, whose registers they share:
-  // while one waits for keys there should be another.
+  // What tensor cores multiply: 16 rows or elements of a sum, 8 columns.
   schedule.rowMultiple = 16;
-  schedule.leastRows = 48;
   schedule.tileMultiple = 16;
   schedule.columnMultiple = 8;
   schedule.processors = kMultiprocessors;

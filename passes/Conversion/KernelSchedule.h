@@ -50,8 +50,6 @@ struct KernelSchedule {
   /// Rows of a tile of (query, head of the group) pairs are a multiple of it if
   /// that is not many.
   int64_t rowMultiple = 1;
-  /// Such rows that a program has at least, if that is not many queries.
-  int64_t leastRows = 0;
   /// Tiles along one dimension of attention are a multiple of it.
   int64_t tileMultiple = 8;
   /// Columns of tiles of scores that have a halo are a multiple of it.

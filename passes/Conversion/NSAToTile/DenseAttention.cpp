@@ -186,9 +186,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
                            sums);
   };
+  SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
+                              b.zeros(ownKeyTile, shape.valueWidth)};
   auto addHead = [&](Expr head) {
-    SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
-                                b.zeros(ownKeyTile, shape.valueWidth)};
     return b.forLoop(firstQuery, endQuery, queryTile, zeros,
                      [&](Expr t0, ArrayRef<Value> sums) {
                        return addQueries(head, t0, sums);
@@ -202,8 +202,6 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   }
   // A sum for each head first: the rounding errors of one long sum would exceed
   // those of the terms.
-  SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
-                              b.zeros(ownKeyTile, shape.valueWidth)};
   auto sums = b.forLoop(
       firstHead, firstHead + shape.group(), 1, zeros,
       [&](Expr head, ArrayRef<Value> carried) -> SmallVector<Value> {

@@ -84,10 +84,10 @@ void RowGates::store(const GroupProgram &program, const BranchTiles &values,
 /// Program: (tile of queries, key head, batch).
 static void buildForward(const GatedAttention &attention, TileBuilder &b,
                          ArrayRef<Value> args, size_t numInputs) {
-  Value q = args[0], compressed = args[1], indices = args[4];
-  ArrayRef<Value> in = args.take_front(numInputs),
-                  outputs = args.drop_front(numInputs);
+  ArrayRef<Value> in = args.take_front(numInputs);
+  ArrayRef<Value> outputs = args.drop_front(numInputs);
   SelectionUnion selection = attention.selected.takeUnion(in);
+  Value q = in[0], compressed = in[1], indices = in[4];
   Value bias = attention.hasBias ? in[8] : Value();
   const AttentionShape &shape = attention.shape;
   GroupProgram program(shape, attention.selected.queryTile, b,
@@ -114,14 +114,14 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   BranchTiles branches;
   branches[Compressed] = program.loadRows(compressed, shape.valueWidth);
   branches[Window] =
-      finish(attention.window.forEachKeyTile(b, program.range, args[5], args[6],
+      finish(attention.window.forEachKeyTile(b, program.range, in[5], in[6],
                                              init.carried(), step),
              keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
   branches[Selected] = finish(
-      attention.selected.forEachKeyTile(program, indices, selection, args[2],
-                                        args[3], init.carried(), step),
+      attention.selected.forEachKeyTile(program, indices, selection, in[2],
+                                        in[3], init.carried(), step),
       keeps ? outputs.slice(1, 2) : ArrayRef<Value>());
-  RowGates gates(attention.gating, args[7], bias);
+  RowGates gates(attention.gating, in[7], bias);
   program.storeRows(gatedSum(b, gates.load(program), branches), outputs[0],
                     shape.valueWidth);
 }

@@ -192,6 +192,13 @@ private:
       return RankedTensorType::get(shape, rewriter.getF32Type());
     });
   }
+  /// Adds the parts of dk and dv of some rows of a program's head and batch.
+  void sumParts(TileBuilder &b, ArrayRef<Value> parts, ArrayRef<Value> out,
+                Value row) const {
+    Expr head = b.programId(1), batch = b.programId(2);
+    addParts(b, parts[0], out[0], batch, row, head, attention.shape.scale);
+    addParts(b, parts[1], out[1], batch, row, head, 1);
+  }
   int64_t keyValueWidth() const {
     return 2 * (attention.shape.keyWidth + attention.shape.valueWidth);
   }
@@ -277,15 +284,12 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
       });
   if (parts == 1)
     return grads;
-  return cache.launch(
-      rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0), grads, types,
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        Value row =
-            b.range(b.programId(0) * selected.keyTile, selected.keyTile, 0);
-        Expr head = b.programId(1), batch = b.programId(2);
-        addParts(b, args[0], args[2], batch, row, head, attention.shape.scale);
-        addParts(b, args[1], args[3], batch, row, head, 1);
-      });
+  return cache.launch(rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0),
+                      grads, types, [&](TileBuilder &b, ArrayRef<Value> args) {
+                        sumParts(b, args, args.drop_front(2),
+                                 b.range(b.programId(0) * selected.keyTile,
+                                         selected.keyTile, 0));
+                      });
 }
 
 /// Sums of parts of dk and dv, a head of the group each.
@@ -332,10 +336,7 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
     ArrayRef<Value> out = args.drop_front(inputs.size());
     Expr first = number * compressed.ownKeyTile;
     if (hasParts) {
-      Value row = b.range(first, compressed.ownKeyTile, 0);
-      Expr head = b.programId(1), batch = b.programId(2);
-      addParts(b, args[0], out[0], batch, row, head, compressed.shape.scale);
-      addParts(b, args[1], out[1], batch, row, head, 1);
+      sumParts(b, args, out, b.range(first, compressed.ownKeyTile, 0));
     } else {
       compressed.buildKeyValueGrad(b, number,
                                    {args[0], args[1], args[2], args[3], args[4],

@@ -65,15 +65,6 @@ static Value sumOf(TileBuilder &b, Value tile) {
   return b.reduceAdd(b.reduceAdd(tile, /*axis=*/1), /*axis=*/0);
 }
 
-static Value addIntegers(TileBuilder &b, ArrayRef<Value> values) {
-  return b.map(values, b.i32(), [](ArrayRef<Expr> x) {
-    Expr sum = x[0];
-    for (Expr term : x.drop_front())
-      sum = sum + term;
-    return sum;
-  });
-}
-
 /// Programs list the queries of two blocks at once: numbers for the second one
 /// are multiples of this. Sums of both are exact in fp32.
 static constexpr int64_t kSecond = 1 << 12;
@@ -144,7 +135,8 @@ void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
                      });
       });
   Value start = sumOf(b, counts[0]);
-  Value second = addIntegers(b, {start, sumOf(b, counts[1])});
+  Value second = b.map({start, sumOf(b, counts[1])}, b.i32(),
+                       [](ArrayRef<Expr> x) { return x[0] + x[1]; });
   auto place = [&](Expr line, ArrayRef<Value> next) -> SmallVector<Value> {
     Value t = queriesOf(line);
     Value members =

@@ -29,13 +29,8 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
         std::clamp<int64_t>(mostRows / shape.group(), 1, mostQueries);
     return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/96);
   }
-  constexpr int64_t mostRows = 96;
-  int64_t group = shape.group();
-  int64_t enough = std::max<int64_t>(
-      {16 / group, 8,
-       static_cast<int64_t>(llvm::divideCeil(schedule.leastRows, group))});
-  int64_t queries = std::min(enough, std::max<int64_t>(mostRows / group, 1));
-  return schedule.alignQueries(queries, group, mostRows);
+  int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
+  return std::min(queries, std::max<int64_t>(96 / shape.group(), 1));
 }
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,

@@ -257,8 +257,7 @@ void KernelEmitter::combineWarps(const Fragment &input, ReduceKind kind,
   };
   // The lanes of the first quad have different columns, or all have the only
   // one.
-  Value isOnly = input.cols == 1 ? b.less(thread().pair, 1) : Value();
-  b.ifThen(b.both(b.less(thread().quad, 1), isOnly), [&] {
+  b.ifThen(b.both(b.less(thread().quad, 1), isFirst(input)), [&] {
     for (auto [c, value] : llvm::enumerate(columns))
       writeShared(value, shared, thread().warp, place(c));
   });

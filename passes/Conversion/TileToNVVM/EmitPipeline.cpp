@@ -60,9 +60,9 @@ void KernelEmitter::selectStage(Value stage) {
 }
 
 Value KernelEmitter::lineAddress(LoadOp load, Value bytes) {
-  const ResidentLine &row = residentLines.at(load.getResult());
-  Value start = b.advance(b.advance(sharedBase, row.stage), bytes);
-  return b.advance(start, row.offset);
+  const ResidentLine &line = residentLines.at(load.getResult());
+  Value start = b.advance(b.advance(sharedBase, line.stage), bytes);
+  return b.advance(start, line.offset);
 }
 
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.
