@@ -18,14 +18,9 @@ static std::optional<int64_t> countElements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-MemRefType nsa::getRowsType(ArrayRef<int64_t> shape, Type element,
-                            RowLayout layout) {
-  std::optional<int64_t> elements = countElements(shape);
-  if (!elements)
-    return {};
-  if (*elements == 0 || layout.width == *elements ||
-      layout.width == layout.pitch)
-    return MemRefType::get(shape, element);
+/// The strides of columns of wider rows, if rows end where a dimension does.
+static std::optional<SmallVector<int64_t>> getStrides(ArrayRef<int64_t> shape,
+                                                      RowLayout layout) {
   SmallVector<int64_t> strides(shape.size());
   int64_t stride = 1;
   bool inRow = true;
@@ -38,11 +33,43 @@ MemRefType nsa::getRowsType(ArrayRef<int64_t> shape, Type element,
     strides[d] = stride;
     if (llvm::MulOverflow(stride, shape[d], stride) ||
         (inRow && stride > layout.width))
-      return {};
+      return std::nullopt;
   }
+  return strides;
+}
+
+MemRefType nsa::getRowsType(ArrayRef<int64_t> shape, Type element,
+                            RowLayout layout) {
+  std::optional<int64_t> elements = countElements(shape);
+  if (!elements)
+    return {};
+  if (*elements == 0 || layout.width == *elements ||
+      layout.width == layout.pitch)
+    return MemRefType::get(shape, element);
+  std::optional<SmallVector<int64_t>> strides = getStrides(shape, layout);
+  if (!strides)
+    return {};
   return MemRefType::get(
       shape, element,
-      StridedLayoutAttr::get(element.getContext(), /*offset=*/0, strides));
+      StridedLayoutAttr::get(element.getContext(), /*offset=*/0, *strides));
+}
+
+/// The layout of columns of wider rows.
+static std::optional<RowLayout> getColumnLayout(ArrayRef<int64_t> shape,
+                                                StridedLayoutAttr strided) {
+  // The innermost stride that is not that of a dense tensor is the pitch.
+  RowLayout layout = {1, 0};
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && strided.getStrides()[d] != layout.width) {
+      layout.pitch = strided.getStrides()[d];
+      break;
+    }
+    layout.width *= shape[d];
+  }
+  if (layout.pitch <= layout.width || strided.getOffset() != 0 ||
+      getStrides(shape, layout) != SmallVector<int64_t>(strided.getStrides()))
+    return std::nullopt;
+  return layout;
 }
 
 std::optional<RowLayout> nsa::getRowLayout(MemRefType type) {
@@ -51,24 +78,15 @@ std::optional<RowLayout> nsa::getRowLayout(MemRefType type) {
   std::optional<int64_t> elements = countElements(type.getShape());
   if (!elements)
     return std::nullopt;
+  // Whether a layout is the identity is dear to ask: it takes an affine map.
+  auto strided = dyn_cast<StridedLayoutAttr>(type.getLayout());
+  if (strided && *elements != 0)
+    if (std::optional<RowLayout> layout =
+            getColumnLayout(type.getShape(), strided))
+      return layout;
   if (type.getLayout().isIdentity())
     return RowLayout::dense(*elements);
-  auto strided = dyn_cast<StridedLayoutAttr>(type.getLayout());
-  if (!strided || *elements == 0)
-    return std::nullopt;
-  // The innermost stride that is not that of a dense tensor is the pitch.
-  RowLayout layout = {1, 0};
-  for (size_t d = type.getRank(); d-- > 0;) {
-    if (type.getShape()[d] != 1 && strided.getStrides()[d] != layout.width) {
-      layout.pitch = strided.getStrides()[d];
-      break;
-    }
-    layout.width *= type.getShape()[d];
-  }
-  if (layout.pitch <= layout.width ||
-      getRowsType(type.getShape(), type.getElementType(), layout) != type)
-    return std::nullopt;
-  return layout;
+  return std::nullopt;
 }
 
 int64_t nsa::getElementSpan(MemRefType type) {

@@ -25,18 +25,21 @@ BundleLayout::BundleLayout(ModuleOp module) {
 
 bool BundleLayout::claim(ArrayRef<StringRef> tensors) {
   std::string names = "\n" + llvm::join(tensors, "\n") + "\n";
+  llvm::SmallSetVector<unsigned, 4> known;
+  for (StringRef tensor : tensors)
+    if (auto bundle = longest.find(tensor); bundle != longest.end())
+      known.insert(bundle->second);
   bool isStretch = false;
-  for (StringRef tensor : tensors) {
-    auto known = bundles.find(tensor);
-    if (known == bundles.end())
-      continue;
-    isStretch = StringRef(known->second).contains(names);
-    if (!isStretch && !StringRef(names).contains(known->second))
+  for (unsigned bundle : known) {
+    isStretch = StringRef(bundles[bundle]).contains(names);
+    if (!isStretch && !StringRef(names).contains(bundles[bundle]))
       return false;
   }
-  if (!isStretch)
-    for (StringRef tensor : tensors)
-      bundles[tensor] = names;
+  if (isStretch)
+    return true;
+  for (StringRef tensor : tensors)
+    longest[tensor] = bundles.size();
+  bundles.push_back(std::move(names));
   return true;
 }
 
@@ -44,11 +47,12 @@ SmallVector<unsigned> BundleLayout::arrange(ArrayRef<StringRef> tensors) const {
   llvm::StringMap<unsigned> numbers;
   for (auto [number, tensor] : llvm::enumerate(tensors))
     numbers[tensor] = number;
+  llvm::SmallDenseSet<unsigned> seen;
   llvm::SetVector<unsigned> order;
   for (auto [number, tensor] : llvm::enumerate(tensors)) {
-    auto known = bundles.find(tensor);
-    if (known != bundles.end())
-      for (StringRef other : llvm::split(known->second, '\n'))
+    auto known = longest.find(tensor);
+    if (known != longest.end() && seen.insert(known->second).second)
+      for (StringRef other : llvm::split(bundles[known->second], '\n'))
         if (auto found = numbers.find(other); found != numbers.end())
           order.insert(found->second);
     order.insert(number);

@@ -26,8 +26,10 @@ public:
   arrange(llvm::ArrayRef<llvm::StringRef> tensors) const;
 
 private:
-  /// The longest bundle that a tensor is in: names, each between line breaks.
-  llvm::StringMap<std::string> bundles;
+  /// Bundles, as names each between line breaks, and the longest that a tensor
+  /// is in.
+  llvm::SmallVector<std::string> bundles;
+  llvm::StringMap<unsigned> longest;
 };
 
 } // namespace nsa

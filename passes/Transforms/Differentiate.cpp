@@ -50,7 +50,7 @@ private:
   SmallVector<Value> getResultGradients(Operation &op);
   void addGradient(Value primal, Value gradient);
   Value castTo(Value value, Type element);
-  LogicalResult appendGradients(func::ReturnOp ret);
+  LogicalResult appendGradients();
 
   func::FuncOp function;
   BackwardTagger tagger;
@@ -222,7 +222,8 @@ Value Differentiator::buildSeed(unsigned objective, Value value) {
   return function.getArgument(index);
 }
 
-LogicalResult Differentiator::appendGradients(func::ReturnOp ret) {
+LogicalResult Differentiator::appendGradients() {
+  Signature signature(function);
   for (BlockArgument target : targets) {
     unsigned index = target.getArgNumber();
     StringRef name = nn::getArgumentName(function, index);
@@ -232,14 +233,11 @@ LogicalResult Differentiator::appendGradients(func::ReturnOp ret) {
              << index << " (`" << name << "`) of function `"
              << function.getName() << "` does not reach the objective";
     gradient = castTo(gradient, getElementTypeOrSelf(target));
-    function.removeArgAttr(index, nn::kDifferentiateAttr);
-    LogicalResult inserted = function.insertResult(
-        function.getNumResults(), gradient.getType(),
-        nameGradient(function.getContext(), name, /*isInput=*/false));
-    assert(succeeded(inserted) && "function type without a new result");
-    (void)inserted;
-    ret.getOperandsMutable().append(gradient);
+    signature.getArgument(index).erase(nn::kDifferentiateAttr);
+    signature.addResult(gradient, nameGradient(function.getContext(), name,
+                                               /*isInput=*/false));
   }
+  signature.update();
   return success();
 }
 
@@ -257,7 +255,7 @@ LogicalResult Differentiator::run(unsigned objective) {
   for (Operation *op : llvm::reverse(primals))
     if (failed(visit(*op)))
       return failure();
-  if (failed(appendGradients(*ret)))
+  if (failed(appendGradients()))
     return failure();
   function.removeResultAttr(
       objective, StringAttr::get(function.getContext(), nn::kObjectiveAttr));

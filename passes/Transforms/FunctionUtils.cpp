@@ -73,6 +73,36 @@ void nsa::updateFunctionType(func::FuncOp function) {
       ret->getOperandTypes()));
 }
 
+nsa::Signature::Signature(func::FuncOp function) : function(function) {
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+    arguments.push_back(function.getArgAttrDict(i));
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
+    results.push_back(function.getResultAttrDict(i));
+}
+
+BlockArgument nsa::Signature::addArgument(Type type, NamedAttrList attributes,
+                                          Location loc) {
+  arguments.push_back(std::move(attributes));
+  return function.front().addArgument(type, loc);
+}
+
+unsigned nsa::Signature::addResult(Value value, NamedAttrList attributes) {
+  results.push_back(std::move(attributes));
+  cast<func::ReturnOp>(function.front().getTerminator())
+      .getOperandsMutable()
+      .append(value);
+  return results.size() - 1;
+}
+
+void nsa::Signature::update() {
+  auto build = [&](NamedAttrList &attributes) {
+    return attributes.getDictionary(function.getContext());
+  };
+  updateFunctionType(function);
+  function.setAllArgAttrs(llvm::map_to_vector(arguments, build));
+  function.setAllResultAttrs(llvm::map_to_vector(results, build));
+}
+
 void nsa::keepResults(func::FuncOp function, ArrayRef<unsigned> keep) {
   Operation *ret = function.front().getTerminator();
   SmallVector<Value> values;

@@ -44,6 +44,30 @@ llvm::LogicalResult inferResultTypes(mlir::Operation *op);
 /// Makes the function type follow the block arguments and returned values.
 void updateFunctionType(mlir::func::FuncOp function);
 
+/// Adds arguments and results to a function. Its type and its attributes are
+/// built anew at every change, so they follow all at once, in `update`; until
+/// then only the body is complete.
+class Signature {
+public:
+  explicit Signature(mlir::func::FuncOp function);
+
+  mlir::func::FuncOp getFunction() const { return function; }
+  mlir::BlockArgument addArgument(mlir::Type type,
+                                  mlir::NamedAttrList attributes,
+                                  mlir::Location loc);
+  /// Returns the position of the new result.
+  unsigned addResult(mlir::Value value, mlir::NamedAttrList attributes);
+  /// The attributes of an argument or a result, to read and to change.
+  mlir::NamedAttrList &getArgument(unsigned index) { return arguments[index]; }
+  mlir::NamedAttrList &getResult(unsigned index) { return results[index]; }
+  /// Makes the function what this says.
+  void update();
+
+private:
+  mlir::func::FuncOp function;
+  llvm::SmallVector<mlir::NamedAttrList> arguments, results;
+};
+
 /// Keeps only the results at the positions `keep`, in that order, with their
 /// attributes.
 void keepResults(mlir::func::FuncOp function, llvm::ArrayRef<unsigned> keep);

@@ -50,48 +50,36 @@ constexpr StringLiteral kLossSum = "loss_sum";
 // Arguments and results
 //===----------------------------------------------------------------------===//
 
-static BlockArgument appendArgument(func::FuncOp function, Type type,
-                                    DictionaryAttr attributes, Location loc) {
-  unsigned index = function.getNumArguments();
-  LogicalResult inserted =
-      function.insertArgument(index, type, attributes, loc);
-  assert(succeeded(inserted) && "function type without a new argument");
-  (void)inserted;
-  return function.getArgument(index);
+static NamedAttrList nameInput(MLIRContext *context, const Twine &name,
+                               ArgumentRole role) {
+  Builder builder(context);
+  NamedAttrList attributes;
+  attributes.set(nn::kNameAttr, builder.getStringAttr(name));
+  attributes.set(nn::kRoleAttr,
+                 builder.getStringAttr(nn::stringifyArgumentRole(role)));
+  return attributes;
 }
 
-/// Appends a persistent tensor that starts at 0. The attributes go in at once:
-/// each change of one rebuilds those of all arguments.
-static BlockArgument appendState(func::FuncOp function, const Twine &name,
+/// Appends a persistent tensor that starts at 0.
+static BlockArgument appendState(Signature &signature, const Twine &name,
                                  ArgumentRole role, Type type, Location loc) {
-  Builder builder(function.getContext());
-  auto init =
-      nn::InitAttr::get(function.getContext(), nn::InitKind::Constant, 0.0);
-  NamedAttribute attributes[] = {
-      builder.getNamedAttr(nn::kNameAttr, builder.getStringAttr(name)),
-      builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr(
-                                              nn::stringifyArgumentRole(role))),
-      builder.getNamedAttr(nn::kInitAttr, init)};
-  return appendArgument(function, type, builder.getDictionaryAttr(attributes),
-                        loc);
+  MLIRContext *context = loc.getContext();
+  NamedAttrList attributes = nameInput(context, name, role);
+  attributes.set(nn::kInitAttr,
+                 nn::InitAttr::get(context, nn::InitKind::Constant, 0.0));
+  return signature.addArgument(type, attributes, loc);
 }
 
-static unsigned appendResult(func::FuncOp function, Value value,
-                             DictionaryAttr attributes = {}) {
-  unsigned index = function.getNumResults();
-  LogicalResult inserted =
-      function.insertResult(index, value.getType(), attributes);
-  assert(succeeded(inserted) && "function type without a new result");
-  (void)inserted;
-  cast<func::ReturnOp>(function.front().getTerminator())
-      .getOperandsMutable()
-      .append(value);
-  return index;
+static NamedAttribute nameResult(MLIRContext *context, StringRef attribute,
+                                 const Twine &name) {
+  Builder builder(context);
+  return builder.getNamedAttr(attribute, builder.getStringAttr(name));
 }
 
 /// Appends the new value of an argument.
-static void appendAlias(func::FuncOp function, Value value, StringRef name) {
-  nn::setResultAlias(function, appendResult(function, value), name);
+static void appendAlias(Signature &signature, Value value, const Twine &name) {
+  signature.addResult(value,
+                      nameResult(value.getContext(), nn::kAliasAttr, name));
 }
 
 static Value createZero(OpBuilder &builder, Location loc, Type type) {
@@ -106,6 +94,9 @@ static Value createZero(OpBuilder &builder, Location loc, Type type) {
 static FailureOr<SmallVector<Parameter>>
 collectParameters(func::FuncOp accumulate) {
   SmallVector<Parameter> parameters;
+  llvm::StringMap<unsigned> results;
+  for (unsigned i = 0, e = accumulate.getNumResults(); i < e; ++i)
+    results.try_emplace(nn::getResultName(accumulate, i), i);
   for (BlockArgument argument : accumulate.getArguments()) {
     unsigned index = argument.getArgNumber();
     if (nn::getArgumentRole(accumulate, index) != ArgumentRole::Parameter)
@@ -119,14 +110,13 @@ collectParameters(func::FuncOp accumulate) {
       return emitError(argument.getLoc(), "parameter `")
              << name << "` of type " << argument.getType()
              << " has no fp32 master weights";
-    std::optional<unsigned> result =
-        nn::findResult(accumulate, ("grad." + name).str());
-    if (!result)
+    auto result = results.find(("grad." + name).str());
+    if (result == results.end())
       return emitError(argument.getLoc(), "parameter `")
              << name << "` has no result `grad." << name << "` in function `"
              << accumulate.getName() << "`";
     parameters.push_back(
-        {argument, name, accumulate.getArgAttrDict(index), *result});
+        {argument, name, accumulate.getArgAttrDict(index), result->second});
   }
   return parameters;
 }
@@ -144,20 +134,23 @@ static Value buildSum(BlockArgument sum, Value value) {
 static void buildAccumulation(func::FuncOp accumulate, unsigned loss,
                               ArrayRef<Parameter> parameters) {
   Operation *ret = accumulate.front().getTerminator();
+  Signature signature(accumulate);
   for (const Parameter &parameter : parameters) {
     unsigned result = parameter.gradientResult;
-    BlockArgument sum = appendState(accumulate, parameter.getGradientName(),
+    BlockArgument sum = appendState(signature, parameter.getGradientName(),
                                     ArgumentRole::Gradient, parameter.getType(),
                                     parameter.argument.getLoc());
     ret->setOperand(result, buildSum(sum, ret->getOperand(result)));
-    accumulate.removeResultAttr(
-        result, StringAttr::get(accumulate.getContext(), nn::kNameAttr));
-    nn::setResultAlias(accumulate, result, parameter.getGradientName());
+    NamedAttrList &attributes = signature.getResult(result);
+    attributes.erase(nn::kNameAttr);
+    attributes.append(nameResult(accumulate.getContext(), nn::kAliasAttr,
+                                 parameter.getGradientName()));
   }
   Value value = ret->getOperand(loss);
-  BlockArgument sum = appendState(accumulate, kLossSum, ArgumentRole::State,
+  BlockArgument sum = appendState(signature, kLossSum, ArgumentRole::State,
                                   value.getType(), value.getLoc());
-  appendAlias(accumulate, buildSum(sum, value), kLossSum);
+  appendAlias(signature, buildSum(sum, value), kLossSum);
+  signature.update();
 }
 
 //===----------------------------------------------------------------------===//
@@ -189,43 +182,49 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
   OpBuilder builder(update.front().getTerminator());
   Type f32 = builder.getF32Type();
 
+  Signature signature(update);
   SmallVector<Value> weights, moments1, moments2, gradients;
   for (const Parameter &p : parameters)
     weights.push_back(
-        appendArgument(update, p.getType(), p.attributes, p.argument.getLoc()));
+        signature.addArgument(p.getType(), p.attributes, p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments1.push_back(appendState(update, "m." + p.name, ArgumentRole::Moment1,
-                                   p.getType(), p.argument.getLoc()));
+    moments1.push_back(appendState(signature, "m." + p.name,
+                                   ArgumentRole::Moment1, p.getType(),
+                                   p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments2.push_back(appendState(update, "v." + p.name, ArgumentRole::Moment2,
-                                   p.getType(), p.argument.getLoc()));
+    moments2.push_back(appendState(signature, "v." + p.name,
+                                   ArgumentRole::Moment2, p.getType(),
+                                   p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    gradients.push_back(appendState(update, p.getGradientName(),
+    gradients.push_back(appendState(signature, p.getGradientName(),
                                     ArgumentRole::Gradient, p.getType(),
                                     p.argument.getLoc()));
-  Value lossSum = appendState(update, kLossSum, ArgumentRole::State,
+  Value lossSum = appendState(signature, kLossSum, ArgumentRole::State,
                               RankedTensorType::get({}, f32), loc);
-  BlockArgument hyper = appendArgument(
-      update, RankedTensorType::get({nn::kNumHyper}, f32), {}, loc);
-  nn::setArgumentName(update, hyper.getArgNumber(), "hyper");
-  nn::setArgumentRole(update, hyper.getArgNumber(), ArgumentRole::Input);
+  Value hyper = signature.addArgument(
+      RankedTensorType::get({nn::kNumHyper}, f32),
+      nameInput(builder.getContext(), "hyper", ArgumentRole::Input), loc);
 
   Value norm = nn::GradientNormOp::create(builder, loc, gradients);
-  nn::setResultName(update, appendResult(update, norm), "grad_norm");
-  nn::setResultName(update, appendResult(update, lossSum), "loss_sum_out");
+  signature.addResult(
+      norm, nameResult(builder.getContext(), nn::kNameAttr, "grad_norm"));
+  signature.addResult(
+      lossSum, nameResult(builder.getContext(), nn::kNameAttr, "loss_sum_out"));
   for (auto [p, w, m, v, g] :
        llvm::zip_equal(parameters, weights, moments1, moments2, gradients)) {
     auto adamw = nn::AdamWOp::create(builder, p.argument.getLoc(), w, m, v, g,
                                      norm, lossSum, hyper,
                                      p.attributes.contains(nn::kDecayAttr));
-    appendAlias(update, adamw.getNewWeight(), p.name);
-    appendAlias(update, adamw.getNewMoment1(), ("m." + p.name).str());
-    appendAlias(update, adamw.getNewMoment2(), ("v." + p.name).str());
+    appendAlias(signature, adamw.getNewWeight(), p.name);
+    appendAlias(signature, adamw.getNewMoment1(), "m." + p.name);
+    appendAlias(signature, adamw.getNewMoment2(), "v." + p.name);
   }
   for (auto [p, g] : llvm::zip_equal(parameters, gradients))
-    appendAlias(update, createZero(builder, p.argument.getLoc(), g.getType()),
+    appendAlias(signature,
+                createZero(builder, p.argument.getLoc(), g.getType()),
                 p.getGradientName());
-  appendAlias(update, createZero(builder, loc, lossSum.getType()), kLossSum);
+  appendAlias(signature, createZero(builder, loc, lossSum.getType()), kLossSum);
+  signature.update();
   return update;
 }
 
@@ -237,19 +236,23 @@ static void appendEntry(func::FuncOp function, func::FuncOp second) {
   for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
     if (StringRef alias = nn::getResultAlias(function, i); !alias.empty())
       aliases[alias] = i;
+  llvm::StringMap<unsigned> arguments;
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+    arguments.try_emplace(nn::getArgumentName(function, i), i);
 
+  Signature signature(function);
   IRMapping mapping;
   for (BlockArgument argument : second.getArguments()) {
     unsigned index = argument.getArgNumber();
     StringRef name = nn::getArgumentName(second, index);
     if (auto alias = aliases.find(name); alias != aliases.end())
       mapping.map(argument, ret->getOperand(alias->second));
-    else if (std::optional<unsigned> same = nn::findArgument(function, name))
-      mapping.map(argument, function.getArgument(*same));
+    else if (auto same = arguments.find(name); same != arguments.end())
+      mapping.map(argument, function.front().getArgument(same->second));
     else
-      mapping.map(argument, appendArgument(function, argument.getType(),
-                                           second.getArgAttrDict(index),
-                                           argument.getLoc()));
+      mapping.map(argument, signature.addArgument(argument.getType(),
+                                                  second.getArgAttrDict(index),
+                                                  argument.getLoc()));
   }
   OpBuilder builder(ret);
   for (Operation &op : second.front().without_terminator())
@@ -261,8 +264,9 @@ static void appendEntry(func::FuncOp function, func::FuncOp second) {
     if (alias != aliases.end())
       ret->setOperand(alias->second, value);
     else
-      appendResult(function, value, second.getResultAttrDict(i));
+      signature.addResult(value, second.getResultAttrDict(i));
   }
+  signature.update();
 }
 
 void OptimizerPass::buildStep(func::FuncOp accumulate, func::FuncOp update) {

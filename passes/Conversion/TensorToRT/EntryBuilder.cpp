@@ -16,12 +16,20 @@ static bool isView(Operation *op) {
 }
 
 /// Whether `value` shows elements of `root`, alone or among others.
-bool EntryBuilder::shows(Value value, Value root) const {
+bool EntryBuilder::shows(Value value, Value root) {
   value = getRoot(value);
-  if (auto bundle = value.getDefiningOp<nn::BundleOp>())
-    return llvm::any_of(bundle.getParts(),
-                        [&](Value part) { return shows(part, root); });
-  return value == root;
+  auto bundle = value.getDefiningOp<nn::BundleOp>();
+  return bundle ? getPartRoots(bundle).contains(root) : value == root;
+}
+
+/// The values that the parts of a bundle show. Every tensor that a bundle is
+/// updated in asks for them.
+const llvm::DenseSet<Value> &EntryBuilder::getPartRoots(nn::BundleOp bundle) {
+  llvm::DenseSet<Value> &roots = partRoots[bundle];
+  if (roots.empty())
+    for (Value part : bundle.getParts())
+      roots.insert(getRoot(part));
+  return roots;
 }
 
 static bool isEmpty(Value value) {

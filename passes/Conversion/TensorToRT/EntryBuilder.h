@@ -56,7 +56,8 @@ private:
   bool isPart(mlir::Value value) const {
     return !placement.get(value).isWhole();
   }
-  bool shows(mlir::Value value, mlir::Value root) const;
+  bool shows(mlir::Value value, mlir::Value root);
+  const llvm::DenseSet<mlir::Value> &getPartRoots(nn::BundleOp bundle);
   mlir::Value getTensorMemory(rt::TensorOp tensor);
   mlir::Value getArgumentMemory(unsigned index);
   mlir::Value getResultMemory(unsigned result);
@@ -121,6 +122,7 @@ private:
   /// value is the operand of.
   llvm::DenseMap<mlir::Value, unsigned> bundled;
   llvm::DenseMap<mlir::Value, nn::UnbundleOp> unbundled;
+  llvm::DenseMap<mlir::Operation *, llvm::DenseSet<mlir::Value>> partRoots;
 
   llvm::DenseMap<mlir::Value, mlir::Value> memories;
   llvm::DenseMap<mlir::Value, mlir::Value> savedMemories;

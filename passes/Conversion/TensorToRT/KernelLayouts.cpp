@@ -215,7 +215,9 @@ void KernelLayouts::eraseUnused() {
   for (auto &[key, version] : versions)
     if (key.first)
       models.insert(key.first);
+  SymbolTableCollection tables;
+  SymbolUserMap users(tables, module);
   for (auto kernel : llvm::make_early_inc_range(module.getOps<KernelOp>()))
-    if (models.contains(kernel) && kernel.symbolKnownUseEmpty(module))
+    if (models.contains(kernel) && users.useEmpty(kernel))
       symbols.erase(kernel);
 }
