@@ -14,11 +14,6 @@ using tile::Expr;
 // Formulas: operands of one element to its results, in f32
 //===----------------------------------------------------------------------===//
 
-static Expr sigmoid(Expr x) {
-  Expr e = exp(-abs(x));
-  return select(x >= 0, x.constant(1), e) / (e + 1);
-}
-
 /// d/dx silu(x), given s = sigmoid(x).
 static Expr siluSlope(Expr x, Expr s) { return s * (1 + x * (1 - s)); }
 

@@ -138,6 +138,8 @@ NSA_TILE_UNARY(sin, SinOp)
 NSA_TILE_UNARY(cos, CosOp)
 #undef NSA_TILE_UNARY
 
+Expr sigmoid(Expr x) { return 1 / (1 + exp(-x)); }
+
 Expr abs(Expr value) {
   ImplicitLocOpBuilder &b = value.getBuilder();
   if (isa<FloatType>(value.getType()))

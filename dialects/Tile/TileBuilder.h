@@ -109,6 +109,8 @@ Expr tanh(Expr value);
 Expr sin(Expr value);
 Expr cos(Expr value);
 Expr abs(Expr value);
+/// 1 / (1 + exp(-x)); where exp overflows, 0.
+Expr sigmoid(Expr x);
 
 /// Converts between f32, a narrower float (round to nearest even), i32
 /// (rounding toward zero from floats) and from i1 (0 or 1).

@@ -18,7 +18,7 @@ settings=(--set "train.seq_len=$length" --set "train.steps=$((steps + 1))"
   --set train.save_every=0 --set train.final_eval_batches=1
   --set runtime.precision=fp32 --set train.sample_bytes=0)
 "$bin/nsa-model" "$configs/$name.yaml" "${settings[@]}" -o "$scratch/model.mlir"
-"$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens 40000 \
+"$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens $((40 * length)) \
   --seed 3 -o "$scratch/data" > /dev/null
 
 # row NAME CHECKPOINTING OPTION...: compiles, trains and prints a row.

@@ -142,7 +142,7 @@ static AttentionGradients
 attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
                const Tensor &v, const Tensor &output, const Tensor &lse,
                Real scale, const VisibleKeys &visible, Round round,
-               unsigned order) {
+               unsigned order, const Tensor &gate) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   SummationOrder terms(order);
@@ -153,16 +153,18 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
       for (int64_t t = 0; t < sequence; ++t) {
         visible(b, h / group, t, keys);
         const double *dout = outputGrad.row({b, t, h});
-        Real delta = dot<Real>(dout, output.row({b, t, h}), dv);
+        Real factor = gate.data.empty() ? 1 : gate.at({b, t, h});
+        Real delta = factor * dot<Real>(dout, output.row({b, t, h}), dv);
         for (int64_t u : keys) {
           const double *key = k.row({b, u, h / group});
           const double *value = v.row({b, u, h / group});
           Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
           Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
-          Real ds = p * (dot<Real>(dout, value, dv, terms) - delta);
+          Real dp = factor * dot<Real>(dout, value, dv, terms);
+          Real ds = p * (dp - delta);
           ds = order % 2 ? static_cast<Real>(round(ds)) * scale
                          : static_cast<Real>(round(ds * scale));
-          p = static_cast<Real>(round(p));
+          p = static_cast<Real>(round(factor * p));
           addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
           addScaled<Real>(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}),
                           dk);
@@ -178,13 +180,14 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
 AttentionGradients nsa::reference::attentionBackward(
     const Tensor &outputGrad, const Tensor &q, const Tensor &k, const Tensor &v,
     const Tensor &output, const Tensor &lse, double scale,
-    const VisibleKeys &visible, Arithmetic arithmetic, unsigned order) {
+    const VisibleKeys &visible, Arithmetic arithmetic, unsigned order,
+    const Tensor &gate) {
   if (arithmetic == Arithmetic::F64)
     return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
-                                  visible, identity, order);
+                                  visible, identity, order, gate);
   return attendBackward<float>(
       outputGrad, q, k, v, output, lse, static_cast<float>(scale), visible,
-      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, order);
+      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, order, gate);
 }
 
 //===----------------------------------------------------------------------===//

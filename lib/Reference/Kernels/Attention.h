@@ -62,15 +62,18 @@ struct AttentionGradients {
   Tensor q, k, v;
 };
 
-/// Gradients of `attention` with the probabilities exp(s - lse). A row that
-/// sees nothing contributes nothing. do . o is always one sum, whatever
-/// `order`.
+/// Gradients of `attention` with the probabilities exp(s - lse), where its
+/// output is multiplied by `gate` ([B, S, H]; empty: 1) and `outputGrad` is the
+/// gradient of the product. A row that sees nothing contributes nothing.
+/// do . o is always one sum, whatever `order`; in bf16 the product of gate and
+/// probability is rounded, not each.
 AttentionGradients attentionBackward(const Tensor &outputGrad, const Tensor &q,
                                      const Tensor &k, const Tensor &v,
                                      const Tensor &output, const Tensor &lse,
                                      double scale, const VisibleKeys &visible,
                                      Arithmetic arithmetic = Arithmetic::F64,
-                                     unsigned order = 0);
+                                     unsigned order = 0,
+                                     const Tensor &gate = {});
 
 /// Which blocks a query selects.
 struct SelectionRule {

@@ -48,26 +48,40 @@ Value CrossEntropyKernel::maskColumns(TileBuilder &b, Value x, Value cols,
 }
 
 /// The logarithm of the sum of exponentials of one row, as a tile of 1x1. The
-/// running maximum starts at the lowest finite number: no difference of
-/// infinities arises.
+/// maximum starts at the lowest finite number: no difference of infinities
+/// arises.
 Value CrossEntropyKernel::buildLse(TileBuilder &b, Value logits,
                                    Expr row) const {
   double lowest = std::numeric_limits<float>::lowest();
-  auto accumulate = [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
-    Value cols = b.range(i * tile, tile, 1);
-    Value x = maskColumns(b, b.loadF32(logits, {row, cols}), cols, lowest);
-    Value top = b.map({carried[0], b.reduceMax(x)}, b.f32(),
-                      [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
+  auto load = [&](Value cols) {
+    return maskColumns(b, b.loadF32(logits, {row, cols}), cols, lowest);
+  };
+  auto raise = [&](Value top, Value x) {
+    return b.map({top, b.reduceMax(x)}, b.f32(),
+                 [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
+  };
+  auto sumExp = [&](Value x, Value top, Value cols) {
     Value e = b.map({x, top}, b.f32(),
                     [](ArrayRef<Expr> x) { return exp(x[0] - x[1]); });
-    Value sum = b.map(
-        {carried[1], carried[0], top, b.reduceAdd(maskColumns(b, e, cols, 0))},
-        b.f32(),
-        [](ArrayRef<Expr> x) { return x[0] * exp(x[1] - x[2]) + x[3]; });
+    return b.reduceAdd(maskColumns(b, e, cols, 0));
+  };
+  auto accumulate = [&](Expr i, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value cols = b.range(i * tile, tile, 1), x = load(cols);
+    Value top = raise(carried[0], x);
+    Value sum =
+        b.map({carried[1], carried[0], top, sumExp(x, top, cols)}, b.f32(),
+              [](ArrayRef<Expr> x) { return x[0] * exp(x[1] - x[2]) + x[3]; });
     return {top, sum};
   };
-  auto sums =
-      b.forLoop(0, tiles, 1, {b.full(lowest, 1, 1), b.zeros(1, 1)}, accumulate);
+  SmallVector<Value> sums = {b.full(lowest, 1, 1), b.zeros(1, 1)};
+  if (tiles == 1) {
+    // Nothing came before: no sum has to be scaled.
+    Value cols = b.range(0, tile, 1), x = load(cols);
+    sums[0] = raise(sums[0], x);
+    sums[1] = sumExp(x, sums[0], cols);
+  } else {
+    sums = b.forLoop(0, tiles, 1, sums, accumulate);
+  }
   return b.map(sums, b.f32(),
                [](ArrayRef<Expr> x) { return x[0] + log(x[1]); });
 }

@@ -182,11 +182,6 @@ nsa::launchWithRowSum(KernelCache &cache, PatternRewriter &rewriter,
   return results;
 }
 
-Expr nsa::sigmoid(Expr x) {
-  Expr e = exp(-abs(x));
-  return select(x >= 0, x.constant(1), e) / (e + 1);
-}
-
 void nsa::populateNNToTilePatterns(RewritePatternSet &patterns,
                                    KernelCache &cache) {
   populateFusiblePatterns(patterns, cache);

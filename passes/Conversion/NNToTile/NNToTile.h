@@ -118,8 +118,6 @@ mlir::FailureOr<llvm::SmallVector<mlir::Value>> launchWithRowSum(
     KernelCache &cache, mlir::PatternRewriter &rewriter, mlir::Operation *op,
     llvm::function_ref<mlir::FailureOr<mlir::ResultRange>()> launch);
 
-/// 1 / (1 + exp(-x)) without overflow.
-tile::Expr sigmoid(tile::Expr x);
 /// Gates from logits: one for sigmoid, the three of a head for softmax.
 llvm::SmallVector<mlir::Value> activateGates(llvm::ArrayRef<tile::Expr> logits);
 /// Gradients of the logits from those of the gates, which the gates follow.

@@ -17,6 +17,11 @@ using namespace mlir;
 using namespace nsa::cpu;
 using namespace nsa::tile;
 
+/// Below so many cycles, a sum is waited for longer than its next vector takes.
+static constexpr double kLatencyBound = 6;
+/// Sums at most that vectors of a row are added to in turn.
+static constexpr int64_t kMostSums = 4;
+
 namespace {
 class NestEmitter {
 public:
@@ -35,6 +40,8 @@ private:
   void collectLeaves();
   void hoist(Varies where, Value outer, Elements &elements);
   Value leaf(Value tile, Value outer, Value inner);
+  SmallVector<Value> emitWhole(Value outer, int64_t whole,
+                               const Elements &elements);
   void emitRow(Value outer, Elements elements);
   SmallVector<Value> emitVector(Value outer, Value inner, Value mask,
                                 Elements elements, ValueRange sums);
@@ -55,6 +62,8 @@ private:
   bool flat = false;
   /// Padding is visible: in memory, or to a reduction along the row.
   bool needsMask = false;
+  /// Cycles of one vector, by estimate.
+  double vectorCost = 0;
   SmallVector<Value> leaves, captured;
   SmallVector<ReduceOp> innerReductions;
   llvm::DenseMap<Operation *, RowAddress> addresses;
@@ -100,6 +109,7 @@ void NestEmitter::estimate() {
     else
       cost += isa<ReduceOp>(op) ? 0.5 : kAccessCost;
   }
+  vectorCost = cost;
   double count = static_cast<double>(outerExtent) * innerExtent;
   if (dividesIntegers(nest))
     kernel.getWork().addScalars(SlowPath::ScalarLoop, nest.root, count, cost);
@@ -248,21 +258,46 @@ Value NestEmitter::leaf(Value tile, Value outer, Value inner) {
   return b.splat(b.load(buffer.base, place, element, 1), lanes);
 }
 
+/// Vectors up to `whole`. One that waits for the sum before it takes as long as
+/// an addition, so short ones add to sums of their own in turn.
+SmallVector<Value> NestEmitter::emitWhole(Value outer, int64_t whole,
+                                          const Elements &elements) {
+  int64_t ways = 1;
+  if (!innerReductions.empty() && vectorCost < kLatencyBound)
+    while (ways < kMostSums && whole % (2 * ways * lanes) == 0 &&
+           whole >= 4 * ways * lanes)
+      ways *= 2;
+  SmallVector<Value> sums;
+  for (int64_t way = 0; way < ways; ++way)
+    for (ReduceOp reduce : innerReductions)
+      sums.push_back(b.splat(neutral(reduce), lanes));
+  size_t count = innerReductions.size();
+  sums = b.loop(b.i64(0), b.i64(whole), ways * lanes, sums,
+                [&](Value inner, ValueRange carried) {
+                  SmallVector<Value> next;
+                  for (int64_t way = 0; way < ways; ++way)
+                    next.append(emitVector(outer, b.add(inner, way * lanes),
+                                           Value(), elements,
+                                           carried.slice(way * count, count)));
+                  return next;
+                });
+  for (; ways > 1; ways /= 2)
+    for (size_t i = 0; i < ways / 2 * count; ++i)
+      sums[i] = combine(innerReductions[i % count].getKind(), sums[i],
+                        sums[i + ways / 2 * count]);
+  sums.resize(count);
+  return sums;
+}
+
 void NestEmitter::emitRow(Value outer, Elements elements) {
   for (Operation *op : nest.ops)
     if (isa<LoadOp, StoreOp>(op))
       addresses[op] =
           kernel.rowAddress(kernel.getFusion().getAccess(op), outer);
-  SmallVector<Value> sums;
-  for (ReduceOp reduce : innerReductions)
-    sums.push_back(b.splat(neutral(reduce), lanes));
   int64_t whole = innerExtent / lanes * lanes;
   if (!needsMask)
     whole = roundUp(innerExtent, lanes);
-  sums = b.loop(b.i64(0), b.i64(whole), lanes, sums,
-                [&](Value inner, ValueRange carried) {
-                  return emitVector(outer, inner, Value(), elements, carried);
-                });
+  SmallVector<Value> sums = emitWhole(outer, whole, elements);
   if (whole < innerExtent)
     sums = emitVector(outer, b.i64(whole),
                       b.firstLanes(innerExtent - whole, lanes), elements, sums);
@@ -302,8 +337,8 @@ SmallVector<Value> NestEmitter::emitVector(Value outer, Value inner, Value mask,
       values.push_back(operand(op->getOperand(0), outer, inner, elements));
 
   SmallVector<Value> next(sums);
-  auto value = values.begin();
-  auto sum = next.begin();
+  auto *value = values.begin();
+  auto *sum = next.begin();
   for (Operation *op : nest.ops) {
     b.setLoc(op->getLoc());
     if (auto store = dyn_cast<StoreOp>(op)) {

@@ -69,19 +69,16 @@ public:
     return sum;
   }
   /// exp(r) 2^n for |r| <= ln(2) / 2, where `shifted` is n + roundingShift. The
-  /// power is applied as 2 * 2^(n - 1), which reaches infinity; below the
-  /// normal numbers, where x < limit, the result is 0. One constant serves as
-  /// 1/2 of the series and as the exponent's bias.
+  /// power is applied as 2 exp(r) times 2^(n - 1), which reaches infinity;
+  /// below the normal numbers, where x < limit, the result is 0.
   Value scaledExp(Value r, Value shifted, Value x, double limit) {
-    Value p = polynomial(r, {1.3933912875e-3, 8.3693666323e-3, 4.1666485236e-2,
-                             1.6666521449e-1, 0.5});
-    p = add(fma(mul(r, r), p, r), number(1));
+    Value twice = polynomial(r, {2.786782575e-3, 1.67387332646e-2,
+                                 8.3332970472e-2, 3.3333042898e-1, 1, 2, 2});
     // The shift drops all bits of the sum but those of n.
     Value power =
         fromBits(addInt(shiftLeft(bits(shifted), 23), bits(number(0.5))));
-    Value scaled = mul(p, power);
     return select(compare(arith::CmpFPredicate::OLT, x, number(limit)),
-                  number(0), add(scaled, scaled));
+                  number(0), mul(twice, power));
   }
 
 private:

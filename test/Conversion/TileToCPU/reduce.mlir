@@ -28,6 +28,28 @@ tile.kernel private @rows(%x: memref<4x20xf32>, %y: memref<4xf32>)
   tile.return
 }
 
+// Vectors of a long row go to four sums in turn.
+// CHECK-LABEL: func.func @long(
+// CHECK: %[[SUMS:.*]]:4 = scf.for {{.*}} iter_args(%[[S0:.*]] = %{{.*}}, %[[S1:.*]] = %{{.*}}, %[[S2:.*]] = %{{.*}}, %[[S3:.*]] = %{{.*}}) ->
+// CHECK-DAG: %[[N0:.*]] = arith.addf %[[S0]], %{{.*}} : vector<8xf32>
+// CHECK-DAG: %[[N1:.*]] = arith.addf %[[S1]], %{{.*}} : vector<8xf32>
+// CHECK-DAG: %[[N2:.*]] = arith.addf %[[S2]], %{{.*}} : vector<8xf32>
+// CHECK-DAG: %[[N3:.*]] = arith.addf %[[S3]], %{{.*}} : vector<8xf32>
+// CHECK: scf.yield %[[N0]], %[[N1]], %[[N2]], %[[N3]]
+// CHECK: %[[A:.*]] = arith.addf %[[SUMS]]#0, %[[SUMS]]#2
+// CHECK: %[[B:.*]] = arith.addf %[[SUMS]]#1, %[[SUMS]]#3
+// CHECK: arith.addf %[[A]], %[[B]]
+tile.kernel private @long(%x: memref<4x128xf32>, %y: memref<4xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %rows = tile.range %c0 : !tile.tile<4x1xi32>
+  %cols = tile.range %c0 : !tile.tile<1x128xi32>
+  %v = tile.load %x[%rows, %cols] : memref<4x128xf32>, (!tile.tile<4x1xi32>, !tile.tile<1x128xi32>) -> !tile.tile<4x128xf32>
+  %m = tile.reduce add %v {axis = 1 : i32} : !tile.tile<4x128xf32> -> !tile.tile<4x1xf32>
+  tile.store %m, %y[%rows] : !tile.tile<4x1xf32>, memref<4xf32>, (!tile.tile<4x1xi32>)
+  tile.return
+}
+
 // Down the columns, vectors of columns are combined row after row.
 // CHECK-LABEL: func.func @columns(
 // CHECK-DAG: %[[LOWEST:.*]] = arith.constant dense<0xFF800000> : vector<8xf32>

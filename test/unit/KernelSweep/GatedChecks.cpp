@@ -32,6 +32,8 @@ struct Case {
     return attention(in.q, branch.k, branch.v, in.scale, branch.visible,
                      arithmetic, order);
   }
+  /// The gates of one branch.
+  Tensor gateOf(int64_t branch) const;
   /// The gradients of each branch; `withOutput` off leaves do . o away.
   std::array<AttentionGradients, 3> grade(Arithmetic arithmetic, unsigned order,
                                           bool withOutput = true) const;
@@ -39,9 +41,8 @@ struct Case {
   Inputs in;
   Tensor indices, logits, bias, gates;
   std::array<Branch, 3> branches;
-  /// The gradients of the branches' outputs, with exact gates and with gates as
-  /// the products for dv round them, together with the probabilities.
-  CombineGradients sum, roundedSum;
+  /// The gradients of the gates.
+  CombineGradients sum;
   bool given, softmax;
 };
 
@@ -81,8 +82,6 @@ Case::Case(Trial &trial) : in(trial) {
   gates = given ? in.gates : gate(logits, bias, softmax);
   sum = combineBackward(in.dout, gates, branches[0].output, branches[1].output,
                         branches[2].output);
-  roundedSum = combineBackward(in.dout, trial.stored(gates), branches[0].output,
-                               branches[1].output, branches[2].output);
 
   trial.set("q", in.q);
   trial.set("do", in.dout);
@@ -98,25 +97,23 @@ Case::Case(Trial &trial) : in(trial) {
     trial.set("bias", bias);
 }
 
+Tensor Case::gateOf(int64_t branch) const {
+  int64_t rows = in.q.dim(0) * in.q.dim(1) * in.q.dim(2);
+  Tensor gate({in.q.dim(0), in.q.dim(1), in.q.dim(2)});
+  for (int64_t row = 0; row < rows; ++row)
+    gate.data[row] = gates.data[3 * row + branch];
+  return gate;
+}
+
 std::array<AttentionGradients, 3>
 Case::grade(Arithmetic arithmetic, unsigned order, bool withOutput) const {
-  using Parts = std::array<const Tensor *, 3>;
-  auto partsOf = [](const CombineGradients &grads) {
-    return Parts{&grads.compressed, &grads.selected, &grads.window};
-  };
-  Parts parts = partsOf(sum), rounded = partsOf(roundedSum);
   std::array<AttentionGradients, 3> results;
   for (size_t i = 0; i < 3; ++i) {
     const Branch &branch = branches[i];
-    auto evaluate = [&](const Tensor &grad) {
-      return attentionBackward(
-          grad, in.q, branch.k, branch.v,
-          withOutput ? branch.output : Tensor(branch.output.shape), branch.lse,
-          in.scale, branch.visible, arithmetic, order);
-    };
-    results[i] = evaluate(*parts[i]);
-    if (arithmetic == Arithmetic::BF16)
-      results[i].v = evaluate(*rounded[i]).v;
+    results[i] = attentionBackward(
+        in.dout, in.q, branch.k, branch.v,
+        withOutput ? branch.output : Tensor(branch.output.shape), branch.lse,
+        in.scale, branch.visible, arithmetic, order, gateOf(i));
   }
   return results;
 }
