@@ -10,7 +10,7 @@
 
 include "mlir/IR/CommonTypeConstraints.td"
 
-/// Element types of activations and weights. The CPU target refuses f16.
+/// Element types of activations and weights.
 def NSA_FloatElement : AnyTypeOf<[F32, BF16, F16]>;
 
 class NSA_StaticTensor<list<Type> elements>

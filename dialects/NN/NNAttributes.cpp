@@ -62,6 +62,10 @@ SmallVector<StringRef> nn::getArgumentDims(FunctionOpInterface function,
   return llvm::map_to_vector(dims, getString);
 }
 
+bool nn::isSeed(FunctionOpInterface function, unsigned index) {
+  return static_cast<bool>(function.getArgAttr(index, kSeedAttr));
+}
+
 std::optional<unsigned> nn::findArgument(FunctionOpInterface function,
                                          StringRef name) {
   for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)

@@ -26,11 +26,19 @@ inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kDecayAttr = "nn.decay";
 inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
 inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
+inline constexpr llvm::StringLiteral kSeedAttr = "nn.seed";
 inline constexpr llvm::StringLiteral kAliasAttr = "nn.alias";
 inline constexpr llvm::StringLiteral kObjectiveAttr = "nn.objective";
 inline constexpr llvm::StringLiteral kStatisticAttr = "nn.statistic";
 inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
 inline constexpr llvm::StringLiteral kConfigAttr = "nn.config";
+
+/// Names of the persistent tensors by which f16 gradients are kept in range:
+/// the scale of the loss, the finite steps since it last changed, and the steps
+/// that were no updates.
+inline constexpr llvm::StringLiteral kLossScale = "loss_scale";
+inline constexpr llvm::StringLiteral kLossScaleStreak = "loss_scale_streak";
+inline constexpr llvm::StringLiteral kSkippedUpdates = "skipped_updates";
 
 /// Names in `nn.dims` of the dimensions that a specialisation may change.
 inline constexpr llvm::StringLiteral kBatchDim = "batch";
@@ -55,6 +63,8 @@ bool hasDecay(mlir::FunctionOpInterface function, unsigned index);
 /// One entry for each dimension ("batch", "seq" or ""); empty if not given.
 llvm::SmallVector<llvm::StringRef>
 getArgumentDims(mlir::FunctionOpInterface function, unsigned index);
+/// Whether the argument is the gradient of the objective, which is 1 without.
+bool isSeed(mlir::FunctionOpInterface function, unsigned index);
 /// The argument of this name.
 std::optional<unsigned> findArgument(mlir::FunctionOpInterface function,
                                      llvm::StringRef name);

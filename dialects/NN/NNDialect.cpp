@@ -210,6 +210,21 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   return unknownAttribute(op, attribute);
 }
 
+static LogicalResult verifySeed(FunctionOpInterface function, unsigned index,
+                                NamedAttribute attribute) {
+  auto scalar =
+      RankedTensorType::get({}, Float32Type::get(function->getContext()));
+  Type type = function.getArgumentTypes()[index];
+  if (type != scalar)
+    return function->emitError("argument ")
+           << index << " has `nn.seed` but is " << type << ", not " << scalar;
+  for (unsigned other = 0; other < index; ++other)
+    if (isSeed(function, other))
+      return function->emitError("arguments ")
+             << other << " and " << index << " both have `nn.seed`";
+  return verifyUnit(function, attribute);
+}
+
 LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
                                                   unsigned regionIndex,
                                                   unsigned argIndex,
@@ -229,6 +244,8 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return verifyDims(function, argIndex, attribute);
   if (name == kDifferentiateAttr)
     return verifyUnit(op, attribute);
+  if (name == kSeedAttr)
+    return verifySeed(function, argIndex, attribute);
   if (name != kDecayAttr)
     return unknownAttribute(op, attribute);
   if (getArgumentRole(function, argIndex) != ArgumentRole::Parameter)

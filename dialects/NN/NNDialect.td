@@ -26,6 +26,7 @@ def NN_Dialect : Dialect {
     | `nn.decay` | argument | the parameter takes part in weight decay |
     | `nn.dims` | argument | which dimensions follow `batch` and `seq` |
     | `nn.differentiate` | argument | the objective is differentiated with respect to it |
+    | `nn.seed` | argument | the gradient of the objective, a `tensor<f32>`; 1 without it |
     | `nn.alias` | result | the result replaces the argument of this name |
     | `nn.objective` | result | the value to differentiate, in training the loss |
     | `nn.statistic` | result | a number for people: evaluation computes it, training does not |

@@ -303,6 +303,14 @@ LogicalResult AdamWOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+LogicalResult UpdateLossScaleOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getHyper().getType());
+  types.append(4, RankedTensorType::get({}, Float32Type::get(context)));
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Folders
 //===----------------------------------------------------------------------===//

@@ -142,6 +142,10 @@ LogicalResult AdamWOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {kNumHyper});
 }
 
+LogicalResult UpdateLossScaleOp::verify() {
+  return checkShape(*this, "hyper", getHyper(), {kNumHyper});
+}
+
 //===----------------------------------------------------------------------===//
 // Bundles
 //===----------------------------------------------------------------------===//

@@ -82,9 +82,9 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   cpu = std::move(*description);
-  if (options.precision != "fp32" && options.precision != "bf16") {
+  if (!parsePrecision(options.precision)) {
     messageStream << "unknown precision '" << options.precision
-                  << "'; known are fp32 and bf16";
+                  << "'; known are fp32, bf16 and fp16";
     return failure();
   }
   if (!parseRecomputePolicy(options.recompute)) {
@@ -145,13 +145,10 @@ LogicalResult nsa::Driver::checkDebugOptions() {
       /*printAsEmitRemarks=*/true);
 }
 
-/// Refuses types that no kernel of the target computes with, and tensors that
-/// no machine can hold: sizes in bytes are 64-bit numbers from here on.
+/// Refuses tensors that no machine can hold: sizes in bytes are 64-bit numbers
+/// from here on.
 static LogicalResult checkType(Operation *op, Type type) {
   constexpr int64_t maxElements = int64_t(1) << 48;
-  if (getElementTypeOrSelf(type).isF16())
-    return op->emitError("type ")
-           << type << " is not supported by target cpu; use f32 or bf16";
   auto shaped = dyn_cast<ShapedType>(type);
   if (!shaped || !shaped.hasStaticShape())
     return success();
@@ -203,8 +200,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.seqLen = options.seqLen;
   phaseOptions.fuse = options.fuse;
   phaseOptions.logitsMiB = options.logitsMiB;
-  phaseOptions.precision = options.precision == "bf16" ? ComputePrecision::BF16
-                                                       : ComputePrecision::FP32;
+  phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
   phaseOptions.schedule = chip ? ScheduleKind::CUDA : ScheduleKind::CPU;

@@ -183,6 +183,17 @@ static void addTraining(Evaluator &evaluator) {
     return scalar(
         gradientNorm(std::vector<const Tensor *>(in.begin(), in.end())));
   });
+  evaluator.add<UpdateLossScaleOp>([](UpdateLossScaleOp op, Operands in,
+                                      Results &out) {
+    Tensor hyper = *in[0];
+    double norm = in[1]->data[0];
+    LossScale state = {in[3]->data[0], in[4]->data[0], in[5]->data[0]};
+    updateLossScale(state, hyper, norm, in[2]->data[0], op.getGrowthInterval());
+    out.push_back(std::move(hyper));
+    for (double value : {norm, state.scale, state.streak, state.skipped})
+      out.push_back(scalar(value));
+    return success();
+  });
   evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
     Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
     adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],

@@ -112,8 +112,8 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
   using C = RuntimeConfig;
   SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime};
   s.text("device", &C::device, {"cpu", "cuda"}, "where the program runs");
-  s.text("precision", &C::precision, {"fp32", "bf16"},
-         "compute type; master weights are fp32");
+  s.text("precision", &C::precision, {"fp32", "bf16", "fp16"},
+         "compute type; master weights are fp32, fp16 scales the loss");
   s.text("gradient_checkpointing", &C::gradientCheckpointing,
          {"none", "cheap", "block"}, "recomputation of activations");
   s.number("threads", &C::threads, 0, 1024, "worker threads; 0 is all cores");

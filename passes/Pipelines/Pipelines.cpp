@@ -89,6 +89,9 @@ struct ModelPipelineOptions : PassPipelineOptions<ModelPipelineOptions> {
       *this, "precision", llvm::cl::desc("The compute type"),
       llvm::cl::values(
           clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
+          clEnumValN(ComputePrecision::FP16, "fp16",
+                     "f16 operands, fp32 statistics and master weights, scaled "
+                     "loss"),
           clEnumValN(ComputePrecision::BF16, "bf16",
                      "bf16 operands, fp32 statistics"))};
 
@@ -186,8 +189,8 @@ struct GradientPipelineOptions
 
 struct PipelineUntilOptions
     : WithSchedule<WithFusion<WithRecompute<ModelPipelineOptions>>> {
-  PhaseOptions get() const {
-    PhaseOptions options = ModelPipelineOptions::get();
+  PhaseOptions getAll() const {
+    PhaseOptions options = get();
     WithRecompute::addTo(options);
     WithFusion::addTo(options);
     WithSchedule::addTo(options);
@@ -252,6 +255,6 @@ void nsa::registerPhasePipelines() {
              number <= static_cast<unsigned>(options.until.getValue());
              ++number)
           buildPhasePipeline(manager, static_cast<Phase>(number),
-                             options.get());
+                             options.getAll());
       });
 }

@@ -69,7 +69,8 @@ static void eraseUnusedArguments(func::FuncOp function,
     bool keep =
         isUpdated(function, index) ||
         (unused == UnusedArguments::KeepParameters &&
-         nn::getArgumentRole(function, index) == nn::ArgumentRole::Parameter);
+         (nn::isSeed(function, index) ||
+          nn::getArgumentRole(function, index) == nn::ArgumentRole::Parameter));
     if (argument.use_empty() && !keep)
       erase.set(index);
   }

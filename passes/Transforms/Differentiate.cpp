@@ -208,6 +208,9 @@ static DictionaryAttr nameGradient(MLIRContext *context, StringRef name,
 
 Value Differentiator::buildSeed(unsigned objective, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
+  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+    if (nn::isSeed(function, i) && type == function.getArgumentTypes()[i])
+      return function.getArgument(i);
   if (type.getRank() == 0)
     return nn::FillOp::create(builder, value.getLoc(),
                               builder.getF64FloatAttr(1.0),

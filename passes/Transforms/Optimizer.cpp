@@ -43,6 +43,9 @@ struct OptimizerPass : nsa::impl::OptimizerBase<OptimizerPass> {
 };
 
 constexpr StringLiteral kLossSum = "loss_sum";
+/// Steps with finite gradients after which the loss scale doubles (that of the
+/// paper cited at `nn.update_loss_scale`).
+constexpr int64_t kGrowthInterval = 2000;
 
 } // namespace
 
@@ -174,6 +177,41 @@ static func::FuncOp createEntry(ModuleOp module, StringRef name, Location loc) {
   return entry;
 }
 
+/// The argument by which gradients are larger than those of the loss.
+static std::optional<unsigned> findLossScale(func::FuncOp accumulate) {
+  std::optional<unsigned> scale = nn::findArgument(accumulate, nn::kLossScale);
+  return scale && nn::isSeed(accumulate, *scale) ? scale : std::nullopt;
+}
+
+/// Appends the scale of the loss and its new value. Returns the scalars of the
+/// updates and the norm without it.
+static std::pair<Value, Value> buildLossScale(Signature &signature,
+                                              OpBuilder &builder,
+                                              func::FuncOp accumulate,
+                                              unsigned argument, Value hyper,
+                                              Value norm, Value loss) {
+  Location loc = norm.getLoc();
+  Type type = norm.getType();
+  NamedAttrList attributes = accumulate.getArgAttrDict(argument);
+  attributes.erase(nn::kSeedAttr);
+  Value scale = signature.addArgument(type, attributes, loc);
+  Value streak = appendState(signature, nn::kLossScaleStreak,
+                             ArgumentRole::State, type, loc);
+  Value skipped = appendState(signature, nn::kSkippedUpdates,
+                              ArgumentRole::State, type, loc);
+  auto update = nn::UpdateLossScaleOp::create(
+      builder, loc, hyper, norm, loss, scale, streak, skipped, kGrowthInterval);
+  appendAlias(signature, update.getNewScale(), nn::kLossScale);
+  appendAlias(signature, update.getNewStreak(), nn::kLossScaleStreak);
+  appendAlias(signature, update.getNewSkipped(), nn::kSkippedUpdates);
+  for (auto [value, name] :
+       {std::pair(update.getNewScale(), nn::kLossScale),
+        std::pair(update.getNewSkipped(), nn::kSkippedUpdates)})
+    signature.addResult(
+        value, nameResult(loc.getContext(), nn::kNameAttr, name + "_out"));
+  return {update.getUnscaledHyper(), update.getUnscaledNorm()};
+}
+
 func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                                         ArrayRef<Parameter> parameters) {
   func::FuncOp update =
@@ -206,8 +244,12 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
       nameInput(builder.getContext(), "hyper", ArgumentRole::Input), loc);
 
   Value norm = nn::GradientNormOp::create(builder, loc, gradients);
-  signature.addResult(
-      norm, nameResult(builder.getContext(), nn::kNameAttr, "grad_norm"));
+  Value unscaledNorm = norm;
+  if (std::optional<unsigned> scale = findLossScale(accumulate))
+    std::tie(hyper, unscaledNorm) = buildLossScale(
+        signature, builder, accumulate, *scale, hyper, norm, lossSum);
+  signature.addResult(unscaledNorm, nameResult(builder.getContext(),
+                                               nn::kNameAttr, "grad_norm"));
   signature.addResult(
       lossSum, nameResult(builder.getContext(), nn::kNameAttr, "loss_sum_out"));
   for (auto [p, w, m, v, g] :

@@ -15,7 +15,10 @@
 namespace nsa {
 
 /// The type in which a model computes; parameters are fp32 in any case.
-enum class ComputePrecision { FP32, BF16 };
+enum class ComputePrecision { FP32, BF16, FP16 };
+
+/// The precision called "fp32", "bf16" or "fp16".
+std::optional<ComputePrecision> parsePrecision(llvm::StringRef name);
 
 /// What the backward half of a training function computes again instead of
 /// reading it from memory.

@@ -97,6 +97,11 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
     differentiation: the adjoint of a cast is a cast, so gradients of parameters
     are fp32 too.
 
+    f16 has no room for small gradients: with `fp16`, the function gets an
+    argument `loss_scale`, persistent, which is the gradient of the loss
+    (`nn.seed`). It starts at 65,536; the optimizer divides by it and lets it
+    follow what the gradients allow.
+
     Functions without `nn.train` are compiled with the types that they are
     written with. `fp32` changes nothing; another precision is an error when no
     function is marked `nn.train`.
@@ -109,7 +114,10 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
              clEnumValN(::nsa::ComputePrecision::FP32, "fp32",
                         "everything in fp32"),
              clEnumValN(::nsa::ComputePrecision::BF16, "bf16",
-                        "bf16 operands, fp32 statistics and master weights"))}]>,
+                        "bf16 operands, fp32 statistics and master weights"),
+             clEnumValN(::nsa::ComputePrecision::FP16, "fp16",
+                        "f16 operands, fp32 statistics and master weights, "
+                        "scaled loss"))}]>,
   ];
   let statistics = [Statistic<"numCasts", "casts", "Number of casts inserted">];
 }

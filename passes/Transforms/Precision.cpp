@@ -5,6 +5,7 @@
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSwitch.h"
 
 #define DEBUG_TYPE "nsa-precision"
 
@@ -15,6 +16,14 @@ namespace nsa {
 
 using namespace mlir;
 using namespace nsa;
+
+std::optional<ComputePrecision> nsa::parsePrecision(StringRef name) {
+  return llvm::StringSwitch<std::optional<ComputePrecision>>(name)
+      .Case("fp32", ComputePrecision::FP32)
+      .Case("bf16", ComputePrecision::BF16)
+      .Case("fp16", ComputePrecision::FP16)
+      .Default(std::nullopt);
+}
 
 namespace {
 
@@ -115,29 +124,58 @@ LogicalResult Narrowing::run() {
   return success();
 }
 
+/// Makes the gradient of the loss a persistent scale.
+static LogicalResult addLossScale(func::FuncOp function) {
+  if (std::optional<unsigned> taken =
+          nn::findArgument(function, nn::kLossScale))
+    return function.emitError("argument ")
+           << *taken << " has the name `" << nn::kLossScale
+           << "`, which fp16 needs for the scale of the loss";
+  // The largest of the usual first scales: what does not fit halves it.
+  constexpr double firstScale = 65536;
+  Builder builder(function.getContext());
+  NamedAttrList attributes;
+  attributes.set(nn::kNameAttr, builder.getStringAttr(nn::kLossScale));
+  attributes.set(nn::kRoleAttr, builder.getStringAttr(stringifyArgumentRole(
+                                    nn::ArgumentRole::State)));
+  attributes.set(nn::kInitAttr,
+                 nn::InitAttr::get(builder.getContext(), nn::InitKind::Constant,
+                                   firstScale));
+  attributes.set(nn::kSeedAttr, builder.getUnitAttr());
+  Signature signature(function);
+  signature.addArgument(RankedTensorType::get({}, builder.getF32Type()),
+                        attributes, function.getLoc());
+  signature.update();
+  return success();
+}
+
 void PrecisionPass::runOnOperation() {
   if (precision == ComputePrecision::FP32)
     return;
-  Type compute = BFloat16Type::get(&getContext());
+  bool isHalf = precision == ComputePrecision::FP16;
+  Type compute = isHalf ? Type(Float16Type::get(&getContext()))
+                        : BFloat16Type::get(&getContext());
+  StringRef name = isHalf ? "fp16" : "bf16";
   bool found = false;
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     if (function.isExternal() || !nn::isTrainable(function))
       continue;
     found = true;
     Narrowing narrowing(function, compute);
-    if (failed(narrowing.run()))
+    if (failed(narrowing.run()) || (isHalf && failed(addLossScale(function))))
       return signalPassFailure();
     numCasts += narrowing.getNumCasts();
     remark::passed(function.getLoc(), remark::RemarkOpts::name("Narrowed")
                                           .category(DEBUG_TYPE)
                                           .function(function.getName()))
-        << remark::add("computes in bf16 with {0} casts",
+        << remark::add("computes in {0} with {1} casts", name,
                        narrowing.getNumCasts());
   }
   if (found)
     return;
-  getOperation().emitError(
-      "option precision (bf16) has no effect: no function is marked nn.train, "
-      "and others keep the types they are written with");
+  getOperation().emitError("option precision (")
+      << name
+      << ") has no effect: no function is marked nn.train, and others keep the "
+         "types they are written with";
   signalPassFailure();
 }

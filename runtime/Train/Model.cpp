@@ -1,6 +1,7 @@
 //===- Model.cpp - a trainable program ------------------------------------===//
 
 #include "runtime/Train/Model.h"
+#include "lib/Support/Float16.h"
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
@@ -221,7 +222,8 @@ static void bindShapes(Binder &binder, TrainBinding &binding) {
   binding.seqLen = int64_t(tokens->shape[1]);
   bool isLogits =
       logits->shape.size() == 3 && logits->shape[1] == tokens->shape[1] &&
-      (logits->type == DataType::F32 || logits->type == DataType::BF16);
+      (logits->type == DataType::F32 || logits->type == DataType::BF16 ||
+       logits->type == DataType::F16);
   if (!isLogits) {
     binder.fail("'logits' of entry 'forward' is " +
                 describe(logits->type, logits->shape) + " for " +
@@ -259,6 +261,10 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
   binding.gradNorm = scalar("update", "grad_norm");
   binding.lossSum = scalar("update", "loss_sum_out");
   binding.evalLoss = scalar("eval", "loss");
+  if (model.output("update", "loss_scale_out")) {
+    binding.lossScale = scalar("update", "loss_scale_out");
+    binding.skippedUpdates = scalar("update", "skipped_updates_out");
+  }
   bool shared = ids("eval", "tokens", batch) == binding.tokens &&
                 ids("eval", "targets", batch) == binding.targets;
   binding.hasStep = model.hasEntry("step");
@@ -295,14 +301,18 @@ uint64_t parameterCount(const Model &model) {
 }
 
 float elementAt(const TensorView &tensor, uint64_t index) {
-  assert((tensor.type == DataType::F32 || tensor.type == DataType::BF16) &&
-         "no f32 or bf16 tensor");
-  if (tensor.type == DataType::F32)
+  switch (tensor.type) {
+  case DataType::F32:
     return tensor.as<float>()[index];
-  uint32_t bits = uint32_t(tensor.as<uint16_t>()[index]) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+  case DataType::BF16:
+    return bf16ToFloat(tensor.as<uint16_t>()[index]);
+  case DataType::F16:
+    return f16ToFloat(tensor.as<uint16_t>()[index]);
+  default:
+    break;
+  }
+  assert(false && "no float tensor");
+  return 0;
 }
 
 Result<std::string> firstNonFiniteGradient(const Model &model) {

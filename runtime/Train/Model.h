@@ -137,8 +137,12 @@ struct TrainBinding {
   const float *gradNorm = nullptr;
   const float *lossSum = nullptr;
   const float *evalLoss = nullptr;
+  /// The scale of the loss for the next step and the steps that updated nothing
+  /// so far; null where gradients are not scaled.
+  const float *lossScale = nullptr;
+  const float *skippedUpdates = nullptr;
   int32_t *forwardTokens = nullptr;
-  /// f32 or bf16 [forwardBatch, seqLen, vocab].
+  /// f32, bf16 or f16 [forwardBatch, seqLen, vocab].
   TensorView logits;
 
   int64_t microBatch = 0;

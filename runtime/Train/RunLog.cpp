@@ -53,6 +53,8 @@ eventValues(const StepRecord &record) {
       {"train/lr", record.lr},
       {"train/grad_norm", record.gradNorm},
       {"train/toks_per_s", record.toksPerSecond}};
+  if (record.lossScale > 0)
+    values.emplace_back("train/loss_scale", record.lossScale);
   for (const auto &[name, value] : record.attention.summary())
     values.emplace_back("attention/" + name, value);
   for (size_t layer = 0; layer < record.attention.gates.size(); ++layer) {
@@ -80,6 +82,8 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
   beat["lr"] = record.lr;
   beat["grad_norm"] = record.gradNorm;
   beat["toks_per_s"] = record.toksPerSecond;
+  if (record.lossScale > 0)
+    beat["loss_scale"] = record.lossScale;
   for (const auto &[name, value] : record.attention.summary())
     beat[name] = value;
   if (Status status = writeBeat(heartbeat, std::move(beat)); !status)

@@ -20,6 +20,8 @@ struct StepRecord {
   double lr = 0;
   float gradNorm = 0;
   double toksPerSecond = 0;
+  /// For the step after this one; 0 where gradients are not scaled.
+  float lossScale = 0;
   /// Of a logged step, if the model has gates.
   AttentionStatistics attention = {};
 };

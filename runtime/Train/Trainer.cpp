@@ -266,6 +266,8 @@ Result<StepRecord> Trainer::runStep() {
   record.loss = *binding.lossSum / float(plan.passes);
   record.lr = learningRate(config.train, state.step);
   record.gradNorm = *binding.gradNorm / float(plan.passes);
+  if (binding.lossScale)
+    record.lossScale = *binding.lossScale;
   double seconds = steadyClock() - begin;
   record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
   stepSeconds += seconds;
@@ -299,6 +301,13 @@ Status Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
   return directory->write(".anomaly_type", name + "\n");
 }
 
+/// Whether the gradients were too large for f16 at the scale of the step, and a
+/// smaller one is left to try. The device has updated nothing then.
+static bool isOverflow(const StepRecord &record) {
+  return std::isfinite(record.loss) && !std::isfinite(record.gradNorm) &&
+         record.lossScale >= 1;
+}
+
 Status Trainer::afterStep(StepRecord record) {
   if (Status status = addStatistics(record); !status)
     return status;
@@ -306,7 +315,14 @@ Status Trainer::afterStep(StepRecord record) {
   state.step = record.step;
   state.samples += uint64_t(plan.sequencesPerStep());
   lastLoss = record.loss;
-  if (Status status = log->step(record, "step"); !status)
+  bool overflow = isOverflow(record);
+  if (overflow)
+    console.line("step " + std::to_string(record.step) +
+                 ": gradients beyond fp16 at loss scale " +
+                 shortest(2 * record.lossScale) + ", no update; now " +
+                 shortest(record.lossScale));
+  if (Status status = log->step(record, overflow ? "overflow" : "step");
+      !status)
     return status;
   double perStep = stepSeconds / double(state.step - firstStep);
   bool logged = isLogged(record.step);
@@ -367,7 +383,9 @@ Result<TrainEnd> Trainer::loop() {
     if (stalled)
       if (Status status = reportAnomaly(stall, state.step + 1); !status)
         return Error{status.message()};
-    if (!std::isfinite(record->loss) || !std::isfinite(record->gradNorm))
+    bool finite =
+        std::isfinite(record->loss) && std::isfinite(record->gradNorm);
+    if (!finite && !isOverflow(*record))
       return reportNonFinite(*record);
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};

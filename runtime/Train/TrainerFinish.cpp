@@ -184,6 +184,8 @@ Status Trainer::writeMetrics(TrainEnd end) const {
   if (stepSeconds > 0)
     json["toks_per_s"] =
         double(steps) * double(plan.tokensPerStep()) / stepSeconds;
+  if (binding.skippedUpdates)
+    json["skipped_updates"] = *binding.skippedUpdates;
   json["parameters"] = parameterCount(model);
   json["memory_peak"] = processMemory().peak;
   if (MemoryUse use = model.memory(); use.inUse > 0) {

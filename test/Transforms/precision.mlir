@@ -1,10 +1,19 @@
 // RUN: nsa-opt %s --nsa-precision=precision=bf16 --remarks-filter=nsa-precision 2>%t.err | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK < %t.err
 // RUN: nsa-opt %s --nsa-precision | FileCheck %s --check-prefix=FP32
+// RUN: nsa-opt %s --nsa-precision=precision=fp16 | FileCheck %s --check-prefix=FP16
 
 // REMARK: [Passed] Narrowed {{.*}}Function=model {{.*}}computes in bf16 with 4 casts
 
 // FP32-NOT: bf16
+// FP32-NOT: loss_scale
+
+// The gradient of the loss is a scale that lasts.
+// FP16-LABEL: func @model(
+// FP16-SAME: tensor<f32> {nn.init = #nn.init<constant, 6.553600e+04>, nn.name = "loss_scale", nn.role = "state", nn.seed})
+// FP16: nn.embedding {{.*}} -> tensor<1x16x8xf16>
+// FP16-LABEL: func @plain(
+// FP16-SAME: tensor<4xf32>) ->
 
 // CHECK-LABEL: func @model(
 // CHECK-SAME: %[[TABLE:[^:]*]]: tensor<32x8xf32>

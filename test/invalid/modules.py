@@ -93,6 +93,7 @@ ATTRIBUTES = [
     ("a decay that is a number", OPT, [], argument("nn.decay = 0.1 : f64"), "nn.decay"),
     ("an unknown attribute", OPT, [], argument("nn.rolle = \"input\""), "nn.rolle"),
     ("an objective of integers", OPT, [], "func.func @f(%a: tensor<4xi32>) -> (tensor<4xi32> {nn.objective}) {" + MARK + "\n  return %a : tensor<4xi32>\n}\n", "floating-point"),
+    ("a seed that is no scalar", OPT, [], argument("nn.seed"), "nn.seed"),
     ("training a module", OPT, [], "module attributes {nn.train} {}" + MARK, "belongs on a function"),
     ("an alias of nothing", OPT, [], 'func.func @f(%a: tensor<4xf32>) -> (tensor<4xf32> {nn.alias = "x"}) {' + MARK + "\n  return %a : tensor<4xf32>\n}\n", "`x`"),
     ("an alias of another type", OPT, [], 'func.func @f(%a: tensor<4xf32> {nn.name = "x"}, %b: tensor<5xf32>) -> (tensor<5xf32> {nn.alias = "x"}) {' + MARK + "\n  return %b : tensor<5xf32>\n}\n", "tensor<5xf32>"),
@@ -108,7 +109,7 @@ MODELS = [
     ("arithmetic between operations", COMPILE, [], function("%0 = arith.addf %a, %a : tensor<4xf32>" + MARK, RETURN), "arith.addf"),
     ("a branch", COMPILE, [], function("cf.br ^bb1" + MARK, "^bb1:", "return %a : tensor<4xf32>"), ""),
     ("a function without a body", COMPILE, [], "func.func @f(tensor<4xf32>) -> tensor<4xf32>" + MARK, ""),
-    ("half precision", COMPILE, [], function("%0 = nn.silu %a : (tensor<4xf16>) -> tensor<4xf16>" + MARK, "return %0 : tensor<4xf16>", arguments="%a: tensor<4xf16>", results="tensor<4xf16>"), "type 'tensor<4xf16>' is not supported"),
+    ("half precision without instructions for it", COMPILE, ["--cpu=x86-64-v2"], function("%0 = nn.silu %a : (tensor<4xf16>) -> tensor<4xf16>" + MARK, "return %0 : tensor<4xf16>", arguments="%a: tensor<4xf16>", results="tensor<4xf16>"), "'x86-64-v2' has no instructions"),
     ("a tensor that no machine holds", COMPILE, [], function("return %a : tensor<4294967296x4294967296xf32>", arguments="%a: tensor<4294967296x4294967296xf32>", results="tensor<4294967296x4294967296xf32>").replace("{\n", "{" + MARK + "\n", 1), "elements"),
     ("a negative micro-batch", OPT, ["--nsa-specialize=micro-batch=-1"], model(GOOD_BODY), "option micro-batch (-1) must be at least 0"),
 ]

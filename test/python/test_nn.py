@@ -239,3 +239,27 @@ def test_adamw(rng, clip, decay):
             kept = run(op, [w, m, v, g, *values, hyper], types)
             for result, before in zip(kept, (w, m, v)):
                 np.testing.assert_array_equal(result, before)
+
+
+@pytest.mark.parametrize(
+    "scale, streak, norm, loss, want",
+    [
+        (1024.0, 3.0, 6.5, 2.0, (1024.0, 4.0, 5.0)),
+        (1024.0, 99.0, 6.5, 2.0, (2048.0, 0.0, 5.0)),
+        (2.0**24, 99.0, 6.5, 2.0, (2.0**24, 0.0, 5.0)),
+        (1024.0, 3.0, np.inf, 2.0, (512.0, 0.0, 6.0)),
+        (1.0, 3.0, np.nan, 2.0, (0.5, 0.0, 6.0)),
+        (1024.0, 99.0, 6.5, np.nan, (512.0, 0.0, 6.0)),
+    ],
+)
+def test_update_loss_scale(scale, streak, norm, loss, want):
+    hyper = np.array([1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.25, 40], np.float32)
+    values = [np.float32(x) for x in (norm, loss, scale, streak, 5.0)]
+    types = [((8,), "f32")] + [((), "f32")] * 4
+    op = "nn.update_loss_scale {} {{growth_interval = 100 : i64}}"
+    got, unscaled, *state = run(op, [hyper, *values], types)
+    hyper[6] /= scale
+    hyper[7] -= 5
+    np.testing.assert_array_equal(got, hyper)
+    np.testing.assert_array_equal(unscaled, np.float32(norm) / np.float32(scale))
+    assert tuple(float(x) for x in state) == want

@@ -25,7 +25,9 @@ uint64_t nsa::test::testSeed() {
 
 double nsa::test::roundTo(DataType type, double x) {
   auto single = static_cast<float>(x);
-  return type == DataType::BF16 ? bf16ToFloat(floatToBF16(single)) : single;
+  if (type == DataType::BF16)
+    return bf16ToFloat(floatToBF16(single));
+  return type == DataType::F16 ? f16ToFloat(floatToF16(single)) : single;
 }
 
 RuntimeOptions CompiledModule::poisoned() {
@@ -71,6 +73,9 @@ void CompiledModule::set(const std::string &name, const Tensor &value) {
     case DataType::BF16:
       view->as<uint16_t>()[i] = floatToBF16(static_cast<float>(value.data[i]));
       break;
+    case DataType::F16:
+      view->as<uint16_t>()[i] = floatToF16(static_cast<float>(value.data[i]));
+      break;
     case DataType::I32:
       view->as<int32_t>()[i] = static_cast<int32_t>(value.data[i]);
       break;
@@ -89,6 +94,9 @@ Tensor CompiledModule::get(const std::string &name) const {
     switch (view->type) {
     case DataType::BF16:
       value.data[i] = bf16ToFloat(view->as<uint16_t>()[i]);
+      break;
+    case DataType::F16:
+      value.data[i] = f16ToFloat(view->as<uint16_t>()[i]);
       break;
     case DataType::I32:
       value.data[i] = view->as<int32_t>()[i];

@@ -70,7 +70,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "Tokens per sequence; 0 keeps what the model says");
   app.add_option(
       "--precision", compiler.precision,
-      "Compute type: fp32, or bf16 with fp32 statistics and weights");
+      "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
+      "fp16 scales the loss");
   app.add_option("--recompute", compiler.recompute,
                  "What backward computes again instead of keeping it: none, "
                  "cheap (elementwise, norms, rotations, casts) or block "

@@ -31,8 +31,9 @@ struct CompilerOptions {
   int64_t microBatch = 0;
   /// Tokens per sequence; 0 keeps what the source says.
   int64_t seqLen = 0;
-  /// Compute type of the model: "fp32" or "bf16" (fp32 statistics, sums and
-  /// master weights either way).
+  /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
+  /// and master weights in any case). "fp16" scales the loss, by what the
+  /// gradients allow.
   std::string precision = "fp32";
   /// What the backward half of training computes again instead of keeping it:
   /// "none", "cheap" (elementwise operations, norms, rotations, casts) or

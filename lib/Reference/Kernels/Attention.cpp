@@ -13,8 +13,6 @@ using namespace nsa::reference;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-static double identity(double x) { return x; }
-
 /// Sums and products in `Real`; the tensors hold doubles.
 template <typename Real>
 static Real dot(const double *a, const double *b, int64_t n,
@@ -81,8 +79,6 @@ VisibleKeys nsa::reference::selectedKeys(const Tensor &indices,
 // Attention
 //===----------------------------------------------------------------------===//
 
-using Round = double (*)(double);
-
 template <typename Real>
 static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
                               Real scale, const VisibleKeys &visible,
@@ -131,10 +127,9 @@ AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
                                           Arithmetic arithmetic,
                                           unsigned order) {
   if (arithmetic == Arithmetic::F64)
-    return attend<double>(q, k, v, scale, visible, identity, order);
+    return attend<double>(q, k, v, scale, visible, keep, order);
   return attend<float>(q, k, v, static_cast<float>(scale), visible,
-                       arithmetic == Arithmetic::BF16 ? roundBf16 : identity,
-                       order);
+                       getRounding(arithmetic), order);
 }
 
 template <typename Real>
@@ -184,10 +179,10 @@ AttentionGradients nsa::reference::attentionBackward(
     const Tensor &gate) {
   if (arithmetic == Arithmetic::F64)
     return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
-                                  visible, identity, order, gate);
-  return attendBackward<float>(
-      outputGrad, q, k, v, output, lse, static_cast<float>(scale), visible,
-      arithmetic == Arithmetic::BF16 ? roundBf16 : identity, order, gate);
+                                  visible, keep, order, gate);
+  return attendBackward<float>(outputGrad, q, k, v, output, lse,
+                               static_cast<float>(scale), visible,
+                               getRounding(arithmetic), order, gate);
 }
 
 //===----------------------------------------------------------------------===//

@@ -24,7 +24,9 @@ enum class Arithmetic {
   F32,
   /// F32, with probabilities and their gradients rounded to bf16 where they are
   /// operands of a matrix product, and results rounded to bf16.
-  BF16
+  BF16,
+  /// The same with f16.
+  F16
 };
 
 /// Fills `keys` with the keys that query `t` of batch `b` and key head `h`

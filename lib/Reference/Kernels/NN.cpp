@@ -269,6 +269,23 @@ nsa::reference::gradientNorm(const std::vector<const Tensor *> &gradients) {
   return std::sqrt(squares);
 }
 
+void nsa::reference::updateLossScale(LossScale &state, Tensor &hyper,
+                                     double &norm, double loss,
+                                     int64_t growthInterval) {
+  bool finite = std::isfinite(norm) && std::isfinite(loss);
+  hyper.data[6] /= state.scale;
+  hyper.data[7] -= state.skipped;
+  norm /= state.scale;
+  if (!finite) {
+    state.scale /= 2.0;
+    state.streak = 0.0;
+    state.skipped += 1.0;
+  } else if (state.streak += 1.0; state.streak >= double(growthInterval)) {
+    state.scale = std::min(2.0 * state.scale, 0x1p24);
+    state.streak = 0.0;
+  }
+}
+
 void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
                            const Tensor &gradient, double norm, double loss,
                            const Tensor &hyper, bool decay) {

@@ -75,6 +75,19 @@ Tensor crossEntropyBackward(const Tensor &lossGrad, const Tensor &logits,
 /// sqrt of the sum of squares of all elements of all tensors.
 double gradientNorm(const std::vector<const Tensor *> &gradients);
 
+/// The scale of the loss, the finite steps since it changed, and the steps that
+/// updated nothing.
+struct LossScale {
+  double scale, streak, skipped;
+};
+
+/// Divides `norm` and the gradient scale of `hyper` by the scale, takes the
+/// skipped steps from its step, and lets the scale follow: twice, at most 2^24,
+/// after `growthInterval` steps with finite norm and loss, half after one
+/// without.
+void updateLossScale(LossScale &state, Tensor &hyper, double &norm, double loss,
+                     int64_t growthInterval);
+
 /// One AdamW update in place. `hyper` is [lr, beta1, beta2, eps, weight_decay,
 /// max_norm, grad_scale, step]. Nothing changes if norm or loss is not finite.
 void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,

@@ -22,11 +22,9 @@ struct Row {
   Row(const Tensor &x, const Projection &phi, int64_t block, int64_t stride,
       Arithmetic arithmetic, unsigned order)
       : x(x), phi(phi), block(block), stride(stride), width(x.dim(3)),
-        narrow(arithmetic == Arithmetic::BF16), order(order) {}
+        rounding(getRounding(arithmetic)), order(order) {}
 
-  Real round(Real value) const {
-    return narrow ? static_cast<Real>(roundBf16(value)) : value;
-  }
+  Real round(Real value) const { return static_cast<Real>(rounding(value)); }
 
   /// The token at place `r` of the block, with its position.
   Real token(int64_t r, int64_t c) const {
@@ -54,7 +52,7 @@ struct Row {
   const Tensor &x;
   const Projection &phi;
   int64_t block, stride, width;
-  bool narrow;
+  Round rounding;
   SummationOrder order;
   int64_t b = 0, i = 0, h = 0;
   /// What the weight makes of the row.

@@ -1,25 +1,34 @@
-//===- Rounding.h - what storage in bf16 loses ------------------*- C++ -*-===//
+//===- Rounding.h - what storage in 16 bits loses ---------------*- C++ -*-===//
 
 #ifndef NSA_LIB_REFERENCE_KERNELS_ROUNDING_H
 #define NSA_LIB_REFERENCE_KERNELS_ROUNDING_H
 
-#include <cmath>
-#include <cstdint>
-#include <cstring>
+#include "lib/Reference/Kernels/Attention.h"
+#include "lib/Support/Float16.h"
 
 namespace nsa::reference {
 
-/// The nearest bfloat16 number, ties to even.
-inline double roundBf16(double x) {
-  auto single = static_cast<float>(x);
-  if (!std::isfinite(single))
-    return single;
-  uint32_t bits;
-  std::memcpy(&bits, &single, sizeof bits);
-  bits += 0x7fff + ((bits >> 16) & 1);
-  bits &= 0xffff0000u;
-  std::memcpy(&single, &bits, sizeof bits);
-  return single;
+/// The nearest number of a type, ties to even.
+using Round = double (*)(double);
+
+inline double keep(double x) { return x; }
+inline double roundBF16(double x) {
+  return bf16ToFloat(floatToBF16(static_cast<float>(x)));
+}
+inline double roundF16(double x) {
+  return f16ToFloat(floatToF16(static_cast<float>(x)));
+}
+
+/// What `arithmetic` does to the operands of matrix products and to results.
+inline Round getRounding(Arithmetic arithmetic) {
+  switch (arithmetic) {
+  case Arithmetic::BF16:
+    return roundBF16;
+  case Arithmetic::F16:
+    return roundF16;
+  default:
+    return keep;
+  }
 }
 
 } // namespace nsa::reference

@@ -5,6 +5,7 @@
 #include "lib/Target/CPU/ELFLinker.h"
 #include "lib/Target/CPU/ObjectEmitter.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -72,6 +73,24 @@ static LogicalResult translate(KernelJob &job, SymbolTable &symbols) {
   return success();
 }
 
+/// Without instructions for it, LLVM would call a function that is not there.
+static LogicalResult checkConversions(LLVM::LLVMFuncOp kernel,
+                                      const nsa::CPUDescription &cpu) {
+  if (llvm::is_contained(cpu.features, "f16c"))
+    return success();
+  auto result = kernel.walk([](Operation *op) {
+    bool isHalf = isa<LLVM::FPExtOp, LLVM::FPTruncOp>(op) &&
+                  (getElementTypeOrSelf(op->getOperand(0)).isF16() ||
+                   getElementTypeOrSelf(op->getResult(0)).isF16());
+    return isHalf ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (!result.wasInterrupted())
+    return success();
+  return kernel.emitError("kernel '")
+         << kernel.getSymName() << "' converts f16, for which processor '"
+         << cpu.name << "' has no instructions; use x86-64-v3 or bf16";
+}
+
 static void emit(KernelJob &job, const nsa::CPUDescription &cpu) {
   llvm::Error crash = nsa::runGuarded([&] {
     llvm::Expected<nsa::KernelObject> object =
@@ -113,7 +132,8 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
   std::vector<KernelJob> jobs(kernels.size());
   for (auto [job, kernel] : llvm::zip_equal(jobs, kernels)) {
     job.kernel = kernel;
-    if (failed(translate(job, symbols)))
+    if (failed(checkConversions(kernel, cpu)) ||
+        failed(translate(job, symbols)))
       return failure();
   }
   emitAll(jobs, cpu, threads);

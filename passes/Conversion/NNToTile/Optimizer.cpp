@@ -130,6 +130,31 @@ static void buildAdamW(TileBuilder &b, const FlatGrid &grid, bool decay,
   grid.forEachTile(b, {}, updateTile);
 }
 
+/// One program, of scalars: see nn.update_loss_scale.
+static void buildLossScale(TileBuilder &b, int64_t growthInterval,
+                           ArrayRef<Value> args) {
+  constexpr double largest = 0x1p24;
+  double infinity = std::numeric_limits<double>::infinity();
+  Expr norm = b.loadScalar(args[1], {}), loss = b.loadScalar(args[2], {});
+  Expr scale = b.loadScalar(args[3], {}), streak = b.loadScalar(args[4], {});
+  Expr skipped = b.loadScalar(args[5], {});
+  Expr ok = (abs(norm) < infinity) & (abs(loss) < infinity);
+  Expr full = streak + 1 >= double(growthInterval);
+  Expr doubled = min(scale * 2, largest);
+  for (int i = 0; i < nn::kNumHyper; ++i) {
+    Expr value = b.loadScalar(args[0], {i});
+    value = i == nn::kGradScale ? value / scale
+            : i == nn::kStep    ? value - skipped
+                                : value;
+    b.storeScalar(value, args[6], {i});
+  }
+  b.storeScalar(norm / scale, args[7], {});
+  b.storeScalar(select(ok, select(full, doubled, scale), scale * 0.5), args[8],
+                {});
+  b.storeScalar(select(ok & !full, streak + 1, 0), args[9], {});
+  b.storeScalar(select(ok, skipped, skipped + 1), args[10], {});
+}
+
 //===----------------------------------------------------------------------===//
 // Patterns
 //===----------------------------------------------------------------------===//
@@ -163,6 +188,21 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
   }
 };
 
+struct ConvertUpdateLossScale : KernelPattern<nn::UpdateLossScaleOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::UpdateLossScaleOp op,
+                                PatternRewriter &rewriter) const override {
+    int64_t interval = op.getGrowthInterval();
+    KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          buildLossScale(b, interval, args);
+                                        }));
+    return success();
+  }
+};
+
 struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::AdamWOp op,
@@ -188,5 +228,6 @@ struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
 
 void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
                                     KernelCache &cache) {
-  patterns.add<ConvertGradientNorm, ConvertAdamW>(patterns.getContext(), cache);
+  patterns.add<ConvertGradientNorm, ConvertUpdateLossScale, ConvertAdamW>(
+      patterns.getContext(), cache);
 }

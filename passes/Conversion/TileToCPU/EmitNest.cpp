@@ -42,7 +42,7 @@ private:
   Value leaf(Value tile, Value outer, Value inner);
   SmallVector<Value> emitWhole(Value outer, int64_t whole,
                                const Elements &elements);
-  void emitRow(Value outer, Elements elements);
+  void emitRow(Value outer, const Elements &elements);
   SmallVector<Value> emitVector(Value outer, Value inner, Value mask,
                                 Elements elements, ValueRange sums);
   Value operand(Value value, Value outer, Value inner, Elements &elements);
@@ -217,7 +217,7 @@ void NestEmitter::emit() {
   b.loop(outerExtent, 1, [&](Value outer) {
     Elements row = elements;
     hoist(Varies::Outer, outer, row);
-    emitRow(outer, std::move(row));
+    emitRow(outer, row);
   });
 }
 
@@ -289,7 +289,7 @@ SmallVector<Value> NestEmitter::emitWhole(Value outer, int64_t whole,
   return sums;
 }
 
-void NestEmitter::emitRow(Value outer, Elements elements) {
+void NestEmitter::emitRow(Value outer, const Elements &elements) {
   for (Operation *op : nest.ops)
     if (isa<LoadOp, StoreOp>(op))
       addresses[op] =

@@ -9,7 +9,7 @@
 
 namespace nsa::cpu {
 
-/// Makes a kernel fit for emission: every dot multiplies f32 (bf16 operands
+/// Makes a kernel fit for emission: every dot multiplies f32 (16-bit operands
 /// are converted once, where they are defined), and no loop yields one of its
 /// own carried tiles at another position. Fails with a diagnostic for what the
 /// CPU cannot run.

@@ -20,7 +20,8 @@ def NSATileToCPU : Pass<"nsa-tile-to-cpu", "::mlir::ModuleOp"> {
     `vector-width` elements; maps, the loads that feed them and the reductions
     and stores that they feed share one loop nest where that keeps the order of
     memory effects. `tile.dot` is a register-blocked micro-kernel. bf16 is
-    stored as i16 and rounded by integer arithmetic.
+    stored as i16 and rounded by integer arithmetic; f16 is converted by the
+    processor.
 
     What a kernel does one element at a time is estimated. A path that takes more
     than a quarter of the kernel's time is a missed remark, and the function's

@@ -22,14 +22,6 @@ using namespace nsa::tile;
 // Preparation
 //===----------------------------------------------------------------------===//
 
-static Type elementTypeOf(Type type) {
-  if (auto tile = dyn_cast<TileType>(type))
-    return tile.getElementType();
-  if (auto memref = dyn_cast<MemRefType>(type))
-    return memref.getElementType();
-  return type;
-}
-
 /// Whether the CPU has code for an operation of a kernel, types aside.
 static bool isKnown(Operation *op) {
   if (isa<TileDialect>(op->getDialect()))
@@ -52,17 +44,16 @@ static LogicalResult verifySupported(Operation *op) {
     return op->emitOpError("has no lowering to the CPU");
   auto types =
       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes());
-  for (Type type : types)
-    if (elementTypeOf(type).isF16())
-      return op->emitOpError("uses f16, which the CPU does not support; use "
-                             "f32 or bf16");
   bool isArithmetic =
       isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
       !isa<arith::ExtFOp, arith::TruncFOp, arith::ConstantOp, arith::SelectOp>(
           op);
-  if (isArithmetic &&
-      llvm::any_of(types, [](Type type) { return type.isBF16(); }))
-    return op->emitOpError("computes on bf16; convert to f32 first");
+  if (!isArithmetic)
+    return success();
+  for (Type type : types)
+    if (nsa::cpu::isHalf(type))
+      return op->emitOpError("computes on ")
+             << type << "; convert to f32 first";
   return success();
 }
 
@@ -82,7 +73,7 @@ static Value createConversion(OpBuilder &builder, Location loc, Value tile,
   return map.getResult(0);
 }
 
-/// Converts bf16 operands of products to f32 where they are defined, once for
+/// Converts 16-bit operands of products to f32 where they are defined, once for
 /// all products.
 static void widenProducts(KernelOp kernel) {
   llvm::DenseMap<Value, Value> widened;
@@ -175,11 +166,6 @@ static void copyExchangedTiles(KernelOp kernel) {
 }
 
 LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
-  for (Type type : kernel.getArgumentTypes())
-    if (elementTypeOf(type).isF16())
-      return kernel.emitError("kernel @")
-             << kernel.getSymName()
-             << " uses f16, which the CPU does not support; use f32 or bf16";
   auto result = kernel.walk<WalkOrder::PreOrder>([](Operation *op) {
     return failed(verifySupported(op)) ? WalkResult::interrupt()
                                        : WalkResult::advance();

@@ -15,9 +15,13 @@ unsigned nsa::cpu::lanesFor(int64_t extent, unsigned width) {
   return extent >= width ? width : llvm::PowerOf2Ceil(extent);
 }
 
+bool nsa::cpu::isHalf(Type elementType) {
+  return elementType.isBF16() || elementType.isF16();
+}
+
 Type nsa::cpu::registerType(Type elementType) {
-  return elementType.isBF16() ? IntegerType::get(elementType.getContext(), 16)
-                              : elementType;
+  return isHalf(elementType) ? IntegerType::get(elementType.getContext(), 16)
+                             : elementType;
 }
 
 Type nsa::cpu::memoryType(Type elementType) {
@@ -296,6 +300,19 @@ Value VectorBuilder::extendBF16(Value bits, unsigned lanes) {
                                   shifted);
 }
 
+Value VectorBuilder::extendF16(Value bits, unsigned lanes) {
+  Value half =
+      arith::BitcastOp::create(*this, vectorOf(getF16Type(), lanes), bits);
+  return arith::ExtFOp::create(*this, vectorOf(getF32Type(), lanes), half);
+}
+
+Value VectorBuilder::truncateToF16(Value value, unsigned lanes) {
+  Value half =
+      arith::TruncFOp::create(*this, vectorOf(getF16Type(), lanes), value);
+  return arith::BitcastOp::create(
+      *this, vectorOf(IntegerType::get(getContext(), 16), lanes), half);
+}
+
 Value VectorBuilder::truncateToBF16(Value value, unsigned lanes) {
   Type i32Type = vectorOf(getI32Type(), lanes);
   auto number = [&](int64_t n) { return constant(getI32Type(), n, lanes); };
@@ -321,7 +338,7 @@ SmallVector<Value> VectorBuilder::elementwise(Operation *op,
   if (auto constantOp = dyn_cast<arith::ConstantOp>(op)) {
     TypedAttr attr = cast<TypedAttr>(constantOp.getValue());
     if (auto number = dyn_cast<FloatAttr>(attr);
-        number && op->getResult(0).getType().isBF16())
+        number && isHalf(op->getResult(0).getType()))
       attr = getIntegerAttr(IntegerType::get(getContext(), 16),
                             number.getValue().bitcastToAPInt());
     if (lanes > 1)
@@ -330,9 +347,13 @@ SmallVector<Value> VectorBuilder::elementwise(Operation *op,
     return {arith::ConstantOp::create(*this, attr)};
   }
   if (isa<arith::ExtFOp>(op))
-    return {extendBF16(operands[0], lanes)};
+    return {op->getOperand(0).getType().isBF16()
+                ? extendBF16(operands[0], lanes)
+                : extendF16(operands[0], lanes)};
   if (isa<arith::TruncFOp>(op))
-    return {truncateToBF16(operands[0], lanes)};
+    return {op->getResult(0).getType().isBF16()
+                ? truncateToBF16(operands[0], lanes)
+                : truncateToF16(operands[0], lanes)};
   Operation *copy = op->cloneWithoutRegions();
   copy->setOperands(operands);
   for (OpResult result : copy->getResults())

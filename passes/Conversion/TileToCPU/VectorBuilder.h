@@ -2,7 +2,7 @@
 //
 // Builder helpers of the CPU lowering. Memory is `!llvm.ptr`, positions are
 // i64 element counts, elements are scalars for one lane and 1-D vectors for
-// more. bf16 is i16 everywhere; i1 is one byte in memory.
+// more. bf16 and f16 are i16 everywhere; i1 is one byte in memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,6 +22,9 @@ inline int64_t roundUp(int64_t size, int64_t unit) {
 /// Lanes of the vectors that run along an extent: the vector width, or for
 /// shorter extents the power of two that covers them.
 unsigned lanesFor(int64_t extent, unsigned width);
+
+/// bf16 and f16.
+bool isHalf(mlir::Type elementType);
 
 /// The type of an element in a register and in memory.
 mlir::Type registerType(mlir::Type elementType);
@@ -104,7 +107,8 @@ public:
 
   /// One elementwise arith or math operation on registers of `lanes` lanes.
   /// Conversions from and to bf16 become integer arithmetic that rounds to
-  /// nearest even and keeps NaN. Products, sums and differences that
+  /// nearest even and keeps NaN; those from and to f16 are instructions of the
+  /// processor (F16C). Products, sums and differences that
   /// `mayContract` may become one operation with another such.
   llvm::SmallVector<mlir::Value> elementwise(mlir::Operation *op,
                                              mlir::ValueRange operands,
@@ -114,6 +118,8 @@ public:
 private:
   mlir::Value extendBF16(mlir::Value bits, unsigned lanes);
   mlir::Value truncateToBF16(mlir::Value value, unsigned lanes);
+  mlir::Value extendF16(mlir::Value bits, unsigned lanes);
+  mlir::Value truncateToF16(mlir::Value value, unsigned lanes);
 };
 
 } // namespace nsa::cpu

@@ -46,3 +46,20 @@ func.func @adamw(%w: tensor<64x64xf32>, %m: tensor<64x64xf32>, %v: tensor<64x64x
       -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>)
   return %w1, %w2 : tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// -----
+
+// One program decides about the loss scale; nothing comes to the host for it.
+// CHECK-LABEL: func.func @loss_scale
+// CHECK: tile.launch @update_loss_scale_every2000_f32
+// CHECK: tile.kernel private @update_loss_scale_every2000_f32{{.*}}grid = array<i32: 1, 1, 1>
+// CHECK: arith.constant 2.000000e+03
+// CHECK-COUNT-2: math.absf
+func.func @loss_scale(%hyper: tensor<8xf32>, %norm: tensor<f32>, %loss: tensor<f32>,
+                      %scale: tensor<f32>, %streak: tensor<f32>, %skipped: tensor<f32>)
+    -> (tensor<8xf32>, tensor<f32>) {
+  %h, %n, %s, %k, %d = nn.update_loss_scale %hyper, %norm, %loss, %scale, %streak, %skipped {growth_interval = 2000 : i64}
+      : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+      -> (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+  return %h, %s : tensor<8xf32>, tensor<f32>
+}

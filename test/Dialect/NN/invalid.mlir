@@ -203,6 +203,40 @@ func.func @adamw_hyper(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<7xf32>
 
 // -----
 
+func.func @loss_scale_hyper(%s: tensor<f32>, %hyper: tensor<7xf32>) {
+  // expected-error @below {{hyper has shape 7, expected 8}}
+  %h, %n, %c, %k, %d = nn.update_loss_scale %hyper, %s, %s, %s, %s, %s {growth_interval = 1 : i64}
+      : (tensor<7xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+      -> (tensor<7xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+func.func @loss_scale_interval(%s: tensor<f32>, %hyper: tensor<8xf32>) {
+  // expected-error @below {{attribute 'growth_interval' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %h, %n, %c, %k, %d = nn.update_loss_scale %hyper, %s, %s, %s, %s, %s {growth_interval = 0 : i64}
+      : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+      -> (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 has `nn.seed` but is 'tensor<2xf32>', not 'tensor<f32>'}}
+func.func @seed_is_a_scalar(%a: tensor<2xf32> {nn.seed}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{arguments 0 and 1 both have `nn.seed`}}
+func.func @one_seed(%a: tensor<f32> {nn.seed}, %b: tensor<f32> {nn.seed}) {
+  return
+}
+
+// -----
+
 func.func @master_weights_are_fp32(%w: tensor<4xbf16>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
   // expected-error @below {{operand #0 must be}}
   %w1, %m1, %v1 = nn.adamw %w, %w, %w, %w, %s, %s, %hyper

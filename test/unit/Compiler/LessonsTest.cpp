@@ -17,7 +17,7 @@
 using namespace nsa;
 using namespace nsa::test;
 
-static CompileReport estimateModel(std::vector<std::string> overrides) {
+static CompileReport estimateModel(const std::vector<std::string> &overrides) {
   Result<CompileReport> report =
       estimate(modelText(overrides), "model.mlir", {});
   if (report.ok())
@@ -121,7 +121,7 @@ TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   std::vector<CompilerOptions> variants(8);
   variants[0].target = "cuda";
   variants[1].cpu = "x86-64-v9";
-  variants[2].precision = "fp16";
+  variants[2].precision = "fp8";
   variants[3].microBatch = -1;
   variants[4].recompute = "all";
   variants[5].recomputeBudget = -1;

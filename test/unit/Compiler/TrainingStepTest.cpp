@@ -194,12 +194,15 @@ TEST(TrainingStep, FusedGradientsAreThoseOfSeparateOperations) {
 }
 
 namespace {
-/// The mixed-precision program on the CPU (bf16 storage, fp32 master weights)
+/// The mixed-precision program on the CPU (16-bit storage, fp32 master weights)
 /// against the fp32 one.
-void checkMixed(const std::vector<std::string> &overrides) {
+void checkMixed(const std::vector<std::string> &overrides,
+                const std::string &precision) {
   uint64_t seed = testSeed();
-  SmallModel full(overrides, "fp32", seed), mixed(overrides, "bf16", seed);
+  SmallModel full(overrides, "fp32", seed), mixed(overrides, precision, seed);
   ASSERT_TRUE(full.program && mixed.program);
+  const TensorView *scale = mixed.program->findTensor("loss_scale");
+  ASSERT_EQ(scale != nullptr, precision == "fp16");
   full.run("accumulate");
   mixed.run("accumulate");
   EXPECT_NEAR(*full.program->findTensor("loss")->as<float>(),
@@ -219,12 +222,20 @@ void checkMixed(const std::vector<std::string> &overrides) {
       b += double(y[i]) * y[i];
     }
   }
-  EXPECT_GT(dot / std::sqrt(a * b), 0.99);
+  // f16 has three bits more than bf16.
+  EXPECT_GT(dot / std::sqrt(a * b), scale ? 0.9999 : 0.99);
+  double size = std::sqrt(b / a) / (scale ? *scale->as<float>() : 1.0);
+  EXPECT_NEAR(size, 1.0, scale ? 0.01 : 0.1);
 }
 } // namespace
 
-TEST(TrainingStep, Bf16GradientsPointTheSameWay) { checkMixed({}); }
+TEST(TrainingStep, Bf16GradientsPointTheSameWay) { checkMixed({}, "bf16"); }
 
 TEST(TrainingStep, Bf16GradientsOfMlpCompressionPointTheSameWay) {
-  checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"});
+  checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"}, "bf16");
+}
+
+TEST(TrainingStep, Fp16GradientsAreThoseOfTheScaledLoss) {
+  checkMixed({}, "fp16");
+  checkMixed({"nsa.phi=mlp", "nsa.gate=softmax", "model.mlp=swiglu"}, "fp16");
 }

@@ -35,7 +35,7 @@ Compile chosenCompiler() {
 }
 
 /// Heads as wide as those of models, on short sequences: several tiles of
-/// queries and keys with ragged ends, in bf16 but for every fourth.
+/// queries and keys with ragged ends, in 16 bits but for every fourth.
 std::vector<Combination> wideHeads(size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   auto pick = [&](const auto &list) { return list[random() % list.size()]; };
@@ -58,7 +58,9 @@ std::vector<Combination> wideHeads(size_t count, uint64_t seed) {
     c.l = l;
     c.d = d;
     c.lSel = lSel;
-    c.bf16 = i % 4 != 3;
+    c.element = i % 4 == 3   ? DataType::F32
+                : i % 4 == 2 ? DataType::F16
+                             : DataType::BF16;
     c.seed = random();
   }
   return list;
@@ -70,11 +72,13 @@ std::vector<Combination> combinations(uint64_t seed) {
     EXPECT_TRUE(c) << "no combination: " << text;
     return {c.value_or(Combination())};
   }
-  // What the CPU is tried on, made smaller, and bf16 in every second one.
+  // What the CPU is tried on, made smaller, and 16 bits in every second one.
   size_t count = sweepCount(120, 10);
   std::vector<Combination> list = spread(count - count / 2, seed, 1e6);
   for (size_t i = 0; i < list.size(); ++i)
-    list[i].bf16 = i % 2 == 1;
+    list[i].element = i % 2 == 0   ? DataType::F32
+                      : i % 4 == 1 ? DataType::BF16
+                                   : DataType::F16;
   for (const Combination &c : wideHeads(count / 2, seed))
     list.push_back(c);
   return list;

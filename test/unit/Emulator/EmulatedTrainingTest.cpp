@@ -129,11 +129,15 @@ TEST(EmulatedTraining, StepsWithLinearCompressionAgreeWithTheCPU) {
 }
 
 TEST(EmulatedTraining, MixedPrecisionPointsTheSameWay) {
-  // Wide enough for tensor cores.
-  Pair pair({"model.d_k=16", "model.d_v=16"}, "bf16");
-  ASSERT_EQ(pair.models.size(), 2u);
-  pair.run("accumulate");
-  EXPECT_NEAR(*pair.view(0, "loss").as<float>(),
-              *pair.view(1, "loss").as<float>(), 0.05);
-  EXPECT_GT(pair.compare(TensorRole::Gradient).cosine(), 0.99);
+  for (const char *precision : {"bf16", "fp16"}) {
+    // Wide enough for tensor cores.
+    Pair pair({"model.d_k=16", "model.d_v=16"}, precision);
+    ASSERT_EQ(pair.models.size(), 2u);
+    pair.run("accumulate");
+    EXPECT_NEAR(*pair.view(0, "loss").as<float>(),
+                *pair.view(1, "loss").as<float>(), 0.05);
+    EXPECT_GT(pair.compare(TensorRole::Gradient).cosine(), 0.99);
+    pair.run("update");
+    EXPECT_GT(pair.compare(TensorRole::Parameter).cosine(), 0.9999);
+  }
 }

@@ -152,6 +152,15 @@ LogicalResult Translator::translateNVVM() {
     emit(handler, define(op->getResult(0)), {}).immediate = axis;
     return success();
   };
+  // Of two f32; the first operand is the upper half.
+  auto toPair = [&](auto convert, Cast cast) -> LogicalResult {
+    Regs results(define(convert->getResult(0)));
+    if (results.size() != 2 || convert.getRelu())
+      return unknown(" of this kind");
+    emit(getCast(cast), results[1], reg(convert.getSrcHi()));
+    emit(getCast(cast), results[0], reg(convert.getSrcLo()));
+    return success();
+  };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](NVVM::ThreadIdXOp) { return number(getThreadId(), 0); })
       .Case([&](NVVM::ThreadIdYOp) { return number(getThreadId(), 1); })
@@ -239,14 +248,11 @@ LogicalResult Translator::translateNVVM() {
         emit(getWaitGroup(), {}, {}).immediate = wait.getN();
         return success();
       })
-      .Case([&](NVVM::ConvertF32x2ToBF16x2Op convert) -> LogicalResult {
-        Regs results(define(convert->getResult(0)));
-        if (results.size() != 2 || convert.getRelu())
-          return unknown(" of this kind");
-        // The first operand is the upper half.
-        emit(getCast(Cast::FloatToBF16), results[1], reg(convert.getSrcHi()));
-        emit(getCast(Cast::FloatToBF16), results[0], reg(convert.getSrcLo()));
-        return success();
+      .Case([&](NVVM::ConvertF32x2ToBF16x2Op convert) {
+        return toPair(convert, Cast::FloatToBF16);
+      })
+      .Case([&](NVVM::ConvertF32x2ToF16x2Op convert) {
+        return toPair(convert, Cast::FloatToHalf);
       })
       .Default([&](Operation *) -> LogicalResult {
         StringRef name = op->getName().getStringRef();

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <tuple>
 
+using namespace nsa;
 using namespace nsa::test;
 
 /// The mnemonic of a kind of compression.
@@ -24,12 +25,24 @@ static const char *nameOf(Phi phi) {
   return "";
 }
 
+static const char *nameOf(DataType element) {
+  return element == DataType::F32    ? "f32"
+         : element == DataType::BF16 ? "bf16"
+                                     : "f16";
+}
+
+reference::Arithmetic Combination::arithmetic() const {
+  return element == DataType::F32    ? reference::Arithmetic::F32
+         : element == DataType::BF16 ? reference::Arithmetic::BF16
+                                     : reference::Arithmetic::F16;
+}
+
 std::string Combination::describe() const {
   std::ostringstream out;
   out << "B=" << batch << " S=" << sequence << " Hkv=" << kvHeads
       << " G=" << group << " dk=" << dk << " dv=" << dv << " n=" << count
       << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
-      << (bf16 ? "bf16 " : "f32 ") << nameOf(phi)
+      << nameOf(element) << ' ' << nameOf(phi)
       << (positions ? " with positions" : "") << " logits=" << logits
       << " gating=" << gating << (gateBias ? " with bias" : "")
       << " seed=" << seed;
@@ -51,8 +64,7 @@ nsa::test::parseCombination(const std::string &text) {
     size_t equals = word.find('=');
     std::string key = word.substr(0, equals);
     std::string value = equals < word.size() ? word.substr(equals + 1) : "";
-    bool known =
-        key == "f32" || key == "with" || key == "bias" || key == "positions";
+    bool known = key == "with" || key == "bias" || key == "positions";
     for (auto [name, size] : sizes)
       if (key == name) {
         *size = std::strtoll(value.c_str(), nullptr, 10);
@@ -63,9 +75,12 @@ nsa::test::parseCombination(const std::string &text) {
         c.phi = phi;
         known = true;
       }
-    if (key == "bf16")
-      c.bf16 = true;
-    else if (key == "gating")
+    for (DataType element : {DataType::F32, DataType::BF16, DataType::F16})
+      if (key == nameOf(element)) {
+        c.element = element;
+        known = true;
+      }
+    if (key == "gating")
       c.gating = value;
     else if (key == "logits")
       c.logits = std::strtod(value.c_str(), nullptr);
@@ -187,7 +202,8 @@ std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
     c.batch = 1 + (flag & 1);
     c.kvHeads = 1 + ((flag >> 1) & 1);
     std::tie(c.phi, c.positions) = phis.draw();
-    c.bf16 = i % 3 == 2;
+    if (i % 3 == 2)
+      c.element = i % 2 ? DataType::F16 : DataType::BF16;
     c.seed = random();
     shrink(c, budget);
     result.push_back(c);
@@ -211,7 +227,7 @@ class ModuleWriter {
 public:
   ModuleWriter(const Combination &c, const std::vector<std::string> &only)
       : c(c), only(only) {
-    element = c.bf16 ? "bf16" : "f32";
+    element = nameOf(c.element);
     q = tensor({c.batch, c.sequence, c.heads(), c.dk}, element);
     k = tensor({c.batch, c.sequence, c.kvHeads, c.dk}, element);
     v = tensor({c.batch, c.sequence, c.kvHeads, c.dv}, element);

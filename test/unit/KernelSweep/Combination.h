@@ -8,6 +8,9 @@
 #ifndef NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
 #define NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
 
+#include "lib/Reference/Kernels/Attention.h"
+#include "nsa/Artifact/DataType.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,7 +28,7 @@ struct Combination {
   int64_t count = 4, window = 64, l = 8, d = 4, lSel = 16;
   /// Forced blocks at the query's end.
   int64_t local = 2;
-  bool bf16 = false;
+  DataType element = DataType::F32;
   Phi phi = Phi::Mean;
   /// Whether linear and mlp have an embedding of the place in the block.
   bool positions = false;
@@ -37,6 +40,9 @@ struct Combination {
   double logits = 1.0;
   uint64_t seed = 0;
 
+  bool isNarrow() const { return element != DataType::F32; }
+  /// The arithmetic that the kernels compute in.
+  reference::Arithmetic arithmetic() const;
   int64_t heads() const { return kvHeads * group; }
   int64_t compressed() const {
     return sequence >= l ? (sequence - l) / d + 1 : 0;

@@ -181,7 +181,7 @@ void nsa::test::checkGated(const Combination &c, const Compile &compile) {
   Status status = trial.prepare({"gated", "gated_backward"});
   ASSERT_TRUE(status.ok()) << c.describe() << "\n" << status.message();
   Case data(trial);
-  Arithmetic same = c.bf16 ? Arithmetic::BF16 : Arithmetic::F32;
+  Arithmetic same = c.arithmetic();
   checkForward(trial, data, same);
   checkBackward(trial, data, same);
 }

@@ -41,7 +41,7 @@ Projection makeProjection(Trial &trial, const std::string &suffix,
 void checkProjection(Trial &trial, const std::string &suffix, const Tensor &x,
                      Tensor &y) {
   const Combination &c = trial.c;
-  Arithmetic same = c.bf16 ? Arithmetic::BF16 : Arithmetic::F32;
+  Arithmetic same = c.arithmetic();
   Projection phi = makeProjection(trial, suffix, x.dim(3));
   trial.run("compress_" + suffix);
   y = compressProjected(x, phi, c.l, c.d);
@@ -94,7 +94,7 @@ void checkCompression(Trial &trial, const std::string &suffix, const Tensor &x,
 AttentionResult checkAttention(Trial &trial, const Inputs &in,
                                const std::string &branch, const Tensor &k,
                                const Tensor &v, const VisibleKeys &visible) {
-  Arithmetic same = trial.c.bf16 ? Arithmetic::BF16 : Arithmetic::F32;
+  Arithmetic same = trial.c.arithmetic();
   trial.set("q", in.q);
   trial.set(branch + ".k", k);
   trial.set(branch + ".v", v);

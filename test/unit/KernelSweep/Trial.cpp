@@ -38,7 +38,7 @@ double nsa::test::allowedError(const Combination &c, const Tensor &expected,
                                double enough) {
   double top = magnitude(expected), bound = kSingleTolerance * top;
   // Scores have standard deviation `logits`: up to 25 none exceeds 100.
-  bool single = !c.bf16 && c.logits <= 25.0 && top > 0.0;
+  bool single = !c.isNarrow() && c.logits <= 25.0 && top > 0.0;
   if (single && (enough <= bound || !terms))
     return bound;
   if (terms) {
@@ -78,7 +78,7 @@ Tensor Trial::normal(std::vector<int64_t> shape, double scale) {
 
 Tensor Trial::stored(Tensor t) const {
   for (double &x : t.data)
-    x = roundTo(c.bf16 ? DataType::BF16 : DataType::F32, x);
+    x = roundTo(c.element, x);
   return t;
 }
 

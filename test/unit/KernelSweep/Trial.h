@@ -15,8 +15,8 @@ namespace nsa::test {
 /// Largest |x - ref| / max|ref| of an fp32 kernel on the CPU, while no score
 /// exceeds 100 in magnitude.
 constexpr double kSingleTolerance = 1e-5;
-/// Otherwise, and for bf16: how much larger than the error of the same formula
-/// in the kernel's types an error may be.
+/// Otherwise, and for 16 bits: how much larger than the error of the same
+/// formula in the kernel's types an error may be.
 constexpr double kSameFormulaFactor = 2.0;
 
 /// Evaluates a formula in a kernel's types, with products of rows summed in the
@@ -31,14 +31,14 @@ double magnitude(const reference::Tensor &x);
 
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32
-/// tolerance does not apply: for bf16, for scores beyond 100, and for a tensor
-/// that is all 0 but for the rounding of its inputs. Its error is the largest
-/// of 16 orders of summation: with scores of 1e4 the largest error of a tensor
-/// is that of one pair of nearly tied keys, which a single order may happen to
-/// round well. No further ones are tried once the result reaches `enough`.
-/// `terms` is the largest magnitude of what cancels in it: a sum of c.dv
-/// products that should be 0 has that many rounding errors. A bound of `enough`
-/// is not looked at any closer.
+/// tolerance does not apply: for 16 bits, for scores beyond 100, and for a
+/// tensor that is all 0 but for the rounding of its inputs. Its error is the
+/// largest of 16 orders of summation: with scores of 1e4 the largest error of a
+/// tensor is that of one pair of nearly tied keys, which a single order may
+/// happen to round well. No further ones are tried once the result reaches
+/// `enough`. `terms` is the largest magnitude of what cancels in it: a sum of
+/// c.dv products that should be 0 has that many rounding errors. A bound of
+/// `enough` is not looked at any closer.
 double allowedError(const Combination &c, const reference::Tensor &expected,
                     const SameFormula &same,
                     const std::function<double()> &terms = {},

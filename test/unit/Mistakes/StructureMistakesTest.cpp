@@ -63,7 +63,8 @@ static const std::vector<CompiledArtifact> &raggedModules() {
     list[0].sequence = 5;
     list[1].sequence = 77;
     list[1].phi = Phi::Mlp;
-    list[1].positions = list[1].bf16 = true;
+    list[1].positions = true;
+    list[1].element = DataType::BF16;
     list[2].sequence = 130;
     list[2].count = 20;
     list[2].window = 50;
@@ -220,7 +221,7 @@ struct Rejection {
   explicit Rejection(bool bf16) {
     c.sequence = 200;
     c.window = 64;
-    c.bf16 = bf16;
+    c.element = bf16 ? DataType::BF16 : DataType::F32;
     c.seed = testSeed();
     Trial trial(c);
     Inputs in(trial);
@@ -230,7 +231,7 @@ struct Rejection {
           .output;
     };
     expected = evaluate(c.window, Arithmetic::F64);
-    same = evaluate(c.window, bf16 ? Arithmetic::BF16 : Arithmetic::F32);
+    same = evaluate(c.window, c.arithmetic());
     widened = evaluate(c.window + 1, Arithmetic::F64);
   }
 

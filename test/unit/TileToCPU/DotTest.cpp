@@ -58,7 +58,10 @@ TEST_F(DotTest, AllFormsAndRemainders) {
     for (bool transposeA : {false, true})
       for (bool transposeB : {false, true})
         checkDot(shape, transposeA, transposeB,
-                 (shape.m + shape.k) % 2 ? "f32" : "bf16", "x86-64-v3");
+                 (shape.m + shape.k) % 2 ? "f32"
+                 : transposeB            ? "bf16"
+                                         : "f16",
+                 "x86-64-v3");
 }
 
 TEST_F(DotTest, OtherProcessors) {
@@ -69,5 +72,6 @@ TEST_F(DotTest, OtherProcessors) {
       continue;
     checkDot({13, 40, 19}, false, transposeB, "f32", "x86-64-v4");
     checkDot({20, 40, 19}, true, transposeB, "bf16", "x86-64-v4");
+    checkDot({20, 40, 19}, true, transposeB, "f16", "x86-64-v4");
   }
 }

@@ -1,4 +1,5 @@
-//===- ElementwiseTest.cpp - maps, reductions, functions, bf16 ------------===//
+//===- ElementwiseTest.cpp - maps, reductions, functions, 16 bits
+//------------===//
 
 #include "test/unit/TileToCPU/KernelTest.h"
 #include <cmath>
@@ -78,6 +79,29 @@ TEST_F(ElementwiseTest, BF16RoundsToNearestEven) {
     Value i = b.range(0, 14, 1);
     Value narrow =
         b.convertTo(b.load(args[0], {i}), b.getBuilder().getBF16Type());
+    b.store(narrow, args[1], {i});
+    b.store(b.toF32(narrow), args[2], {i});
+  };
+  test.tolerance = 0;
+  check(test);
+}
+
+// Beside ties: subnormal numbers, the largest one, and what rounds to infinity.
+TEST_F(ElementwiseTest, F16RoundsToNearestEven) {
+  KernelCase test;
+  test.inputs = {"14xf32"};
+  test.outputs = {"14xf16", "14xf32"};
+  test.data[0] = {1.00048828125,  1.00146484375,
+                  1.000732421875, infinity,
+                  -infinity,      notANumber,
+                  -0.0,           65504,
+                  65519.99,       65520,
+                  6e-8,           2.9e-8,
+                  -6.1e-5,        1.0000001192092896};
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Value i = b.range(0, 14, 1);
+    Value narrow =
+        b.convertTo(b.load(args[0], {i}), b.getBuilder().getF16Type());
     b.store(narrow, args[1], {i});
     b.store(b.toF32(narrow), args[2], {i});
   };

@@ -1,6 +1,7 @@
 //===- Interpreter.cpp - what a tile kernel means -------------------------===//
 
 #include "test/unit/TileToCPU/Interpreter.h"
+#include "lib/Support/Float16.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,15 +16,11 @@ using namespace mlir;
 using namespace nsa::test;
 using namespace nsa::tile;
 
-double nsa::test::roundToBF16(double value) {
-  float number = static_cast<float>(value);
-  if (std::isnan(number))
-    return number;
-  uint32_t bits;
-  std::memcpy(&bits, &number, sizeof(bits));
-  bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
-  std::memcpy(&number, &bits, sizeof(bits));
-  return number;
+double nsa::test::roundTo(Type type, double value) {
+  auto number = static_cast<float>(value);
+  if (type.isBF16())
+    return bf16ToFloat(floatToBF16(number));
+  return type.isF16() ? f16ToFloat(floatToF16(number)) : number;
 }
 
 void Interpreter::run() {
@@ -330,7 +327,7 @@ double Interpreter::evaluate(Operation *op) {
       .Case([&](arith::XOrIOp) -> double { return integer(0) ^ integer(1); })
       .Case<arith::ExtFOp, arith::ExtUIOp, arith::SIToFPOp, arith::UIToFPOp>(
           [&](auto) { return in(0); })
-      .Case([&](arith::TruncFOp) { return roundToBF16(in(0)); })
+      .Case([&](arith::TruncFOp op) { return roundTo(op.getType(), in(0)); })
       .Case([&](math::ExpOp) { return std::exp(in(0)); })
       .Case([&](math::Exp2Op) { return std::exp2(in(0)); })
       .Case([&](math::LogOp) { return std::log(in(0)); })

@@ -15,8 +15,8 @@
 
 namespace nsa::test {
 
-/// Nearest bf16, ties to even; NaN stays NaN.
-double roundToBF16(double value);
+/// The nearest number of a float type, ties to even; NaN stays NaN.
+double roundTo(mlir::Type type, double value);
 
 class Interpreter {
 public:

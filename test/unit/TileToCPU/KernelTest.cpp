@@ -2,11 +2,13 @@
 
 #include "test/unit/TileToCPU/KernelTest.h"
 #include "dialects/Interfaces/RowLayout.h"
+#include "lib/Support/Float16.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Verifier.h"
 #include "test/unit/TileToCPU/Interpreter.h"
+#include "llvm/Support/Alignment.h"
 #include <cmath>
 #include <cstring>
 
@@ -23,7 +25,8 @@ public:
         layout(*getRowLayout(type)), span(getElementSpan(type)),
         bytes(span * size() + 2 * guard + 64, fill) {
     auto address = reinterpret_cast<uintptr_t>(bytes.data()) + guard;
-    base = reinterpret_cast<char *>((address + 63) / 64 * 64);
+    base = bytes.data() + guard +
+           llvm::offsetToAlignment(address, llvm::Align(64));
     for (size_t i = 0; i < count; ++i)
       write(i, elements[i]);
   }
@@ -39,6 +42,8 @@ public:
       return static_cast<int32_t>(bits);
     if (type.isBF16())
       bits <<= 16;
+    if (type.isF16())
+      return f16ToFloat(static_cast<uint16_t>(bits));
     float number;
     std::memcpy(&number, &bits, sizeof(number));
     return number;
@@ -61,7 +66,7 @@ private:
   static constexpr size_t guard = 256;
   static constexpr char fill = 0x5a;
 
-  size_t size() const { return type.isBF16() ? 2 : 4; }
+  size_t size() const { return type.getIntOrFloatBitWidth() / 8; }
   /// Of element `i`, in bytes.
   size_t place(size_t i) const {
     return layout.width == 0
@@ -76,6 +81,8 @@ private:
       bits = static_cast<uint32_t>(static_cast<int32_t>(element));
     if (type.isBF16())
       bits >>= 16;
+    if (type.isF16())
+      bits = floatToF16(number);
     std::memcpy(base + place(i), &bits, size());
   }
 
@@ -108,6 +115,7 @@ static MemRefType parseType(MLIRContext *context, const std::string &text) {
   Builder builder(context);
   Type type = element == "f32"    ? Type(builder.getF32Type())
               : element == "bf16" ? Type(builder.getBF16Type())
+              : element == "f16"  ? Type(builder.getF16Type())
                                   : builder.getI32Type();
   if (pitch.empty())
     return MemRefType::get(shape, type);
@@ -121,8 +129,8 @@ static std::vector<double> makeData(MemRefType type, std::mt19937 &random) {
     element = static_cast<float>(2 * fraction - 1);
     if (type.getElementType().isInteger(32))
       element = std::floor(fraction * 199) - 99;
-    if (type.getElementType().isBF16())
-      element = roundToBF16(element);
+    if (isa<FloatType>(type.getElementType()))
+      element = roundTo(type.getElementType(), element);
   }
   return data;
 }
@@ -134,13 +142,14 @@ static void compareTensors(const std::vector<double> &want, const Memory &got,
     if (std::isfinite(element))
       largest = std::max(largest, std::fabs(element));
   for (size_t i = 0; i < want.size(); ++i) {
-    // What is beyond f32 is infinite in f32.
-    double x = static_cast<float>(want[i]), y = got.read(i);
+    // What is beyond a type is infinite in it.
+    double x = isa<FloatType>(type) ? roundTo(type, want[i]) : want[i];
+    double y = got.read(i);
     bool same = x == y || (std::isnan(x) && std::isnan(y));
-    double allowed = type.isF32() ? tolerance * largest
-                     : type.isBF16()
-                         ? std::max(std::fabs(x) / 128, tolerance * largest)
-                         : 0;
+    double unit = type.isF32() ? 0 : type.isBF16() ? 1.0 / 128 : 1.0 / 1024;
+    double allowed = type.isInteger()
+                         ? 0
+                         : std::max(std::fabs(x) * unit, tolerance * largest);
     ASSERT_TRUE(same || std::fabs(x - y) <= allowed)
         << "argument " << argument << ", element " << i << ": " << y
         << " instead of " << x;
@@ -180,6 +189,7 @@ void KernelTest::check(const KernelCase &kernelCase) {
   llvm::raw_string_ostream(text) << *kernel;
   SCOPED_TRACE(text);
   std::vector<KernelArgument> arguments;
+  arguments.reserve(memory.size());
   for (Memory &argument : memory)
     arguments.push_back({argument.data(), argument.spanBytes(),
                          arguments.size() >= kernelCase.inputs.size()});

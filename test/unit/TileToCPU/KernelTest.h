@@ -51,8 +51,8 @@ protected:
   KernelTest();
 
   /// Compiles the kernel, runs it on memory with guard zones, and expects what
-  /// the interpreter computes: i32 and bf16 exactly (bf16 up to one unit in the
-  /// last place), f32 within the tolerance.
+  /// the interpreter computes: i32 exactly, bf16 and f16 up to one unit in the
+  /// last place, f32 within the tolerance.
   void check(const KernelCase &kernelCase);
 
   std::mt19937 random{7};

@@ -20,7 +20,7 @@ TEST_F(MemoryTest, BlocksThatReachOutside) {
                           {3, 40, -1, 10}, {20, 1, 2, 0},       {8, 16, 100, 0},
                           {8, 16, 0, -40}, {4, 3, 100000000, 0}};
   for (Block block : blocks)
-    for (std::string element : {"f32", "bf16", "i32"})
+    for (std::string element : {"f32", "bf16", "f16", "i32"})
       for (bool known : {false, true}) {
         KernelCase test;
         test.inputs = {"20x2x13x" + element, "2xi32"};
@@ -48,7 +48,7 @@ TEST_F(MemoryTest, BlocksThatReachOutside) {
 
 /// Columns of wider matrices: nothing between them is touched.
 TEST_F(MemoryTest, Columns) {
-  for (std::string element : {"f32", "bf16", "i32"})
+  for (std::string element : {"f32", "bf16", "f16", "i32"})
     for (std::string columns : {"13", "16", "36"}) {
       KernelCase test;
       std::string shape = "2x20x" + columns + "x" + element;

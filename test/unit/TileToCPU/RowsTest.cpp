@@ -18,7 +18,7 @@ TEST_F(RowsTest, Transpose) {
   const std::pair<int64_t, int64_t> shapes[] = {
       {8, 8}, {16, 24}, {9, 17}, {3, 5}, {1, 12}, {12, 1}, {13, 8}};
   for (auto [rows, cols] : shapes)
-    for (const char *element : {"f32", "bf16"}) {
+    for (const char *element : {"f32", "bf16", "f16"}) {
       int64_t r = rows, c = cols;
       KernelCase test;
       test.inputs = {shapeOf(r, c, element)};

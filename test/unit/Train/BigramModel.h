@@ -47,12 +47,23 @@ public:
         add("layers.0.attention.selected.statistics", {3}, TensorRole::Output)};
   }
 
+  /// Makes it a model whose gradients are scaled, as in fp16. Here the scale is
+  /// a number that only overflows change.
+  void addLossScale(float first) {
+    firstScale = first;
+    scale = add("loss_scale", {}, TensorRole::State);
+    scaleOut = add("loss_scale_out", {}, TensorRole::Output);
+    skippedOut = add("skipped_updates_out", {}, TensorRole::Output);
+  }
+
   /// The calls of accumulate (from 0) that take this long, in seconds.
   std::map<int64_t, double> slow;
   /// Every gradient is 0.
   bool zeroGradients = false;
-  /// From this call of accumulate on, one gradient element is NaN.
+  /// From this call of accumulate on, and before the other, one gradient
+  /// element is NaN.
   int64_t poisonAt = -1;
+  int64_t poisonEnd = std::numeric_limits<int64_t>::max();
   /// Entries run so far, by name.
   std::vector<std::string> calls;
 
@@ -150,6 +161,8 @@ private:
       m[i] = v[i] = grad[i] = 0;
     }
     *lossSum = 0;
+    if (scale)
+      *scale = firstScale;
   }
 
   /// The mean loss of the batch; adds its gradient to `into` if given.
@@ -189,8 +202,9 @@ private:
     *lossSum += *loss;
     if (zeroGradients)
       std::fill(grad, grad + vocab * vocab, 0.0f);
-    if (accumulated++ >= poisonAt && poisonAt >= 0)
+    if (accumulated >= poisonAt && poisonAt >= 0 && accumulated < poisonEnd)
       grad[5] = std::numeric_limits<float>::quiet_NaN();
+    ++accumulated;
   }
 
   void update() {
@@ -199,8 +213,14 @@ private:
       squares += double(grad[i]) * double(grad[i]);
     *gradNorm = float(std::sqrt(squares));
     *lossSumOut = *lossSum;
-    if (std::isfinite(*gradNorm) && std::isfinite(*lossSum))
+    bool finite = std::isfinite(*gradNorm) && std::isfinite(*lossSum);
+    if (finite)
       adam();
+    if (scale) {
+      *scale *= finite ? 1.0f : 0.5f;
+      *skippedOut += finite ? 0.0f : 1.0f;
+      *scaleOut = *scale;
+    }
     std::fill(grad, grad + vocab * vocab, 0.0f);
     *lossSum = 0;
   }
@@ -227,6 +247,8 @@ private:
 
   uint64_t batch, length, vocab, id;
   int64_t accumulated = 0;
+  float firstScale = 0;
+  float *scale = nullptr, *scaleOut = nullptr, *skippedOut = nullptr;
   std::vector<std::vector<float>> attention;
   std::vector<float *> attentionOutputs;
   std::list<std::vector<float>> storage;

@@ -260,6 +260,54 @@ TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   EXPECT_EQ(losses("a"), losses("b"));
 }
 
+// fp16: gradients that do not fit at a scale of the loss are no reason to stop,
+// but what happens is said (errors of a scaler were once swallowed).
+TEST_F(TrainerTest, Lesson10AnOverflowSkipsOneUpdateAndIsSaid) {
+  BigramModel model(2, 8, 16);
+  model.addLossScale(1024);
+  model.poisonAt = 3 * 4;
+  model.poisonEnd = 3 * 6;
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("step 5: gradients beyond fp16 at loss scale 1024, no "
+                     "update; now 512"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(log.find("step 6: gradients beyond fp16 at loss scale 512"),
+            std::string::npos);
+  EXPECT_EQ(log.find("step 7: gradients"), std::string::npos);
+  std::istringstream beats(dir.read("runs/a/heartbeat_rank0.jsonl"));
+  std::vector<int> overflows;
+  for (std::string line; std::getline(beats, line);) {
+    nlohmann::json beat = nlohmann::json::parse(line);
+    if (beat["msg"] == "overflow")
+      overflows.push_back(beat["step"]);
+    if (beat["msg"] == "step") {
+      EXPECT_EQ(beat["loss_scale"], beat["step"] < 5 ? 1024 : 256);
+    }
+  }
+  EXPECT_EQ(overflows, (std::vector<int>{5, 6}));
+  EXPECT_EQ(
+      nlohmann::json::parse(dir.read("runs/a/metrics.json"))["skipped_updates"],
+      2);
+  EXPECT_FALSE(fs::exists(dir / "runs/a/.anomaly_type"));
+}
+
+TEST_F(TrainerTest, Lesson10NoScaleBelowOneHidesNonFiniteGradients) {
+  BigramModel model(2, 8, 16);
+  model.addLossScale(4);
+  model.poisonAt = 3 * 12;
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+  // 4, 2 and 1 are tried in steps 13 to 15.
+  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["step"],
+            15 - 1);
+}
+
 // Watchdogs read one word from .anomaly_type.
 TEST_F(TrainerTest, AnomaliesAreReportedAndTheRunGoesOn) {
   BigramModel zero(2, 8, 16), collapsed(2, 8, 16);

@@ -1,4 +1,5 @@
-"""Checks that the lines of `nsa-compile --estimate` add up."""
+"""Checks that the lines of `nsa-compile --estimate` add up, and that the total is
+less than a number of MiB, if one is given."""
 
 import sys
 
@@ -15,3 +16,5 @@ assert abs(sum(size[kind] for kind in kinds) - size["persistent"]) < 0.05, size
 assert abs(sum(size[segment] for segment in segments) - size["total"]) < 0.05, size
 assert abs(size["moments"] - 2 * size["weights"]) < 0.05, size
 assert abs(size["gradients"] - size["weights"]) < 0.05, size
+if len(sys.argv) > 2:
+    assert 0 < size["total"] < float(sys.argv[2]), size

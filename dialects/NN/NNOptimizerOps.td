@@ -1,0 +1,170 @@
+//===- NNOptimizerOps.td - operations of an update --------------*- tablegen -*-===//
+//
+// Included by NNOps.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_DIALECTS_NN_NNOPTIMIZEROPS_TD
+#define NSA_DIALECTS_NN_NNOPTIMIZEROPS_TD
+
+//===----------------------------------------------------------------------===//
+// Optimizer
+//===----------------------------------------------------------------------===//
+
+def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
+  let summary = "L2 norm of all gradients together";
+  let description = [{
+    `norm = sqrt(sum_i sum_j gradients_i[j]^2)` in fp32, in a fixed order.
+
+    Example:
+
+    ```mlir
+    %norm = nn.gradient_norm %g0, %g1 : (tensor<32x48xf32>, tensor<32xf32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_F32Tensor>:$gradients);
+  let results = (outs NSA_F32Scalar:$norm);
+  let resultNames = [{"norm"}];
+}
+
+def NN_AdamWOp : NN_GraphOp<"adamw", [
+    AllTypesMatch<["weight", "moment1", "moment2", "gradient"]>]> {
+  let summary = "one step of AdamW on one tensor";
+  let description = [{
+    `hyper` holds `lr, beta1, beta2, eps, weight_decay, max_norm, grad_scale,
+    step`, with `step` counted from 1 and no clipping if `max_norm <= 0`. With
+    `n = norm * grad_scale`:
+
+    ```
+    c  = (max_norm > 0 and n > max_norm) ? max_norm / n : 1
+    g  = gradient * grad_scale * c
+    w  = weight - lr * weight_decay * weight     with `decay`, else weight
+    m' = beta1 * m + (1 - beta1) * g
+    v' = beta2 * v + (1 - beta2) * g^2
+    w' = w - lr * (m' / (1 - beta1^step)) / (sqrt(v' / (1 - beta2^step)) + eps)
+    ```
+
+    If `norm` or `loss` is not finite, weight and moments stay as they are.
+
+    Example:
+
+    ```mlir
+    %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %norm, %loss, %hyper {decay}
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>,
+           tensor<f32>, tensor<f32>, tensor<8xf32>)
+        -> (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$weight, NSA_F32Tensor:$moment1,
+                       NSA_F32Tensor:$moment2, NSA_F32Tensor:$gradient,
+                       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
+                       NSA_F32TensorOfRank<1>:$hyper, UnitAttr:$decay);
+  let results = (outs NSA_F32Tensor:$new_weight, NSA_F32Tensor:$new_moment1,
+                      NSA_F32Tensor:$new_moment2);
+  let resultNames = [{"weight", "moment1", "moment2"}];
+  let hasVerifier = 1;
+}
+
+def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
+  let summary = "scale of the loss for the next step, by what this one gave";
+  let description = [{
+    Gradients of f16 activations are computed of `scale * loss`, so that small
+    ones do not vanish (Micikevicius et al., "Mixed Precision Training", 2018,
+    section 3.2); here they are divided by it again and the scale follows what
+    they allow. With `ok` if `norm`, that of the scaled gradients, and `loss`
+    are finite, and `full = streak + 1 >= growth_interval`:
+
+    ```
+    unscaled_hyper = hyper, with grad_scale / scale and step - skipped
+    unscaled_norm  = norm / scale
+    new_scale      = ok ? (full ? min(2 * scale, 2^24) : scale) : scale / 2
+    new_streak     = ok and not full ? streak + 1 : 0
+    new_skipped    = ok ? skipped : skipped + 1
+    ```
+
+    A step that is not `ok` updates no weight, see `nn.adamw`, and is none of
+    those that its bias correction counts.
+
+    Example:
+
+    ```mlir
+    %h, %n, %s, %k, %d = nn.update_loss_scale %hyper, %norm, %loss, %scale, %streak, %skipped {growth_interval = 2000 : i64}
+        : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+        -> (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32TensorOfRank<1>:$hyper, NSA_F32Scalar:$norm,
+                       NSA_F32Scalar:$loss, NSA_F32Scalar:$scale,
+                       NSA_F32Scalar:$streak, NSA_F32Scalar:$skipped,
+                       NN_PositiveI64:$growth_interval);
+  let results = (outs NSA_F32TensorOfRank<1>:$unscaled_hyper,
+                      NSA_F32Scalar:$unscaled_norm, NSA_F32Scalar:$new_scale,
+                      NSA_F32Scalar:$new_streak, NSA_F32Scalar:$new_skipped);
+  let resultNames = [{"hyper", "norm", "scale", "streak", "skipped"}];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Persistent tensors that lie one after the other
+//===----------------------------------------------------------------------===//
+
+/// The elements of a bundle, as a vector or in another shape.
+def NN_Bundle : ConfinedType<NSA_F32Tensor, [],
+    "statically shaped tensor of 32-bit float values",
+    "::mlir::RankedTensorType">;
+
+def NN_BundleOp : NN_Op<"bundle", [
+    Pure, NSA_ViewOfArguments,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "view of persistent tensors as one";
+  let description = [{
+    The elements of the operands one after the other, each followed by zeros up
+    to a multiple of 16 elements. Operand `i` is the argument called
+    `tensors[i]`, or a value that is computed into its memory. The memory plan
+    lays these tensors out in this order, so nothing is copied.
+
+    The result is a vector or another shape of as many elements: matrices whose
+    elements are a multiple of 16 are one matrix together. Only that has a
+    gradient, `nn.split` by rows.
+
+    Example:
+
+    ```mlir
+    %g = nn.bundle %g0, %g1 in ["grad.w0", "grad.w1"]
+        : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<48xf32>
+    %w = nn.bundle %w0, %w1 in ["w0", "w1"]
+        : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<NSA_F32Tensor>:$parts, StrArrayAttr:$tensors);
+  let results = (outs NN_Bundle:$output);
+  let assemblyFormat = [{
+    $parts `in` $tensors attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_UnbundleOp : NN_Op<"unbundle", [
+    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "new values of persistent tensors from one";
+  let description = [{
+    The inverse of `nn.bundle`: the operand is computed into the memory of the
+    arguments called `tensors`, of which result `i` is the new value.
+
+    Example:
+
+    ```mlir
+    %g0, %g1 = nn.unbundle %g in ["grad.w0", "grad.w1"]
+        : (tensor<48xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+    ```
+  }];
+  let arguments = (ins NN_Bundle:$input, StrArrayAttr:$tensors);
+  let results = (outs Variadic<NSA_F32Tensor>:$parts);
+  let assemblyFormat = [{
+    $input `in` $tensors attr-dict `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // NSA_DIALECTS_NN_NNOPTIMIZEROPS_TD
