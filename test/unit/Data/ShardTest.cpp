@@ -48,6 +48,22 @@ TEST(Manifest, ErrorsAreOneLineOfText) {
     EXPECT_TRUE(c >= ' ' && c <= '~') << manifest.message();
 }
 
+/// A message that quoted such a name was of two lines.
+TEST(Manifest, RefusesShardNamesThatCannotBeShown) {
+  TempDir dir;
+  writeData(dir, ramp(10), 100);
+  std::string text = dir.read("manifest.json");
+  size_t name = text.find("train_");
+  ASSERT_NE(name, std::string::npos);
+  dir.write("manifest.json", text.replace(name, 6, "train\\u000a"));
+  Result<Manifest> manifest = Manifest::load(dir.str());
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_NE(manifest.message().find("characters that cannot be shown"),
+            std::string::npos)
+      << manifest.message();
+  EXPECT_EQ(manifest.message().find('\n'), std::string::npos);
+}
+
 /// Counts are whole numbers: what JSON would convert is refused.
 TEST(Manifest, RefusesCountsThatAreNone) {
   TempDir dir;
