@@ -45,8 +45,7 @@ Result<CompiledModule> CompiledModule::load(const std::string &text,
   // Kernels of a few elements are slow in one way or another.
   options.allowSlowPaths = {"all"};
   Result<CompiledArtifact> compiled =
-      compile ? compile(text, options)
-              : nsa::compile(text, "test.mlir", options);
+      compile ? compile(text, options) : compileHere(text, options);
   if (!compiled)
     return compiled.takeError();
   return load(*compiled, runtime);
@@ -107,7 +106,33 @@ Tensor CompiledModule::get(const std::string &name) const {
   return value;
 }
 
-void CompiledModule::run(const std::string &entry) {
-  Status status = program.run(entry);
-  ASSERT_TRUE(status.ok()) << entry << ": " << status.message();
+std::vector<std::string>
+CompiledModule::readOutputs(const EntryInfo &entry) const {
+  std::vector<std::string> outputs;
+  for (unsigned output : entry.outputs) {
+    const TensorView &view = program.tensors()[output];
+    outputs.emplace_back(static_cast<const char *>(view.data), view.bytes);
+  }
+  return outputs;
+}
+
+void CompiledModule::run(const std::string &name) {
+  static const char *text = std::getenv("NSA_TEST_REPEATS");
+  static const long repeats = text ? std::strtol(text, nullptr, 10) : 1;
+  Status status = program.run(name);
+  ASSERT_TRUE(status.ok()) << name << ": " << status.message();
+  if (repeats <= 1)
+    return;
+  const EntryInfo *entry = program.findEntry(name);
+  ASSERT_NE(entry, nullptr) << name;
+  std::vector<std::string> first = readOutputs(*entry);
+  for (long repeat = 2; repeat <= repeats; ++repeat) {
+    status = program.run(name);
+    ASSERT_TRUE(status.ok()) << name << ": " << status.message();
+    std::vector<std::string> again = readOutputs(*entry);
+    for (size_t i = 0; i < first.size(); ++i)
+      ASSERT_EQ(first[i] == again[i], true)
+          << "run " << repeat << " of " << name << " gives other bits in "
+          << program.tensors()[entry->outputs[i]].name;
+  }
 }

@@ -23,9 +23,13 @@ uint64_t testSeed();
 /// `x` as the given element type holds it.
 double roundTo(DataType type, double x);
 
-/// What makes an artefact of a module's text; empty is the compiler as it is.
+/// What makes an artefact of a module's text; empty is compileHere.
 using Compile = std::function<Result<CompiledArtifact>(
     const std::string &text, const CompilerOptions &options)>;
+
+/// The compiler as it is, or, in a program without it, what it made before.
+Result<CompiledArtifact> compileHere(const std::string &text,
+                                     const CompilerOptions &options);
 
 /// A program whose arena and outputs are poisoned before every run.
 class CompiledModule {
@@ -46,12 +50,16 @@ public:
   void set(const std::string &name, const reference::Tensor &value);
   reference::Tensor get(const std::string &name) const;
 
+  /// With NSA_TEST_REPEATS=N, runs the entry N times and expects the same bits
+  /// of every output each time.
   void run(const std::string &entry);
 
   Program &getProgram() { return program; }
 
 private:
   explicit CompiledModule(Program program) : program(std::move(program)) {}
+
+  std::vector<std::string> readOutputs(const EntryInfo &entry) const;
 
   Program program;
 };

@@ -1,0 +1,79 @@
+//===- PrebuildMain.cpp - compiles the modules of kernel tests ------------===//
+//
+//   nsa-prebuild FOLDER TARGET COUNT [SEED [WORK]]
+//
+// Writes what PrebuiltKernelsTest needs to try COUNT combinations of shapes on
+// TARGET, cpu or one of nsa-compile's GPUs. None has an attention of more than
+// WORK multiplications (2e8).
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Support/Files.h"
+#include "nsa/Compiler/Compiler.h"
+#include "test/gpu/Prebuilt.h"
+#include "test/unit/KernelSweep/Checks.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+using namespace nsa;
+using namespace nsa::test;
+
+/// Two of three in 16 bits, as GPUs compute.
+static std::vector<Combination> choose(size_t count, uint64_t seed,
+                                       double work) {
+  static constexpr DataType elements[] = {DataType::BF16, DataType::F16,
+                                          DataType::F32};
+  std::vector<Combination> list = spread(count, seed, work);
+  for (size_t i = 0; i < list.size(); ++i) {
+    list[i] = withGating(list[i], i);
+    list[i].element = elements[i % 3];
+  }
+  return list;
+}
+
+static Status prebuild(const std::string &folder, const std::string &target,
+                       const std::vector<Combination> &list) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return Error{"cannot create '" + folder + "': " + error.message()};
+  CompilerOptions options;
+  options.target = target;
+  // Kernels of a few elements are slow in one way or another.
+  options.allowSlowPaths = {"all"};
+  std::string lines, failures;
+  for (const Combination &c : list) {
+    for (const std::string &text : modulesOf(c)) {
+      Result<CompiledArtifact> compiled = compile(text, "test.mlir", options);
+      if (!compiled) {
+        failures += c.describe() + ":\n" + compiled.message() + "\n";
+        continue;
+      }
+      if (Status status = writeFileAtomically(folder + "/" + prebuiltName(text),
+                                              compiled->bytes);
+          !status)
+        return status;
+    }
+    lines += c.describe() + "\n";
+  }
+  if (!failures.empty())
+    return Error{"these do not compile for " + target + ":\n" + failures};
+  return writeFileAtomically(folder + "/" + kCombinationsFile, lines);
+}
+
+int main(int argc, char **argv) {
+  size_t count = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  if (count == 0 || argc > 6) {
+    std::fprintf(stderr,
+                 "usage: nsa-prebuild FOLDER TARGET COUNT [SEED [WORK]]\n");
+    return 2;
+  }
+  uint64_t seed = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 1;
+  double work = argc > 5 ? std::strtod(argv[5], nullptr) : 2e8;
+  Status status = prebuild(argv[1], argv[2], choose(count, seed, work));
+  if (!status)
+    std::fprintf(stderr, "nsa-prebuild: error: %s\n", status.message().c_str());
+  return status ? 0 : 1;
+}

@@ -1,0 +1,34 @@
+//===- Prebuilt.h - modules of tests, compiled beforehand -------*- C++ -*-===//
+//
+// A folder with an artefact for each module of a list of combinations:
+//
+//   combinations.txt    Combination::describe(), a line each
+//   HASH.nsax           the artefact of the module whose text has this hash
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_TEST_GPU_PREBUILT_H
+#define NSA_TEST_GPU_PREBUILT_H
+
+#include "nsa/Support/Result.h"
+#include "test/unit/KernelSweep/Combination.h"
+
+#include <string>
+#include <vector>
+
+namespace nsa::test {
+
+inline constexpr const char *kCombinationsFile = "combinations.txt";
+
+/// The file of a module's artefact, without its folder.
+std::string prebuiltName(const std::string &text);
+
+/// The texts of the modules that the tests of a combination load.
+std::vector<std::string> modulesOf(const Combination &c);
+
+/// The combinations of a folder. The message names the file and the line.
+Result<std::vector<Combination>> readCombinations(const std::string &folder);
+
+} // namespace nsa::test
+
+#endif // NSA_TEST_GPU_PREBUILT_H
