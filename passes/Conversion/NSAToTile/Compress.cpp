@@ -7,6 +7,15 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+int64_t CompressKernel::widthSlice() const {
+  constexpr int64_t most = 64, multiple = 16;
+  if (isWide && width > most)
+    for (int64_t slice = most; slice > 0; slice -= multiple)
+      if (width % slice == 0)
+        return slice;
+  return width;
+}
+
 int64_t CompressKernel::numBlockTiles() const {
   return std::max<int64_t>(llvm::divideCeil(blocks, blockTile()), 1);
 }
@@ -81,7 +90,7 @@ struct ConvertCompress : KernelPattern<CompressOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(CompressOp op,
                                 PatternRewriter &rewriter) const override {
-    CompressKernel kernel(op);
+    CompressKernel kernel(op, getSchedule());
     bool mean = op.getKind() == CompressionKind::Mean;
     KernelSpec spec =
         kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width);
@@ -169,7 +178,7 @@ void ConvertCompressBackward::convertProjection(
 LogicalResult
 ConvertCompressBackward::matchAndRewrite(CompressBackwardOp op,
                                          PatternRewriter &rewriter) const {
-  CompressKernel kernel(op);
+  CompressKernel kernel(op, getSchedule());
   if (op.getKind() != CompressionKind::Mean) {
     convertProjection(op, kernel, rewriter);
     return success();

@@ -15,8 +15,9 @@ namespace nsa {
 /// parameters, the output weight is there for the mlp only.
 struct CompressKernel {
   template <typename OpT>
-  explicit CompressKernel(OpT op)
-      : kind(op.getKind()), hasPositions(op.getPositions() != nullptr),
+  CompressKernel(OpT op, const KernelSchedule &schedule)
+      : isWide(schedule.isWide), kind(op.getKind()),
+        hasPositions(op.getPositions() != nullptr),
         batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
         heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
         block(op.getBlock()), stride(op.getStride()),
@@ -24,6 +25,9 @@ struct CompressKernel {
 
   int64_t overlap() const { return block / stride; }
   int64_t blockTile() const { return getTileSize(blocks); }
+  /// Columns of tokens that a product with the weight takes at once: where
+  /// memory that programs share holds the tiles, a whole matrix may not fit.
+  int64_t widthSlice() const;
   /// At least one, so that a launch without blocks is still a launch.
   int64_t numBlockTiles() const;
   /// Tokens at one offset from the start of a stride: one per stride.
@@ -60,6 +64,7 @@ struct CompressKernel {
   /// What SiLU makes of the hidden rows, dy; doutput_weight.
   void buildOutputWeightGrad(tile::TileBuilder &b, Args args) const;
 
+  bool isWide;
   CompressionKind kind;
   bool hasPositions;
   int64_t batch, sequence, heads, width, block, stride, blocks;

@@ -94,7 +94,7 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
   std::vector<LaunchPart> launches;
   bool mean = op.getKind() == CompressionKind::Mean;
   for (auto [part, result] : llvm::zip_equal(getParts(op), op.getResults())) {
-    CompressKernel kernel(part);
+    CompressKernel kernel(part, getSchedule());
     SmallVector<Value> inputs = {part.input};
     llvm::append_range(inputs, part.parameters);
     launches.push_back(makeLaunch(
@@ -105,7 +105,7 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
   }
   if (Value table = op.getTable()) {
     LaunchPart &keys = launches.front();
-    CompressKernel kernel(getParts(op).front());
+    CompressKernel kernel(getParts(op).front(), getSchedule());
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {
@@ -132,8 +132,9 @@ static Type getGradType(Value parameter) {
 namespace {
 /// The gradients of one part of a learned compression.
 struct ProjectionGrads {
-  explicit ProjectionGrads(const CompressPart &part, Value dY)
-      : part(part), kernel(part), dY(dY), dZ(dY) {}
+  ProjectionGrads(const CompressPart &part, Value dY,
+                  const KernelSchedule &schedule)
+      : part(part), kernel(part, schedule), dY(dY), dZ(dY) {}
 
   int64_t product() const { return 2 * kernel.width; }
   /// For the mlp: the gradient of the hidden rows and what SiLU makes of them.
@@ -185,8 +186,9 @@ static SmallVector<Value> launchProjections(KernelCache &cache,
                                             PatternRewriter &rewriter,
                                             CompressKeyValueBackwardOp op) {
   std::array<CompressPart, 2> parts = getParts(op);
-  ProjectionGrads grads[] = {ProjectionGrads(parts[0], op.getKeyGrad()),
-                             ProjectionGrads(parts[1], op.getValueGrad())};
+  ProjectionGrads grads[] = {
+      ProjectionGrads(parts[0], op.getKeyGrad(), cache.getSchedule()),
+      ProjectionGrads(parts[1], op.getValueGrad(), cache.getSchedule())};
   bool mlp = op.getKind() == CompressionKind::Mlp;
   if (mlp) {
     auto hidden = launchTogether(cache, rewriter, op, "dz",
@@ -224,7 +226,7 @@ LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
   std::array<Value, 2> grads = {op.getKeyGrad(), op.getValueGrad()};
   std::vector<LaunchPart> launches;
   for (auto [part, dY] : llvm::zip_equal(getParts(op), grads)) {
-    CompressKernel kernel(part);
+    CompressKernel kernel(part, getSchedule());
     int64_t tiles =
         llvm::divideCeil(kernel.sequence, getTileSize(kernel.sequence));
     launches.push_back(makeLaunch(

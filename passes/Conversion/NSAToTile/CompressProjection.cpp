@@ -19,23 +19,27 @@ using namespace nsa::tile;
 Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
                               Expr i0) const {
   Value weight = parameters[0], positions = parameters.back();
-  int64_t rows = blockTile();
+  int64_t rows = blockTile(), slice = widthSlice(), slices = width / slice;
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value cols = b.range(0, width, 1);
   SmallVector<Value> inits = {b.zeros(rows, width)};
   if (hasPositions)
     inits.push_back(b.zeros(1, width));
+  // Slice `n` is the same rows of the weight for every block.
   SmallVector<Value> sums = b.forLoop(
-      0, block, 1, inits,
-      [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
+      0, block * slices, 1, inits,
+      [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Expr r = slices == 1 ? n : floorDiv(n, slices);
         Value t = b.range(i0 * stride + r, rows, 0, stride);
-        Value tokens = b.load(x, {batchRow, t, head, cols});
+        Value some =
+            slices == 1 ? cols : b.range((n - r * slices) * slice, slice, 1);
+        Value tokens = b.load(x, {batchRow, t, head, some});
         Value matrix =
-            b.load(weight, {head, b.range(r * width, width, 0), cols});
+            b.load(weight, {head, b.range(n * slice, slice, 0), cols});
         SmallVector<Value> next = {b.dot(tokens, matrix, carried[0])};
         if (hasPositions)
           next.push_back(
-              b.dot(b.load(positions, {head, r, cols}), matrix, carried[1]));
+              b.dot(b.load(positions, {head, r, some}), matrix, carried[1]));
         return next;
       });
   return hasPositions ? add(b, sums[0], sums[1]) : sums[0];
@@ -97,14 +101,19 @@ void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
   Expr a0 = b.programId(0) / stride * rows;
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value cols = b.range(0, width, 1);
+  int64_t slice = widthSlice(), slices = width / slice;
   Value sum = b.forLoop(
-      1 - overlap(), 1, 1, {b.zeros(rows, width)},
-      [&](Expr offset, ArrayRef<Value> carried) -> SmallVector<Value> {
+      (1 - overlap()) * slices, slices, 1, {b.zeros(rows, width)},
+      [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Expr offset = slices == 1 ? n : floorDiv(n, slices);
         Expr r = phase - offset * stride;
         Value i = b.range(a0 + offset, rows, 0);
-        Value grads = b.load(dZ, {batchRow, i, head, cols});
+        Value some = slices == 1
+                         ? cols
+                         : b.range((n - offset * slices) * slice, slice, 1);
+        Value grads = b.load(dZ, {batchRow, i, head, some});
         Value matrix =
-            b.load(weight, {head, b.range(r * width, width, 0), cols});
+            b.load(weight, {head, b.range(r * width, width, 0), some});
         return {b.dot(grads, matrix, carried[0], /*transposeB=*/true)};
       })[0];
   Value t = b.range(a0 * stride + phase, rows, 0, stride);
@@ -158,9 +167,14 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
                            [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; });
   b.store(weightGrad, args[4], {head, matrixRows, cols});
   // In f32: the sum is no operand to round.
-  Value matrix = b.toF32(b.load(weight, {head, matrixRows, cols}));
-  b.store(b.dot(sums[1], matrix, b.zeros(1, width), /*transposeB=*/true),
-          args[5], {head, r, cols});
+  int64_t slice = widthSlice();
+  b.forLoop(0, width, slice, {}, [&](Expr c, ArrayRef<Value>) {
+    Value matrix =
+        b.toF32(b.load(weight, {head, b.range(r * width + c, slice, 0), cols}));
+    b.store(b.dot(sums[1], matrix, b.zeros(1, slice), /*transposeB=*/true),
+            args[5], {head, r, b.range(c, slice, 1)});
+    return SmallVector<Value>();
+  });
 }
 
 /// Program: (tile of hidden columns, head).

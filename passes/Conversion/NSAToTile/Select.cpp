@@ -18,13 +18,19 @@ struct SelectKernel {
                    static_cast<int64_t>(op.getBlock()), std::nullopt},
         selectBlock(op.getSelectBlock()), count(op.getCount()),
         initial(op.getInitial()), local(op.getLocal()),
-        queryTile(getTileSize(shape.sequence, 64, schedule.tileMultiple)),
+        queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
+                              schedule.tileMultiple)),
         blockTile(getTileSize(
             llvm::divideCeil(shape.sequence, selectBlock),
             std::clamp<int64_t>(getMostRows(op, schedule) / ratio(), 8, 32))),
         rowTile(static_cast<int64_t>(llvm::alignTo(blockTile * ratio() + halo(),
                                                    schedule.columnMultiple))) {}
 
+  /// Queries of a tile. Where programs share what memory there is, long lists
+  /// and wide heads leave room for fewer.
+  int64_t getMostQueries(const KernelSchedule &schedule) const {
+    return schedule.isWide && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
+  }
   /// Compressed blocks of a tile, about. For each tile the queries of all heads
   /// are read again: on tensor cores, whose scores fill fewer registers, it is
   /// larger.

@@ -61,6 +61,9 @@ std::vector<Combination> wideHeads(size_t count, uint64_t seed) {
     c.element = i % 4 == 3   ? DataType::F32
                 : i % 4 == 2 ? DataType::F16
                              : DataType::BF16;
+    static constexpr Phi phis[] = {Phi::Mean, Phi::Linear, Phi::Mlp};
+    c.phi = phis[i % 3];
+    c.positions = c.phi != Phi::Mean && random() % 2;
     c.seed = random();
   }
   return list;
