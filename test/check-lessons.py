@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 LESSONS = set(range(1, 22)) - {8, 19}  # two GPUs each
 MISTAKES = set(range(1, 19))
 
-GTEST = re.compile(r"^TEST(?:_F)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
+GTEST = re.compile(r"^TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 NAMED = re.compile(r"(lesson|mistake)-?\d\d", re.IGNORECASE)
 
 

@@ -21,12 +21,19 @@ int64_t SelectedAttention::getKeyTile(int64_t selectBlock) {
   return tile;
 }
 
+/// Rows of a tile of queries, about. Programs that share what memory there is
+/// hold fewer of heads that are wider than those of most models.
+static int64_t getMostRows(const AttentionShape &shape,
+                           const KernelSchedule &schedule) {
+  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
+}
+
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
-    constexpr int64_t mostRows = 64, mostQueries = 16;
-    int64_t queries =
-        std::clamp<int64_t>(mostRows / shape.group(), 1, mostQueries);
+    constexpr int64_t mostQueries = 16;
+    int64_t queries = std::clamp<int64_t>(
+        getMostRows(shape, schedule) / shape.group(), 1, mostQueries);
     return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/96);
   }
   int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
@@ -35,7 +42,8 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelSchedule &schedule) {
-  int64_t queries = std::max<int64_t>(64 / shape.group(), 1);
+  int64_t queries =
+      std::max<int64_t>(getMostRows(shape, schedule) / shape.group(), 1);
   return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/128);
 }
 
