@@ -45,10 +45,10 @@ Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
   return hasPositions ? add(b, sums[0], sums[1]) : sums[0];
 }
 
-/// The output weight of the program's head.
-static Value loadOutputWeight(TileBuilder &b, Value weight, int64_t width) {
-  return b.load(weight,
-                {b.programId(1), b.range(0, width, 0), b.range(0, width, 1)});
+/// Columns `cols` of the output weight of the program's head.
+static Value loadOutputWeight(TileBuilder &b, Value weight, int64_t width,
+                              Value cols) {
+  return b.load(weight, {b.programId(1), b.range(0, width, 0), cols});
 }
 
 /// Program: (block tile, head, batch).
@@ -57,15 +57,21 @@ void CompressKernel::buildProjection(TileBuilder &b, Args args) const {
   int64_t rows = blockTile();
   Expr i0 = b.programId(0) * rows;
   Value y = project(b, args[0], parameters, i0);
-  if (kind == CompressionKind::Mlp) {
-    Value active = b.map({y}, b.f32(),
-                         [](ArrayRef<Expr> z) { return z[0] * sigmoid(z[0]); });
-    y = b.dot(active, loadOutputWeight(b, parameters[1], width),
-              b.zeros(rows, width));
-  }
-  b.store(y, args.back(),
-          {b.programId(2), b.range(i0, rows, 0), b.programId(1),
-           b.range(0, width, 1)});
+  auto store = [&](Value result, Value cols) {
+    b.store(result, args.back(),
+            {b.programId(2), b.range(i0, rows, 0), b.programId(1), cols});
+  };
+  if (kind != CompressionKind::Mlp)
+    return store(y, b.range(0, width, 1));
+  Value active = b.map({y}, b.f32(),
+                       [](ArrayRef<Expr> z) { return z[0] * sigmoid(z[0]); });
+  int64_t slice = widthSlice();
+  b.forLoop(0, width, slice, {}, [&](Expr c, ArrayRef<Value>) {
+    Value cols = b.range(c, slice, 1);
+    Value matrix = loadOutputWeight(b, parameters[1], width, cols);
+    store(b.dot(active, matrix, b.zeros(rows, slice)), cols);
+    return SmallVector<Value>();
+  });
 }
 
 /// Program: (block tile, head, batch).
@@ -78,9 +84,17 @@ void CompressKernel::buildHiddenGrad(TileBuilder &b, Args args) const {
   Value hidden = project(b, x, parameters, i0);
   SmallVector<Operand> place = {b.programId(2), b.range(i0, rows, 0),
                                 b.programId(1), b.range(0, width, 1)};
+  int64_t slice = widthSlice();
   Value activeGrad =
-      b.dot(b.load(dY, place), loadOutputWeight(b, parameters[1], width),
-            b.zeros(rows, width), /*transposeB=*/true);
+      b.forLoop(0, width, slice, {b.zeros(rows, width)},
+                [&](Expr c, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Value cols = b.range(c, slice, 1);
+                  SmallVector<Operand> some(place);
+                  some.back() = cols;
+                  return {b.dot(b.load(dY, some),
+                                loadOutputWeight(b, parameters[1], width, cols),
+                                carried[0], /*transposeB=*/true)};
+                })[0];
   SmallVector<Value> results =
       b.map({hidden, activeGrad}, {b.f32(), b.f32()},
             [](ArrayRef<Expr> x) -> SmallVector<Value> {

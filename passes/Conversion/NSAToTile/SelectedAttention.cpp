@@ -14,26 +14,29 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-int64_t SelectedAttention::getKeyTile(int64_t selectBlock) {
-  int64_t tile = std::min<int64_t>(selectBlock, 64);
+/// Whether programs share what memory there is and heads are wider than those
+/// of most models.
+static bool hasWideHeads(const AttentionShape &shape,
+                         const KernelSchedule &schedule) {
+  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256;
+}
+
+int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
+                                      int64_t selectBlock,
+                                      const KernelSchedule &schedule) {
+  int64_t tile =
+      std::min<int64_t>(selectBlock, hasWideHeads(shape, schedule) ? 32 : 64);
   while (selectBlock % tile != 0)
     --tile;
   return tile;
 }
 
-/// Rows of a tile of queries, about. Programs that share what memory there is
-/// hold fewer of heads that are wider than those of most models.
-static int64_t getMostRows(const AttentionShape &shape,
-                           const KernelSchedule &schedule) {
-  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
-}
-
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
-    constexpr int64_t mostQueries = 16;
-    int64_t queries = std::clamp<int64_t>(
-        getMostRows(shape, schedule) / shape.group(), 1, mostQueries);
+    constexpr int64_t mostRows = 64, mostQueries = 16;
+    int64_t queries =
+        std::clamp<int64_t>(mostRows / shape.group(), 1, mostQueries);
     return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/96);
   }
   int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
@@ -42,9 +45,9 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelSchedule &schedule) {
-  int64_t queries =
-      std::max<int64_t>(getMostRows(shape, schedule) / shape.group(), 1);
-  return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/128);
+  int64_t rows = hasWideHeads(shape, schedule) ? 32 : 64;
+  int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
+  return schedule.alignQueriesDown(queries, shape.group(), 2 * rows);
 }
 
 std::string SelectedAttention::selectionName() const {

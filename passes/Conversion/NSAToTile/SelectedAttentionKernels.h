@@ -20,7 +20,7 @@ struct SelectedAttention {
   SelectedAttention(const AttentionShape &shape, int64_t selectBlock,
                     int64_t count, const KernelSchedule &schedule)
       : shape(shape), selectBlock(selectBlock), count(count),
-        keyTile(getKeyTile(selectBlock)),
+        keyTile(getKeyTile(shape, selectBlock, schedule)),
         queryTile(getQueryTile(shape, schedule)),
         gatherTile(getGatherTile(shape, schedule)), isWide(schedule.isWide) {}
   template <typename OpT>
@@ -30,8 +30,10 @@ struct SelectedAttention {
                           op.getSelectBlock(), getDim(op.getIndices(), 3),
                           schedule) {}
 
-  /// The largest divisor of a selection block that is a handy tile.
-  static int64_t getKeyTile(int64_t selectBlock);
+  /// The largest divisor of a selection block that is a handy tile: a smaller
+  /// one for wide heads where programs share what memory there is.
+  static int64_t getKeyTile(const AttentionShape &shape, int64_t selectBlock,
+                            const KernelSchedule &schedule);
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
   /// What tensor cores multiply with is the same for fewer rows, so that they
