@@ -34,10 +34,12 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
-    constexpr int64_t mostRows = 64, mostQueries = 16;
-    int64_t queries =
-        std::clamp<int64_t>(mostRows / shape.group(), 1, mostQueries);
-    return schedule.alignQueriesDown(queries, shape.group(), /*mostRows=*/96);
+    constexpr int64_t mostQueries = 16;
+    bool isLarge = hasWideHeads(shape, schedule);
+    int64_t queries = std::clamp<int64_t>((isLarge ? 32 : 64) / shape.group(),
+                                          1, mostQueries);
+    return schedule.alignQueriesDown(queries, shape.group(),
+                                     /*mostRows=*/isLarge ? 64 : 96);
   }
   int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
   return std::min(queries, std::max<int64_t>(96 / shape.group(), 1));
