@@ -23,30 +23,14 @@ StringRef nn::getArgumentName(FunctionOpInterface function, unsigned index) {
   return getString(function.getArgAttr(index, kNameAttr));
 }
 
-void nn::setArgumentName(FunctionOpInterface function, unsigned index,
-                         StringRef name) {
-  function.setArgAttr(index, kNameAttr, toAttr(function, name));
-}
-
 std::optional<ArgumentRole> nn::getArgumentRole(FunctionOpInterface function,
                                                 unsigned index) {
   return symbolizeArgumentRole(
       getString(function.getArgAttr(index, kRoleAttr)));
 }
 
-void nn::setArgumentRole(FunctionOpInterface function, unsigned index,
-                         ArgumentRole role) {
-  function.setArgAttr(index, kRoleAttr,
-                      toAttr(function, stringifyArgumentRole(role)));
-}
-
 InitAttr nn::getArgumentInit(FunctionOpInterface function, unsigned index) {
   return dyn_cast_or_null<InitAttr>(function.getArgAttr(index, kInitAttr));
-}
-
-void nn::setArgumentInit(FunctionOpInterface function, unsigned index,
-                         InitAttr init) {
-  function.setArgAttr(index, kInitAttr, init);
 }
 
 bool nn::hasDecay(FunctionOpInterface function, unsigned index) {
@@ -82,18 +66,8 @@ StringRef nn::getResultName(FunctionOpInterface function, unsigned index) {
   return getString(function.getResultAttr(index, kNameAttr));
 }
 
-void nn::setResultName(FunctionOpInterface function, unsigned index,
-                       StringRef name) {
-  function.setResultAttr(index, kNameAttr, toAttr(function, name));
-}
-
 StringRef nn::getResultAlias(FunctionOpInterface function, unsigned index) {
   return getString(function.getResultAttr(index, kAliasAttr));
-}
-
-void nn::setResultAlias(FunctionOpInterface function, unsigned index,
-                        StringRef argument) {
-  function.setResultAttr(index, kAliasAttr, toAttr(function, argument));
 }
 
 bool nn::isObjective(FunctionOpInterface function, unsigned index) {

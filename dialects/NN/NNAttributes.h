@@ -48,16 +48,10 @@ inline constexpr llvm::StringLiteral kSequenceDim = "seq";
 /// The name, or an empty string.
 llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
                                 unsigned index);
-void setArgumentName(mlir::FunctionOpInterface function, unsigned index,
-                     llvm::StringRef name);
 std::optional<ArgumentRole> getArgumentRole(mlir::FunctionOpInterface function,
                                             unsigned index);
-void setArgumentRole(mlir::FunctionOpInterface function, unsigned index,
-                     ArgumentRole role);
 /// The initial value, or null.
 InitAttr getArgumentInit(mlir::FunctionOpInterface function, unsigned index);
-void setArgumentInit(mlir::FunctionOpInterface function, unsigned index,
-                     InitAttr init);
 /// Whether weight decay applies to the parameter.
 bool hasDecay(mlir::FunctionOpInterface function, unsigned index);
 /// One entry for each dimension ("batch", "seq" or ""); empty if not given.
@@ -73,13 +67,9 @@ std::optional<unsigned> findArgument(mlir::FunctionOpInterface function,
 /// The name, or an empty string.
 llvm::StringRef getResultName(mlir::FunctionOpInterface function,
                               unsigned index);
-void setResultName(mlir::FunctionOpInterface function, unsigned index,
-                   llvm::StringRef name);
 /// The argument that the result updates in place, or an empty string.
 llvm::StringRef getResultAlias(mlir::FunctionOpInterface function,
                                unsigned index);
-void setResultAlias(mlir::FunctionOpInterface function, unsigned index,
-                    llvm::StringRef argument);
 /// Whether the result is the value to differentiate.
 bool isObjective(mlir::FunctionOpInterface function, unsigned index);
 void setObjective(mlir::FunctionOpInterface function, unsigned index);

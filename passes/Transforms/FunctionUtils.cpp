@@ -73,6 +73,16 @@ void nsa::updateFunctionType(func::FuncOp function) {
       ret->getOperandTypes()));
 }
 
+NamedAttrList nsa::nameArgument(MLIRContext *context, const Twine &name,
+                                nn::ArgumentRole role) {
+  Builder builder(context);
+  NamedAttrList attributes;
+  attributes.set(nn::kNameAttr, builder.getStringAttr(name));
+  attributes.set(nn::kRoleAttr,
+                 builder.getStringAttr(nn::stringifyArgumentRole(role)));
+  return attributes;
+}
+
 nsa::Signature::Signature(func::FuncOp function) : function(function) {
   for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
     arguments.push_back(function.getArgAttrDict(i));
@@ -84,6 +94,16 @@ BlockArgument nsa::Signature::addArgument(Type type, NamedAttrList attributes,
                                           Location loc) {
   arguments.push_back(std::move(attributes));
   return function.front().addArgument(type, loc);
+}
+
+BlockArgument nsa::Signature::addState(const Twine &name, nn::ArgumentRole role,
+                                       double initial, Type type,
+                                       Location loc) {
+  MLIRContext *context = loc.getContext();
+  NamedAttrList attributes = nameArgument(context, name, role);
+  attributes.set(nn::kInitAttr,
+                 nn::InitAttr::get(context, nn::InitKind::Constant, initial));
+  return addArgument(type, attributes, loc);
 }
 
 unsigned nsa::Signature::addResult(Value value, NamedAttrList attributes) {

@@ -8,6 +8,8 @@
 #ifndef NSA_PASSES_TRANSFORMS_FUNCTIONUTILS_H
 #define NSA_PASSES_TRANSFORMS_FUNCTIONUTILS_H
 
+#include "dialects/NN/NNAttributes.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace nsa {
@@ -44,6 +46,11 @@ llvm::LogicalResult inferResultTypes(mlir::Operation *op);
 /// Makes the function type follow the block arguments and returned values.
 void updateFunctionType(mlir::func::FuncOp function);
 
+/// The attributes that give an argument its name and role.
+mlir::NamedAttrList nameArgument(mlir::MLIRContext *context,
+                                 const llvm::Twine &name,
+                                 nn::ArgumentRole role);
+
 /// Adds arguments and results to a function. Its type and its attributes are
 /// built anew at every change, so they follow all at once, in `update`; until
 /// then only the body is complete.
@@ -51,10 +58,13 @@ class Signature {
 public:
   explicit Signature(mlir::func::FuncOp function);
 
-  mlir::func::FuncOp getFunction() const { return function; }
   mlir::BlockArgument addArgument(mlir::Type type,
                                   mlir::NamedAttrList attributes,
                                   mlir::Location loc);
+  /// A persistent tensor that starts with one number everywhere.
+  mlir::BlockArgument addState(const llvm::Twine &name, nn::ArgumentRole role,
+                               double initial, mlir::Type type,
+                               mlir::Location loc);
   /// Returns the position of the new result.
   unsigned addResult(mlir::Value value, mlir::NamedAttrList attributes);
   /// The attributes of an argument or a result, to read and to change.

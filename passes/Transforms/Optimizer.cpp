@@ -53,24 +53,10 @@ constexpr int64_t kGrowthInterval = 2000;
 // Arguments and results
 //===----------------------------------------------------------------------===//
 
-static NamedAttrList nameInput(MLIRContext *context, const Twine &name,
-                               ArgumentRole role) {
-  Builder builder(context);
-  NamedAttrList attributes;
-  attributes.set(nn::kNameAttr, builder.getStringAttr(name));
-  attributes.set(nn::kRoleAttr,
-                 builder.getStringAttr(nn::stringifyArgumentRole(role)));
-  return attributes;
-}
-
 /// Appends a persistent tensor that starts at 0.
 static BlockArgument appendState(Signature &signature, const Twine &name,
                                  ArgumentRole role, Type type, Location loc) {
-  MLIRContext *context = loc.getContext();
-  NamedAttrList attributes = nameInput(context, name, role);
-  attributes.set(nn::kInitAttr,
-                 nn::InitAttr::get(context, nn::InitKind::Constant, 0.0));
-  return signature.addArgument(type, attributes, loc);
+  return signature.addState(name, role, 0.0, type, loc);
 }
 
 static NamedAttribute nameResult(MLIRContext *context, StringRef attribute,
@@ -241,7 +227,7 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                               RankedTensorType::get({}, f32), loc);
   Value hyper = signature.addArgument(
       RankedTensorType::get({nn::kNumHyper}, f32),
-      nameInput(builder.getContext(), "hyper", ArgumentRole::Input), loc);
+      nameArgument(builder.getContext(), "hyper", ArgumentRole::Input), loc);
 
   Value norm = nn::GradientNormOp::create(builder, loc, gradients);
   Value unscaledNorm = norm;

@@ -134,17 +134,12 @@ static LogicalResult addLossScale(func::FuncOp function) {
   // The largest of the usual first scales: what does not fit halves it.
   constexpr double firstScale = 65536;
   Builder builder(function.getContext());
-  NamedAttrList attributes;
-  attributes.set(nn::kNameAttr, builder.getStringAttr(nn::kLossScale));
-  attributes.set(nn::kRoleAttr, builder.getStringAttr(stringifyArgumentRole(
-                                    nn::ArgumentRole::State)));
-  attributes.set(nn::kInitAttr,
-                 nn::InitAttr::get(builder.getContext(), nn::InitKind::Constant,
-                                   firstScale));
-  attributes.set(nn::kSeedAttr, builder.getUnitAttr());
   Signature signature(function);
-  signature.addArgument(RankedTensorType::get({}, builder.getF32Type()),
-                        attributes, function.getLoc());
+  BlockArgument scale = signature.addState(
+      nn::kLossScale, nn::ArgumentRole::State, firstScale,
+      RankedTensorType::get({}, builder.getF32Type()), function.getLoc());
+  signature.getArgument(scale.getArgNumber())
+      .set(nn::kSeedAttr, builder.getUnitAttr());
   signature.update();
   return success();
 }

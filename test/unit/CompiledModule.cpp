@@ -131,7 +131,7 @@ void CompiledModule::run(const std::string &name) {
     ASSERT_TRUE(status.ok()) << name << ": " << status.message();
     std::vector<std::string> again = readOutputs(*entry);
     for (size_t i = 0; i < first.size(); ++i)
-      ASSERT_EQ(first[i] == again[i], true)
+      ASSERT_TRUE(first[i] == again[i])
           << "run " << repeat << " of " << name << " gives other bits in "
           << program.tensors()[entry->outputs[i]].name;
   }

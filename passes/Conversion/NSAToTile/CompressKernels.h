@@ -72,6 +72,10 @@ struct CompressKernel {
 private:
   mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,
                       tile::Expr i0) const;
+  /// Where slice `n` of all matrices of the weight is: the number of its
+  /// matrix, and its columns.
+  std::pair<tile::Expr, mlir::Value> sliceOf(tile::TileBuilder &b,
+                                             tile::Expr n) const;
   llvm::SmallVector<mlir::Value>
   forEachBlockTile(tile::TileBuilder &b, Args inits,
                    llvm::function_ref<llvm::SmallVector<mlir::Value>(

@@ -14,6 +14,14 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+std::pair<Expr, Value> CompressKernel::sliceOf(TileBuilder &b, Expr n) const {
+  int64_t slice = widthSlice(), slices = width / slice;
+  if (slices == 1)
+    return {n, b.range(0, width, 1)};
+  Expr matrix = floorDiv(n, slices);
+  return {matrix, b.range((n - matrix * slices) * slice, slice, 1)};
+}
+
 /// The product of the blocks from `i0` on with the weight, f32
 /// [blockTile(), width]. Program: (block tile, head, batch).
 Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
@@ -29,10 +37,8 @@ Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
   SmallVector<Value> sums = b.forLoop(
       0, block * slices, 1, inits,
       [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
-        Expr r = slices == 1 ? n : floorDiv(n, slices);
+        auto [r, some] = sliceOf(b, n);
         Value t = b.range(i0 * stride + r, rows, 0, stride);
-        Value some =
-            slices == 1 ? cols : b.range((n - r * slices) * slice, slice, 1);
         Value tokens = b.load(x, {batchRow, t, head, some});
         Value matrix =
             b.load(weight, {head, b.range(n * slice, slice, 0), cols});
@@ -119,12 +125,9 @@ void CompressKernel::buildInputGrad(TileBuilder &b, Args args) const {
   Value sum = b.forLoop(
       (1 - overlap()) * slices, slices, 1, {b.zeros(rows, width)},
       [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
-        Expr offset = slices == 1 ? n : floorDiv(n, slices);
+        auto [offset, some] = sliceOf(b, n);
         Expr r = phase - offset * stride;
         Value i = b.range(a0 + offset, rows, 0);
-        Value some = slices == 1
-                         ? cols
-                         : b.range((n - offset * slices) * slice, slice, 1);
         Value grads = b.load(dZ, {batchRow, i, head, some});
         Value matrix =
             b.load(weight, {head, b.range(r * width, width, 0), some});

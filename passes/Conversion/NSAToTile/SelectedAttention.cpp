@@ -14,18 +14,17 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-/// Whether programs share what memory there is and heads are wider than those
-/// of most models.
-static bool hasWideHeads(const AttentionShape &shape,
-                         const KernelSchedule &schedule) {
-  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256;
+/// Keys and rows of a tile, about: fewer of heads that are wider than those of
+/// most models where programs share what memory there is.
+static int64_t getTileLimit(const AttentionShape &shape,
+                            const KernelSchedule &schedule) {
+  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
 }
 
 int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
                                       int64_t selectBlock,
                                       const KernelSchedule &schedule) {
-  int64_t tile =
-      std::min<int64_t>(selectBlock, hasWideHeads(shape, schedule) ? 32 : 64);
+  int64_t tile = std::min(selectBlock, getTileLimit(shape, schedule));
   while (selectBlock % tile != 0)
     --tile;
   return tile;
@@ -34,12 +33,11 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
-    constexpr int64_t mostQueries = 16;
-    bool isLarge = hasWideHeads(shape, schedule);
-    int64_t queries = std::clamp<int64_t>((isLarge ? 32 : 64) / shape.group(),
-                                          1, mostQueries);
+    constexpr int64_t mostQueries = 16, mostRows = 96;
+    int64_t rows = getTileLimit(shape, schedule);
+    int64_t queries = std::clamp<int64_t>(rows / shape.group(), 1, mostQueries);
     return schedule.alignQueriesDown(queries, shape.group(),
-                                     /*mostRows=*/isLarge ? 64 : 96);
+                                     std::min(2 * rows, mostRows));
   }
   int64_t queries = std::max<int64_t>(16 / shape.group(), 8);
   return std::min(queries, std::max<int64_t>(96 / shape.group(), 1));
@@ -47,7 +45,7 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelSchedule &schedule) {
-  int64_t rows = hasWideHeads(shape, schedule) ? 32 : 64;
+  int64_t rows = getTileLimit(shape, schedule);
   int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
   return schedule.alignQueriesDown(queries, shape.group(), 2 * rows);
 }

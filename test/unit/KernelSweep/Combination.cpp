@@ -25,12 +25,6 @@ static const char *nameOf(Phi phi) {
   return "";
 }
 
-static const char *nameOf(DataType element) {
-  return element == DataType::F32    ? "f32"
-         : element == DataType::BF16 ? "bf16"
-                                     : "f16";
-}
-
 reference::Arithmetic Combination::arithmetic() const {
   return element == DataType::F32    ? reference::Arithmetic::F32
          : element == DataType::BF16 ? reference::Arithmetic::BF16
@@ -42,7 +36,7 @@ std::string Combination::describe() const {
   out << "B=" << batch << " S=" << sequence << " Hkv=" << kvHeads
       << " G=" << group << " dk=" << dk << " dv=" << dv << " n=" << count
       << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
-      << nameOf(element) << ' ' << nameOf(phi)
+      << typeName(element) << ' ' << nameOf(phi)
       << (positions ? " with positions" : "") << " logits=" << logits
       << " gating=" << gating << (gateBias ? " with bias" : "")
       << " seed=" << seed;
@@ -76,7 +70,7 @@ nsa::test::parseCombination(const std::string &text) {
         known = true;
       }
     for (DataType element : {DataType::F32, DataType::BF16, DataType::F16})
-      if (key == nameOf(element)) {
+      if (key == typeName(element)) {
         c.element = element;
         known = true;
       }
@@ -227,7 +221,7 @@ class ModuleWriter {
 public:
   ModuleWriter(const Combination &c, const std::vector<std::string> &only)
       : c(c), only(only) {
-    element = nameOf(c.element);
+    element = typeName(c.element);
     q = tensor({c.batch, c.sequence, c.heads(), c.dk}, element);
     k = tensor({c.batch, c.sequence, c.kvHeads, c.dk}, element);
     v = tensor({c.batch, c.sequence, c.kvHeads, c.dv}, element);
