@@ -82,51 +82,33 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b,
       });
 }
 
-namespace {
-/// A program that takes a tile of queries of one query head.
-struct HeadProgram {
-  HeadProgram(const DenseAttention &attention, TileBuilder &b)
-      : b(b), head(b.programId(1)),
-        range{b.programId(2), head / attention.shape.group(),
-              getQueryTileOf(b.programId(0), attention.numQueryTiles(),
-                             attention.isWide) *
-                  attention.queryTile,
-              attention.queryTile, Value()} {
-    range.query = b.range(range.first, range.count, 0);
-  }
-  Value loadRows(Value ref, int64_t width) const {
-    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
-  }
-  void storeRows(Value value, Value ref, int64_t width) const {
-    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
-  }
-
-  TileBuilder &b;
-  Expr head;
-  QueryRange range;
-};
-} // namespace
+HeadProgram::HeadProgram(const DenseAttention &attention, TileBuilder &b)
+    : b(b), head(b.programId(1)),
+      range{b.programId(2), head / attention.shape.group(),
+            getQueryTileOf(b.programId(0), attention.numQueryTiles(),
+                           attention.isWide) *
+                attention.queryTile,
+            attention.queryTile, Value()} {
+  range.query = b.range(range.first, range.count, 0);
+}
 
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Program: (query tile, query head, batch).
-static void buildForward(const DenseAttention &attention, TileBuilder &b,
-                         ArrayRef<Value> args) {
+void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
-  const AttentionShape &shape = attention.shape;
-  HeadProgram program(attention, b);
+  HeadProgram program(*this, b);
   const QueryRange &range = program.range;
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, range.count, shape.valueWidth);
-  auto results = attention.forEachKeyTile(
-      b, range, k, v, init.carried(),
-      [&](const KeyTile &tile, ArrayRef<Value> carried) {
-        return attend(b, queries, tile, shape.scale,
-                      OnlineSoftmax::fromCarried(carried))
-            .carried();
-      });
+  auto results =
+      forEachKeyTile(b, range, k, v, init.carried(),
+                     [&](const KeyTile &tile, ArrayRef<Value> carried) {
+                       return attend(b, queries, tile, shape.scale,
+                                     OnlineSoftmax::fromCarried(carried))
+                           .carried();
+                     });
   auto softmax = OnlineSoftmax::fromCarried(results);
   program.storeRows(softmax.output(b), o, shape.valueWidth);
   b.store(softmax.lse(b), lse, {range.batch, program.head, range.query});
@@ -234,7 +216,7 @@ struct ConvertForward : KernelPattern<OpT> {
         op, this->cache.launch(rewriter, op, spec, op->getOperands(),
                                op->getResultTypes(),
                                [&](TileBuilder &b, ArrayRef<Value> args) {
-                                 buildForward(attention, b, args);
+                                 attention.buildForward(b, args);
                                }));
     return success();
   }

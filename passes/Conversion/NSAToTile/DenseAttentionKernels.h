@@ -55,6 +55,10 @@ struct DenseAttention {
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
                  KeyTileBody body) const;
+  /// Computes the output and its log-sum-exp. Program: (query tile, query head,
+  /// batch). `args` are q, k, v, o and lse.
+  void buildForward(tile::TileBuilder &b,
+                    llvm::ArrayRef<mlir::Value> args) const;
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
@@ -77,6 +81,24 @@ struct DenseAttention {
 private:
   /// As large as a key tile if there are programs enough.
   int64_t getOwnKeyTile(const KernelSchedule &schedule) const;
+};
+
+/// A program that takes a tile of queries of one query head: (query tile, query
+/// head, batch).
+struct HeadProgram {
+  HeadProgram(const DenseAttention &attention, tile::TileBuilder &b);
+
+  /// Rows of what is stored as [B, S, Hq, width].
+  mlir::Value loadRows(mlir::Value ref, int64_t width) const {
+    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+  void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
+    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+
+  tile::TileBuilder &b;
+  tile::Expr head;
+  QueryRange range;
 };
 
 } // namespace nsa

@@ -2,7 +2,8 @@
 //
 // A program takes neighbouring queries of a group, as the selected branch does,
 // and computes both branches and the sum of its rows: their outputs never have
-// to come back from memory.
+// to come back from memory. On a GPU the window branch is a launch of its own,
+// with the tiles that suit it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -81,7 +82,10 @@ void RowGates::store(const GroupProgram &program, const BranchTiles &values,
 // Kernel
 //===----------------------------------------------------------------------===//
 
-/// Program: (tile of queries, key head, batch).
+/// Program: (tile of queries, key head, batch). `args` are the operands of the
+/// operation, if split the output of the window branch, the union of the
+/// selection, and the results of the operation, if split without those of the
+/// window branch.
 static void buildForward(const GatedAttention &attention, TileBuilder &b,
                          ArrayRef<Value> args, size_t numInputs) {
   ArrayRef<Value> in = args.take_front(numInputs);
@@ -113,10 +117,13 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   bool keeps = outputs.size() > 1;
   BranchTiles branches;
   branches[Compressed] = program.loadRows(compressed, shape.valueWidth);
-  branches[Window] =
-      finish(attention.window.forEachKeyTile(b, program.range, in[5], in[6],
-                                             init.carried(), step),
-             keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
+  if (attention.isSplit())
+    branches[Window] = program.loadRows(in.back(), shape.valueWidth);
+  else
+    branches[Window] =
+        finish(attention.window.forEachKeyTile(b, program.range, in[5], in[6],
+                                               init.carried(), step),
+               keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
   branches[Selected] = finish(
       attention.selected.forEachKeyTile(program, indices, selection, in[2],
                                         in[3], init.carried(), step),
@@ -138,16 +145,49 @@ struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
         "",
         attention.name(),
         {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
-        attention.selected.flops(width) + attention.window.flops(width)};
-    SmallVector<Value> inputs(op->getOperands());
+        attention.selected.flops(width)};
+    SmallVector<Value> inputs(op->getOperands()), windowResults;
+    SmallVector<Type> types(op->getResultTypes());
+    if (attention.isSplit()) {
+      windowResults = launchWindow(op, attention, rewriter);
+      inputs.push_back(windowResults[0]);
+      types.truncate(std::min<size_t>(types.size(), 3));
+    } else {
+      spec.flops += attention.window.flops(width);
+    }
     llvm::append_range(inputs, attention.selected.launchUnion(
                                    cache, rewriter, op, op.getIndices()));
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
-                         [&](TileBuilder &b, ArrayRef<Value> args) {
-                           buildForward(attention, b, args, inputs.size());
-                         }));
+    SmallVector<Value> results = llvm::to_vector_of<Value>(
+        cache.launch(rewriter, op, spec, inputs, types,
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       buildForward(attention, b, args, inputs.size());
+                     }));
+    if (results.size() < op->getNumResults())
+      llvm::append_range(results, windowResults);
+    rewriter.replaceOp(op, results);
     return success();
+  }
+
+private:
+  /// The output and the log-sum-exp of the window branch.
+  SmallVector<Value> launchWindow(GatedAttentionOp op,
+                                  const GatedAttention &attention,
+                                  PatternRewriter &rewriter) const {
+    const AttentionShape &shape = attention.shape;
+    KernelSpec spec = {
+        "win",
+        attention.name(),
+        {attention.window.numQueryTiles(), shape.queryHeads, shape.batch},
+        attention.window.flops(shape.keyWidth + shape.valueWidth)};
+    auto lse = RankedTensorType::get(
+        {shape.batch, shape.queryHeads, shape.sequence}, rewriter.getF32Type());
+    return llvm::to_vector_of<Value>(
+        cache.launch(rewriter, op, spec,
+                     {op.getQuery(), op.getWindowKey(), op.getWindowValue()},
+                     {op->getResult(0).getType(), lse},
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       attention.window.buildForward(b, args);
+                     }));
   }
 };
 } // namespace

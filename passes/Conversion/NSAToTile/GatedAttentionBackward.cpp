@@ -3,7 +3,9 @@
 // lists  the queries that selected a block, and on a GPU the blocks that a tile
 //        of queries selected.
 // dq     the gradient of the queries, of all branches in one sum, and that of
-//        the gates; writes the gate and do . o of every row and branch.
+//        the gates; writes the gate and do . o of every row and branch. On a
+//        GPU two launches: dq_slc has the rows of the selected branch, dq_dense
+//        adds the other branches.
 // dkdv   one launch for each branch; that of the compressed branch also adds
 //        the programs' parts of the gradient of the bias, and rotates the
 //        gradient of its keys back.
@@ -35,12 +37,27 @@ struct GatedAttentionBackward : GatedAttention {
     return name() + "_" + compressed.visibilityName();
   }
   int64_t numQueryTiles() const { return selected.numQueryTiles(); }
+  /// Tiles of queries of a program of dq: with few rows several, since each
+  /// program has a part of the gradient of the bias.
+  int64_t tilesPerProgram() const {
+    return isSplit() && selected.queryTile * shape.group() <= 16 ? 8 : 1;
+  }
+  int64_t numQueryPrograms() const {
+    return llvm::divideCeil(numQueryTiles(), tilesPerProgram());
+  }
   int64_t gateWidth() const { return NumBranches * shape.queryHeads; }
+  /// Of the branches that are not selected.
+  int64_t denseFlops(int64_t width) const {
+    return compressed.flops(width) + window.flops(width);
+  }
 
-  void buildQueryGrad(TileBuilder &b, Expr number, ArrayRef<Value> in,
-                      ArrayRef<Value> out) const;
-  void storeBiasPart(const GroupProgram &program, Expr number,
-                     const BranchTiles &grads, Value parts) const;
+  Value buildQueryGrad(TileBuilder &b, Expr tile, ArrayRef<Value> in,
+                       ArrayRef<Value> out) const;
+  void buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
+                       ArrayRef<Value> out) const;
+  void buildDenseQueryGrad(TileBuilder &b, ArrayRef<Value> args) const;
+  Value sumBiasGrads(const GroupProgram &program,
+                     const BranchTiles &grads) const;
   void buildBiasGrad(TileBuilder &b, Value parts, Value biasGrad) const;
 
   DenseAttention compressed;
@@ -55,13 +72,15 @@ enum QueryResult { QueryGrad, GatesGrad, Statistics, BiasParts };
 //===----------------------------------------------------------------------===//
 
 /// `in` are the operands of the operation but the table, and the union of the
-/// selection if there is one.
-void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
-                                            ArrayRef<Value> in,
-                                            ArrayRef<Value> out) const {
+/// selection if there is one. If split, the gradient of the queries is that of
+/// the selected branch, in fp32 and without the scale. Returns the tile's part
+/// of the gradient of the bias, f32 [group, branches], or null without one.
+Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
+                                             ArrayRef<Value> in,
+                                             ArrayRef<Value> out) const {
   SelectionUnion selection = selected.takeUnion(in);
   Value indices = in[10];
-  GroupProgram program(shape, selected.queryTile, b, number);
+  GroupProgram program(shape, selected.queryTile, b, tile);
   Value queries = program.loadRows(in[1], shape.keyWidth);
   Value outputGrads = program.loadRows(in[0], shape.valueWidth);
   std::array<Value, NumBranches> outputs = {in[4], in[8], in[13]};
@@ -86,8 +105,7 @@ void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
   rowGates.store(program, grads, out[GatesGrad]);
-  if (hasBias)
-    storeBiasPart(program, number, grads, out[BiasParts]);
+  Value biasGrad = hasBias ? sumBiasGrads(program, grads) : Value();
 
   auto step = [&](Branch branch) {
     return [&, branch](const KeyTile &tile,
@@ -97,22 +115,85 @@ void GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr number,
     };
   };
   SmallVector<Value> sum = {b.zeros(program.numRows(), shape.keyWidth)};
-  sum =
-      compressed.forEachKeyTile(b, range, in[2], in[3], sum, step(Compressed));
-  sum = window.forEachKeyTile(b, range, in[11], in[12], sum, step(Window));
+  if (!isSplit()) {
+    sum = compressed.forEachKeyTile(b, range, in[2], in[3], sum,
+                                    step(Compressed));
+    sum = window.forEachKeyTile(b, range, in[11], in[12], sum, step(Window));
+  }
   sum = selected.forEachKeyTile(program, indices, selection, in[6], in[7], sum,
                                 step(Selected));
-  program.storeRows(scaled(b, sum[0], shape.scale), out[QueryGrad],
-                    shape.keyWidth);
+  program.storeRows(isSplit() ? sum[0] : scaled(b, sum[0], shape.scale),
+                    out[QueryGrad], shape.keyWidth);
+  return biasGrad;
 }
 
-/// Writes the sums of `grads` over the queries of the program, one row of
-/// `parts` for all heads of the group: a product with the matrix that says
-/// which row is of which head.
-void GatedAttentionBackward::storeBiasPart(const GroupProgram &program,
-                                           Expr number,
-                                           const BranchTiles &grads,
-                                           Value parts) const {
+/// Program: (tiles of queries, key head, batch).
+void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
+                                             ArrayRef<Value> out) const {
+  int64_t tiles = tilesPerProgram();
+  Expr number =
+      getQueryTileOf(b.programId(0), numQueryPrograms(), selected.isWide);
+  SmallVector<Value> biasGrad;
+  if (tiles == 1) {
+    biasGrad = {buildQueryGrad(b, number, in, out)};
+  } else {
+    if (hasBias)
+      biasGrad = {b.zeros(shape.group(), NumBranches)};
+    biasGrad =
+        b.forLoop(number * tiles, number * tiles + tiles, 1, biasGrad,
+                  [&](Expr tile, ArrayRef<Value> sum) -> SmallVector<Value> {
+                    Value part = buildQueryGrad(b, tile, in, out);
+                    if (!hasBias)
+                      return {};
+                    return {add(b, sum[0], part)};
+                  });
+  }
+  if (!hasBias)
+    return;
+  Expr batch = b.programId(2);
+  Expr firstHead = b.programId(1) * shape.group();
+  Value channel =
+      b.map({b.range(0, shape.group(), 0), b.range(0, NumBranches, 1)}, b.i32(),
+            [&](ArrayRef<Expr> x) {
+              return (firstHead + x[0]) * NumBranches + x[1];
+            });
+  b.store(biasGrad[0], out[BiasParts],
+          {batch * numQueryPrograms() + number, channel});
+}
+
+/// Program: (query tile, query head, batch). `args` are what
+/// `launchDenseQueryGrad` gives it.
+void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
+                                                 ArrayRef<Value> args) const {
+  HeadProgram program(compressed, b);
+  const QueryRange &range = program.range;
+  Value outputGrads = program.loadRows(args[0], shape.valueWidth);
+  Value queries = program.loadRows(args[1], shape.keyWidth);
+  SmallVector<Value> sum = {program.loadRows(args[9], shape.keyWidth)};
+  auto addBranch = [&](const DenseAttention &dense, Branch branch, Value k,
+                       Value v, Value lse) {
+    KeyValueGradArgs own;
+    own.lse = lse;
+    own.statistics = args[8];
+    own.branch = branch;
+    RowTerms terms = own.loadTerms(b, range.batch, program.head, range.query);
+    sum = dense.forEachKeyTile(
+        b, range, k, v, sum,
+        [&](const KeyTile &tile,
+            ArrayRef<Value> carried) -> SmallVector<Value> {
+          return {addQueryGrad(b, queries, outputGrads, tile, terms,
+                               shape.scale, carried[0])};
+        });
+  };
+  addBranch(compressed, Compressed, args[2], args[3], args[4]);
+  addBranch(window, Window, args[5], args[6], args[7]);
+  program.storeRows(scaled(b, sum[0], shape.scale), args[10], shape.keyWidth);
+}
+
+/// The sums of `grads` over the queries of the program for each head of the
+/// group: a product with the matrix that says which row is of which head.
+Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
+                                           const BranchTiles &grads) const {
   TileBuilder &b = program.b;
   int64_t group = program.group, rows = program.numRows();
   Value branch = b.range(0, NumBranches, 1);
@@ -125,25 +206,25 @@ void GatedAttentionBackward::storeBiasPart(const GroupProgram &program,
       [&](ArrayRef<Expr> x) {
         return convert(x[0] % static_cast<double>(group) == x[1], b.f32());
       });
-  Value sums = b.dot(isOfHead, columns, b.zeros(group, NumBranches),
-                     /*transposeB=*/false, /*transposeA=*/true);
-  Expr firstHead = program.range.keyHead * group;
-  Value channel =
-      b.map({b.range(0, group, 0), branch}, b.i32(), [&](ArrayRef<Expr> x) {
-        return (firstHead + x[0]) * NumBranches + x[1];
-      });
-  b.store(sums, parts,
-          {program.range.batch * numQueryTiles() + number, channel});
+  return b.dot(isOfHead, columns, b.zeros(group, NumBranches),
+               /*transposeB=*/false, /*transposeA=*/true);
 }
 
 /// Adds the rows of `parts`: one after the other, or on wide machines every
 /// so manieth before those sums are added.
 void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
                                            Value biasGrad) const {
-  int64_t rows = selected.isWide ? 64 : 1;
-  Value channel = b.range(0, gateWidth(), 1);
+  // On wide machines each key head has a program for its part.
+  int64_t width = selected.isWide ? NumBranches * shape.group() : gateWidth();
+  int64_t rows =
+      selected.isWide
+          ? std::clamp<int64_t>(
+                int64_t(llvm::bit_floor<uint64_t>(16384 / width)), 64, 512)
+          : 1;
+  Value channel = selected.isWide ? b.range(b.programId(1) * width, width, 1)
+                                  : b.range(0, width, 1);
   Value sum = b.forLoop(
-      0, shape.batch * numQueryTiles(), rows, {b.zeros(rows, gateWidth())},
+      0, shape.batch * numQueryPrograms(), rows, {b.zeros(rows, width)},
       [&](Expr first, ArrayRef<Value> sum) -> SmallVector<Value> {
         tile::Operand row = rows == 1 ? tile::Operand(first)
                                       : tile::Operand(b.range(first, rows, 0));
@@ -172,6 +253,7 @@ public:
 
 private:
   ResultRange launchQueryGrad(ArrayRef<Value> lists);
+  Value launchDenseQueryGrad(ResultRange query);
   ResultRange launchCompressedParts(ResultRange query);
   ResultRange launchCompressed(ResultRange query);
   ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
@@ -199,6 +281,9 @@ private:
     addParts(b, parts[0], out[0], batch, row, head, attention.shape.scale);
     addParts(b, parts[1], out[1], batch, row, head, 1);
   }
+  int64_t queryWidth() const {
+    return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
+  }
   int64_t keyValueWidth() const {
     return 2 * (attention.shape.keyWidth + attention.shape.valueWidth);
   }
@@ -218,22 +303,25 @@ static Expr after(Expr program, int64_t count) {
 
 ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   const AttentionShape &shape = attention.shape;
-  int64_t width = 2 * shape.keyWidth + shape.valueWidth;
-  KernelSpec spec = {"dq",
-                     attention.wholeName(),
-                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
-                     attention.compressed.flops(width) +
-                         attention.selected.flops(width) +
-                         attention.window.flops(width)};
+  bool isSplit = attention.isSplit();
+  KernelSpec spec = {
+      isSplit ? "dq_slc" : "dq",
+      attention.wholeName(),
+      {attention.numQueryPrograms(), shape.keyHeads, shape.batch},
+      attention.selected.flops(queryWidth())};
+  if (!isSplit)
+    spec.flops += attention.denseFlops(queryWidth());
   Type f32 = rewriter.getF32Type();
+  RankedTensorType query = op.getQuery().getType();
   SmallVector<Type> types = {
-      op.getQuery().getType(), op.getGates().getType(),
+      isSplit ? query.clone(f32) : query, op.getGates().getType(),
       RankedTensorType::get(
           {shape.batch, shape.queryHeads, 2 * NumBranches, shape.sequence},
           f32)};
   if (attention.hasBias)
     types.push_back(RankedTensorType::get(
-        {shape.batch * attention.numQueryTiles(), attention.gateWidth()}, f32));
+        {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},
+        f32));
   // All operands but the table, which is last.
   SmallVector<Value> operands(op->getOperands());
   if (op.getTable())
@@ -241,11 +329,30 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   llvm::append_range(operands, lists.drop_front(2));
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                        attention.buildQueryGrad(
-                            b, attention.selected.queryTileOf(b.programId(0)),
-                            args.take_front(operands.size()),
+                        attention.buildQueryGrads(
+                            b, args.take_front(operands.size()),
                             args.drop_front(operands.size()));
                       });
+}
+
+/// The gradient of the queries: what `query` has of it, and the branches whose
+/// rows are those of one head.
+Value Launcher::launchDenseQueryGrad(ResultRange query) {
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {
+      "dq_dense",
+      attention.wholeName(),
+      {attention.compressed.numQueryTiles(), shape.queryHeads, shape.batch},
+      attention.denseFlops(queryWidth())};
+  return cache.launch(rewriter, op, spec,
+                      {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
+                       op.getCompressedValue(), op.getCompressedLse(),
+                       op.getWindowKey(), op.getWindowValue(),
+                       op.getWindowLse(), query[Statistics], query[QueryGrad]},
+                      {op.getQuery().getType()},
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        attention.buildDenseQueryGrad(b, args);
+                      })[0];
 }
 
 ResultRange Launcher::launchWindow(ResultRange query) {
@@ -352,7 +459,10 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
     b.ifThenElse(
         program == 0,
         [&] {
-          b.ifThen((b.programId(1) == 0) & (b.programId(2) == 0), [&] {
+          Expr isFirst = b.programId(2) == 0;
+          if (!attention.isSplit())
+            isFirst = isFirst & (b.programId(1) == 0);
+          b.ifThen(isFirst, [&] {
             attention.buildBiasGrad(b, args[inputs.size() - 1], args.back());
           });
           return SmallVector<Value>();
@@ -377,12 +487,14 @@ SmallVector<Value> Launcher::launch() {
   SmallVector<Value> lists =
       attention.selected.launchLists(cache, rewriter, op, op.getIndices());
   ResultRange query = launchQueryGrad(lists);
+  Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
+                                        : Value(query[QueryGrad]);
   ResultRange window = launchWindow(query);
   ResultRange selected = launchSelected(query, lists);
   ResultRange compressed = launchCompressed(query);
-  SmallVector<Value> results = {
-      query[QueryGrad], compressed[0], compressed[1], selected[0],
-      selected[1],      window[0],     window[1],     query[GatesGrad]};
+  SmallVector<Value> results = {queryGrad,   compressed[0],   compressed[1],
+                                selected[0], selected[1],     window[0],
+                                window[1],   query[GatesGrad]};
   if (attention.hasBias)
     results.push_back(compressed[2]);
   return results;

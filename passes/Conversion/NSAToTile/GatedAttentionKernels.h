@@ -44,7 +44,8 @@ mlir::Value gatedSum(tile::TileBuilder &b, const BranchTiles &gates,
                      const BranchTiles &outputs);
 
 /// What the kernels of `nsa.gated_attention` and of its gradient share. Rows
-/// are those of the selected branch.
+/// are those of the selected branch; on wide machines, where these are few,
+/// other branches walk over keys in kernels of their own.
 struct GatedAttention {
   template <typename OpT>
   GatedAttention(OpT op, const KernelSchedule &schedule)
@@ -60,6 +61,8 @@ struct GatedAttention {
     return stringifyGating(gating).str() + "_" + selected.name() + "_" +
            window.visibilityName();
   }
+
+  bool isSplit() const { return selected.isWide; }
 
   AttentionShape shape;
   SelectedAttention selected;

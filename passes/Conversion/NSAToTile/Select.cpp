@@ -20,24 +20,35 @@ struct SelectKernel {
         initial(op.getInitial()), local(op.getLocal()),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
-        blockTile(getTileSize(
-            llvm::divideCeil(shape.sequence, selectBlock),
-            std::clamp<int64_t>(getMostRows(op, schedule) / ratio(), 8, 32))),
-        rowTile(static_cast<int64_t>(llvm::alignTo(blockTile * ratio() + halo(),
-                                                   schedule.columnMultiple))) {}
+        isOnTensorCores(schedule.isWide && isNarrow(op) && halo() < 256),
+        blockTile(getBlockTile()),
+        candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
+        rowTile(alignUp(blockTile * ratio() + halo(),
+                        isOnTensorCores ? 16 : schedule.columnMultiple)) {}
+
+  static int64_t alignUp(int64_t size, int64_t multiple) {
+    return static_cast<int64_t>(llvm::alignTo(size, multiple));
+  }
+
+  static bool isNarrow(SelectOp op) {
+    return getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() < 32;
+  }
+  /// Selection blocks of a tile: those that about 64 rows overlap. On tensor
+  /// cores rows come in sixteens, which are to be full.
+  int64_t getBlockTile() const {
+    int64_t blocks = llvm::divideCeil(shape.sequence, selectBlock);
+    if (isOnTensorCores) {
+      constexpr int64_t rows = 64;
+      int64_t fewest = std::min<int64_t>(blocks, 4);
+      return std::clamp((rows - halo()) / ratio(), fewest, blocks);
+    }
+    return getTileSize(blocks, std::clamp<int64_t>(32 / ratio(), 8, 32));
+  }
 
   /// Queries of a tile. Where programs share what memory there is, long lists
   /// and wide heads leave room for fewer.
   int64_t getMostQueries(const KernelSchedule &schedule) const {
     return schedule.isWide && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
-  }
-  /// Compressed blocks of a tile, about. For each tile the queries of all heads
-  /// are read again: on tensor cores, whose scores fill fewer registers, it is
-  /// larger.
-  static int64_t getMostRows(SelectOp op, const KernelSchedule &schedule) {
-    bool isNarrow =
-        getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() < 32;
-    return schedule.isWide && isNarrow ? 64 : 32;
   }
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / visibility.stride; }
@@ -46,6 +57,7 @@ struct SelectKernel {
 
   void build(TileBuilder &b, ArrayRef<Value> args) const;
   Value buildWeights(TileBuilder &b) const;
+  Value buildScores(TileBuilder &b, Value p, Value weights) const;
   Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args, Value t,
                            Expr i0, Expr numHeads) const;
   Expr priority(Expr t, Expr j, Expr score) const;
@@ -53,9 +65,11 @@ struct SelectKernel {
   AttentionShape shape;
   Visibility visibility;
   int64_t selectBlock, count, initial, local;
-  /// Queries and selection blocks of a tile, and at least the compressed blocks
-  /// that overlap these.
-  int64_t queryTile, blockTile, rowTile;
+  int64_t queryTile;
+  bool isOnTensorCores;
+  /// Selection blocks of a tile, columns that hold their scores, and at least
+  /// the compressed blocks that overlap them.
+  int64_t blockTile, candidateTile, rowTile;
 };
 } // namespace
 
@@ -63,13 +77,31 @@ struct SelectKernel {
 /// tile: the number of tokens that they share, in strides. The same for every
 /// tile of blocks.
 Value SelectKernel::buildWeights(TileBuilder &b) const {
-  Value c = b.range(-halo(), rowTile, 0), j = b.range(0, blockTile, 1);
-  return b.map({c, j}, b.f32(), [&](ArrayRef<Expr> x) {
+  Value c = b.range(-halo(), rowTile, 0), j = b.range(0, candidateTile, 1);
+  // Numbers of strides in a block are exact.
+  Type element = isOnTensorCores ? b.getBuilder().getBF16Type() : b.f32();
+  return b.map({c, j}, element, [&](ArrayRef<Expr> x) {
     Expr begin = x[0] * visibility.stride, blockBegin = x[1] * selectBlock;
     Expr overlap = min(begin + visibility.block, blockBegin + selectBlock) -
                    max(begin, blockBegin);
     return convert(max(overlap, 0), b.f32()) * (1.0 / visibility.stride);
   });
+}
+
+/// The scores [queries, blocks] of probabilities: a product with the weights.
+/// On tensor cores each probability is a sum of three numbers of 16 bits, which
+/// together have all of its own.
+Value SelectKernel::buildScores(TileBuilder &b, Value p, Value weights) const {
+  Value scores = b.zeros(queryTile, candidateTile);
+  if (!isOnTensorCores)
+    return b.dot(p, weights, scores);
+  for (int part = 0; part < 3; ++part) {
+    Value leading = b.convertTo(p, b.getBuilder().getBF16Type());
+    scores = b.dot(leading, weights, scores);
+    p = b.map({p, leading}, b.f32(),
+              [](ArrayRef<Expr> x) { return x[0] - x[1]; });
+  }
+  return scores;
 }
 
 /// p [queries, rows] of the compressed blocks from `i0`, summed over the first
@@ -133,10 +165,16 @@ void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
       [&](Expr j0, ArrayRef<Value> best) -> SmallVector<Value> {
         Value p =
             buildProbabilities(b, args, t, j0 * ratio() - halo(), numHeads);
-        Value scores = b.dot(p, weights, b.zeros(queryTile, blockTile));
+        Value scores = buildScores(b, p, weights);
         Value values =
-            b.map({scores, t, b.range(j0, blockTile, 1)}, b.f32(),
-                  [&](ArrayRef<Expr> x) { return priority(x[1], x[2], x[0]); });
+            b.map({scores, t, b.range(j0, candidateTile, 1)}, b.f32(),
+                  [&](ArrayRef<Expr> x) {
+                    Expr value = priority(x[1], x[2], x[0]);
+                    // The next tile has the columns behind the last block.
+                    return candidateTile == blockTile
+                               ? value
+                               : select(x[2] < j0 + blockTile, value, -1);
+                  });
         auto [bestValues, bestIndices] = b.topN(values, j0, best[0], best[1]);
         return {bestValues, bestIndices};
       });

@@ -30,9 +30,20 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
   return tile;
 }
 
+int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
+  if (schedule.isWide && queryTile * shape.group() <= 16)
+    for (int64_t tile : {32, 16})
+      if (selectBlock % tile == 0)
+        return tile;
+  return keyTile;
+}
+
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
+                                        int64_t selectBlock, int64_t count,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
+    if (shape.sequence > 2 * count * selectBlock)
+      return std::max<int64_t>(16 / shape.group(), 1);
     constexpr int64_t mostQueries = 16, mostRows = 96;
     int64_t rows = getTileLimit(shape, schedule);
     int64_t queries = std::clamp<int64_t>(rows / shape.group(), 1, mostQueries);
@@ -72,7 +83,7 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
                                        Expr block, Expr first) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
-  Value u = b.range(first, keyTile, 0);
+  Value u = b.range(first, stepTile, 0);
   Value selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
     return convert(x[0] == block, b.i32());
   }));
@@ -85,7 +96,7 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
   tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
     return select(x[0] != 0, x[1], -1);
   });
-  tile.key = b.range(first, keyTile, 1);
+  tile.key = b.range(first, stepTile, 1);
   tile.isVisible = [](Expr lastKey, Expr key) { return key <= lastKey; };
   return tile;
 }
@@ -100,7 +111,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
       b.load(indices, {range.batch, range.keyHead, range.query, slots});
   if (selection.counts) {
     Expr tile = range.first / queryTile;
-    int64_t perBlock = selectBlock / keyTile;
+    int64_t perBlock = selectBlock / stepTile;
     Expr number =
         b.loadScalar(selection.counts, {range.batch, range.keyHead, tile});
     return b.forLoop(
@@ -110,7 +121,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
                                      perBlock == 1 ? i : i / perBlock});
           Expr first = block * selectBlock;
           if (perBlock > 1)
-            first = first + i % perBlock * keyTile;
+            first = first + i % perBlock * stepTile;
           return body(makeKeyTile(program, blocks, k, v, block, first),
                       carried);
         });
@@ -120,7 +131,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
                                  b.range(range.first, range.count, 0), slots});
   Expr endKey = min(range.first + range.count, shape.sequence);
   return b.forLoop(
-      0, endKey, keyTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
+      0, endKey, stepTile, inits, [&](Expr u0, ArrayRef<Value> carried) {
         Expr block = u0 / selectBlock;
         // -1 never matches.
         Value isListed = b.map({lists}, b.i1(),

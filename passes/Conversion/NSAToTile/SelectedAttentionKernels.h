@@ -21,7 +21,8 @@ struct SelectedAttention {
                     int64_t count, const KernelSchedule &schedule)
       : shape(shape), selectBlock(selectBlock), count(count),
         keyTile(getKeyTile(shape, selectBlock, schedule)),
-        queryTile(getQueryTile(shape, schedule)),
+        queryTile(getQueryTile(shape, selectBlock, count, schedule)),
+        stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)), isWide(schedule.isWide) {}
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
@@ -36,10 +37,12 @@ struct SelectedAttention {
                             const KernelSchedule &schedule);
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
-  /// What tensor cores multiply with is the same for fewer rows, so that they
-  /// are to be few on wide machines.
-  static int64_t getQueryTile(const AttentionShape &shape,
-                              const KernelSchedule &schedule);
+  /// On wide machines, where every query selects a good part of all blocks,
+  /// those of about 64 rows; else as many as fill the 16 rows of a slab, which
+  /// one warp multiplies: with more, warps would wait for each other at every
+  /// block that only one of them needs.
+  static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
+                              int64_t count, const KernelSchedule &schedule);
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelSchedule &schedule);
 
@@ -120,12 +123,16 @@ struct SelectedAttention {
 
   AttentionShape shape;
   int64_t selectBlock, count;
-  /// Keys of a tile; queries of a program that walks over keys, and queries
-  /// that one that walks over queries takes at once.
-  int64_t keyTile, queryTile, gatherTile;
+  /// Keys of a program that walks over queries; queries of one that walks over
+  /// keys, and keys that it takes at once; queries that the former takes at
+  /// once.
+  int64_t keyTile, queryTile, stepTile, gatherTile;
   bool isWide;
 
 private:
+  /// A key tile, or less: where one warp has all rows of a program, many of
+  /// these share a processor, and small tiles leave memory for all of them.
+  int64_t getStepTile(const KernelSchedule &schedule) const;
   KeyTile makeKeyTile(const GroupProgram &program, mlir::Value blocks,
                       mlir::Value k, mlir::Value v, tile::Expr block,
                       tile::Expr first) const;

@@ -136,8 +136,10 @@ private:
   void emitDot(tile::DotOp op);
   void emitTranspose(tile::TransposeOp op);
   void emitAny(tile::AnyOp op);
-  void emitTopN(tile::TopNOp op);
   void emitSort(tile::SortOp op);
+  void emitTopN(tile::TopNOp op);
+  void emitTopNInLanes(tile::TopNOp op);
+  void emitTopNByCounting(tile::TopNOp op);
   mlir::Value countInRow(
       const SharedTile &tile, mlir::Value row, int64_t cols,
       llvm::function_ref<mlir::Value(mlir::Value element, mlir::Value col)>

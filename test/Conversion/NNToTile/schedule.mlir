@@ -26,16 +26,29 @@ func.func @norm(%dy: tensor<32x2048x768xbf16>, %x: tensor<32x2048x768xbf16>,
   return %dx, %dw : tensor<32x2048x768xbf16>, tensor<768xf32>
 }
 
-// A tile of queries has rows of (query, head) pairs: 8 queries of 3 heads, or 16:
-// at least 48 rows, in steps of the 16 of a tensor core's operand.
+// A tile of queries has rows of (query, head) pairs. Of 8 blocks with 3 selected
+// a CPU takes 8 queries of 3 heads, a GPU 5, which fill the rows of one warp.
 
 // CPU: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 16, 1, 1>
-// CUDA: tile.kernel private @selected_attention_{{.*}} attributes {{.*}}grid = array<i32: 8, 1, 1>
+// CUDA: tile.kernel private @selected_attention_{{.*}}n3_f32({{.*}}grid = array<i32: 26, 1, 1>
 func.func @selected(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
                     %indices: tensor<1x1x128x3xi32>)
     -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>) {
   %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
       : (tensor<1x128x3x16xf32>, tensor<1x128x1x16xf32>, tensor<1x128x1x16xf32>, tensor<1x1x128x3xi32>)
+      -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>)
+  return %o, %lse : tensor<1x128x3x16xf32>, tensor<1x3x128xf32>
+}
+
+// With half of the blocks selected, most are those of the neighbours too: 16
+// queries, at least 48 rows, in steps of the 16 of a tensor core's operand.
+
+// CUDA: tile.kernel private @selected_attention_{{.*}}n4_f32({{.*}}grid = array<i32: 8, 1, 1>
+func.func @selected_half(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
+                    %indices: tensor<1x1x128x4xi32>)
+    -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>) {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
+      : (tensor<1x128x3x16xf32>, tensor<1x128x1x16xf32>, tensor<1x128x1x16xf32>, tensor<1x1x128x4xi32>)
       -> (tensor<1x128x3x16xf32>, tensor<1x3x128xf32>)
   return %o, %lse : tensor<1x128x3x16xf32>, tensor<1x3x128xf32>
 }

@@ -9,8 +9,7 @@
 // REMARKS-DAG: Function=compressed_attention_{{.*}}"2 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
 // REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 3 slabs of 16 rows for 3 warps
 // REMARKS-DAG: Function=selected_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// REMARKS-DAG: its operands are f32, not bf16 or f16
-// REMARKS-DAG: Function=select_{{.*}}"1 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-DAG: Function=select_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
 // REMARKS-NOT: no multiple of
 
 // Too few key tiles of 64 for all multiprocessors: programs of 16 keys.
@@ -75,9 +74,14 @@ func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>,
   return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
 }
 
-// 33 compressed blocks overlap 8 selection blocks: 40 columns.
+// 33 compressed blocks overlap 8 selection blocks: 48 columns. The scores are a
+// product of three parts of the probabilities.
 // CHECK-LABEL: tile.kernel private @select_
-// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<40x64xbf16>
+// CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
+// CHECK: %[[HIGH:.+]] = tile.dot {{.*}} !tile.tile<64x48xbf16>, !tile.tile<48x8xbf16>
+// CHECK: %[[MIDDLE:.+]] = tile.dot %{{.+}}, %{{.+}}, %[[HIGH]]
+// CHECK: tile.dot %{{.+}}, %{{.+}}, %[[MIDDLE]]
+// CHECK: tile.top_n {{.*}} !tile.tile<64x8xf32>, !tile.tile<64x4xf32>
 func.func @select(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>, %lse: tensor<1x12x512xf32>) -> tensor<1x2x512x4xi32> {
   %indices = nsa.select %q, %k, %lse {block = 32 : i64, stride = 16 : i64, select_block = 64 : i64, count = 4 : i64}
       : (tensor<1x512x12x64xbf16>, tensor<1x31x2x64xbf16>, tensor<1x12x512xf32>) -> tensor<1x2x512x4xi32>

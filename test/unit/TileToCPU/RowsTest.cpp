@@ -86,8 +86,8 @@ TEST_F(RowsTest, TopNAndSort) {
   struct Shape {
     int64_t rows, cols, slots;
   };
-  const Shape shapes[] = {{4, 32, 4}, {3, 9, 1},  {5, 17, 16},
-                          {2, 5, 20}, {1, 64, 3}, {6, 8, 8}};
+  const Shape shapes[] = {{4, 32, 4}, {3, 9, 1}, {5, 17, 16}, {2, 5, 20},
+                          {1, 64, 3}, {6, 8, 8}, {3, 24, 40}};
   for (Shape shape : shapes) {
     KernelCase test;
     test.inputs = {shapeOf(shape.rows, 2 * shape.cols, "f32")};

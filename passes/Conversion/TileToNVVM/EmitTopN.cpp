@@ -1,0 +1,292 @@
+//===- EmitTopN.cpp - lists of the largest values of rows -----------------===//
+//
+// Lists of up to 32 elements lie in neighbouring lanes, one for each place, and
+// are sorted by exchanges between lanes. An element is one number of 64 bits:
+// larger values first, then lower indices.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// What is not above it is no candidate, and an empty place of a list.
+static constexpr double kLeast = -0.5;
+
+static Value compare(ThreadBuilder &b, arith::CmpFPredicate predicate, Value x,
+                     Value y) {
+  return arith::CmpFOp::create(b, predicate, x, y);
+}
+
+static Value isGreater(ThreadBuilder &b, Value x, Value y) {
+  return compare(b, arith::CmpFPredicate::OGT, x, y);
+}
+
+void KernelEmitter::emitTopN(TopNOp op) {
+  if (spreadOf(op.getBestValues()).cols <= 32)
+    emitTopNInLanes(op);
+  else
+    emitTopNByCounting(op);
+}
+
+//===----------------------------------------------------------------------===//
+// In lanes
+//===----------------------------------------------------------------------===//
+
+/// A value of one of two branches.
+static Value ifElse(ThreadBuilder &b, Value condition,
+                    function_ref<Value()> yes, function_ref<Value()> no) {
+  OpBuilder::InsertionGuard guard(b);
+  auto branch = scf::IfOp::create(b, TypeRange(b.getI64Type()), condition,
+                                  /*addThenBlock=*/true,
+                                  /*addElseBlock=*/true);
+  for (auto [block, value] : {std::pair(branch.thenBlock(), yes),
+                              std::pair(branch.elseBlock(), no)}) {
+    b.setInsertionPointToEnd(block);
+    scf::YieldOp::create(b, value());
+  }
+  return branch.getResult(0);
+}
+
+namespace {
+/// Sorts what groups of lanes hold, one element each, in descending order.
+class LaneSorter {
+public:
+  /// Groups of `places` lanes, a power of two; `place` is this lane's.
+  LaneSorter(ThreadBuilder &b, int64_t places, Value place)
+      : b(b), places(places), place(place) {}
+
+  /// 0 for what is no candidate, else a number that is larger for larger
+  /// values, and for lower indices of equal values.
+  Value pack(Value value, Value index);
+  /// The value and the index of an element.
+  std::pair<Value, Value> unpack(Value element);
+  Value sort(Value element);
+  /// The first `places` of two sorted groups, sorted.
+  Value merge(Value first, Value second);
+  Value isLarger(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, x, y);
+  }
+
+private:
+  Value i64(Value word) {
+    return arith::ExtUIOp::create(b, b.getI64Type(), word);
+  }
+  Value low(Value element) {
+    return arith::TruncIOp::create(b, b.getI32Type(), element);
+  }
+  Value high(Value element) {
+    return low(arith::ShRUIOp::create(b, element, b.i64(32)));
+  }
+  Value join(Value high, Value low) {
+    return arith::OrIOp::create(
+        b, arith::ShLIOp::create(b, i64(high), b.i64(32)), i64(low));
+  }
+  Value hasBit(int64_t bit) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                 arith::AndIOp::create(b, place, b.i32(bit)),
+                                 b.i32(0));
+  }
+  /// The element of the lane whose place differs in `mask`.
+  Value across(Value element, int64_t mask) {
+    return join(b.shuffle(high(element), unsigned(mask)),
+                b.shuffle(low(element), unsigned(mask)));
+  }
+  /// Compares with the lane whose place differs in `distance`: the lower place
+  /// gets the larger element, or the smaller one where `ascending` holds.
+  Value exchange(Value element, int64_t distance, Value ascending);
+
+  ThreadBuilder &b;
+  int64_t places;
+  Value place;
+};
+} // namespace
+
+/// Bits of numbers have the order of unsigned integers once those of positive
+/// numbers have a sign and those of negative ones are inverted.
+Value LaneSorter::pack(Value value, Value index) {
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  // No zero has a sign after this.
+  Value bits = arith::BitcastOp::create(
+      b, i32, arith::AddFOp::create(b, value, b.constant(f32, 0)));
+  Value sign = arith::ShRSIOp::create(b, bits, b.i32(31));
+  Value ordered = arith::XOrIOp::create(
+      b, bits, arith::OrIOp::create(b, sign, b.i32(INT32_MIN)));
+  Value element = join(ordered, arith::XOrIOp::create(b, index, b.i32(-1)));
+  return b.select(isGreater(b, value, b.constant(f32, kLeast)), element,
+                  b.i64(0));
+}
+
+std::pair<Value, Value> LaneSorter::unpack(Value element) {
+  Value ordered = high(element);
+  // The first bit is set of what was positive.
+  Value positive = arith::ShRSIOp::create(b, ordered, b.i32(31));
+  Value flip = arith::OrIOp::create(
+      b, arith::XOrIOp::create(b, positive, b.i32(-1)), b.i32(INT32_MIN));
+  Value value = arith::BitcastOp::create(
+      b, b.getF32Type(), arith::XOrIOp::create(b, ordered, flip));
+  Value isEmpty =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, element, b.i64(0));
+  return {b.select(isEmpty, b.constant(b.getF32Type(), -1), value),
+          arith::XOrIOp::create(b, low(element), b.i32(-1))};
+}
+
+Value LaneSorter::exchange(Value element, int64_t distance, Value ascending) {
+  Value other = across(element, distance);
+  Value keepsSmaller = hasBit(distance);
+  if (ascending)
+    keepsSmaller = arith::XOrIOp::create(b, keepsSmaller, ascending);
+  Value keeps =
+      arith::XOrIOp::create(b, isLarger(element, other), keepsSmaller);
+  return b.select(keeps, element, other);
+}
+
+/// Batcher's bitonic sort: runs of 2, 4, 8 .. places, in turns descending and
+/// ascending.
+Value LaneSorter::sort(Value element) {
+  for (int64_t run = 2; run <= places; run *= 2) {
+    Value ascending = run < places ? hasBit(run) : Value();
+    for (int64_t distance = run / 2; distance > 0; distance /= 2)
+      element = exchange(element, distance, ascending);
+  }
+  return element;
+}
+
+/// Each place and the one opposite of it in the other group: the larger ones
+/// are a bitonic sequence of the largest.
+Value LaneSorter::merge(Value first, Value second) {
+  Value opposite = places > 1 ? across(second, places - 1) : second;
+  Value element = b.select(isLarger(first, opposite), first, opposite);
+  for (int64_t distance = places / 2; distance > 0; distance /= 2)
+    element = exchange(element, distance, Value());
+  return element;
+}
+
+void KernelEmitter::emitTopNInLanes(TopNOp op) {
+  Spread candidates = spreadOf(op.getValues());
+  Spread best = spreadOf(op.getBestValues());
+  beginExchange();
+  SharedTile from = publish(op.getValues());
+  SharedTile values = publish(op.getBestValues());
+  SharedTile indices = publish(op.getBestIndices());
+  SharedTile topValues = allocate(best.rows, best.cols, values.element);
+  SharedTile topIndices = allocate(best.rows, best.cols, indices.element);
+  endPublishing();
+  auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
+  int64_t rowsAtOnce = threads / places;
+  Value place = b.rem(tid, places), base = scalar(op.getBase());
+  LaneSorter sorter(b, places, place);
+  /// Element `col` of a row, 0 behind the last one.
+  auto read = [&](const SharedTile &tile, Value row, Value col, int64_t cols,
+                  llvm::function_ref<Value(Value, Value)> indexOf) -> Value {
+    Value inside = arith::MinSIOp::create(b, col, b.i32(cols - 1));
+    Value element =
+        sorter.pack(readShared(tile, row, inside), indexOf(row, inside));
+    return b.select(b.less(col, cols), element, b.i64(0));
+  };
+  for (int64_t done = 0; done < best.rows; done += rowsAtOnce) {
+    Value row = b.add(b.div(tid, places), done);
+    Value exists =
+        done + rowsAtOnce > best.rows ? b.less(row, best.rows) : Value();
+    row = arith::MinSIOp::create(b, row, b.i32(best.rows - 1));
+    auto readIndex = [&](Value row, Value col) {
+      return readShared(indices, row, col);
+    };
+    Value list = read(values, row, place, best.cols, readIndex);
+    Value last = read(values, row, b.i32(best.cols - 1), best.cols, readIndex);
+    for (int64_t c = 0; c < candidates.cols; c += places) {
+      Value candidate = read(from, row, b.add(place, c), candidates.cols,
+                             [&](Value, Value col) -> Value {
+                               return arith::AddIOp::create(b, base, col);
+                             });
+      Value some = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1),
+                                            sorter.isLarger(candidate, last),
+                                            NVVM::VoteSyncKind::any);
+      list = ifElse(
+          b, some, [&] { return sorter.merge(list, sorter.sort(candidate)); },
+          [&] { return list; });
+    }
+    auto [value, index] = sorter.unpack(list);
+    b.ifThen(b.both(exists, b.less(place, best.cols)), [&] {
+      writeShared(value, topValues, row, place);
+      writeShared(index, topIndices, row, place);
+    });
+  }
+  barrier();
+  readBack(op.getTopValues(), topValues);
+  readBack(op.getTopIndices(), topIndices);
+}
+
+//===----------------------------------------------------------------------===//
+// In shared memory
+//===----------------------------------------------------------------------===//
+
+/// How many of the elements of a row meet a condition.
+Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
+                                function_ref<Value(Value, Value)> meets) {
+  return b.loop(b.i32(0), b.i32(cols), b.i32(1), {b.i32(0)},
+                [&](Value col, ValueRange count) -> SmallVector<Value> {
+                  Value counts = meets(readShared(tile, row, col), col);
+                  Value more = b.add(count[0], 1);
+                  return {b.select(counts, more, count[0])};
+                })[0];
+}
+
+/// Every element, of the list or a candidate, counts those that come before it:
+/// larger ones, and equal ones of the list or further left. That is its place,
+/// if the list is long enough.
+void KernelEmitter::emitTopNByCounting(TopNOp op) {
+  Spread candidates = spreadOf(op.getValues());
+  Spread best = spreadOf(op.getBestValues());
+  beginExchange();
+  SharedTile from = publish(op.getValues());
+  SharedTile values = publish(op.getBestValues());
+  SharedTile indices = publish(op.getBestIndices());
+  SharedTile topValues = allocate(best.rows, best.cols, values.element);
+  SharedTile topIndices = allocate(best.rows, best.cols, indices.element);
+  endPublishing();
+  Value base = scalar(op.getBase());
+  Value least = b.constant(b.getF32Type(), kLeast);
+  auto put = [&](Value row, Value place, Value value, Value index) {
+    b.ifThen(b.less(place, best.cols), [&] {
+      writeShared(value, topValues, row, place);
+      writeShared(index, topIndices, row, place);
+    });
+  };
+  forPieces(best.rows * best.cols, best.cols, [&](Value row, Value col) {
+    Value value = readShared(values, row, col);
+    Value larger =
+        countInRow(from, row, candidates.cols, [&](Value x, Value) -> Value {
+          return b.both(isGreater(b, x, least), isGreater(b, x, value));
+        });
+    put(row, arith::AddIOp::create(b, col, larger), value,
+        readShared(indices, row, col));
+  });
+  forPieces(
+      candidates.rows * candidates.cols, candidates.cols,
+      [&](Value row, Value col) {
+        Value value = readShared(from, row, col);
+        b.ifThen(isGreater(b, value, least), [&] {
+          Value before =
+              countInRow(values, row, best.cols, [&](Value x, Value) -> Value {
+                return compare(b, arith::CmpFPredicate::OGE, x, value);
+              });
+          Value larger = countInRow(
+              from, row, candidates.cols, [&](Value x, Value c) -> Value {
+                Value isLeft =
+                    arith::CmpIOp::create(b, arith::CmpIPredicate::slt, c, col);
+                Value isEqual = compare(b, arith::CmpFPredicate::OEQ, x, value);
+                return arith::OrIOp::create(b, isGreater(b, x, value),
+                                            b.both(isEqual, isLeft));
+              });
+          put(row, arith::AddIOp::create(b, before, larger), value,
+              arith::AddIOp::create(b, base, col));
+        });
+      });
+  barrier();
+  readBack(op.getTopValues(), topValues);
+  readBack(op.getTopIndices(), topIndices);
+}
