@@ -199,7 +199,7 @@ void CUDABinaryPass::runOnOperation() {
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
   OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToNVVMPipeline(lowering, target->sharedLimit);
+  buildTileToNVVMPipeline(lowering, target->sharedLimit, target->wgmma);
   if (succeeded(runPipeline(lowering, detached.getSources())) &&
       succeeded(describeLaunches(detached)))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,

@@ -20,6 +20,8 @@ static int64_t lineLength(const Fragment &fragment) {
                             : 16 * fragment.warps * fragment.slabs();
 }
 
+static constexpr int64_t lineAlignment = 128;
+
 static int64_t lineBytes(LoadOp load) {
   return 4 * lineLength(Fragment(load.getResult()));
 }
@@ -34,14 +36,15 @@ void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
   }
   int64_t lineStart = bytes;
   for (LoadOp load : prefetch.lines)
-    bytes += llvm::alignTo(lineBytes(load), SharedPool::alignment);
+    bytes += llvm::alignTo(lineBytes(load), lineAlignment);
+  bytes = llvm::alignTo(bytes, SharedPool::alignment);
   Pipeline pipeline{prefetch.loads, prefetch.lines, pool.allocate(2 * bytes),
                     bytes};
   for (LoadOp load : prefetch.loads)
     residents.find(load.getResult())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
     residentLines[load.getResult()] = {pipeline.offset + lineStart, {}};
-    lineStart += llvm::alignTo(lineBytes(load), SharedPool::alignment);
+    lineStart += llvm::alignTo(lineBytes(load), lineAlignment);
   }
   pipelines.push_back(std::move(pipeline));
 }
@@ -136,6 +139,8 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
 /// All copies are there, and nobody reads the other stage any more.
 void KernelEmitter::beginStage() {
   NVVM::CpAsyncWaitGroupOp::create(b, 0u);
+  for (LoadOp load : pipelines.back().loads)
+    unseen.insert(load.getResult());
   barrier();
 }
 

@@ -27,14 +27,18 @@ mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
 class KernelEmitter {
 public:
   /// `stages` is how many places tiles have that a loop copies: with two, the
-  /// next iteration's are copied during this one.
-  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages);
+  /// next iteration's are copied during this one. `wgmma`: whether warpgroups
+  /// multiply where they can.
+  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages,
+                bool wgmma);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
   /// `sharedLimit` bytes, or has an operation that CUDA has no code for.
   mlir::LogicalResult emit(mlir::LLVM::GlobalOp sharedMemory,
                            uint64_t sharedLimit);
+
+  struct WarpgroupStep;
 
 private:
   // Where elements are.
@@ -306,6 +310,20 @@ private:
   llvm::SmallVector<mlir::Value> operandA(tile::DotOp op, int64_t s, int64_t k);
   void emitFragmentDot(tile::DotOp op);
 
+  // EmitDotWgmma.cpp
+  void findWarpgroupProducts();
+  mlir::Value warpgroup();
+  mlir::Value matrixDescriptor(const Resident &tile, bool across, int64_t byte,
+                               mlir::Value unit);
+  mlir::Value describeA(tile::DotOp op, int64_t s, int64_t k);
+  mlir::Value describeB(tile::DotOp op, int64_t k);
+  void emitWarpgroupDot(tile::DotOp op);
+  /// Waits for a product, and those before it.
+  void awaitProduct(mlir::Value tile);
+  void awaitProducts();
+  /// Waits for those that `op` reads.
+  void awaitOperands(mlir::Operation *op);
+
   tile::KernelOp kernel;
   SpreadPlan plan;
   int64_t threads;
@@ -345,6 +363,11 @@ private:
   llvm::SmallVector<mlir::Value> inFlight;
   /// Tiles that other threads may not see yet.
   llvm::DenseSet<mlir::Value> unseen;
+  /// Products that warpgroups make, and their results that are not there yet,
+  /// in order.
+  llvm::DenseSet<mlir::Operation *> warpgroupProducts;
+  llvm::SmallVector<mlir::Value> productsInFlight;
+  mlir::Value warpgroupNumber, sharedStartUnits;
   /// Whether shared tiles were read since the last barrier.
   bool residentsRead = false;
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
@@ -363,6 +386,7 @@ private:
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
   unsigned stages;
+  bool wgmma;
 };
 
 } // namespace nsa::cuda
