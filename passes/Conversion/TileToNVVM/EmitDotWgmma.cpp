@@ -43,7 +43,7 @@ static std::string findWarpgroupObstacle(DotOp op) {
   Fragment acc(op.getResult());
   if (acc.warps % groupWarps != 0)
     return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
-  if (acc.rows % (16 * acc.warps) != 0)
+  if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
     return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
                          acc.rows, acc.warps);
   if (acc.cols > maxColumns)
@@ -120,8 +120,7 @@ SmallVector<Value> Assembly::create(ThreadBuilder &b) const {
     return {instruction.getRes()};
   SmallVector<Value> values;
   for (int64_t i = 0; i < int64_t(results.size()); ++i)
-    values.push_back(
-        LLVM::ExtractValueOp::create(b, instruction.getRes(), i));
+    values.push_back(LLVM::ExtractValueOp::create(b, instruction.getRes(), i));
   return values;
 }
 
@@ -167,8 +166,8 @@ static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
     assembly.tied.assign(sums.begin(), sums.end());
   StringRef type = step.element.isBF16() ? "bf16" : "f16";
   bool inRegisters = step.a.size() > 1;
-  std::string a = inRegisters ? listOf(count, step.a.size())
-                              : "$" + std::to_string(count);
+  std::string a =
+      inRegisters ? listOf(count, step.a.size()) : "$" + std::to_string(count);
   // The last numbers: whether a (where it is in memory) and b lie with their
   // columns in sequence.
   assembly.text = llvm::formatv(
@@ -176,7 +175,10 @@ static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
       "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {3}, {4}, ${5}, p, "
       "1, 1{6}, {7}; }",
       int(adds), count * 2, type, listOf(0, count), a, count + step.a.size(),
-      inRegisters ? "" : step.aAcross ? ", 1" : ", 0", int(step.bAcross));
+      inRegisters    ? ""
+      : step.aAcross ? ", 1"
+                     : ", 0",
+      int(step.bAcross));
   llvm::copy(assembly.create(b), sums.begin());
 }
 
@@ -192,9 +194,9 @@ Value KernelEmitter::warpgroup() {
     Value warp = thread().warp;
     warpgroupNumber = hoisted([&] {
       // The same in all lanes, which the assembler sees of a shuffle.
-      Value first = NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), warp,
-                                         b.i32(0), b.i32(31),
-                                         NVVM::ShflKind::idx, UnitAttr());
+      Value first =
+          NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), warp, b.i32(0),
+                               b.i32(31), NVVM::ShflKind::idx, UnitAttr());
       return b.div(first, groupWarps);
     });
   }
@@ -209,8 +211,7 @@ Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
                                       int64_t byte, Value unit) {
   if (!sharedStartUnits)
     sharedStartUnits = hoisted([&] {
-      Value address =
-          LLVM::PtrToIntOp::create(b, b.getI32Type(), sharedBase);
+      Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), sharedBase);
       return b.div(address, 16);
     });
   const SharedShape &shape = tile.shape;
@@ -227,8 +228,7 @@ Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
     low = b.add(low, unit);
   low = b.add(low, (tile.offset + byte) / 16 + (leading << 16));
   Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
-  return arith::OrIOp::create(b, wide,
-                              b.i64((stride | swizzle << 30) << 32));
+  return arith::OrIOp::create(b, wide, b.i64((stride | swizzle << 30) << 32));
 }
 
 /// The byte where columns `16 * k` and on of a shared tile start.
@@ -260,10 +260,9 @@ Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
 Value KernelEmitter::describeB(DotOp op, int64_t k) {
   Resident tile = residents.at(op.getB());
   bool across = !op.getTransposeB();
-  return matrixDescriptor(tile, across,
-                          across ? 16 * k * tile.shape.rowBytes()
-                                 : columnByte(tile.shape, k),
-                          {});
+  return matrixDescriptor(
+      tile, across,
+      across ? 16 * k * tile.shape.rowBytes() : columnByte(tile.shape, k), {});
 }
 
 //===----------------------------------------------------------------------===//
@@ -279,8 +278,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   Fragment acc(op.getResult());
   TileType aType = op.getA().getType();
   bool inRegisters = isFragment(aType), startsAtZero = isZero(op.getAcc());
-  int64_t steps =
-      (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
+  int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
   if (!inRegisters)
     require(op.getA());
   require(op.getB());
@@ -293,7 +291,8 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
     for (int64_t s = 0; s < acc.slabs(); ++s)
       for (int64_t c = 0; c < acc.colCount(); c += 2)
         for (int64_t i = 0; i < 4; ++i)
-          sums[s].push_back(values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
+          sums[s].push_back(
+              values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
   }
   if (inRegisters)
     for (int64_t s = 0; s < acc.slabs(); ++s)
@@ -310,8 +309,11 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   for (int64_t s = 0; s < acc.slabs(); ++s) {
     sums[s].resize(2 * acc.colCount());
     for (int64_t k = 0; k < steps; ++k) {
-      WarpgroupStep step{aType.getElementType(), {}, describeB(op, k),
-                         bool(op.getTransposeA()), !op.getTransposeB()};
+      WarpgroupStep step{aType.getElementType(),
+                         {},
+                         describeB(op, k),
+                         bool(op.getTransposeA()),
+                         !op.getTransposeB()};
       if (inRegisters)
         step.a = lhs[s * steps + k];
       else

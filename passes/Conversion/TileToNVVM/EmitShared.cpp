@@ -53,12 +53,12 @@ Value KernelEmitter::residentAddress(const Resident &tile, Value row,
     panel = *known / shape.panelChunks();
     chunk = b.i32(*known % shape.panelChunks());
   } else if (shape.chunks() > shape.panelChunks()) {
-    panelByte =
-        b.mul(b.div(chunk, shape.panelChunks()), shape.panelBytes());
+    panelByte = b.mul(b.div(chunk, shape.panelChunks()), shape.panelBytes());
     chunk = b.rem(chunk, shape.panelChunks());
   }
-  Value byte = b.add(b.mul(row, shape.rowBytes()),
-                     b.mul(swizzle(shape, row, chunk), SharedShape::chunkBytes));
+  Value byte =
+      b.add(b.mul(row, shape.rowBytes()),
+            b.mul(swizzle(shape, row, chunk), SharedShape::chunkBytes));
   if (panelByte)
     byte = b.add(byte, panelByte);
   Value start = tile.stage ? b.advance(sharedBase, tile.stage) : sharedBase;

@@ -68,12 +68,13 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
 
 /// How many registers of a thread the assembler may use: left to itself it
 /// spills some to run more blocks at once. All that a thread can have, or a few
-/// less if a multiprocessor, with 65,536 of them, runs one more block then.
+/// less if a multiprocessor, with 65,536 of them, runs one more block then, or
+/// one at all.
 static int32_t getRegisterLimit(int64_t threads) {
   constexpr int64_t most = 255, all = 65536, fewest = 216;
   int64_t blocks = all / (threads * (most + 1)) + 1;
   int64_t limit = all / (threads * blocks) / 8 * 8;
-  return int32_t(limit < fewest ? most : limit);
+  return int32_t(limit < fewest && blocks > 1 ? most : limit);
 }
 
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
@@ -206,9 +207,9 @@ void KernelEmitter::barrier() {
   awaitProducts();
   // Warpgroups read shared memory through another path than threads write it.
   if (!warpgroupProducts.empty() && !unseen.empty())
-    NVVM::FenceProxyOp::create(b, NVVM::ProxyKind::async_shared,
-                               NVVM::SharedSpaceAttr::get(
-                                   b.getContext(),
+    NVVM::FenceProxyOp::create(
+        b, NVVM::ProxyKind::async_shared,
+        NVVM::SharedSpaceAttr::get(b.getContext(),
                                    NVVM::SharedSpace::shared_cta));
   b.barrier();
   pendingLoads.clear();

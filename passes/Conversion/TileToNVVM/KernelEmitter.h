@@ -201,6 +201,10 @@ private:
   /// Element (r, c) of a thread of a larger fragment.
   mlir::Value fragmentElement(mlir::Value tile, const Fragment &larger,
                               int64_t r, int64_t c, Memo &memo);
+  /// Whether the elements of a map's rows are best computed where they are
+  /// used, and one of such a row.
+  bool canDefer(tile::MapOp op) const;
+  mlir::Value deferredElement(mlir::Value row, int64_t c, Memo &memo);
   /// Registers of elements in row-major order, and elements of registers.
   llvm::SmallVector<mlir::Value> pack(const Fragment &fragment,
                                       mlir::ArrayRef<mlir::Value> elements);
@@ -271,6 +275,7 @@ private:
   mlir::Value lineAddress(tile::LoadOp load, mlir::Value bytes);
   void copyLine(tile::LoadOp load);
   void readLine(tile::LoadOp load);
+  mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
@@ -383,6 +388,8 @@ private:
     mlir::Value stage;
   };
   llvm::DenseMap<mlir::Value, ResidentLine> residentLines;
+  /// Rows that are read from there, or computed of that, where they are used.
+  llvm::DenseSet<mlir::Value> deferred;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
   unsigned stages;

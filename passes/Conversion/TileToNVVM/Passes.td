@@ -29,12 +29,15 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
     - Tiles that no fragment touches have no layout.
 
     A kernel has one number of warps: the largest up to 8 that leaves no more
-    than an eighth of the rows of the tallest product to padding.
+    than an eighth of the rows of the tallest product to padding. With `wgmma` it
+    is 4, 8 or 12 if the slabs of 16 rows are a multiple.
   }];
   let dependentDialects = ["::nsa::tile::TileDialect"];
   let options = [
     Option<"warps", "warps", "unsigned", /*default=*/"0",
            "Warps that share the rows of a product; 0 chooses">,
+    Option<"wgmma", "wgmma", "bool", /*default=*/"false",
+           "Whether four warps in sequence can multiply together">,
   ];
 }
 

@@ -15,12 +15,14 @@
 
 using namespace mlir;
 
-void nsa::buildTileToNVVMPipeline(OpPassManager &manager,
-                                  uint64_t sharedLimit, bool wgmma) {
+void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
+                                  bool wgmma) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createLoopInvariantCodeMotionPass());
-  manager.addPass(createNSAAssignLayouts());
+  NSAAssignLayoutsOptions layouts;
+  layouts.wgmma = wgmma;
+  manager.addPass(createNSAAssignLayouts(layouts));
   NSATileToNVVMOptions options;
   options.sharedLimit = sharedLimit;
   options.wgmma = wgmma;

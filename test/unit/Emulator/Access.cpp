@@ -38,8 +38,8 @@ std::string place(int argument, uint64_t offset) {
 // One access
 //===----------------------------------------------------------------------===//
 
-Place Access::find(bool shared, uint64_t address, unsigned bytes, uint64_t align,
-           bool writes) {
+Place Access::find(bool shared, uint64_t address, unsigned bytes,
+                   uint64_t align, bool writes) {
   Place place;
   uint64_t size;
   char *data;
@@ -87,7 +87,7 @@ Place Access::find(bool shared, uint64_t address, unsigned bytes, uint64_t align
 }
 
 bool Access::isDefined(const Place &place, unsigned bytes, bool records,
-               uint32_t &origin) {
+                       uint32_t &origin) {
   Finding found = Finding::None;
   Stamp other = 0;
   int32_t otherBlock = 0;
@@ -151,8 +151,7 @@ void Access::markWritten(const Place &place, unsigned bytes, Stamp flags) {
     for (uint64_t index = first; index <= last; ++index) {
       Cell &cell = block.cells[index];
       Cell before = cell;
-      Finding found =
-          checkWrite(cell, block.clocks, warp.number, lane, flags);
+      Finding found = checkWrite(cell, block.clocks, warp.number, lane, flags);
       cell.fences = block.proxyFences[warp.thread(lane)];
       if (found != Finding::None)
         failRace(place, found,
@@ -184,7 +183,7 @@ Stamp Access::readerOf(const Cell &cell) const {
 }
 
 void Access::failRace(const Place &place, Finding found, Stamp other,
-              int32_t otherBlock) {
+                      int32_t otherBlock) {
   bool blocks =
       found == Finding::OtherBlockWrote || found == Finding::OtherBlockRead;
   fail("writes " + ::place(place.argument, place.offset) + "; " +

@@ -80,21 +80,25 @@ LogicalResult Translator::translateWarpgroupAsm(LLVM::InlineAsmOp text) {
     return passThrough(getWarpgroupFence(), 0);
   if (auto groups = numberBehind(asmText, "wgmma.wait_group.sync.aligned "))
     return passThrough(getWarpgroupWait(), *groups);
-  auto columns =
-      numberBehind(asmText, "wgmma.mma_async.sync.aligned.m64n");
+  auto columns = numberBehind(asmText, "wgmma.mma_async.sync.aligned.m64n");
   auto adds = numberBehind(asmText, "setp.ne.b32 p, ");
   if (!columns || !adds || *columns % 8 != 0 || *columns > 256)
     return unknown(" with the text '" + asmText + "'");
   std::string type = "k16.f32.";
   bool isBF16 = asmText.contains(type + "bf16.bf16 ");
   SmallVector<StringRef> scales;
-  asmText.split(" p, ").second.split(" p, ").second.take_until([](char c) {
-    return c == ';';
-  }).split(scales, ", ");
-  ProductShape shape{unsigned(*columns), isBF16, *adds != 0,
+  asmText.split(" p, ")
+      .second.split(" p, ")
+      .second.take_until([](char c) { return c == ';'; })
+      .split(scales, ", ");
+  ProductShape shape{unsigned(*columns),
+                     isBF16,
+                     *adds != 0,
                      text.getOperands().front().getType().isInteger(32),
-                     false, false};
-  size_t given = (shape.aInRegisters ? 5 : 2) + (shape.adds ? shape.results() : 0);
+                     false,
+                     false};
+  size_t given =
+      (shape.aInRegisters ? 5 : 2) + (shape.adds ? shape.results() : 0);
   if ((!isBF16 && !asmText.contains(type + "f16.f16 ")) ||
       scales.size() != (shape.aInRegisters ? 3 : 4) || scales[0] != "1" ||
       scales[1] != "1" || operands.size() != given ||

@@ -1,10 +1,11 @@
 //===- Warpgroups.cpp - asynchronous products of four warps ---------------===//
 //
 // wgmma.mma_async by the rules of the PTX ISA alone ("Asynchronous warpgroup
-// level matrix multiply-accumulate"): a descriptor says where a matrix starts in
-// shared memory and how far its parts are apart, and a swizzle exchanges bits of
-// each address. A product is computed when it is issued; until it has been
-// waited for its results are undefined, and what it read must stay the same.
+// level matrix multiply-accumulate"): a descriptor says where a matrix starts
+// in shared memory and how far its parts are apart, and a swizzle exchanges
+// bits of each address. A product is computed when it is issued; until it has
+// been waited for its results are undefined, and what it read must stay the
+// same.
 //
 //===----------------------------------------------------------------------===//
 
@@ -279,7 +280,8 @@ void commit(Warp &warp, const Instruction &i, LaneMask) {
 void await(Warp &warp, const Instruction &i, LaneMask mask) {
   warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
   uint64_t pending = uint64_t(i.immediate);
-  uint64_t ended = warp.productGroup > pending ? warp.productGroup - pending : 0;
+  uint64_t ended =
+      warp.productGroup > pending ? warp.productGroup - pending : 0;
   std::vector<Warp::InFlight> kept;
   for (Warp::InFlight &product : warp.products) {
     if (product.group >= ended) {
@@ -301,9 +303,9 @@ void await(Warp &warp, const Instruction &i, LaneMask mask) {
 } // namespace
 
 ProductShape nsa::emulator::decodeProduct(int64_t bits) {
-  return {unsigned(bits & 0xFFFF),   (bits & 1 << 16) != 0,
-          (bits & 1 << 17) != 0,     (bits & 1 << 18) != 0,
-          (bits & 1 << 19) != 0,     (bits & 1 << 20) != 0};
+  return {unsigned(bits & 0xFFFF), (bits & 1 << 16) != 0,
+          (bits & 1 << 17) != 0,   (bits & 1 << 18) != 0,
+          (bits & 1 << 19) != 0,   (bits & 1 << 20) != 0};
 }
 
 int64_t nsa::emulator::encodeProduct(const ProductShape &shape) {
