@@ -203,7 +203,9 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
-  phaseOptions.schedule = chip ? ScheduleKind::CUDA : ScheduleKind::CPU;
+  phaseOptions.schedule = !chip         ? ScheduleKind::CPU
+                          : chip->wgmma ? ScheduleKind::Hopper
+                                        : ScheduleKind::CUDA;
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
   CheckSlowPathsOptions slowPaths;
   slowPaths.allow = {options.allowSlowPaths.begin(),

@@ -35,5 +35,7 @@ KernelSchedule KernelSchedule::get(ScheduleKind kind) {
   schedule.columnMultiple = 8;
   schedule.processors = kMultiprocessors;
   schedule.isWide = true;
+  if (kind == ScheduleKind::Hopper)
+    schedule.productRows = 64;
   return schedule;
 }

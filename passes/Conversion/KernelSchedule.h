@@ -17,8 +17,9 @@
 namespace nsa {
 
 /// What runs the programs of a kernel: a few threads, each with a cache of its
-/// own, or the multiprocessors of a GPU, each with many blocks at once.
-enum class ScheduleKind { CPU, CUDA };
+/// own, or the multiprocessors of a GPU, each with many blocks at once; of a
+/// Hopper GPU, whose warpgroups multiply.
+enum class ScheduleKind { CPU, CUDA, Hopper };
 
 /// Sizes of kernels. The defaults are those for CPUs.
 struct KernelSchedule {
@@ -52,6 +53,9 @@ struct KernelSchedule {
   int64_t rowMultiple = 1;
   /// Tiles along one dimension of attention are a multiple of it.
   int64_t tileMultiple = 8;
+  /// Rows that products of 16-bit tiles are made of at once; 0 if that does not
+  /// matter.
+  int64_t productRows = 0;
   /// Columns of tiles of scores that have a halo are a multiple of it.
   int64_t columnMultiple = 1;
   /// How many programs run without being in each other's way. Tiles of programs

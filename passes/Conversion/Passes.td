@@ -44,7 +44,9 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
            [{::llvm::cl::values(
              clEnumValN(::nsa::ScheduleKind::CPU, "cpu", "a few threads"),
              clEnumValN(::nsa::ScheduleKind::CUDA, "cuda",
-                        "the blocks of a GPU"))}]>,
+                        "the blocks of a GPU"),
+             clEnumValN(::nsa::ScheduleKind::Hopper, "hopper",
+                        "the same, and warpgroups multiply"))}]>,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

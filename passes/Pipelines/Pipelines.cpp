@@ -26,7 +26,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     // 8 halves.
     if (options.fuse)
       manager.addPass(createMergeProjections(
-          {options.schedule == ScheduleKind::CUDA ? 8 : 1}));
+          {options.schedule == ScheduleKind::CPU ? 1 : 8}));
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:
@@ -130,7 +130,9 @@ struct WithSchedule : BaseT {
       llvm::cl::desc("The machine that kernels are cut into programs for"),
       llvm::cl::values(
           clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
-          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU")),
+          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU"),
+          clEnumValN(ScheduleKind::Hopper, "hopper",
+                     "the same, and warpgroups multiply")),
       llvm::cl::init(ScheduleKind::CPU)};
 
   void addTo(PhaseOptions &options) const { options.schedule = schedule; }

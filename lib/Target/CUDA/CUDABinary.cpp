@@ -37,8 +37,9 @@ void nsa::registerCUDATranslations(DialectRegistry &registry) {
   registerNVVMDialectTranslation(registry);
 }
 
-/// Lets kernels that spill have all registers of a thread. Whether there is one
-/// that could not have them before.
+/// Lets kernels that spill have all registers of a thread, where a
+/// multiprocessor has as many for a block. Whether there is one that could not
+/// have them before.
 static bool
 liftRegisterLimits(std::string &ptx,
                    const llvm::StringMap<KernelResources> &kernels) {
@@ -53,6 +54,10 @@ liftRegisterLimits(std::string &ptx,
         limit > ptx.find('{', entry))
       continue;
     limit += directive.size();
+    size_t threads = ptx.find(".reqntid ", entry);
+    if (threads < ptx.find('{', entry) &&
+        std::strtoul(ptx.c_str() + threads + 9, nullptr, 10) * 256 > 65536)
+      continue;
     size_t digits = ptx.find_first_not_of("0123456789", limit) - limit;
     if (ptx.compare(limit, digits, most) == 0)
       continue;
@@ -199,7 +204,7 @@ void CUDABinaryPass::runOnOperation() {
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
   OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToNVVMPipeline(lowering, target->sharedLimit);
+  buildTileToNVVMPipeline(lowering, target->sharedLimit, target->wgmma);
   if (succeeded(runPipeline(lowering, detached.getSources())) &&
       succeeded(describeLaunches(detached)))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,

@@ -10,9 +10,9 @@ using namespace nsa;
 // CUDA C++ Programming Guide, "Compute Capabilities": shared memory per block
 // is that of the multiprocessor but for 1 KiB.
 static constexpr CUDAChip chips[] = {
-    {"sm_80", "+ptx80", 163 * 1024},
-    {"sm_86", "+ptx80", 99 * 1024},
-    {"sm_90a", "+ptx80", 227 * 1024},
+    {"sm_80", "+ptx80", 163 * 1024, false},
+    {"sm_86", "+ptx80", 99 * 1024, false},
+    {"sm_90a", "+ptx80", 227 * 1024, true},
 };
 
 /// Whether the runtime knows the same chips.

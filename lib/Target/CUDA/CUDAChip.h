@@ -17,6 +17,8 @@ struct CUDAChip {
   llvm::StringLiteral ptxFeature;
   /// Bytes of shared memory that a block may have.
   uint64_t sharedLimit;
+  /// Whether warpgroups can multiply.
+  bool wgmma;
 };
 
 /// The chips that this compiler has code for.

@@ -21,7 +21,9 @@ struct AttentionShape {
   AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale)
       : batch(getDim(q, 0)), sequence(getDim(q, 1)), queryHeads(getDim(q, 2)),
         keyHeads(getDim(k, 2)), keys(getDim(k, 1)), keyWidth(getDim(q, 3)),
-        valueWidth(getDim(v, 3)), scale(scale) {}
+        valueWidth(getDim(v, 3)),
+        elementBits(mlir::getElementTypeOrSelf(q).getIntOrFloatBitWidth()),
+        scale(scale) {}
 
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
@@ -29,6 +31,7 @@ struct AttentionShape {
   std::string name() const;
 
   int64_t batch, sequence, queryHeads, keyHeads, keys, keyWidth, valueWidth;
+  unsigned elementBits;
   /// Factor of the scores.
   double scale;
 };

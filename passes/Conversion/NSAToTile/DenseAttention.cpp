@@ -31,13 +31,24 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
           getVisibility(op), schedule};
 }
 
-int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule) const {
+/// Warpgroups share the keys and values that a program copies; as many as leave
+/// each the registers that it needs.
+int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
+  int64_t rows = shape.elementBits == 16 ? schedule.productRows : 0;
+  if (rows == 0 || isNarrow() || shape.sequence < rows)
+    return queryTile;
+  bool isLight = shape.valueWidth <= 64;
+  return getTileSize(shape.sequence, (isLight ? 2 : 3) * rows, rows);
+}
+
+int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
+                                      int64_t fewest) const {
   int64_t tile = keyTile;
   auto countPrograms = [&] {
     return static_cast<int64_t>(llvm::divideCeil(shape.keys, tile)) *
            shape.keyHeads * shape.batch;
   };
-  while (countPrograms() < schedule.processors &&
+  while (countPrograms() < schedule.processors && tile > fewest &&
          tile / 2 % schedule.tileMultiple == 0)
     tile /= 2;
   return tile;
@@ -82,13 +93,14 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b,
       });
 }
 
-HeadProgram::HeadProgram(const DenseAttention &attention, TileBuilder &b)
+HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
+                         TileBuilder &b)
     : b(b), head(b.programId(1)),
       range{b.programId(2), head / attention.shape.group(),
-            getQueryTileOf(b.programId(0), attention.numQueryTiles(),
+            getQueryTileOf(b.programId(0), attention.numQueryTiles(queries),
                            attention.isWide) *
-                attention.queryTile,
-            attention.queryTile, Value()} {
+                queries,
+            queries, Value()} {
   range.query = b.range(range.first, range.count, 0);
 }
 
@@ -98,7 +110,7 @@ HeadProgram::HeadProgram(const DenseAttention &attention, TileBuilder &b)
 
 void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
-  HeadProgram program(*this, b);
+  HeadProgram program(*this, ownQueryTile, b);
   const QueryRange &range = program.range;
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, range.count, shape.valueWidth);
@@ -121,7 +133,7 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
   Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
   Value lse = args[5], dQ = args[6], delta = args[7];
   const AttentionShape &shape = attention.shape;
-  HeadProgram program(attention, b);
+  HeadProgram program(attention, attention.queryTile, b);
   const QueryRange &range = program.range;
   SmallVector<tile::Operand> row = {range.batch, program.head, range.query};
   Value queries = program.loadRows(q, shape.keyWidth);
@@ -207,11 +219,11 @@ struct ConvertForward : KernelPattern<OpT> {
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, this->getSchedule());
     const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {
-        "",
-        getName(attention),
-        {attention.numQueryTiles(), shape.queryHeads, shape.batch},
-        attention.flops(shape.keyWidth + shape.valueWidth)};
+    KernelSpec spec = {"",
+                       getName(attention),
+                       {attention.numQueryTiles(attention.ownQueryTile),
+                        shape.queryHeads, shape.batch},
+                       attention.flops(shape.keyWidth + shape.valueWidth)};
     rewriter.replaceOp(
         op, this->cache.launch(rewriter, op, spec, op->getOperands(),
                                op->getResultTypes(),
@@ -229,11 +241,11 @@ struct ConvertBackward : KernelPattern<OpT> {
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, this->getSchedule());
     const AttentionShape &shape = attention.shape;
-    KernelSpec query = {
-        "dq",
-        getName(attention),
-        {attention.numQueryTiles(), shape.queryHeads, shape.batch},
-        attention.flops(2 * shape.keyWidth + shape.valueWidth)};
+    KernelSpec query = {"dq",
+                        getName(attention),
+                        {attention.numQueryTiles(attention.queryTile),
+                         shape.queryHeads, shape.batch},
+                        attention.flops(2 * shape.keyWidth + shape.valueWidth)};
     auto queryResults =
         this->cache.launch(rewriter, op, query, op->getOperands(),
                            {op.getQuery().getType(), op.getLse().getType()},
@@ -243,7 +255,8 @@ struct ConvertBackward : KernelPattern<OpT> {
     KernelSpec keyValue = {
         "dkdv",
         getName(attention),
-        {attention.numKeyTiles(), shape.keyHeads, shape.batch},
+        {attention.numKeyTiles(attention.ownKeyTile), shape.keyHeads,
+         shape.batch},
         attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
     auto keyValueResults =
         this->cache.launch(rewriter, op, keyValue,

@@ -21,7 +21,10 @@ struct DenseAttention {
                               schedule.tileMultiple)),
         keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
                             schedule.tileMultiple)),
-        ownKeyTile(getOwnKeyTile(schedule)), isWide(schedule.isWide) {}
+        ownQueryTile(getOwnQueryTile(schedule)),
+        ownKeyTile(getOwnKeyTile(
+            schedule, shape.elementBits == 16 ? schedule.productRows : 0)),
+        sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide) {}
 
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
@@ -35,12 +38,14 @@ struct DenseAttention {
     return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
   }
 
-  int64_t numQueryTiles() const {
-    return llvm::divideCeil(shape.sequence, queryTile);
+  /// Programs that take `tile` queries each.
+  int64_t numQueryTiles(int64_t tile) const {
+    return llvm::divideCeil(shape.sequence, tile);
   }
-  /// At least one, so that a launch without keys is still a launch.
-  int64_t numKeyTiles() const {
-    return std::max<int64_t>(llvm::divideCeil(shape.keys, ownKeyTile), 1);
+  /// Programs that take `tile` keys each: at least one, so that a launch
+  /// without keys is still a launch.
+  int64_t numKeyTiles(int64_t tile) const {
+    return std::max<int64_t>(llvm::divideCeil(shape.keys, tile), 1);
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
@@ -73,20 +78,24 @@ struct DenseAttention {
 
   AttentionShape shape;
   Visibility visibility;
-  /// Queries and keys of a tile; keys of a program that computes the gradients
-  /// of keys.
-  int64_t queryTile, keyTile, ownKeyTile;
+  /// Queries and keys of a tile; queries of a program that computes their
+  /// outputs, keys of one that computes their gradients, and of one that adds
+  /// parts of these.
+  int64_t queryTile, keyTile, ownQueryTile, ownKeyTile, sumTile;
   bool isWide;
 
 private:
-  /// As large as a key tile if there are programs enough.
-  int64_t getOwnKeyTile(const KernelSchedule &schedule) const;
+  int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
+  /// As large as a key tile if there are programs enough, and no smaller than
+  /// `fewest`.
+  int64_t getOwnKeyTile(const KernelSchedule &schedule, int64_t fewest) const;
 };
 
 /// A program that takes a tile of queries of one query head: (query tile, query
 /// head, batch).
 struct HeadProgram {
-  HeadProgram(const DenseAttention &attention, tile::TileBuilder &b);
+  HeadProgram(const DenseAttention &attention, int64_t queries,
+              tile::TileBuilder &b);
 
   /// Rows of what is stored as [B, S, Hq, width].
   mlir::Value loadRows(mlir::Value ref, int64_t width) const {

@@ -177,7 +177,8 @@ private:
     KernelSpec spec = {
         "win",
         attention.name(),
-        {attention.window.numQueryTiles(), shape.queryHeads, shape.batch},
+        {attention.window.numQueryTiles(attention.window.ownQueryTile),
+         shape.queryHeads, shape.batch},
         attention.window.flops(shape.keyWidth + shape.valueWidth)};
     auto lse = RankedTensorType::get(
         {shape.batch, shape.queryHeads, shape.sequence}, rewriter.getF32Type());

@@ -165,7 +165,7 @@ void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
 /// `launchDenseQueryGrad` gives it.
 void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
                                                  ArrayRef<Value> args) const {
-  HeadProgram program(compressed, b);
+  HeadProgram program(compressed, compressed.queryTile, b);
   const QueryRange &range = program.range;
   Value outputGrads = program.loadRows(args[0], shape.valueWidth);
   Value queries = program.loadRows(args[1], shape.keyWidth);
@@ -342,7 +342,8 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
   KernelSpec spec = {
       "dq_dense",
       attention.wholeName(),
-      {attention.compressed.numQueryTiles(), shape.queryHeads, shape.batch},
+      {attention.compressed.numQueryTiles(attention.compressed.queryTile),
+       shape.queryHeads, shape.batch},
       attention.denseFlops(queryWidth())};
   return cache.launch(rewriter, op, spec,
                       {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
@@ -358,7 +359,7 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
 ResultRange Launcher::launchWindow(ResultRange query) {
   return cache.launch(
       rewriter, op,
-      spec("win", attention.window.numKeyTiles(),
+      spec("win", attention.window.numKeyTiles(attention.window.ownKeyTile),
            attention.window.flops(keyValueWidth())),
       {op.getOutputGrad(), op.getQuery(), op.getWindowKey(),
        op.getWindowValue(), op.getWindowLse(), query[Statistics]},
@@ -405,7 +406,7 @@ ResultRange Launcher::launchCompressedParts(ResultRange query) {
   int64_t parts = compressed.numGradParts();
   return cache.launch(
       rewriter, op,
-      spec("cmp_parts", parts * compressed.numKeyTiles(),
+      spec("cmp_parts", parts * compressed.numKeyTiles(compressed.ownKeyTile),
            compressed.flops(keyValueWidth())),
       {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
        op.getCompressedValue(), op.getCompressedLse(), query[Statistics]},
@@ -424,6 +425,7 @@ ResultRange Launcher::launchCompressedParts(ResultRange query) {
 ResultRange Launcher::launchCompressed(ResultRange query) {
   const DenseAttention &compressed = attention.compressed;
   bool hasParts = compressed.numGradParts() > 1;
+  int64_t keys = hasParts ? compressed.sumTile : compressed.ownKeyTile;
   SmallVector<Value> inputs = {op.getOutputGrad(),    op.getQuery(),
                                op.getCompressedKey(), op.getCompressedValue(),
                                op.getCompressedLse(), query[Statistics]};
@@ -441,9 +443,9 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
   }
   auto build = [&](TileBuilder &b, Expr number, ArrayRef<Value> args) {
     ArrayRef<Value> out = args.drop_front(inputs.size());
-    Expr first = number * compressed.ownKeyTile;
+    Expr first = number * keys;
     if (hasParts) {
-      sumParts(b, args, out, b.range(first, compressed.ownKeyTile, 0));
+      sumParts(b, args, out, b.range(first, keys, 0));
     } else {
       compressed.buildKeyValueGrad(b, number,
                                    {args[0], args[1], args[2], args[3], args[4],
@@ -451,8 +453,7 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
     }
     if (isRotated)
       rotateRows(b, out[0], args[numOwn], b.programId(2), b.programId(1), first,
-                 compressed.ownKeyTile, compressed.visibility.stride,
-                 /*inverse=*/true);
+                 keys, compressed.visibility.stride, /*inverse=*/true);
   };
   auto buildWithBias = [&](TileBuilder &b, ArrayRef<Value> args) {
     Expr program = b.programId(0);
@@ -473,7 +474,8 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
         });
   };
   return cache.launch(rewriter, op,
-                      spec("cmp", compressed.numKeyTiles() + (hasBias ? 1 : 0),
+                      spec("cmp",
+                           compressed.numKeyTiles(keys) + (hasBias ? 1 : 0),
                            hasParts ? 0 : compressed.flops(keyValueWidth())),
                       inputs, types, [&](TileBuilder &b, ArrayRef<Value> args) {
                         if (hasBias)

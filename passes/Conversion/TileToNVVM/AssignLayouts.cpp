@@ -154,7 +154,7 @@ struct AssignLayouts : nsa::impl::NSAAssignLayoutsBase<AssignLayouts> {
       return signalPassFailure();
     }
     for (KernelOp kernel : getOperation().getOps<KernelOp>()) {
-      LayoutAnalysis layouts(kernel, warps);
+      LayoutAnalysis layouts(kernel, warps, wgmma);
       report(kernel, layouts);
       if (!layouts.getProducts().empty())
         LayoutRewriter(kernel, layouts).run();

@@ -67,14 +67,15 @@ SmallVector<Value> KernelEmitter::loadMatrices(const Resident &tile,
                                                MatrixOrder order,
                                                bool transpose, int64_t row,
                                                int64_t chunk, Value firstByte) {
-  int64_t flip = chunk % tile.shape.swizzled();
+  int64_t panel = chunk / tile.shape.panelChunks();
+  int64_t flip = chunk % tile.shape.panelChunks();
   Value pointer = lanePointer(tile.shape, order, flip);
   if (tile.stage)
     pointer = b.advance(pointer, tile.stage);
   if (firstByte)
     pointer = b.advance(pointer, firstByte);
   pointer = b.advance(pointer, tile.offset + row * tile.shape.rowBytes() +
-                                   (chunk - flip) * SharedShape::chunkBytes);
+                                   panel * tile.shape.panelBytes());
   return loadMatrix(b, pointer, transpose);
 }
 

@@ -105,6 +105,8 @@ SmallVector<Value> KernelEmitter::elementsOf(Value tile) {
 
 Value KernelEmitter::fragmentElement(Value operand, const Fragment &larger,
                                      int64_t r, int64_t c, Memo &memo) {
+  if (deferred.contains(operand))
+    return deferredElement(operand, c, memo);
   auto known = registers.find(operand);
   if (known == registers.end())
     return evaluate(operand, rowOf(larger, r), colOf(larger, c), memo);
@@ -113,6 +115,48 @@ Value KernelEmitter::fragmentElement(Value operand, const Fragment &larger,
               (fragment.cols == 1 ? 0 : c);
   return fragment.isPacked() ? b.half(known->second[i / 2], i % 2)
                              : known->second[i];
+}
+
+//===----------------------------------------------------------------------===//
+// Rows that are read where they are used
+//===----------------------------------------------------------------------===//
+
+/// Every thread would hold a row's elements in as many registers as its part of
+/// a whole slab takes.
+bool KernelEmitter::canDefer(MapOp op) const {
+  if (cast<TileType>(op.getShapeType()).getRows() != 1)
+    return false;
+  bool readsLine = false;
+  for (Value input : op.getInputs()) {
+    readsLine |= deferred.contains(input);
+    if (!deferred.contains(input) && isa<TileType>(input.getType()) &&
+        !isOnDemand(input.getType()))
+      return false;
+  }
+  return readsLine;
+}
+
+Value KernelEmitter::deferredElement(Value row, int64_t c, Memo &memo) {
+  Fragment fragment(row);
+  auto key = [&](int64_t column) {
+    return std::tuple<Value, Value, Value>(row, {}, colOf(fragment, column));
+  };
+  if (Value known = memo.lookup(key(c)))
+    return known;
+  if (auto load = row.getDefiningOp<LoadOp>()) {
+    Value pair = loadLinePair(load, c / 2);
+    for (int64_t i = 0; i < 2; ++i)
+      memo[key(c / 2 * 2 + i)] = b.half(pair, i);
+    return memo[key(c)];
+  }
+  auto map = row.getDefiningOp<MapOp>();
+  SmallVector<Value> elements;
+  for (Value input : map.getInputs())
+    elements.push_back(fragmentElement(input, fragment, 0, c, memo));
+  for (auto [result, value] :
+       llvm::zip_equal(map.getResults(), runBody(map, elements)))
+    memo[{result, {}, colOf(fragment, c)}] = value;
+  return memo[key(c)];
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,17 +177,22 @@ static llvm::SmallBitVector findRounded(MapOp op) {
 SmallVector<Value> KernelEmitter::runMap(MapOp op) {
   Fragment shape(op.getShapeType());
   llvm::SmallBitVector wide = findRounded(op);
-  SmallVector<SmallVector<Value>> results(op.getNumResults());
+  SmallVector<SmallVector<Value>> results(op.getNumResults(),
+                                          SmallVector<Value>(shape.elements()));
   Memo memo;
-  for (int64_t r = 0; r < shape.rowCount(); ++r)
-    for (int64_t c = 0; c < shape.colCount(); ++c) {
-      SmallVector<Value> elements;
-      for (Value input : op.getInputs())
-        elements.push_back(fragmentElement(input, shape, r, c, memo));
-      for (auto [list, value] :
-           llvm::zip_equal(results, runBody(op, elements, wide)))
-        list.push_back(value);
-    }
+  // What is read for a column is used at once.
+  bool byColumns = llvm::any_of(
+      op.getInputs(), [&](Value input) { return deferred.contains(input); });
+  for (int64_t k = 0; k < shape.elements(); ++k) {
+    int64_t r = byColumns ? k % shape.rowCount() : k / shape.colCount();
+    int64_t c = byColumns ? k / shape.rowCount() : k % shape.colCount();
+    SmallVector<Value> elements;
+    for (Value input : op.getInputs())
+      elements.push_back(fragmentElement(input, shape, r, c, memo));
+    for (auto [list, value] :
+         llvm::zip_equal(results, runBody(op, elements, wide)))
+      list[r * shape.colCount() + c] = value;
+  }
   SmallVector<Value> flat;
   for (auto [result, list] : llvm::zip_equal(op.getResults(), results))
     llvm::append_range(flat, pack(Fragment(result), list));
@@ -179,6 +228,10 @@ Value KernelEmitter::holdsEverywhere(MapOp op, const Masks &masks) {
 
 /// Tiles that a mask does not cut go without it.
 void KernelEmitter::emitFragmentMap(MapOp op) {
+  if (canDefer(op)) {
+    deferred.insert(op->result_begin(), op->result_end());
+    return;
+  }
   Masks masks = findMasks(op);
   SmallVector<Value> flat;
   if (masks.selects.empty() || Fragment(op.getShapeType()).elements() < 16) {

@@ -20,6 +20,8 @@ static int64_t lineLength(const Fragment &fragment) {
                             : 16 * fragment.warps * fragment.slabs();
 }
 
+static constexpr int64_t lineAlignment = 128;
+
 static int64_t lineBytes(LoadOp load) {
   return 4 * lineLength(Fragment(load.getResult()));
 }
@@ -34,14 +36,15 @@ void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
   }
   int64_t lineStart = bytes;
   for (LoadOp load : prefetch.lines)
-    bytes += llvm::alignTo(lineBytes(load), SharedPool::alignment);
+    bytes += llvm::alignTo(lineBytes(load), lineAlignment);
+  bytes = llvm::alignTo(bytes, SharedPool::alignment);
   Pipeline pipeline{prefetch.loads, prefetch.lines, pool.allocate(2 * bytes),
                     bytes};
   for (LoadOp load : prefetch.loads)
     residents.find(load.getResult())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
     residentLines[load.getResult()] = {pipeline.offset + lineStart, {}};
-    lineStart += llvm::alignTo(lineBytes(load), SharedPool::alignment);
+    lineStart += llvm::alignTo(lineBytes(load), lineAlignment);
   }
   pipelines.push_back(std::move(pipeline));
 }
@@ -100,24 +103,26 @@ void KernelEmitter::copyLine(LoadOp load) {
   forPieces(pieces, pieces, copy);
 }
 
-/// A line that was copied, as the threads hold it.
+/// A line that was copied, as the threads hold it: a column now, a row where it
+/// is used.
 void KernelEmitter::readLine(LoadOp load) {
   Fragment fragment(load.getResult());
-  SmallVector<Value> values;
-  if (fragment.rows > 1) {
-    for (int64_t r = 0; r < fragment.rowCount(); ++r)
-      values.push_back(b.load(lineAddress(load, b.mul(rowOf(fragment, r), 4)),
-                              b.i32(0), fragment.element));
-    registers[load.getResult()] = std::move(values);
+  if (fragment.rows == 1) {
+    deferred.insert(load.getResult());
     return;
   }
-  Value first = b.mul(thread().pair, 4);
-  for (int64_t c = 0; c < fragment.colCount(); c += 2) {
-    Value address = b.advance(lineAddress(load, first), 4 * 8 * (c / 2));
-    Value pair = b.loadVector(address, b.i32(0), fragment.element, 2);
-    values.append({b.half(pair, 0), b.half(pair, 1)});
-  }
+  SmallVector<Value> values;
+  for (int64_t r = 0; r < fragment.rowCount(); ++r)
+    values.push_back(b.load(lineAddress(load, b.mul(rowOf(fragment, r), 4)),
+                            b.i32(0), fragment.element));
   registers[load.getResult()] = std::move(values);
+}
+
+/// Columns `2 * pair` and the next of a row that was copied.
+Value KernelEmitter::loadLinePair(LoadOp load, int64_t pair) {
+  Value first = lineAddress(load, b.mul(thread().pair, 4));
+  return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
+                      Fragment(load.getResult()).element, 2);
 }
 
 /// Copies the tiles of iteration `iteration` into `stage`.
@@ -136,6 +141,8 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
 /// All copies are there, and nobody reads the other stage any more.
 void KernelEmitter::beginStage() {
   NVVM::CpAsyncWaitGroupOp::create(b, 0u);
+  for (LoadOp load : pipelines.back().loads)
+    unseen.insert(load.getResult());
   barrier();
 }
 

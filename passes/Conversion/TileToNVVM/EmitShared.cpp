@@ -1,6 +1,7 @@
 //===- EmitShared.cpp - tiles that stay in shared memory ------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include <numeric>
@@ -34,22 +35,35 @@ void KernelEmitter::releaseAfter(Operation *op) {
   lastUses.erase(op);
 }
 
-/// Where chunk `chunk` of row `row` lies within its row.
+/// Where chunk `chunk` of a panel lies within row `row` of it.
 Value KernelEmitter::swizzle(const SharedShape &shape, Value row, Value chunk) {
   Value flip = row;
   if (int64_t shift = shape.swizzleShift())
     flip = b.createOrFold<arith::ShRUIOp>(flip, b.i32(shift));
-  flip = b.createOrFold<arith::AndIOp>(flip, b.i32(shape.swizzled() - 1));
+  flip = b.createOrFold<arith::AndIOp>(flip, b.i32(shape.panelChunks() - 1));
   return b.createOrFold<arith::XOrIOp>(chunk, flip);
 }
 
 Value KernelEmitter::residentAddress(const Resident &tile, Value row,
                                      Value chunk) {
+  const SharedShape &shape = tile.shape;
+  int64_t panel = 0;
+  Value panelByte;
+  if (std::optional<int64_t> known = getConstantIntValue(chunk)) {
+    panel = *known / shape.panelChunks();
+    chunk = b.i32(*known % shape.panelChunks());
+  } else if (shape.chunks() > shape.panelChunks()) {
+    panelByte = b.mul(b.div(chunk, shape.panelChunks()), shape.panelBytes());
+    chunk = b.rem(chunk, shape.panelChunks());
+  }
   Value byte =
-      b.add(b.mul(row, tile.shape.rowBytes()),
-            b.mul(swizzle(tile.shape, row, chunk), SharedShape::chunkBytes));
+      b.add(b.mul(row, shape.rowBytes()),
+            b.mul(swizzle(shape, row, chunk), SharedShape::chunkBytes));
+  if (panelByte)
+    byte = b.add(byte, panelByte);
   Value start = tile.stage ? b.advance(sharedBase, tile.stage) : sharedBase;
-  return b.advance(b.advance(start, byte), tile.offset);
+  return b.advance(b.advance(start, byte),
+                   tile.offset + panel * shape.panelBytes());
 }
 
 Value KernelEmitter::residentElement(const Resident &tile, Value row,

@@ -55,9 +55,10 @@ FailureOr<int64_t> nsa::cuda::getFragmentWarps(KernelOp kernel) {
 }
 
 KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
-                             unsigned stages)
+                             unsigned stages, bool wgmma)
     : kernel(kernel), plan(plan), threads(plan.getThreads()),
-      b(kernel.getLoc(), kernel.getContext()), bounds(kernel), stages(stages) {
+      b(kernel.getLoc(), kernel.getContext()), bounds(kernel), stages(stages),
+      wgmma(wgmma) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
   kernel.walk([&](LoadOp op) {
     if (written.contains(getArgument(op.getRef())))
@@ -67,12 +68,13 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
 
 /// How many registers of a thread the assembler may use: left to itself it
 /// spills some to run more blocks at once. All that a thread can have, or a few
-/// less if a multiprocessor, with 65,536 of them, runs one more block then.
+/// less if a multiprocessor, with 65,536 of them, runs one more block then, or
+/// one at all.
 static int32_t getRegisterLimit(int64_t threads) {
   constexpr int64_t most = 255, all = 65536, fewest = 216;
   int64_t blocks = all / (threads * (most + 1)) + 1;
   int64_t limit = all / (threads * blocks) / 8 * 8;
-  return int32_t(limit < fewest ? most : limit);
+  return int32_t(limit < fewest && blocks > 1 ? most : limit);
 }
 
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
@@ -101,6 +103,8 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     exchangeStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
     exchangeBase = b.address(sharedBase, exchangeStart, b.getI8Type());
     startEnd = exchangeBase.getDefiningOp();
+    if (wgmma)
+      findWarpgroupProducts();
   }
   if (failed(emitBlock(kernel.getBody().front())))
     return failure();
@@ -200,6 +204,13 @@ SmallVector<Value> KernelEmitter::registersOf(Value tile) {
 //===----------------------------------------------------------------------===//
 
 void KernelEmitter::barrier() {
+  awaitProducts();
+  // Warpgroups read shared memory through another path than threads write it.
+  if (!warpgroupProducts.empty() && !unseen.empty())
+    NVVM::FenceProxyOp::create(
+        b, NVVM::ProxyKind::async_shared,
+        NVVM::SharedSpaceAttr::get(b.getContext(),
+                                   NVVM::SharedSpace::shared_cta));
   b.barrier();
   pendingLoads.clear();
   pendingWrites.clear();
@@ -310,10 +321,12 @@ Value KernelEmitter::element(const Source &source, int64_t k, Value row,
 LogicalResult KernelEmitter::emitBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     b.setLoc(op.getLoc());
+    awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
     releaseAfter(&op);
   }
+  awaitProducts();
   return success();
 }
 
@@ -351,6 +364,8 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         return emitMap(map), success();
       })
       .Case([&](DotOp dot) {
+        if (warpgroupProducts.contains(dot))
+          return emitWarpgroupDot(dot), success();
         if (isFragment(dot.getType()))
           return emitFragmentDot(dot), success();
         return emitDot(dot), success();

@@ -27,14 +27,18 @@ mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
 class KernelEmitter {
 public:
   /// `stages` is how many places tiles have that a loop copies: with two, the
-  /// next iteration's are copied during this one.
-  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages);
+  /// next iteration's are copied during this one. `wgmma`: whether warpgroups
+  /// multiply where they can.
+  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages,
+                bool wgmma);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
   /// `sharedLimit` bytes, or has an operation that CUDA has no code for.
   mlir::LogicalResult emit(mlir::LLVM::GlobalOp sharedMemory,
                            uint64_t sharedLimit);
+
+  struct WarpgroupStep;
 
 private:
   // Where elements are.
@@ -199,6 +203,10 @@ private:
   /// Element (r, c) of a thread of a larger fragment.
   mlir::Value fragmentElement(mlir::Value tile, const Fragment &larger,
                               int64_t r, int64_t c, Memo &memo);
+  /// Whether the elements of a map's rows are best computed where they are
+  /// used, and one of such a row.
+  bool canDefer(tile::MapOp op) const;
+  mlir::Value deferredElement(mlir::Value row, int64_t c, Memo &memo);
   /// Registers of elements in row-major order, and elements of registers.
   llvm::SmallVector<mlir::Value> pack(const Fragment &fragment,
                                       mlir::ArrayRef<mlir::Value> elements);
@@ -269,6 +277,7 @@ private:
   mlir::Value lineAddress(tile::LoadOp load, mlir::Value bytes);
   void copyLine(tile::LoadOp load);
   void readLine(tile::LoadOp load);
+  mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
@@ -307,6 +316,20 @@ private:
   /// Operand A for slab `s` and columns `16 * k` and on.
   llvm::SmallVector<mlir::Value> operandA(tile::DotOp op, int64_t s, int64_t k);
   void emitFragmentDot(tile::DotOp op);
+
+  // EmitDotWgmma.cpp
+  void findWarpgroupProducts();
+  mlir::Value warpgroup();
+  mlir::Value matrixDescriptor(const Resident &tile, bool across, int64_t byte,
+                               mlir::Value unit);
+  mlir::Value describeA(tile::DotOp op, int64_t s, int64_t k);
+  mlir::Value describeB(tile::DotOp op, int64_t k);
+  void emitWarpgroupDot(tile::DotOp op);
+  /// Waits for a product, and those before it.
+  void awaitProduct(mlir::Value tile);
+  void awaitProducts();
+  /// Waits for those that `op` reads.
+  void awaitOperands(mlir::Operation *op);
 
   tile::KernelOp kernel;
   SpreadPlan plan;
@@ -347,6 +370,11 @@ private:
   llvm::SmallVector<mlir::Value> inFlight;
   /// Tiles that other threads may not see yet.
   llvm::DenseSet<mlir::Value> unseen;
+  /// Products that warpgroups make, and their results that are not there yet,
+  /// in order.
+  llvm::DenseSet<mlir::Operation *> warpgroupProducts;
+  llvm::SmallVector<mlir::Value> productsInFlight;
+  mlir::Value warpgroupNumber, sharedStartUnits;
   /// Whether shared tiles were read since the last barrier.
   bool residentsRead = false;
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
@@ -362,9 +390,12 @@ private:
     mlir::Value stage;
   };
   llvm::DenseMap<mlir::Value, ResidentLine> residentLines;
+  /// Rows that are read from there, or computed of that, where they are used.
+  llvm::DenseSet<mlir::Value> deferred;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
   unsigned stages;
+  bool wgmma;
 };
 
 } // namespace nsa::cuda

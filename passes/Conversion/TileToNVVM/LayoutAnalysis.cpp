@@ -13,9 +13,9 @@ using namespace nsa::tile;
 
 static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
-LayoutAnalysis::LayoutAnalysis(KernelOp kernel, int64_t warps)
+LayoutAnalysis::LayoutAnalysis(KernelOp kernel, int64_t warps, bool wgmma)
     : kernel(kernel), warps(warps) {
-  findProducts();
+  findProducts(wgmma);
   if (products.empty())
     return;
   findRecomputed();
@@ -51,14 +51,18 @@ static std::string findObstacle(DotOp dot) {
 
 /// As many as there are slabs for, up to 8, if no more than an eighth of the
 /// work is on rows that do not exist.
-static int64_t chooseWarps(int64_t slabs) {
+static int64_t chooseWarps(int64_t slabs, bool wgmma) {
+  // Whole warpgroups, up to three with one or two slabs for each warp.
+  for (int64_t groups : {3, 2, 1})
+    if (wgmma && slabs % (4 * groups) == 0 && slabs <= 8 * groups)
+      return 4 * groups;
   for (int64_t warps = std::min<int64_t>(slabs, 8); warps > 1; --warps)
     if (8 * slabs >= 7 * int64_t(llvm::alignTo(slabs, warps)))
       return warps;
   return 1;
 }
 
-void LayoutAnalysis::findProducts() {
+void LayoutAnalysis::findProducts(bool wgmma) {
   kernel.walk([&](DotOp dot) {
     std::string obstacle = findObstacle(dot);
     if (!obstacle.empty()) {
@@ -70,7 +74,7 @@ void LayoutAnalysis::findProducts() {
         slabs, llvm::divideCeil(dot.getAcc().getType().getRows(), 16));
   });
   if (warps == 0)
-    warps = chooseWarps(slabs);
+    warps = chooseWarps(slabs, wgmma);
 }
 
 bool LayoutAnalysis::isProduct(Operation *op) const {

@@ -12,8 +12,9 @@ namespace nsa::cuda {
 /// tensor cores. Changes nothing; valid until the kernel changes.
 class LayoutAnalysis {
 public:
-  /// `warps` of 0 chooses their number.
-  LayoutAnalysis(tile::KernelOp kernel, int64_t warps);
+  /// `warps` of 0 chooses their number; `wgmma`: whether four of them in
+  /// sequence can multiply together.
+  LayoutAnalysis(tile::KernelOp kernel, int64_t warps, bool wgmma);
 
   /// In order. Without any, the kernel stays without layouts.
   llvm::ArrayRef<tile::DotOp> getProducts() const { return products; }
@@ -47,7 +48,7 @@ public:
 
 private:
   bool isProduct(mlir::Operation *op) const;
-  void findProducts();
+  void findProducts(bool wgmma);
   void findRecomputed();
   void placeOperands();
   void placeOperand(mlir::OpOperand &operand);

@@ -22,6 +22,10 @@ inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
 inline constexpr int64_t kTensorAlignment = 16;
 
+/// Attribute of an `scf.if`, a unit: each warp takes the branch for itself.
+/// What all warps do together may not be in it.
+inline constexpr llvm::StringLiteral kRowWiseAttr = "tile.row_wise";
+
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
@@ -29,11 +33,13 @@ inline constexpr int64_t kTensorAlignment = 16;
 
 /// Appends what turns a module of tile kernels into a module of the LLVM and
 /// NVVM dialects: one CUDA kernel per tile kernel (see `nsa-tile-to-nvvm`), no
-/// calls. `sharedLimit` is in bytes per block.
+/// calls. `sharedLimit` is in bytes per block; `wgmma`: whether warpgroups can
+/// multiply, which takes sm_90a.
 void buildTileToNVVMPipeline(mlir::OpPassManager &manager,
-                             uint64_t sharedLimit = 232448);
+                             uint64_t sharedLimit = 232448, bool wgmma = false);
 
-/// Makes the pipeline available as `nsa-tile-to-nvvm-llvm{shared-limit=N}`.
+/// Makes the pipeline available as `nsa-tile-to-nvvm-llvm`, with the options
+/// `shared-limit` and `wgmma`.
 void registerTileToNVVMPipeline();
 
 } // namespace nsa

@@ -29,12 +29,15 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
     - Tiles that no fragment touches have no layout.
 
     A kernel has one number of warps: the largest up to 8 that leaves no more
-    than an eighth of the rows of the tallest product to padding.
+    than an eighth of the rows of the tallest product to padding. With `wgmma` it
+    is 4, 8 or 12 if the slabs of 16 rows are a multiple.
   }];
   let dependentDialects = ["::nsa::tile::TileDialect"];
   let options = [
     Option<"warps", "warps", "unsigned", /*default=*/"0",
            "Warps that share the rows of a product; 0 chooses">,
+    Option<"wgmma", "wgmma", "bool", /*default=*/"false",
+           "Whether four warps in sequence can multiply together">,
   ];
 }
 
@@ -61,6 +64,11 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
     A kernel that needs more than `shared-limit` is an error.
 
+    With `wgmma`, four warps in sequence multiply together where all of their
+    slabs are rows of the result; the other products of fragments, and those in
+    an `scf.if` with the attribute `tile.row_wise`, are of single warps, with a
+    remark that says why.
+
     The result needs `nsa-expand-math` and upstream conversions to LLVM.
   }];
   let dependentDialects = [
@@ -76,6 +84,8 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Option<"stages", "stages", "unsigned", /*default=*/"2",
            "Places in shared memory of a tile that a loop loads: with 2, the "
            "next iteration's is copied during this one">,
+    Option<"wgmma", "wgmma", "bool", /*default=*/"false",
+           "Whether warpgroups multiply where they can, on sm_90a">,
   ];
 }
 

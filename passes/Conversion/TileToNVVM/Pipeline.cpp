@@ -15,14 +15,17 @@
 
 using namespace mlir;
 
-void nsa::buildTileToNVVMPipeline(OpPassManager &manager,
-                                  uint64_t sharedLimit) {
+void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
+                                  bool wgmma) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createLoopInvariantCodeMotionPass());
-  manager.addPass(createNSAAssignLayouts());
+  NSAAssignLayoutsOptions layouts;
+  layouts.wgmma = wgmma;
+  manager.addPass(createNSAAssignLayouts(layouts));
   NSATileToNVVMOptions options;
   options.sharedLimit = sharedLimit;
+  options.wgmma = wgmma;
   manager.addPass(createNSATileToNVVM(options));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createNSAExpandMath());
@@ -42,6 +45,9 @@ struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
       *this, "shared-limit",
       llvm::cl::desc("bytes of shared memory that a block may have"),
       llvm::cl::init(232448)};
+  Option<bool> wgmma{*this, "wgmma",
+                     llvm::cl::desc("warpgroups multiply where they can"),
+                     llvm::cl::init(false)};
 };
 } // namespace
 
@@ -50,6 +56,6 @@ void nsa::registerTileToNVVMPipeline() {
       "nsa-tile-to-nvvm-llvm",
       "Lower tile kernels to the LLVM and NVVM dialects",
       [](OpPassManager &manager, const TileToNVVMOptions &options) {
-        buildTileToNVVMPipeline(manager, options.sharedLimit);
+        buildTileToNVVMPipeline(manager, options.sharedLimit, options.wgmma);
       });
 }

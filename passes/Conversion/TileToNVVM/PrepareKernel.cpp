@@ -3,6 +3,7 @@
 #include "passes/Conversion/TileToNVVM/PrepareKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
@@ -55,6 +56,50 @@ static void continueSums(scf::ForOp loop) {
     map.getResult(0).replaceAllUsesWith(result);
     map.erase();
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Maps of maps
+//===----------------------------------------------------------------------===//
+
+/// Whether the body of `map` uses something that is made behind `op`.
+static bool usesLater(MapOp map, Operation *op) {
+  Block &body = map.getBody().front();
+  for (Operation &inner : body)
+    for (Value operand : inner.getOperands())
+      if (Operation *def = operand.getDefiningOp();
+          def && def->getBlock() == op->getBlock() && op->isBeforeInBlock(def))
+        return true;
+  return false;
+}
+
+/// Lets a map compute what another one makes of its result alone, such as
+/// numbers of 16 bits: the f32 number takes no register then.
+static void continueMap(MapOp second) {
+  if (second.getNumOperands() != 1 || second.getNumResults() != 1)
+    return;
+  auto result = dyn_cast<OpResult>(second.getOperand(0));
+  auto first = result ? dyn_cast<MapOp>(result.getOwner()) : MapOp();
+  auto from = dyn_cast<TileType>(second.getOperand(0).getType());
+  auto to = cast<TileType>(second.getResult(0).getType());
+  if (!first || !result.hasOneUse() || !isFragment(from) ||
+      first->getBlock() != second->getBlock() ||
+      from.withElementType(to.getElementType()) != to ||
+      usesLater(second, first))
+    return;
+  Operation *yield = first.getBody().front().getTerminator();
+  OpBuilder builder(yield);
+  IRMapping elements;
+  Block &body = second.getBody().front();
+  elements.map(body.getArgument(0),
+               yield->getOperand(result.getResultNumber()));
+  for (Operation &op : body.without_terminator())
+    builder.clone(op, elements);
+  yield->setOperand(result.getResultNumber(),
+                    elements.lookupOrDefault(second.getYielded()[0]));
+  result.setType(to);
+  second.getResult(0).replaceAllUsesWith(result);
+  second.erase();
 }
 
 //===----------------------------------------------------------------------===//
@@ -155,12 +200,16 @@ static void sinkRow(Operation *row) {
 void nsa::cuda::prepareKernel(KernelOp kernel) {
   SmallVector<scf::ForOp> loops;
   SmallVector<LoadOp> loads;
+  SmallVector<MapOp> maps;
   kernel.walk([&](Operation *op) {
+    if (auto map = dyn_cast<MapOp>(op))
+      maps.push_back(map);
     if (auto loop = dyn_cast<scf::ForOp>(op))
       loops.push_back(loop);
     if (auto load = dyn_cast<LoadOp>(op); load && isFragment(load.getType()))
       loads.push_back(load);
   });
+  llvm::for_each(maps, continueMap);
   llvm::for_each(loops, continueSums);
   llvm::for_each(loads, sinkLoad);
   llvm::for_each(loads, keepInSharedMemory);

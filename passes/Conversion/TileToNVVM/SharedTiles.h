@@ -13,9 +13,11 @@
 namespace nsa::cuda {
 
 /// A tile of 16-bit elements in rows of 16-byte chunks. Rows and columns are
-/// rounded up to 16, with zeros. Chunk `c` of row `r` lies where chunk
-/// `c ^ swizzle(r)` would: then the same chunk of 8 rows in sequence, which is
-/// what one 8x8 matrix of ldmatrix reads, covers all banks.
+/// rounded up to 16, with zeros. Its columns are cut into panels of 32, 64 or
+/// 128 bytes that lie one behind another, each row by row. Chunk `c` of row `r`
+/// of a panel lies where chunk `c ^ swizzle(r)` would: then the same chunk of 8
+/// rows in sequence, which is what one 8x8 matrix of ldmatrix reads, covers all
+/// banks. wgmma calls the same the swizzle of as many bytes as a panel is wide.
 struct SharedShape {
   explicit SharedShape(tile::TileType type);
 
@@ -24,13 +26,14 @@ struct SharedShape {
   int64_t paddedRows() const { return llvm::alignTo(rows, 16); }
   int64_t paddedCols() const { return llvm::alignTo(cols, 16); }
   int64_t chunks() const { return paddedCols() / chunkElements; }
-  int64_t rowBytes() const { return chunks() * chunkBytes; }
-  int64_t bytes() const { return paddedRows() * rowBytes(); }
+  /// The largest power of two that divides the number of chunks, up to 8.
+  int64_t panelChunks() const;
+  /// From a row of a panel to the next one.
+  int64_t rowBytes() const { return panelChunks() * chunkBytes; }
+  int64_t panelBytes() const { return paddedRows() * rowBytes(); }
+  int64_t bytes() const { return chunks() / panelChunks() * panelBytes(); }
 
-  /// How many chunks of a row change places: the largest power of two that
-  /// divides their number, up to 8.
-  int64_t swizzled() const;
-  /// swizzle(r) = (r >> swizzleShift()) & (swizzled() - 1), a function of r
+  /// swizzle(r) = (r >> swizzleShift()) & (panelChunks() - 1), a function of r
   /// % 8.
   int64_t swizzleShift() const;
 
@@ -40,7 +43,9 @@ struct SharedShape {
 /// Hands out pieces of a block's shared memory, first fit.
 class SharedPool {
 public:
-  static constexpr int64_t alignment = 128;
+  /// Swizzles of hardware are functions of an address: the pattern of a panel
+  /// of 128 bytes repeats after 8 rows.
+  static constexpr int64_t alignment = 1024;
 
   /// The offset of `bytes` free bytes.
   int64_t allocate(int64_t bytes);

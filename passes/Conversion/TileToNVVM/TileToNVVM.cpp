@@ -63,8 +63,9 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
     for (KernelOp kernel : kernels) {
       prepareKernel(kernel);
       if (failed(verifyGrid(kernel)) ||
-          failed(KernelEmitter(kernel, planSpread(kernel, threads), stages)
-                     .emit(shared, sharedLimit)))
+          failed(
+              KernelEmitter(kernel, planSpread(kernel, threads), stages, wgmma)
+                  .emit(shared, sharedLimit)))
         return signalPassFailure();
       kernel.erase();
     }

@@ -1,5 +1,6 @@
 // RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse %s | FileCheck %s
 // RUN: nsa-opt --nsa-convert-to-tile=schedule=cuda --canonicalize --cse --nsa-assign-layouts --remarks-filter="nsa-assign-layouts" -o /dev/null %s 2>&1 | FileCheck %s --check-prefix=REMARKS
+// RUN: nsa-opt --nsa-convert-to-tile=schedule=hopper --canonicalize --cse %s | FileCheck %s --check-prefix=HOPPER
 
 // Attention for a GPU: sizes that tensor cores multiply, and work for all
 // multiprocessors.
@@ -12,10 +13,14 @@
 // REMARKS-DAG: Function=select_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
 // REMARKS-NOT: no multiple of
 
-// Too few key tiles of 64 for all multiprocessors: programs of 16 keys.
+// Too few key tiles of 64 for all multiprocessors: programs of 16 keys, but 64
+// where a warpgroup multiplies as many.
 // CHECK-LABEL: tile.kernel private @window_attention_backward_dkdv_
 // CHECK-SAME: grid = array<i32: 32, 2, 1>
 // CHECK: tile.dot {{.*}} !tile.tile<16x64xbf16>, !tile.tile<64x64xbf16>
+// HOPPER-LABEL: tile.kernel private @window_attention_backward_dkdv_
+// HOPPER-SAME: grid = array<i32: 8, 2, 1>
+// HOPPER: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<64x64xbf16>
 func.func @window(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>)
     -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>) {
   %dq, %dk, %dv = nsa.window_attention_backward %do, %q, %k, %k, %q, %lse {window = 256 : i64}
@@ -31,6 +36,10 @@ func.func @window(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %
 // CHECK: %[[P:.+]] = tile.program_id 0
 // CHECK: arith.subi %[[LAST]], %[[P]]
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<32x64xbf16>
+// Two warpgroups share a tile of keys.
+// HOPPER-LABEL: tile.kernel private @compressed_attention_
+// HOPPER-SAME: grid = array<i32: 4, 12, 1>
+// HOPPER: tile.dot {{.*}} !tile.tile<128x64xbf16>, !tile.tile<32x64xbf16>
 func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>) {
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 32 : i64, stride = 16 : i64}
       : (tensor<1x512x12x64xbf16>, tensor<1x31x2x64xbf16>, tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>)

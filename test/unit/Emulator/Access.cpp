@@ -1,7 +1,7 @@
 //===- Access.cpp - loads, stores and copies ------------------------------===//
 
+#include "test/unit/Emulator/Access.h"
 #include "test/unit/Emulator/Handlers.h"
-#include "test/unit/Emulator/Machine.h"
 
 #include <cstring>
 
@@ -32,171 +32,166 @@ std::string place(int argument, uint64_t offset) {
                             std::to_string(argument);
 }
 
-/// An address that an access has been checked for.
-struct Place {
-  /// Null after a failure.
-  char *data = nullptr;
-  int argument = -1;
-  uint64_t offset = 0;
-};
+} // namespace
 
-/// One lane's access to memory.
-class Access {
-public:
-  Access(Warp &warp, const Instruction &i, unsigned lane)
-      : warp(warp), block(warp.block), i(i), lane(lane) {}
+//===----------------------------------------------------------------------===//
+// One access
+//===----------------------------------------------------------------------===//
 
-  Place find(bool shared, uint64_t address, unsigned bytes, uint64_t align,
-             bool writes) {
-    Place place;
-    uint64_t size;
-    char *data;
-    if (shared) {
-      place.offset = address - kSharedBase;
-      size = block.shared.size();
-      data = block.shared.data();
-    } else {
-      uint64_t number = address >> kArgumentShift;
-      if (number == 0 || number > block.global.views.size()) {
-        fail("the address is not that of an argument: " +
-             std::to_string(address));
-        return {};
-      }
-      place.argument = int(number) - 1;
-      const GlobalMemory::View &view = block.global.views[number - 1];
-      place.offset = address - argumentBase(unsigned(number - 1));
-      size = view.bytes;
-      data = view.data;
-      if (writes && !view.isOutput) {
-        fail("writes argument " + std::to_string(number - 1) +
-             ", which is not an output");
-        return {};
-      }
-    }
-    if (place.offset > size || size - place.offset < bytes) {
-      auto at = int64_t(place.offset);
-      fail((writes ? "writes " : "reads ") + std::to_string(bytes) +
-           " bytes at byte " + std::to_string(at) + " of " +
-           (shared ? "shared memory"
-                   : "argument " + std::to_string(place.argument)) +
-           ", which has " + std::to_string(size));
+Place Access::find(bool shared, uint64_t address, unsigned bytes,
+                   uint64_t align, bool writes) {
+  Place place;
+  uint64_t size;
+  char *data;
+  if (shared) {
+    place.offset = address - kSharedBase;
+    size = block.shared.size();
+    data = block.shared.data();
+  } else {
+    uint64_t number = address >> kArgumentShift;
+    if (number == 0 || number > block.global.views.size()) {
+      fail("the address is not that of an argument: " +
+           std::to_string(address));
       return {};
     }
-    uint64_t real =
-        shared ? address : reinterpret_cast<uintptr_t>(data) + place.offset;
-    if (real % align != 0) {
-      fail("an access of " + std::to_string(bytes) + " bytes at " +
-           ::place(place.argument, place.offset) + " is not aligned to the " +
-           std::to_string(align) + " bytes that it claims");
+    place.argument = int(number) - 1;
+    const GlobalMemory::View &view = block.global.views[number - 1];
+    place.offset = address - argumentBase(unsigned(number - 1));
+    size = view.bytes;
+    data = view.data;
+    if (writes && !view.isOutput) {
+      fail("writes argument " + std::to_string(number - 1) +
+           ", which is not an output");
       return {};
     }
-    place.data = data + place.offset;
-    return place;
   }
+  if (place.offset > size || size - place.offset < bytes) {
+    auto at = int64_t(place.offset);
+    fail((writes ? "writes " : "reads ") + std::to_string(bytes) +
+         " bytes at byte " + std::to_string(at) + " of " +
+         (shared ? "shared memory"
+                 : "argument " + std::to_string(place.argument)) +
+         ", which has " + std::to_string(size));
+    return {};
+  }
+  uint64_t real =
+      shared ? address : reinterpret_cast<uintptr_t>(data) + place.offset;
+  if (real % align != 0) {
+    fail("an access of " + std::to_string(bytes) + " bytes at " +
+         ::place(place.argument, place.offset) + " is not aligned to the " +
+         std::to_string(align) + " bytes that it claims");
+    return {};
+  }
+  place.data = data + place.offset;
+  return place;
+}
 
-  /// Checks what a read finds. What is undefined is noted once.
-  bool isDefined(const Place &place, unsigned bytes, bool records,
-                 uint32_t &origin) {
-    Finding found = Finding::None;
-    Stamp other = 0;
-    int32_t otherBlock = 0;
-    if (place.argument < 0) {
-      unsigned granule = block.code.sharedGranule;
-      uint64_t first = place.offset / granule,
-               last = (place.offset + bytes - 1) / granule;
-      for (uint64_t cell = first; cell <= last; ++cell) {
-        Finding one = checkRead(block.cells[cell], block.clocks, warp.number,
-                                lane, records);
-        if (one != Finding::None && found == Finding::None) {
-          found = one;
-          other = block.cells[cell].write;
-        }
-      }
-    } else {
-      const GlobalMemory::View &view = block.global.views[place.argument];
-      if (!view.cells)
-        return true;
-      unsigned granule = block.global.granule;
-      uint64_t first = (place.offset + view.skipped) / granule,
-               last = (place.offset + view.skipped + bytes - 1) / granule;
-      for (uint64_t cell = first; cell <= last; ++cell) {
-        Finding one = view.cells[cell].checkRead(block.clocks, block.number,
-                                                 warp.number, lane, records);
-        if (one != Finding::None && found == Finding::None) {
-          found = one;
-          other = view.cells[cell].write;
-          otherBlock = view.cells[cell].writer;
-        }
+bool Access::isDefined(const Place &place, unsigned bytes, bool records,
+                       uint32_t &origin) {
+  Finding found = Finding::None;
+  Stamp other = 0;
+  int32_t otherBlock = 0;
+  if (place.argument < 0) {
+    unsigned granule = block.code.sharedGranule;
+    uint64_t first = place.offset / granule,
+             last = (place.offset + bytes - 1) / granule;
+    for (uint64_t cell = first; cell <= last; ++cell) {
+      Finding one = checkRead(block.cells[cell], block.clocks, warp.number,
+                              lane, records);
+      if (one != Finding::None && found == Finding::None) {
+        found = one;
+        other = block.cells[cell].write;
       }
     }
-    if (found == Finding::None)
-      return true;
-    // The first one is enough for a message.
-    if (!records || origin)
-      return false;
-    origin =
-        block.note({&i, warp.thread(lane), block.number, found, threadOf(other),
-                    otherBlock, place.argument, place.offset});
-    return false;
-  }
-
-  void markWritten(const Place &place, unsigned bytes, Stamp flags) {
-    if (place.argument < 0) {
-      unsigned granule = block.code.sharedGranule;
-      uint64_t first = place.offset / granule,
-               last = (place.offset + bytes - 1) / granule;
-      for (uint64_t index = first; index <= last; ++index) {
-        Cell &cell = block.cells[index];
-        Cell before = cell;
-        Finding found =
-            checkWrite(cell, block.clocks, warp.number, lane, flags);
-        if (found != Finding::None)
-          failRace(place, found,
-                   found == Finding::ReadRace ? readerOf(before) : before.write,
-                   0);
-      }
-      return;
-    }
+  } else {
     const GlobalMemory::View &view = block.global.views[place.argument];
+    if (!view.cells)
+      return true;
     unsigned granule = block.global.granule;
     uint64_t first = (place.offset + view.skipped) / granule,
              last = (place.offset + view.skipped + bytes - 1) / granule;
+    for (uint64_t cell = first; cell <= last; ++cell) {
+      Finding one = view.cells[cell].checkRead(block.clocks, block.number,
+                                               warp.number, lane, records);
+      if (one != Finding::None && found == Finding::None) {
+        found = one;
+        other = view.cells[cell].write;
+        otherBlock = view.cells[cell].writer;
+      }
+    }
+  }
+  if (found == Finding::None)
+    return true;
+  // The first one is enough for a message.
+  if (!records || origin)
+    return false;
+  origin =
+      block.note({&i, warp.thread(lane), block.number, found, threadOf(other),
+                  otherBlock, place.argument, place.offset});
+  return false;
+}
+
+bool Access::isFenced(const Place &place, unsigned bytes) const {
+  unsigned granule = block.code.sharedGranule;
+  for (uint64_t index = place.offset / granule;
+       index <= (place.offset + bytes - 1) / granule; ++index) {
+    const Cell &cell = block.cells[index];
+    if (cell.write &&
+        block.publishedFences[threadOf(cell.write)] <= cell.fences)
+      return false;
+  }
+  return true;
+}
+
+void Access::markWritten(const Place &place, unsigned bytes, Stamp flags) {
+  if (place.argument < 0) {
+    unsigned granule = block.code.sharedGranule;
+    uint64_t first = place.offset / granule,
+             last = (place.offset + bytes - 1) / granule;
     for (uint64_t index = first; index <= last; ++index) {
-      GlobalCell &cell = view.cells[index];
-      GlobalCell before = cell;
-      Finding found =
-          cell.checkWrite(block.clocks, block.number, warp.number, lane);
+      Cell &cell = block.cells[index];
+      Cell before = cell;
+      Finding found = checkWrite(cell, block.clocks, warp.number, lane, flags);
+      cell.fences = block.proxyFences[warp.thread(lane)];
       if (found != Finding::None)
         failRace(place, found,
                  found == Finding::ReadRace ? readerOf(before) : before.write,
-                 found == Finding::OtherBlockWrote ? before.writer
-                                                   : before.reader);
+                 0);
     }
+    return;
   }
-
-  void fail(const std::string &what) { block.fail(warp, i, int(lane), what); }
-
-private:
-  /// The reader that no barrier orders.
-  Stamp readerOf(const Cell &cell) {
-    return block.clocks.isBefore(cell.read, warp.number, lane) ? cell.otherRead
-                                                               : cell.read;
+  const GlobalMemory::View &view = block.global.views[place.argument];
+  unsigned granule = block.global.granule;
+  uint64_t first = (place.offset + view.skipped) / granule,
+           last = (place.offset + view.skipped + bytes - 1) / granule;
+  for (uint64_t index = first; index <= last; ++index) {
+    GlobalCell &cell = view.cells[index];
+    GlobalCell before = cell;
+    Finding found =
+        cell.checkWrite(block.clocks, block.number, warp.number, lane);
+    if (found != Finding::None)
+      failRace(place, found,
+               found == Finding::ReadRace ? readerOf(before) : before.write,
+               found == Finding::OtherBlockWrote ? before.writer
+                                                 : before.reader);
   }
+}
 
-  void failRace(const Place &place, Finding found, Stamp other,
-                int32_t otherBlock) {
-    bool blocks =
-        found == Finding::OtherBlockWrote || found == Finding::OtherBlockRead;
-    fail("writes " + ::place(place.argument, place.offset) + "; " +
-         describe(found) +
-         std::to_string(blocks ? unsigned(otherBlock) : threadOf(other)));
-  }
+Stamp Access::readerOf(const Cell &cell) const {
+  return block.clocks.isBefore(cell.read, warp.number, lane) ? cell.otherRead
+                                                             : cell.read;
+}
 
-  Warp &warp;
-  Block &block;
-  const Instruction &i;
-  unsigned lane;
-};
+void Access::failRace(const Place &place, Finding found, Stamp other,
+                      int32_t otherBlock) {
+  bool blocks =
+      found == Finding::OtherBlockWrote || found == Finding::OtherBlockRead;
+  fail("writes " + ::place(place.argument, place.offset) + "; " +
+       describe(found) +
+       std::to_string(blocks ? unsigned(otherBlock) : threadOf(other)));
+}
+
+namespace {
 
 /// Fails where the address or something else that must be known is undefined.
 bool requireDefined(Warp &warp, const Instruction &i, LaneMask mask,
@@ -368,8 +363,10 @@ void waitGroup(Warp &warp, const Instruction &i, LaneMask mask) {
         makeStamp(block.clocks.now(warp.number), warp.number, copy.lane);
     unsigned granule = block.code.sharedGranule;
     for (uint64_t cell = copy.offset / granule;
-         cell <= (copy.offset + copy.bytes - 1) / granule; ++cell)
+         cell <= (copy.offset + copy.bytes - 1) / granule; ++cell) {
       block.cells[cell].write = stamp;
+      block.cells[cell].fences = block.proxyFences[warp.thread(copy.lane)];
+    }
   }
   warp.copies.resize(kept);
 }
@@ -476,6 +473,9 @@ std::string Block::describe(uint32_t origin) const {
   if (origin == 0 || origin > badReads.size())
     return "it was never given a value";
   const BadRead &read = badReads[origin - 1];
+  if (read.finding == Finding::ProductInFlight)
+    return "it is the result of '" + describe(*read.instruction) +
+           "', which has not been waited for";
   std::string text = "thread " + std::to_string(read.thread) + " of block " +
                      std::to_string(read.block) + " read " +
                      ::place(read.argument, read.offset) + " in '" +

@@ -42,7 +42,7 @@ std::vector<Combination> wideHeads(size_t count, uint64_t seed) {
   const std::vector<int64_t> sequences = {33, 47, 64, 65, 97, 129, 160};
   const std::vector<int64_t> groups = {1, 2, 3, 6};
   const std::vector<std::pair<int64_t, int64_t>> widths = {
-      {64, 64}, {64, 32}, {32, 64}, {48, 80}, {128, 64}};
+      {64, 64}, {64, 32}, {32, 64}, {48, 80}, {128, 64}, {128, 128}};
   const std::vector<int64_t> counts = {1, 3, 4, 16}, windows = {1, 17, 64, 512};
   const std::vector<std::array<int64_t, 3>> blocks = {
       {32, 16, 64}, {16, 16, 16}, {16, 8, 48}, {8, 4, 16}};

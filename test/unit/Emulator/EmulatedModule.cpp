@@ -24,7 +24,7 @@ static FailureOr<std::string> lowerKernels(ModuleOp module,
   noteArgumentAlignment(module);
   DetachedKernels detached(module);
   PassManager manager(module.getContext());
-  buildTileToNVVMPipeline(manager, chip.sharedLimit);
+  buildTileToNVVMPipeline(manager, chip.sharedLimit, chip.wgmma);
   if (failed(manager.run(detached.getSources())) ||
       failed(describeLaunches(detached)))
     return failure();

@@ -444,9 +444,9 @@ TEST_F(EmulatorTest, MatricesMultiply) {
 //===----------------------------------------------------------------------===//
 
 TEST_F(EmulatorTest, UnknownOperationsAreErrors) {
-  expectFailure(run("  nvvm.fence.proxy {kind = #nvvm.proxy_kind<async>}\n"),
-                "the emulator does not know 'nvvm.fence.proxy'",
-                "nvvm.fence.proxy");
+  expectFailure(run("  nvvm.fence.mbarrier.init\n"),
+                "the emulator does not know 'nvvm.fence.mbarrier.init'",
+                "nvvm.fence.mbarrier.init");
   expectFailure(run("  llvm.inline_asm has_side_effects \"trap;\", \"\" : () "
                     "-> ()\n"),
                 "with the text 'trap;'", "llvm.inline_asm");

@@ -49,6 +49,29 @@ Handler getStoreMatrix();
 /// for f16.
 Handler getMultiply();
 
+/// A wgmma.mma_async of 64 rows and 16 elements of each sum.
+struct ProductShape {
+  unsigned columns;
+  bool isBF16, adds, aInRegisters;
+  /// Whether neighbours in shared memory belong to neighbouring rows of a or
+  /// columns of b.
+  bool aAcross, bAcross;
+  /// Registers of a thread.
+  unsigned results() const { return columns / 2; }
+};
+ProductShape decodeProduct(int64_t bits);
+int64_t encodeProduct(const ProductShape &shape);
+/// all: the results; a: four registers or a descriptor; the descriptor of b; if
+/// it adds, what to. `immediate` is the shape.
+Handler getWarpgroupMultiply();
+/// all: `count` results, and as many values that pass through.
+Handler getWarpgroupFence();
+Handler getWarpgroupCommit();
+/// Waits for all groups but the last `immediate`. all: as for the fence.
+Handler getWarpgroupWait();
+/// Lets products read what this thread has written to shared memory.
+Handler getProxyFence();
+
 /// `immediate` 0 to 2: along x, y, z.
 Handler getThreadId();
 Handler getBlockId();

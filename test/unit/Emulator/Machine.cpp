@@ -38,6 +38,10 @@ void Warp::start() {
   std::memset(place, 0, sizeof place);
   std::memset(group, 0, sizeof group);
   copies.clear();
+  products.clear();
+  results.clear();
+  productGroup = productTrace = 0;
+  isFenced = false;
   alive = kAllLanes;
   waiting = 0;
   waitsFor = nullptr;
@@ -219,6 +223,8 @@ bool Block::run(Dim3 at) {
   badReads.clear();
   std::memset(shared.data(), 0xFF, shared.size());
   std::fill(cells.begin(), cells.end(), Cell());
+  proxyFences.assign(code.threads, 0);
+  publishedFences.assign(code.threads, 0);
   for (NamedBarrier &barrier : named)
     barrier = {};
   for (auto &warp : warps)
@@ -229,7 +235,10 @@ bool Block::run(Dim3 at) {
       warp->run();
       all &= warp->ended();
     }
-    if (all || failed())
+    if (failed())
+      break;
+    checkWarpgroups();
+    if (all)
       break;
     if (!releaseBarriers() && !failed())
       reportDeadlock();
@@ -254,6 +263,7 @@ bool Block::releaseBarriers() {
     if (i.immediate & Barrier::Arrive) {
       named[id].arrived += kLanes;
       clocks.release(warp->number, named[id].times);
+      publishFences(*warp);
       warp->pass();
       progress = true;
       continue;
@@ -295,6 +305,7 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
   int64_t reduction = i.immediate >> Barrier::Shift;
   for (Warp *warp : waiting) {
     clocks.release(warp->number, named[id].times);
+    publishFences(*warp);
     if (reduction == Barrier::None)
       continue;
     LaneMask bad = warp->undefined(i.c) & warp->aliveLanes();
@@ -320,6 +331,25 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
   }
   named[id] = {};
   return true;
+}
+
+void Block::publishFences(const Warp &warp) {
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    publishedFences[warp.thread(lane)] = proxyFences[warp.thread(lane)];
+}
+
+/// All warps have come to a barrier or to their end.
+void Block::checkWarpgroups() {
+  for (auto &warp : warps) {
+    const Warp &first = *warps[warp->number / 4 * 4];
+    if (warp->productTrace != first.productTrace && !failed())
+      fail(*warp, code.instructions.front(), -1,
+           "has issued other products than warp " +
+               std::to_string(first.number) + " of its group");
+    if (warp->ended() && !warp->products.empty() && !failed())
+      fail(*warp, *warp->products.front().instruction, -1,
+           "leaves the kernel while a product is in flight");
+  }
 }
 
 void Block::reportDeadlock() {

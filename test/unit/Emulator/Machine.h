@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <memory>
+#include <unordered_map>
 
 namespace nsa::emulator {
 
@@ -101,6 +102,39 @@ public:
   /// The group that the next copy of each lane belongs to.
   unsigned group[kLanes] = {};
 
+  /// A product that has been issued but not waited for, and what it reads.
+  struct InFlight {
+    uint64_t group;
+    const Instruction *instruction;
+    struct Read {
+      uint64_t offset;
+      char data[16];
+    };
+    std::vector<Read> reads;
+  };
+  std::vector<InFlight> products;
+  /// The group that the next product belongs to.
+  uint64_t productGroup = 0;
+  /// Whether a fence stands between the last wait and the next product.
+  bool isFenced = false;
+  /// Registers that products in flight write; their `note` is the origin of the
+  /// register until then. `bad`: what will be undefined even so, and why.
+  struct Result {
+    uint32_t note;
+    uint64_t group;
+    LaneMask bad;
+    uint32_t origin;
+  };
+  std::unordered_map<uint32_t, Result> results;
+  /// The lanes that will be undefined of a register that a product writes; null
+  /// if none does.
+  const LaneMask *findInFlight(uint32_t reg) const;
+  /// Warps of a group must issue the same products.
+  void traceProduct(uint64_t what) {
+    productTrace = (productTrace ^ what) * 0x100000001b3;
+  }
+  uint64_t productTrace = 0;
+
   bool ended() const { return alive == 0; }
   LaneMask aliveLanes() const { return alive; }
   /// The barrier that all threads wait at; null if none.
@@ -164,6 +198,9 @@ public:
   std::vector<char> shared;
   std::vector<Cell> cells;
   Clocks clocks;
+  /// How often each thread has fenced for asynchronous products, and how often
+  /// until its last barrier.
+  std::vector<uint32_t> proxyFences, publishedFences;
   std::string error;
   /// Instructions of all warps, in all blocks and before this block.
   uint64_t executed = 0, executedBefore = 0;
@@ -171,6 +208,8 @@ public:
 private:
   bool releaseBarriers();
   void reportDeadlock();
+  void publishFences(const Warp &warp);
+  void checkWarpgroups();
   struct NamedBarrier {
     unsigned arrived = 0;
     Clocks::Times times = {};

@@ -9,16 +9,23 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::test;
 
+#ifdef NSA_TEST_WGMMA
+static constexpr bool wgmma = true;
+#else
+static constexpr bool wgmma = false;
+#endif
+static constexpr uint64_t sharedLimit = 232448;
+
 void nsa::test::registerTargetDialects(DialectRegistry &registry) {
   OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToNVVMPipeline(lowering);
+  buildTileToNVVMPipeline(lowering, sharedLimit, wgmma);
   lowering.getDependentDialects(registry);
 }
 
 void nsa::test::runOnTarget(ModuleOp module, const KernelCase &kernelCase,
                             ArrayRef<KernelArgument> arguments) {
   PassManager manager(module.getContext());
-  buildTileToNVVMPipeline(manager);
+  buildTileToNVVMPipeline(manager, sharedLimit, wgmma);
   ASSERT_TRUE(succeeded(manager.run(module)));
   std::string text;
   llvm::raw_string_ostream(text) << module;

@@ -84,6 +84,8 @@ enum class Finding : uint8_t {
   /// The same, a thread of another block.
   OtherBlockWrote,
   OtherBlockRead,
+  /// It is the result of an asynchronous product.
+  ProductInFlight,
 };
 
 /// One granule of memory.
@@ -91,6 +93,8 @@ struct Cell {
   Stamp write = 0;
   /// Two threads that have read it since, in different warps if there are.
   Stamp read = 0, otherRead = 0;
+  /// How often the writer had fenced for asynchronous products before.
+  uint32_t fences = 0;
 };
 
 inline Finding checkRead(Cell &cell, const Clocks &clocks, unsigned warp,

@@ -32,6 +32,12 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
     emit(getPackBF16(), define(op->getResult(0)), {high, low});
     return success();
   }
+  if (asmText.contains("wgmma."))
+    return translateWarpgroupAsm(text);
+  if (asmText.starts_with("fence.proxy.async.shared::cta;")) {
+    emit(getProxyFence(), {}, {});
+    return success();
+  }
   for (StringRef name :
        {"ex2.approx.ftz.f", "ex2.approx.f", "lg2.approx.f", "rcp.approx.ftz.f"})
     if (asmText.starts_with((name + "32 ").str())) {
@@ -39,6 +45,71 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
       return translateAlu(*findAlu(intrinsic), operands);
     }
   return unknown(" with the text '" + asmText + "'");
+}
+
+/// The numbers of an instruction from behind `prefix` on.
+static std::optional<int64_t> numberBehind(StringRef text, StringRef prefix) {
+  size_t at = text.find(prefix);
+  int64_t number;
+  if (at == StringRef::npos ||
+      text.drop_front(at + prefix.size()).consumeInteger(10, number))
+    return std::nullopt;
+  return number;
+}
+
+/// "setp.ne.b32 p, ADDS, 0; wgmma.mma_async.sync.aligned.m64nNk16.f32.T.T
+/// {sums}, a, b, p, 1, 1[, TRANSA], TRANSB;". Operands are a, b and, if the
+/// sums go on, these.
+LogicalResult Translator::translateWarpgroupAsm(LLVM::InlineAsmOp text) {
+  StringRef asmText = text.getAsmString();
+  Regs operands;
+  for (Value operand : text.getOperands())
+    operands.push_back(reg(operand));
+  Regs results;
+  if (text.getRes())
+    results = Regs(define(text.getRes()));
+  auto passThrough = [&](Handler handler, int64_t number) -> LogicalResult {
+    if (results.size() != operands.size())
+      return unknown(" with other operands than results");
+    Instruction &instruction = emit(handler, results, operands, Kind::Warp);
+    instruction.count = uint8_t(results.size());
+    instruction.immediate = number;
+    return success();
+  };
+  if (asmText == "wgmma.fence.sync.aligned;")
+    return passThrough(getWarpgroupFence(), 0);
+  if (auto groups = numberBehind(asmText, "wgmma.wait_group.sync.aligned "))
+    return passThrough(getWarpgroupWait(), *groups);
+  auto columns = numberBehind(asmText, "wgmma.mma_async.sync.aligned.m64n");
+  auto adds = numberBehind(asmText, "setp.ne.b32 p, ");
+  if (!columns || !adds || *columns % 8 != 0 || *columns > 256)
+    return unknown(" with the text '" + asmText + "'");
+  std::string type = "k16.f32.";
+  bool isBF16 = asmText.contains(type + "bf16.bf16 ");
+  SmallVector<StringRef> scales;
+  asmText.split(" p, ")
+      .second.split(" p, ")
+      .second.take_until([](char c) { return c == ';'; })
+      .split(scales, ", ");
+  ProductShape shape{unsigned(*columns),
+                     isBF16,
+                     *adds != 0,
+                     text.getOperands().front().getType().isInteger(32),
+                     false,
+                     false};
+  size_t given =
+      (shape.aInRegisters ? 5 : 2) + (shape.adds ? shape.results() : 0);
+  if ((!isBF16 && !asmText.contains(type + "f16.f16 ")) ||
+      scales.size() != (shape.aInRegisters ? 3 : 4) || scales[0] != "1" ||
+      scales[1] != "1" || operands.size() != given ||
+      results.size() != shape.results())
+    return unknown(" with the text '" + asmText + "'");
+  shape.bAcross = scales.back() == "1";
+  shape.aAcross = !shape.aInRegisters && scales[2] == "1";
+  emit(getWarpgroupMultiply(), results, operands, Kind::Warp).immediate =
+      encodeProduct(shape);
+  noteGranule(true, 2);
+  return success();
 }
 
 void Translator::translateBarrier(NVVM::BarrierOp barrier) {
@@ -231,6 +302,25 @@ LogicalResult Translator::translateNVVM() {
         return success();
       })
       .Case([&](NVVM::MmaOp multiply) { return translateMultiply(multiply); })
+      .Case([&](NVVM::WgmmaFenceAlignedOp) {
+        emit(getWarpgroupFence(), {}, {}, Kind::Warp);
+        return success();
+      })
+      .Case([&](NVVM::WgmmaGroupSyncAlignedOp) {
+        emit(getWarpgroupCommit(), {}, {}, Kind::Warp);
+        return success();
+      })
+      .Case([&](NVVM::WgmmaWaitGroupSyncOp wait) {
+        emit(getWarpgroupWait(), {}, {}, Kind::Warp).immediate =
+            int64_t(wait.getGroup());
+        return success();
+      })
+      .Case([&](NVVM::FenceProxyOp fence) -> LogicalResult {
+        if (fence.getKind() != NVVM::ProxyKind::async_shared)
+          return unknown(" of this kind");
+        emit(getProxyFence(), {}, {});
+        return success();
+      })
       .Case([&](NVVM::CpAsyncOp copy) {
         Regs operands = {reg(copy.getDst()), reg(copy.getSrc())};
         if (copy.getCpSize())

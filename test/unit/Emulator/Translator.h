@@ -72,6 +72,7 @@ private:
   mlir::LogicalResult translateAsm(mlir::LLVM::InlineAsmOp text);
   mlir::LogicalResult translateNVVM();
   mlir::LogicalResult translateMultiply(mlir::NVVM::MmaOp multiply);
+  mlir::LogicalResult translateWarpgroupAsm(mlir::LLVM::InlineAsmOp text);
   void translateBarrier(mlir::NVVM::BarrierOp barrier);
   mlir::LogicalResult translateTerminator();
   void emitEdge(mlir::Block *to, mlir::ValueRange arguments);

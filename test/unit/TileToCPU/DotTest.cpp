@@ -50,10 +50,25 @@ protected:
 } // namespace
 
 TEST_F(DotTest, AllFormsAndRemainders) {
-  const DotShape shapes[] = {{64, 64, 64}, {1, 1, 1},    {5, 7, 3},
-                             {17, 9, 13},  {6, 64, 64},  {1, 64, 24},
-                             {64, 1, 32},  {33, 24, 1},  {3, 4, 6},
-                             {20, 8, 8},   {12, 31, 40}, {2, 2, 2}};
+  const DotShape shapes[] = {{64, 64, 64},
+                             {1, 1, 1},
+                             {5, 7, 3},
+                             {17, 9, 13},
+                             {6, 64, 64},
+                             {1, 64, 24},
+                             {64, 1, 32},
+                             {33, 24, 1},
+                             {3, 4, 6},
+                             {20, 8, 8},
+                             {12, 31, 40},
+                             {2, 2, 2},
+                             // One to three warpgroups, panels of 32, 64 and
+                             // 128 bytes, the last slab cut off.
+                             {64, 16, 32},
+                             {128, 96, 16},
+                             {192, 48, 48},
+                             {60, 128, 64},
+                             {256, 72, 128}};
   for (DotShape shape : shapes)
     for (bool transposeA : {false, true})
       for (bool transposeB : {false, true})

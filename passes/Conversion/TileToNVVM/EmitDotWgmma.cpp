@@ -1,0 +1,366 @@
+//===- EmitDotWgmma.cpp - products of warpgroups --------------------------===//
+//
+// wgmma.mma_async.m64nNk16: four warps together multiply 64 rows of a, from
+// their registers or from shared memory, by all of b in shared memory. The
+// slabs of four neighbouring warps are those rows, and their fragments lie in
+// registers as the instruction has it.
+//
+// A product is asynchronous: its registers may be used again behind a wait,
+// which comes before the first operation that does, and before a barrier
+// behind which its operands in shared memory may be overwritten.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/Remarks.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Warps of a warpgroup, and columns of the largest product.
+static constexpr int64_t groupWarps = 4, maxColumns = 256;
+
+//===----------------------------------------------------------------------===//
+// Which products
+//===----------------------------------------------------------------------===//
+
+/// Whether an operation is in a branch that each warp takes for itself.
+static bool isInBranchOfWarp(Operation *op) {
+  for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
+       branch = branch->getParentOfType<scf::IfOp>())
+    if (branch->hasAttr(nsa::kRowWiseAttr))
+      return true;
+  return false;
+}
+
+/// Why a product on fragments stays with single warps, or nothing.
+static std::string findWarpgroupObstacle(DotOp op) {
+  Fragment acc(op.getResult());
+  if (acc.warps % groupWarps != 0)
+    return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
+  if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
+    return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
+                         acc.rows, acc.warps);
+  if (acc.cols > maxColumns)
+    return llvm::formatv("its {0} columns are more than {1}", acc.cols,
+                         maxColumns);
+  SharedShape b(op.getB().getType());
+  int64_t panel = b.panelChunks() * SharedShape::chunkElements;
+  if (!op.getTransposeB() && acc.cols % panel != 0)
+    return llvm::formatv("its {0} columns end inside of a panel of {1}",
+                         acc.cols, panel);
+  if (isInBranchOfWarp(op))
+    return "its branch is taken by single warps";
+  return "";
+}
+
+void KernelEmitter::findWarpgroupProducts() {
+  kernel.walk([&](DotOp op) {
+    if (!isFragment(op.getType()))
+      return;
+    std::string obstacle = findWarpgroupObstacle(op);
+    if (obstacle.empty()) {
+      warpgroupProducts.insert(op);
+      return;
+    }
+    remark::missed(op.getLoc(), remark::RemarkOpts::name("Product")
+                                    .category("nsa-tile-to-nvvm")
+                                    .function(kernel.getSymName()))
+        << remark::reason("not on warpgroups: {0}", obstacle);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Instructions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// An instruction as text. In it, $0 and on are the results, which start as
+/// `tied` if there are any, and then the inputs.
+struct Assembly {
+  std::string text;
+  SmallVector<Type> results;
+  SmallVector<Value> inputs;
+  SmallVector<Value> tied;
+
+  SmallVector<Value> create(ThreadBuilder &b) const;
+};
+} // namespace
+
+static StringRef constraintOf(Type type) {
+  if (type.isF32())
+    return "f";
+  return type.isInteger(64) ? "l" : "r";
+}
+
+SmallVector<Value> Assembly::create(ThreadBuilder &b) const {
+  SmallVector<std::string> constraints;
+  for (Type type : results)
+    constraints.push_back(("=" + constraintOf(type)).str());
+  for (Value input : inputs)
+    constraints.push_back(constraintOf(input.getType()).str());
+  for (size_t i = 0; i < tied.size(); ++i)
+    constraints.push_back(std::to_string(i));
+  Type type = results.size() == 1
+                  ? results[0]
+                  : LLVM::LLVMStructType::getLiteral(b.getContext(), results);
+  SmallVector<Value> operands(inputs);
+  llvm::append_range(operands, tied);
+  auto instruction = LLVM::InlineAsmOp::create(
+      b, type, operands, StringRef(text),
+      StringRef(llvm::join(constraints, ",")), /*has_side_effects=*/true,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr(), ArrayAttr());
+  if (results.size() == 1)
+    return {instruction.getRes()};
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < int64_t(results.size()); ++i)
+    values.push_back(LLVM::ExtractValueOp::create(b, instruction.getRes(), i));
+  return values;
+}
+
+/// Passes values through an instruction that orders accesses to registers:
+/// what computes them stays before it, what uses them behind it.
+static void passThrough(ThreadBuilder &b, StringRef instruction,
+                        ArrayRef<Value *> values) {
+  Assembly assembly{instruction.str(), {}, {}, {}};
+  for (Value *value : values) {
+    assembly.tied.push_back(*value);
+    assembly.results.push_back(value->getType());
+  }
+  for (auto [value, result] : llvm::zip_equal(values, assembly.create(b)))
+    *value = result;
+}
+
+static std::string listOf(size_t first, size_t count) {
+  std::string text = "{";
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", $" : "$") + std::to_string(first + i);
+  return text + "}";
+}
+
+/// The element type, the operands and their order in memory of one product of
+/// 64 rows and 16 elements of each sum.
+struct KernelEmitter::WarpgroupStep {
+  Type element;
+  /// Four registers, or a descriptor.
+  SmallVector<Value> a;
+  Value b;
+  bool aAcross, bAcross;
+};
+
+/// sums = a * b, or sums + a * b.
+static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
+                     bool adds, MutableArrayRef<Value> sums) {
+  size_t count = sums.size();
+  Assembly assembly;
+  assembly.results.assign(count, b.getF32Type());
+  assembly.inputs = step.a;
+  assembly.inputs.push_back(step.b);
+  if (adds)
+    assembly.tied.assign(sums.begin(), sums.end());
+  StringRef type = step.element.isBF16() ? "bf16" : "f16";
+  bool inRegisters = step.a.size() > 1;
+  std::string a =
+      inRegisters ? listOf(count, step.a.size()) : "$" + std::to_string(count);
+  // The last numbers: whether a (where it is in memory) and b lie with their
+  // columns in sequence.
+  assembly.text = llvm::formatv(
+      "{{ .reg .pred p; setp.ne.b32 p, {0}, 0; "
+      "wgmma.mma_async.sync.aligned.m64n{1}k16.f32.{2}.{2} {3}, {4}, ${5}, p, "
+      "1, 1{6}, {7}; }",
+      int(adds), count * 2, type, listOf(0, count), a, count + step.a.size(),
+      inRegisters    ? ""
+      : step.aAcross ? ", 1"
+                     : ", 0",
+      int(step.bAcross));
+  llvm::copy(assembly.create(b), sums.begin());
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// The warpgroup of this thread; null if there is one only.
+Value KernelEmitter::warpgroup() {
+  if (warps == groupWarps)
+    return {};
+  if (!warpgroupNumber) {
+    Value warp = thread().warp;
+    warpgroupNumber = hoisted([&] {
+      // The same in all lanes, which the assembler sees of a shuffle.
+      Value first =
+          NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), warp, b.i32(0),
+                               b.i32(31), NVVM::ShflKind::idx, UnitAttr());
+      return b.div(first, groupWarps);
+    });
+  }
+  return warpgroupNumber;
+}
+
+/// Describes a matrix of 16-bit elements that starts `byte` bytes, and `unit`
+/// times 16, behind the start of a shared tile. `across`: 16 rows, which are
+/// the elements of sums, and panels of columns. Else columns are the elements
+/// of sums: 16 of one panel, of as many rows as the product has.
+Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
+                                      int64_t byte, Value unit) {
+  if (!sharedStartUnits)
+    sharedStartUnits = hoisted([&] {
+      Value address = LLVM::PtrToIntOp::create(b, b.getI32Type(), sharedBase);
+      return b.div(address, 16);
+    });
+  const SharedShape &shape = tile.shape;
+  // PTX ISA, "Matrix-descriptor format", in units of 16 bytes: from panel to
+  // panel, which is ignored for one, and from 8 rows to the next.
+  int64_t leading = across ? shape.panelBytes() / 16 : 1;
+  int64_t stride = 8 * shape.rowBytes() / 16;
+  // 128, 64 and 32 bytes are 1, 2 and 3.
+  int64_t swizzle = 4 - llvm::Log2_64(shape.panelChunks());
+  Value low = sharedStartUnits;
+  if (tile.stage)
+    low = b.add(low, b.div(tile.stage, 16));
+  if (unit)
+    low = b.add(low, unit);
+  low = b.add(low, (tile.offset + byte) / 16 + (leading << 16));
+  Value wide = arith::ExtUIOp::create(b, b.getI64Type(), low);
+  return arith::OrIOp::create(b, wide, b.i64((stride | swizzle << 30) << 32));
+}
+
+/// The byte where columns `16 * k` and on of a shared tile start.
+static int64_t columnByte(const SharedShape &shape, int64_t k) {
+  int64_t chunk = 2 * k;
+  return chunk / shape.panelChunks() * shape.panelBytes() +
+         chunk % shape.panelChunks() * SharedShape::chunkBytes;
+}
+
+/// Operand a in shared memory: the rows of slab `s` of each warpgroup, elements
+/// `16 * k` and on of sums.
+Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
+  Resident tile = residents.at(op.getA());
+  const SharedShape &shape = tile.shape;
+  bool across = op.getTransposeA();
+  constexpr int64_t groupRows = 16 * groupWarps;
+  int64_t slabRows = 16 * Fragment(op.getResult()).warps;
+  // Panels divide 64 columns.
+  int64_t perPanel = shape.panelChunks() * SharedShape::chunkElements;
+  int64_t groupBytes = across ? groupRows / perPanel * shape.panelBytes()
+                              : groupRows * shape.rowBytes();
+  int64_t byte = slabRows / groupRows * s * groupBytes +
+                 (across ? 16 * k * shape.rowBytes() : columnByte(shape, k));
+  Value group = warpgroup();
+  return matrixDescriptor(tile, across, byte,
+                          group ? b.mul(group, groupBytes / 16) : group);
+}
+
+Value KernelEmitter::describeB(DotOp op, int64_t k) {
+  Resident tile = residents.at(op.getB());
+  bool across = !op.getTransposeB();
+  return matrixDescriptor(
+      tile, across,
+      across ? 16 * k * tile.shape.rowBytes() : columnByte(tile.shape, k), {});
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+static bool isZero(Value tile) {
+  auto splat = tile.getDefiningOp<SplatOp>();
+  return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
+}
+
+void KernelEmitter::emitWarpgroupDot(DotOp op) {
+  Fragment acc(op.getResult());
+  TileType aType = op.getA().getType();
+  bool inRegisters = isFragment(aType), startsAtZero = isZero(op.getAcc());
+  int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
+  if (!inRegisters)
+    require(op.getA());
+  require(op.getB());
+
+  // Everything in registers is ordered before the first product.
+  SmallVector<SmallVector<Value>> sums(acc.slabs()), lhs;
+  SmallVector<Value *> ordered;
+  if (!startsAtZero) {
+    SmallVector<Value> values = registersOf(op.getAcc());
+    for (int64_t s = 0; s < acc.slabs(); ++s)
+      for (int64_t c = 0; c < acc.colCount(); c += 2)
+        for (int64_t i = 0; i < 4; ++i)
+          sums[s].push_back(
+              values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
+  }
+  if (inRegisters)
+    for (int64_t s = 0; s < acc.slabs(); ++s)
+      for (int64_t k = 0; k < steps; ++k)
+        lhs.push_back(operandA(op, s, k));
+  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
+    for (Value &value : list)
+      ordered.push_back(&value);
+  if (ordered.empty())
+    NVVM::WgmmaFenceAlignedOp::create(b);
+  else
+    passThrough(b, "wgmma.fence.sync.aligned;", ordered);
+
+  for (int64_t s = 0; s < acc.slabs(); ++s) {
+    sums[s].resize(2 * acc.colCount());
+    for (int64_t k = 0; k < steps; ++k) {
+      WarpgroupStep step{aType.getElementType(),
+                         {},
+                         describeB(op, k),
+                         bool(op.getTransposeA()),
+                         !op.getTransposeB()};
+      if (inRegisters)
+        step.a = lhs[s * steps + k];
+      else
+        step.a = {describeA(op, s, k)};
+      multiply(b, step, k > 0 || !startsAtZero, sums[s]);
+    }
+  }
+  NVVM::WgmmaGroupSyncAlignedOp::create(b);
+  SmallVector<Value> &results = registers[op.getResult()];
+  results.resize(acc.elements());
+  for (int64_t s = 0; s < acc.slabs(); ++s)
+    for (auto [i, value] : llvm::enumerate(sums[s])) {
+      int64_t row = 2 * s + int64_t(i) % 4 / 2;
+      results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
+          value;
+    }
+  productsInFlight.push_back(op.getResult());
+}
+
+void KernelEmitter::awaitProduct(Value tile) {
+  auto *known = llvm::find(productsInFlight, tile);
+  if (known == productsInFlight.end())
+    return;
+  // Products end in order.
+  ++known;
+  SmallVector<Value *> values;
+  for (Value done : llvm::make_range(productsInFlight.begin(), known))
+    for (Value &value : registers[done])
+      values.push_back(&value);
+  passThrough(b,
+              llvm::formatv("wgmma.wait_group.sync.aligned {0};",
+                            productsInFlight.end() - known)
+                  .str(),
+              values);
+  productsInFlight.erase(productsInFlight.begin(), known);
+}
+
+void KernelEmitter::awaitProducts() {
+  if (!productsInFlight.empty())
+    awaitProduct(productsInFlight.back());
+}
+
+/// What an operation with a region does with its surroundings shows in its
+/// operands, or it is a loop or a branch.
+void KernelEmitter::awaitOperands(Operation *op) {
+  if (isa<scf::ForOp, scf::IfOp>(op))
+    return awaitProducts();
+  for (Value operand : op->getOperands())
+    awaitProduct(operand);
+}
