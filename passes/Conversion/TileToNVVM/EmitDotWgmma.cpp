@@ -331,6 +331,8 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
           value;
     }
   productsInFlight.push_back(op.getResult());
+  if (std::function<void()> next = behindProduct.lookup(op))
+    next();
 }
 
 void KernelEmitter::awaitProduct(Value tile) {

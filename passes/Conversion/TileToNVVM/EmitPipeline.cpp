@@ -150,6 +150,18 @@ static Value isLess(ThreadBuilder &b, Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, x, y);
 }
 
+/// The first product of a loop's iteration, if a warpgroup makes it and nothing
+/// of the kind is nested in front of it.
+DotOp KernelEmitter::findFirstProduct(scf::ForOp loop) const {
+  for (Operation &op : *loop.getBody()) {
+    if (warpgroupProducts.contains(&op))
+      return cast<DotOp>(op);
+    if (isa<scf::ForOp, DotOp>(op))
+      break;
+  }
+  return {};
+}
+
 LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                               const Prefetch &prefetch) {
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
@@ -171,11 +183,25 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                Value other = arith::SubIOp::create(b, stageBytes, stage);
                beginStage();
                Value next = b.add(i, step);
-               b.ifThen(isLess(b, next, upper),
-                        [&] { copyAhead(op, prefetch, next, other); });
-               NVVM::CpAsyncCommitGroupOp::create(b);
-               scalars.map(op.getInductionVar(), i);
-               selectStage(stage);
+               auto copyNext = [&] {
+                 b.ifThen(isLess(b, next, upper),
+                          [&] { copyAhead(op, prefetch, next, other); });
+                 NVVM::CpAsyncCommitGroupOp::create(b);
+                 scalars.map(op.getInductionVar(), i);
+                 selectStage(stage);
+               };
+               if (DotOp first = findFirstProduct(op)) {
+                 // Copies are issued while it multiplies.
+                 scalars.map(op.getInductionVar(), i);
+                 selectStage(stage);
+                 behindProduct[first] = [&] {
+                   IRMapping own = scalars;
+                   copyNext();
+                   scalars = std::move(own);
+                 };
+               } else {
+                 copyNext();
+               }
                unflatten(op.getRegionIterArgs(), carried.drop_back());
                result = emitBlock(*op.getBody());
                if (failed(result))

@@ -13,6 +13,7 @@
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/Spread.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include <functional>
 
 namespace nsa::cuda {
 
@@ -278,6 +279,7 @@ private:
   void copyLine(tile::LoadOp load);
   void readLine(tile::LoadOp load);
   mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
+  tile::DotOp findFirstProduct(mlir::scf::ForOp loop) const;
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
@@ -375,6 +377,8 @@ private:
   llvm::DenseSet<mlir::Operation *> warpgroupProducts;
   llvm::SmallVector<mlir::Value> productsInFlight;
   mlir::Value warpgroupNumber, sharedStartUnits;
+  /// What is emitted when a product has been issued.
+  llvm::DenseMap<mlir::Operation *, std::function<void()>> behindProduct;
   /// Whether shared tiles were read since the last barrier.
   bool residentsRead = false;
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
