@@ -38,9 +38,20 @@ static bool isInBranchOfWarp(Operation *op) {
   return false;
 }
 
+/// Whether operand a is in registers and the same in all iterations of a loop.
+static bool keepsRegisters(DotOp op) {
+  auto loop = op->getParentOfType<scf::ForOp>();
+  return isFragment(op.getA().getType()) && loop &&
+         !loop.getBodyRegion().isAncestor(op.getA().getParentRegion());
+}
+
 /// Why a product on fragments stays with single warps, or nothing.
 static std::string findWarpgroupObstacle(DotOp op) {
   Fragment acc(op.getResult());
+  // ptxas 13.0 gives the registers of such an operand to that of another
+  // product of the iteration, and the next iteration reads what that left.
+  if (keepsRegisters(op))
+    return "its operand a stays in registers for all iterations";
   if (acc.warps % groupWarps != 0)
     return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
   if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)

@@ -150,8 +150,9 @@ static int64_t countCarried(Operation *op) {
 }
 
 /// Lets operands a of products stay in shared memory where sums leave no
-/// registers for them: reading them again costs a few of many ldmatrix.
-static void keepInSharedMemory(LoadOp load) {
+/// registers for them: reading them again costs a few of many ldmatrix. And
+/// those of warpgroups, which take no time to read.
+static void keepInSharedMemory(LoadOp load, bool wgmma) {
   constexpr int64_t manyRegisters = 64;
   if (!Fragment(load.getResult()).isPacked() || !getCopyWidth(load) ||
       cast<TileType>(load.getType()).getShape().size() != 2)
@@ -161,8 +162,10 @@ static void keepInSharedMemory(LoadOp load) {
       return;
   for (OpOperand &use : load->getUses()) {
     auto dot = dyn_cast<DotOp>(use.getOwner());
-    if (!dot || use.getOperandNumber() != 0 ||
-        countCarried(dot) < manyRegisters)
+    if (!dot || use.getOperandNumber() != 0)
+      return;
+    bool isOfWarpgroups = wgmma && Fragment(dot.getResult()).warps % 4 == 0;
+    if (!isOfWarpgroups && countCarried(dot) < manyRegisters)
       return;
   }
   auto type = cast<TileType>(load.getType());
@@ -197,7 +200,7 @@ static void sinkRow(Operation *row) {
     row->moveBefore(first);
 }
 
-void nsa::cuda::prepareKernel(KernelOp kernel) {
+void nsa::cuda::prepareKernel(KernelOp kernel, bool wgmma) {
   SmallVector<scf::ForOp> loops;
   SmallVector<LoadOp> loads;
   SmallVector<MapOp> maps;
@@ -212,7 +215,8 @@ void nsa::cuda::prepareKernel(KernelOp kernel) {
   llvm::for_each(maps, continueMap);
   llvm::for_each(loops, continueSums);
   llvm::for_each(loads, sinkLoad);
-  llvm::for_each(loads, keepInSharedMemory);
+  for (LoadOp load : loads)
+    keepInSharedMemory(load, wgmma);
   for (scf::ForOp loop : loops)
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))

@@ -14,9 +14,10 @@ namespace nsa::cuda {
 ///   changes.
 /// - A tile that is loaded before a loop and used behind it is loaded there.
 /// - Operands a that are the same in all iterations stay in shared memory where
-///   a loop carries many sums.
+///   a loop carries many sums, and of all products that warpgroups may make
+///   (`wgmma`).
 /// - What all threads repeat in an iteration is made behind its first products.
-void prepareKernel(tile::KernelOp kernel);
+void prepareKernel(tile::KernelOp kernel, bool wgmma);
 
 } // namespace nsa::cuda
 

@@ -61,7 +61,7 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
         /*alignment=*/1024, unsigned(Space::Shared));
     for (KernelOp kernel : kernels) {
-      prepareKernel(kernel);
+      prepareKernel(kernel, wgmma);
       if (failed(verifyGrid(kernel)) ||
           failed(
               KernelEmitter(kernel, planSpread(kernel, threads), stages, wgmma)

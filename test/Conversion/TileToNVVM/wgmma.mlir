@@ -46,6 +46,7 @@ tile.kernel private @shared(%q: memref<64x32xbf16>, %k: memref<16x32xbf16>, %y: 
 
 // -----
 
+!w = !tile.tile<128x16xf32, #tile.fragment<warps = 8>>
 !a = !tile.tile<128x16xf16, #tile.fragment<warps = 8>>
 !v = !tile.tile<16x64xf16, #tile.shared>
 !o = !tile.tile<128x64xf32, #tile.fragment<warps = 8>>
@@ -63,14 +64,19 @@ tile.kernel private @shared(%q: memref<64x32xbf16>, %k: memref<16x32xbf16>, %y: 
 // CHECK-SAME: r,r,r,r,l,0,1,
 // CHECK: nvvm.wgmma.commit.group.sync.aligned
 // CHECK: "wgmma.wait_group.sync.aligned 0;"
-tile.kernel private @registers(%a: memref<128x16xf16>, %v: memref<16x64xf16>, %y: memref<128x64xf32>)
+tile.kernel private @registers(%a: memref<128x16xf32>, %v: memref<16x64xf16>, %y: memref<128x64xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
   %r = tile.range %c0 : !row
   %k = tile.range %c0 : !key
   %m = tile.range %c0 : !sum
   %c = tile.range %c0 : !col
-  %at = tile.load %a[%r, %m] : memref<128x16xf16>, (!row, !sum) -> !a
+  %wide = tile.load %a[%r, %m] : memref<128x16xf32>, (!row, !sum) -> !w
+  %at = tile.map (%wide : !w) -> !a {
+  ^bb0(%x: f32):
+    %h = arith.truncf %x : f32 to f16
+    tile.yield %h : f16
+  }
   %vt = tile.load %v[%k, %c] : memref<16x64xf16>, (!key, !col) -> !v
   %acc = tile.load %y[%r, %c] : memref<128x64xf32>, (!row, !col) -> !o
   %d = tile.dot %at, %vt, %acc : !a, !v, !o
@@ -240,5 +246,83 @@ tile.kernel private @three(%a: memref<48x16xbf16>, %v: memref<16x16xbf16>, %y: m
   %acc = tile.splat %zero : !o
   %d = tile.dot %at, %vt, %acc : !a, !v, !o
   tile.store %d, %y[%r, %c] : !o, memref<48x16xf32>, (!row, !col)
+  tile.return
+}
+
+// -----
+
+!q = !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+!k = !tile.tile<16x32xbf16, #tile.shared>
+!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
+!w = !tile.tile<64x32xf32, #tile.fragment<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.on_demand>
+!key = !tile.tile<16x1xi32, #tile.on_demand>
+!col = !tile.tile<1x32xi32, #tile.on_demand>
+!sum = !tile.tile<1x16xi32, #tile.on_demand>
+
+// An operand a that all iterations multiply with: ptxas would give its registers
+// away. It stays in shared memory.
+// CHECK-LABEL: llvm.func @invariant(
+// CHECK: scf.for
+// CHECK: wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {$0, $1, $2, $3, $4, $5, $6, $7}, $8, $9, p
+tile.kernel private @invariant(%q: memref<64x32xbf16>, %k: memref<160x32xbf16>, %y: memref<64x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %c16 = arith.constant 16 : i32
+  %c160 = arith.constant 160 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !row
+  %c = tile.range %c0 : !col
+  %m = tile.range %c0 : !sum
+  %qt = tile.load %q[%r, %c] : memref<64x32xbf16>, (!row, !col) -> !q
+  %init = tile.splat %zero : !s
+  %d = scf.for %i = %c0 to %c160 step %c16 iter_args(%acc = %init) -> (!s) : i32 {
+    %n = tile.range %i : !key
+    %kt = tile.load %k[%n, %c] : memref<160x32xbf16>, (!key, !col) -> !k
+    %next = tile.dot %qt, %kt, %acc {transpose_b} : !q, !k, !s
+    scf.yield %next : !s
+  }
+  tile.store %d, %y[%r, %m] : !s, memref<64x16xf32>, (!row, !sum)
+  tile.return
+}
+
+// -----
+
+!q = !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+!k = !tile.tile<16x32xbf16, #tile.shared>
+!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
+!w = !tile.tile<64x32xf32, #tile.fragment<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.on_demand>
+!key = !tile.tile<16x1xi32, #tile.on_demand>
+!col = !tile.tile<1x32xi32, #tile.on_demand>
+!sum = !tile.tile<1x16xi32, #tile.on_demand>
+
+// One that is computed has to be in registers: single warps multiply.
+// CHECK-LABEL: llvm.func @computed(
+// CHECK-NOT: wgmma.mma_async
+// REMARKS: not on warpgroups: its operand a stays in registers for all iterations
+tile.kernel private @computed(%q: memref<64x32xf32>, %k: memref<160x32xbf16>, %y: memref<64x16xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %c16 = arith.constant 16 : i32
+  %c160 = arith.constant 160 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !row
+  %c = tile.range %c0 : !col
+  %m = tile.range %c0 : !sum
+  %wide = tile.load %q[%r, %c] : memref<64x32xf32>, (!row, !col) -> !w
+  %qt = tile.map (%wide : !w) -> !q {
+  ^bb0(%x: f32):
+    %h = arith.truncf %x : f32 to bf16
+    tile.yield %h : bf16
+  }
+  %init = tile.splat %zero : !s
+  %d = scf.for %i = %c0 to %c160 step %c16 iter_args(%acc = %init) -> (!s) : i32 {
+    %n = tile.range %i : !key
+    %kt = tile.load %k[%n, %c] : memref<160x32xbf16>, (!key, !col) -> !k
+    %next = tile.dot %qt, %kt, %acc {transpose_b} : !q, !k, !s
+    scf.yield %next : !s
+  }
+  tile.store %d, %y[%r, %m] : !s, memref<64x16xf32>, (!row, !sum)
   tile.return
 }
