@@ -99,7 +99,8 @@ bool FusionPlan::canDefer(Operation *op) const {
     return true;
   for (Operation *between = op->getNextNode(); between != root;
        between = between->getNextNode())
-    if (touchesMemory(between, /*writesOnly=*/true))
+    if (writers.contains(between) ||
+        touchesMemory(between, /*writesOnly=*/true))
       return false;
   // Stores of the nest write what is read later unless they walk alike.
   for (auto [other, otherRoot] : roots)
@@ -119,11 +120,13 @@ void FusionPlan::absorbUsers(MapOp map) {
   llvm::sort(users,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   for (Operation *user : users) {
-    if (isa<ReduceOp>(user))
+    if (isa<ReduceOp>(user)) {
       roots[user] = map;
-    else if (auto store = dyn_cast<StoreOp>(user);
-             store && canMoveUp(store, map))
+    } else if (auto store = dyn_cast<StoreOp>(user);
+               store && canMoveUp(store, map)) {
       roots[user] = map;
+      writers.insert(map);
+    }
   }
 }
 

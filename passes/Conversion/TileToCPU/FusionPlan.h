@@ -13,6 +13,7 @@
 #define NSA_PASSES_CONVERSION_TILETOCPU_FUSIONPLAN_H
 
 #include "passes/Conversion/TileToCPU/Access.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace nsa::cpu {
@@ -54,6 +55,8 @@ private:
   bool canMoveUp(tile::StoreOp op, tile::MapOp root) const;
 
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> roots;
+  /// Maps that stores were moved up to.
+  llvm::DenseSet<mlir::Operation *> writers;
   llvm::MapVector<mlir::Operation *, Nest> nests;
   llvm::DenseMap<mlir::Operation *, Access> accesses;
 };

@@ -123,3 +123,40 @@ tile.kernel private @order(%x: memref<8xf32>, %y: memref<8xf32>)
   tile.store %v, %y[%i] : !tile.tile<1x8xf32>, memref<8xf32>, (!tile.tile<1x8xi32>)
   tile.return
 }
+
+// A store that joins the loop of what it stores may not pass a load that comes
+// before it: the load stays where it is, or the store does.
+// CHECK-LABEL: func.func @moved(
+// CHECK: %[[PLACE:.*]] = llvm.getelementptr %{{.*}}[8]
+// CHECK: %[[Y:.*]] = llvm.load %[[PLACE]]
+// CHECK: scf.for
+// CHECK-NOT: llvm.store {{.*}}, %[[Y]]
+// CHECK: llvm.load %[[Y]] {{.*}} -> vector<8xf32>
+// CHECK: llvm.store {{.*}}, %[[Y]] {{.*}} : vector<8xf32>
+// CHECK: return
+tile.kernel private @moved(%x: memref<8xf32>, %y: memref<8xf32>, %z: memref<8xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 2 : i32} {
+  %c0 = arith.constant 0 : i32
+  %i = tile.range %c0 : !tile.tile<1x8xi32>
+  %v = tile.load %x[%i] : memref<8xf32>, (!tile.tile<1x8xi32>) -> !tile.tile<1x8xf32>
+  %square = tile.map (%v : !tile.tile<1x8xf32>) -> !tile.tile<1x8xf32> {
+  ^bb0(%e: f32):
+    %s = arith.mulf %e, %e : f32
+    tile.yield %s : f32
+  }
+  %old = tile.load %y[%i] : memref<8xf32>, (!tile.tile<1x8xi32>) -> !tile.tile<1x8xf32>
+  %sum = tile.map (%square, %old : !tile.tile<1x8xf32>, !tile.tile<1x8xf32>) -> !tile.tile<1x8xf32> {
+  ^bb0(%e: f32, %f: f32):
+    %s = arith.addf %e, %f : f32
+    tile.yield %s : f32
+  }
+  %top = tile.reduce max %sum {axis = 1 : i32} : !tile.tile<1x8xf32> -> !tile.tile<1x1xf32>
+  tile.store %square, %y[%i] : !tile.tile<1x8xf32>, memref<8xf32>, (!tile.tile<1x8xi32>)
+  %shifted = tile.map (%sum, %top : !tile.tile<1x8xf32>, !tile.tile<1x1xf32>) -> !tile.tile<1x8xf32> {
+  ^bb0(%e: f32, %f: f32):
+    %s = arith.subf %e, %f : f32
+    tile.yield %s : f32
+  }
+  tile.store %shifted, %z[%i] : !tile.tile<1x8xf32>, memref<8xf32>, (!tile.tile<1x8xi32>)
+  tile.return
+}

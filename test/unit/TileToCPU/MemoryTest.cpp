@@ -1,6 +1,7 @@
 //===- MemoryTest.cpp - loads and stores, inside and outside --------------===//
 
 #include "test/unit/TileToCPU/KernelTest.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace nsa::test;
@@ -153,6 +154,32 @@ TEST_F(MemoryTest, StoresKeepTheirOrder) {
     b.store(sum, args[0], {next});
     b.store(sum, args[1], {here});
     b.store(b.load(args[0], {here}), args[1], {b.range(8, 8, 1)});
+  };
+  check(test);
+}
+
+/// A store may run with what it stores, but not before an earlier load of the
+/// same place, which may run later.
+TEST_F(MemoryTest, LoadsSeeNoLaterStore) {
+  KernelCase test;
+  test.inputs = {"3x24xf32"};
+  test.outputs = {"3x24xf32", "3x24xf32"};
+  test.data[1] = std::vector<double>(72);
+  std::iota(test.data[1].begin(), test.data[1].end(), 100.0);
+  test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+    Value cols = b.range(0, 24, 1);
+    b.forLoop(0, 3, 1, {}, [&](Expr row, ArrayRef<Value>) {
+      Value twice = b.map({b.load(args[0], {row, cols})}, b.f32(),
+                          [](ArrayRef<Expr> e) { return e[0] + e[0]; });
+      Value sum = b.map({twice, b.load(args[1], {row, cols})}, b.f32(),
+                        [](ArrayRef<Expr> e) { return e[0] + e[1]; });
+      b.store(twice, args[1], {row, cols});
+      Value top = b.reduce(ReduceKind::Max, sum, 1);
+      Value distance = b.map({sum, top}, b.f32(),
+                             [](ArrayRef<Expr> e) { return e[1] - e[0]; });
+      b.store(distance, args[2], {row, cols});
+      return llvm::SmallVector<Value>{};
+    });
   };
   check(test);
 }

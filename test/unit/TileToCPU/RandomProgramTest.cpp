@@ -24,6 +24,12 @@ struct Entry {
 };
 using Pool = std::vector<Entry>;
 
+/// What is stored later, and where.
+struct Replacement {
+  Value tile;
+  llvm::SmallVector<Operand, 2> indices;
+};
+
 class ProgramWriter {
 public:
   ProgramWriter(TileBuilder &b, ArrayRef<Value> args, std::mt19937 &random)
@@ -38,6 +44,7 @@ private:
   const Entry &any(const Pool &pool) { return pool[pick(pool.size())]; }
   Entry load();
   void store(const Entry &entry, int place);
+  Replacement replace(Pool &pool);
   void step(Pool &pool);
   void binary(Pool &pool);
   void dot(Pool &pool);
@@ -64,6 +71,26 @@ Entry ProgramWriter::load() {
 void ProgramWriter::store(const Entry &entry, int place) {
   b.store(entry.tile, output,
           {b.range(place, entry.rows(), 0), b.range(place, entry.cols(), 1)});
+}
+
+/// Reads what a new tile will replace. Only tiles of this bound are stored
+/// there.
+Replacement ProgramWriter::replace(Pool &pool) {
+  constexpr double bound = 4;
+  Entry x = pick(3) ? load() : any(pool);
+  double scale = x.bound > bound / 2 ? bound / x.bound : 2;
+  Value tile =
+      b.map({x.tile}, b.f32(), [&](ArrayRef<Expr> e) { return e[0] * scale; });
+  Replacement result{
+      tile,
+      {b.range(pick(2), x.rows(), 0), b.range(pick(2) * 8 + 104, x.cols(), 1)}};
+  Value old = b.load(output, result.indices);
+  Value sum =
+      b.map({tile, old}, b.f32(), [](ArrayRef<Expr> e) { return e[0] + e[1]; });
+  for (Value made : {tile, old, sum})
+    if (pick(3))
+      pool.push_back({made, 2 * bound});
+  return result;
 }
 
 void ProgramWriter::binary(Pool &pool) {
@@ -208,15 +235,26 @@ void ProgramWriter::branch(Pool &pool, int depth) {
 }
 
 void ProgramWriter::steps(Pool &pool, int count, int depth) {
+  std::vector<Replacement> later;
+  auto storeOne = [&] {
+    b.store(later.back().tile, output, later.back().indices);
+    later.pop_back();
+  };
   for (int i = 0; i < count; ++i) {
-    int kind = pick(12);
+    int kind = pick(14);
     if (kind == 0 && depth < 2)
       loop(pool, depth);
     else if (kind == 1 && depth < 2)
       branch(pool, depth);
+    else if (kind < 4)
+      later.push_back(replace(pool));
     else
       step(pool);
+    if (!later.empty() && pick(4) == 0)
+      storeOne();
   }
+  while (!later.empty())
+    storeOne();
 }
 
 void ProgramWriter::write() {
