@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
+#include <vector>
 
 using namespace nsa;
 using namespace nsa::cuda;
@@ -355,12 +357,34 @@ Status CUDAExecutable::poison(const ReadyEntry &entry) {
   return {};
 }
 
+/// Initial values of a tensor of `count` elements: those of a large one, which
+/// do not depend on each other, on several threads.
+static void initializeOnThreads(const artifact::Tensor &tensor, uint64_t seed,
+                                void *data, int64_t count) {
+  constexpr int64_t fewest = 1 << 16, most = 16;
+  int64_t processors =
+      std::max<unsigned>(std::thread::hardware_concurrency(), 1);
+  int64_t pieces =
+      std::clamp<int64_t>(count / fewest, 1, std::min(processors, most));
+  // Elements come in fours.
+  int64_t length = (count / pieces + 3) / 4 * 4;
+  std::vector<std::thread> threads;
+  for (int64_t begin = length; begin < count; begin += length)
+    threads.emplace_back([&, begin] {
+      initializeTensor(tensor, seed, data, begin,
+                       std::min(begin + length, count));
+    });
+  initializeTensor(tensor, seed, data, 0, std::min(length, count));
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
 /// Initial values are computed on the host, the same on every target.
 Status CUDAExecutable::initialize(const InitializeTensor &command) {
   const Slice &slice = *command.tensor->slice();
   int64_t count = int64_t(slice.size() / elementBytes(command.tensor->type()));
-  initializeTensor(*command.tensor, options.seed, memory->mirror(slice), 0,
-                   count);
+  initializeOnThreads(*command.tensor, options.seed, memory->mirror(slice),
+                      count);
   return memory->upload(slice);
 }
 
