@@ -16,13 +16,4 @@
 #define GET_TYPEDEF_CLASSES
 #include "dialects/Tile/TileTypes.h.inc"
 
-namespace nsa::tile {
-
-/// On a `tile.map`: its results are rounded to their element types before
-/// anything uses them. Without it, a product may become part of the sum that
-/// another map makes of it.
-inline constexpr llvm::StringLiteral kRoundedAttr = "tile.rounded";
-
-} // namespace nsa::tile
-
 #endif // NSA_DIALECTS_TILE_TILEDIALECT_H

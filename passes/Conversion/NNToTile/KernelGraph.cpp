@@ -131,10 +131,6 @@ Value Elements::get(Value value) {
   SmallVector<Value> results = b.map(operands, types, [&](ArrayRef<Expr> x) {
     return op.buildElements(b.getBuilder(), llvm::to_vector_of<Value>(x));
   });
-  // A value is rounded before another operation uses it, fused or not.
-  if (!frame.getGraph().getSuffix().empty())
-    results.front().getDefiningOp()->setAttr(
-        kRoundedAttr, UnitAttr::get(b.getBuilder().getContext()));
   for (auto [result, tile] : llvm::zip_equal(op->getResults(), results))
     tiles[result] = tile;
   return tiles.lookup(value);
@@ -142,9 +138,6 @@ Value Elements::get(Value value) {
 
 void Elements::set(Value value, Value tile) {
   TileBuilder &b = frame.getBuilder();
-  if (!frame.getGraph().getElementwise().empty())
-    tile.getDefiningOp()->setAttr(kRoundedAttr,
-                                  UnitAttr::get(b.getBuilder().getContext()));
   tiles[value] = b.convertTo(tile, getElementType(value));
 }
 

@@ -395,18 +395,12 @@ void NestEmitter::emitMap(MapOp op, Value outer, Value inner,
     Value element = operand(input, outer, inner, elements);
     elements[argument] = element;
   }
-  bool rounded = op->hasAttr(kRoundedAttr);
   for (Operation &scalarOp : body.without_terminator()) {
     SmallVector<Value> operands;
     for (Value value : scalarOp.getOperands())
       operands.push_back(elements.lookup(value));
-    bool isResult = llvm::any_of(scalarOp.getResults(), [&](Value value) {
-      return llvm::is_contained(op.getYielded(), value);
-    });
-    bool mayContract = !rounded || !isResult || !isa<arith::MulFOp>(scalarOp);
-    for (auto [old, now] :
-         llvm::zip(scalarOp.getResults(),
-                   b.elementwise(&scalarOp, operands, lanes, mayContract)))
+    for (auto [old, now] : llvm::zip(scalarOp.getResults(),
+                                     b.elementwise(&scalarOp, operands, lanes)))
       elements[old] = now;
   }
   for (auto [result, yielded] : llvm::zip(op.getResults(), op.getYielded())) {

@@ -146,6 +146,42 @@ static void sinkLoads(KernelOp kernel) {
   });
 }
 
+/// The product of a sum or difference, if nothing else reads it.
+static arith::MulFOp findProduct(Operation *sum, unsigned operand) {
+  auto product = sum->getOperand(operand).getDefiningOp<arith::MulFOp>();
+  return product && product->hasOneUse() &&
+                 product->getBlock() == sum->getBlock()
+             ? product
+             : arith::MulFOp();
+}
+
+/// Makes one operation of a sum and a product that only the sum reads, inside
+/// of maps. What LLVM contracts depends on the operations around and on how
+/// many lanes are used: equal maps in two kernels would round differently.
+static void contractProducts(KernelOp kernel) {
+  kernel.walk([](Operation *sum) {
+    if (!isa<arith::AddFOp, arith::SubFOp>(sum) ||
+        !isa<MapOp>(sum->getParentOp()) || !sum->getResult(0).getType().isF32())
+      return;
+    unsigned place = findProduct(sum, 0) ? 0 : 1;
+    arith::MulFOp product = findProduct(sum, place);
+    if (!product)
+      return;
+    OpBuilder builder(sum);
+    auto negate = [&](Value value) -> Value {
+      return arith::NegFOp::create(builder, sum->getLoc(), value);
+    };
+    Value x = product.getLhs(), other = sum->getOperand(1 - place);
+    if (isa<arith::SubFOp>(sum))
+      (place == 0 ? other : x) = negate(place == 0 ? other : x);
+    auto fma =
+        math::FmaOp::create(builder, sum->getLoc(), x, product.getRhs(), other);
+    sum->getResult(0).replaceAllUsesWith(fma);
+    sum->erase();
+    product.erase();
+  });
+}
+
 /// A loop that yields its own carried tile at another position reads it after
 /// the other's buffer was written: yield a copy instead.
 static void copyExchangedTiles(KernelOp kernel) {
@@ -176,6 +212,7 @@ LogicalResult nsa::cpu::prepareKernel(KernelOp kernel) {
   widenProducts(kernel);
   copyExchangedTiles(kernel);
   sinkLoads(kernel);
+  contractProducts(kernel);
   return success();
 }
 

@@ -331,10 +331,8 @@ Value VectorBuilder::truncateToBF16(Value value, unsigned lanes) {
       *this, vectorOf(IntegerType::get(getContext(), 16), lanes), result);
 }
 
-SmallVector<Value> VectorBuilder::elementwise(Operation *op,
-                                              ValueRange operands,
-                                              unsigned lanes,
-                                              bool mayContract) {
+SmallVector<Value>
+VectorBuilder::elementwise(Operation *op, ValueRange operands, unsigned lanes) {
   if (auto constantOp = dyn_cast<arith::ConstantOp>(op)) {
     TypedAttr attr = cast<TypedAttr>(constantOp.getValue());
     if (auto number = dyn_cast<FloatAttr>(attr);
@@ -358,14 +356,6 @@ SmallVector<Value> VectorBuilder::elementwise(Operation *op,
   copy->setOperands(operands);
   for (OpResult result : copy->getResults())
     result.setType(vectorOf(registerType(result.getType()), lanes));
-  // A product may be fused into a sum.
-  if (mayContract && isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(copy)) {
-    auto fast = cast<arith::ArithFastMathInterface>(copy);
-    copy->setAttr(fast.getFastMathAttrName(),
-                  arith::FastMathFlagsAttr::get(
-                      getContext(), fast.getFastMathFlagsAttr().getValue() |
-                                        arith::FastMathFlags::contract));
-  }
   insert(copy);
   return copy->getResults();
 }

@@ -108,12 +108,9 @@ public:
   /// One elementwise arith or math operation on registers of `lanes` lanes.
   /// Conversions from and to bf16 become integer arithmetic that rounds to
   /// nearest even and keeps NaN; those from and to f16 are instructions of the
-  /// processor (F16C). Products, sums and differences that
-  /// `mayContract` may become one operation with another such.
-  llvm::SmallVector<mlir::Value> elementwise(mlir::Operation *op,
-                                             mlir::ValueRange operands,
-                                             unsigned lanes,
-                                             bool mayContract = true);
+  /// processor (F16C).
+  llvm::SmallVector<mlir::Value>
+  elementwise(mlir::Operation *op, mlir::ValueRange operands, unsigned lanes);
 
 private:
   mlir::Value extendBF16(mlir::Value bits, unsigned lanes);

@@ -10,7 +10,7 @@
 // CHECK: scf.for
 // CHECK: tile.load
 // CHECK: tile.load
-// CHECK: %[[SUM:.*]] = tile.map {{.*}} {tile.rounded} -> !tile.tile<1x32xbf16>
+// CHECK: %[[SUM:.*]] = tile.map {{.*}} -> !tile.tile<1x32xbf16>
 // CHECK: arith.addf
 // CHECK: arith.truncf
 // CHECK: tile.map (%[[SUM]]

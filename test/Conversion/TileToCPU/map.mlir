@@ -7,7 +7,7 @@
 // CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[END]]
 // CHECK: scf.for
 // CHECK: llvm.load {{.*}} -> vector<8xf32>
-// CHECK: arith.mulf {{.*}} fastmath<contract> : vector<8xf32>
+// CHECK: arith.mulf {{.*}} : vector<8xf32>
 // CHECK: math.exp {{.*}} : vector<8xf32>
 // CHECK: llvm.store {{.*}} : vector<8xf32>
 // CHECK-NOT: scf.for

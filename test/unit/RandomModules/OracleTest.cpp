@@ -7,6 +7,7 @@
 #include "mlir/Parser/Parser.h"
 #include "test/unit/CompiledModule.h"
 #include "test/unit/RandomModules/Check.h"
+#include "test/unit/RandomModules/Writer.h"
 
 #include <gtest/gtest.h>
 
@@ -99,6 +100,12 @@ TEST_F(OracleTest, OtherBlocksAreABadChoice) {
   row[0] = 1.0;
   EXPECT_EQ(oracle.findBadChoice(selection, indices),
             "without forced block 3 at token 31");
+}
+
+// What goes wrong while a module is made up would end a run of the others.
+TEST(Generator, MakesUpAModuleOfEverySeed) {
+  for (uint64_t seed = 0; seed < 10000; ++seed)
+    EXPECT_GT(generateModule(seed).countOps(), 0u) << "seed " << seed;
 }
 
 // What the shrinker leaves of a module that does not compile is small.

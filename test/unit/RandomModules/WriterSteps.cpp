@@ -300,8 +300,10 @@ void FunctionWriter::backwardStep() {
   default:
     break;
   }
+  if (type(x).rank() == 0 || !type(x).last().isFixed())
+    return;
   GraphType rows{type(x).leading(), DataType::I32};
-  if (type(x).rank() == 0 || !canBeArgument(rows) || !type(x).last().isFixed())
+  if (!canBeArgument(rows))
     return;
   int64_t vocab = random.between(2, 40);
   ValueId ids =
