@@ -270,12 +270,21 @@ static std::string hexByte(unsigned char byte) {
   return text;
 }
 
+/// Whether a key that is marked as one (`? key`) begins at `i`; `before` is the
+/// character in front of it that is no blank, 0 at the start of a line.
+static bool beginsExplicitKey(const std::string &text, size_t i, char before) {
+  if (text[i] != '?' || (before && !std::strchr(":-?,[{", before)))
+    return false;
+  return i + 1 == text.size() || std::strchr(" \t\r\n", text[i + 1]);
+}
+
 /// Refuses what the YAML library does not survive: it hangs on directives that
-/// are no text.
+/// are no text, and reads what it has freed after some explicit keys.
 Status Reader::checkText() const {
   const std::string byteOrderMark = "\xEF\xBB\xBF";
   Position here{1, 1};
   bool lineBegins = true;
+  char before = 0;
   for (size_t i = 0, length; i < text.size(); i += length) {
     length = utf8Length(&text[i], text.size() - i);
     auto c = static_cast<unsigned char>(text[i]);
@@ -286,6 +295,12 @@ Status Reader::checkText() const {
       return at(here, "character " + hexByte(c) + " is not allowed");
     if (c == '%' && lineBegins)
       return at(here, "YAML directives are not supported");
+    if (beginsExplicitKey(text, i, before))
+      return at(here, "explicit keys ('?') are not supported");
+    if (isBreak)
+      before = 0;
+    else if (c != ' ' && c != '\t')
+      before = text[i];
     lineBegins =
         isBreak || (i == 0 && text.compare(0, length, byteOrderMark) == 0);
     bool ends = isBreak && text.compare(i, 2, "\r\n") != 0;

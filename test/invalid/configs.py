@@ -92,6 +92,7 @@ FILES = [
     ("a section that is a list", "model: [1]\n", 1, 1, "section 'model' must be a mapping"),
     ("a key in the wrong section", "model:\n  lr: 1\n", 2, 3, "unknown key 'lr' in 'model'; it belongs to 'train'"),
     ("a key at the top", "dim: 64\n", 1, 1, "unknown section 'dim'"),
+    ("an explicit key", "? model\n: dim: 64\n", 1, 1, "explicit keys ('?') are not supported"),
     ("a directive", "%YAML 1.2\n---\nmodel:\n  dim: 64\n", 1, 1, "YAML directives are not supported"),
     ("not text", "model:\n  mlp: \udcff\n", 2, 8, "byte 0xFF is not UTF-8 text"),
     ("a null character", "model:\n  dim: 6\0\n", 2, 9, "character 0x00 is not allowed"),

@@ -61,6 +61,15 @@ TEST(Config, TextIsUTF8) {
             "x.yaml:2:8: character 0x00 is not allowed");
 }
 
+/// The YAML library reads what it has freed after some explicit keys.
+TEST(Config, ExplicitKeysAreRefused) {
+  EXPECT_EQ(errorOf("? :\n  dim: 7682\n n_kv_groups:_vp: \t? +:\t.ii"),
+            "x.yaml:1:1: explicit keys ('?') are not supported");
+  EXPECT_EQ(errorOf("model: {? dim: 3}"),
+            "x.yaml:1:9: explicit keys ('?') are not supported");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: \"why ? so\"\n"), "accepted");
+}
+
 /// The YAML library does not return from directives that it cannot read.
 TEST(Config, DirectivesAreRefused) {
   EXPECT_EQ(errorOf("%\x93"), "x.yaml:1:1: YAML directives are not supported");
