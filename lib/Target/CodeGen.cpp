@@ -20,8 +20,10 @@ bool nsa::ErrorCollector::handleDiagnostics(const DiagnosticInfo &info) {
   return true;
 }
 
-void nsa::optimizeModule(Module &module, TargetMachine &machine) {
-  PassBuilder builder(&machine);
+void nsa::optimizeModule(Module &module, TargetMachine &machine, bool unroll) {
+  PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = unroll;
+  PassBuilder builder(&machine, tuning);
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager components;

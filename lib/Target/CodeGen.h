@@ -25,8 +25,10 @@ struct ErrorCollector : llvm::DiagnosticHandler {
   std::string &errors;
 };
 
-/// Runs LLVM's pipeline of level O2 for the machine.
-void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine);
+/// Runs LLVM's pipeline of level O2 for the machine, with the unrolling of
+/// loops if `unroll`.
+void optimizeModule(llvm::Module &module, llvm::TargetMachine &machine,
+                    bool unroll);
 
 } // namespace nsa
 

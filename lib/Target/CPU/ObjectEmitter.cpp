@@ -147,7 +147,9 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   prepareFunctions(module, symbol, cpu);
-  optimizeModule(module, **machine);
+  // Bodies of loops are whole register tiles: copies of them would make the
+  // compiler slower by a half, and kernels no faster.
+  optimizeModule(module, **machine, /*unroll=*/false);
   if (Error error = emitMachineCode(module, **machine, result.bytes))
     return error;
   if (!errors.empty())

@@ -60,7 +60,7 @@ Expected<std::string> nsa::emitPTX(Module &module, const CUDAChip &chip) {
     return machine.takeError();
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
-  optimizeModule(module, **machine);
+  optimizeModule(module, **machine, /*unroll=*/true);
   if (Error error = checkSymbols(module))
     return error;
 
