@@ -43,7 +43,7 @@ void nsa::registerCUDATranslations(DialectRegistry &registry) {
 static bool
 liftRegisterLimits(std::string &ptx,
                    const llvm::StringMap<KernelResources> &kernels) {
-  const std::string directive = ".maxnreg ", most = "255";
+  const std::string directive = ".maxnreg ", size = ".reqntid ", most = "255";
   bool isLifted = false;
   for (const auto &kernel : kernels) {
     if (kernel.second.spillStores + kernel.second.spillLoads == 0)
@@ -54,9 +54,9 @@ liftRegisterLimits(std::string &ptx,
         limit > ptx.find('{', entry))
       continue;
     limit += directive.size();
-    size_t threads = ptx.find(".reqntid ", entry);
+    size_t threads = ptx.find(size, entry);
     if (threads < ptx.find('{', entry) &&
-        std::strtoul(ptx.c_str() + threads + 9, nullptr, 10) * 256 > 65536)
+        std::strtoul(&ptx[threads + size.size()], nullptr, 10) * 256 > 65536)
       continue;
     size_t digits = ptx.find_first_not_of("0123456789", limit) - limit;
     if (ptx.compare(limit, digits, most) == 0)

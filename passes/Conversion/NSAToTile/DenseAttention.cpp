@@ -34,7 +34,7 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
 /// Warpgroups share the keys and values that a program copies; as many as leave
 /// each the registers that it needs.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
-  int64_t rows = shape.elementBits == 16 ? schedule.productRows : 0;
+  int64_t rows = getProductRows(schedule);
   if (rows == 0 || isNarrow() || shape.sequence < rows)
     return queryTile;
   bool isLight = shape.valueWidth <= 64;
@@ -108,6 +108,7 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// Program: (query tile, query head, batch). `args` are q, k, v, o and lse.
 void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
   HeadProgram program(*this, ownQueryTile, b);
@@ -207,6 +208,18 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   b.store(sums[1], args.valueGrad, {batch, i, keyHead, valueCols});
 }
 
+ResultRange DenseAttention::launchForward(KernelCache &cache,
+                                          OpBuilder &builder, Operation *op,
+                                          StringRef suffix, std::string name,
+                                          ValueRange inputs,
+                                          TypeRange types) const {
+  KernelSpec spec = {suffix.str(), std::move(name), headGrid(ownQueryTile),
+                     flops(shape.keyWidth + shape.valueWidth)};
+  return cache.launch(
+      builder, op, spec, inputs, types,
+      [&](TileBuilder &b, ArrayRef<Value> args) { buildForward(b, args); });
+}
+
 //===----------------------------------------------------------------------===//
 // Patterns
 //===----------------------------------------------------------------------===//
@@ -218,18 +231,10 @@ struct ConvertForward : KernelPattern<OpT> {
   LogicalResult matchAndRewrite(OpT op,
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, this->getSchedule());
-    const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {"",
-                       getName(attention),
-                       {attention.numQueryTiles(attention.ownQueryTile),
-                        shape.queryHeads, shape.batch},
-                       attention.flops(shape.keyWidth + shape.valueWidth)};
-    rewriter.replaceOp(
-        op, this->cache.launch(rewriter, op, spec, op->getOperands(),
-                               op->getResultTypes(),
-                               [&](TileBuilder &b, ArrayRef<Value> args) {
-                                 attention.buildForward(b, args);
-                               }));
+    rewriter.replaceOp(op, attention.launchForward(this->cache, rewriter, op,
+                                                   "", getName(attention),
+                                                   op->getOperands(),
+                                                   op->getResultTypes()));
     return success();
   }
 };
@@ -241,10 +246,8 @@ struct ConvertBackward : KernelPattern<OpT> {
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, this->getSchedule());
     const AttentionShape &shape = attention.shape;
-    KernelSpec query = {"dq",
-                        getName(attention),
-                        {attention.numQueryTiles(attention.queryTile),
-                         shape.queryHeads, shape.batch},
+    KernelSpec query = {"dq", getName(attention),
+                        attention.headGrid(attention.queryTile),
                         attention.flops(2 * shape.keyWidth + shape.valueWidth)};
     auto queryResults =
         this->cache.launch(rewriter, op, query, op->getOperands(),

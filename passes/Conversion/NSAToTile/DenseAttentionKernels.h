@@ -22,8 +22,7 @@ struct DenseAttention {
         keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
                             schedule.tileMultiple)),
         ownQueryTile(getOwnQueryTile(schedule)),
-        ownKeyTile(getOwnKeyTile(
-            schedule, shape.elementBits == 16 ? schedule.productRows : 0)),
+        ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
         sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide) {}
 
   /// Whether large tiles would be masked for the most part.
@@ -41,6 +40,10 @@ struct DenseAttention {
   /// Programs that take `tile` queries each.
   int64_t numQueryTiles(int64_t tile) const {
     return llvm::divideCeil(shape.sequence, tile);
+  }
+  /// The grid of HeadPrograms of `tile` queries.
+  std::array<int64_t, 3> headGrid(int64_t tile) const {
+    return {numQueryTiles(tile), shape.queryHeads, shape.batch};
   }
   /// Programs that take `tile` keys each: at least one, so that a launch
   /// without keys is still a launch.
@@ -60,10 +63,13 @@ struct DenseAttention {
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
                  KeyTileBody body) const;
-  /// Computes the output and its log-sum-exp. Program: (query tile, query head,
-  /// batch). `args` are q, k, v, o and lse.
-  void buildForward(tile::TileBuilder &b,
-                    llvm::ArrayRef<mlir::Value> args) const;
+  /// Launches the kernel that computes the output and its log-sum-exp, of
+  /// `types`, from `inputs`: q, k and v. `suffix` and `name` are a
+  /// KernelSpec's.
+  mlir::ResultRange launchForward(KernelCache &cache, mlir::OpBuilder &builder,
+                                  mlir::Operation *op, llvm::StringRef suffix,
+                                  std::string name, mlir::ValueRange inputs,
+                                  mlir::TypeRange types) const;
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
@@ -85,6 +91,12 @@ struct DenseAttention {
   bool isWide;
 
 private:
+  /// Rows that products are made of at once; 0 if that does not matter.
+  int64_t getProductRows(const KernelSchedule &schedule) const {
+    return shape.elementBits == 16 ? schedule.productRows : 0;
+  }
+  void buildForward(tile::TileBuilder &b,
+                    llvm::ArrayRef<mlir::Value> args) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.

@@ -174,21 +174,12 @@ private:
                                   const GatedAttention &attention,
                                   PatternRewriter &rewriter) const {
     const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {
-        "win",
-        attention.name(),
-        {attention.window.numQueryTiles(attention.window.ownQueryTile),
-         shape.queryHeads, shape.batch},
-        attention.window.flops(shape.keyWidth + shape.valueWidth)};
     auto lse = RankedTensorType::get(
         {shape.batch, shape.queryHeads, shape.sequence}, rewriter.getF32Type());
-    return llvm::to_vector_of<Value>(
-        cache.launch(rewriter, op, spec,
-                     {op.getQuery(), op.getWindowKey(), op.getWindowValue()},
-                     {op->getResult(0).getType(), lse},
-                     [&](TileBuilder &b, ArrayRef<Value> args) {
-                       attention.window.buildForward(b, args);
-                     }));
+    return llvm::to_vector_of<Value>(attention.window.launchForward(
+        cache, rewriter, op, "win", attention.name(),
+        {op.getQuery(), op.getWindowKey(), op.getWindowValue()},
+        {op->getResult(0).getType(), lse}));
   }
 };
 } // namespace

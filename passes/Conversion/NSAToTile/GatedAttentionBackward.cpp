@@ -131,8 +131,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
 void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
   int64_t tiles = tilesPerProgram();
-  Expr number =
-      getQueryTileOf(b.programId(0), numQueryPrograms(), selected.isWide);
+  Expr number = getQueryTileOf(b.programId(0), numQueryPrograms(), isSplit());
   SmallVector<Value> biasGrad;
   if (tiles == 1) {
     biasGrad = {buildQueryGrad(b, number, in, out)};
@@ -214,15 +213,17 @@ Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
 /// so manieth before those sums are added.
 void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
                                            Value biasGrad) const {
-  // On wide machines each key head has a program for its part.
-  int64_t width = selected.isWide ? NumBranches * shape.group() : gateWidth();
-  int64_t rows =
-      selected.isWide
-          ? std::clamp<int64_t>(
-                int64_t(llvm::bit_floor<uint64_t>(16384 / width)), 64, 512)
-          : 1;
-  Value channel = selected.isWide ? b.range(b.programId(1) * width, width, 1)
-                                  : b.range(0, width, 1);
+  int64_t width = gateWidth(), rows = 1;
+  Expr first = b.constant(0);
+  if (isSplit()) {
+    // Each key head has a program for its part.
+    width = NumBranches * shape.group();
+    first = b.programId(1) * width;
+    auto fitting =
+        static_cast<int64_t>(llvm::bit_floor<uint64_t>(16384 / width));
+    rows = std::clamp<int64_t>(fitting, 64, 512);
+  }
+  Value channel = b.range(first, width, 1);
   Value sum = b.forLoop(
       0, shape.batch * numQueryPrograms(), rows, {b.zeros(rows, width)},
       [&](Expr first, ArrayRef<Value> sum) -> SmallVector<Value> {
@@ -340,10 +341,8 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
 Value Launcher::launchDenseQueryGrad(ResultRange query) {
   const AttentionShape &shape = attention.shape;
   KernelSpec spec = {
-      "dq_dense",
-      attention.wholeName(),
-      {attention.compressed.numQueryTiles(attention.compressed.queryTile),
-       shape.queryHeads, shape.batch},
+      "dq_dense", attention.wholeName(),
+      attention.compressed.headGrid(attention.compressed.queryTile),
       attention.denseFlops(queryWidth())};
   return cache.launch(rewriter, op, spec,
                       {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),

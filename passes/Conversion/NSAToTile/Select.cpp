@@ -20,7 +20,8 @@ struct SelectKernel {
         initial(op.getInitial()), local(op.getLocal()),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
-        isOnTensorCores(schedule.isWide && isNarrow(op) && halo() < 256),
+        isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
+                        halo() < 256),
         blockTile(getBlockTile()),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
@@ -30,9 +31,6 @@ struct SelectKernel {
     return static_cast<int64_t>(llvm::alignTo(size, multiple));
   }
 
-  static bool isNarrow(SelectOp op) {
-    return getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() < 32;
-  }
   /// Selection blocks of a tile: those that about 64 rows overlap. On tensor
   /// cores rows come in sixteens, which are to be full.
   int64_t getBlockTile() const {

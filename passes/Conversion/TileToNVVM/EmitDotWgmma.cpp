@@ -15,6 +15,7 @@
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -22,27 +23,17 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Warps of a warpgroup, and columns of the largest product.
-static constexpr int64_t groupWarps = 4, maxColumns = 256;
+/// Columns of the largest product.
+static constexpr int64_t maxColumns = 256;
 
 //===----------------------------------------------------------------------===//
 // Which products
 //===----------------------------------------------------------------------===//
 
-/// Whether an operation is in a branch that each warp takes for itself.
-static bool isInBranchOfWarp(Operation *op) {
-  for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
-       branch = branch->getParentOfType<scf::IfOp>())
-    if (branch->hasAttr(nsa::kRowWiseAttr))
-      return true;
-  return false;
-}
-
 /// Whether operand a is in registers and the same in all iterations of a loop.
 static bool keepsRegisters(DotOp op) {
-  auto loop = op->getParentOfType<scf::ForOp>();
-  return isFragment(op.getA().getType()) && loop &&
-         !loop.getBodyRegion().isAncestor(op.getA().getParentRegion());
+  return isFragment(op.getA().getType()) && op->getParentOfType<scf::ForOp>() &&
+         LayoutAnalysis::isInvariant(op.getA(), op);
 }
 
 /// Why a product on fragments stays with single warps, or nothing.
@@ -52,7 +43,7 @@ static std::string findWarpgroupObstacle(DotOp op) {
   // product of the iteration, and the next iteration reads what that left.
   if (keepsRegisters(op))
     return "its operand a stays in registers for all iterations";
-  if (acc.warps % groupWarps != 0)
+  if (acc.warps % warpsOfGroup != 0)
     return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
   if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
     return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
@@ -65,8 +56,6 @@ static std::string findWarpgroupObstacle(DotOp op) {
   if (!op.getTransposeB() && acc.cols % panel != 0)
     return llvm::formatv("its {0} columns end inside of a panel of {1}",
                          acc.cols, panel);
-  if (isInBranchOfWarp(op))
-    return "its branch is taken by single warps";
   return "";
 }
 
@@ -199,7 +188,7 @@ static void multiply(ThreadBuilder &b, const KernelEmitter::WarpgroupStep &step,
 
 /// The warpgroup of this thread; null if there is one only.
 Value KernelEmitter::warpgroup() {
-  if (warps == groupWarps)
+  if (warps == warpsOfGroup)
     return {};
   if (!warpgroupNumber) {
     Value warp = thread().warp;
@@ -208,7 +197,7 @@ Value KernelEmitter::warpgroup() {
       Value first =
           NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), warp, b.i32(0),
                                b.i32(31), NVVM::ShflKind::idx, UnitAttr());
-      return b.div(first, groupWarps);
+      return b.div(first, warpsOfGroup);
     });
   }
   return warpgroupNumber;
@@ -255,7 +244,7 @@ Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
   Resident tile = residents.at(op.getA());
   const SharedShape &shape = tile.shape;
   bool across = op.getTransposeA();
-  constexpr int64_t groupRows = 16 * groupWarps;
+  constexpr int64_t groupRows = 16 * warpsOfGroup;
   int64_t slabRows = 16 * Fragment(op.getResult()).warps;
   // Panels divide 64 columns.
   int64_t perPanel = shape.panelChunks() * SharedShape::chunkElements;

@@ -26,10 +26,23 @@ static Value isGreater(ThreadBuilder &b, Value x, Value y) {
 }
 
 void KernelEmitter::emitTopN(TopNOp op) {
-  if (spreadOf(op.getBestValues()).cols <= 32)
-    emitTopNInLanes(op);
+  Spread best = spreadOf(op.getBestValues());
+  beginExchange();
+  TopNTiles tiles{publish(op.getValues()),
+                  publish(op.getBestValues()),
+                  publish(op.getBestIndices()),
+                  {},
+                  {}};
+  tiles.topValues = allocate(best.rows, best.cols, tiles.values.element);
+  tiles.topIndices = allocate(best.rows, best.cols, tiles.indices.element);
+  endPublishing();
+  if (best.cols <= 32)
+    emitTopNInLanes(op, tiles);
   else
-    emitTopNByCounting(op);
+    emitTopNByCounting(op, tiles);
+  barrier();
+  readBack(op.getTopValues(), tiles.topValues);
+  readBack(op.getTopIndices(), tiles.topIndices);
 }
 
 //===----------------------------------------------------------------------===//
@@ -165,16 +178,10 @@ Value LaneSorter::merge(Value first, Value second) {
   return element;
 }
 
-void KernelEmitter::emitTopNInLanes(TopNOp op) {
+void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
-  beginExchange();
-  SharedTile from = publish(op.getValues());
-  SharedTile values = publish(op.getBestValues());
-  SharedTile indices = publish(op.getBestIndices());
-  SharedTile topValues = allocate(best.rows, best.cols, values.element);
-  SharedTile topIndices = allocate(best.rows, best.cols, indices.element);
-  endPublishing();
+  auto [from, values, indices, topValues, topIndices] = tiles;
   auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
   int64_t rowsAtOnce = threads / places;
   Value place = b.rem(tid, places), base = scalar(op.getBase());
@@ -215,9 +222,6 @@ void KernelEmitter::emitTopNInLanes(TopNOp op) {
       writeShared(index, topIndices, row, place);
     });
   }
-  barrier();
-  readBack(op.getTopValues(), topValues);
-  readBack(op.getTopIndices(), topIndices);
 }
 
 //===----------------------------------------------------------------------===//
@@ -238,16 +242,10 @@ Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
 /// Every element, of the list or a candidate, counts those that come before it:
 /// larger ones, and equal ones of the list or further left. That is its place,
 /// if the list is long enough.
-void KernelEmitter::emitTopNByCounting(TopNOp op) {
+void KernelEmitter::emitTopNByCounting(TopNOp op, const TopNTiles &tiles) {
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
-  beginExchange();
-  SharedTile from = publish(op.getValues());
-  SharedTile values = publish(op.getBestValues());
-  SharedTile indices = publish(op.getBestIndices());
-  SharedTile topValues = allocate(best.rows, best.cols, values.element);
-  SharedTile topIndices = allocate(best.rows, best.cols, indices.element);
-  endPublishing();
+  auto [from, values, indices, topValues, topIndices] = tiles;
   Value base = scalar(op.getBase());
   Value least = b.constant(b.getF32Type(), kLeast);
   auto put = [&](Value row, Value place, Value value, Value index) {
@@ -286,7 +284,4 @@ void KernelEmitter::emitTopNByCounting(TopNOp op) {
               arith::AddIOp::create(b, base, col));
         });
       });
-  barrier();
-  readBack(op.getTopValues(), topValues);
-  readBack(op.getTopIndices(), topIndices);
 }

@@ -13,6 +13,9 @@
 
 namespace nsa::cuda {
 
+/// Neighbouring warps that can multiply together, the first of them a multiple.
+inline constexpr int64_t warpsOfGroup = 4;
+
 bool isFragment(mlir::Type type);
 bool isShared(mlir::Type type);
 /// Whether elements of the tile are computed where they are used.

@@ -54,8 +54,9 @@ static std::string findObstacle(DotOp dot) {
 static int64_t chooseWarps(int64_t slabs, bool wgmma) {
   // Whole warpgroups, up to three with one or two slabs for each warp.
   for (int64_t groups : {3, 2, 1})
-    if (wgmma && slabs % (4 * groups) == 0 && slabs <= 8 * groups)
-      return 4 * groups;
+    if (int64_t warps = warpsOfGroup * groups;
+        wgmma && slabs % warps == 0 && slabs <= 2 * warps)
+      return warps;
   for (int64_t warps = std::min<int64_t>(slabs, 8); warps > 1; --warps)
     if (8 * slabs >= 7 * int64_t(llvm::alignTo(slabs, warps)))
       return warps;

@@ -22,10 +22,6 @@ inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
 inline constexpr int64_t kTensorAlignment = 16;
 
-/// Attribute of an `scf.if`, a unit: each warp takes the branch for itself.
-/// What all warps do together may not be in it.
-inline constexpr llvm::StringLiteral kRowWiseAttr = "tile.row_wise";
-
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

@@ -65,9 +65,8 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     A kernel that needs more than `shared-limit` is an error.
 
     With `wgmma`, four warps in sequence multiply together where all of their
-    slabs are rows of the result; the other products of fragments, and those in
-    an `scf.if` with the attribute `tile.row_wise`, are of single warps, with a
-    remark that says why.
+    slabs are rows of the result; the other products of fragments are of single
+    warps, with a remark that says why.
 
     The result needs `nsa-expand-math` and upstream conversions to LLVM.
   }];

@@ -164,7 +164,8 @@ static void keepInSharedMemory(LoadOp load, bool wgmma) {
     auto dot = dyn_cast<DotOp>(use.getOwner());
     if (!dot || use.getOperandNumber() != 0)
       return;
-    bool isOfWarpgroups = wgmma && Fragment(dot.getResult()).warps % 4 == 0;
+    bool isOfWarpgroups =
+        wgmma && Fragment(dot.getResult()).warps % warpsOfGroup == 0;
     if (!isOfWarpgroups && countCarried(dot) < manyRegisters)
       return;
   }

@@ -189,43 +189,6 @@ tile.kernel private @panels(%a: memref<64x16xbf16>, %v: memref<16x24xbf16>, %y: 
 
 // -----
 
-!a = !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
-!v = !tile.tile<16x16xbf16, #tile.shared>
-!o = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x16xi32, #tile.on_demand>
-
-// CHECK-LABEL: llvm.func @row_wise(
-// CHECK: scf.if
-// CHECK: nvvm.mma.sync
-// CHECK: wgmma.mma_async
-// REMARKS: Function=row_wise{{.*}}not on warpgroups: its branch is taken by single warps
-tile.kernel private @row_wise(%a: memref<64x16xbf16>, %v: memref<16x16xbf16>, %f: memref<1xi32>, %y: memref<64x16xf32>)
-    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
-  %c0 = arith.constant 0 : i32
-  %zero = arith.constant 0.0 : f32
-  %r = tile.range %c0 : !row
-  %k = tile.range %c0 : !key
-  %c = tile.range %c0 : !col
-  %at = tile.load %a[%r, %c] : memref<64x16xbf16>, (!row, !col) -> !a
-  %vt = tile.load %v[%k, %c] : memref<16x16xbf16>, (!key, !col) -> !v
-  %acc = tile.splat %zero : !o
-  %n = tile.load %f[%c0] : memref<1xi32>, (i32) -> i32
-  %some = arith.cmpi sgt, %n, %c0 : i32
-  %s = scf.if %some -> !o {
-    %e = tile.dot %at, %vt, %acc : !a, !v, !o
-    scf.yield %e : !o
-  } else {
-    scf.yield %acc : !o
-  } {tile.row_wise}
-  %d = tile.dot %at, %vt, %s : !a, !v, !o
-  tile.store %d, %y[%r, %c] : !o, memref<64x16xf32>, (!row, !col)
-  tile.return
-}
-
-// -----
-
 !a = !tile.tile<48x16xbf16, #tile.fragment<warps = 3>>
 !v = !tile.tile<16x16xbf16, #tile.shared>
 !o = !tile.tile<48x16xf32, #tile.fragment<warps = 3>>
