@@ -261,6 +261,14 @@ LogicalResult FillOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
+LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
 LogicalResult RecomputeBarrierOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {

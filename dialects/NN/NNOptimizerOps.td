@@ -11,6 +11,24 @@
 // Optimizer
 //===----------------------------------------------------------------------===//
 
+def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
+  let summary = "mean over all ranks";
+  let description = [{
+    `y[i] = sum over ranks of x[i] / number of ranks`, the same bits on all
+    ranks. On one rank, `y = x`. How many ranks there are is known when the
+    program runs.
+
+    Example:
+
+    ```mlir
+    %mean = nn.all_reduce %g : (tensor<32x48xf32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$input);
+  let results = (outs NSA_F32Tensor:$output);
+  let resultNames = [{"mean"}];
+}
+
 def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
   let summary = "L2 norm of all gradients together";
   let description = [{

@@ -135,4 +135,9 @@ def RT_FloatMemory : ConfinedType<RT_Memory,
     "statically shaped, dense memref of f32, bf16 or f16",
     "::mlir::MemRefType">;
 
+def RT_F32Memory : ConfinedType<RT_Memory,
+    [CPred<"::llvm::cast<::mlir::MemRefType>($_self).getElementType()"
+           ".isF32()">],
+    "statically shaped, dense memref of f32", "::mlir::MemRefType">;
+
 #endif // NSA_DIALECTS_RT_RTDIALECT_TD

@@ -176,12 +176,51 @@ static LogicalResult verifyPlacement(EntryOp entry) {
   return success();
 }
 
+/// Whether a command touches something of what `value` shows.
+static bool touches(CommandOpInterface command, Value value) {
+  SmallVector<Value> touched;
+  command.getReads(touched);
+  command.getWrites(touched);
+  MemoryRegion region = getMemoryRegion(value);
+  SmallVector<FlatSymbolRefAttr> names = getTensorNames(value);
+  return llvm::any_of(touched, [&](Value other) {
+    return getMemoryRegion(other).overlaps(region) ||
+           llvm::any_of(getTensorNames(other), [&](FlatSymbolRefAttr name) {
+             return llvm::is_contained(names, name);
+           });
+  });
+}
+
+/// Every reduction ends, and nothing touches its memory before that.
+static LogicalResult verifyReductions(ArrayRef<CommandOpInterface> commands) {
+  llvm::SmallMapVector<Value, AllReduceStartOp, 8> running;
+  for (CommandOpInterface command : commands) {
+    if (auto done = dyn_cast<AllReduceDoneOp>(command.getOperation())) {
+      if (!running.erase(done.getMemory()))
+        return command->emitOpError("ends a reduction that did not start");
+      continue;
+    }
+    for (auto [memory, started] : running)
+      if (touches(command, memory)) {
+        InFlightDiagnostic diagnostic =
+            command->emitOpError("touches memory that is being reduced");
+        diagnostic.attachNote(started.getLoc()) << "the reduction starts here";
+        return diagnostic;
+      }
+    if (auto start = dyn_cast<AllReduceStartOp>(command.getOperation()))
+      running[start.getMemory()] = start;
+  }
+  if (!running.empty())
+    return running.front().second.emitOpError("has no rt.all_reduce_done");
+  return success();
+}
+
 LogicalResult EntryOp::verifyRegions() {
   for (Operation &op : getBody().front())
     if (!isa<CommandOpInterface, GetOp, SpanOp, BufferOp, ViewOp>(op))
       return op.emitOpError("is not a command of an entry");
   SmallVector<CommandOpInterface> commands = getCommands(*this);
-  if (failed(verifyOrder(commands)))
+  if (failed(verifyOrder(commands)) || failed(verifyReductions(commands)))
     return failure();
   return verifyPlacement(*this);
 }

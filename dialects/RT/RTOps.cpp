@@ -41,6 +41,15 @@ Value rt::getMemoryRoot(Value value) {
   return value;
 }
 
+SmallVector<FlatSymbolRefAttr> rt::getTensorNames(Value value) {
+  Value root = getMemoryRoot(value);
+  if (auto get = root.getDefiningOp<GetOp>())
+    return {get.getTensorAttr()};
+  if (auto span = root.getDefiningOp<SpanOp>())
+    return llvm::to_vector(span.getTensors().getAsRange<FlatSymbolRefAttr>());
+  return {};
+}
+
 /// Sources of views are dense, so offsets add up.
 static int64_t getElementOffset(Value value) {
   int64_t offset = 0;
@@ -386,7 +395,7 @@ uint64_t GemmOp::getWorkspaceSize() {
 void GemmOp::assignWorkspace(SliceAttr slice) { setWorkspaceAttr(slice); }
 
 //===----------------------------------------------------------------------===//
-// Fill, copy, initialize
+// Fill, copy, all-reduce, initialize
 //===----------------------------------------------------------------------===//
 
 void FillOp::getReads(SmallVectorImpl<Value> &values) {}
@@ -407,6 +416,22 @@ LogicalResult CopyOp::verify() {
   if (getMemoryRoot(getSource()) == getMemoryRoot(getOut()))
     return emitOpError("copies memory onto itself");
   return success();
+}
+
+void AllReduceStartOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+}
+
+void AllReduceStartOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+}
+
+void AllReduceDoneOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+}
+
+void AllReduceDoneOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
 }
 
 void InitializeOp::getReads(SmallVectorImpl<Value> &values) {}

@@ -57,6 +57,9 @@ uint64_t getByteOffset(mlir::Value value);
 /// The `rt.get`, `rt.span` or `rt.buffer` result that `value` is a view of.
 mlir::Value getMemoryRoot(mlir::Value value);
 
+/// The named tensors of which `value` shows something; none for a buffer.
+llvm::SmallVector<mlir::FlatSymbolRefAttr> getTensorNames(mlir::Value value);
+
 /// The commands of an entry, in order; a command's number is its position.
 llvm::SmallVector<CommandOpInterface> getCommands(EntryOp entry);
 

@@ -363,6 +363,43 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
   let hasVerifier = 1;
 }
 
+def RT_AllReduceStartOp : RT_Command<"all_reduce_start"> {
+  let summary = "begin to replace memory by its mean over all ranks";
+  let description = [{
+    `memory[i] = sum over ranks of memory[i] / number of ranks`, the same bits on
+    all ranks. The reduction runs beside the commands that follow, none of which
+    may touch the memory, until the `rt.all_reduce_done` of the same value. All
+    ranks run their collectives in the same order. One rank alone does nothing.
+
+    Example:
+
+    ```mlir
+    %bucket = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    rt.all_reduce_start %bucket : memref<48xf32>
+    rt.all_reduce_done %bucket : memref<48xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_F32Memory, "", [MemRead, MemWrite]>:$memory);
+  let assemblyFormat = "$memory attr-dict `:` type($memory)";
+}
+
+def RT_AllReduceDoneOp : RT_Command<"all_reduce_done"> {
+  let summary = "wait until memory is the mean over all ranks";
+  let description = [{
+    Ends what the last `rt.all_reduce_start` of the same value began.
+
+    Example:
+
+    ```mlir
+    %g = rt.get @grad.w : memref<48xf32>
+    rt.all_reduce_start %g : memref<48xf32>
+    rt.all_reduce_done %g : memref<48xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_F32Memory, "", [MemRead, MemWrite]>:$memory);
+  let assemblyFormat = "$memory attr-dict `:` type($memory)";
+}
+
 def RT_InitializeOp : RT_Command<"initialize", [], [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "give a named tensor its initial value";

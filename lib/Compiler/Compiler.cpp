@@ -19,8 +19,8 @@ double nsa::CompileReport::totalSeconds() const {
 
 const std::vector<std::string> &nsa::compilerPhases() {
   static const std::vector<std::string> phases = {
-      "precision", "gradient", "optimizer", "kernel",
-      "buffer",    "schedule", "plan",      "binary"};
+      "precision", "gradient",   "optimizer", "kernel", "buffer",
+      "schedule",  "collective", "plan",      "binary"};
   return phases;
 }
 
@@ -52,6 +52,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"fuse", options.fuse ? "true" : "false"},
       {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
       {"logits-mib", std::to_string(options.logitsMiB)},
+      {"bucket-mib", std::to_string(options.bucketMiB)},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

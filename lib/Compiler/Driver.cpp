@@ -200,6 +200,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.seqLen = options.seqLen;
   phaseOptions.fuse = options.fuse;
   phaseOptions.logitsMiB = options.logitsMiB;
+  phaseOptions.bucketMiB = options.bucketMiB;
   phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;

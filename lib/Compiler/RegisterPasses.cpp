@@ -25,7 +25,7 @@ struct BinaryPipelineOptions
 /// The phase that needs more than passes may depend on.
 static void registerBinaryPhase() {
   mlir::PassPipelineRegistration<BinaryPipelineOptions>(
-      "nsa-phase-binary", "Phase 8: compile the kernels to machine code",
+      "nsa-phase-binary", "Phase 9: compile the kernels to machine code",
       [](mlir::OpPassManager &manager, const BinaryPipelineOptions &options) {
         nsa::BinaryOptions binary;
         binary.cpu = options.cpu;

@@ -32,7 +32,7 @@ struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
 static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
          isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::BundleOp,
-             nn::UnbundleOp>(op);
+             nn::UnbundleOp, nn::AllReduceOp>(op);
 }
 
 /// The elements of the largest tensor that the operation touches.

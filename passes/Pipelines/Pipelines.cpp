@@ -2,7 +2,6 @@
 
 #include "passes/Pipelines/Pipelines.h"
 #include "dialects/RT/RTOps.h"
-#include "passes/Conversion/TensorToRT/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
@@ -56,6 +55,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return addCleanUp(manager);
   case Phase::Schedule:
     manager.addNestedPass<rt::EntryOp>(createSchedule());
+    return;
+  case Phase::Collective:
+    manager.addPass(createBucketAllReduce({options.bucketMiB}));
+    manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     return;
   case Phase::Plan:
     manager.addPass(createPlan({options.gemmWorkspace}));
@@ -189,13 +192,35 @@ struct GradientPipelineOptions
   }
 };
 
+/// What the collective phase and the pipeline of all phases share.
+template <typename BaseT>
+struct WithBuckets : BaseT {
+  detail::PassOptions::Option<int64_t> bucketMiB{
+      *this, "bucket-mib",
+      llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),
+      llvm::cl::init(kDefaultBucketMiB)};
+
+  void addTo(PhaseOptions &options) const { options.bucketMiB = bucketMiB; }
+};
+
+struct CollectivePipelineOptions
+    : WithBuckets<PassPipelineOptions<CollectivePipelineOptions>> {
+  PhaseOptions get() const {
+    PhaseOptions options;
+    addTo(options);
+    return options;
+  }
+};
+
 struct PipelineUntilOptions
-    : WithSchedule<WithFusion<WithRecompute<ModelPipelineOptions>>> {
+    : WithBuckets<
+          WithSchedule<WithFusion<WithRecompute<ModelPipelineOptions>>>> {
   PhaseOptions getAll() const {
     PhaseOptions options = get();
     WithRecompute::addTo(options);
     WithFusion::addTo(options);
     WithSchedule::addTo(options);
+    WithBuckets::addTo(options);
     return options;
   }
 
@@ -207,6 +232,7 @@ struct PipelineUntilOptions
                        clEnumValN(Phase::Kernel, "kernel", ""),
                        clEnumValN(Phase::Buffer, "buffer", ""),
                        clEnumValN(Phase::Schedule, "schedule", ""),
+                       clEnumValN(Phase::Collective, "collective", ""),
                        clEnumValN(Phase::Plan, "plan", "")),
       llvm::cl::init(Phase::Plan)};
 };
@@ -249,7 +275,13 @@ void nsa::registerPhasePipelines() {
   registerPhase(Phase::Buffer,
                 "Phase 5: turn functions on tensors into entries on memory");
   registerPhase(Phase::Schedule, "Phase 6: order the commands of the entries");
-  registerPhase(Phase::Plan, "Phase 7: give tensors and buffers their places");
+  PassPipelineRegistration<CollectivePipelineOptions>(
+      "nsa-phase-collective",
+      "Phase 7: reduce gradients over ranks in buckets, during backward",
+      [](OpPassManager &manager, const CollectivePipelineOptions &options) {
+        buildPhasePipeline(manager, Phase::Collective, options.get());
+      });
+  registerPhase(Phase::Plan, "Phase 8: give tensors and buffers their places");
   PassPipelineRegistration<PipelineUntilOptions>(
       "nsa-pipeline", "The phases from the first to `until`",
       [](OpPassManager &manager, const PipelineUntilOptions &options) {

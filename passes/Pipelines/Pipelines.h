@@ -11,6 +11,7 @@
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
+// - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce
 // - plan: nsa-plan
 // - binary: nsa-binary
 //
@@ -24,6 +25,7 @@
 #define NSA_PASSES_PIPELINES_PIPELINES_H
 
 #include "passes/Conversion/Passes.h"
+#include "passes/Conversion/TensorToRT/Passes.h"
 #include "passes/Transforms/Passes.h"
 
 namespace mlir {
@@ -51,6 +53,8 @@ struct PhaseOptions {
   int64_t budgetMiB = 0;
   /// The machine that kernels are cut into programs for.
   ScheduleKind schedule = ScheduleKind::CPU;
+  /// MiB of gradients that are averaged over ranks as one.
+  int64_t bucketMiB = kDefaultBucketMiB;
   /// Bytes of workspace of every matrix product; 0 takes what fp32 copies of
   /// narrower operands need.
   uint64_t gemmWorkspace = 0;

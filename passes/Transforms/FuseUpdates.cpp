@@ -94,6 +94,9 @@ void UpdateFuser::refuse(Operation *op, StringRef reason) {
 
 /// The tensor whose memory a gradient is in, or is summed into.
 StringRef UpdateFuser::getGradientTensor(Value gradient) {
+  // A mean over ranks replaces what it is the mean of.
+  if (auto mean = gradient.getDefiningOp<nn::AllReduceOp>())
+    gradient = mean.getInput();
   auto getName = [&](Value value) -> StringRef {
     auto argument = dyn_cast<BlockArgument>(value);
     return argument ? nn::getArgumentName(function, argument.getArgNumber())

@@ -229,6 +229,11 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
       RankedTensorType::get({nn::kNumHyper}, f32),
       nameArgument(builder.getContext(), "hyper", ArgumentRole::Input), loc);
 
+  // Ranks accumulate apart, and update alike.
+  for (Value &gradient : gradients)
+    gradient = nn::AllReduceOp::create(builder, loc, gradient);
+  lossSum = nn::AllReduceOp::create(builder, loc, lossSum);
+
   Value norm = nn::GradientNormOp::create(builder, loc, gradients);
   Value unscaledNorm = norm;
   if (std::optional<unsigned> scale = findLossScale(accumulate))

@@ -44,6 +44,7 @@ enum class Phase {
   Kernel,
   Buffer,
   Schedule,
+  Collective,
   Plan,
   Binary,
 };

@@ -258,8 +258,10 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
 
     - `@accumulate` adds to them: `grad.p' = grad.p + g`,
       `loss_sum' = loss_sum + loss`. Its plain results, `loss` first, stay.
-    - `@update` takes the input `hyper` (see `nn.adamw`), updates parameters and
-      moments, and sets gradients and `loss_sum` to 0. Its plain results are
+    - `@update` takes the input `hyper` (see `nn.adamw`), replaces gradients and
+      `loss_sum` by their means over all ranks (`nn.all_reduce`), updates
+      parameters and moments, and sets gradients and `loss_sum` to 0. Ranks that
+      begin alike stay alike. Its plain results are
       `grad_norm`, the L2 norm of the accumulated gradients before `grad_scale` and
       clipping, and `loss_sum_out`, the sum before it is reset. A norm or sum that is
       not finite leaves parameters and moments as they are.
@@ -456,8 +458,8 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | precision | nsa, nn, func | shapes are static |
     | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
     | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
-    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, func | kernels hold no nsa and nn |
-    | buffer, schedule | none left, rt entries only | no tensors outside kernels |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, nn.all_reduce, func | kernels hold no nsa and nn |
+    | buffer, schedule, collective | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
     | binary | as plan | no tile kernels |
   }];
@@ -471,6 +473,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
              clEnumValN(::nsa::Phase::Kernel, "kernel", ""),
              clEnumValN(::nsa::Phase::Buffer, "buffer", ""),
              clEnumValN(::nsa::Phase::Schedule, "schedule", ""),
+             clEnumValN(::nsa::Phase::Collective, "collective", ""),
              clEnumValN(::nsa::Phase::Plan, "plan", ""),
              clEnumValN(::nsa::Phase::Binary, "binary", ""))}]>,
   ];

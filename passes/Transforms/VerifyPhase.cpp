@@ -56,6 +56,8 @@ StringRef nsa::getPhaseName(Phase phase) {
     return "buffer";
   case Phase::Schedule:
     return "schedule";
+  case Phase::Collective:
+    return "collective";
   case Phase::Plan:
     return "plan";
   case Phase::Binary:
@@ -73,10 +75,12 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Kernel:
     return {{"builtin", "func", "tile.kernel", "tile.launch", "nn.matmul",
              "nn.split_heads", "nn.merge_heads", "nn.recompute_barrier",
-             "nn.fill", "nn.split", "nn.concat", "nn.bundle", "nn.unbundle"},
+             "nn.fill", "nn.split", "nn.concat", "nn.bundle", "nn.unbundle",
+             "nn.all_reduce"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:
+  case Phase::Collective:
   case Phase::Plan:
     return {{"builtin", "rt", "tile.kernel"}, {"tile", "arith", "math", "scf"}};
   case Phase::Binary:

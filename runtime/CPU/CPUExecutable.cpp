@@ -7,8 +7,8 @@
 #include "runtime/CPU/Memory.h"
 #include "runtime/Core/Poison.h"
 
+#include <algorithm>
 #include <cstring>
-#include <sched.h>
 
 using namespace nsa;
 using artifact::Slice;
@@ -65,8 +65,10 @@ private:
   Action resolve(const artifact::Fill &fill) const;
   Action resolve(const artifact::Copy &copy) const;
   Action resolve(const artifact::Initialize &initialize) const;
+  Action resolve(const artifact::AllReduceStart &start) const;
   std::optional<NonFinite>
   findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) const;
+  Status average(const Action &action);
   void runCommands(unsigned index);
 
   Artifact source;
@@ -77,8 +79,10 @@ private:
   std::optional<Blas> blas;
   std::unique_ptr<ThreadPool> pool;
   std::vector<ReadyEntry> entries;
-  /// What checkFinite found in the run in progress.
-  std::optional<NonFinite> found;
+  /// The reductions in progress, by their data.
+  std::vector<std::pair<const float *, uint64_t>> averages;
+  /// What stopped the run in progress.
+  RunResult stopped;
 };
 
 } // namespace
@@ -166,15 +170,6 @@ Status CPUExecutable::loadBlas() {
   return {};
 }
 
-/// The processors that this process may run on.
-static int availableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0)
-    return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 Status CPUExecutable::startThreads() {
   constexpr int most = 1024;
   if (options.threads < 0 || options.threads > most)
@@ -250,6 +245,12 @@ Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
                            options.seed};
 }
 
+Action CPUExecutable::resolve(const artifact::AllReduceStart &start) const {
+  return StartAverageCommand{
+      reinterpret_cast<float *>(address(*start.memory())),
+      int64_t(start.memory()->size() / sizeof(float))};
+}
+
 Action CPUExecutable::resolve(const artifact::Command &command) const {
   if (const auto *launch = command.action_as_Launch())
     return resolve(*launch);
@@ -259,6 +260,11 @@ Action CPUExecutable::resolve(const artifact::Command &command) const {
     return resolve(*fill);
   if (const auto *copy = command.action_as_Copy())
     return resolve(*copy);
+  if (const auto *start = command.action_as_AllReduceStart())
+    return resolve(*start);
+  if (const auto *done = command.action_as_AllReduceDone())
+    return FinishAverageCommand{
+        reinterpret_cast<float *>(address(*done->memory()))};
   return resolve(*command.action_as_Initialize());
 }
 
@@ -293,9 +299,10 @@ uint64_t CPUExecutable::allocatedBytes() const {
 RunResult CPUExecutable::start(unsigned entry) {
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
-  found.reset();
+  stopped = {};
+  averages.clear();
   pool->execute([&] { runCommands(entry); });
-  return found ? RunResult(*found) : RunResult();
+  return stopped;
 }
 
 std::optional<NonFinite>
@@ -308,6 +315,26 @@ CPUExecutable::findNonFinite(size_t command,
   return std::nullopt;
 }
 
+/// Starts or finishes a reduction over ranks; nothing to do for other commands
+/// and for one rank.
+Status CPUExecutable::average(const Action &action) {
+  Communicator *communicator = options.communicator;
+  if (!communicator || communicator->size() == 1)
+    return {};
+  if (const auto *start = std::get_if<StartAverageCommand>(&action))
+    averages.emplace_back(
+        start->data, communicator->startAverage(start->data, start->count));
+  const auto *finish = std::get_if<FinishAverageCommand>(&action);
+  if (!finish)
+    return {};
+  auto started =
+      std::find_if(averages.begin(), averages.end(),
+                   [&](auto &entry) { return entry.first == finish->data; });
+  uint64_t number = started->second;
+  averages.erase(started);
+  return communicator->wait(number);
+}
+
 /// Runs on the pool's leader.
 void CPUExecutable::runCommands(unsigned index) {
   ReadyEntry &entry = entries[index];
@@ -315,12 +342,16 @@ void CPUExecutable::runCommands(unsigned index) {
   for (size_t i = 0; i < entry.commands.size(); ++i) {
     uint64_t start = options.profile ? steadyNanoseconds() : 0;
     runAction(entry.commands[i].action, library, *pool);
+    if (Status status = average(entry.commands[i].action); !status)
+      stopped = RunFailure{i, status.message()};
     if (options.profile) {
       entry.lastRun[i] = {start, steadyNanoseconds() - start};
       entry.nanoseconds[i] += entry.lastRun[i].nanoseconds;
     }
-    found = findNonFinite(i, entry.commands[i].outputs);
-    if (found)
+    if (std::optional<NonFinite> found =
+            findNonFinite(i, entry.commands[i].outputs))
+      stopped = *found;
+    if (!std::holds_alternative<std::monostate>(stopped))
       return;
   }
 }

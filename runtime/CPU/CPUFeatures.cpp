@@ -4,6 +4,7 @@
 #include "lib/Support/Files.h"
 
 #include <algorithm>
+#include <sched.h>
 #include <sstream>
 
 using namespace nsa;
@@ -50,4 +51,12 @@ bool nsa::hasFeature(const std::set<std::string> &flags,
   std::replace(flag.begin(), flag.end(), '.', '_');
   std::replace(flag.begin(), flag.end(), '-', '_');
   return flags.count(flag) != 0;
+}
+
+int nsa::availableProcessors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0)
+    return 1;
+  return std::max(1, CPU_COUNT(&set));
 }

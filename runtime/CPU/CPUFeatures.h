@@ -21,6 +21,9 @@ std::set<std::string> parseCPUFlags(std::string_view cpuinfo);
 /// Whether the flags include a feature in LLVM's spelling ("sse4.1", "bmi").
 bool hasFeature(const std::set<std::string> &flags, std::string_view feature);
 
+/// The processors that this process may run on.
+int availableProcessors();
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_CPU_CPUFEATURES_H

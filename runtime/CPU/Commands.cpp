@@ -53,6 +53,9 @@ struct Runner {
       initializeTensor(*command.tensor, command.seed, command.out, begin, end);
     });
   }
+
+  void operator()(const StartAverageCommand &) const {}
+  void operator()(const FinishAverageCommand &) const {}
 };
 
 } // namespace

@@ -38,8 +38,19 @@ struct InitializeCommand {
   uint64_t seed;
 };
 
-using Action = std::variant<LaunchCommand, GemmCommand, FillCommand,
-                            CopyCommand, InitializeCommand>;
+/// Start and end of a reduction over ranks are two commands for the same data.
+struct StartAverageCommand {
+  float *data;
+  int64_t count;
+};
+
+struct FinishAverageCommand {
+  float *data;
+};
+
+using Action =
+    std::variant<LaunchCommand, GemmCommand, FillCommand, CopyCommand,
+                 InitializeCommand, StartAverageCommand, FinishAverageCommand>;
 
 /// A command that is ready to run.
 struct ReadyCommand {
@@ -49,7 +60,8 @@ struct ReadyCommand {
 };
 
 /// Runs a command inside a job of `pool`, which all of its threads may help
-/// with. `blas` may be null if there is no gemm. Allocates nothing.
+/// with. `blas` may be null if there is no gemm. Passes over reductions, which
+/// are the caller's. Allocates nothing.
 void runAction(const Action &action, const Blas *blas, ThreadPool &pool);
 
 } // namespace nsa

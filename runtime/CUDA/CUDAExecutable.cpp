@@ -134,6 +134,10 @@ CUDAExecutable::~CUDAExecutable() {
 //===----------------------------------------------------------------------===//
 
 Status CUDAExecutable::load() {
+  if (options.communicator && options.communicator->size() > 1)
+    return Error{"several ranks (" +
+                 std::to_string(options.communicator->size()) +
+                 ") are supported on the CPU only"};
   if (options.checkFinite)
     if (Status status = canCheckResults(source.root()); !status)
       return status;
@@ -320,6 +324,8 @@ Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {
     return Command(CopyMemory{memory->address(*copy->source()),
                               memory->address(*copy->out()),
                               copy->out()->size()});
+  if (command.action_as_AllReduceStart() || command.action_as_AllReduceDone())
+    return Command(PassOver{});
   return resolve(*command.action_as_Initialize());
 }
 

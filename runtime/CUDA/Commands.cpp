@@ -73,6 +73,8 @@ Status nsa::cuda::issueCommand(const Driver &driver, const Command &command,
     return driver.check(issue(driver, *launch, stream), "cuLaunchKernel");
   if (const auto *fill = std::get_if<FillMemory>(&command))
     return driver.check(issue(driver, *fill, stream), "cuMemsetAsync");
+  if (std::holds_alternative<PassOver>(command))
+    return {};
   const auto &copy = std::get<CopyMemory>(command);
   return driver.check(
       driver.MemcpyDtoDAsync(copy.out, copy.source, copy.bytes, stream),

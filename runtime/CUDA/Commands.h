@@ -45,15 +45,18 @@ struct InitializeTensor {
   const artifact::Tensor *tensor;
 };
 
+/// A reduction over one rank.
+struct PassOver {};
+
 using Command = std::variant<LaunchKernel, RunGemm, FillMemory, CopyMemory,
-                             InitializeTensor>;
+                             InitializeTensor, PassOver>;
 
 /// The command that gives `bytes` bytes of elements of `type` a value. Fails
 /// for a 64-bit value that is not the same 32 bits twice.
 Result<Command> makeFill(DataType type, double value, DevicePtr out,
                          uint64_t bytes);
 
-/// Puts a launch, fill or copy on the stream.
+/// Puts a launch, fill or copy on the stream, and nothing for PassOver.
 Status issueCommand(const Driver &driver, const Command &command,
                     Stream stream);
 

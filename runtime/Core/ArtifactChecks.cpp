@@ -4,6 +4,7 @@
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
 
+#include <algorithm>
 #include <climits>
 #include <cmath>
 #include <set>
@@ -103,6 +104,8 @@ private:
   bool check(const Fill &fill);
   bool check(const Copy &copy);
   bool check(const Initialize &initialize);
+  bool checkReduction(const Slice &memory);
+  bool checkReductions(const Entry &entry);
   bool checkBuffer(const Buffer &buffer);
   bool checkSegments();
   bool checkTensors();
@@ -389,6 +392,13 @@ bool Checker::check(const Initialize &initialize) {
               "', which has no initial value");
 }
 
+bool Checker::checkReduction(const Slice &memory) {
+  return checkSlice(memory, "reduced memory", sliceAlignment) &&
+         (memory.size() % sizeof(float) == 0 ||
+          fail("reduces " + num(memory.size()) +
+               " bytes, which is not a multiple of 4"));
+}
+
 bool Checker::checkCommand(const Command &command) {
   if (command.location() >= root.locations()->size())
     return fail("has location " + num(command.location()) + ", but there are " +
@@ -404,6 +414,10 @@ bool Checker::checkCommand(const Command &command) {
     return check(*command.action_as_Copy());
   case Action::Initialize:
     return check(*command.action_as_Initialize());
+  case Action::AllReduceStart:
+    return checkReduction(*command.action_as_AllReduceStart()->memory());
+  case Action::AllReduceDone:
+    return checkReduction(*command.action_as_AllReduceDone()->memory());
   case Action::NONE:
     break;
   }
@@ -425,6 +439,33 @@ bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
   return true;
 }
 
+/// Every reduction ends once, and those in progress are of different memory.
+bool Checker::checkReductions(const Entry &entry) {
+  std::vector<const Slice *> running;
+  for (const Command *command : *entry.commands()) {
+    if (const auto *start = command->action_as_AllReduceStart()) {
+      for (const Slice *other : running)
+        if (overlap(*other, *start->memory()))
+          return fail("starts to reduce memory that is being reduced");
+      running.push_back(start->memory());
+    }
+    const auto *done = command->action_as_AllReduceDone();
+    if (!done)
+      continue;
+    auto isSame = [&](const Slice *slice) {
+      return slice->segment() == done->memory()->segment() &&
+             slice->offset() == done->memory()->offset() &&
+             slice->size() == done->memory()->size();
+    };
+    auto found = std::find_if(running.begin(), running.end(), isSame);
+    if (found == running.end())
+      return fail("ends a reduction that did not start");
+    running.erase(found);
+  }
+  return running.empty() ||
+         fail("has " + num(running.size()) + " reductions that do not end");
+}
+
 bool Checker::checkEntry(const Entry &entry) {
   if (!checkIndices(*entry.inputs(), "an input") ||
       !checkIndices(*entry.outputs(), "an output"))
@@ -436,7 +477,7 @@ bool Checker::checkEntry(const Entry &entry) {
       return false;
   }
   context = outer;
-  return true;
+  return checkReductions(entry);
 }
 
 bool Checker::checkBuffer(const Buffer &buffer) {

@@ -28,6 +28,10 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
                                 ->Get(command.action_as_Initialize()->tensor())
                                 ->name()
                                 ->str();
+  case Action::AllReduceStart:
+    return "all_reduce_start";
+  case Action::AllReduceDone:
+    return "all_reduce_done";
   case Action::NONE:
     break;
   }
@@ -145,6 +149,10 @@ uint64_t nsa::commandBytes(const artifact::Artifact &root,
         ->Get(command.action_as_Initialize()->tensor())
         ->slice()
         ->size();
+  case Action::AllReduceStart:
+    return command.action_as_AllReduceStart()->memory()->size();
+  case Action::AllReduceDone:
+    return command.action_as_AllReduceDone()->memory()->size();
   case Action::NONE:
     break;
   }

@@ -11,7 +11,7 @@
 namespace nsa {
 
 /// The command without its operands: "launch @k", "gemm 2x3x4", "fill",
-/// "copy", "initialize @w".
+/// "copy", "initialize @w", "all_reduce_start".
 std::string commandTitle(const artifact::Artifact &root,
                          const artifact::Command &command);
 

@@ -213,6 +213,10 @@ std::string Dumper::operands(const artifact::Command &command) const {
            " -> " + text(*fill->out());
   if (const auto *copy = command.action_as_Copy())
     return text(*copy->source()) + " -> " + text(*copy->out());
+  if (const auto *start = command.action_as_AllReduceStart())
+    return text(*start->memory());
+  if (const auto *done = command.action_as_AllReduceDone())
+    return text(*done->memory());
   const auto &tensor =
       *root.tensors()->Get(command.action_as_Initialize()->tensor());
   return "-> %" + tensor.name()->str();

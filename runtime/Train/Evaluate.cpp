@@ -5,37 +5,83 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 namespace nsa {
 
 static constexpr uint64_t generateStream = uint64_t(6) << 56;
 
-Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
-                            const ValidationWindows &data,
-                            const std::vector<uint64_t> &windows) {
-  EvalResult result;
+/// The mean loss of the micro-batch that begins with window number `first`.
+static Result<float> evaluateBatch(Model &model, const TrainBinding &binding,
+                                   const ValidationWindows &data,
+                                   const std::vector<uint64_t> &windows,
+                                   uint64_t first, uint64_t count) {
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t length = uint64_t(binding.seqLen);
-  for (uint64_t first = 0; first < windows.size(); first += batch) {
-    uint64_t count = std::min<uint64_t>(batch, windows.size() - first);
-    for (uint64_t row = 0; row < count; ++row)
-      if (Status status =
-              data.read(windows[first + row], binding.tokens + row * length,
-                        binding.targets + row * length);
-          !status)
-        return Error{status.message()};
-    std::fill(binding.tokens + count * length, binding.tokens + batch * length,
-              0);
-    std::fill(binding.targets + count * length,
-              binding.targets + batch * length, -1);
-    if (Status status = model.run("eval"); !status)
+  for (uint64_t row = 0; row < count; ++row)
+    if (Status status =
+            data.read(windows[first + row], binding.tokens + row * length,
+                      binding.targets + row * length);
+        !status)
       return Error{status.message()};
-    result.loss += double(*binding.evalLoss) * double(count * length);
-    result.tokens += count * length;
+  std::fill(binding.tokens + count * length, binding.tokens + batch * length,
+            0);
+  std::fill(binding.targets + count * length, binding.targets + batch * length,
+            -1);
+  if (Status status = model.run("eval"); !status)
+    return Error{status.message()};
+  return *binding.evalLoss;
+}
+
+/// Losses of micro-batches rank, rank + size, ... from the bytes of each rank.
+static Result<std::vector<float>>
+interleave(const std::vector<std::string> &shares, size_t batches) {
+  std::vector<float> losses(batches);
+  for (size_t i = 0; i < batches; ++i) {
+    const std::string &share = shares[i % shares.size()];
+    size_t at = i / shares.size() * sizeof(float);
+    if (share.size() < at + sizeof(float))
+      return Error{"rank " + std::to_string(i % shares.size()) + " evaluated " +
+                   std::to_string(share.size() / 4) +
+                   " micro-batches, too few of " + std::to_string(batches)};
+    std::memcpy(&losses[i], share.data() + at, sizeof(float));
   }
-  if (result.tokens == 0)
+  return losses;
+}
+
+Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
+                            const ValidationWindows &data,
+                            const std::vector<uint64_t> &windows, Ranks &ranks,
+                            const std::string &name) {
+  const uint64_t batch = uint64_t(binding.microBatch);
+  const uint64_t batches = (windows.size() + batch - 1) / batch;
+  if (windows.empty())
     return Error{"no validation windows to evaluate"};
+  auto rowsOf = [&](uint64_t number) {
+    return std::min<uint64_t>(batch, windows.size() - number * batch);
+  };
+  std::string own;
+  for (uint64_t number = uint64_t(ranks.rank()); number < batches;
+       number += uint64_t(ranks.size())) {
+    Result<float> loss = evaluateBatch(model, binding, data, windows,
+                                       number * batch, rowsOf(number));
+    if (!loss)
+      return loss.takeError();
+    own.append(reinterpret_cast<const char *>(&*loss), sizeof(float));
+  }
+  Result<std::vector<std::string>> shares = ranks.exchange(name, own);
+  if (!shares)
+    return shares.takeError();
+  Result<std::vector<float>> losses = interleave(*shares, batches);
+  if (!losses)
+    return losses.takeError();
+  EvalResult result;
+  for (uint64_t number = 0; number < batches; ++number) {
+    uint64_t tokens = rowsOf(number) * uint64_t(binding.seqLen);
+    result.loss += double((*losses)[number]) * double(tokens);
+    result.tokens += tokens;
+  }
   result.loss /= double(result.tokens);
   return result;
 }

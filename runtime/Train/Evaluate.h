@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_EVALUATE_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Model.h"
 
 #include <cstdint>
@@ -20,10 +21,13 @@ struct EvalResult {
 };
 
 /// Mean loss in nats per token over the given windows. The last micro-batch is
-/// filled with ignored targets.
+/// filled with ignored targets. Ranks share the micro-batches; the result is
+/// the same for any number of them. `name` is this evaluation's alone in the
+/// run.
 Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const ValidationWindows &data,
-                            const std::vector<uint64_t> &windows);
+                            const std::vector<uint64_t> &windows, Ranks &ranks,
+                            const std::string &name);
 
 struct SampleOptions {
   /// Bytes to generate; tokens from 256 on are never chosen.

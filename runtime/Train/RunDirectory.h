@@ -6,7 +6,7 @@
 //   train.log                 what the console showed
 //   training.csv              step,loss,lr,grad_norm,toks_per_s
 //   val.csv                   step,loss,ppl
-//   heartbeat_rank0.jsonl     one object per step
+//   heartbeat_rank{r}.jsonl   one object per step
 //   tb/                       event files for TensorBoard
 //   samples.txt               generated text
 //   checkpoints/              see Checkpoint.h

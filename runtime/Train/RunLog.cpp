@@ -12,7 +12,15 @@ namespace nsa {
 
 using Json = nlohmann::ordered_json;
 
-Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep) {
+Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
+                            int rank) {
+  Result<OutputFile> heartbeat = OutputFile::append(
+      directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl"));
+  if (!heartbeat)
+    return heartbeat.takeError();
+  RunLog log(rank, std::move(*heartbeat));
+  if (rank != 0)
+    return log;
   Result<CsvLog> training =
       CsvLog::open(directory.file("training.csv"),
                    "step,loss,lr,grad_norm,toks_per_s", lastStep);
@@ -22,22 +30,19 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep) {
       CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastStep);
   if (!val)
     return val.takeError();
-  Result<OutputFile> heartbeat =
-      OutputFile::append(directory.file("heartbeat_rank0.jsonl"));
-  if (!heartbeat)
-    return heartbeat.takeError();
   Result<EventFile> events =
       EventFile::create(directory.file("tb"), wallClock(), lastStep + 1);
   if (!events)
     return events.takeError();
-  return RunLog(std::move(*training), std::move(*val), std::move(*heartbeat),
-                std::move(*events));
+  log.tables.emplace(
+      Tables{std::move(*training), std::move(*val), std::move(*events)});
+  return log;
 }
 
-static Json startBeat(int64_t step, const std::string &message) {
+static Json startBeat(int rank, int64_t step, const std::string &message) {
   double now = wallClock();
-  return {{"ts", now}, {"iso", isoTime(now)}, {"pid", ::getpid()},
-          {"rank", 0}, {"step", step},        {"msg", message}};
+  return {{"ts", now},    {"iso", isoTime(now)}, {"pid", ::getpid()},
+          {"rank", rank}, {"step", step},        {"msg", message}};
 }
 
 static Status writeBeat(OutputFile &file, Json beat) {
@@ -71,12 +76,13 @@ eventValues(const StepRecord &record) {
 Status RunLog::step(const StepRecord &record, const std::string &message) {
   char speed[32];
   std::snprintf(speed, sizeof speed, "%.1f", record.toksPerSecond);
-  if (Status status = training.append(
-          std::to_string(record.step) + "," + shortest(record.loss) + "," +
-          shortest(record.lr) + "," + shortest(record.gradNorm) + "," + speed);
-      !status)
-    return status;
-  Json beat = startBeat(record.step, message);
+  std::string row = std::to_string(record.step) + "," + shortest(record.loss) +
+                    "," + shortest(record.lr) + "," +
+                    shortest(record.gradNorm) + "," + speed;
+  if (tables)
+    if (Status status = tables->training.append(row); !status)
+      return status;
+  Json beat = startBeat(rank, record.step, message);
   // JSON has no NaN; such a beat's message says what happened.
   beat["loss"] = record.loss;
   beat["lr"] = record.lr;
@@ -86,22 +92,29 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
     beat["loss_scale"] = record.lossScale;
   for (const auto &[name, value] : record.attention.summary())
     beat[name] = value;
+  if (record.ownSeconds > 0)
+    beat["own_seconds"] = record.ownSeconds;
   if (Status status = writeBeat(heartbeat, std::move(beat)); !status)
     return status;
-  return events.scalars(wallClock(), record.step, eventValues(record));
+  return tables ? tables->events.scalars(wallClock(), record.step,
+                                         eventValues(record))
+                : Status();
 }
 
 Status RunLog::validation(int64_t step, double loss) {
-  if (Status status = val.append(std::to_string(step) + "," + shortest(loss) +
-                                 "," + shortest(std::exp(loss)));
+  if (!tables)
+    return {};
+  if (Status status =
+          tables->val.append(std::to_string(step) + "," + shortest(loss) + "," +
+                             shortest(std::exp(loss)));
       !status)
     return status;
-  return events.scalars(wallClock(), step,
-                        {{"val/loss", loss}, {"val/ppl", std::exp(loss)}});
+  return tables->events.scalars(
+      wallClock(), step, {{"val/loss", loss}, {"val/ppl", std::exp(loss)}});
 }
 
 Status RunLog::beat(int64_t step, const std::string &message) {
-  return writeBeat(heartbeat, startBeat(step, message));
+  return writeBeat(heartbeat, startBeat(rank, step, message));
 }
 
 } // namespace nsa

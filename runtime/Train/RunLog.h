@@ -8,6 +8,7 @@
 #include "runtime/Train/Statistics.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace nsa {
@@ -22,16 +23,21 @@ struct StepRecord {
   double toksPerSecond = 0;
   /// For the step after this one; 0 where gradients are not scaled.
   float lossScale = 0;
+  /// Of the step, what this rank did not spend waiting for others; 0 for one
+  /// rank alone.
+  double ownSeconds = 0;
   /// Of a logged step, if the model has gates.
   AttentionStatistics attention = {};
 };
 
-/// training.csv, val.csv, heartbeat_rank0.jsonl and tb/. Numbers are printed so
-/// that they read back bit for bit.
+/// training.csv, val.csv, heartbeat_rank{r}.jsonl and tb/. Numbers are printed
+/// so that they read back bit for bit. Ranks but the first write heartbeats
+/// only.
 class RunLog {
 public:
   /// Opens the files; rows after `lastStep` are removed from the tables.
-  static Result<RunLog> open(const RunDirectory &directory, int64_t lastStep);
+  static Result<RunLog> open(const RunDirectory &directory, int64_t lastStep,
+                             int rank = 0);
 
   /// A training row and a heartbeat with `message`.
   Status step(const StepRecord &record, const std::string &message);
@@ -42,14 +48,19 @@ public:
   Status beat(int64_t step, const std::string &message);
 
 private:
-  RunLog(CsvLog training, CsvLog val, OutputFile heartbeat, EventFile events)
-      : training(std::move(training)), val(std::move(val)),
-        heartbeat(std::move(heartbeat)), events(std::move(events)) {}
+  struct Tables {
+    CsvLog training;
+    CsvLog val;
+    EventFile events;
+  };
 
-  CsvLog training;
-  CsvLog val;
+  RunLog(int rank, OutputFile heartbeat)
+      : rank(rank), heartbeat(std::move(heartbeat)) {}
+
+  int rank;
   OutputFile heartbeat;
-  EventFile events;
+  /// Of the first rank.
+  std::optional<Tables> tables;
 };
 
 } // namespace nsa

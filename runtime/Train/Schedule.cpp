@@ -35,7 +35,7 @@ std::array<float, 8> hyperParameters(const TrainConfig &config, int64_t step,
 }
 
 Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
-                            int64_t seqLen) {
+                            int64_t seqLen, int64_t ranks) {
   auto differs = [](const char *key, int64_t configured, int64_t compiled) {
     return Error{std::string(key) + " is " + std::to_string(configured) +
                  ", the artefact was compiled for " + std::to_string(compiled)};
@@ -48,14 +48,21 @@ Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
                  std::to_string(microBatch) + ")"};
   if (config.microBatch != microBatch)
     return differs("train.micro_batch", config.microBatch, microBatch);
-  int64_t passes = config.batchSize / microBatch;
+  if (config.batchSize % (microBatch * ranks) != 0)
+    return Error{"train.batch_size (" + std::to_string(config.batchSize) +
+                 ") must be a multiple of the artefact's micro-batch times the "
+                 "ranks (" +
+                 std::to_string(microBatch) + " x " + std::to_string(ranks) +
+                 ")"};
+  int64_t passes = config.batchSize / (microBatch * ranks);
   if (config.accumulateGradBatches != 0 &&
       config.accumulateGradBatches != passes)
     return Error{"train.accumulate_grad_batches (" +
                  std::to_string(config.accumulateGradBatches) +
-                 ") must be batch_size / micro_batch (" +
+                 ") must be batch_size / " +
+                 (ranks > 1 ? "(micro_batch x ranks)" : "micro_batch") + " (" +
                  std::to_string(passes) + ")"};
-  return BatchPlan{microBatch, seqLen, passes};
+  return BatchPlan{microBatch, seqLen, passes, ranks};
 }
 
 } // namespace nsa

@@ -28,18 +28,27 @@ struct BatchPlan {
   int64_t microBatch = 0;
   /// Tokens of one sequence, as compiled.
   int64_t seqLen = 0;
-  /// Passes per optimizer step.
+  /// Passes of one rank per optimizer step.
   int64_t passes = 0;
+  int64_t ranks = 1;
 
-  int64_t sequencesPerStep() const { return microBatch * passes; }
+  int64_t sequencesPerStep() const { return microBatch * passes * ranks; }
   int64_t tokensPerStep() const { return sequencesPerStep() * seqLen; }
+
+  /// The first sample of a pass of a rank. All samples of a step are taken in
+  /// the same micro-batches, however many ranks share them.
+  uint64_t firstSample(int64_t step, int64_t pass, int64_t rank) const {
+    return uint64_t(step * sequencesPerStep() +
+                    (pass * ranks + rank) * microBatch);
+  }
 };
 
-/// Cuts `train.batch_size` into passes of the compiled micro-batch. An error
-/// names the key and both numbers when the program was compiled for another
-/// micro-batch or length, or the batch does not divide.
+/// Cuts `train.batch_size`, the sequences of a step of all ranks, into passes
+/// of the compiled micro-batch. An error names the key and both numbers when
+/// the program was compiled for another micro-batch or length, or the batch
+/// does not divide.
 Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
-                            int64_t seqLen);
+                            int64_t seqLen, int64_t ranks = 1);
 
 } // namespace nsa
 

@@ -55,7 +55,7 @@ Status Trainer::prepare() {
     return found.takeError();
   statistics = std::move(*found);
   Result<BatchPlan> planned =
-      planBatch(config.train, binding.microBatch, binding.seqLen);
+      planBatch(config.train, binding.microBatch, binding.seqLen, ranks.size());
   if (!planned)
     return planned.takeError();
   plan = *planned;
@@ -66,6 +66,8 @@ Status Trainer::prepare() {
   state.seed = uint64_t(config.train.seed);
   state.artefactHash = model.hash();
   state.dataDigest = data.manifest.digest();
+  if (Status status = checkSameRun(); !status)
+    return status;
   Result<TrainSampler> order =
       TrainSampler::create(data.train, plan.seqLen, state.seed);
   if (!order)
@@ -84,7 +86,16 @@ Status Trainer::prepare() {
   return printHeader();
 }
 
-Status Trainer::openRun() {
+/// What the first rank decides for all.
+struct Trainer::RunChoice {
+  /// Of the checkpoint to continue from; empty to begin anew.
+  std::string checkpoint;
+  /// The run directory to begin in.
+  std::string directory;
+};
+
+Result<Trainer::RunChoice> Trainer::chooseRun() {
+  RunChoice choice;
   std::string from = options.resume;
   if (from == "auto") {
     Result<FoundCheckpoint> found = findNewestCheckpoint(
@@ -99,38 +110,87 @@ Status Trainer::openRun() {
                       std::to_string(found->others) +
                       " of others), starting at step 0");
   }
+  if (!options.restart.empty()) {
+    choice.directory = options.restart;
+    if (!std::filesystem::exists(options.restart + "/checkpoints/latest"))
+      return choice;
+    from = options.restart;
+  }
   if (!from.empty()) {
-    if (Status status = resumeFrom(from); !status)
+    Result<std::string> folder = findCheckpoint(from);
+    if (!folder)
+      return folder.takeError();
+    choice.checkpoint = *folder;
+    return choice;
+  }
+  std::string label = std::filesystem::path(options.configPath).stem();
+  Result<RunDirectory> created =
+      RunDirectory::create(config.train.outDir, options.runName, label);
+  if (!created)
+    return created.takeError();
+  choice.directory = created->path();
+  return choice;
+}
+
+/// Takes up the run that the first rank chose. The directory of a rank on a
+/// machine with a file system of its own may have to be made.
+Status Trainer::enterRun(const RunChoice &choice) {
+  if (!choice.checkpoint.empty()) {
+    if (Status status = resumeFrom(choice.checkpoint); !status)
       return status;
   } else {
-    std::string label = std::filesystem::path(options.configPath).stem();
-    Result<RunDirectory> created =
-        RunDirectory::create(config.train.outDir, options.runName, label);
-    if (!created)
-      return created.takeError();
-    directory = std::move(*created);
+    std::error_code code;
+    std::filesystem::create_directories(choice.directory, code);
+    Result<RunDirectory> opened = RunDirectory::reopen(choice.directory);
+    if (!opened)
+      return opened.takeError();
+    directory = std::move(*opened);
   }
-  if (Status status = console.logTo(directory->file("train.log")); !status)
-    return status;
-  Result<RunLog> opened = RunLog::open(*directory, state.step);
+  Result<RunLog> opened = RunLog::open(*directory, state.step, ranks.rank());
   if (!opened)
     return opened.takeError();
   log.emplace(std::move(*opened));
+  if (!ranks.isFirst())
+    return {};
+  if (options.onRunDirectory)
+    options.onRunDirectory(directory->path());
+  if (Status status = console.logTo(directory->file("train.log")); !status)
+    return status;
   // Of the process that this one continues.
   ::unlink(directory->file(".anomaly_type").c_str());
   return writeRunFiles();
 }
 
-Status Trainer::resumeFrom(const std::string &path) {
-  Result<std::string> folder = findCheckpoint(path);
-  if (!folder)
-    return folder.takeError();
-  Result<Checkpoint> checkpoint = Checkpoint::open(*folder);
+Status Trainer::openRun() {
+  RunChoice choice;
+  Status status;
+  if (ranks.isFirst()) {
+    Result<RunChoice> chosen = chooseRun();
+    if (chosen)
+      choice = *chosen;
+    else
+      status = Error{chosen.message()};
+  }
+  status = ranks.agree("the run is chosen", status);
+  if (!status)
+    return status;
+  for (std::string *text : {&choice.checkpoint, &choice.directory}) {
+    Result<std::vector<std::string>> all =
+        ranks.exchange("the place of the run", *text);
+    if (!all)
+      return all.takeError();
+    *text = (*all)[0];
+  }
+  return ranks.agree("the run is open", enterRun(choice));
+}
+
+Status Trainer::resumeFrom(const std::string &folder) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
   if (!checkpoint)
     return checkpoint.takeError();
   const TrainState &saved = checkpoint->state;
   auto differs = [&](const char *what, uint64_t then, uint64_t now) {
-    return Error{"cannot resume from '" + *folder + "': it belongs to " + what +
+    return Error{"cannot resume from '" + folder + "': it belongs to " + what +
                  " " + toHex(then) + ", this is " + toHex(now)};
   };
   if (saved.artefactHash != state.artefactHash)
@@ -142,7 +202,7 @@ Status Trainer::resumeFrom(const std::string &path) {
   if (!changes)
     return changes.takeError();
   if (saved.step >= config.train.steps)
-    return Error{"nothing to resume: '" + *folder + "' is at step " +
+    return Error{"nothing to resume: '" + folder + "' is at step " +
                  std::to_string(saved.step) + ", train.steps is " +
                  std::to_string(config.train.steps)};
   if (Status status = checkpoint->restore(model); !status)
@@ -154,8 +214,8 @@ Status Trainer::resumeFrom(const std::string &path) {
   directory = std::move(*opened);
   state = saved;
   savedStep = saved.step;
-  lastCheckpoint = *folder;
-  notes.push_back("resuming from " + *folder + " at step " +
+  lastCheckpoint = folder;
+  notes.push_back("resuming from " + folder + " at step " +
                   std::to_string(saved.step));
   for (const std::string &change : *changes)
     notes.push_back("changed since: " + change);
@@ -214,12 +274,13 @@ Status Trainer::printHeader() {
                     double(perEpoch));
   console.line(
       grouped(parameterCount(model)) + " parameters | " +
-      grouped(uint64_t(plan.tokensPerStep())) +
-      " tokens per step = " + std::to_string(plan.passes) + " x " +
-      std::to_string(plan.microBatch) + " sequences of " +
-      std::to_string(plan.seqLen) + " | " + grouped(data.train.size()) +
-      " training and " + grouped(data.val.size()) + " validation tokens | " +
-      std::to_string(config.train.steps) + " steps = " + epochs + " epochs");
+      grouped(uint64_t(plan.tokensPerStep())) + " tokens per step = " +
+      (ranks.size() > 1 ? std::to_string(ranks.size()) + " ranks x " : "") +
+      std::to_string(plan.passes) + " x " + std::to_string(plan.microBatch) +
+      " sequences of " + std::to_string(plan.seqLen) + " | " +
+      grouped(data.train.size()) + " training and " + grouped(data.val.size()) +
+      " validation tokens | " + std::to_string(config.train.steps) +
+      " steps = " + epochs + " epochs");
   for (const std::string &line : describeMemory(model.memory()))
     console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
@@ -232,8 +293,7 @@ Status Trainer::printHeader() {
 //===----------------------------------------------------------------------===//
 
 Status Trainer::loadPass(int64_t step, int64_t pass) {
-  uint64_t first = uint64_t(step) * uint64_t(plan.sequencesPerStep()) +
-                   uint64_t(pass * plan.microBatch);
+  uint64_t first = plan.firstSample(step, pass, ranks.rank());
   for (int64_t row = 0; row < plan.microBatch; ++row)
     if (Status status = sampler->read(first + uint64_t(row),
                                       binding.tokens + row * plan.seqLen,
@@ -245,6 +305,7 @@ Status Trainer::loadPass(int64_t step, int64_t pass) {
 
 Result<StepRecord> Trainer::runStep() {
   double begin = steadyClock();
+  double waited = ranks.waitedSeconds();
   std::array<float, 8> hyper =
       hyperParameters(config.train, state.step, plan.passes);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
@@ -270,6 +331,8 @@ Result<StepRecord> Trainer::runStep() {
     record.lossScale = *binding.lossScale;
   double seconds = steadyClock() - begin;
   record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
+  if (ranks.size() > 1)
+    record.ownSeconds = seconds - (ranks.waitedSeconds() - waited);
   stepSeconds += seconds;
   recentSeconds += seconds;
   ++recentSteps;
@@ -298,7 +361,8 @@ Status Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
                anomaly.text);
   if (Status status = log->beat(step, name + ": " + anomaly.text); !status)
     return status;
-  return directory->write(".anomaly_type", name + "\n");
+  return ranks.isFirst() ? directory->write(".anomaly_type", name + "\n")
+                         : Status();
 }
 
 /// Whether the gradients were too large for f16 at the scale of the step, and a
@@ -331,9 +395,15 @@ Status Trainer::afterStep(StepRecord record) {
        double(plan.tokensPerStep()) * double(recentSteps) / recentSeconds,
        perStep * double(config.train.steps - record.step)},
       logged);
+  if (logged && ranks.size() > 1)
+    console.line("step " + std::to_string(record.step) + ": ranks differ by " +
+                 shortest(std::round(1000 * recentSpread) / 10) +
+                 " % of a step at most, rank " + std::to_string(slowestRank) +
+                 " is the slowest");
   if (logged) {
     recentSeconds = 0;
     recentSteps = 0;
+    recentSpread = 0;
   }
   for (const Anomaly &anomaly : monitor.judge(record))
     if (Status status = reportAnomaly(anomaly, state.step); !status)
@@ -342,7 +412,7 @@ Status Trainer::afterStep(StepRecord record) {
     console.line("epoch " + std::to_string(sampler->epoch(state.samples)) +
                  " begins after step " + std::to_string(record.step) +
                  ": the training split was used once more");
-  if (signals.takeDumpRequest())
+  if (signals.takeDumpRequest() && ranks.isFirst())
     return dumpState(record);
   return {};
 }
@@ -352,6 +422,8 @@ std::optional<TrainEnd> Trainer::stopReason() {
     console.line(std::string("stopping after ") + strsignal(signal));
     return TrainEnd::Interrupted;
   }
+  if (!ranks.isFirst())
+    return std::nullopt;
   HaltRequest request = directory->checkHalt();
   if (!request.ignored.empty())
     console.line(request.ignored);
@@ -359,7 +431,7 @@ std::optional<TrainEnd> Trainer::stopReason() {
     directory->clearHalt();
     return TrainEnd::Halted;
   }
-  if (options.stopAfter > 0 && state.step - firstStep >= options.stopAfter)
+  if (options.stopAfter > 0 && state.step + 1 - firstStep >= options.stopAfter)
     return TrainEnd::Halted;
   return std::nullopt;
 }
@@ -371,8 +443,9 @@ Result<TrainEnd> Trainer::loop() {
                     " seconds"};
   // People see the file while the step hangs, the console line only after it.
   Watchdog watchdog(options.stallSeconds, [&] {
-    (void)directory->write(".anomaly_type",
-                           std::string(anomalyName(stall.kind)) + "\n");
+    if (ranks.isFirst())
+      (void)directory->write(".anomaly_type",
+                             std::string(anomalyName(stall.kind)) + "\n");
   });
   while (state.step < train.steps) {
     watchdog.start();
@@ -387,62 +460,23 @@ Result<TrainEnd> Trainer::loop() {
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
     if (!finite && !isOverflow(*record))
       return reportNonFinite(*record);
+    Result<std::optional<TrainEnd>> stop = agreeOnStep(*record);
+    if (!stop)
+      return stop.takeError();
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
     bool last = state.step == train.steps;
     if (!last && train.evalEvery > 0 && state.step % train.evalEvery == 0)
       if (Status status = validate(); !status)
         return Error{status.message()};
-    std::optional<TrainEnd> stop;
-    if (!last)
-      stop = stopReason();
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
-    if (last || stop || due)
+    if (last || *stop || due)
       if (Status status = save(); !status)
         return Error{status.message()};
-    if (stop)
-      return *stop;
+    if (*stop)
+      return **stop;
   }
   return TrainEnd::Finished;
-}
-
-Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
-  // The update cleared the gradients, and changed nothing else. The same
-  // passes give the same gradients again.
-  std::string culprit;
-  for (int64_t pass = 0; pass < plan.passes && culprit.empty(); ++pass) {
-    if (Status status = loadPass(state.step, pass); !status)
-      return Error{status.message()};
-    if (Status status = model.run("accumulate"); !status)
-      return Error{status.message()};
-    Result<std::string> found = firstNonFiniteGradient(model);
-    if (!found)
-      return found.takeError();
-    if (!found->empty())
-      culprit = *found + " in pass " + std::to_string(pass + 1);
-  }
-  if (culprit.empty()) {
-    Result<std::string> largest = largestGradient(model);
-    if (!largest)
-      return largest.takeError();
-    culprit = std::isfinite(record.loss)
-                  ? "the norm overflows, most in " + *largest
-                  : "the loss, while every gradient is finite";
-  }
-  if (Status status = log->step(record, "nan_loss: " + culprit); !status)
-    return Error{status.message()};
-  if (Status status = directory->write(
-          ".anomaly_type",
-          std::string(anomalyName(AnomalyKind::NanLoss)) + "\n");
-      !status)
-    return Error{status.message()};
-  console.line("step " + std::to_string(record.step) + ": loss " +
-               shortest(record.loss) + ", gradient norm " +
-               shortest(record.gradNorm) +
-               "; first tensor that is not finite: " + culprit);
-  console.line("the update was not applied; last good checkpoint: " +
-               (lastCheckpoint.empty() ? "none" : lastCheckpoint));
-  return TrainEnd::NonFinite;
 }
 
 } // namespace nsa

@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_TRAINER_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Anomaly.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/Console.h"
@@ -11,6 +12,7 @@
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +29,9 @@ struct TrainOptions {
   /// Empty starts anew; `auto` takes the newest matching checkpoint below
   /// train.out_dir, if there is one; else a checkpoint or run directory.
   std::string resume;
+  /// A run directory to go on in: from its latest checkpoint, or from step 0 if
+  /// there is none yet. Not together with `resume`.
+  std::string restart;
   /// Stops after this many optimizer steps of this process; 0 does not.
   int64_t stopAfter = 0;
   /// Runs accumulate and update although the program has a step entry.
@@ -35,6 +40,8 @@ struct TrainOptions {
   double stallSeconds = 1800;
   /// Written to env.json.
   std::vector<std::pair<std::string, std::string>> facts;
+  /// Told the run directory as soon as it is known, on the first rank.
+  std::function<void(const std::string &)> onRunDirectory;
 };
 
 /// Why training ended.
@@ -51,13 +58,15 @@ enum class TrainEnd {
 /// finished, halted, interrupted or nan_loss.
 const char *endName(TrainEnd end);
 
-/// One run, or the continuation of one. Borrowed arguments outlive it.
+/// One run, or the continuation of one. Borrowed arguments outlive it. Every
+/// rank of a run has a trainer; the first one writes, the others only their
+/// heartbeats.
 class Trainer {
 public:
   Trainer(Model &model, const Dataset &data, const RunConfig &config,
-          const TrainOptions &options, Console &console)
+          const TrainOptions &options, Console &console, Ranks &ranks)
       : model(model), data(data), config(config), options(options),
-        console(console) {}
+        console(console), ranks(ranks) {}
 
   /// Trains to the end. Whatever stops a run in a planned way is a TrainEnd;
   /// an error means that something does not work.
@@ -71,8 +80,12 @@ public:
 private:
   // Before the first step.
   Status prepare();
+  Status checkSameRun();
   Status openRun();
-  Status resumeFrom(const std::string &path);
+  struct RunChoice;
+  Result<RunChoice> chooseRun();
+  Status enterRun(const RunChoice &choice);
+  Status resumeFrom(const std::string &folder);
   Status writeRunFiles() const;
   Status printHeader();
 
@@ -84,8 +97,10 @@ private:
   bool isLogged(int64_t step) const;
   Status addStatistics(StepRecord &record);
   Status reportAnomaly(const Anomaly &anomaly, int64_t step);
+  Result<std::optional<TrainEnd>> agreeOnStep(StepRecord &record);
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
+  Result<std::string> findCulprit();
 
   // Around steps.
   Status save();
@@ -104,6 +119,7 @@ private:
   const RunConfig config;
   const TrainOptions options;
   Console &console;
+  Ranks &ranks;
   SignalScope signals;
 
   TrainBinding binding;
@@ -125,6 +141,10 @@ private:
   double stepSeconds = 0;
   double recentSeconds = 0;
   int64_t recentSteps = 0;
+  /// The largest spread of what ranks need for a step, as a part of it, since
+  /// the last line, and the rank that needed most.
+  double recentSpread = 0;
+  int slowestRank = 0;
   double started = 0;
   float lastLoss = 0;
 

@@ -19,6 +19,10 @@ static constexpr uint64_t maxNgramTokens = 200000000;
 Status Trainer::save() {
   if (savedStep == state.step)
     return {};
+  if (!ranks.isFirst()) {
+    savedStep = state.step;
+    return log->beat(state.step, "saved by rank 0");
+  }
   Result<std::string> path = saveCheckpoint(
       directory->path(), model, state, config, config.train.keepCheckpoints);
   if (!path)
@@ -32,7 +36,9 @@ Status Trainer::save() {
 Status Trainer::validate() {
   std::vector<uint64_t> chosen = windows->choose(
       uint64_t(config.train.evalBatches) * uint64_t(plan.microBatch));
-  Result<EvalResult> result = evaluate(model, binding, *windows, chosen);
+  Result<EvalResult> result =
+      evaluate(model, binding, *windows, chosen, ranks,
+               "validation after step " + std::to_string(state.step));
   if (!result)
     return result.takeError();
   char text[128];
@@ -79,7 +85,7 @@ Status Trainer::dumpState(const StepRecord &record) {
 
 Status Trainer::showSample(const std::string &title, double secondsAllowed) {
   const TrainConfig &train = config.train;
-  if (train.sampleBytes == 0)
+  if (train.sampleBytes == 0 || !ranks.isFirst())
     return {};
   if (data.manifest.kind != "text") {
     console.line("no sample " + title + ": the data is not text but " +
@@ -129,8 +135,9 @@ Status Trainer::finish(TrainEnd end) {
     if (Status status = showSample("after training", 30.0); !status)
       return status;
   }
-  if (Status status = writeMetrics(end); !status)
-    return status;
+  if (ranks.isFirst())
+    if (Status status = writeMetrics(end); !status)
+      return status;
   if (Status status = log->beat(state.step, endName(end)); !status)
     return status;
   printSummary(end);
@@ -143,7 +150,8 @@ Status Trainer::finalEvaluation() {
           ? windows->size()
           : uint64_t(config.train.finalEvalBatches) * uint64_t(plan.microBatch);
   std::vector<uint64_t> chosen = windows->choose(wanted);
-  Result<EvalResult> result = evaluate(model, binding, *windows, chosen);
+  Result<EvalResult> result =
+      evaluate(model, binding, *windows, chosen, ranks, "the final evaluation");
   if (!result)
     return result.takeError();
   final.emplace();
@@ -151,6 +159,9 @@ Status Trainer::finalEvaluation() {
   final->tokens = result->tokens;
   if (Status status = log->validation(state.step, result->loss); !status)
     return status;
+  // The others have nothing more to do.
+  if (!ranks.isFirst())
+    return {};
   if (data.manifest.vocabSize > Ngram::maxVocab)
     return {};
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);

@@ -13,7 +13,9 @@
 // RUN: FileCheck %s --check-prefix=BUFFER --input-file=%t.buffer.mlir
 // RUN: nsa-opt %t.buffer.mlir --nsa-phase-schedule -o %t.schedule.mlir
 // RUN: FileCheck %s --check-prefix=BUFFER --input-file=%t.schedule.mlir
-// RUN: nsa-opt %t.schedule.mlir --nsa-phase-plan -o %t.plan.mlir
+// RUN: nsa-opt %t.schedule.mlir --nsa-phase-collective -o %t.collective.mlir
+// RUN: FileCheck %s --check-prefix=BUFFER --input-file=%t.collective.mlir
+// RUN: nsa-opt %t.collective.mlir --nsa-phase-plan -o %t.plan.mlir
 // RUN: FileCheck %s --check-prefix=PLAN --input-file=%t.plan.mlir
 // RUN: nsa-opt %t.plan.mlir --nsa-phase-binary | FileCheck %s --check-prefix=BINARY
 

@@ -16,5 +16,7 @@
 // CHECK: %[[SUM_B:.*]] = nn.add %{{.*}}, %[[DB]]
 // CHECK: %[[DW:.*]] = nn.matmul %[[X]], %[[DZ]] {{.*}}transpose_lhs
 // CHECK: %[[SUM_W:.*]] = nn.add %{{.*}}, %[[DW]]
-// CHECK-DAG: nn.adamw %[[W]], %{{[^,]*}}, %{{[^,]*}}, %[[SUM_W]],
-// CHECK-DAG: nn.adamw %[[B]], %{{[^,]*}}, %{{[^,]*}}, %[[SUM_B]],
+// CHECK-DAG: %[[MEAN_W:.*]] = nn.all_reduce %[[SUM_W]] :
+// CHECK-DAG: %[[MEAN_B:.*]] = nn.all_reduce %[[SUM_B]] :
+// CHECK-DAG: nn.adamw %[[W]], %{{[^,]*}}, %{{[^,]*}}, %[[MEAN_W]],
+// CHECK-DAG: nn.adamw %[[B]], %{{[^,]*}}, %{{[^,]*}}, %[[MEAN_B]],

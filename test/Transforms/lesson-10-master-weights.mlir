@@ -17,5 +17,6 @@
 // A narrowed weight gets its gradient in fp32; none is rounded and widened.
 // CHECK: nn.cross_entropy_backward
 // CHECK-NOT: nn.cast
+// CHECK: %[[MEAN:.*]] = nn.all_reduce %[[LOSS]] :
 // CHECK: %[[NORM:.*]] = nn.gradient_norm
-// CHECK-COUNT-12: nn.adamw {{.*}}, %[[NORM]], %[[LOSS]], {{.*}} -> (tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>)
+// CHECK-COUNT-12: nn.adamw {{.*}}, %[[NORM]], %[[MEAN]], {{.*}} -> (tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>, tensor<{{[^b]*}}xf32>)

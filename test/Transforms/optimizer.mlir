@@ -31,14 +31,17 @@
 // CHECK-SAME: %[[SUM:[^:]*]]: tensor<f32> {{{[^}]*}}nn.name = "loss_sum"
 // CHECK-SAME: %[[HYPER:[^:]*]]: tensor<8xf32> {nn.name = "hyper", nn.role = "input"}
 // CHECK-SAME: -> (tensor<f32> {nn.name = "grad_norm"}, tensor<f32> {nn.name = "loss_sum_out"},
-// CHECK: %[[NORM:.*]] = nn.gradient_norm %[[GA]], %[[GB]]
+// CHECK: %[[MEANA:.*]] = nn.all_reduce %[[GA]]
+// CHECK: %[[MEANB:.*]] = nn.all_reduce %[[GB]]
+// CHECK: %[[LOSS:.*]] = nn.all_reduce %[[SUM]]
+// CHECK: %[[NORM:.*]] = nn.gradient_norm %[[MEANA]], %[[MEANB]]
 // CHECK-NOT: decay
-// CHECK: nn.adamw %[[A]], %[[MA]], %[[VA]], %[[GA]], %[[NORM]], %[[SUM]], %[[HYPER]] :
-// CHECK: nn.adamw %[[B]], %[[MB]], %[[VB]], %[[GB]], %[[NORM]], %[[SUM]], %[[HYPER]] {decay} :
+// CHECK: nn.adamw %[[A]], %[[MA]], %[[VA]], %[[MEANA]], %[[NORM]], %[[LOSS]], %[[HYPER]] :
+// CHECK: nn.adamw %[[B]], %[[MB]], %[[VB]], %[[MEANB]], %[[NORM]], %[[LOSS]], %[[HYPER]] {decay} :
 // CHECK-COUNT-3: nn.fill 0.0
-// CHECK: return %[[NORM]], %[[SUM]],
+// CHECK: return %[[NORM]], %[[LOSS]],
 
-// The update of @step reads the sums that its first half makes.
+// The update of @step reads the means of the sums that its first half makes.
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: nn.name = "x"
 // CHECK-SAME: nn.name = "a"
@@ -55,10 +58,13 @@
 // CHECK: %[[SUM:.*]] = nn.add {{.*}} : (tensor<f32>, tensor<f32>)
 // CHECK: %[[GA:.*]] = nn.add {{.*}} : (tensor<4xf32>, tensor<4xf32>)
 // CHECK: %[[GB:.*]] = nn.add {{.*}} : (tensor<4x4xf32>, tensor<4x4xf32>)
-// CHECK: %[[NORM:.*]] = nn.gradient_norm %[[GA]], %[[GB]]
-// CHECK: nn.adamw %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[GA]], %[[NORM]], %[[SUM]]
+// CHECK: %[[MEANA:.*]] = nn.all_reduce %[[GA]]
+// CHECK: %[[MEANB:.*]] = nn.all_reduce %[[GB]]
+// CHECK: %[[LOSS:.*]] = nn.all_reduce %[[SUM]]
+// CHECK: %[[NORM:.*]] = nn.gradient_norm %[[MEANA]], %[[MEANB]]
+// CHECK: nn.adamw %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[MEANA]], %[[NORM]], %[[LOSS]]
 // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<4xf32>
-// CHECK: return %{{[^,]*}}, %{{[^,]*}}, %[[ZERO]], {{.*}}, %[[NORM]], %[[SUM]],
+// CHECK: return %{{[^,]*}}, %{{[^,]*}}, %[[ZERO]], {{.*}}, %[[NORM]], %[[LOSS]],
 
 // Initial values are the attributes above; there is no function for them.
 // CHECK-NOT: @init

@@ -85,6 +85,10 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   app.add_option("--logits-mib", compiler.logitsMiB,
                  "MiB that logits and their gradient may take at once: larger "
                  "ones are made in chunks of tokens, at most 8");
+  app.add_option("--bucket-mib", compiler.bucketMiB,
+                 "MiB of gradients that ranks average as one, during backward")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--allow-slow-path", compiler.allowSlowPaths,
                  "Slow paths that training entries may take: scalar-loop, "
                  "scalar-access, spill, serialised, copy or all; any other is "

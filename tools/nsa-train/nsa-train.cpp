@@ -3,13 +3,21 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
+#include "runtime/CPU/CPUFeatures.h"
+#include "runtime/Distributed/Launcher.h"
+#include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Agreement.h"
 #include "runtime/Train/Trainer.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <unistd.h>
 
 using namespace nsa;
@@ -24,6 +32,7 @@ static constexpr const char *exitCodes =
     "  3  the loss or the gradient norm was not finite; the update was not\n"
     "     applied, .anomaly_type is written, the last checkpoint is kept\n"
     "  4  stopped by SIGINT or SIGTERM (checkpoint saved)\n"
+    "  5  another rank was lost, or did not come in time; it is named\n"
     "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
     "A file .HALT there with the run's id, or an empty one made after the\n"
     "start, stops the run after the step.";
@@ -57,6 +66,11 @@ struct CommandLine {
   bool checkFinite = false;
   /// Steps to profile; 0 for none.
   int64_t profileSteps = 0;
+  /// Ranks to start; 0 to be a rank.
+  int numRanks = 0;
+  int maxRestarts = 0;
+  double rankSeconds = 300;
+  std::string gloo;
   TrainOptions train;
 };
 
@@ -72,6 +86,27 @@ static void addOverride(CLI::App &app, CommandLine &line,
          },
          "The same as --set " + key + "=...")
       ->type_name("VALUE");
+}
+
+static void addRankOptions(CLI::App &app, CommandLine &line) {
+  app.add_option("--nproc", line.numRanks,
+                 "Start this many ranks on this machine, which share the "
+                 "batch; torchrun, mpirun and srun start them too")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--max-restarts", line.maxRestarts,
+                 "With --nproc: how often all ranks go on from the last "
+                 "checkpoint after one was lost")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--rank-seconds", line.rankSeconds,
+                 "How long a rank may keep the others waiting")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--gloo", line.gloo,
+                 "The plug-in that connects ranks on the CPU "
+                 "[lib/nsa-gloo.so beside bin/]");
+  // Of the launcher, for ranks that it starts again.
+  app.add_option("--restart", line.train.restart)->group("");
 }
 
 static void addOptions(CLI::App &app, CommandLine &line) {
@@ -123,6 +158,7 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                "On a GPU, run one command after the other instead of a CUDA "
                "graph, wait for each and check its outputs: what fails is "
                "named (slow)");
+  addRankOptions(app, line);
 }
 
 static int fail(const std::string &message) {
@@ -145,6 +181,181 @@ static Status reportProfile(StepProfile &profile, const Program &program,
   return {};
 }
 
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+static std::optional<std::string> readVariable(const std::string &name) {
+  const char *value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+static std::string executablePath() {
+  std::error_code code;
+  return std::filesystem::read_symlink("/proc/self/exe", code).string();
+}
+
+/// The arguments without options that have a value.
+static std::vector<std::string>
+withoutOptions(const std::vector<std::string> &arguments,
+               const std::vector<std::string> &options) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    auto isOption = [&](const std::string &option) {
+      return arguments[i].substr(0, arguments[i].find('=')) == option;
+    };
+    if (std::none_of(options.begin(), options.end(), isOption))
+      kept.push_back(arguments[i]);
+    else if (arguments[i].find('=') == std::string::npos)
+      ++i;
+  }
+  return kept;
+}
+
+/// Starts the ranks with this command line, and waits for them.
+static int launchRanks(const CommandLine &line, int argc, char **argv) {
+  if (std::optional<std::string> rank = readVariable("RANK"))
+    return fail("--nproc starts ranks, but this is one: RANK is " + *rank);
+  LaunchOptions options;
+  options.ranks = line.numRanks;
+  options.maxRestarts = line.maxRestarts;
+  options.command =
+      withoutOptions({argv + 1, argv + argc}, {"--nproc", "--max-restarts"});
+  options.command.insert(options.command.begin(), executablePath());
+  options.resume = [&](const std::string &directory) {
+    std::vector<std::string> again = withoutOptions(
+        options.command, {"--resume", "--run-name", "--restart"});
+    again.insert(again.end(), {"--restart", directory});
+    return again;
+  };
+  Result<int> code = launch(options);
+  return code ? *code : fail(code.message());
+}
+
+/// Tells the launcher where the run is.
+static void tellLauncher(const std::string &directory) {
+  std::optional<std::string> text = readVariable(launcherVariable);
+  if (!text)
+    return;
+  int fd = -1;
+  std::from_chars(text->data(), text->data() + text->size(), fd);
+  std::string message = directory + "\n";
+  (void)!::write(fd, message.data(), message.size());
+  ::close(fd);
+}
+
+/// Meets the other ranks, if there are some. Sets `code` on failure.
+static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
+                                        const RunConfig &config, int &code) {
+  Result<RankPlace> place = findRank(readVariable);
+  if (!place) {
+    code = fail(place.message());
+    return nullptr;
+  }
+  if (place->size > 1 && config.runtime.device != "cpu") {
+    code = fail("runtime.device is " + config.runtime.device + ", and " +
+                place->source + " says " + std::to_string(place->size) +
+                " ranks: several ranks are supported on the CPU only");
+    return nullptr;
+  }
+  RanksOptions options;
+  options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
+  options.plugin = line.gloo;
+  if (options.plugin.empty())
+    options.plugin = (std::filesystem::path(executablePath()).parent_path() /
+                      "../lib/nsa-gloo.so")
+                         .lexically_normal();
+  if (place->size > 1)
+    if (Status status = checkReducer(options.plugin); !status) {
+      code = fail(status.message());
+      return nullptr;
+    }
+  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options);
+  if (ranks)
+    return std::move(*ranks);
+  fail(ranks.message());
+  code = exitLostRank;
+  return nullptr;
+}
+
+/// The threads of a rank: its share of the processors of its machine, unless
+/// the configuration says otherwise.
+static int threadsOf(const RunConfig &config, const Ranks &ranks) {
+  if (config.runtime.threads != 0 || ranks.size() == 1)
+    return int(config.runtime.threads);
+  return std::max(1, availableProcessors() / ranks.localSize());
+}
+
+//===----------------------------------------------------------------------===//
+// Training
+//===----------------------------------------------------------------------===//
+
+/// A rank whose part in the run is over. Where another one was lost, threads of
+/// libraries may wait for it still.
+static int leave(Ranks &ranks, int code) {
+  if (ranks.lostSomeone()) {
+    std::fflush(nullptr);
+    std::_Exit(exitLostRank);
+  }
+  ranks.leave();
+  return code;
+}
+
+static void addFacts(CommandLine &line, const Program &program,
+                     const Ranks &ranks) {
+  auto &facts = line.train.facts;
+  facts.emplace_back("artefact", line.artefact);
+  facts.emplace_back("threads", std::to_string(program.threads()));
+  facts.emplace_back("gemm", program.gemmLibrary());
+  if (ranks.size() > 1)
+    facts.emplace_back("ranks", std::to_string(ranks.size()));
+  if (!program.gpu().empty())
+    facts.emplace_back("gpu", program.gpu());
+  facts.emplace_back("program_bytes",
+                     std::to_string(program.memory().allocated));
+}
+
+static int trainRank(CommandLine &line, const RunConfig &config,
+                     const Artifact &artifact, const Dataset &data,
+                     Ranks &ranks) {
+  RuntimeOptions runtime;
+  runtime.threads = threadsOf(config, ranks);
+  runtime.seed = uint64_t(config.train.seed);
+  runtime.blasLibrary = line.blasLibrary;
+  runtime.device = line.gpu;
+  runtime.noGraph = line.noGraph;
+  runtime.checkFinite = line.checkFinite;
+  runtime.profile = line.profileSteps > 0;
+  runtime.communicator = ranks.communicator();
+  Result<Program> program = Program::create(artifact, runtime);
+  if (!program)
+    return fail(program.message());
+  line.train.configPath = line.config;
+  addFacts(line, *program, ranks);
+  std::optional<StepProfile> profile;
+  if (runtime.profile) {
+    Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
+    if (!gpu)
+      return fail(gpu.message());
+    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu));
+  }
+  ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
+  std::FILE *out = ranks.isFirst() ? stdout : std::fopen("/dev/null", "w");
+  Console console(out, !line.noProgress && ranks.isFirst() &&
+                           ::isatty(STDOUT_FILENO));
+  line.train.onRunDirectory = tellLauncher;
+  Trainer trainer(model, data, config, line.train, console, ranks);
+  Result<TrainEnd> end = trainer.run();
+  if (!end)
+    return fail(end.message());
+  if (profile && ranks.isFirst())
+    if (Status status =
+            reportProfile(*profile, model.get(), trainer.runDirectory());
+        !status)
+      return fail(status.message());
+  return exitCode(*end);
+}
+
 static int train(CommandLine &line) {
   std::vector<std::string> overrides = line.settings;
   overrides.insert(overrides.end(), line.flags.begin(), line.flags.end());
@@ -159,44 +370,11 @@ static int train(CommandLine &line) {
   Result<Dataset> data = Dataset::open(line.data);
   if (!data)
     return fail(data.message());
-  RuntimeOptions runtime;
-  runtime.threads = int(config->runtime.threads);
-  runtime.seed = uint64_t(config->train.seed);
-  runtime.blasLibrary = line.blasLibrary;
-  runtime.device = line.gpu;
-  runtime.noGraph = line.noGraph;
-  runtime.checkFinite = line.checkFinite;
-  runtime.profile = line.profileSteps > 0;
-  Result<Program> program = Program::create(*artifact, runtime);
-  if (!program)
-    return fail(program.message());
-  line.train.configPath = line.config;
-  line.train.facts.emplace_back("artefact", line.artefact);
-  line.train.facts.emplace_back("threads", std::to_string(program->threads()));
-  line.train.facts.emplace_back("gemm", program->gemmLibrary());
-  if (!program->gpu().empty())
-    line.train.facts.emplace_back("gpu", program->gpu());
-  line.train.facts.emplace_back("program_bytes",
-                                std::to_string(program->memory().allocated));
-  std::optional<StepProfile> profile;
-  if (runtime.profile) {
-    Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
-    if (!gpu)
-      return fail(gpu.message());
-    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu));
-  }
-  ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
-  Console console(stdout, !line.noProgress && ::isatty(STDOUT_FILENO));
-  Trainer trainer(model, *data, *config, line.train, console);
-  Result<TrainEnd> end = trainer.run();
-  if (!end)
-    return fail(end.message());
-  if (profile)
-    if (Status status =
-            reportProfile(*profile, model.get(), trainer.runDirectory());
-        !status)
-      return fail(status.message());
-  return exitCode(*end);
+  int code = 1;
+  std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
+  if (!ranks)
+    return code;
+  return leave(*ranks, trainRank(line, *config, *artifact, *data, *ranks));
 }
 
 int main(int argc, char **argv) {
@@ -210,6 +388,8 @@ int main(int argc, char **argv) {
   std::string command;
   for (int i = 0; i < argc; ++i)
     command += (i ? " " : "") + std::string(argv[i]);
+  if (line.numRanks > 0)
+    return launchRanks(line, argc, argv);
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
                       {"command", command}};
   return train(line);

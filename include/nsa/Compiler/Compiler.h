@@ -53,6 +53,8 @@ struct CompilerOptions {
   /// MiB that logits and their gradient may take at once: larger ones are made
   /// in chunks of tokens, at most 8, if operations are fused.
   int64_t logitsMiB = 256;
+  /// MiB of gradients that are averaged over ranks as one.
+  int64_t bucketMiB = 25;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };
@@ -170,7 +172,7 @@ struct CompiledArtifact {
 };
 
 /// The phases in order: "precision", "gradient", "optimizer", "kernel",
-/// "buffer", "schedule", "plan", "binary".
+/// "buffer", "schedule", "collective", "plan", "binary".
 const std::vector<std::string> &compilerPhases();
 
 /// Compiles MLIR text (or bytecode). `name` stands for the source in locations

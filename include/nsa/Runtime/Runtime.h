@@ -17,6 +17,7 @@
 #define NSA_RUNTIME_RUNTIME_H
 
 #include "nsa/Artifact/Artifact.h"
+#include "nsa/Runtime/Communicator.h"
 
 #include <optional>
 #include <string>
@@ -56,6 +57,9 @@ struct RuntimeOptions {
   /// On a GPU, wait for each command and check its results (see checkFinite)
   /// instead of running all of them as a CUDA graph: what fails is named.
   bool noGraph = false;
+  /// What averages gradients over ranks; null where there is one rank. It must
+  /// outlive the program.
+  Communicator *communicator = nullptr;
 };
 
 /// A named tensor of a program. `data` points to dense row-major elements that

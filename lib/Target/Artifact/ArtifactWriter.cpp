@@ -102,6 +102,8 @@ private:
   FailureOr<Action> writeAction(rt::FillOp op);
   FailureOr<Action> writeAction(rt::CopyOp op);
   FailureOr<Action> writeAction(rt::InitializeOp op);
+  FailureOr<Action> writeAction(rt::AllReduceStartOp op);
+  FailureOr<Action> writeAction(rt::AllReduceDoneOp op);
 
   ModuleOp module;
   ArrayRef<char> image;
@@ -311,14 +313,31 @@ FailureOr<Writer::Action> Writer::writeAction(rt::InitializeOp op) {
                 artifact::CreateInitialize(builder, tensor->second).Union()};
 }
 
+FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceStartOp op) {
+  FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
+  if (failed(memory))
+    return failure();
+  return Action{artifact::Action::AllReduceStart,
+                artifact::CreateAllReduceStart(builder, &*memory).Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceDoneOp op) {
+  FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
+  if (failed(memory))
+    return failure();
+  return Action{artifact::Action::AllReduceDone,
+                artifact::CreateAllReduceDone(builder, &*memory).Union()};
+}
+
 FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
-  auto action = llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
-                    .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
-                          rt::InitializeOp>(
-                        [&](auto command) { return writeAction(command); })
-                    .Default([](Operation *op) -> FailureOr<Action> {
-                      return op->emitOpError("has no form in an artefact");
-                    });
+  auto action =
+      llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
+          .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
+                rt::InitializeOp, rt::AllReduceStartOp, rt::AllReduceDoneOp>(
+              [&](auto command) { return writeAction(command); })
+          .Default([](Operation *op) -> FailureOr<Action> {
+            return op->emitOpError("has no form in an artefact");
+          });
   if (failed(action))
     return failure();
   return artifact::CreateCommand(builder, action->type, action->value,

@@ -84,6 +84,10 @@ LogicalResult EntryBuilder::collectBundles() {
         if (!argument)
           return failure();
         bundled[part] = *argument;
+        // A reduction happens in place.
+        if (auto mean = part.getDefiningOp<nn::AllReduceOp>();
+            mean && mean.getInput().hasOneUse())
+          bundled[mean.getInput()] = *argument;
       }
     } else if (auto unbundle = dyn_cast<nn::UnbundleOp>(op)) {
       for (auto [part, name] :
@@ -124,6 +128,16 @@ LogicalResult EntryBuilder::collectResults() {
              << nn::getResultAlias(function, result)
              << "' with a part of an argument";
     routeResult(result, value);
+  }
+  // A reduction happens where its result belongs.
+  for (auto mean : function.getOps<nn::AllReduceOp>()) {
+    auto input = dyn_cast<OpResult>(mean.getInput());
+    auto found = destinations.find(mean.getOutput());
+    if (!input || !input.hasOneUse() || getRoot(input) != input ||
+        found == destinations.end())
+      continue;
+    unsigned result = found->second;
+    destinations.try_emplace(input, result);
   }
   return success();
 }
@@ -253,6 +267,8 @@ bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
   if (auto matmul = dyn_cast<nn::MatmulOp>(op))
     return getRoot(matmul.getLhs()) != occupant &&
            getRoot(matmul.getRhs()) != occupant;
+  if (isa<nn::AllReduceOp>(op))
+    return true;
   auto launch = dyn_cast<tile::LaunchOp>(op);
   if (!launch)
     return false;
@@ -373,6 +389,8 @@ Value EntryBuilder::findReusable(OpResult value) {
   else if (auto matmul = dyn_cast<nn::MatmulOp>(value.getOwner());
            matmul && matmul.getAccumulator())
     inputs.push_back(matmul.getAccumulator());
+  else if (auto mean = dyn_cast<nn::AllReduceOp>(value.getOwner()))
+    inputs.push_back(mean.getInput());
   if (isEmpty(value))
     return {};
   for (Value input : inputs) {

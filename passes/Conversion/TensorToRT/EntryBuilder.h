@@ -85,6 +85,7 @@ private:
                              unsigned index);
   void emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
+  void emitAllReduce(nn::AllReduceOp mean);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();

@@ -60,11 +60,9 @@ void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
 
 /// Whether both are the memory of the same tensors.
 static bool isSameMemory(Value a, Value b) {
-  a = rt::getMemoryRoot(a);
-  b = rt::getMemoryRoot(b);
-  auto left = a.getDefiningOp<rt::SpanOp>();
-  auto right = b.getDefiningOp<rt::SpanOp>();
-  return a == b || (left && right && left.getTensors() == right.getTensors());
+  SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(a);
+  return rt::getMemoryRoot(a) == rt::getMemoryRoot(b) ||
+         (!names.empty() && names == rt::getTensorNames(b));
 }
 
 void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
@@ -81,6 +79,16 @@ void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
                      llvm::APFloat(sum ? 1.0f : 0.0f),
                      /*workspace=*/rt::SliceAttr());
   ++counts.commands;
+}
+
+void EntryBuilder::emitAllReduce(nn::AllReduceOp mean) {
+  Value input = getDenseMemory(mean.getInput());
+  Value memory = getMemory(mean.getOutput());
+  if (!isSameMemory(input, memory))
+    emitCopy(input, memory, mean.getLoc());
+  rt::AllReduceStartOp::create(builder, mean.getLoc(), memory);
+  rt::AllReduceDoneOp::create(builder, mean.getLoc(), memory);
+  counts.commands += 2;
 }
 
 void EntryBuilder::emitFill(double value, Value memory, Location loc) {
@@ -156,7 +164,7 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return emitBundle(bundle);
   if (auto unbundle = dyn_cast<nn::UnbundleOp>(op))
     return emitUnbundle(unbundle);
-  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp>(op))
+  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp, nn::AllReduceOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -174,6 +182,7 @@ LogicalResult EntryBuilder::emit(Operation &op) {
   llvm::TypeSwitch<Operation *>(&op)
       .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
       .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
+      .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
       .Case([&](nn::FillOp fill) {
         emitFill(fill.getValue().convertToDouble(), getMemory(fill),
                  fill.getLoc());

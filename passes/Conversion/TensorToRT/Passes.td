@@ -10,7 +10,9 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
   let description = [{
     Every public function becomes an `rt.entry`: `tile.launch` becomes
     `rt.launch`, `nn.matmul` becomes `rt.gemm`, `nn.fill` becomes `rt.fill`,
-    `nn.split_heads` and `nn.merge_heads` become `rt.view`. A tensor value
+    `nn.split_heads` and `nn.merge_heads` become `rt.view`, `nn.all_reduce`
+    becomes start and end of a reduction of its operand's memory, or of a copy if
+    the operand has other readers. A tensor value
     becomes a buffer of the arena, or the memory of a named tensor.
 
     The parts of an `nn.split` are columns of the tensor that is split: a kernel
@@ -84,6 +86,79 @@ def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let statistics = [
     Statistic<"numMoved", "moved", "Number of commands that changed place">,
+  ];
+}
+
+def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
+  let summary = "Reduce tensors that lie one after the other as one";
+  let description = [{
+    `nsa-buffer` makes a reduction over ranks for every gradient, in front of the
+    update. Those of tensors that are neighbours in memory become one reduction
+    of an `rt.span`, a bucket, in which the commands of backward have written them:
+    nothing is copied. From the end of memory to its beginning, which is the
+    order in which backward completes gradients, a tensor joins the bucket of
+    the one behind it unless the bucket would grow beyond `bucket-mib`, or the
+    tensor is complete before the others are and the bucket would be larger than
+    1/32 of that. Buckets are the same in all entries, and so are the sums.
+
+    Example:
+
+    ```mlir
+    rt.all_reduce_start %g0 : memref<16xf32>
+    rt.all_reduce_done %g0 : memref<16xf32>
+    rt.all_reduce_start %g1 : memref<32xf32>
+    rt.all_reduce_done %g1 : memref<32xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %0 = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    rt.all_reduce_start %0 : memref<48xf32>
+    rt.all_reduce_done %0 : memref<48xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let options = [
+    Option<"bucketMiB", "bucket-mib", "int64_t",
+           /*default=*/"::nsa::kDefaultBucketMiB",
+           "MiB of gradients that are averaged over ranks as one">,
+  ];
+  let statistics = [
+    Statistic<"numBuckets", "buckets", "Number of reductions that are left">,
+  ];
+}
+
+def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
+  let summary = "Start reductions as soon as their memory is complete";
+  let description = [{
+    Moves every `rt.all_reduce_start` behind the last command before it that
+    touches its memory, and its `rt.all_reduce_done` in front of the first one
+    after it that does, so that it runs beside what backward still computes.
+    Every rank runs the same commands, so all start their reductions in one
+    order.
+
+    Example:
+
+    ```mlir
+    rt.gemm %x, %dy, %g {transpose_lhs} : ...
+    rt.launch @other ins(...) outs(...)
+    rt.all_reduce_start %g : memref<16xf32>
+    rt.all_reduce_done %g : memref<16xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    rt.gemm %x, %dy, %g {transpose_lhs} : ...
+    rt.all_reduce_start %g : memref<16xf32>
+    rt.launch @other ins(...) outs(...)
+    rt.all_reduce_done %g : memref<16xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let statistics = [
+    Statistic<"numMoved", "moved", "Number of starts and ends moved">,
   ];
 }
 

@@ -3,13 +3,12 @@
 #include "dialects/RT/RTOps.h"
 #include "passes/Analysis/ArenaPacker.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
+#include "passes/Conversion/TensorToRT/TensorOrder.h"
 #include "passes/Support/Debug.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringMap.h"
 
 #define DEBUG_TYPE "nsa-plan"
 
@@ -23,30 +22,6 @@ using namespace nsa;
 
 /// Bytes; what kernels may assume of every base pointer.
 static constexpr uint64_t kAlignment = 64;
-
-/// The position of a tensor's kind in its segment. Decaying parameters come
-/// first, so that they are one range.
-static unsigned getSegmentOrder(rt::TensorOp tensor) {
-  switch (tensor.getRole()) {
-  case rt::TensorRole::Parameter:
-    return tensor.getDecay() ? 0 : 1;
-  case rt::TensorRole::Moment1:
-    return 2;
-  case rt::TensorRole::Moment2:
-    return 3;
-  case rt::TensorRole::Gradient:
-    return 4;
-  case rt::TensorRole::Constant:
-    return 5;
-  case rt::TensorRole::State:
-    return 6;
-  case rt::TensorRole::Input:
-    return 0;
-  case rt::TensorRole::Output:
-    return 1;
-  }
-  llvm_unreachable("unknown role");
-}
 
 namespace {
 /// Creates segments in front of everything else in a module.
@@ -88,44 +63,10 @@ static rt::SliceAttr getSlice(rt::SegmentOp segment, uint64_t offset,
                             FlatSymbolRefAttr::get(segment), offset, size);
 }
 
-/// The tensors with those of a span one after the other. Where spans share
-/// tensors, the longest counts; the verifier of `rt.span` finds contradictions.
-static SmallVector<rt::TensorOp> keepSpansTogether(ArrayRef<rt::TensorOp> list,
-                                                   ArrayRef<rt::SpanOp> spans) {
-  SmallVector<rt::SpanOp> longestFirst(spans);
-  llvm::stable_sort(longestFirst, [](rt::SpanOp a, rt::SpanOp b) {
-    return a.getTensors().size() > b.getTensors().size();
-  });
-  llvm::StringMap<rt::TensorOp> byName;
-  for (rt::TensorOp tensor : list)
-    byName[tensor.getSymName()] = tensor;
-  DenseMap<Attribute, ArrayAttr> spanOf;
-  for (rt::SpanOp span : longestFirst)
-    if (llvm::none_of(span.getTensors(),
-                      [&](Attribute name) { return spanOf.contains(name); }))
-      for (Attribute name : span.getTensors())
-        spanOf[name] = span.getTensors();
-
-  llvm::SetVector<Operation *> ordered;
-  for (rt::TensorOp tensor : list) {
-    if (ArrayAttr names = spanOf.lookup(FlatSymbolRefAttr::get(tensor)))
-      for (auto name : names.getAsRange<FlatSymbolRefAttr>())
-        if (rt::TensorOp other = byName.lookup(name.getValue()))
-          ordered.insert(other);
-    ordered.insert(tensor);
-  }
-  return llvm::map_to_vector(
-      ordered, [](Operation *op) { return cast<rt::TensorOp>(op); });
-}
-
 void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
                             ArrayRef<rt::TensorOp> tensors,
                             ArrayRef<rt::SpanOp> spans) {
-  SmallVector<rt::TensorOp> sorted(tensors);
-  llvm::stable_sort(sorted, [](rt::TensorOp a, rt::TensorOp b) {
-    return getSegmentOrder(a) < getSegmentOrder(b);
-  });
-  sorted = keepSpansTogether(sorted, spans);
+  SmallVector<rt::TensorOp> sorted = getMemoryOrder(tensors, spans);
   SmallVector<uint64_t> offsets;
   uint64_t size = 0;
   for (rt::TensorOp tensor : sorted) {
@@ -225,9 +166,7 @@ void PlanPass::runOnOperation() {
     segment.emitOpError("is there already: the program was planned before");
     return signalPassFailure();
   }
-  SmallVector<rt::SpanOp> spans;
-  for (rt::EntryOp entry : entries)
-    llvm::append_range(spans, entry.getBody().getOps<rt::SpanOp>());
+  SmallVector<rt::SpanOp> spans = getSpans(module);
   SegmentTable segments(module);
   placeTensors(segments, rt::SegmentKind::Persistent, persistent, spans);
   placeTensors(segments, rt::SegmentKind::IO, io, spans);

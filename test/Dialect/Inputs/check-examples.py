@@ -30,16 +30,22 @@ tile.kernel private @double(%x: memref<{0}xf32>, %y: memref<{0}xf32>)
   tile.return
 }}
 """
+GRADIENTS = (
+    "rt.tensor gradient @grad.w0 : memref<4x8xf32>\n"
+    "rt.tensor gradient @grad.w1 : memref<4xf32>"
+)
 # What an example refers to besides values.
 DECLARATIONS = {
+    "rt.all_reduce_done": "rt.tensor gradient @grad.w : memref<48xf32>",
+    "rt.all_reduce_start": GRADIENTS,
     "rt.buffer": "rt.segment arena @arena size 16384 alignment 64",
     "rt.entry": "rt.tensor state @state : memref<f32>",
     "rt.get": EMBEDDING,
     "rt.initialize": EMBEDDING,
     "rt.launch": KERNEL,
-    "rt.span": "rt.tensor gradient @grad.w0 : memref<4x8xf32>\n"
-    "rt.tensor gradient @grad.w1 : memref<4xf32>",
+    "rt.span": GRADIENTS,
     "tile.launch": TILE_KERNEL.format(128),
+    "nsa-bucket-all-reduce": GRADIENTS,
     "nsa-buffer": TILE_KERNEL.format(4),
 }
 # Operations that stand directly in a module, or only inside another.

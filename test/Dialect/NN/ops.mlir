@@ -99,6 +99,8 @@ func.func @elementwise(%a: tensor<2x64x32xf32>, %b: tensor<2x64x32xf32>) {
   %4 = nn.cast %a to bf16 : (tensor<2x64x32xf32>) -> tensor<2x64x32xbf16>
   // CHECK: nn.recompute_barrier %{{.*}} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   %kept = nn.recompute_barrier %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  // CHECK: nn.all_reduce %{{.*}} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  %mean = nn.all_reduce %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: nn.fill 0.000000e+00 : tensor<2x64x32xf32>
   %5 = nn.fill 0.0 : tensor<2x64x32xf32>
   return

@@ -319,3 +319,48 @@ rt.entry @f inputs [] outputs [] {
   // expected-note @below {{the last reader is here}}
   rt.copy %0, %3 : memref<4x8xf32>
 }
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+rt.tensor gradient @h : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %0 = rt.span [@g, @h] : memref<32xf32>
+  %h = rt.get @h : memref<16xf32>
+  // expected-note @below {{the reduction starts here}}
+  rt.all_reduce_start %0 : memref<32xf32>
+  // expected-error @below {{touches memory that is being reduced}}
+  rt.fill 0.0, %h : memref<16xf32>
+  rt.all_reduce_done %0 : memref<32xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  // expected-error @below {{has no rt.all_reduce_done}}
+  rt.all_reduce_start %g : memref<16xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  // expected-error @below {{ends a reduction that did not start}}
+  rt.all_reduce_done %g : memref<16xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xbf16>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xbf16>
+  // expected-error @below {{must be statically shaped, dense memref of f32}}
+  rt.all_reduce_start %g : memref<16xbf16>
+}

@@ -59,6 +59,10 @@ rt.entry @forward inputs [@tokens] outputs [@hidden] attributes {arena_peak = 16
   rt.fill 2.0, %u : memref<32x64xf32>
   // CHECK: rt.copy %{{.*}}, %[[V]] : memref<32x64xf32>
   rt.copy %u, %v : memref<32x64xf32>
+  // CHECK: rt.all_reduce_start %[[V]] : memref<32x64xf32>
+  // CHECK-NEXT: rt.all_reduce_done %[[V]] : memref<32x64xf32>
+  rt.all_reduce_start %v : memref<32x64xf32>
+  rt.all_reduce_done %v : memref<32x64xf32>
 }
 
 func.func private @fill(memref<4x8xf32, strided<[32, 1]>>)

@@ -17,9 +17,10 @@
 using namespace nsa;
 using namespace nsa::test;
 
-static CompileReport estimateModel(const std::vector<std::string> &overrides) {
+static CompileReport estimateModel(const std::vector<std::string> &overrides,
+                                   const CompilerOptions &options = {}) {
   Result<CompileReport> report =
-      estimate(modelText(overrides), "model.mlir", {});
+      estimate(modelText(overrides), "model.mlir", options);
   if (report.ok())
     return *report;
   ADD_FAILURE() << report.message();
@@ -28,11 +29,15 @@ static CompileReport estimateModel(const std::vector<std::string> &overrides) {
 
 // Lesson 2: the host's work in a step grew with the sequence.
 TEST(Lessons, Lesson02CommandsPerLayerAreConstantInLengthAndBatch) {
-  auto commands = [](int layers, int length, int batch) {
+  // Gradients are reduced in buckets by their bytes; here in one.
+  CompilerOptions options;
+  options.bucketMiB = 1024;
+  auto commands = [&](int layers, int length, int batch) {
     return estimateModel({"model.n_layers=" + std::to_string(layers),
                           "train.seq_len=" + std::to_string(length),
                           "train.batch_size=" + std::to_string(batch),
-                          "train.micro_batch=" + std::to_string(batch)})
+                          "train.micro_batch=" + std::to_string(batch)},
+                         options)
         .commands;
   };
   uint64_t two = commands(2, 512, 1);
@@ -72,7 +77,7 @@ TEST(Lessons, Lesson02AStepAllocatesNothing) {
 
 // Lesson 4: switching something off had no effect.
 TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
-  std::vector<CompilerOptions> variants(10);
+  std::vector<CompilerOptions> variants(11);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
   variants[3].seqLen = 40;
@@ -82,6 +87,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
   variants[7].recomputeBudget = 2;
   variants[8].logitsMiB = 1;
   variants[9].allowSlowPaths = {"copy"};
+  variants[10].bucketMiB = 1;
   std::string text =
       modelText({"model.attention=window", "model.vocab_size=1024"});
   std::set<std::string> distinct;
@@ -106,10 +112,10 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
     uint64_t commands = compiled->report.commands;
     if (plainCommands == 0)
       plainCommands = commands;
-    // Casts, chunks, unfused and recomputed operations are commands of their
-    // own.
+    // Casts, chunks, unfused and recomputed operations and buckets of gradients
+    // are commands of their own.
     bool longer = !options.fuse || options.precision == "bf16" ||
-                  options.logitsMiB == 1 ||
+                  options.logitsMiB == 1 || options.bucketMiB == 1 ||
                   (options.recompute == "block" && !options.recomputeBudget);
     EXPECT_EQ(commands > plainCommands, longer) << listed;
     EXPECT_NE((*artifact)->cpu()->str().find(options.cpu), std::string::npos);

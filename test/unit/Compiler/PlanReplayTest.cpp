@@ -347,6 +347,9 @@ public:
     if (auto fill = dyn_cast<rt::FillOp>(*command)) {
       for (uint64_t *word : at(fill.getOut()))
         *word = fillWord(fill.getValue().convertToDouble());
+    } else if (isa<rt::AllReduceStartOp, rt::AllReduceDoneOp>(*command)) {
+      // The mean over one rank is what there was.
+      return;
     } else if (auto copy = dyn_cast<rt::CopyOp>(*command)) {
       move(copy.getSource(), copy.getOut());
     } else if (auto gemm = dyn_cast<rt::GemmOp>(*command)) {

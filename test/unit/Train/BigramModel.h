@@ -64,6 +64,8 @@ public:
   /// element is NaN.
   int64_t poisonAt = -1;
   int64_t poisonEnd = std::numeric_limits<int64_t>::max();
+  /// What averages gradients and losses before an update; null for one rank.
+  Communicator *communicator = nullptr;
   /// Entries run so far, by name.
   std::vector<std::string> calls;
 
@@ -81,9 +83,9 @@ public:
     else if (entry == "accumulate")
       accumulate();
     else if (entry == "update")
-      update();
+      return update();
     else if (entry == "step")
-      accumulate(), update();
+      return accumulate(), update();
     else if (entry == "eval")
       evaluate();
     else if (entry == "forward")
@@ -207,7 +209,17 @@ private:
     ++accumulated;
   }
 
-  void update() {
+  Status average(float *data, uint64_t count) {
+    return communicator ? communicator->wait(
+                              communicator->startAverage(data, int64_t(count)))
+                        : Status();
+  }
+
+  Status update() {
+    if (Status status = average(grad, vocab * vocab); !status)
+      return status;
+    if (Status status = average(lossSum, 1); !status)
+      return status;
     double squares = 0;
     for (uint64_t i = 0; i < vocab * vocab; ++i)
       squares += double(grad[i]) * double(grad[i]);
@@ -223,6 +235,7 @@ private:
     }
     std::fill(grad, grad + vocab * vocab, 0.0f);
     *lossSum = 0;
+    return {};
   }
 
   void adam() {

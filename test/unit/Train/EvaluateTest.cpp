@@ -23,19 +23,20 @@ TEST(Evaluate, WeighsThePartialBatch) {
   ASSERT_TRUE(windows.ok());
   ASSERT_EQ(windows->size(), 10u);
   double whole = 0;
+  Ranks alone;
   for (uint64_t batch : {1, 3, 7}) {
     BigramModel model(batch, 4, 4);
     ASSERT_TRUE(model.run("init"));
     Result<TrainBinding> binding = TrainBinding::create(model);
     ASSERT_TRUE(binding.ok()) << binding.message();
     Result<EvalResult> result =
-        evaluate(model, *binding, *windows, windows->choose(10));
+        evaluate(model, *binding, *windows, windows->choose(10), alone, "test");
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(result->tokens, 40u);
     if (batch == 1)
       whole = result->loss;
     EXPECT_NEAR(result->loss, whole, 1e-6);
-    EXPECT_FALSE(evaluate(model, *binding, *windows, {}).ok());
+    EXPECT_FALSE(evaluate(model, *binding, *windows, {}, alone, "test").ok());
   }
 }
 

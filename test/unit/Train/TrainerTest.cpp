@@ -44,7 +44,8 @@ protected:
 
   Result<TrainEnd> train(BigramModel &model, const TrainOptions &options) {
     Console console(null, false);
-    Trainer trainer(model, data, config, options, console);
+    Ranks alone;
+    Trainer trainer(model, data, config, options, console, alone);
     Result<TrainEnd> end = trainer.run();
     run = trainer.runDirectory();
     return end;
@@ -390,7 +391,8 @@ TEST_F(TrainerTest, Lesson11MissingDataIsAnError) {
   Dataset empty;
   empty.manifest = data.manifest;
   Console console(null, false);
-  Trainer trainer(model, empty, config, named("a"), console);
+  Ranks alone;
+  Trainer trainer(model, empty, config, named("a"), console, alone);
   Result<TrainEnd> end = trainer.run();
   ASSERT_FALSE(end.ok());
   EXPECT_NE(end.message().find("holds 0 tokens"), std::string::npos);

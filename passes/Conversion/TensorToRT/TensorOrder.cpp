@@ -1,0 +1,77 @@
+//===- TensorOrder.cpp - the order of named tensors in memory -------------===//
+
+#include "passes/Conversion/TensorToRT/TensorOrder.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace nsa;
+
+/// The position of a tensor's kind in its segment.
+static unsigned getSegmentOrder(rt::TensorOp tensor) {
+  switch (tensor.getRole()) {
+  case rt::TensorRole::Parameter:
+    return tensor.getDecay() ? 0 : 1;
+  case rt::TensorRole::Moment1:
+    return 2;
+  case rt::TensorRole::Moment2:
+    return 3;
+  case rt::TensorRole::Gradient:
+    return 4;
+  case rt::TensorRole::Constant:
+    return 5;
+  case rt::TensorRole::State:
+    return 6;
+  case rt::TensorRole::Input:
+    return 0;
+  case rt::TensorRole::Output:
+    return 1;
+  }
+  llvm_unreachable("unknown role");
+}
+
+/// The tensors with those of a span one after the other.
+static SmallVector<rt::TensorOp> keepSpansTogether(ArrayRef<rt::TensorOp> list,
+                                                   ArrayRef<rt::SpanOp> spans) {
+  SmallVector<rt::SpanOp> longestFirst(spans);
+  llvm::stable_sort(longestFirst, [](rt::SpanOp a, rt::SpanOp b) {
+    return a.getTensors().size() > b.getTensors().size();
+  });
+  llvm::StringMap<rt::TensorOp> byName;
+  for (rt::TensorOp tensor : list)
+    byName[tensor.getSymName()] = tensor;
+  DenseMap<Attribute, ArrayAttr> spanOf;
+  for (rt::SpanOp span : longestFirst)
+    if (llvm::none_of(span.getTensors(),
+                      [&](Attribute name) { return spanOf.contains(name); }))
+      for (Attribute name : span.getTensors())
+        spanOf[name] = span.getTensors();
+
+  llvm::SetVector<Operation *> ordered;
+  for (rt::TensorOp tensor : list) {
+    if (ArrayAttr names = spanOf.lookup(FlatSymbolRefAttr::get(tensor)))
+      for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+        if (rt::TensorOp other = byName.lookup(name.getValue()))
+          ordered.insert(other);
+    ordered.insert(tensor);
+  }
+  return llvm::map_to_vector(
+      ordered, [](Operation *op) { return cast<rt::TensorOp>(op); });
+}
+
+SmallVector<rt::TensorOp> nsa::getMemoryOrder(ArrayRef<rt::TensorOp> tensors,
+                                              ArrayRef<rt::SpanOp> spans) {
+  SmallVector<rt::TensorOp> sorted(tensors);
+  llvm::stable_sort(sorted, [](rt::TensorOp a, rt::TensorOp b) {
+    return getSegmentOrder(a) < getSegmentOrder(b);
+  });
+  return keepSpansTogether(sorted, spans);
+}
+
+SmallVector<rt::SpanOp> nsa::getSpans(ModuleOp module) {
+  SmallVector<rt::SpanOp> spans;
+  for (auto entry : module.getOps<rt::EntryOp>())
+    llvm::append_range(spans, entry.getBody().getOps<rt::SpanOp>());
+  return spans;
+}

@@ -1,0 +1,25 @@
+//===- TensorOrder.h - the order of named tensors in memory -----*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TENSORTORT_TENSORORDER_H
+#define NSA_PASSES_CONVERSION_TENSORTORT_TENSORORDER_H
+
+#include "dialects/RT/RTOps.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace nsa {
+
+/// The tensors of one segment in the order in which `nsa-plan` lays them out:
+/// by role, decaying parameters first, so that they are one range, and those of
+/// a span one after the other. Where spans share tensors, the longest counts;
+/// the verifier of `rt.span` finds contradictions.
+llvm::SmallVector<rt::TensorOp>
+getMemoryOrder(llvm::ArrayRef<rt::TensorOp> tensors,
+               llvm::ArrayRef<rt::SpanOp> spans);
+
+/// All spans of a module's entries.
+llvm::SmallVector<rt::SpanOp> getSpans(mlir::ModuleOp module);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_TENSORTORT_TENSORORDER_H

@@ -1,0 +1,81 @@
+//===- HostCommunicator.cpp - reductions beside the computation -----------===//
+
+#include "runtime/Distributed/HostCommunicator.h"
+
+namespace nsa {
+
+HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
+                                   StoreClient &store)
+    : reducer(std::move(made)), store(store) {
+  waiting.reserve(1024);
+  thread = std::thread([this] { work(); });
+}
+
+HostCommunicator::~HostCommunicator() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+uint64_t HostCommunicator::startAverage(float *data, int64_t count) {
+  std::lock_guard<std::mutex> lock(mutex);
+  waiting.insert(waiting.begin(), {data, count});
+  changed.notify_all();
+  return ++started;
+}
+
+Status HostCommunicator::wait(uint64_t number) {
+  auto begin = std::chrono::steady_clock::now();
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return finished >= number || !failure; });
+  waited +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return finished >= number ? Status() : failure;
+}
+
+bool HostCommunicator::failed() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return !failure;
+}
+
+void HostCommunicator::work() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return stopping || !waiting.empty(); });
+    if (stopping)
+      return;
+    Job job = waiting.back();
+    waiting.pop_back();
+    uint64_t number = finished + 1;
+    lock.unlock();
+    Status status = average(job, number);
+    lock.lock();
+    if (status)
+      finished = number;
+    else
+      failure = status;
+    changed.notify_all();
+    if (!status)
+      return;
+  }
+}
+
+Status HostCommunicator::average(const Job &job, uint64_t number) {
+  uint64_t bytes = uint64_t(job.count) * sizeof(float);
+  store.progress(number, bytes);
+  if (Status status = reducer->sum(job.data, job.count); !status)
+    return Error{"rank " + std::to_string(rank()) + " in reduction " +
+                 std::to_string(number) + " of " + std::to_string(bytes) +
+                 " bytes: " + status.message() + " [" + store.whereabouts() +
+                 "]"};
+  const float share = 1.0f / float(size());
+  for (int64_t i = 0; i < job.count; ++i)
+    job.data[i] *= share;
+  return {};
+}
+
+} // namespace nsa

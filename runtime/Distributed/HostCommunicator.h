@@ -1,0 +1,62 @@
+//===- HostCommunicator.h - reductions beside the computation ---*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_HOSTCOMMUNICATOR_H
+#define NSA_RUNTIME_DISTRIBUTED_HOSTCOMMUNICATOR_H
+
+#include "nsa/Runtime/Communicator.h"
+#include "runtime/Distributed/Reducer.h"
+#include "runtime/Distributed/Store.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace nsa {
+
+/// Runs the reductions of a rank one after the other on a thread of its own.
+/// After one has failed, all fail.
+class HostCommunicator final : public Communicator {
+public:
+  /// `store` outlives it.
+  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store);
+
+  /// Waits for the reduction that is running.
+  ~HostCommunicator() override;
+
+  int rank() const override { return store.rank(); }
+  int size() const override { return store.size(); }
+  uint64_t startAverage(float *data, int64_t count) override;
+  Status wait(uint64_t number) override;
+
+  /// Seconds spent in `wait` so far, and whether a reduction has failed.
+  double waitedSeconds() const { return waited; }
+  bool failed();
+
+private:
+  struct Job {
+    float *data;
+    int64_t count;
+  };
+
+  void work();
+  Status average(const Job &job, uint64_t number);
+
+  std::unique_ptr<Reducer> reducer;
+  StoreClient &store;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  /// Those that have not begun, the next one last.
+  std::vector<Job> waiting;
+  uint64_t started = 0, finished = 0;
+  Status failure;
+  bool stopping = false;
+  /// Of the thread that waits.
+  double waited = 0;
+  std::thread thread;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_HOSTCOMMUNICATOR_H

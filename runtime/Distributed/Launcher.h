@@ -1,0 +1,52 @@
+//===- Launcher.h - starts the ranks of a run on this machine ---*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_LAUNCHER_H
+#define NSA_RUNTIME_DISTRIBUTED_LAUNCHER_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+/// Exit code of a rank whose run ended because another rank was lost or did not
+/// come in time.
+constexpr int exitLostRank = 5;
+
+/// A number of a file descriptor in this variable: rank 0 writes the path of
+/// its run directory there, and a newline.
+constexpr const char *launcherVariable = "NSA_LAUNCHER_FD";
+
+struct LaunchOptions {
+  /// Ranks to start.
+  int ranks = 1;
+  /// The program and its arguments.
+  std::vector<std::string> command;
+  /// How often all ranks are started again after one was lost.
+  int maxRestarts = 0;
+  /// The command that continues the run in a directory.
+  std::function<std::vector<std::string>(const std::string &directory)> resume;
+  /// Where lines of the ranks go.
+  std::FILE *out = stdout;
+  std::FILE *err = stderr;
+  /// How long ranks may go on after one has failed, before they are killed.
+  double graceSeconds = 3;
+};
+
+/// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+/// MASTER_ADDR and MASTER_PORT, prints their lines behind "[rank] ", and hands
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 on to all. Once a rank has failed, the
+/// others have `graceSeconds` to end. Returns 0 if all ranks did, else the
+/// first code that is not exitLostRank; a rank that a signal killed counts as
+/// lost. Starts all again, while restarts are left, when a rank was lost.
+///
+/// One call at a time; it waits for its own children only.
+Result<int> launch(const LaunchOptions &options);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_LAUNCHER_H

@@ -1,0 +1,44 @@
+//===- RankPlace.h - which rank a process is --------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_RANKPLACE_H
+#define NSA_RUNTIME_DISTRIBUTED_RANKPLACE_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace nsa {
+
+/// A process among those of a run.
+struct RankPlace {
+  int rank = 0;
+  int size = 1;
+  /// Among those of this machine.
+  int localRank = 0;
+  int localSize = 1;
+  /// Where rank 0 serves the store.
+  std::string address = "127.0.0.1";
+  uint16_t port = 29500;
+  /// The variable that said so, such as RANK; empty for a process alone.
+  std::string source;
+};
+
+/// The value of a variable of the environment.
+using Variables =
+    std::function<std::optional<std::string>(const std::string &)>;
+
+/// Reads the variables of torchrun and `nsa-train --nproc` (RANK, WORLD_SIZE,
+/// LOCAL_RANK, LOCAL_WORLD_SIZE), of mpirun (OMPI_COMM_WORLD_*) or of srun
+/// (SLURM_*), in this order, and MASTER_ADDR and MASTER_PORT. A process without
+/// them is alone. Several machines need MASTER_ADDR. Errors name the variable.
+///
+/// Where torchrun's agent serves a store of its own at MASTER_PORT
+/// (TORCHELASTIC_USE_AGENT_STORE), ours is at the next port.
+Result<RankPlace> findRank(const Variables &variables);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_RANKPLACE_H

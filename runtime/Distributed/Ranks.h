@@ -1,0 +1,81 @@
+//===- Ranks.h - the ranks of a run -----------------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_RANKS_H
+#define NSA_RUNTIME_DISTRIBUTED_RANKS_H
+
+#include "runtime/Distributed/HostCommunicator.h"
+#include "runtime/Distributed/RankPlace.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+struct RanksOptions {
+  /// How long a rank may keep the others waiting.
+  Milliseconds timeout{300000};
+  /// The plug-in that reduces.
+  std::string plugin;
+};
+
+/// What a rank sees of all ranks of its run.
+class Ranks {
+public:
+  /// One rank alone.
+  Ranks() = default;
+
+  /// Meets the other ranks, and connects to all of them.
+  static Result<std::unique_ptr<Ranks>> join(const RankPlace &place,
+                                             const RanksOptions &options);
+
+  /// Ends the communication; see `leave`.
+  ~Ranks();
+
+  int rank() const { return place.rank; }
+  int size() const { return place.size; }
+  bool isFirst() const { return place.rank == 0; }
+  /// Ranks on this machine.
+  int localSize() const { return place.localSize; }
+
+  /// Null where there is one rank.
+  Communicator *communicator() const { return reductions.get(); }
+
+  /// Waits for all ranks at a point `name` of the run, and returns what each
+  /// gave, by rank.
+  Result<std::vector<std::string>> exchange(const std::string &name,
+                                            const std::string &payload);
+
+  /// The same where only some ranks may have failed: the error names the first
+  /// of them and what it says.
+  Status agree(const std::string &name, const Status &own);
+
+  /// Checks that all ranks have the same text; `what` says what it is.
+  Status checkSame(const std::string &what, const std::string &text);
+
+  /// Tells the others that this rank will take part in nothing more.
+  void leave();
+
+  /// Whether another rank was lost or did not come in time.
+  bool lostSomeone() const {
+    return lost || (reductions && reductions->failed());
+  }
+
+  /// Seconds that this rank has waited for reductions.
+  double waitedSeconds() const {
+    return reductions ? reductions->waitedSeconds() : 0;
+  }
+
+private:
+  RankPlace place;
+  Milliseconds timeout{0};
+  std::unique_ptr<StoreServer> server;
+  std::unique_ptr<StoreClient> store;
+  std::unique_ptr<KeyValues> keys;
+  std::unique_ptr<HostCommunicator> reductions;
+  bool lost = false;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_RANKS_H

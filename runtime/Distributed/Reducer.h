@@ -1,0 +1,68 @@
+//===- Reducer.h - what a communication library does for us -----*- C++ -*-===//
+//
+// The library lies in a plug-in that is opened when a run has several ranks, so
+// that the trainer itself does not depend on it. A plug-in defines
+// `nsaCreateReducer`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_REDUCER_H
+#define NSA_RUNTIME_DISTRIBUTED_REDUCER_H
+
+#include "nsa/Support/Result.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace nsa {
+
+/// Keys that ranks leave for each other.
+class KeyValues {
+public:
+  virtual ~KeyValues() = default;
+  virtual Status set(const std::string &key, const std::string &value) = 0;
+  /// Waits for the key.
+  virtual Result<std::string> get(const std::string &key) = 0;
+};
+
+struct ReducerOptions {
+  int rank = 0;
+  int size = 1;
+  /// The address of this machine that the other ranks can reach.
+  std::string address;
+  /// How long a reduction may take.
+  std::chrono::milliseconds timeout{0};
+  /// Where ranks find each other; outlives the reducer.
+  KeyValues *keys = nullptr;
+};
+
+/// One thread uses it.
+class Reducer {
+public:
+  virtual ~Reducer() = default;
+
+  /// Replaces `count` floats by their sums over all ranks: the same bits on all
+  /// ranks, and in every run with as many.
+  virtual Status sum(float *data, int64_t count) = 0;
+};
+
+/// Whether the plug-in can be opened here.
+Status checkReducer(const std::string &plugin);
+
+/// Opens a plug-in and connects all ranks. Every rank calls it at once.
+Result<std::unique_ptr<Reducer>> openReducer(const std::string &plugin,
+                                             const ReducerOptions &options);
+
+/// What a plug-in defines: null and a message on failure. Both sides are built
+/// from one source tree, which `reducerVersion` checks.
+using CreateReducer = Reducer *(*)(const char *version,
+                                   const ReducerOptions &options,
+                                   std::string &error);
+inline constexpr const char *createReducerName = "nsaCreateReducer";
+inline constexpr const char *reducerVersion = NSA_VERSION " 1";
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_REDUCER_H

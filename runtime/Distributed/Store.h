@@ -1,0 +1,102 @@
+//===- Store.h - where the ranks of a run meet ------------------*- C++ -*-===//
+//
+// Rank 0 serves one TCP store at MASTER_ADDR:MASTER_PORT. The other ranks, and
+// rank 0 itself, are its clients: they leave keys for each other (addresses of
+// a communication library), exchange small messages, and say which reduction
+// they begin, so that a rank that does not come can be named. When a connection
+// ends without a word, all others are told at once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_STORE_H
+#define NSA_RUNTIME_DISTRIBUTED_STORE_H
+
+#include "nsa/Support/Result.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+using Milliseconds = std::chrono::milliseconds;
+
+/// Serves until it is destroyed. Has one thread.
+class StoreServer {
+public:
+  /// Listens at `port` for `size` ranks; 0 takes a free port. A loopback
+  /// `address` is served there alone, any other on all interfaces.
+  static Result<std::unique_ptr<StoreServer>> start(const std::string &address,
+                                                    uint16_t port, int size);
+
+  /// Waits up to five seconds for the clients to leave.
+  ~StoreServer();
+
+  uint16_t port() const;
+
+private:
+  class Impl;
+  explicit StoreServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+/// One rank's connection to the store. Threads may share it; one waits for an
+/// answer at a time.
+class StoreClient {
+public:
+  /// Connects, for as long as `timeout`: the server may start later. Fails
+  /// where another rank has this number or the ranks do not agree on how many
+  /// there are.
+  static Result<std::unique_ptr<StoreClient>>
+  connect(const std::string &address, uint16_t port, int rank, int size,
+          Milliseconds timeout);
+
+  ~StoreClient();
+
+  int rank() const { return ownRank; }
+  int size() const { return numRanks; }
+
+  /// Leaves a value, and waits for one that some rank leaves.
+  Status set(const std::string &key, const std::string &value);
+  Result<std::string> get(const std::string &key, Milliseconds timeout);
+
+  /// Waits until every rank has called it, and returns what they gave, by rank.
+  /// `name` says where in the run that is; it must be the same for all. An
+  /// error names the ranks that were lost or did not come.
+  Result<std::vector<std::string>> exchange(const std::string &name,
+                                            const std::string &payload,
+                                            Milliseconds timeout);
+
+  /// Tells the store that this rank begins a reduction.
+  void progress(uint64_t number, uint64_t bytes);
+
+  /// Where every rank is: "rank 1 began reduction 17 (4096 bytes), ...", or why
+  /// that is not known.
+  std::string whereabouts();
+
+  /// The address of this machine towards the store.
+  std::string localAddress() const;
+
+  /// Ends the connection in an orderly way; nothing may follow.
+  void leave();
+
+private:
+  StoreClient(int fd, int rank, int size)
+      : fd(fd), ownRank(rank), numRanks(size) {}
+  Status send(const std::string &message);
+  Result<std::string> ask(const std::string &message, Milliseconds timeout);
+  Status receive(std::string &body, Milliseconds timeout);
+
+  std::mutex mutex;
+  int fd;
+  int ownRank;
+  int numRanks;
+  std::string received;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DISTRIBUTED_STORE_H

@@ -1,0 +1,168 @@
+//===- StoreClient.cpp - one rank's connection to the store ---------------===//
+
+#include "runtime/Distributed/Socket.h"
+#include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Wire.h"
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace nsa {
+
+using wire::Kind;
+using Clock = std::chrono::steady_clock;
+
+/// How much longer than the store a client waits for an answer that the store
+/// gives in time unless it is frozen or lost.
+static constexpr Milliseconds grace{2000};
+
+static Error lost(const std::string &why) {
+  return Error{"rank 0, which serves the store, " + why};
+}
+
+Result<std::unique_ptr<StoreClient>>
+StoreClient::connect(const std::string &address, uint16_t port, int rank,
+                     int size, Milliseconds timeout) {
+  Result<int> fd = connectTo(address, port, timeout);
+  if (!fd)
+    return fd.takeError();
+  sendAtOnce(*fd);
+  std::unique_ptr<StoreClient> client(new StoreClient(*fd, rank, size));
+  Result<std::string> answer = client->ask(wire::Writer(Kind::Hello)
+                                               .number(wire::protocol)
+                                               .number(uint64_t(rank))
+                                               .number(uint64_t(size))
+                                               .finish(),
+                                           timeout);
+  if (!answer)
+    return answer.takeError();
+  return client;
+}
+
+StoreClient::~StoreClient() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Status StoreClient::send(const std::string &message) {
+  if (fd < 0)
+    return Error{"the connection to the store has ended"};
+  size_t sent = 0;
+  while (sent < message.size()) {
+    ssize_t count =
+        ::send(fd, message.data() + sent, message.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return lost("was lost");
+    sent += size_t(count);
+  }
+  return {};
+}
+
+/// The next message of the store, without its length.
+Status StoreClient::receive(std::string &body, Milliseconds timeout) {
+  auto end = Clock::now() + timeout;
+  bool tooLong = false;
+  while (true) {
+    if (std::optional<std::string> whole =
+            wire::takeMessage(received, tooLong)) {
+      body = std::move(*whole);
+      return {};
+    }
+    auto left =
+        std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
+    pollfd polled = {fd, POLLIN, 0};
+    int ready = left > 0 ? ::poll(&polled, 1, int(left)) : 0;
+    if (ready < 0 && errno == EINTR)
+      continue;
+    if (ready == 0)
+      return lost("does not answer");
+    char buffer[1 << 16];
+    ssize_t count = ::recv(fd, buffer, sizeof buffer, 0);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0 || tooLong)
+      return lost("was lost");
+    received.append(buffer, size_t(count));
+  }
+}
+
+/// Sends a message and waits for its answer.
+Result<std::string> StoreClient::ask(const std::string &message,
+                                     Milliseconds timeout) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (Status status = send(message); !status)
+    return Error{status.message()};
+  std::string body;
+  if (Status status = receive(body, timeout + grace); !status) {
+    // A late answer would be taken for that to another question.
+    ::close(fd);
+    fd = -1;
+    return Error{status.message()};
+  }
+  wire::Reader answer(body);
+  if (answer.kind() != Kind::Done)
+    return Error{answer.text()};
+  return body;
+}
+
+Status StoreClient::set(const std::string &key, const std::string &value) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return send(wire::Writer(Kind::Set).text(key).text(value).finish());
+}
+
+Result<std::string> StoreClient::get(const std::string &key,
+                                     Milliseconds timeout) {
+  Result<std::string> body =
+      ask(wire::Writer(Kind::Get).text(key).finish(), timeout);
+  if (!body)
+    return Error{"waiting for '" + key + "': " + body.message()};
+  return wire::Reader(*body).text();
+}
+
+Result<std::vector<std::string>>
+StoreClient::exchange(const std::string &name, const std::string &payload,
+                      Milliseconds timeout) {
+  Result<std::string> body = ask(wire::Writer(Kind::Exchange)
+                                     .text(name)
+                                     .number(uint64_t(timeout.count()))
+                                     .text(payload)
+                                     .finish(),
+                                 timeout);
+  if (!body)
+    return Error{"at '" + name + "': " + body.message()};
+  wire::Reader answer(*body);
+  std::vector<std::string> all;
+  all.reserve(size_t(numRanks));
+  for (int rank = 0; rank < numRanks; ++rank)
+    all.push_back(answer.text());
+  return all;
+}
+
+void StoreClient::progress(uint64_t number, uint64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  (void)send(
+      wire::Writer(Kind::Progress).number(number).number(bytes).finish());
+}
+
+std::string StoreClient::whereabouts() {
+  Result<std::string> body =
+      ask(wire::Writer(Kind::Where).finish(), Milliseconds(0));
+  return body ? wire::Reader(*body).text() : body.message();
+}
+
+std::string StoreClient::localAddress() const { return localAddressOf(fd); }
+
+void StoreClient::leave() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (fd < 0)
+    return;
+  (void)send(wire::Writer(Kind::Leave).finish());
+  ::close(fd);
+  fd = -1;
+}
+
+} // namespace nsa

@@ -1,0 +1,411 @@
+//===- StoreServer.cpp - the store that rank 0 serves ---------------------===//
+
+#include "runtime/Distributed/Socket.h"
+#include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Wire.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <fcntl.h>
+#include <map>
+#include <optional>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+namespace nsa {
+
+using wire::Kind;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/// A connection. Its rank is -1 until it has said Hello.
+struct Peer {
+  explicit Peer(int fd) : fd(fd) {}
+  Peer(const Peer &) = delete;
+  Peer &operator=(const Peer &) = delete;
+  ~Peer() { ::close(fd); }
+
+  int fd;
+  int rank = -1;
+  bool closed = false;
+  std::string in, out;
+  /// What it waits for.
+  std::string wantedKey;
+  bool inExchange = false;
+  std::string exchangeName, payload;
+  Clock::time_point since, deadline;
+};
+
+/// What is known of a rank.
+struct RankState {
+  enum { Absent, Present, Left, Lost } presence = Absent;
+  uint64_t reduction = 0;
+  uint64_t bytes = 0;
+  std::string lastExchange;
+};
+
+} // namespace
+
+class StoreServer::Impl {
+public:
+  Impl(int listener, uint16_t port, int size)
+      : listener(listener), boundPort(port), ranks(size_t(size)) {}
+  ~Impl();
+
+  Status startThread();
+  uint16_t port() const { return boundPort; }
+
+private:
+  void serve();
+  void accept();
+  void receive(Peer &peer);
+  void flush(Peer &peer);
+  void drop(Peer &peer);
+  void handle(Peer &peer, const std::string &body);
+  void hello(Peer &peer, wire::Reader &message);
+  void setKey(const std::string &key, const std::string &value);
+  void enterExchange(Peer &peer, wire::Reader &message);
+  void finishExchange();
+  void expireExchanges();
+  void answer(Peer &peer, const std::string &message);
+  void fail(Peer &peer, const std::string &text);
+  void failAllWaiting();
+  /// Why nothing more can come of this run; empty while it can.
+  std::string lossText() const;
+  std::string describe(size_t rank) const;
+  std::string whereabouts() const;
+  std::string missingFrom(const std::string &exchange) const;
+
+  int listener;
+  uint16_t boundPort;
+  std::vector<RankState> ranks;
+  std::vector<std::unique_ptr<Peer>> peers;
+  std::map<std::string, std::string> values;
+  int wake[2] = {-1, -1};
+  std::atomic<bool> stopping{false};
+  std::thread thread;
+};
+
+StoreServer::StoreServer(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+StoreServer::~StoreServer() = default;
+uint16_t StoreServer::port() const { return impl->port(); }
+
+Result<std::unique_ptr<StoreServer>>
+StoreServer::start(const std::string &address, uint16_t port, int size) {
+  Result<int> listener = listenAt(address, port);
+  if (!listener)
+    return listener.takeError();
+  auto impl = std::make_unique<Impl>(*listener, boundPortOf(*listener), size);
+  if (Status status = impl->startThread(); !status)
+    return Error{status.message()};
+  return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
+}
+
+Status StoreServer::Impl::startThread() {
+  if (::pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0)
+    return socketError("cannot make a pipe");
+  thread = std::thread([this] { serve(); });
+  return {};
+}
+
+StoreServer::Impl::~Impl() {
+  stopping = true;
+  if (thread.joinable()) {
+    (void)!::write(wake[1], "x", 1);
+    thread.join();
+  }
+  ::close(listener);
+  for (int end : wake)
+    if (end >= 0)
+      ::close(end);
+}
+
+//===----------------------------------------------------------------------===//
+// Connections
+//===----------------------------------------------------------------------===//
+
+void StoreServer::Impl::serve() {
+  std::optional<Clock::time_point> end;
+  while (true) {
+    if (stopping && !end)
+      end = Clock::now() + std::chrono::seconds(5);
+    if (end && (peers.empty() || Clock::now() >= *end))
+      return;
+    std::vector<pollfd> polled = {{listener, POLLIN, 0},
+                                  {stopping ? -1 : wake[0], POLLIN, 0}};
+    for (const std::unique_ptr<Peer> &peer : peers)
+      polled.push_back(
+          {peer->fd, short(POLLIN | (peer->out.empty() ? 0 : POLLOUT)), 0});
+    ::poll(polled.data(), polled.size(), 100);
+    size_t known = peers.size();
+    if (polled[0].revents)
+      accept();
+    for (size_t i = 0; i < known; ++i) {
+      if (polled[i + 2].revents & POLLOUT)
+        flush(*peers[i]);
+      if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR))
+        receive(*peers[i]);
+    }
+    expireExchanges();
+    peers.erase(std::remove_if(peers.begin(), peers.end(),
+                               [](auto &peer) { return peer->closed; }),
+                peers.end());
+  }
+}
+
+void StoreServer::Impl::accept() {
+  int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0)
+    return;
+  sendAtOnce(fd);
+  peers.push_back(std::make_unique<Peer>(fd));
+}
+
+void StoreServer::Impl::receive(Peer &peer) {
+  char buffer[1 << 16];
+  bool ended = false;
+  while (!peer.closed) {
+    ssize_t count = ::recv(peer.fd, buffer, sizeof buffer, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      break;
+    ended = count <= 0;
+    if (ended)
+      break;
+    peer.in.append(buffer, size_t(count));
+  }
+  // What a rank said last counts, also when it has gone.
+  bool tooLong = false;
+  while (std::optional<std::string> body = wire::takeMessage(peer.in, tooLong))
+    handle(peer, *body);
+  if (tooLong || ended)
+    drop(peer);
+}
+
+void StoreServer::Impl::flush(Peer &peer) {
+  while (!peer.out.empty()) {
+    ssize_t count =
+        ::send(peer.fd, peer.out.data(), peer.out.size(), MSG_NOSIGNAL);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (count <= 0)
+      return drop(peer);
+    peer.out.erase(0, size_t(count));
+  }
+}
+
+/// A connection has ended. Without a word before that is a loss.
+void StoreServer::Impl::drop(Peer &peer) {
+  if (peer.closed)
+    return;
+  peer.closed = true;
+  if (peer.rank < 0)
+    return;
+  RankState &state = ranks[size_t(peer.rank)];
+  if (state.presence == RankState::Present)
+    state.presence = RankState::Lost;
+  failAllWaiting();
+}
+
+void StoreServer::Impl::answer(Peer &peer, const std::string &message) {
+  peer.out += message;
+  flush(peer);
+}
+
+void StoreServer::Impl::fail(Peer &peer, const std::string &text) {
+  peer.inExchange = false;
+  peer.wantedKey.clear();
+  answer(peer, wire::Writer(Kind::Failed).text(text).finish());
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
+  wire::Reader message(body);
+  if (peer.rank < 0 && message.kind() != Kind::Hello)
+    return drop(peer);
+  std::string loss = lossText();
+  switch (message.kind()) {
+  case Kind::Hello:
+    return hello(peer, message);
+  case Kind::Set: {
+    std::string key = message.text();
+    return setKey(key, message.text());
+  }
+  case Kind::Get: {
+    if (!loss.empty())
+      return fail(peer, loss);
+    std::string key = message.text();
+    peer.wantedKey = key;
+    if (auto found = values.find(key); found != values.end())
+      setKey(key, found->second);
+    return;
+  }
+  case Kind::Exchange:
+    if (!loss.empty())
+      return fail(peer, loss);
+    return enterExchange(peer, message);
+  case Kind::Progress: {
+    RankState &state = ranks[size_t(peer.rank)];
+    state.reduction = message.number();
+    state.bytes = message.number();
+    return;
+  }
+  case Kind::Where:
+    return answer(peer, wire::Writer(Kind::Done).text(whereabouts()).finish());
+  case Kind::Leave:
+    ranks[size_t(peer.rank)].presence = RankState::Left;
+    return failAllWaiting();
+  case Kind::Done:
+  case Kind::Failed:
+    break;
+  }
+  drop(peer);
+}
+
+void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
+  uint64_t protocol = message.number();
+  uint64_t rank = message.number(), size = message.number();
+  if (!message.good() || protocol != wire::protocol)
+    return fail(peer, "rank 0 speaks another version of the protocol");
+  if (size != ranks.size())
+    return fail(peer, "rank " + std::to_string(rank) + " counts " +
+                          std::to_string(size) + " ranks, rank 0 counts " +
+                          std::to_string(ranks.size()));
+  if (rank >= size || ranks[rank].presence != RankState::Absent)
+    return fail(peer, "there is a rank " + std::to_string(rank) + " already");
+  peer.rank = int(rank);
+  ranks[rank].presence = RankState::Present;
+  answer(peer, wire::Writer(Kind::Done).finish());
+}
+
+/// Sets a key and answers those who wait for it.
+void StoreServer::Impl::setKey(const std::string &key,
+                               const std::string &value) {
+  std::string message = wire::Writer(Kind::Done).text(value).finish();
+  values[key] = value;
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && peer->wantedKey == key) {
+      peer->wantedKey.clear();
+      answer(*peer, message);
+    }
+}
+
+void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
+  peer.exchangeName = message.text();
+  Milliseconds allowed{message.number()};
+  peer.payload = message.text();
+  if (!message.good())
+    return drop(peer);
+  peer.inExchange = true;
+  peer.since = Clock::now();
+  peer.deadline = peer.since + allowed;
+  ranks[size_t(peer.rank)].lastExchange = peer.exchangeName;
+  finishExchange();
+}
+
+/// Answers all, if all are there.
+void StoreServer::Impl::finishExchange() {
+  std::vector<Peer *> byRank(ranks.size());
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (peer->inExchange && !peer->closed)
+      byRank[size_t(peer->rank)] = peer.get();
+  wire::Writer all(Kind::Done);
+  std::string difference;
+  for (Peer *peer : byRank) {
+    if (!peer)
+      return;
+    all.text(peer->payload);
+    if (peer->exchangeName != byRank[0]->exchangeName)
+      difference = "rank 0 is at '" + byRank[0]->exchangeName + "', rank " +
+                   std::to_string(peer->rank) + " at '" + peer->exchangeName +
+                   "'";
+  }
+  std::string message = all.finish();
+  for (Peer *peer : byRank) {
+    peer->inExchange = false;
+    if (difference.empty())
+      answer(*peer, message);
+    else
+      fail(*peer, "the ranks do not do the same: " + difference);
+  }
+}
+
+void StoreServer::Impl::expireExchanges() {
+  Clock::time_point now = Clock::now();
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (peer->inExchange && !peer->closed && now >= peer->deadline) {
+      auto waited =
+          std::chrono::duration_cast<std::chrono::seconds>(now - peer->since);
+      fail(*peer, "time-out at '" + peer->exchangeName + "' after " +
+                      std::to_string(waited.count()) +
+                      " s: " + missingFrom(peer->exchangeName));
+    }
+}
+
+void StoreServer::Impl::failAllWaiting() {
+  std::string loss = lossText();
+  if (loss.empty())
+    return;
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && (peer->inExchange || !peer->wantedKey.empty()))
+      fail(*peer, loss);
+}
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+std::string StoreServer::Impl::lossText() const {
+  std::string text;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    auto presence = ranks[rank].presence;
+    if (presence != RankState::Lost && presence != RankState::Left)
+      continue;
+    text +=
+        (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+        (presence == RankState::Lost ? " was lost after " : " left after ") +
+        describe(rank);
+  }
+  return text;
+}
+
+std::string StoreServer::Impl::describe(size_t rank) const {
+  const RankState &state = ranks[rank];
+  if (state.presence == RankState::Absent)
+    return "nothing: it has not come";
+  std::string text = state.reduction
+                         ? "beginning reduction " +
+                               std::to_string(state.reduction) + " (" +
+                               std::to_string(state.bytes) + " bytes)"
+                         : "beginning no reduction";
+  if (!state.lastExchange.empty())
+    text += " and '" + state.lastExchange + "'";
+  return text;
+}
+
+std::string StoreServer::Impl::whereabouts() const {
+  std::string text = lossText();
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].presence == RankState::Present ||
+        ranks[rank].presence == RankState::Absent)
+      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+              " was last seen " + describe(rank);
+  return text;
+}
+
+std::string StoreServer::Impl::missingFrom(const std::string &exchange) const {
+  std::string text;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].lastExchange != exchange)
+      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+              " did not come, last seen " + describe(rank);
+  return text.empty() ? whereabouts() : text;
+}
+
+} // namespace nsa

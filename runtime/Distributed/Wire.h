@@ -1,0 +1,128 @@
+//===- Wire.h - messages between a store and its clients --------*- C++ -*-===//
+//
+// A message is its length (u32), a kind (u8) and fields; integers are
+// little-endian, text is a u32 length and its bytes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DISTRIBUTED_WIRE_H
+#define NSA_RUNTIME_DISTRIBUTED_WIRE_H
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace nsa::wire {
+
+/// The first field of Hello. It changes with the messages.
+constexpr uint64_t protocol = 0x4e53415354523031; // "NSASTR01"
+
+/// The longest message that is accepted.
+constexpr uint32_t maxBytes = 64u << 20;
+
+enum class Kind : uint8_t {
+  Hello,    ///< protocol, rank, size; answered
+  Set,      ///< key, value
+  Get,      ///< key; answered with the value once there is one
+  Exchange, ///< name, milliseconds, payload; answered with all payloads
+  Progress, ///< number, bytes of the reduction that begins
+  Where,    ///< answered with a text
+  Leave,    ///< the end of the connection will be no loss
+  Done,     ///< an answer: fields as asked for
+  Failed,   ///< an answer: a message
+};
+
+/// A message that is being written.
+class Writer {
+public:
+  explicit Writer(Kind kind) : bytes(4, '\0') { bytes += char(kind); }
+
+  Writer &number(uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8)
+      bytes += char(value >> shift & 0xff);
+    return *this;
+  }
+  Writer &text(std::string_view value) {
+    number(value.size());
+    bytes += value;
+    return *this;
+  }
+  /// The whole message.
+  std::string finish() {
+    uint32_t length = uint32_t(bytes.size() - 4);
+    for (int i = 0; i < 4; ++i)
+      bytes[size_t(i)] = char(length >> (8 * i) & 0xff);
+    return std::move(bytes);
+  }
+
+private:
+  std::string bytes;
+};
+
+/// A message that is being read. What is not there reads as 0 or "" and makes
+/// it bad.
+class Reader {
+public:
+  /// `body` is the message without its length.
+  explicit Reader(std::string_view body) : rest(body) {
+    isGood = !rest.empty();
+    if (isGood) {
+      first = Kind(rest[0]);
+      rest.remove_prefix(1);
+    }
+  }
+
+  Kind kind() const { return first; }
+  bool good() const { return isGood; }
+
+  uint64_t number() {
+    if (rest.size() < 8) {
+      isGood = false;
+      return 0;
+    }
+    uint64_t value = 0;
+    for (int i = 0; i < 8; ++i)
+      value |= uint64_t(uint8_t(rest[size_t(i)])) << (8 * i);
+    rest.remove_prefix(8);
+    return value;
+  }
+  std::string text() {
+    uint64_t length = number();
+    if (rest.size() < length) {
+      isGood = false;
+      return "";
+    }
+    std::string value(rest.substr(0, length));
+    rest.remove_prefix(length);
+    return value;
+  }
+
+private:
+  std::string_view rest;
+  Kind first = Kind::Failed;
+  bool isGood;
+};
+
+/// Takes the first whole message off `buffer`; nothing if it is not complete.
+/// `tooLong` says that its length is beyond maxBytes.
+inline std::optional<std::string> takeMessage(std::string &buffer,
+                                              bool &tooLong) {
+  if (buffer.size() < 4)
+    return std::nullopt;
+  uint32_t length = 0;
+  for (int i = 0; i < 4; ++i)
+    length |= uint32_t(uint8_t(buffer[size_t(i)])) << (8 * i);
+  tooLong = length > maxBytes;
+  if (tooLong || buffer.size() < 4 + size_t(length))
+    return std::nullopt;
+  std::string body = buffer.substr(4, length);
+  buffer.erase(0, 4 + size_t(length));
+  return body;
+}
+
+} // namespace nsa::wire
+
+#endif // NSA_RUNTIME_DISTRIBUTED_WIRE_H

@@ -1,0 +1,107 @@
+//===- GlooReducer.cpp - reductions by Gloo -------------------------------===//
+
+#include "runtime/Distributed/Reducer.h"
+
+#include <cstring>
+#include <exception>
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <stdexcept>
+
+using namespace nsa;
+
+namespace {
+
+/// Our store as Gloo wants it. Its errors are exceptions.
+class GlooStore final : public gloo::rendezvous::Store {
+public:
+  explicit GlooStore(KeyValues &keys) : keys(keys) {}
+
+  void set(const std::string &key, const std::vector<char> &data) override {
+    if (Status status = keys.set("gloo/" + key, {data.data(), data.size()});
+        !status)
+      throw std::runtime_error(status.message());
+  }
+  std::vector<char> get(const std::string &key) override {
+    Result<std::string> value = keys.get("gloo/" + key);
+    if (!value)
+      throw std::runtime_error(value.message());
+    return {value->begin(), value->end()};
+  }
+  void wait(const std::vector<std::string> &names) override {
+    for (const std::string &name : names)
+      get(name);
+  }
+  void wait(const std::vector<std::string> &names,
+            const std::chrono::milliseconds &) override {
+    wait(names);
+  }
+
+private:
+  KeyValues &keys;
+};
+
+/// The ring algorithm: every element is summed in the order of the ranks of its
+/// part of the ring, and then sent to all.
+class GlooReducer final : public Reducer {
+public:
+  explicit GlooReducer(const ReducerOptions &options) {
+    gloo::transport::tcp::attr attributes(options.address.c_str());
+    device = gloo::transport::tcp::CreateDevice(attributes);
+    auto made =
+        std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
+    made->setTimeout(options.timeout);
+    GlooStore store(*options.keys);
+    made->connectFullMesh(store, device);
+    context = made;
+  }
+
+  Status sum(float *data, int64_t count) override {
+    try {
+      gloo::AllreduceOptions options(context);
+      options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+      options.setOutput(data, size_t(count));
+      options.setReduceFunction(
+          static_cast<void (*)(void *, const void *, const void *, size_t)>(
+              &gloo::sum<float>));
+      gloo::allreduce(options);
+    } catch (const std::exception &exception) {
+      return Error{firstLine(exception.what())};
+    }
+    return {};
+  }
+
+  /// Without the place in Gloo's source that its messages begin with.
+  static std::string firstLine(const char *text) {
+    std::string line(text, std::strcspn(text, "\n"));
+    size_t end = line.find("] ");
+    return line[0] == '[' && end != std::string::npos ? line.substr(end + 2)
+                                                      : line;
+  }
+
+private:
+  std::shared_ptr<gloo::transport::Device> device;
+  std::shared_ptr<gloo::Context> context;
+};
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) Reducer *
+nsaCreateReducer(const char *version, const ReducerOptions &options,
+                 std::string &error) {
+  if (std::strcmp(version, reducerVersion) != 0) {
+    error = std::string("the plug-in for Gloo is of version ") +
+            reducerVersion + ", the trainer of version " + version;
+    return nullptr;
+  }
+  try {
+    return new GlooReducer(options);
+  } catch (const std::exception &exception) {
+    error =
+        "cannot connect the ranks: " + GlooReducer::firstLine(exception.what());
+    return nullptr;
+  }
+}

@@ -1,0 +1,140 @@
+//===- TrainerRanks.cpp - what the ranks of a run agree on ----------------===//
+
+#include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
+#include "runtime/Train/Trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace nsa {
+
+/// Ranks that do not run the same program on the same data with the same
+/// configuration are no run.
+Status Trainer::checkSameRun() {
+  for (const auto &[what, hash] :
+       {std::pair<const char *, std::string>{"the artefact",
+                                             toHex(state.artefactHash)},
+        {"the configuration", configHash(config)},
+        {"the data", toHex(state.dataDigest)}})
+    if (Status status = ranks.checkSame(what, hash); !status)
+      return status;
+  return {};
+}
+
+/// What ranks tell each other after a step.
+namespace {
+struct StepWord {
+  /// Of what was averaged: equal on all ranks.
+  float loss, gradNorm;
+  double ownSeconds;
+  /// A TrainEnd, or -1 to go on.
+  int32_t end;
+};
+} // namespace
+
+/// Checks that all ranks are where this one is, notes how far apart they are in
+/// time, and stops all as soon as one has a reason to.
+Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
+  std::optional<TrainEnd> stop;
+  if (record.step < config.train.steps)
+    stop = stopReason();
+  if (ranks.size() == 1)
+    return stop;
+  StepWord own = {record.loss, record.gradNorm, record.ownSeconds,
+                  stop ? int32_t(*stop) : -1};
+  Result<std::vector<std::string>> all = ranks.exchange(
+      "step " + std::to_string(record.step),
+      std::string(reinterpret_cast<const char *>(&own), sizeof own));
+  if (!all)
+    return all.takeError();
+  double least = own.ownSeconds, most = own.ownSeconds;
+  int slowest = ranks.rank();
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    StepWord word = {};
+    if ((*all)[size_t(rank)].size() != sizeof word)
+      return Error{"rank " + std::to_string(rank) +
+                   " is of another version of the trainer"};
+    std::memcpy(&word, (*all)[size_t(rank)].data(), sizeof word);
+    if (std::memcmp(&word, &own, 2 * sizeof(float)) != 0)
+      return Error{"step " + std::to_string(record.step) + ": rank " +
+                   std::to_string(rank) + " has loss " + shortest(word.loss) +
+                   " and gradient norm " + shortest(word.gradNorm) + ", rank " +
+                   std::to_string(ranks.rank()) + " has " + shortest(own.loss) +
+                   " and " + shortest(own.gradNorm)};
+    if (word.end >= 0 && !stop)
+      stop = TrainEnd(word.end);
+    least = std::min(least, word.ownSeconds);
+    if (word.ownSeconds > most) {
+      most = word.ownSeconds;
+      slowest = rank;
+    }
+  }
+  double spread = most > 0 ? (most - least) / most : 0;
+  if (spread >= recentSpread) {
+    recentSpread = spread;
+    slowestRank = slowest;
+  }
+  return stop;
+}
+
+/// The first gradient of this rank that is not finite; empty if all are. The
+/// update cleared the gradients, and changed nothing else: the same passes give
+/// the same gradients again.
+Result<std::string> Trainer::findCulprit() {
+  for (int64_t pass = 0; pass < plan.passes; ++pass) {
+    if (Status status = loadPass(state.step, pass); !status)
+      return Error{status.message()};
+    if (Status status = model.run("accumulate"); !status)
+      return Error{status.message()};
+    Result<std::string> found = firstNonFiniteGradient(model);
+    if (!found)
+      return found;
+    if (!found->empty())
+      return *found + " in pass " + std::to_string(pass + 1);
+  }
+  return std::string();
+}
+
+Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
+  Result<std::string> found = findCulprit();
+  if (!found)
+    return found.takeError();
+  // What every rank found: the sums over ranks say nothing of the source.
+  Result<std::vector<std::string>> all =
+      ranks.exchange("gradients that are not finite", *found);
+  if (!all)
+    return all.takeError();
+  std::string culprit;
+  for (int rank = ranks.size() - 1; rank >= 0; --rank)
+    if (const std::string &text = (*all)[size_t(rank)]; !text.empty())
+      culprit =
+          ranks.size() > 1 ? text + " on rank " + std::to_string(rank) : text;
+  if (culprit.empty()) {
+    Result<std::string> largest = largestGradient(model);
+    if (!largest)
+      return largest.takeError();
+    culprit = std::isfinite(record.loss)
+                  ? "the norm overflows, most in " + *largest
+                  : "the loss, while every gradient is finite";
+  }
+  if (Status status = log->step(record, "nan_loss: " + culprit); !status)
+    return Error{status.message()};
+  if (!ranks.isFirst())
+    return TrainEnd::NonFinite;
+  if (Status status = directory->write(
+          ".anomaly_type",
+          std::string(anomalyName(AnomalyKind::NanLoss)) + "\n");
+      !status)
+    return Error{status.message()};
+  console.line("step " + std::to_string(record.step) + ": loss " +
+               shortest(record.loss) + ", gradient norm " +
+               shortest(record.gradNorm) +
+               "; first tensor that is not finite: " + culprit);
+  console.line("the update was not applied; last good checkpoint: " +
+               (lastCheckpoint.empty() ? "none" : lastCheckpoint));
+  return TrainEnd::NonFinite;
+}
+
+} // namespace nsa

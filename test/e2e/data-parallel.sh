@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Ranks that share a batch learn what one rank learns (lessons 18 and 19), and
+# a rank that is killed, freezes or does not belong to the run stops the others
+# in time, with a code of their own. NSA_TEST_SUITE=full kills and freezes 20
+# ranks instead of 4.
+source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
+
+rounds=4
+[ "${NSA_TEST_SUITE:-}" = full ] && rounds=20
+[ -e "$bin/../lib/nsa-gloo.so" ] || fail "nsa-gloo.so is not built: install libgloo-dev"
+
+settings=(--set train.seq_len=64 --set train.batch_size=8 --set train.micro_batch=2
+  --set train.steps=20 --set train.log_every=1 --set train.eval_every=10
+  --set train.eval_batches=5 --set train.final_eval_batches=7
+  --set train.sample_bytes=0 --set train.save_every=5)
+"$bin/nsa-model" "$configs/smoke.yaml" "${settings[@]}" -o "$scratch/m.mlir"
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/m.nsax" > /dev/null
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/again.nsax" --recompute=block > /dev/null
+"$bin/nsa-data" synth --kind markov --order 1 --vocab 16 --tokens 100000 \
+  --seed 7 -o "$scratch/data" > /dev/null
+
+# command NAME MODEL OPTION...: prints the command of a run, one word a line.
+command() {
+  local name=$1 model=$2
+  shift 2
+  printf '%s\n' "$bin/nsa-train" "$scratch/$model.nsax" --config "$configs/smoke.yaml" \
+    --data "$scratch/data" --out-dir "$scratch" --run-name "$name" \
+    --no-progress "${settings[@]}" "$@"
+}
+# train NAME MODEL OPTION...: runs it and leaves its losses in NAME.losses.
+train() {
+  local name=$1 words
+  mapfile -t words < <(command "$@")
+  "${words[@]}" > "$scratch/$name.log" 2>&1 || {
+    tail -20 "$scratch/$name.log" >&2
+    fail "training $name"
+  }
+  losses "$name"
+}
+losses() {
+  cut -d, -f1-4 "$scratch/$1/training.csv" > "$scratch/$1.losses"
+}
+newest() {
+  echo "$scratch/$1/checkpoints/$(cat "$scratch/$1/checkpoints/latest")"
+}
+same() {
+  cmp "$scratch/$1.losses" "$scratch/$2.losses" || fail "$3"
+  for part in model optimizer; do
+    cmp "$(newest "$1")/$part.safetensors" "$(newest "$2")/$part.safetensors" ||
+      fail "$3"
+  done
+}
+
+train one m --threads 1
+train two m --nproc 2
+train four m --nproc 4
+train four-again m --nproc 4
+train four-separate m --nproc 4 --separate-update
+same four four-again "two runs on four ranks differ"
+same four four-separate "the fused step differs from accumulate and update"
+block=(--set runtime.gradient_checkpointing=block)
+train one-again again "${block[@]}" --threads 1
+train two-again again "${block[@]}" --nproc 2
+grep -q "512 tokens per step = 4 ranks x 1 x 2 sequences of 64" "$scratch/four.log" ||
+  fail "tokens per step are not printed"
+
+# Ranks that differ are refused: all end with code 1 and say which one it is.
+export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+refused() {
+  local what=$1 port=$2 words
+  shift 2
+  mapfile -t words < <(command refused m)
+  export MASTER_PORT=$port
+  RANK=0 LOCAL_RANK=0 "${words[@]}" > "$scratch/0.log" 2>&1 &
+  local first=$! code=0
+  RANK=1 LOCAL_RANK=1 "$@" > "$scratch/1.log" 2>&1 || code=$?
+  [ "$code" = 1 ] || fail "$what: rank 1 ended with code $code"
+  code=0
+  wait "$first" || code=$?
+  [ "$code" = 1 ] || fail "$what: rank 0 ended with code $code"
+  grep -q "error: rank 1 has $what [0-9a-f]*, rank 0 has" "$scratch/0.log" ||
+    fail "$what: $(cat "$scratch/0.log")"
+}
+port=$((20000 + RANDOM % 10000))
+mapfile -t other < <(command refused m --set train.lr=1e-3)
+refused "the configuration" "$port" "${other[@]}"
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/other.nsax" --no-fuse \
+  --allow-slow-path all > /dev/null
+mapfile -t other < <(command refused other)
+refused "the artefact" "$((port + 1))" "${other[@]}"
+unset MASTER_ADDR MASTER_PORT WORLD_SIZE LOCAL_WORLD_SIZE
+
+long=(--nproc 2 --set train.steps=300 --set train.save_every=20 --set train.eval_every=0)
+train long m "${long[@]}"
+mapfile -t words < <(command killed m "${long[@]}")
+/usr/bin/python3 "$root/test/e2e/ranks.py" "$scratch" "$rounds" "${words[@]}"
+losses killed
+losses frozen
+same killed long "a run with killed ranks differs from one without"
+same frozen long "a run with frozen ranks differs from one without"

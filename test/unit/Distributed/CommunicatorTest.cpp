@@ -1,0 +1,149 @@
+//===- CommunicatorTest.cpp - reductions over ranks -----------------------===//
+
+#include "runtime/Distributed/Ranks.h"
+#include "runtime/Distributed/Socket.h"
+#include "test/unit/Distributed/InThreads.h"
+
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+
+namespace {
+
+#ifdef NSA_GLOO
+
+RankPlace placeOf(int rank, int size, uint16_t port) {
+  RankPlace place;
+  place.rank = rank;
+  place.size = size;
+  place.port = port;
+  return place;
+}
+
+RanksOptions options(int milliseconds) {
+  RanksOptions options;
+  options.plugin = NSA_GLOO;
+  options.timeout = Milliseconds(milliseconds);
+  return options;
+}
+
+/// Element `i` of reduction `number` on a rank.
+float element(int rank, int number, size_t i) {
+  return std::sin(float(1 + rank * 7919 + number * 104729) + 0.37f * float(i));
+}
+
+/// What `size` ranks get of reductions of these sizes, all started at once.
+std::vector<std::vector<float>> average(int size,
+                                        const std::vector<size_t> &counts) {
+  uint16_t port = *findFreePort();
+  std::vector<std::vector<float>> first(counts.size());
+  std::mutex mutex;
+  inThreads(size, [&](int rank) {
+    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    Communicator &all = *(*ranks)->communicator();
+    std::vector<std::vector<float>> data(counts.size());
+    for (size_t k = 0; k < counts.size(); ++k) {
+      for (size_t i = 0; i < counts[k]; ++i)
+        data[k].push_back(element(rank, int(k), i));
+      EXPECT_EQ(all.startAverage(data[k].data(), int64_t(counts[k])), k + 1);
+    }
+    for (size_t k = counts.size(); k-- > 0;) {
+      Status status = all.wait(k + 1);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    auto end = (*ranks)->exchange("end", "");
+    EXPECT_TRUE(end.ok()) << end.message();
+    std::lock_guard<std::mutex> lock(mutex);
+    for (size_t k = 0; k < counts.size(); ++k)
+      if (first[k].empty())
+        first[k] = data[k];
+      else
+        EXPECT_EQ(std::memcmp(first[k].data(), data[k].data(), 4 * counts[k]),
+                  0)
+            << "rank " << rank << " has other bits in reduction " << k;
+  });
+  return first;
+}
+
+TEST(Communicator, AveragesAlikeOnAllRanksAndInEveryRun) {
+  const std::vector<size_t> counts = {1, 3, 1000, 300001};
+  for (int size : {2, 3, 4}) {
+    auto means = average(size, counts), again = average(size, counts);
+    for (size_t k = 0; k < counts.size(); ++k) {
+      EXPECT_EQ(std::memcmp(means[k].data(), again[k].data(), 4 * counts[k]),
+                0);
+      for (size_t i = 0; i < counts[k]; i += 97) {
+        double sum = 0;
+        for (int rank = 0; rank < size; ++rank)
+          sum += double(element(rank, int(k), i));
+        EXPECT_NEAR(means[k][i], sum / size, 1e-6);
+      }
+    }
+  }
+}
+
+TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
+  uint16_t port = *findFreePort();
+  inThreads(2, [&](int rank) {
+    auto ranks = Ranks::join(placeOf(rank, 2, port), options(1000));
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    std::vector<float> data(1024);
+    if (rank == 1) {
+      std::this_thread::sleep_for(Milliseconds(2500));
+      return;
+    }
+    auto begin = std::chrono::steady_clock::now();
+    Communicator &all = *(*ranks)->communicator();
+    Status status = all.wait(all.startAverage(data.data(), 1024));
+    ASSERT_FALSE(status.ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(2400));
+    EXPECT_EQ(status.message().find("rank 0 in reduction 1 of 4096 bytes: "),
+              0u)
+        << status.message();
+    EXPECT_NE(status.message().find("rank 1 was last seen beginning no "
+                                    "reduction"),
+              std::string::npos)
+        << status.message();
+    EXPECT_TRUE((*ranks)->lostSomeone());
+  });
+}
+
+TEST(Ranks, DifferencesAreRefused) {
+  uint16_t port = *findFreePort();
+  inThreads(2, [&](int rank) {
+    auto ranks = Ranks::join(placeOf(rank, 2, port), options(20000));
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    EXPECT_TRUE((*ranks)->checkSame("the data", "d").ok());
+    Status same = (*ranks)->checkSame("the artefact", rank ? "b" : "a");
+    ASSERT_FALSE(same.ok());
+    EXPECT_EQ(same.message(), "rank 1 has the artefact b, rank 0 has a");
+    Status agreed =
+        (*ranks)->agree("open", rank ? Status(Error{"no disk"}) : Status());
+    ASSERT_FALSE(agreed.ok());
+    EXPECT_EQ(agreed.message(), rank ? "no disk" : "rank 1: no disk");
+    EXPECT_FALSE((*ranks)->lostSomeone());
+  });
+}
+
+#endif
+
+TEST(Ranks, OneRankAloneNeedsNobody) {
+  Ranks alone;
+  EXPECT_EQ(alone.size(), 1);
+  EXPECT_EQ(alone.communicator(), nullptr);
+  EXPECT_EQ((*alone.exchange("x", "payload"))[0], "payload");
+  EXPECT_TRUE(alone.checkSame("x", "y").ok());
+  EXPECT_FALSE(alone.agree("x", Error{"no"}).ok());
+}
+
+TEST(Ranks, WithoutThePlugInThereIsAClearError) {
+  Status status = checkReducer("/nowhere/nsa-gloo.so");
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.message().find("several ranks on the CPU need Gloo: "), 0u)
+      << status.message();
+}
+
+} // namespace

@@ -1,0 +1,109 @@
+//===- LauncherTest.cpp - starting ranks ----------------------------------===//
+
+#include "runtime/Distributed/Launcher.h"
+
+#include <chrono>
+#include <csignal>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace nsa;
+
+namespace {
+
+/// What a launch of a shell script gave.
+struct Launched {
+  int code = -1;
+  std::string text;
+};
+
+Launched run(int ranks, const std::string &script, int maxRestarts = 0,
+             double graceSeconds = 5) {
+  LaunchOptions options;
+  options.ranks = ranks;
+  options.command = {"/bin/sh", "-c", script};
+  options.maxRestarts = maxRestarts;
+  options.graceSeconds = graceSeconds;
+  options.resume = [](const std::string &directory) {
+    return std::vector<std::string>{"/bin/sh", "-c", "echo again " + directory};
+  };
+  std::FILE *file = std::tmpfile();
+  options.out = options.err = file;
+  Result<int> code = launch(options);
+  Launched launched;
+  if (code)
+    launched.code = *code;
+  std::rewind(file);
+  for (int c; (c = std::fgetc(file)) != EOF;)
+    launched.text += char(c);
+  std::fclose(file);
+  return launched;
+}
+
+bool has(const Launched &launched, const std::string &text) {
+  return launched.text.find(text) != std::string::npos;
+}
+
+TEST(Launcher, EveryRankKnowsItsPlaceAndEveryLineItsRank) {
+  Launched launched =
+      run(3, "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at "
+             "$MASTER_ADDR; echo warning >&2; printf unfinished");
+  EXPECT_EQ(launched.code, 0);
+  for (const char *line : {"[0] 0 of 3, 0 of 3 at 127.0.0.1\n",
+                           "[2] 2 of 3, 2 of 3 at 127.0.0.1\n", "[1] warning\n",
+                           "[1] unfinished\n"})
+    EXPECT_TRUE(has(launched, line)) << launched.text;
+}
+
+TEST(Launcher, TheCodeIsThatOfTheRankThatFailedOfItself) {
+  EXPECT_EQ(run(2, "[ $RANK = 0 ] || exit 3; sleep 0.2; exit 5").code, 3);
+  EXPECT_EQ(run(2, "[ $RANK = 0 ] && sleep 0.2 && exit 3; exit 5").code, 3);
+  EXPECT_EQ(run(2, "exit 5").code, exitLostRank);
+}
+
+TEST(Launcher, AKilledRankIsNamedAndTheRestMayEnd) {
+  Launched launched = run(2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.1; exit 5");
+  EXPECT_EQ(launched.code, exitLostRank);
+  EXPECT_TRUE(has(launched, "rank 1 was killed by signal 9 (Killed)"))
+      << launched.text;
+}
+
+TEST(Launcher, AFrozenRankIsKilledAfterAnotherHasFailed) {
+  auto begin = std::chrono::steady_clock::now();
+  Launched launched =
+      run(2, "[ $RANK = 1 ] && kill -STOP $$; sleep 0.2; exit 5", 0, 0.5);
+  EXPECT_EQ(launched.code, exitLostRank);
+  EXPECT_TRUE(has(launched, "rank 1 was killed by signal 9")) << launched.text;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Launcher, LostRanksAreStartedAgainWhereTheRunIs) {
+  std::string script =
+      "[ $RANK = 0 ] && echo runs/a > /proc/self/fd/$NSA_LAUNCHER_FD; exit 5";
+  Launched launched = run(2, script, 1);
+  EXPECT_EQ(launched.code, 0);
+  EXPECT_TRUE(has(launched, "restart 1 of 1")) << launched.text;
+  EXPECT_TRUE(has(launched, "[1] again runs/a")) << launched.text;
+  launched = run(2, "exit 1", 3);
+  EXPECT_EQ(launched.code, 1);
+  EXPECT_FALSE(has(launched, "restart")) << launched.text;
+}
+
+TEST(Launcher, SignalsGoToAllRanksAndNothingStartsAgain) {
+  pid_t self = ::getpid(), sender = ::fork();
+  if (sender == 0) {
+    ::usleep(400000);
+    ::kill(self, SIGTERM);
+    ::_exit(0);
+  }
+  Launched launched = run(
+      2, "trap 'echo stopped; exit 5' TERM; while :; do sleep 0.05; done", 3);
+  ::waitpid(sender, nullptr, 0);
+  EXPECT_EQ(launched.code, exitLostRank);
+  EXPECT_TRUE(has(launched, "[0] stopped")) << launched.text;
+  EXPECT_TRUE(has(launched, "[1] stopped")) << launched.text;
+  EXPECT_FALSE(has(launched, "restart")) << launched.text;
+}
+
+} // namespace

@@ -1,0 +1,86 @@
+//===- RankPlaceTest.cpp - which rank a process is ------------------------===//
+
+#include "runtime/Distributed/RankPlace.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace nsa;
+
+namespace {
+
+Result<RankPlace> find(const std::map<std::string, std::string> &variables) {
+  return findRank([&](const std::string &name) {
+    auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt
+                                    : std::optional(found->second);
+  });
+}
+
+TEST(RankPlace, AProcessAloneIsRank0Of1) {
+  Result<RankPlace> place = find({{"MASTER_PORT", "1"}});
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place->rank, 0);
+  EXPECT_EQ(place->size, 1);
+}
+
+TEST(RankPlace, ReadsWhatTorchrunSets) {
+  Result<RankPlace> place = find({{"RANK", "5"},
+                                  {"WORLD_SIZE", "8"},
+                                  {"LOCAL_RANK", "1"},
+                                  {"LOCAL_WORLD_SIZE", "4"},
+                                  {"MASTER_ADDR", "node0"},
+                                  {"MASTER_PORT", "1234"}});
+  ASSERT_TRUE(place.ok()) << place.message();
+  EXPECT_EQ(place->rank, 5);
+  EXPECT_EQ(place->size, 8);
+  EXPECT_EQ(place->localRank, 1);
+  EXPECT_EQ(place->localSize, 4);
+  EXPECT_EQ(place->address, "node0");
+  EXPECT_EQ(place->port, 1234);
+  place = find({{"RANK", "0"},
+                {"WORLD_SIZE", "1"},
+                {"MASTER_PORT", "1234"},
+                {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place->port, 1235);
+}
+
+TEST(RankPlace, ReadsWhatMpirunAndSrunSet) {
+  Result<RankPlace> place = find({{"OMPI_COMM_WORLD_RANK", "1"},
+                                  {"OMPI_COMM_WORLD_SIZE", "2"},
+                                  {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  ASSERT_TRUE(place.ok()) << place.message();
+  EXPECT_EQ(place->rank, 1);
+  EXPECT_EQ(place->localSize, 2);
+  EXPECT_EQ(place->address, "127.0.0.1");
+  place = find({{"SLURM_PROCID", "3"},
+                {"SLURM_NTASKS", "4"},
+                {"SLURM_LOCALID", "1"},
+                {"SLURM_NTASKS_PER_NODE", "2"},
+                {"MASTER_ADDR", "10.0.0.1"}});
+  ASSERT_TRUE(place.ok()) << place.message();
+  EXPECT_EQ(place->rank, 3);
+  EXPECT_EQ(place->localRank, 1);
+}
+
+TEST(RankPlace, SaysWhatIsWrong) {
+  auto message = [](const std::map<std::string, std::string> &variables) {
+    Result<RankPlace> place = find(variables);
+    return place ? "nothing" : place.message();
+  };
+  EXPECT_EQ(message({{"RANK", "0"}}), "WORLD_SIZE is not set");
+  EXPECT_EQ(message({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
+            "RANK is '2', expected a number from 0 to 1");
+  EXPECT_EQ(message({{"RANK", "x"}, {"WORLD_SIZE", "2"}}),
+            "RANK is 'x', expected a number from 0 to 1");
+  EXPECT_EQ(
+      message({{"RANK", "0"},
+               {"WORLD_SIZE", "4"},
+               {"LOCAL_WORLD_SIZE", "2"},
+               {"LOCAL_RANK", "0"}}),
+      "MASTER_ADDR is not set, but only 2 of 4 ranks are on this machine");
+}
+
+} // namespace

@@ -1,0 +1,138 @@
+//===- StoreTest.cpp - where the ranks of a run meet ----------------------===//
+
+#include "runtime/Distributed/Store.h"
+#include "test/unit/Distributed/InThreads.h"
+
+#include <gtest/gtest.h>
+
+using namespace nsa;
+
+namespace {
+
+constexpr Milliseconds patient{20000};
+
+class StoreTest : public ::testing::Test {
+protected:
+  void serve(int size) {
+    Result<std::unique_ptr<StoreServer>> started =
+        StoreServer::start("127.0.0.1", 0, size);
+    ASSERT_TRUE(started.ok()) << started.message();
+    server = std::move(*started);
+  }
+  Result<std::unique_ptr<StoreClient>> connect(int rank, int size) {
+    return StoreClient::connect("127.0.0.1", server->port(), rank, size,
+                                patient);
+  }
+  std::unique_ptr<StoreServer> server;
+};
+
+TEST_F(StoreTest, ExchangesByRankAgainAndAgain) {
+  serve(3);
+  inThreads(3, [&](int rank) {
+    auto client = connect(rank, 3);
+    ASSERT_TRUE(client.ok()) << client.message();
+    for (int round = 0; round < 50; ++round) {
+      std::string large(size_t(rank) * 100000, char('a' + round % 26));
+      auto all =
+          (*client)->exchange("round " + std::to_string(round), large, patient);
+      ASSERT_TRUE(all.ok()) << all.message();
+      for (size_t other = 0; other < 3; ++other)
+        EXPECT_EQ((*all)[other],
+                  std::string(other * 100000, char('a' + round % 26)));
+    }
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, AKeyIsWaitedFor) {
+  serve(2);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok());
+    if (rank == 0) {
+      std::this_thread::sleep_for(Milliseconds(50));
+      ASSERT_TRUE((*client)->set("key", std::string("\0value", 6)).ok());
+    } else {
+      Result<std::string> value = (*client)->get("key", patient);
+      ASSERT_TRUE(value.ok()) << value.message();
+      EXPECT_EQ(*value, std::string("\0value", 6));
+    }
+    auto end = (*client)->exchange("end", "", patient);
+    EXPECT_TRUE(end.ok());
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, OneRankThatDoesNotComeIsNamed) {
+  serve(3);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 3);
+    ASSERT_TRUE(client.ok());
+    (*client)->progress(7, 4096);
+    auto all = (*client)->exchange("step 5", "", Milliseconds(300));
+    ASSERT_FALSE(all.ok());
+    EXPECT_NE(all.message().find("time-out at 'step 5'"), std::string::npos)
+        << all.message();
+    EXPECT_NE(all.message().find("rank 2 did not come"), std::string::npos)
+        << all.message();
+    EXPECT_NE((*client)->whereabouts().find("reduction 7 (4096 bytes)"),
+              std::string::npos);
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
+  serve(3);
+  auto begin = std::chrono::steady_clock::now();
+  inThreads(3, [&](int rank) {
+    auto client = connect(rank, 3);
+    ASSERT_TRUE(client.ok());
+    ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+    (*client)->progress(9, 64);
+    if (rank == 1)
+      return; // Without a word.
+    auto all = (*client)->exchange("step 1", "", patient);
+    ASSERT_FALSE(all.ok());
+    EXPECT_NE(all.message().find(
+                  "rank 1 was lost after beginning reduction 9 (64 bytes)"),
+              std::string::npos)
+        << all.message();
+    (*client)->leave();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
+}
+
+TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
+  serve(2);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok());
+    auto all = (*client)->exchange(rank ? "save" : "step 3", "", patient);
+    ASSERT_FALSE(all.ok());
+    EXPECT_NE(all.message().find("rank 0 is at 'step 3', rank 1 at 'save'"),
+              std::string::npos)
+        << all.message();
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, RanksMustCountAlike) {
+  serve(2);
+  auto first = connect(0, 2);
+  ASSERT_TRUE(first.ok());
+  auto twice = connect(0, 2);
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.message(), "there is a rank 0 already");
+  auto other = connect(1, 3);
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.message(), "rank 1 counts 3 ranks, rank 0 counts 2");
+}
+
+TEST(Store, AServerThatIsNotThereIsAnError) {
+  auto client = StoreClient::connect("127.0.0.1", 1, 0, 1, Milliseconds(100));
+  ASSERT_FALSE(client.ok());
+  EXPECT_EQ(client.message().find("cannot reach the store at 127.0.0.1:1"), 0u)
+      << client.message();
+}
+
+} // namespace

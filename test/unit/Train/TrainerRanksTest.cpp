@@ -1,0 +1,170 @@
+//===- TrainerRanksTest.cpp - ranks that train together -------------------===//
+
+#include "runtime/Data/Synth.h"
+#include "runtime/Distributed/Socket.h"
+#include "runtime/Train/Trainer.h"
+#include "test/unit/TempDir.h"
+#include "test/unit/Train/BigramModel.h"
+
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef NSA_GLOO
+
+using namespace nsa;
+
+namespace {
+
+/// Exit codes of a rank besides those of a TrainEnd.
+constexpr int exitError = 20, exitWeights = 21;
+
+class TrainerRanksTest : public ::testing::Test {
+protected:
+  void SetUp() override {
+    SynthOptions options;
+    options.output = dir / "data";
+    options.vocab = 16;
+    options.tokens = 4000;
+    ASSERT_TRUE(synthesize(options).ok());
+    config.train.steps = 20;
+    config.train.warmupSteps = 3;
+    config.train.seqLen = 8;
+    config.train.batchSize = 12;
+    config.train.microBatch = 2;
+    config.train.evalEvery = 8;
+    config.train.evalBatches = 3;
+    config.train.finalEvalBatches = 0;
+    config.train.saveEvery = 5;
+    config.train.lr = 0.05;
+    config.train.outDir = dir / "runs";
+  }
+
+  /// Trains as a rank, and returns an exit code.
+  int trainRank(int rank, int size, uint16_t port, const std::string &name) {
+    RankPlace place;
+    place.rank = rank;
+    place.size = size;
+    place.port = port;
+    RanksOptions options;
+    options.plugin = NSA_GLOO;
+    options.timeout = Milliseconds(20000);
+    Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options);
+    Result<Dataset> data = Dataset::open(dir / "data");
+    if (!ranks || !data)
+      return exitError;
+    BigramModel model(2, 8, 16);
+    model.communicator = (*ranks)->communicator();
+    if (rank == poisonedRank)
+      model.poisonAt = poisonAt;
+    std::FILE *null = std::fopen("/dev/null", "w");
+    Console console(null, false);
+    TrainOptions train;
+    train.configPath = "configs/test.yaml";
+    train.runName = name;
+    Trainer trainer(model, *data, config, train, console, **ranks);
+    Result<TrainEnd> end = trainer.run();
+    (*ranks)->leave();
+    std::fclose(null);
+    for (float weight : model.weights())
+      if (!std::isfinite(weight))
+        return exitWeights;
+    return end ? int(*end) : exitError;
+  }
+
+  /// Every rank but the first is a process of its own. Returns their codes.
+  std::vector<int> train(int size, const std::string &name) {
+    uint16_t port = *findFreePort();
+    std::vector<pid_t> others;
+    for (int rank = 1; rank < size; ++rank) {
+      others.push_back(::fork());
+      if (others.back() == 0)
+        ::_exit(trainRank(rank, size, port, name));
+    }
+    std::vector<int> codes = {trainRank(0, size, port, name)};
+    for (pid_t other : others) {
+      int status = 0;
+      ::waitpid(other, &status, 0);
+      codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    }
+    return codes;
+  }
+
+  /// A column of a table of a run.
+  std::vector<double> column(const std::string &name, int number) {
+    std::istringstream lines(dir.read("runs/" + name));
+    std::string line;
+    std::getline(lines, line);
+    std::vector<double> values;
+    while (std::getline(lines, line)) {
+      for (int i = 0; i < number; ++i)
+        line.erase(0, line.find(',') + 1);
+      values.push_back(std::stod(line));
+    }
+    return values;
+  }
+
+  TempDir dir;
+  RunConfig config;
+  int poisonedRank = -1;
+  int64_t poisonAt = 0;
+};
+
+// The batch size once was global for one data set and per rank for another.
+TEST_F(TrainerRanksTest, Lesson18RanksShareOneBatch) {
+  ASSERT_EQ(train(1, "one"), std::vector<int>(1, int(TrainEnd::Finished)));
+  for (int size : {2, 3}) {
+    std::string name = "ranks" + std::to_string(size);
+    ASSERT_EQ(train(size, name),
+              std::vector<int>(size_t(size), int(TrainEnd::Finished)));
+    for (auto [file, number] :
+         {std::pair("training.csv", 1), std::pair("training.csv", 3),
+          std::pair("val.csv", 1)}) {
+      std::vector<double> expected = column(std::string("one/") + file, number);
+      std::vector<double> losses = column(name + "/" + file, number);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], expected[i], 1e-5 * expected[i])
+            << file << " row " << i;
+    }
+    EXPECT_NE(dir.read("runs/" + name + "/train.log")
+                  .find("96 tokens per step = " + std::to_string(size) +
+                        " ranks x " + std::to_string(6 / size) + " x 2"),
+              std::string::npos);
+  }
+}
+
+TEST_F(TrainerRanksTest, EveryRankBeatsAndTheFirstOneWrites) {
+  ASSERT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
+  for (const char *rank : {"0", "1"}) {
+    std::istringstream lines(
+        dir.read(std::string("runs/a/heartbeat_rank") + rank + ".jsonl"));
+    int steps = 0;
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_NE(line.find(std::string("\"rank\":") + rank), std::string::npos)
+          << line;
+      steps += line.find("\"msg\":\"step\"") != std::string::npos;
+    }
+    EXPECT_EQ(steps, 20);
+  }
+  EXPECT_EQ(column("a/training.csv", 0).size(), 20u);
+}
+
+// A rank's gradients are averaged with those of others: nobody updates, all
+// stop, and the log says whose gradient it was.
+TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
+  poisonedRank = 1;
+  poisonAt = 3 * 12 + 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("first tensor that is not finite: grad.w[5] in pass 1 on "
+                     "rank 1"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
+}
+
+} // namespace
+
+#endif
