@@ -10,7 +10,6 @@
 #include <set>
 
 using namespace nsa;
-using artifact::SegmentKind;
 using artifact::Slice;
 
 static std::string num(uint64_t value) { return std::to_string(value); }

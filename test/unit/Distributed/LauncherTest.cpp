@@ -34,7 +34,7 @@ Launched run(int ranks, const std::string &script, int maxRestarts = 0,
   Launched launched;
   if (code)
     launched.code = *code;
-  std::rewind(file);
+  EXPECT_EQ(std::fseek(file, 0, SEEK_SET), 0);
   for (int c; (c = std::fgetc(file)) != EOF;)
     launched.text += char(c);
   std::fclose(file);
