@@ -25,6 +25,7 @@ config.substitutions.append(("%configs", os.path.join(config.nsa_src_root, "conf
 config.substitutions.append(
     ("%fake-cuda", os.path.join(config.nsa_obj_root, "test/fake-cuda"))
 )
+config.substitutions.append(("%bench", os.path.join(config.test_source_root, "bench")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%tools", config.nsa_tools_dir))
 llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])

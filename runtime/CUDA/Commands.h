@@ -45,11 +45,22 @@ struct InitializeTensor {
   const artifact::Tensor *tensor;
 };
 
+/// The beginning of a reduction over ranks, and its end: the first or last that
+/// an entry waits for.
+struct StartReduction {
+  unsigned number;
+};
+struct FinishReduction {
+  unsigned number;
+  bool isFirst, isLast;
+};
+
 /// A reduction over one rank.
 struct PassOver {};
 
-using Command = std::variant<LaunchKernel, RunGemm, FillMemory, CopyMemory,
-                             InitializeTensor, PassOver>;
+using Command =
+    std::variant<LaunchKernel, RunGemm, FillMemory, CopyMemory,
+                 InitializeTensor, StartReduction, FinishReduction, PassOver>;
 
 /// The command that gives `bytes` bytes of elements of `type` a value. Fails
 /// for a 64-bit value that is not the same 32 bits twice.

@@ -40,6 +40,8 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.StreamCreate, "cuStreamCreate");
   library.find(driver.StreamDestroy, "cuStreamDestroy_v2");
   library.find(driver.StreamSynchronize, "cuStreamSynchronize");
+  library.find(driver.StreamQuery, "cuStreamQuery");
+  library.find(driver.StreamWaitEvent, "cuStreamWaitEvent");
   library.find(driver.StreamBeginCapture, "cuStreamBeginCapture_v2");
   library.find(driver.StreamEndCapture, "cuStreamEndCapture");
   library.find(driver.GraphInstantiate, "cuGraphInstantiateWithFlags");
@@ -49,6 +51,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.EventCreate, "cuEventCreate");
   library.find(driver.EventDestroy, "cuEventDestroy_v2");
   library.find(driver.EventRecord, "cuEventRecord");
+  library.find(driver.EventRecordWithFlags, "cuEventRecordWithFlags");
   library.find(driver.EventElapsedTime, "cuEventElapsedTime");
 }
 

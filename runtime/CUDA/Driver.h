@@ -68,6 +68,8 @@ struct Driver {
   int (*StreamCreate)(Stream *stream, unsigned flags);
   int (*StreamDestroy)(Stream stream);
   int (*StreamSynchronize)(Stream stream);
+  int (*StreamQuery)(Stream stream);
+  int (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
   int (*StreamBeginCapture)(Stream stream, int mode);
   int (*StreamEndCapture)(Stream stream, Graph *graph);
   int (*GraphInstantiate)(GraphExec *exec, Graph graph,
@@ -78,6 +80,7 @@ struct Driver {
   int (*EventCreate)(Event *event, unsigned flags);
   int (*EventDestroy)(Event event);
   int (*EventRecord)(Event event, Stream stream);
+  int (*EventRecordWithFlags)(Event event, Stream stream, unsigned flags);
   int (*EventElapsedTime)(float *milliseconds, Event start, Event end);
 
   /// Opens the library and initialises it. Fails where there is no driver or
@@ -92,6 +95,13 @@ struct Driver {
 /// Attributes of CUdevice_attribute and CUfunction_attribute.
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
 constexpr int kMaxDynamicSharedSize = 8;
+/// CUDA_ERROR_NOT_READY of StreamQuery: work is left.
+constexpr int kNotReady = 600;
+/// CU_STREAM_NON_BLOCKING: a stream that does not wait for the default one.
+constexpr unsigned kNonBlocking = 1;
+/// CU_EVENT_DISABLE_TIMING, and CU_EVENT_RECORD_EXTERNAL: an event of a graph
+/// that the host can see.
+constexpr unsigned kNoTiming = 2, kExternal = 1;
 
 } // namespace nsa::cuda
 

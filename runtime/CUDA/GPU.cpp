@@ -73,9 +73,8 @@ Status GPU::start() {
                                        "cuCtxSetCurrent");
       !status)
     return status;
-  // A stream that does not wait for the default one.
-  Status status =
-      functions->check(functions->StreamCreate(&commands, 1), "cuStreamCreate");
+  Status status = functions->check(
+      functions->StreamCreate(&commands, kNonBlocking), "cuStreamCreate");
   freeAtStart = freeBytes();
   return status;
 }

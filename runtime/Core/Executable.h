@@ -67,6 +67,10 @@ public:
   /// The GPU and its driver; empty on the CPU.
   virtual std::string gpuName() const { return ""; }
   virtual std::string gemmLibrary() const = 0;
+  /// What reduces over ranks on a GPU; empty elsewhere and for one rank.
+  virtual std::string reductionLibrary() const { return ""; }
+  /// Seconds that a GPU's commands have waited for other ranks so far.
+  virtual double waitedSeconds() const { return 0; }
 
   /// Nanoseconds per command of an entry, summed over all runs.
   virtual const std::vector<uint64_t> &nanoseconds(unsigned entry) const = 0;

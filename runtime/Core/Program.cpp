@@ -177,9 +177,16 @@ std::string Program::gpu() const { return executable->gpuName(); }
 
 std::string Program::gemmLibrary() const { return executable->gemmLibrary(); }
 
+std::string Program::reductionLibrary() const {
+  return executable->reductionLibrary();
+}
+
+double Program::waitedSeconds() const { return executable->waitedSeconds(); }
+
 std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
   const std::vector<uint64_t> &times = executable->nanoseconds(entry.index);
   const auto &commands = *source->entries()->Get(entry.index)->commands();
+  bool reduces = !executable->reductionLibrary().empty();
   std::vector<CommandProfile> profile;
   for (unsigned i = 0; i < commands.size(); ++i) {
     const artifact::Command &command = *commands.Get(i);
@@ -187,7 +194,9 @@ std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
                        commandLocation(source.root(), command), times[i],
                        commandFlops(source.root(), command),
                        commandBytes(source.root(), command),
-                       commandHasHalf(source.root(), command)});
+                       commandHasHalf(source.root(), command),
+                       reduces && command.action_as_AllReduceStart(),
+                       reduces && command.action_as_AllReduceDone()});
   }
   return profile;
 }

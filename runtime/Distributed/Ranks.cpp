@@ -4,24 +4,39 @@
 
 namespace nsa {
 
-namespace {
-/// The store's keys, each waited for as long as a rank may take.
-class StoreKeys final : public KeyValues {
+/// The store, which waits for each key as long as a rank may take.
+class Ranks::StoreLink final : public RankLink {
 public:
-  StoreKeys(StoreClient &store, Milliseconds timeout)
-      : store(store), timeout(timeout) {}
+  StoreLink(StoreClient &store, Milliseconds allowed)
+      : store(store), allowed(allowed) {}
+
+  int rank() const override { return store.rank(); }
+  int size() const override { return store.size(); }
+  Milliseconds timeout() const override { return allowed; }
   Status set(const std::string &key, const std::string &value) override {
     return store.set(key, value);
   }
   Result<std::string> get(const std::string &key) override {
-    return store.get(key, timeout);
+    return store.get(key, allowed);
   }
+  void progress(uint64_t number, uint64_t bytes) override {
+    store.progress(number, bytes);
+  }
+  std::string loss() override {
+    Result<std::string> text = store.loss(allowed);
+    return text ? *text : text.message();
+  }
+  std::string whereabouts() override { return store.whereabouts(); }
+  void giveUp() override { isOver = true; }
+  bool hasGivenUp() const override { return isOver; }
 
 private:
+  bool isOver = false;
   StoreClient &store;
-  Milliseconds timeout;
+  Milliseconds allowed;
 };
-} // namespace
+
+Ranks::Ranks() = default;
 
 Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
                                            const RanksOptions &options) {
@@ -42,16 +57,18 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
   if (!store)
     return store.takeError();
   ranks->store = std::move(*store);
-  ranks->keys = std::make_unique<StoreKeys>(*ranks->store, options.timeout);
+  ranks->ownLink = std::make_unique<StoreLink>(*ranks->store, options.timeout);
   // All are there before a library waits for them in its own way.
   if (Result<std::vector<std::string>> all = ranks->exchange("start", ""); !all)
     return all.takeError();
+  if (options.plugin.empty())
+    return ranks;
   ReducerOptions reducer;
   reducer.rank = place.rank;
   reducer.size = place.size;
   reducer.address = ranks->store->localAddress();
   reducer.timeout = options.timeout;
-  reducer.keys = ranks->keys.get();
+  reducer.keys = ranks->ownLink.get();
   Result<std::unique_ptr<Reducer>> opened =
       openReducer(options.plugin, reducer);
   if (!opened)
@@ -72,7 +89,8 @@ Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
       store->exchange(name, payload, timeout);
-  lost = lost || !all;
+  if (!all)
+    ownLink->giveUp();
   return all;
 }
 
@@ -100,6 +118,13 @@ Status Ranks::checkSame(const std::string &what, const std::string &text) {
       return Error{"rank " + std::to_string(rank) + " has " + what + " " +
                    other + ", rank 0 has " + (*all)[0]};
   return {};
+}
+
+RankLink *Ranks::link() const { return ownLink.get(); }
+
+bool Ranks::lostSomeone() const {
+  return (ownLink && ownLink->hasGivenUp()) ||
+         (reductions && reductions->failed());
 }
 
 void Ranks::leave() {

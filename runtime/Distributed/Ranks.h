@@ -15,7 +15,8 @@ namespace nsa {
 struct RanksOptions {
   /// How long a rank may keep the others waiting.
   Milliseconds timeout{300000};
-  /// The plug-in that reduces.
+  /// The plug-in that reduces in memory of the host; empty for ranks that
+  /// reduce on their GPUs.
   std::string plugin;
 };
 
@@ -23,7 +24,7 @@ struct RanksOptions {
 class Ranks {
 public:
   /// One rank alone.
-  Ranks() = default;
+  Ranks();
 
   /// Meets the other ranks, and connects to all of them.
   static Result<std::unique_ptr<Ranks>> join(const RankPlace &place,
@@ -35,11 +36,16 @@ public:
   int rank() const { return place.rank; }
   int size() const { return place.size; }
   bool isFirst() const { return place.rank == 0; }
-  /// Ranks on this machine.
+  /// Ranks on this machine, and this one's number among them.
   int localSize() const { return place.localSize; }
+  int localRank() const { return place.localRank; }
 
-  /// Null where there is one rank.
+  /// What reduces in memory of the host; null where there is one rank, and for
+  /// ranks that reduce on their GPUs.
   Communicator *communicator() const { return reductions.get(); }
+
+  /// The way to the other ranks; null where there is one.
+  RankLink *link() const;
 
   /// Waits for all ranks at a point `name` of the run, and returns what each
   /// gave, by rank.
@@ -57,23 +63,22 @@ public:
   void leave();
 
   /// Whether another rank was lost or did not come in time.
-  bool lostSomeone() const {
-    return lost || (reductions && reductions->failed());
-  }
+  bool lostSomeone() const;
 
-  /// Seconds that this rank has waited for reductions.
+  /// Seconds that this rank has waited for reductions in memory of the host.
   double waitedSeconds() const {
     return reductions ? reductions->waitedSeconds() : 0;
   }
 
 private:
+  class StoreLink;
+
   RankPlace place;
   Milliseconds timeout{0};
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<StoreClient> store;
-  std::unique_ptr<KeyValues> keys;
+  std::unique_ptr<StoreLink> ownLink;
   std::unique_ptr<HostCommunicator> reductions;
-  bool lost = false;
 };
 
 } // namespace nsa

@@ -9,23 +9,11 @@
 #ifndef NSA_RUNTIME_DISTRIBUTED_REDUCER_H
 #define NSA_RUNTIME_DISTRIBUTED_REDUCER_H
 
-#include "nsa/Support/Result.h"
+#include "nsa/Runtime/Communicator.h"
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
-#include <string>
 
 namespace nsa {
-
-/// Keys that ranks leave for each other.
-class KeyValues {
-public:
-  virtual ~KeyValues() = default;
-  virtual Status set(const std::string &key, const std::string &value) = 0;
-  /// Waits for the key.
-  virtual Result<std::string> get(const std::string &key) = 0;
-};
 
 struct ReducerOptions {
   int rank = 0;

@@ -73,6 +73,10 @@ public:
   /// Tells the store that this rank begins a reduction.
   void progress(uint64_t number, uint64_t bytes);
 
+  /// The ranks that were lost or left; empty if all are there. Fails where the
+  /// store does not answer in time.
+  Result<std::string> loss(Milliseconds timeout);
+
   /// Where every rank is: "rank 1 began reduction 17 (4096 bytes), ...", or why
   /// that is not known.
   std::string whereabouts();

@@ -148,6 +148,13 @@ void StoreClient::progress(uint64_t number, uint64_t bytes) {
       wire::Writer(Kind::Progress).number(number).number(bytes).finish());
 }
 
+Result<std::string> StoreClient::loss(Milliseconds timeout) {
+  Result<std::string> body = ask(wire::Writer(Kind::Loss).finish(), timeout);
+  if (!body)
+    return body;
+  return wire::Reader(*body).text();
+}
+
 std::string StoreClient::whereabouts() {
   Result<std::string> body =
       ask(wire::Writer(Kind::Where).finish(), Milliseconds(0));

@@ -258,6 +258,8 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   }
   case Kind::Where:
     return answer(peer, wire::Writer(Kind::Done).text(whereabouts()).finish());
+  case Kind::Loss:
+    return answer(peer, wire::Writer(Kind::Done).text(loss).finish());
   case Kind::Leave:
     ranks[size_t(peer.rank)].presence = RankState::Left;
     return failAllWaiting();

@@ -18,7 +18,7 @@
 namespace nsa::wire {
 
 /// The first field of Hello. It changes with the messages.
-constexpr uint64_t protocol = 0x4e53415354523031; // "NSASTR01"
+constexpr uint64_t protocol = 0x4e53415354523032; // "NSASTR02"
 
 /// The longest message that is accepted.
 constexpr uint32_t maxBytes = 64u << 20;
@@ -30,6 +30,7 @@ enum class Kind : uint8_t {
   Exchange, ///< name, milliseconds, payload; answered with all payloads
   Progress, ///< number, bytes of the reduction that begins
   Where,    ///< answered with a text
+  Loss,     ///< answered with a text
   Leave,    ///< the end of the connection will be no loss
   Done,     ///< an answer: fields as asked for
   Failed,   ///< an answer: a message

@@ -78,6 +78,10 @@ public:
   /// where there is no program.
   virtual MemoryUse memory() const { return {}; }
 
+  /// Seconds that the device has waited for other ranks; see
+  /// Program::waitedSeconds.
+  virtual double waitedSeconds() const { return 0; }
+
   /// Identifies the program: equal programs have equal hashes.
   virtual uint64_t hash() const = 0;
 
@@ -116,6 +120,7 @@ public:
   }
   std::vector<ActivationClass> activations() const override;
   MemoryUse memory() const override { return program.memory(); }
+  double waitedSeconds() const override { return program.waitedSeconds(); }
   uint64_t hash() const override { return program.artifact().hash(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;

@@ -130,6 +130,8 @@ std::vector<CommandGroup> StepProfile::groups(const Program &program) const {
     group.bytes += uint64_t(double(command.bytes) * perStep);
     group.limitSeconds += least.seconds * perStep;
     group.computeBound = least.computeBound;
+    group.startsReduction = command.startsReduction;
+    group.endsReduction = command.endsReduction;
   }
   std::sort(list.begin(), list.end(),
             [](const CommandGroup &a, const CommandGroup &b) {
@@ -163,11 +165,44 @@ static std::string describe(const GPUPeaks &peaks) {
   return text;
 }
 
+/// Seconds of a step in commands that run one after the other.
+static double addSeconds(const std::vector<CommandGroup> &list) {
+  double seconds = 0;
+  for (const CommandGroup &group : list)
+    seconds += group.startsReduction ? 0 : group.seconds;
+  return seconds;
+}
+
+/// The share of a group; what runs beside the others has none.
+static double shareOf(const CommandGroup &group, double inCommands) {
+  return group.startsReduction ? 0 : ratio(group.seconds, inCommands);
+}
+
+/// How long reductions take and how much of that other commands hide; empty
+/// where there are none or they are not measured.
+std::string
+StepProfile::describeReductions(const std::vector<CommandGroup> &list) const {
+  double taken = 0, waited = 0;
+  unsigned count = 0;
+  for (const CommandGroup &group : list) {
+    taken += group.startsReduction ? group.seconds : 0;
+    count += group.startsReduction ? group.count : 0;
+    waited += group.endsReduction ? group.seconds : 0;
+  }
+  if (count == 0)
+    return "";
+  char line[160];
+  std::snprintf(line, sizeof line,
+                "%u reductions over ranks: %.3f ms per step, %.1f %% of it "
+                "behind other commands\n",
+                count, taken * 1e3,
+                100 * ratio(std::max(taken - waited, 0.0), taken));
+  return line;
+}
+
 std::string StepProfile::table(const Program &program) const {
   std::vector<CommandGroup> list = groups(program);
-  double inCommands = 0;
-  for (const CommandGroup &group : list)
-    inCommands += group.seconds;
+  double inCommands = addSeconds(list);
   double step = medianStep();
   std::string text;
   char line[512];
@@ -184,13 +219,14 @@ std::string StepProfile::table(const Program &program) const {
                     static_cast<long long>(warmUpSteps), step * 1e3,
                     ratio(tokensPerStep(program), step),
                     100 * ratio(inCommands, step)));
+  text += describeReductions(list);
   text += " share  ms/step  count  GFLOP/s    GB/s  of limit  command\n";
   for (size_t i = 0; i < std::min(list.size(), shownGroups); ++i) {
     const CommandGroup &group = list[i];
     add(std::snprintf(
         line, sizeof line, "%5.1f%% %8.3f %6u %8.1f %7.1f %8.0f%%  %s  %s",
-        100 * ratio(group.seconds, inCommands), group.seconds * 1e3,
-        group.count, ratio(double(group.flops), group.seconds) / 1e9,
+        100 * shareOf(group, inCommands), group.seconds * 1e3, group.count,
+        ratio(double(group.flops), group.seconds) / 1e9,
         ratio(double(group.bytes), group.seconds) / 1e9,
         100 * ratio(group.limitSeconds, group.seconds), group.command.c_str(),
         group.location.c_str()));
@@ -217,12 +253,13 @@ static Json toJson(const CommandGroup &group, double inCommands) {
           {"location", group.location},
           {"count", group.count},
           {"ms", group.seconds * 1e3},
-          {"share", ratio(group.seconds, inCommands)},
+          {"share", shareOf(group, inCommands)},
           {"flops", group.flops},
           {"bytes", group.bytes},
           {"gflops", ratio(double(group.flops), group.seconds) / 1e9},
           {"gbytes", ratio(double(group.bytes), group.seconds) / 1e9},
           {"compute_bound", group.computeBound},
+          {"beside_others", group.startsReduction},
           {"of_limit", ratio(group.limitSeconds, group.seconds)}};
 }
 
@@ -242,7 +279,7 @@ std::string StepProfile::trace(const Program &program) const {
          {"ts", double(event.span.start - begin) / 1e3},
          {"dur", double(event.span.nanoseconds) / 1e3},
          {"pid", 0},
-         {"tid", 0},
+         {"tid", command.startsReduction ? 1 : 0},
          {"args",
           {{"entry", program.entries()[event.entry].name},
            {"command", command.command},
@@ -251,9 +288,7 @@ std::string StepProfile::trace(const Program &program) const {
            {"of_limit", ratio(limit(program, command).seconds, seconds)}}}});
   }
   std::vector<CommandGroup> list = groups(program);
-  double inCommands = 0;
-  for (const CommandGroup &group : list)
-    inCommands += group.seconds;
+  double inCommands = addSeconds(list);
   Json kinds = Json::array();
   for (const CommandGroup &group : list)
     kinds.push_back(toJson(group, inCommands));

@@ -36,6 +36,9 @@ struct CommandGroup {
   double limitSeconds = 0;
   /// Whether arithmetic, not memory, is the limit.
   bool computeBound = false;
+  /// Whether they are reductions over ranks, which run beside the others, and
+  /// whether they wait for such ones.
+  bool startsReduction = false, endsReduction = false;
 };
 
 /// Profiles the training steps of a program that was created with
@@ -84,6 +87,7 @@ private:
   Limit limit(const Program &program, const CommandProfile &command) const;
   double peakFlops(const Program &program, const CommandProfile &command) const;
   double medianStep() const;
+  std::string describeReductions(const std::vector<CommandGroup> &list) const;
   double tokensPerStep(const Program &program) const;
 
   int64_t wanted;

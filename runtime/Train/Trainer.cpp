@@ -305,7 +305,10 @@ Status Trainer::loadPass(int64_t step, int64_t pass) {
 
 Result<StepRecord> Trainer::runStep() {
   double begin = steadyClock();
-  double waited = ranks.waitedSeconds();
+  auto waitedSeconds = [&] {
+    return ranks.waitedSeconds() + model.waitedSeconds();
+  };
+  double waited = waitedSeconds();
   std::array<float, 8> hyper =
       hyperParameters(config.train, state.step, plan.passes);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
@@ -332,7 +335,7 @@ Result<StepRecord> Trainer::runStep() {
   double seconds = steadyClock() - begin;
   record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
   if (ranks.size() > 1)
-    record.ownSeconds = seconds - (ranks.waitedSeconds() - waited);
+    record.ownSeconds = seconds - (waitedSeconds() - waited);
   stepSeconds += seconds;
   recentSeconds += seconds;
   ++recentSteps;

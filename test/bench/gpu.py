@@ -11,15 +11,12 @@
 The folder holds everything that `run` needs, so that it can be copied to another
 machine.
 """
-import argparse
-import glob
 import json
 import os
-import shutil
-import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import jobs  # noqa: E402
 
 # Steps of whole models: tokens of a sequence, sequences of a step.
 STEPS = {
@@ -48,76 +45,22 @@ ATTENTION |= {
 }
 
 
-def fail(message):
-    sys.exit(f"gpu.py: error: {message}")
-
-
-def call(*command):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode:
-        fail(f"{' '.join(command)}\n{result.stdout}")
-    return result.stdout
-
-
-def settings(length, batch, overrides):
-    values = {"runtime.precision": "bf16", "train.seq_len": length, "train.batch_size": batch,
-              "train.micro_batch": batch, "train.accumulate_grad_batches": 1,
-              "train.warmup_steps": 2, "train.eval_every": 0, "train.save_every": 0,
-              "train.final_eval_batches": 1, "train.sample_bytes": 0} | overrides
-    return [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
-
-
-def chosen(names, only):
-    for name in only:
-        if name not in names:
-            fail(f"there is no '{name}', only {', '.join(names)}")
-    return [name for name in names if not only or name in only]
-
-
 def prepare(args):
-    os.makedirs(args.folder, exist_ok=True)
-    binaries = os.path.join(args.build, "bin")
-    jobs = {}
-    for name, (config, length, batch, overrides) in (STEPS | ATTENTION).items():
-        recompute = overrides.get("runtime.gradient_checkpointing", "none")
-        jobs[name] = (config, settings(length, batch, overrides), recompute)
-    names = chosen(list(jobs), args.only)
-    for name in names:
-        config, changes, recompute = jobs[name]
-        source = os.path.join(ROOT, "configs", config + ".yaml")
-        model = os.path.join(args.folder, name + ".mlir")
-        call(os.path.join(binaries, "nsa-model"), source, "-o", model, *changes)
-        call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
-             f"--target={args.target}", "--precision=bf16",
-             f"--recompute={recompute}", "--allow-slow-path=spill,serialised")
-        os.remove(model)
-        with open(os.path.join(args.folder, name + ".json"), "w") as file:
-            json.dump({"settings": changes, "config": config + ".yaml"}, file)
-        shutil.copy(source, args.folder)
-        print(f"prepared {name}")
-    shutil.copy(os.path.join(binaries, "nsa-train"), args.folder)
-    data = os.path.join(args.folder, "data")
-    if not os.path.isdir(data):
-        call(os.path.join(binaries, "nsa-data"), "synth", "--kind", "markov", "--order", "2",
-             "--vocab", "64", "--tokens", "2000000", "-o", data)
+    for name in jobs.chosen(list(STEPS | ATTENTION), args.only):
+        config, length, batch, overrides = (STEPS | ATTENTION)[name]
+        values = {"runtime.precision": "bf16", "train.seq_len": length,
+                  "train.batch_size": batch, "train.micro_batch": batch, "train.warmup_steps": 2}
+        jobs.prepare(args, name, config, values | jobs.STEPS_ONLY | overrides)
+    jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
+                      "--tokens", "2000000")
 
 
 def measure(args, name, steps):
     """Trains, and returns the trace of its profile."""
-    with open(os.path.join(args.folder, name + ".json")) as file:
-        job = json.load(file)
-    runs = os.path.join(args.out, name)
-    shutil.rmtree(runs, ignore_errors=True)
     warmup = 4
-    text = call(os.path.join(args.folder, "nsa-train"), os.path.join(args.folder, name + ".nsax"),
-                "--config", os.path.join(args.folder, job["config"]),
-                "--data", os.path.join(args.folder, "data"), "--no-progress", *job["settings"],
-                "--set", "runtime.device=cuda", "--set", f"train.steps={steps + warmup}",
-                "--out-dir", runs, "--run-name", "run", "--profile", str(steps),
-                *(["--blas", args.blas] if args.blas else []))
-    with open(os.path.join(args.out, name + ".log"), "w") as file:
-        file.write(text)
-    with open(os.path.join(runs, "run", "profile.json")) as file:
+    directory = jobs.train(args, name, {"runtime.device": "cuda", "train.steps": steps + warmup},
+                           "--profile", str(steps))
+    with open(os.path.join(directory, "profile.json")) as file:
         return json.load(file)
 
 
@@ -156,11 +99,7 @@ def report_attention(args, names):
 
 
 def run(args):
-    os.makedirs(args.out, exist_ok=True)
-    there = {os.path.basename(path)[:-5] for path in glob.glob(os.path.join(args.folder, "*.nsax"))}
-    names = chosen([n for n in STEPS | ATTENTION if n in there], args.only)
-    if not names:
-        fail(f"'{args.folder}' holds nothing to measure; see 'prepare'")
+    names = jobs.there(args, list(STEPS | ATTENTION))
     steps = [name for name in names if name in STEPS]
     attention = [name for name in names if name in ATTENTION]
     if steps:
@@ -169,26 +108,9 @@ def run(args):
         report_attention(args, attention)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, function in (("prepare", prepare), ("run", run)):
-        command = commands.add_parser(name)
-        command.add_argument("folder")
-        command.add_argument("--only", nargs="+", default=[], metavar="NAME")
-        command.set_defaults(function=function)
-        if name == "prepare":
-            command.add_argument("--target", default="sm_90a")
-            command.add_argument("--build", default=os.path.join(ROOT, "build"))
-        else:
-            command.add_argument("--steps", type=int, default=5)
-            command.add_argument("--top", type=int, default=12)
-            command.add_argument("--blas", help="folder of cuBLASLt")
-            command.add_argument("--out", default="gpu-runs")
-    args = parser.parse_args()
-    args.folder = os.path.abspath(args.folder)
-    args.function(args)
+def run_options(parser):
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--top", type=int, default=12)
 
 
-main()
+jobs.main(__doc__, prepare, run, run_options=run_options)

@@ -61,7 +61,8 @@ struct CommandLine {
   std::vector<std::string> flags;
   bool noProgress = false;
   std::string blasLibrary;
-  int gpu = 0;
+  /// -1: the rank's number on its machine.
+  int gpu = -1;
   bool noGraph = false;
   bool checkFinite = false;
   /// Steps to profile; 0 for none.
@@ -71,6 +72,7 @@ struct CommandLine {
   int maxRestarts = 0;
   double rankSeconds = 300;
   std::string gloo;
+  std::string nccl;
   TrainOptions train;
 };
 
@@ -105,6 +107,9 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--gloo", line.gloo,
                  "The plug-in that connects ranks on the CPU "
                  "[lib/nsa-gloo.so beside bin/]");
+  app.add_option("--nccl", line.nccl,
+                 "NCCL, which connects ranks on GPUs: a file, or a folder to "
+                 "search [the system's]");
   // Of the launcher, for ranks that it starts again.
   app.add_option("--restart", line.train.restart)->group("");
 }
@@ -151,9 +156,10 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--blas", line.blasLibrary,
                  "OpenBLAS or, on a GPU, cuBLASLt: the library, or the folder "
                  "that holds it");
-  app.add_option("--gpu", line.gpu, "Number of the GPU to use")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option("--gpu", line.gpu,
+                 "Number of the GPU to use [0, or with several ranks the "
+                 "rank's number on its machine]")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--no-graph", line.noGraph,
                "On a GPU, run one command after the other instead of a CUDA "
                "graph, wait for each and check its outputs: what fails is "
@@ -252,24 +258,19 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
     code = fail(place.message());
     return nullptr;
   }
-  if (place->size > 1 && config.runtime.device != "cpu") {
-    code = fail("runtime.device is " + config.runtime.device + ", and " +
-                place->source + " says " + std::to_string(place->size) +
-                " ranks: several ranks are supported on the CPU only");
-    return nullptr;
-  }
   RanksOptions options;
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
-  options.plugin = line.gloo;
-  if (options.plugin.empty())
-    options.plugin = (std::filesystem::path(executablePath()).parent_path() /
-                      "../lib/nsa-gloo.so")
-                         .lexically_normal();
-  if (place->size > 1)
+  if (place->size > 1 && config.runtime.device == "cpu") {
+    options.plugin = line.gloo;
+    if (options.plugin.empty())
+      options.plugin = (std::filesystem::path(executablePath()).parent_path() /
+                        "../lib/nsa-gloo.so")
+                           .lexically_normal();
     if (Status status = checkReducer(options.plugin); !status) {
       code = fail(status.message());
       return nullptr;
     }
+  }
   Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options);
   if (ranks)
     return std::move(*ranks);
@@ -284,6 +285,16 @@ static int threadsOf(const RunConfig &config, const Ranks &ranks) {
   if (config.runtime.threads != 0 || ranks.size() == 1)
     return int(config.runtime.threads);
   return std::max(1, availableProcessors() / ranks.localSize());
+}
+
+/// The GPU of a rank: each takes its own, unless it sees one only.
+static int gpuOf(const CommandLine &line, const Ranks &ranks) {
+  if (line.gpu >= 0)
+    return line.gpu;
+  std::optional<std::string> visible = readVariable("CUDA_VISIBLE_DEVICES");
+  bool seesOne =
+      visible && !visible->empty() && visible->find(',') == std::string::npos;
+  return seesOne ? 0 : ranks.localRank();
 }
 
 //===----------------------------------------------------------------------===//
@@ -311,6 +322,8 @@ static void addFacts(CommandLine &line, const Program &program,
     facts.emplace_back("ranks", std::to_string(ranks.size()));
   if (!program.gpu().empty())
     facts.emplace_back("gpu", program.gpu());
+  if (!program.reductionLibrary().empty())
+    facts.emplace_back("reductions", program.reductionLibrary());
   facts.emplace_back("program_bytes",
                      std::to_string(program.memory().allocated));
 }
@@ -322,11 +335,13 @@ static int trainRank(CommandLine &line, const RunConfig &config,
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);
   runtime.blasLibrary = line.blasLibrary;
-  runtime.device = line.gpu;
+  runtime.device = gpuOf(line, ranks);
   runtime.noGraph = line.noGraph;
   runtime.checkFinite = line.checkFinite;
   runtime.profile = line.profileSteps > 0;
   runtime.communicator = ranks.communicator();
+  runtime.ranks = ranks.link();
+  runtime.ncclLibrary = line.nccl;
   Result<Program> program = Program::create(artifact, runtime);
   if (!program)
     return fail(program.message());

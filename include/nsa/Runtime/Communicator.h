@@ -5,9 +5,44 @@
 
 #include "nsa/Support/Result.h"
 
+#include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace nsa {
+
+/// Keys that ranks leave for each other.
+class KeyValues {
+public:
+  virtual ~KeyValues() = default;
+  virtual Status set(const std::string &key, const std::string &value) = 0;
+  /// Waits for the key.
+  virtual Result<std::string> get(const std::string &key) = 0;
+};
+
+/// How a rank tells the others where it is, and learns what became of them,
+/// where reductions themselves cannot say. One thread uses it.
+class RankLink : public KeyValues {
+public:
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// How long a rank may keep the others waiting.
+  virtual std::chrono::milliseconds timeout() const = 0;
+
+  /// Tells the others that this rank begins reduction `number`: 1, 2, ...
+  virtual void progress(uint64_t number, uint64_t bytes) = 0;
+
+  /// Why nothing more can come of the run: the ranks that were lost. Empty
+  /// while it can go on.
+  virtual std::string loss() = 0;
+
+  /// Where every rank is, as far as that is known.
+  virtual std::string whereabouts() = 0;
+
+  /// Notes that this rank ends because of another one; whether it does.
+  virtual void giveUp() = 0;
+  virtual bool hasGivenUp() const = 0;
+};
 
 /// Reductions of memory of the host over the ranks of a run. Every rank starts
 /// the same ones in the same order. One thread uses it.

@@ -57,9 +57,15 @@ struct RuntimeOptions {
   /// On a GPU, wait for each command and check its results (see checkFinite)
   /// instead of running all of them as a CUDA graph: what fails is named.
   bool noGraph = false;
-  /// What averages gradients over ranks; null where there is one rank. It must
-  /// outlive the program.
+  /// On the CPU, what averages gradients over ranks; null where there is one
+  /// rank. It must outlive the program.
   Communicator *communicator = nullptr;
+  /// On a GPU, the way to the other ranks, with which NCCL then averages
+  /// gradients; null where there is one rank. It must outlive the program.
+  RankLink *ranks = nullptr;
+  /// NCCL: a file, or a folder to search. Empty: where the system's loader
+  /// finds libnccl.so.2.
+  std::string ncclLibrary;
 };
 
 /// A named tensor of a program. `data` points to dense row-major elements that
@@ -107,6 +113,9 @@ struct CommandProfile {
   uint64_t bytes = 0;
   /// Whether some of them are bf16 or f16.
   bool hasHalf = false;
+  /// Whether it begins a reduction over GPUs, which runs beside the commands
+  /// that follow, and whether it waits for the end of one.
+  bool startsReduction = false, endsReduction = false;
 };
 
 /// When a command ran, in nanoseconds of the steady clock.
@@ -211,6 +220,14 @@ public:
   /// What computes matrix products, with the processor that its kernels are
   /// for: "OpenBLAS (SkylakeX)". Empty if the program has none.
   std::string gemmLibrary() const;
+
+  /// What reduces over the GPUs of several ranks: "NCCL 2.27.3". Empty on the
+  /// CPU and for one rank.
+  std::string reductionLibrary() const;
+
+  /// Seconds that the GPU has waited for reductions over ranks so far: their
+  /// ends in what finished runs had left to compute, and other ranks.
+  double waitedSeconds() const;
 
   /// One element per command of the entry, times summed over all runs. The
   /// times are 0 unless RuntimeOptions::profile was set.

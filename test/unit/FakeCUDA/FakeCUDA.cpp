@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <elf.h>
 #include <functional>
@@ -23,7 +24,8 @@
 #include <unistd.h>
 #include <vector>
 
-using Work = std::function<void()>;
+/// Returns whether it is done; if not, it is tried again.
+using Work = std::function<bool()>;
 using KernelFunction = void (*)(void *const *, int64_t, int64_t);
 
 // The names are those of the libraries, and addresses there are numbers.
@@ -52,7 +54,7 @@ struct State {
   uint64_t extraBytes = 0;
   /// They live as long as the process, as their module might.
   std::vector<std::unique_ptr<FakeFunction>> functions;
-  std::vector<Work> queue;
+  std::deque<Work> queue;
   FakeGraph *captured = nullptr;
   double seconds = 0;
 };
@@ -81,22 +83,32 @@ int call(const char *name, const std::string &details = "") {
   return kInjected;
 }
 
-void enqueue(double seconds, Work work) {
-  Work timed = [seconds, work = std::move(work)] {
+void put(Work work) {
+  if (state().captured)
+    state().captured->push_back(std::move(work));
+  else
+    state().queue.push_back(std::move(work));
+}
+
+void enqueue(double seconds, std::function<void()> work) {
+  put([seconds, work = std::move(work)] {
     work();
     state().seconds += seconds;
-  };
-  if (state().captured)
-    state().captured->push_back(std::move(timed));
-  else
-    state().queue.push_back(std::move(timed));
+    return true;
+  });
+}
+
+/// Does what can be done; whether that was all.
+bool advance() {
+  std::deque<Work> &queue = state().queue;
+  while (!queue.empty() && queue.front()())
+    queue.pop_front();
+  return queue.empty();
 }
 
 void drain() {
-  std::vector<Work> queue;
-  queue.swap(state().queue);
-  for (const Work &work : queue)
-    work();
+  while (!advance())
+    ::usleep(100);
 }
 
 bool isPinned(const void *address) {
@@ -145,6 +157,10 @@ void fakeCUDAReset() {
 void fakeCUDAFail(const char *name, int nth) { state().failures[name] = nth; }
 
 void fakeCUDAUse(uint64_t bytes) { state().extraBytes = bytes; }
+
+void fakeCUDAEnqueue(bool (*work)(void *), void *argument) {
+  put([=] { return work(argument); });
+}
 
 //===----------------------------------------------------------------------===//
 // Driver
@@ -350,6 +366,14 @@ int cuStreamSynchronize(void *) {
   return call("cuStreamSynchronize");
 }
 
+int cuStreamQuery(void *) {
+  constexpr int notReady = 600;
+  return advance() ? 0 : notReady;
+}
+
+/// There is one queue for all streams.
+int cuStreamWaitEvent(void *, void *, unsigned) { return 0; }
+
 int cuStreamBeginCapture_v2(void *, int) {
   state().captured = new FakeGraph;
   return call("cuStreamBeginCapture");
@@ -392,6 +416,12 @@ int cuEventRecord(void *event, void *) {
   enqueue(0,
           [=] { static_cast<FakeEvent *>(event)->seconds = state().seconds; });
   return 0;
+}
+int cuEventRecordWithFlags(void *event, void *stream, unsigned flags) {
+  constexpr unsigned external = 1;
+  if (flags == external && !state().captured)
+    return 1;
+  return cuEventRecord(event, stream);
 }
 int cuEventElapsedTime(float *milliseconds, void *start, void *end) {
   *milliseconds = float(1e3 * (static_cast<FakeEvent *>(end)->seconds -

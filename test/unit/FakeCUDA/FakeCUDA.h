@@ -19,6 +19,9 @@ const char *fakeCUDALog();
 void fakeCUDAReset();
 /// Makes the nth call from now of this name fail.
 void fakeCUDAFail(const char *name, int nth);
+/// Puts work on the stream: it returns whether it is done, and is tried again
+/// if not.
+void fakeCUDAEnqueue(bool (*work)(void *), void *argument);
 /// Takes memory of the GPU that no allocation shows.
 void fakeCUDAUse(uint64_t bytes);
 }

@@ -97,6 +97,16 @@ ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out) {
                  artifact::CreateCopy(builder, &source, &out).Union());
 }
 
+ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory) {
+  return command(Action::AllReduceStart,
+                 artifact::CreateAllReduceStart(builder, &memory).Union());
+}
+
+ArtifactBuilder::Command ArtifactBuilder::finishReduction(Slice memory) {
+  return command(Action::AllReduceDone,
+                 artifact::CreateAllReduceDone(builder, &memory).Union());
+}
+
 ArtifactBuilder::Command ArtifactBuilder::initialize(unsigned tensor) {
   return command(Action::Initialize,
                  artifact::CreateInitialize(builder, tensor).Union());

@@ -47,6 +47,8 @@ public:
                bool transposeLhs = false, bool transposeRhs = false);
   Command fill(Slice out, double value, DataType type = DataType::F32);
   Command copy(Slice source, Slice out);
+  Command startReduction(Slice memory);
+  Command finishReduction(Slice memory);
   Command initialize(unsigned tensor);
 
   /// A live range for the memory map.

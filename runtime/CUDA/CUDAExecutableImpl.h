@@ -1,0 +1,132 @@
+//===- CUDAExecutableImpl.h - the state of a program on a GPU ---*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_CUDAEXECUTABLEIMPL_H
+#define NSA_RUNTIME_CUDA_CUDAEXECUTABLEIMPL_H
+
+#include "runtime/CPU/FiniteCheck.h"
+#include "runtime/CPU/Memory.h"
+#include "runtime/CUDA/BlasLt.h"
+#include "runtime/CUDA/Commands.h"
+#include "runtime/CUDA/Reductions.h"
+#include "runtime/CUDA/Transfers.h"
+#include "runtime/Core/Executable.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace nsa::cuda {
+
+class CUDAExecutable : public Executable {
+public:
+  CUDAExecutable(const Artifact &artifact, const RuntimeOptions &options)
+      : source(artifact), options(options) {
+    this->options.checkFinite |= options.noGraph;
+  }
+  ~CUDAExecutable() override;
+
+  /// Everything that can fail.
+  Status load();
+
+  void *segment(unsigned index) const override { return memory->mirror(index); }
+  RunResult start(unsigned entry) override;
+  RunResult finish(unsigned entry) override;
+  Status upload(const artifact::Slice &slice) override;
+  Status download(const artifact::Slice &slice) override;
+  uint64_t allocatedBytes() const override { return memory->bytes(); }
+  uint64_t deviceBytesInUse() const override {
+    gpu->makeCurrent();
+    return gpu->usedBytes();
+  }
+  Result<std::optional<GPUPeaks>> measureGPU() override;
+  int threads() const override { return 1; }
+  std::string gpuName() const override { return gpu->description(); }
+  std::string gemmLibrary() const override {
+    return blas ? blas->description() : "";
+  }
+  std::string reductionLibrary() const override {
+    return reductions ? reductions->description() : "";
+  }
+  double waitedSeconds() const override {
+    return reductions ? reductions->waitedSeconds() : 0;
+  }
+  const std::vector<uint64_t> &nanoseconds(unsigned entry) const override {
+    return entries[entry].nanoseconds;
+  }
+  const std::vector<CommandSpan> &lastRun(unsigned entry) const override {
+    return entries[entry].lastRun;
+  }
+
+private:
+  struct ReadyEntry {
+    std::vector<Command> commands;
+    /// What each command writes; filled only if results are checked.
+    std::vector<std::vector<FloatOutput>> results;
+    std::vector<uint64_t> nanoseconds;
+    std::vector<CommandSpan> lastRun;
+    /// Before each command and after the last; none unless measured.
+    std::vector<Event> events;
+    Transfers transfers;
+    std::vector<artifact::Slice> poisoned;
+    /// The commands as a graph, after the first run; null if some of them need
+    /// the host.
+    GraphExec graph = nullptr;
+    bool mayCapture = true, ranOnce = false;
+    /// Of the program's reductions, those of this entry.
+    unsigned firstReduction = 0, numReductions = 0;
+  };
+
+  Status loadKernels();
+  Status loadBlas();
+  Status openReductions();
+  Status connectRanks();
+
+  // ResolveCommands.cpp
+  Status resolveEntries();
+  Status resolve(const artifact::Entry &entry);
+  Status prepareTransfers(const artifact::Entry &entry, ReadyEntry &ready);
+  Result<Command> resolve(const artifact::Command &command);
+  Result<Command> resolve(const artifact::Launch &launch) const;
+  Result<Command> resolve(const artifact::Gemm &gemm);
+  Result<Command> resolve(const artifact::Fill &fill) const;
+  Result<Command> resolve(const artifact::Initialize &initialize) const;
+  Result<Command> resolve(const artifact::AllReduceStart &start);
+  Command resolve(const artifact::AllReduceDone &done);
+
+  // RunCommands.cpp
+  Status poison(const ReadyEntry &entry);
+  Status initialize(const InitializeTensor &command);
+  Status issue(const Command &command);
+  RunResult runCommands(ReadyEntry &entry);
+  Status mark(const ReadyEntry &entry, size_t event);
+  Status readTimes(ReadyEntry &entry, uint64_t start);
+  Result<std::optional<CommandSpan>>
+  readReduction(const ReadyEntry &entry, size_t command, uint64_t start);
+  Status capture(ReadyEntry &entry);
+  Status settle();
+  Status wait();
+  Result<std::optional<NonFinite>>
+  findNonFinite(size_t command, const std::vector<FloatOutput> &outputs);
+
+  Artifact source;
+  RuntimeOptions options;
+  std::unique_ptr<GPU> gpu;
+  std::unique_ptr<DeviceMemory> memory;
+  Module code = nullptr;
+  std::vector<Function> kernels;
+  std::unique_ptr<BlasLt> blas;
+  /// Null where there is one rank.
+  std::unique_ptr<Reductions> reductions;
+  /// While an entry is resolved, those that have not ended.
+  std::vector<std::pair<artifact::Slice, unsigned>> running;
+  std::vector<ReadyEntry> entries;
+  /// Where results are checked.
+  PageMemory checked;
+  /// When the last command that was measured ended.
+  uint64_t measuredUntil = 0;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_CUDAEXECUTABLEIMPL_H

@@ -1,0 +1,111 @@
+//===- Nccl.cpp - NCCL, opened at run time --------------------------------===//
+
+#include "runtime/CUDA/Nccl.h"
+#include "runtime/CPU/SharedLibrary.h"
+
+#include <cstring>
+
+using namespace nsa;
+using namespace nsa::cuda;
+
+namespace {
+// Of nccl.h.
+constexpr int kFloat32 = 7, kAverage = 4;
+
+/// ncclUniqueId.
+struct UniqueId {
+  char bytes[128];
+};
+} // namespace
+
+struct Nccl::Functions {
+  int (*GetVersion)(int *version);
+  int (*GetUniqueId)(UniqueId *id);
+  int (*CommInitRank)(void **communicator, int ranks, UniqueId id, int rank);
+  int (*CommDestroy)(void *communicator);
+  int (*CommGetAsyncError)(void *communicator, int *result);
+  const char *(*GetErrorString)(int result);
+  const char *(*GetLastError)(void *communicator);
+  // Addresses of the GPU are numbers here and pointers there, of one size.
+  int (*AllReduce)(DevicePtr from, DevicePtr to, size_t count, int type,
+                   int operation, void *communicator, Stream stream);
+};
+
+Nccl::Nccl() : functions(std::make_unique<Functions>()) {}
+
+Nccl::~Nccl() {
+  if (communicator)
+    functions->CommDestroy(communicator);
+}
+
+Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
+  Result<SharedLibrary> opened =
+      SharedLibrary::open("NCCL", library, {"libnccl.so.2", "libnccl.so"});
+  if (!opened)
+    return opened.takeError();
+  std::unique_ptr<Nccl> nccl(new Nccl);
+  Functions &f = *nccl->functions;
+  opened->find(f.GetVersion, "ncclGetVersion");
+  opened->find(f.GetUniqueId, "ncclGetUniqueId");
+  opened->find(f.CommInitRank, "ncclCommInitRank");
+  opened->find(f.CommDestroy, "ncclCommDestroy");
+  opened->find(f.CommGetAsyncError, "ncclCommGetAsyncError");
+  opened->find(f.GetErrorString, "ncclGetErrorString");
+  opened->find(f.GetLastError, "ncclGetLastError");
+  opened->find(f.AllReduce, "ncclAllReduce");
+  if (!opened->missing.empty())
+    return Error{"'" + opened->path + "' is not NCCL: it has no symbol " +
+                 opened->missing};
+  int version = 0;
+  if (Status status = nccl->check(f.GetVersion(&version), "ncclGetVersion");
+      !status)
+    return Error{status.message()};
+  nccl->name = "NCCL " + std::to_string(version / 10000) + "." +
+               std::to_string(version / 100 % 100) + "." +
+               std::to_string(version % 100);
+  return nccl;
+}
+
+Status Nccl::check(int result, const char *call) const {
+  if (result == 0)
+    return {};
+  std::string text =
+      std::string(call) + ": " + functions->GetErrorString(result);
+  const char *last = functions->GetLastError(communicator);
+  if (last && *last)
+    text += std::string(" (") + last + ")";
+  return Error{text};
+}
+
+Result<std::string> Nccl::makeId() {
+  UniqueId id;
+  if (Status status = check(functions->GetUniqueId(&id), "ncclGetUniqueId");
+      !status)
+    return Error{status.message()};
+  return std::string(id.bytes, sizeof id.bytes);
+}
+
+Status Nccl::connect(const std::string &id, int rank, int size) {
+  UniqueId name;
+  if (id.size() != sizeof name.bytes)
+    return Error{"an id of NCCL has " + std::to_string(sizeof name.bytes) +
+                 " bytes, this one has " + std::to_string(id.size())};
+  std::memcpy(name.bytes, id.data(), sizeof name.bytes);
+  return check(functions->CommInitRank(&communicator, size, name, rank),
+               "ncclCommInitRank");
+}
+
+Status Nccl::average(DevicePtr data, uint64_t count, Stream stream) {
+  return check(functions->AllReduce(data, data, count, kFloat32, kAverage,
+                                    communicator, stream),
+               "ncclAllReduce");
+}
+
+Status Nccl::health() {
+  int result = 0;
+  if (Status status = check(functions->CommGetAsyncError(communicator, &result),
+                            "ncclCommGetAsyncError");
+      !status)
+    return status;
+  return check(result, "NCCL");
+}

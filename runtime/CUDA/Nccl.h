@@ -1,0 +1,54 @@
+//===- Nccl.h - NCCL, opened at run time ------------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_NCCL_H
+#define NSA_RUNTIME_CUDA_NCCL_H
+
+#include "runtime/CUDA/Driver.h"
+
+#include <memory>
+#include <string>
+
+namespace nsa::cuda {
+
+/// The ranks of a run, connected. Declares the few functions of libnccl.so.2
+/// that are used, so that nothing of NCCL is needed to build this.
+class Nccl {
+public:
+  /// Opens the library: a file, a folder that holds libnccl.so.2, or, when
+  /// empty, where the system's loader finds it.
+  static Result<std::unique_ptr<Nccl>> open(const std::string &library);
+
+  /// Ends the connection, if there is one.
+  ~Nccl();
+
+  /// A name for the run, which one rank makes and gives to all.
+  Result<std::string> makeId();
+
+  /// Meets all ranks of the run `id`, each with a GPU of its own, which is the
+  /// calling thread's current one. Waits for them without end.
+  Status connect(const std::string &id, int rank, int size);
+
+  /// Puts on the stream that `count` floats at `data` become their means over
+  /// all ranks: the same bits on all of them.
+  Status average(DevicePtr data, uint64_t count, Stream stream);
+
+  /// What went wrong beside the calls, such as a connection that was lost.
+  Status health();
+
+  /// "NCCL 2.27.3".
+  const std::string &description() const { return name; }
+
+private:
+  struct Functions;
+
+  Nccl();
+  Status check(int result, const char *call) const;
+
+  std::unique_ptr<Functions> functions;
+  void *communicator = nullptr;
+  std::string name;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_NCCL_H

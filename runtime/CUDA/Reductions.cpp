@@ -1,0 +1,328 @@
+//===- Reductions.cpp - averages over the GPUs of a run -------------------===//
+
+#include "runtime/CUDA/Reductions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <thread>
+
+using namespace nsa;
+using namespace nsa::cuda;
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How often the host looks how far the GPU is, and asks for the other ranks.
+static constexpr milliseconds lookEvery{100}, askEvery{1000};
+
+/// How long the ranks may take to connect, if a reduction may not take longer.
+static constexpr milliseconds leastToConnect{120000};
+
+Result<std::unique_ptr<Reductions>>
+Reductions::open(const GPU &gpu, RankLink &link, const std::string &library) {
+  Result<std::unique_ptr<Nccl>> nccl = Nccl::open(library);
+  if (!nccl)
+    return nccl.takeError();
+  Result<PinnedMemory> words = PinnedMemory::allocate(gpu, sizeof(Progress));
+  if (!words)
+    return words.takeError();
+  std::unique_ptr<Reductions> made(new Reductions(gpu, link));
+  made->nccl = std::move(*nccl);
+  made->words = std::move(*words);
+  made->progress = reinterpret_cast<Progress *>(made->words.data());
+  if (Status status = made->makeStream(); !status)
+    return Error{status.message()};
+  return made;
+}
+
+Status Reductions::makeStream() {
+  if (Status status = gpu->driver().check(
+          gpu->driver().StreamCreate(&stream, kNonBlocking), "cuStreamCreate");
+      !status)
+    return status;
+  for (Event *event : {&waitBegin, &waitEnd}) {
+    Result<Event> made = makeEvent(/*timed=*/true);
+    if (!made)
+      return made.takeError();
+    *event = *made;
+  }
+  return {};
+}
+
+Result<Event> Reductions::makeEvent(bool timed) {
+  Event event = nullptr;
+  if (Status status = gpu->driver().check(
+          gpu->driver().EventCreate(&event, timed ? 0 : kNoTiming),
+          "cuEventCreate");
+      !status)
+    return Error{status.message()};
+  return event;
+}
+
+Reductions::~Reductions() {
+  const Driver &driver = gpu->driver();
+  nccl.reset();
+  auto destroy = [&](Event event) {
+    if (event)
+      driver.EventDestroy(event);
+  };
+  for (const Reduction &reduction : reductions)
+    for (Event event : {reduction.ready, reduction.begun, reduction.done})
+      destroy(event);
+  destroy(waitBegin);
+  destroy(waitEnd);
+  if (numbers)
+    driver.MemFree(numbers);
+  if (stream)
+    driver.StreamDestroy(stream);
+}
+
+Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes, bool measure) {
+  Reduction &reduction = reductions.emplace_back();
+  reduction.data = data;
+  reduction.bytes = bytes;
+  for (Event *event : {&reduction.ready, &reduction.begun, &reduction.done}) {
+    Result<Event> made = makeEvent(measure && event != &reduction.ready);
+    if (!made)
+      return made.takeError();
+    *event = *made;
+  }
+  return unsigned(reductions.size() - 1);
+}
+
+//===----------------------------------------------------------------------===//
+// Connecting
+//===----------------------------------------------------------------------===//
+
+/// Puts the numbers that `tell` shows on the GPU.
+Status Reductions::shareNumbers() {
+  const Driver &driver = gpu->driver();
+  std::vector<uint32_t> values(reductions.size() + 1);
+  std::iota(values.begin(), values.end(), 0);
+  uint64_t bytes = values.size() * sizeof(uint32_t);
+  if (Status status =
+          driver.check(driver.MemAlloc(&numbers, bytes), "cuMemAlloc");
+      !status)
+    return status;
+  if (Status status = driver.check(
+          driver.MemcpyHtoDAsync(numbers, values.data(), bytes, gpu->stream()),
+          "cuMemcpyHtoDAsync");
+      !status)
+    return status;
+  return gpu->wait();
+}
+
+/// The name of the run, which the first rank makes.
+Result<std::string> Reductions::shareId() {
+  if (link->rank() != 0)
+    return link->get("nccl");
+  Result<std::string> id = nccl->makeId();
+  if (!id)
+    return id;
+  if (Status status = link->set("nccl", *id); !status)
+    return Error{status.message()};
+  return id;
+}
+
+Status Reductions::connect() {
+  if (Status status = shareNumbers(); !status)
+    return status;
+  Result<std::string> id = shareId();
+  if (!id)
+    return Error{id.message()};
+  // NCCL waits without end for ranks that do not come.
+  struct Attempt {
+    std::atomic<bool> hasEnded{false};
+    Status status;
+  };
+  auto attempt = std::make_shared<Attempt>();
+  std::thread thread([this, attempt, id = *id] {
+    gpu->makeCurrent();
+    attempt->status = nccl->connect(id, link->rank(), link->size());
+    if (attempt->status)
+      attempt->status = warmUp();
+    attempt->hasEnded = true;
+  });
+  Clock::time_point begin = Clock::now(), nextQuestion = begin + askEvery;
+  std::string why;
+  while (!attempt->hasEnded && why.empty()) {
+    std::this_thread::sleep_for(milliseconds(1));
+    Clock::time_point now = Clock::now();
+    if (now < nextQuestion)
+      continue;
+    nextQuestion = now + askEvery;
+    why = link->loss();
+    if (why.empty() && now - begin > std::max(link->timeout(), leastToConnect))
+      why = "the ranks did not connect in time";
+  }
+  if (!attempt->hasEnded) {
+    thread.detach();
+    return fail(why);
+  }
+  thread.join();
+  return attempt->status;
+}
+
+Status Reductions::warmUp() {
+  for (const Reduction &reduction : reductions)
+    if (Status status = nccl->average(reduction.data,
+                                      reduction.bytes / sizeof(float), stream);
+        !status)
+      return status;
+  return gpu->driver().check(gpu->driver().StreamSynchronize(stream),
+                             "cuStreamSynchronize");
+}
+
+//===----------------------------------------------------------------------===//
+// Commands
+//===----------------------------------------------------------------------===//
+
+/// Shows the host a number.
+Status Reductions::tell(volatile uint32_t &word, uint32_t value) {
+  return gpu->driver().check(
+      gpu->driver().MemcpyDtoHAsync(const_cast<uint32_t *>(&word),
+                                    numbers + value * sizeof(uint32_t),
+                                    sizeof(uint32_t), stream),
+      "cuMemcpyDtoHAsync");
+}
+
+Status Reductions::start(unsigned number) {
+  const Driver &driver = gpu->driver();
+  const Reduction &reduction = reductions[number];
+  if (Status status = driver.check(
+          driver.EventRecord(reduction.ready, gpu->stream()), "cuEventRecord");
+      !status)
+    return status;
+  if (Status status =
+          driver.check(driver.StreamWaitEvent(stream, reduction.ready, 0),
+                       "cuStreamWaitEvent");
+      !status)
+    return status;
+  if (Status status = tell(progress->begun, number + 1); !status)
+    return status;
+  if (Status status = driver.check(driver.EventRecord(reduction.begun, stream),
+                                   "cuEventRecord");
+      !status)
+    return status;
+  if (Status status = nccl->average(reduction.data,
+                                    reduction.bytes / sizeof(float), stream);
+      !status)
+    return status;
+  if (Status status = tell(progress->ended, number + 1); !status)
+    return status;
+  return driver.check(driver.EventRecord(reduction.done, stream),
+                      "cuEventRecord");
+}
+
+Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
+  const Driver &driver = gpu->driver();
+  auto mark = [&](Event event) {
+    return driver.check(driver.EventRecordWithFlags(event, gpu->stream(),
+                                                    capturing ? kExternal : 0),
+                        "cuEventRecordWithFlags");
+  };
+  if (isFirst)
+    if (Status status = mark(waitBegin); !status)
+      return status;
+  if (Status status = driver.check(
+          driver.StreamWaitEvent(gpu->stream(), reductions[number].done, 0),
+          "cuStreamWaitEvent");
+      !status)
+    return status;
+  return isLast ? mark(waitEnd) : Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Watching
+//===----------------------------------------------------------------------===//
+
+/// Tells the other ranks how far this one is.
+void Reductions::report(uint32_t begun) {
+  if (begun > run.first)
+    link->progress(total + begun - run.first, reductions[begun - 1].bytes);
+}
+
+Status Reductions::fail(const std::string &why) {
+  link->giveUp();
+  std::string where;
+  if (uint32_t begun = progress->begun; begun != progress->ended) {
+    report(begun);
+    where = " in reduction " + std::to_string(total + begun - run.first) +
+            " of " + std::to_string(reductions[begun - 1].bytes) + " bytes";
+  }
+  return Error{"rank " + std::to_string(link->rank()) + where + ": " + why};
+}
+
+/// What speaks against waiting any longer; empty if nothing does.
+std::string Reductions::findTrouble(Clock::duration sinceProgress) {
+  if (sinceProgress > link->timeout())
+    return "time-out after " +
+           std::to_string(
+               std::chrono::duration_cast<std::chrono::seconds>(sinceProgress)
+                   .count()) +
+           " s [" + link->whereabouts() + "]";
+  if (Status status = nccl->health(); !status)
+    return status.message() + " [" + link->whereabouts() + "]";
+  return link->loss();
+}
+
+Status Reductions::wait() {
+  const Driver &driver = gpu->driver();
+  Clock::time_point lastProgress = Clock::now(),
+                    nextLook = lastProgress + lookEvery,
+                    nextQuestion = lastProgress + askEvery;
+  uint32_t begun = 0, ended = 0;
+  int code = 0;
+  while ((code = driver.StreamQuery(gpu->stream())) == kNotReady) {
+    Clock::time_point now = Clock::now();
+    if (now < nextLook) {
+      std::this_thread::yield();
+      continue;
+    }
+    nextLook = now + lookEvery;
+    bool hasMoved = progress->begun != begun || progress->ended != ended;
+    begun = progress->begun;
+    ended = progress->ended;
+    if (hasMoved)
+      report(begun);
+    // Time passes in computations, too.
+    if (hasMoved || begun == ended)
+      lastProgress = now;
+    if (now < nextQuestion)
+      continue;
+    nextQuestion = now + askEvery;
+    if (std::string why = findTrouble(now - lastProgress); !why.empty())
+      return fail(why);
+  }
+  return driver.check(code, "cuStreamQuery");
+}
+
+Status Reductions::endRun() {
+  if (run.count == 0)
+    return {};
+  report(run.first + run.count);
+  total += run.count;
+  run = {};
+  float milliseconds = 0;
+  Status status = gpu->driver().check(
+      gpu->driver().EventElapsedTime(&milliseconds, waitBegin, waitEnd),
+      "cuEventElapsedTime");
+  waited += double(milliseconds) / 1e3;
+  return status;
+}
+
+Result<std::pair<double, double>> Reductions::measured(unsigned number,
+                                                       Event origin) {
+  float begin = 0, end = 0;
+  const Driver &driver = gpu->driver();
+  for (auto [event, milliseconds] :
+       {std::pair{reductions[number].begun, &begin},
+        std::pair{reductions[number].done, &end}})
+    if (Status status =
+            driver.check(driver.EventElapsedTime(milliseconds, origin, event),
+                         "cuEventElapsedTime");
+        !status)
+      return Error{status.message()};
+  return std::pair{double(begin), double(end)};
+}

@@ -1,0 +1,110 @@
+//===- Reductions.h - averages over the GPUs of a run -----------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_CUDA_REDUCTIONS_H
+#define NSA_RUNTIME_CUDA_REDUCTIONS_H
+
+#include "nsa/Runtime/Communicator.h"
+#include "runtime/CUDA/GPU.h"
+#include "runtime/CUDA/Nccl.h"
+
+#include <chrono>
+#include <vector>
+
+namespace nsa::cuda {
+
+/// The reductions of a program over the ranks of its run. They run on a stream
+/// of their own beside the program's commands, in the order of their starts,
+/// and can be part of a CUDA graph. Since a reduction waits for all ranks, the
+/// host watches over it: see `wait`.
+class Reductions {
+public:
+  /// `gpu` and `link` outlive it. `library` is NCCL: see Nccl::open.
+  static Result<std::unique_ptr<Reductions>>
+  open(const GPU &gpu, RankLink &link, const std::string &library);
+  ~Reductions();
+
+  /// A reduction of `bytes` bytes of floats at `data`; returns its number: 0,
+  /// 1, ... With `measure`, `measured` says when it ran.
+  Result<unsigned> add(DevicePtr data, uint64_t bytes, bool measure);
+  unsigned count() const { return unsigned(reductions.size()); }
+
+  /// After all `add`: connects the ranks, and runs every reduction once, with
+  /// whatever is in memory, so that nothing is set up later.
+  Status connect();
+
+  /// Before a run of `count` reductions from number `first` on is put on the
+  /// program's stream, and after it has been waited for.
+  void beginRun(unsigned first, unsigned count) { run = {first, count}; }
+  Status endRun();
+
+  /// Whether what is put on streams becomes part of a graph.
+  void setCapturing(bool captures) { capturing = captures; }
+
+  /// Begins a reduction of what the program's stream has computed so far, and
+  /// lets that stream wait for it.
+  Status start(unsigned number);
+  Status finish(unsigned number, bool isFirst, bool isLast);
+
+  /// Waits for the program's stream. An error says which reduction did not end,
+  /// how many bytes it has and where the other ranks are; after that nothing on
+  /// the GPU may be waited for.
+  Status wait();
+  bool hasFailed() const { return link->hasGivenUp(); }
+
+  /// Seconds that the program's stream has waited for reductions so far.
+  double waitedSeconds() const { return waited; }
+
+  /// Milliseconds from `origin`, an event of the program's stream, to the
+  /// beginning of a measured reduction, and to its end.
+  Result<std::pair<double, double>> measured(unsigned number, Event origin);
+
+  const std::string &description() const { return nccl->description(); }
+
+private:
+  struct Reduction {
+    DevicePtr data = 0;
+    uint64_t bytes = 0;
+    /// The data is complete, the reduction begins, and it has ended.
+    Event ready = nullptr, begun = nullptr, done = nullptr;
+  };
+  /// What the GPU tells the host: the last reduction that has begun, and the
+  /// last that has ended, numbered from 1.
+  struct Progress {
+    volatile uint32_t begun, ended;
+  };
+
+  Reductions(const GPU &gpu, RankLink &link) : gpu(&gpu), link(&link) {}
+  Status makeStream();
+  Result<Event> makeEvent(bool timed);
+  Status shareNumbers();
+  Result<std::string> shareId();
+  Status tell(volatile uint32_t &word, uint32_t value);
+  Status warmUp();
+  std::string findTrouble(std::chrono::nanoseconds sinceProgress);
+  Status fail(const std::string &why);
+  void report(uint32_t begun);
+
+  const GPU *gpu;
+  RankLink *link;
+  std::unique_ptr<Nccl> nccl;
+  Stream stream = nullptr;
+  std::vector<Reduction> reductions;
+  /// 0, 1, 2, ... on the GPU, for `tell`.
+  DevicePtr numbers = 0;
+  PinnedMemory words;
+  Progress *progress = nullptr;
+  /// Around what the program's stream waits for in an entry.
+  Event waitBegin = nullptr, waitEnd = nullptr;
+  bool capturing = false;
+  double waited = 0;
+  /// The reductions of the run that is on the stream, and how many ended in all
+  /// runs before.
+  struct {
+    unsigned first = 0, count = 0;
+  } run;
+  uint64_t total = 0;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_RUNTIME_CUDA_REDUCTIONS_H

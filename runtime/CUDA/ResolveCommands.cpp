@@ -1,0 +1,171 @@
+//===- ResolveCommands.cpp - entries with addresses on a GPU --------------===//
+
+#include "runtime/CUDA/CUDAExecutableImpl.h"
+#include "runtime/Core/Describe.h"
+#include "runtime/Core/Poison.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace nsa;
+using namespace nsa::cuda;
+using artifact::Slice;
+
+Status CUDAExecutable::resolveEntries() {
+  entries.reserve(source->entries()->size());
+  for (const artifact::Entry *entry : *source->entries())
+    if (Status status = resolve(*entry); !status)
+      return Error{"entry '" + entry->name()->str() + "': " + status.message()};
+  if (options.checkFinite) {
+    uint64_t most = 0;
+    for (const ReadyEntry &entry : entries)
+      for (const std::vector<FloatOutput> &outputs : entry.results)
+        for (const FloatOutput &output : outputs)
+          most = std::max(most, output.slice.size());
+    Result<PageMemory> buffer = PageMemory::allocate(most);
+    if (!buffer)
+      return buffer.takeError();
+    checked = std::move(*buffer);
+  }
+  return wait();
+}
+
+/// Notes which ends of reductions are the first and the last.
+static void markWaits(std::vector<Command> &commands) {
+  FinishReduction *last = nullptr;
+  for (Command &command : commands)
+    if (auto *finish = std::get_if<FinishReduction>(&command)) {
+      finish->isFirst = !last;
+      last = finish;
+    }
+  if (last)
+    last->isLast = true;
+}
+
+Status CUDAExecutable::resolve(const artifact::Entry &entry) {
+  ReadyEntry &ready = entries.emplace_back();
+  ready.firstReduction = reductions ? reductions->count() : 0;
+  for (const artifact::Command *command : *entry.commands()) {
+    Result<Command> resolved = resolve(*command);
+    if (!resolved)
+      return Error{describeCommand(source.root(), ready.commands.size(),
+                                   *command, resolved.message())};
+    if (std::holds_alternative<InitializeTensor>(*resolved))
+      ready.mayCapture = false;
+    ready.commands.push_back(std::move(*resolved));
+    if (options.checkFinite)
+      ready.results.push_back(floatOutputs(source.root(), *command));
+  }
+  if (reductions) {
+    ready.numReductions = reductions->count() - ready.firstReduction;
+    markWaits(ready.commands);
+  }
+  ready.nanoseconds.resize(ready.commands.size());
+  ready.lastRun.resize(ready.commands.size());
+  while (options.profile && ready.events.size() <= ready.commands.size())
+    if (Status status = gpu->driver().check(
+            gpu->driver().EventCreate(&ready.events.emplace_back(), 0),
+            "cuEventCreate");
+        !status)
+      return status;
+  return prepareTransfers(entry, ready);
+}
+
+Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
+                                        ReadyEntry &ready) {
+  std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
+  std::vector<Slice> in, out;
+  for (uint32_t input : inputs)
+    in.push_back(*source->tensors()->Get(input)->slice());
+  for (uint32_t output : *entry.outputs()) {
+    const artifact::Tensor &tensor = *source->tensors()->Get(output);
+    if (tensor.role() == TensorRole::Output)
+      out.push_back(*tensor.slice());
+  }
+  if (options.poison)
+    ready.poisoned = slicesToPoison(source.root(), entry);
+  return ready.transfers.prepare(*gpu, *memory, in, out);
+}
+
+Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
+  const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
+  LaunchKernel command;
+  command.function = kernels[launch.kernel()];
+  command.grid = {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()};
+  command.threads = kernel.threads();
+  command.sharedBytes = kernel.shared_bytes();
+  for (const Slice *slice : *launch.operands())
+    command.arguments.push_back(memory->address(*slice));
+  return Command(std::move(command));
+}
+
+Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
+  if (gemm.lhs_type() != gemm.rhs_type())
+    return Error{std::string("a product of ") + typeName(gemm.lhs_type()) +
+                 " and " + typeName(gemm.rhs_type()) +
+                 " has no counterpart in cuBLASLt"};
+  Result<unsigned> plan =
+      blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
+                  gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
+                  gemm.out_type(), gemm.beta(), memory->address(*gemm.lhs()),
+                  memory->address(*gemm.rhs()), memory->address(*gemm.out()),
+                  gemm.workspace() ? memory->address(*gemm.workspace()) : 0,
+                  gemm.workspace() ? gemm.workspace()->size() : 0});
+  if (!plan)
+    return plan.takeError();
+  return Command(RunGemm{*plan});
+}
+
+Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
+  return makeFill(fill.type(), fill.value(), memory->address(*fill.out()),
+                  fill.out()->size());
+}
+
+Result<Command>
+CUDAExecutable::resolve(const artifact::Initialize &initialize) const {
+  const artifact::Tensor &tensor = *source->tensors()->Get(initialize.tensor());
+  return Command(InitializeTensor{&tensor});
+}
+
+Result<Command> CUDAExecutable::resolve(const artifact::AllReduceStart &start) {
+  if (!reductions)
+    return Command(PassOver{});
+  const Slice &slice = *start.memory();
+  Result<unsigned> number =
+      reductions->add(memory->address(slice), slice.size(), options.profile);
+  if (!number)
+    return number.takeError();
+  running.emplace_back(slice, *number);
+  return Command(StartReduction{*number});
+}
+
+/// The reader has checked that every reduction ends once.
+Command CUDAExecutable::resolve(const artifact::AllReduceDone &done) {
+  if (!reductions)
+    return PassOver{};
+  auto isSame = [&](const auto &entry) {
+    return memory->address(entry.first) == memory->address(*done.memory());
+  };
+  auto found = std::find_if(running.begin(), running.end(), isSame);
+  unsigned number = found->second;
+  running.erase(found);
+  return FinishReduction{number, false, false};
+}
+
+Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {
+  if (const auto *launch = command.action_as_Launch())
+    return resolve(*launch);
+  if (const auto *gemm = command.action_as_Gemm())
+    return resolve(*gemm);
+  if (const auto *fill = command.action_as_Fill())
+    return resolve(*fill);
+  if (const auto *copy = command.action_as_Copy())
+    return Command(CopyMemory{memory->address(*copy->source()),
+                              memory->address(*copy->out()),
+                              copy->out()->size()});
+  if (const auto *start = command.action_as_AllReduceStart())
+    return resolve(*start);
+  if (const auto *done = command.action_as_AllReduceDone())
+    return resolve(*done);
+  return resolve(*command.action_as_Initialize());
+}

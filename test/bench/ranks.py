@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Measures data-parallel training on several GPUs of a machine.
+
+  test/bench/ranks.py prepare FOLDER [--target sm_90a] [--only NAME...]
+      compiles what is measured; needs the compiler, not a GPU
+  test/bench/ranks.py run FOLDER [--gpus N...] [--only NAME...] [--out FOLDER]
+      weak scaling: trains each on 1, 2, ... GPUs with the same tokens per GPU and
+      step, and prints tokens per second, the efficiency against one GPU, how far
+      ranks were apart in time, what the reductions take and how much of that is
+      hidden; then holds fp32 losses of several GPUs against those of one, and
+      kills and freezes ranks. Exit code 1 if losses differ by more than 1e-5 or a
+      rank lives on. Needs GPUs, not the compiler
+
+With --target cpu ranks reduce by Gloo, and nothing is profiled.
+"""
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import jobs  # noqa: E402
+
+# Configuration, tokens of a sequence, sequences of each rank, overrides.
+SPEED = {
+    "m7c-2048x32": ("m7c_125m", 2048, 32, {}),
+    "m7c-2048x4": ("m7c_125m", 2048, 4, {}),
+    "smoke-speed": ("smoke", 64, 4, {}),
+}
+SAME = {"smoke-same": ("smoke", 64, 1, {"runtime.precision": "fp32"})}
+RANK_SECONDS, KILL_LIMIT = 5, 30
+
+
+def prepare(args):
+    default = [name for name in SPEED | SAME if args.only or name != "smoke-speed"]
+    for name in jobs.chosen(default, args.only):
+        config, length, batch, overrides = (SPEED | SAME)[name]
+        values = {"runtime.precision": "bf16", "train.seq_len": length, "train.batch_size": batch,
+                  "runtime.device": "cpu" if args.target == "cpu" else "cuda",
+                  "train.micro_batch": batch, "train.warmup_steps": 2, "train.log_every": 10}
+        # As many passes as the ranks need.
+        values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
+        jobs.prepare(args, name, config, values | overrides)
+    if args.target == "cpu":
+        shutil.copy(os.path.join(args.build, "lib", "nsa-gloo.so"), args.folder)
+    jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
+                      "--tokens", "4000000")
+
+
+def rank_options(args, ranks):
+    gloo = os.path.join(args.folder, "nsa-gloo.so")
+    return ["--nproc", str(ranks), *(["--nccl", args.nccl] if args.nccl else []),
+            *(["--gloo", gloo] if os.path.exists(gloo) else [])]
+
+
+def rows(directory):
+    with open(os.path.join(directory, "training.csv")) as file:
+        return list(csv.DictReader(file))
+
+
+def measure(args, name, ranks, batch, single):
+    """Prints a line, and returns tokens per second."""
+    values = {"train.batch_size": batch * ranks, "train.steps": args.steps}
+    directory = jobs.train(args, name, values, *rank_options(args, ranks))
+    speeds = [float(row["toks_per_s"]) for row in rows(directory)]
+    speed = statistics.median(speeds[5:])
+    spreads = []
+    with open(os.path.join(args.out, name + ".log")) as file:
+        for line in file:
+            found = re.search(r"ranks differ by ([\d.]+) % of a step", line)
+            spreads += [float(found.group(1))] if found else []
+    text = f"{name:14} {ranks:5} {speed:12.0f}"
+    if ranks > 1:
+        efficiency = f"{100 * speed / (ranks * single):.1f} %" if single else "-"
+        text += f" {efficiency:>12} {statistics.median(spreads or [0]):8.1f} %"
+        # The first steps set things up, and profiling takes commands one by one.
+        if not args.no_profile:
+            directory = jobs.train(args, name, values | {"train.steps": 12},
+                                   *rank_options(args, ranks), "--profile", "8")
+            with open(os.path.join(args.out, name + ".log")) as file:
+                found = [line for line in file if "reductions over ranks" in line]
+            text += "  " + (found[0].split("] ", 1)[-1].strip() if found else "not measured")
+            shutil.copy(os.path.join(directory, "profile.json"),
+                        os.path.join(args.out, f"{name}-{ranks}.profile.json"))
+    print(text, flush=True)
+    return speed
+
+
+def compare(args, name, batch):
+    """fp32 losses of several ranks on the batch of one."""
+    total = batch * max(args.gpus)
+    losses = {}
+    for ranks in args.gpus + [max(args.gpus)]:
+        # One rank goes over the batch in passes.
+        values = {"train.batch_size": total, "train.steps": 20}
+        run = [row["loss"] for row in rows(jobs.train(args, name, values, *rank_options(args, ranks)))]
+        if ranks in losses and losses[ranks] != run:
+            jobs.fail(f"two runs on {ranks} GPUs have different losses")
+        losses[ranks] = run
+    worst = max(abs(float(a) - float(b)) / max(abs(float(b)), 1e-3)
+                for run in losses.values() for a, b in zip(run, losses[args.gpus[0]]))
+    print(f"{name}: losses on {args.gpus} GPUs within {worst:.1e} of each other, "
+          f"the same twice on {max(args.gpus)}")
+    if worst > 1e-5:
+        jobs.fail("losses differ by more than 1e-5")
+
+
+def disturb(args, name, number, limit, batch):
+    """Sends a signal to a random rank, after some steps: all have to end in time, and
+    the launcher goes on from the last checkpoint."""
+    ranks = max(args.gpus)
+    values = {"train.batch_size": batch * ranks, "train.steps": 100000, "train.save_every": 0}
+    words, directory = jobs.command(args, name, values, *rank_options(args, ranks),
+                                    "--rank-seconds", str(RANK_SECONDS))
+    longest = 0.0
+    for _ in range(args.rounds):
+        shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
+        with open(os.path.join(args.out, name + ".log"), "w") as log:
+            process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
+        pids, deadline = {}, time.time() + 120
+        while len(pids) < ranks and time.time() < deadline:
+            time.sleep(0.05)
+            for rank in set(range(ranks)) - set(pids):
+                try:
+                    with open(os.path.join(directory, f"heartbeat_rank{rank}.jsonl")) as file:
+                        beats = [json.loads(line) for line in file if line.endswith("\n")]
+                except FileNotFoundError:
+                    continue
+                if len(beats) > 5:
+                    pids[rank] = beats[-1]["pid"]
+        if len(pids) < ranks:
+            process.kill()
+            jobs.fail("ranks did not start: " + open(log.name).read()[-2000:])
+        time.sleep(random.random())
+        os.kill(pids[random.randrange(ranks)], number)
+        sent = time.time()
+        while process.poll() is None and time.time() - sent < limit + 5:
+            time.sleep(0.01)
+        longest = max(longest, time.time() - sent)
+        text = open(log.name).read()
+        if process.poll() is None or any(os.path.exists(f"/proc/{pid}") for pid in pids.values()):
+            process.kill()
+            jobs.fail(f"a rank lives {limit} s after signal {number}: {text[-2000:]}")
+        reason = [line for line in text.splitlines() if "error:" in line]
+    print(f"{name}: {args.rounds} times signal {int(number)} to a rank, all ended after "
+          f"{longest:.1f} s at most, code {process.returncode}: {reason[0] if reason else text[-300:]}",
+          flush=True)
+    if longest > limit:
+        jobs.fail(f"more than {limit} s")
+
+
+def run(args):
+    random.seed(time.time_ns())
+    names = jobs.there(args, list(SPEED | SAME))
+    print(f"{'weak scaling':14} {'GPUs':>5} {'tok/s':>12} {'efficiency':>12} {'apart':>10}")
+    for name in names:
+        if name in SPEED:
+            single = 0
+            for ranks in args.gpus:
+                speed = measure(args, name, ranks, SPEED[name][2], single)
+                single = single or speed / ranks
+    for name in names:
+        if name in SAME:
+            compare(args, name, SAME[name][2])
+            disturb(args, name, signal.SIGKILL, KILL_LIMIT, SAME[name][2])
+            disturb(args, name, signal.SIGSTOP, RANK_SECONDS + 10, SAME[name][2])
+
+
+def run_options(parser):
+    parser.add_argument("--gpus", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3, help="ranks killed, and frozen")
+    parser.add_argument("--nccl", help="folder of NCCL")
+    parser.add_argument("--no-profile", action="store_true")
+
+
+jobs.main(__doc__, prepare, run, run_options=run_options)

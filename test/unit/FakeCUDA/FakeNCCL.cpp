@@ -1,0 +1,159 @@
+//===- FakeNCCL.cpp - ranks that reduce in shared memory ------------------===//
+//
+// Stands in for libnccl.so.2 beside the GPU in host memory. Ranks are processes
+// of one machine; a file in /dev/shm has a place for the data of each. A
+// reduction is done once all ranks have brought theirs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/unit/FakeCUDA/FakeCUDA.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+// The names are those of the library, and addresses there are numbers.
+// NOLINTBEGIN(readability-identifier-naming,performance-no-int-to-ptr)
+
+namespace {
+
+constexpr int kMostRanks = 4;
+constexpr size_t kPlaceBytes = size_t(64) << 20;
+
+/// Of each rank, the reductions that it has brought data for, and has the means
+/// of.
+struct Shared {
+  std::atomic<int> joined;
+  std::atomic<uint64_t> brought[kMostRanks], taken[kMostRanks];
+};
+
+struct UniqueId {
+  char file[128];
+};
+
+struct Communicator {
+  int rank, size;
+  Shared *shared;
+  char *places;
+  uint64_t done = 0;
+  bool hasBrought = false;
+
+  float *place(int of) const {
+    return reinterpret_cast<float *>(places + size_t(of) * kPlaceBytes);
+  }
+};
+
+struct Reduction {
+  Communicator *communicator;
+  float *data;
+  size_t count;
+};
+
+bool all(const std::atomic<uint64_t> (&numbers)[kMostRanks], int size,
+         uint64_t least) {
+  for (int rank = 0; rank < size; ++rank)
+    if (numbers[rank] < least)
+      return false;
+  return true;
+}
+
+bool reduce(void *argument) {
+  auto &reduction = *static_cast<Reduction *>(argument);
+  Communicator &c = *reduction.communicator;
+  if (!c.hasBrought) {
+    // Others may read what lies there from the last time.
+    if (!all(c.shared->taken, c.size, c.done))
+      return false;
+    std::memcpy(c.place(c.rank), reduction.data,
+                reduction.count * sizeof(float));
+    c.shared->brought[c.rank] = c.done + 1;
+    c.hasBrought = true;
+  }
+  if (!all(c.shared->brought, c.size, c.done + 1))
+    return false;
+  for (size_t i = 0; i < reduction.count; ++i) {
+    float sum = 0;
+    for (int rank = 0; rank < c.size; ++rank)
+      sum += c.place(rank)[i];
+    reduction.data[i] = sum / float(c.size);
+  }
+  c.hasBrought = false;
+  c.shared->taken[c.rank] = ++c.done;
+  return true;
+}
+
+/// They live as long as the process: a graph may have them.
+std::vector<std::unique_ptr<Reduction>> reductions;
+
+} // namespace
+
+extern "C" {
+
+int ncclGetVersion(int *version) {
+  *version = 22703;
+  return 0;
+}
+
+int ncclGetUniqueId(UniqueId *id) {
+  std::memset(id, 0, sizeof *id);
+  std::snprintf(id->file, sizeof id->file, "/dev/shm/fake-nccl-%d",
+                int(::getpid()));
+  int file = ::open(id->file, O_RDWR | O_CREAT | O_TRUNC, 0600);
+  if (file < 0 || ::ftruncate(file, off_t(sizeof(Shared) + 4096 +
+                                          kMostRanks * kPlaceBytes)) != 0)
+    return 2;
+  ::close(file);
+  return 0;
+}
+
+int ncclCommInitRank(void **handle, int size, UniqueId id, int rank) {
+  int file = ::open(id.file, O_RDWR);
+  void *memory = ::mmap(nullptr, 4096 + kMostRanks * kPlaceBytes,
+                        PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (memory == MAP_FAILED || size > kMostRanks)
+    return 2;
+  auto *shared = static_cast<Shared *>(memory);
+  ++shared->joined;
+  while (shared->joined < size)
+    ::usleep(100);
+  ::unlink(id.file);
+  *handle =
+      new Communicator{rank, size, shared, static_cast<char *>(memory) + 4096};
+  return 0;
+}
+
+int ncclCommDestroy(void *handle) {
+  delete static_cast<Communicator *>(handle);
+  return 0;
+}
+
+int ncclCommGetAsyncError(void *, int *result) {
+  *result = 0;
+  return 0;
+}
+
+const char *ncclGetErrorString(int) { return "wrong use of the fake"; }
+const char *ncclGetLastError(void *) { return ""; }
+
+int ncclAllReduce(unsigned long long from, unsigned long long to, size_t count,
+                  int type, int operation, void *handle, void *) {
+  constexpr int float32 = 7, average = 4;
+  if (from != to || type != float32 || operation != average ||
+      count * sizeof(float) > kPlaceBytes)
+    return 4;
+  reductions.push_back(std::make_unique<Reduction>(
+      Reduction{static_cast<Communicator *>(handle),
+                reinterpret_cast<float *>(to), count}));
+  fakeCUDAEnqueue(reduce, reductions.back().get());
+  return 0;
+}
+
+} // extern "C"
+
+// NOLINTEND(readability-identifier-naming,performance-no-int-to-ptr)

@@ -1,0 +1,248 @@
+//===- GPURanksTest.cpp - reductions over stand-ins for GPUs --------------===//
+
+#include "nsa/Runtime/Runtime.h"
+#include "test/unit/Runtime/ArtifactBuilder.h"
+#include "test/unit/TempDir.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace nsa;
+
+namespace {
+
+constexpr std::chrono::milliseconds kTimeout{300};
+
+/// Keys are files of a folder, and so is what is said of lost ranks.
+class FileLink final : public RankLink {
+public:
+  FileLink(const TempDir &folder, int rank) : folder(folder), own(rank) {}
+
+  int rank() const override { return own; }
+  int size() const override { return 2; }
+  std::chrono::milliseconds timeout() const override { return kTimeout; }
+  Status set(const std::string &key, const std::string &value) override {
+    folder.write(key + ".new", value);
+    std::filesystem::rename(folder / (key + ".new"), folder / key);
+    return {};
+  }
+  Result<std::string> get(const std::string &key) override {
+    while (!std::filesystem::exists(folder / key))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return folder.read(key);
+  }
+  void progress(uint64_t number, uint64_t bytes) override {
+    last = std::to_string(number) + " " + std::to_string(bytes);
+  }
+  std::string loss() override {
+    return std::filesystem::exists(folder / "loss") ? folder.read("loss") : "";
+  }
+  std::string whereabouts() override { return "rank 1 is elsewhere"; }
+  void giveUp() override { gaveUp = true; }
+  bool hasGivenUp() const override { return gaveUp; }
+
+  /// What was said of the last reduction.
+  std::string last;
+
+private:
+  const TempDir &folder;
+  int own;
+  bool gaveUp = false;
+};
+
+/// update(x) gives out the means of x and of twice x.
+std::string makeUpdate() {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
+  unsigned first = b.tensor("first", DataType::F32, {16}, TensorRole::State);
+  unsigned second = b.tensor("second", DataType::F32, {16}, TensorRole::State);
+  unsigned mean = b.tensor("mean", DataType::F32, {16}, TensorRole::Output);
+  unsigned other = b.tensor("other", DataType::F32, {16}, TensorRole::Output);
+  unsigned add = b.kernel("add", "test_add", 1, {64, 64, 64}, 1);
+  b.entry("update", {x}, {mean, other},
+          {b.copy(b.of(x), b.of(first)), b.startReduction(b.of(first)),
+           b.launch(add, {b.of(x), b.of(x), b.of(second)}),
+           b.startReduction(b.of(second)), b.finishReduction(b.of(second)),
+           b.finishReduction(b.of(first)), b.copy(b.of(first), b.of(mean)),
+           b.copy(b.of(second), b.of(other))});
+  return b.finish();
+}
+
+struct Rank {
+  Rank(const TempDir &folder, int rank) : link(folder, rank) {
+    options.blasLibrary = options.ncclLibrary = NSA_FAKE_CUDA;
+    options.ranks = &link;
+  }
+  /// An error, or "".
+  std::string load() {
+    Status status = create();
+    return status ? "" : status.message();
+  }
+  Status create() {
+    std::string bytes = makeUpdate();
+    Result<Artifact> artifact =
+        Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
+    if (!artifact)
+      return Error{artifact.message()};
+    Result<Program> made = Program::create(*artifact, options);
+    if (!made)
+      return Error{made.message()};
+    program.emplace(std::move(*made));
+    return {};
+  }
+  /// The means of `value` and of twice that, if all elements agree.
+  Result<std::pair<float, float>> average(float value) {
+    const TensorView *x = program->findTensor("x");
+    std::fill_n(x->as<float>(), x->elements(), value);
+    if (Status status = program->run("update"); !status)
+      return Error{status.message()};
+    const float *mean = program->findTensor("mean")->as<float>();
+    const float *other = program->findTensor("other")->as<float>();
+    for (uint64_t i = 1; i < x->elements(); ++i)
+      if (mean[i] != mean[0] || other[i] != other[0])
+        return Error{"elements differ"};
+    return std::pair{mean[0], other[0]};
+  }
+
+  RuntimeOptions options;
+  FileLink link;
+  std::optional<Program> program;
+};
+
+/// Rank 1, a process of its own, which ends after some runs.
+class OtherRank {
+public:
+  OtherRank(const TempDir &folder, int runs) : process(::fork()) {
+    if (process != 0)
+      return;
+    Rank rank(folder, 1);
+    bool isGood = rank.load().empty();
+    for (int run = 0; run < runs && isGood; ++run)
+      isGood = rank.average(float(10 * run + 3)).ok();
+    ::_exit(isGood ? 0 : 1);
+  }
+  ~OtherRank() { EXPECT_EQ(wait(), 0); }
+
+  int wait() {
+    int status = 0;
+    if (process > 0)
+      ::waitpid(process, &status, 0);
+    process = 0;
+    return status;
+  }
+
+private:
+  pid_t process;
+};
+
+/// Runs checks in a process of their own: where a rank was given up, its GPU
+/// never finishes.
+void inProcess(const std::function<void()> &checks) {
+  pid_t process = ::fork();
+  if (process == 0) {
+    checks();
+    std::fflush(nullptr);
+    ::_exit(::testing::Test::HasFailure());
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(GPURanksTest, MeansAreOfAllRanks) {
+  TempDir folder;
+  OtherRank other(folder, 4);
+  Rank rank(folder, 0);
+  ASSERT_EQ(rank.load(), "");
+  EXPECT_EQ(rank.program->reductionLibrary(), "NCCL 2.27.3");
+  // One command after the other at first, then as a graph.
+  for (int run = 0; run < 4; ++run) {
+    auto means = rank.average(float(10 * run + 1));
+    ASSERT_TRUE(means.ok()) << means.message();
+    EXPECT_EQ(means->first, float(10 * run + 2));
+    EXPECT_EQ(means->second, float(20 * run + 4));
+    EXPECT_EQ(rank.link.last, std::to_string(2 * run + 2) + " 64");
+  }
+  EXPECT_FALSE(rank.link.hasGivenUp());
+}
+
+TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
+  TempDir folder;
+  OtherRank other(folder, 2);
+  Rank rank(folder, 0);
+  rank.options.profile = true;
+  ASSERT_EQ(rank.load(), "");
+  for (int run = 0; run < 2; ++run)
+    ASSERT_TRUE(rank.average(1).ok());
+  const EntryInfo &update = **rank.program->entry("update");
+  std::vector<CommandProfile> commands = rank.program->profile(update);
+  for (size_t i = 0; i < commands.size(); ++i) {
+    EXPECT_EQ(commands[i].startsReduction, i == 1 || i == 3) << i;
+    EXPECT_EQ(commands[i].endsReduction, i == 4 || i == 5) << i;
+  }
+}
+
+TEST(GPURanksTest, ARankThatDoesNotComeIsWaitedForNoLongerThanAllowed) {
+  inProcess([] {
+    TempDir folder;
+    OtherRank other(folder, 2);
+    Rank rank(folder, 0);
+    ASSERT_EQ(rank.load(), "");
+    for (int run = 0; run < 2; ++run)
+      ASSERT_TRUE(rank.average(1).ok());
+    auto begin = std::chrono::steady_clock::now();
+    std::string message = rank.average(1).message();
+    EXPECT_NE(message.find("rank 0 in reduction 5 of 64 bytes: time-out after"),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("[rank 1 is elsewhere]"), std::string::npos)
+        << message;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::seconds(5));
+    EXPECT_TRUE(rank.link.hasGivenUp());
+  });
+}
+
+TEST(GPURanksTest, ALostRankIsWaitedForNoLonger) {
+  inProcess([] {
+    TempDir folder;
+    OtherRank other(folder, 2);
+    Rank rank(folder, 0);
+    ASSERT_EQ(rank.load(), "");
+    for (int run = 0; run < 2; ++run)
+      ASSERT_TRUE(rank.average(1).ok());
+    folder.write("loss", "rank 1 was lost");
+    std::string message = rank.average(1).message();
+    EXPECT_NE(message.find("in reduction 5 of 64 bytes: "), std::string::npos)
+        << message;
+  });
+}
+
+TEST(GPURanksTest, RanksThatDoNotConnectAreNotWaitedFor) {
+  inProcess([] {
+    TempDir folder;
+    folder.write("loss", "rank 1 was lost");
+    Rank rank(folder, 0);
+    EXPECT_EQ(rank.load(), "test.nsax: rank 0: rank 1 was lost");
+    EXPECT_TRUE(rank.link.hasGivenUp());
+  });
+}
+
+TEST(GPURanksTest, AMissingLibraryIsNamed) {
+  TempDir folder;
+  Rank rank(folder, 0);
+  rank.options.ncclLibrary = folder / "libnccl.so.2";
+  std::string message = rank.load();
+  EXPECT_NE(message.find("NCCL"), std::string::npos) << message;
+  EXPECT_NE(message.find(folder / "libnccl.so.2"), std::string::npos)
+      << message;
+}
+
+} // namespace
