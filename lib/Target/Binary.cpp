@@ -1,5 +1,6 @@
 //===- Binary.cpp - kernels of a module to machine code -------------------===//
 
+#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"

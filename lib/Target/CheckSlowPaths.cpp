@@ -1,5 +1,6 @@
 //===- CheckSlowPaths.cpp - refuse slow paths of training entries ---------===//
 
+#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/SymbolTable.h"
@@ -14,7 +15,6 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa;
 
-static constexpr StringLiteral kCopy = "copy";
 static constexpr StringLiteral kAll = "all";
 
 /// Smaller copies cost no more than the command that they are.
@@ -22,7 +22,8 @@ static constexpr uint64_t kSlowCopyBytes = 64 << 10;
 
 ArrayRef<StringLiteral> nsa::getSlowPathNames() {
   static constexpr StringLiteral names[] = {
-      "scalar-loop", "scalar-access", kSpillPath, kSerialisedPath, kCopy, kAll};
+      kScalarLoopPath, kScalarAccessPath, kScalarProductPath, kUnfusedPath,
+      kSpillPath,      kSerialisedPath,   kCopyPath,          kAll};
   return names;
 }
 
@@ -103,11 +104,11 @@ LogicalResult CheckSlowPathsPass::check(rt::LaunchOp launch,
 
 LogicalResult CheckSlowPathsPass::check(rt::CopyOp copy) const {
   uint64_t bytes = rt::getByteSize(cast<MemRefType>(copy.getOut().getType()));
-  if (bytes < kSlowCopyBytes || isAllowed(kCopy))
+  if (bytes < kSlowCopyBytes || isAllowed(kCopyPath))
     return success();
   return copy.emitError("slow path '")
-         << kCopy << "' of " << bytes
-         << " bytes; allow with --allow-slow-path=" << kCopy;
+         << kCopyPath << "' of " << bytes
+         << " bytes; allow with --allow-slow-path=" << kCopyPath;
 }
 
 void CheckSlowPathsPass::runOnOperation() {

@@ -24,10 +24,6 @@ std::unique_ptr<mlir::Pass>
 createCUDABinary(const CUDABinaryPassOptions &options,
                  std::shared_ptr<CUDABinary> result);
 
-/// Slow paths of kernels on a GPU, as `slow_paths` of `rt.kernel` has them.
-inline constexpr llvm::StringLiteral kSpillPath = "spill";
-inline constexpr llvm::StringLiteral kSerialisedPath = "serialised";
-
 /// The names that CheckSlowPathsOptions::allow may hold: one for each slow
 /// path, and "all".
 llvm::ArrayRef<llvm::StringLiteral> getSlowPathNames();

@@ -87,6 +87,8 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
     |---|---|
     | `scalar-loop` | a kernel spends more than a quarter of its time on arithmetic or transpositions of one element at a time |
     | `scalar-access` | the same, on loads and stores of elements that are no neighbours in memory |
+    | `scalar-product` | on a GPU, a kernel multiplies tiles of bf16 or f16 without tensor cores |
+    | `unfused` | branches of attention, or their gradients, that `nsa-fuse-attention` could not fuse; its remarks say why |
     | `spill` | on a GPU, a kernel with matrix products, which attention is, keeps registers in memory |
     | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other (C7510 to C7519) |
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |

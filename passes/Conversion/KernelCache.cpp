@@ -1,7 +1,9 @@
 //===- KernelCache.cpp - kernels shared between operations ----------------===//
 
 #include "passes/Conversion/KernelCache.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "passes/Support/Debug.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -58,6 +60,10 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
   tile::KernelOp &kernel = kernels[getKey(op, spec)];
+  auto noteSlowPaths = llvm::make_scope_exit([&] {
+    op->walk(
+        [&](Operation *part) { addSlowPaths(kernel, getSlowPaths(part)); });
+  });
   if (kernel) {
     NSA_DEBUG() << op << " shares kernel @" << kernel.getSymName();
     return kernel;

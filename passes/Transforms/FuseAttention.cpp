@@ -1,6 +1,7 @@
 //===- FuseAttention.cpp - branches of attention in fewer launches --------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Transforms/Passes.h"
@@ -116,8 +117,12 @@ static bool fuseForward(CombineOp combine) {
   auto window = combine.getWindow().getDefiningOp<WindowAttentionOp>();
   StringRef obstacle = findObstacle(combine, selected, window);
   report(combine, "Branches", obstacle);
-  if (!obstacle.empty())
+  if (!obstacle.empty()) {
+    // A sum that is computed again has its branches from the first time.
+    if (selected && window)
+      addSlowPaths(combine, {kUnfusedPath});
     return false;
+  }
   Gates gates(combine.getGates());
   auto isKept = [&](Operation *branch) {
     return llvm::any_of(branch->getUsers(),
@@ -318,8 +323,10 @@ static bool fuseBackward(CombineBackwardOp combine) {
   if (obstacle.empty() && failed(match.moveOperands()))
     obstacle = "the gradient of a branch reads the gradient of another";
   report(combine, "Gradients", obstacle);
-  if (!obstacle.empty())
+  if (!obstacle.empty()) {
+    addSlowPaths(combine, {kUnfusedPath});
     return false;
+  }
   match.replace();
   return true;
 }

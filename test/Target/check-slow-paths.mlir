@@ -9,7 +9,7 @@
 // COPY-NOT: scalar-loop
 // COPY: error: slow path 'copy'
 // PASSES: rt.entry @accumulate
-// NAME: error: unknown slow path 'slow'; known are scalar-loop, scalar-access, spill, serialised, copy, all
+// NAME: error: unknown slow path 'slow'; known are scalar-loop, scalar-access, scalar-product, unfused, spill, serialised, copy, all
 
 rt.kernel @slow : (memref<16384xf32>, memref<16384xf32>) -> ()
     {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,

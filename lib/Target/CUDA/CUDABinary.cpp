@@ -1,6 +1,7 @@
 //===- CUDABinary.cpp - kernels to code for a GPU -------------------------===//
 
 #include "lib/Target/CUDA/CUDABinary.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
@@ -116,6 +117,8 @@ LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
     kernel.setThreads(threads[0]);
     kernel.setSharedBytes(
         function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+    if (auto paths = function->getAttrOfType<ArrayAttr>(kSlowPathsAttr))
+      kernel.setSlowPathsAttr(paths);
   }
   return success();
 }
@@ -159,15 +162,18 @@ static llvm::StringSet<> getKernelsWithProducts(ModuleOp sources) {
   return names;
 }
 
-/// What a kernel with products should not do, as `slow_paths` has it.
-static ArrayAttr getSlowPaths(MLIRContext *context,
-                              const KernelResources &resources) {
+/// Adds what a kernel with products should not do.
+static void noteSlowPaths(rt::KernelOp kernel,
+                          const KernelResources &resources) {
   SmallVector<StringRef> names;
+  if (std::optional<ArrayAttr> known = kernel.getSlowPaths())
+    names = llvm::to_vector_of<StringRef>(known->getAsValueRange<StringAttr>());
   if (resources.spillStores + resources.spillLoads > 0)
     names.push_back(kSpillPath);
   if (resources.isSerialised)
     names.push_back(kSerialisedPath);
-  return names.empty() ? ArrayAttr() : Builder(context).getStrArrayAttr(names);
+  if (!names.empty())
+    kernel.setSlowPathsAttr(Builder(kernel).getStrArrayAttr(names));
 }
 
 /// Notes on the kernels what they cost.
@@ -181,10 +187,8 @@ void CUDABinaryPass::describe(DetachedKernels &detached,
     kernel.setRegisters(known->second.registers);
     kernel.setSpillBytes(known->second.spillStores + known->second.spillLoads);
     kernel.setStackBytes(known->second.stackBytes);
-    if (!withProducts.contains(kernel.getSymName()))
-      continue;
-    if (ArrayAttr paths = getSlowPaths(&getContext(), known->second))
-      kernel.setSlowPathsAttr(paths);
+    if (withProducts.contains(kernel.getSymName()))
+      noteSlowPaths(kernel, known->second);
   }
 }
 

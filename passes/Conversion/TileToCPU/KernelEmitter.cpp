@@ -1,6 +1,7 @@
 //===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
 
 #include "passes/Conversion/TileToCPU/KernelEmitter.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -59,19 +60,10 @@ LogicalResult KernelEmitter::emit() {
   return success();
 }
 
-static uint64_t getArgumentBytes(KernelOp kernel) {
-  uint64_t bytes = 0;
-  for (Type type : kernel.getArgumentTypes()) {
-    auto memory = cast<MemRefType>(type);
-    bytes += memory.getNumElements() * memoryBytes(memory.getElementType());
-  }
-  return bytes;
-}
-
 void KernelEmitter::recordSlowPaths(Operation *function) {
-  SmallVector<StringRef> names;
+  SmallVector<StringRef> names = getSlowPaths(kernel);
   for (const WorkEstimate::Finding &finding :
-       work.findSlowPaths(getArgumentBytes(kernel))) {
+       work.findSlowPaths(getArgumentBytes(kernel.getArgumentTypes()))) {
     names.push_back(getSlowPathName(finding.path));
     remark::missed(finding.op->getLoc(), remark::RemarkOpts::name("SlowPath")
                                              .category(DEBUG_TYPE)
@@ -80,8 +72,7 @@ void KernelEmitter::recordSlowPaths(Operation *function) {
                           "one element at a time ({2})",
                           finding.op->getName(), finding.share, names.back());
   }
-  if (!names.empty())
-    function->setAttr(kSlowPathsAttr, b.getStrArrayAttr(names));
+  addSlowPaths(function, names);
 }
 
 void KernelEmitter::emitProgramLoop() {

@@ -11,9 +11,6 @@ class OpPassManager;
 
 namespace nsa {
 
-/// Attribute of a function made from a kernel: the names of its slow paths.
-inline constexpr llvm::StringLiteral kSlowPathsAttr = "nsa.slow_paths";
-
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToCPU/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

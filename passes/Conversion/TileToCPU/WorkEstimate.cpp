@@ -1,6 +1,7 @@
 //===- WorkEstimate.cpp - what runs element by element --------------------===//
 
 #include "passes/Conversion/TileToCPU/WorkEstimate.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
@@ -9,16 +10,12 @@ using namespace nsa::cpu;
 /// Of a kernel's time, from which on a path is slow.
 static constexpr double slowShare = 0.25;
 
-/// Bytes of a kernel's arguments below which nothing is slow: passing over them
-/// takes little longer than starting the kernel.
-static constexpr uint64_t negligibleBytes = 128 << 10;
-
 llvm::StringRef nsa::cpu::getSlowPathName(SlowPath path) {
   switch (path) {
   case SlowPath::ScalarLoop:
-    return "scalar-loop";
+    return kScalarLoopPath;
   case SlowPath::ScalarAccess:
-    return "scalar-access";
+    return kScalarAccessPath;
   }
   llvm_unreachable("unknown slow path");
 }
@@ -33,7 +30,7 @@ void WorkEstimate::addScalars(SlowPath path, Operation *op, double count,
 SmallVector<WorkEstimate::Finding>
 WorkEstimate::findSlowPaths(uint64_t argumentBytes) const {
   SmallVector<Finding> findings;
-  if (argumentBytes < negligibleBytes)
+  if (argumentBytes < kNegligibleBytes)
     return findings;
   for (SlowPath path : {SlowPath::ScalarLoop, SlowPath::ScalarAccess}) {
     double cost = 0;

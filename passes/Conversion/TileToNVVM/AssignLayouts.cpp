@@ -1,5 +1,6 @@
 //===- AssignLayouts.cpp - tiles for tensor cores -------------------------===//
 
+#include "dialects/Interfaces/SlowPaths.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -143,6 +144,17 @@ static void report(KernelOp kernel, const LayoutAnalysis &layouts) {
                      layouts.getSlabs(), layouts.getWarps());
 }
 
+/// Products of f32 are small ones beside those of 16 bits, or fp32 was asked
+/// for.
+static void noteSlowPaths(KernelOp kernel, const LayoutAnalysis &layouts) {
+  bool isSlow = llvm::any_of(layouts.getMissed(), [](const auto &missed) {
+    return !DotOp(missed.first).getA().getType().getElementType().isF32();
+  });
+  if (isSlow &&
+      nsa::getArgumentBytes(kernel.getArgumentTypes()) >= nsa::kNegligibleBytes)
+    nsa::addSlowPaths(kernel, {nsa::kScalarProductPath});
+}
+
 namespace {
 struct AssignLayouts : nsa::impl::NSAAssignLayoutsBase<AssignLayouts> {
   using NSAAssignLayoutsBase::NSAAssignLayoutsBase;
@@ -156,6 +168,7 @@ struct AssignLayouts : nsa::impl::NSAAssignLayoutsBase<AssignLayouts> {
     for (KernelOp kernel : getOperation().getOps<KernelOp>()) {
       LayoutAnalysis layouts(kernel, warps, wgmma);
       report(kernel, layouts);
+      noteSlowPaths(kernel, layouts);
       if (!layouts.getProducts().empty())
         LayoutRewriter(kernel, layouts).run();
     }

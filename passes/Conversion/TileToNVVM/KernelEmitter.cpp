@@ -1,6 +1,7 @@
 //===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
 
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
@@ -126,6 +127,7 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                   b.getI32IntegerAttr(getRegisterLimit(threads)));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
+  addSlowPaths(func, getSlowPaths(kernel));
   return success();
 }
 
