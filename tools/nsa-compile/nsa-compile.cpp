@@ -91,8 +91,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
       ->capture_default_str();
   app.add_option("--allow-slow-path", compiler.allowSlowPaths,
                  "Slow paths that training entries may take: scalar-loop, "
-                 "scalar-access, spill, serialised, copy or all; any other is "
-                 "an error")
+                 "scalar-access, scalar-product, unfused, spill, serialised, copy "
+                 "or all; any other is an error")
       ->default_str("")
       ->delimiter(',')
       ->allow_extra_args(false);
