@@ -89,10 +89,11 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "MiB of gradients that ranks average as one, during backward")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--allow-slow-path", compiler.allowSlowPaths,
-                 "Slow paths that training entries may take: scalar-loop, "
-                 "scalar-access, scalar-product, unfused, spill, serialised, copy "
-                 "or all; any other is an error")
+  app.add_option(
+         "--allow-slow-path", compiler.allowSlowPaths,
+         "Slow paths that training entries may take: scalar-loop, "
+         "scalar-access, scalar-product, unfused, spill, serialised, copy "
+         "or all; any other is an error")
       ->default_str("")
       ->delimiter(',')
       ->allow_extra_args(false);
