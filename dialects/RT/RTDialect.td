@@ -140,4 +140,9 @@ def RT_F32Memory : ConfinedType<RT_Memory,
            ".isF32()">],
     "statically shaped, dense memref of f32", "::mlir::MemRefType">;
 
+def RT_ReducedMemory : ConfinedType<RT_Memory,
+    [CPred<"::llvm::isa<::mlir::Float32Type, ::mlir::BFloat16Type>("
+           "::llvm::cast<::mlir::MemRefType>($_self).getElementType())">],
+    "statically shaped, dense memref of f32 or bf16", "::mlir::MemRefType">;
+
 #endif // NSA_DIALECTS_RT_RTDIALECT_TD

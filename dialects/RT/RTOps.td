@@ -379,7 +379,7 @@ def RT_AllReduceStartOp : RT_Command<"all_reduce_start"> {
     rt.all_reduce_done %bucket : memref<48xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_F32Memory, "", [MemRead, MemWrite]>:$memory);
+  let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory);
   let assemblyFormat = "$memory attr-dict `:` type($memory)";
 }
 
@@ -396,7 +396,7 @@ def RT_AllReduceDoneOp : RT_Command<"all_reduce_done"> {
     rt.all_reduce_done %g : memref<48xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_F32Memory, "", [MemRead, MemWrite]>:$memory);
+  let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory);
   let assemblyFormat = "$memory attr-dict `:` type($memory)";
 }
 

@@ -53,6 +53,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
       {"logits-mib", std::to_string(options.logitsMiB)},
       {"bucket-mib", std::to_string(options.bucketMiB)},
+      {"reduce-precision", options.reducePrecision},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

@@ -87,6 +87,11 @@ LogicalResult nsa::Driver::checkOptions() {
                   << "'; known are fp32, bf16 and fp16";
     return failure();
   }
+  if (options.reducePrecision != "fp32" && options.reducePrecision != "bf16") {
+    messageStream << "unknown precision of reductions '"
+                  << options.reducePrecision << "'; known are fp32 and bf16";
+    return failure();
+  }
   if (!parseRecomputePolicy(options.recompute)) {
     messageStream << "unknown recompute policy '" << options.recompute
                   << "'; known are none, cheap and block";
@@ -201,6 +206,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.fuse = options.fuse;
   phaseOptions.logitsMiB = options.logitsMiB;
   phaseOptions.bucketMiB = options.bucketMiB;
+  phaseOptions.reduceInBF16 = options.reducePrecision == "bf16";
   phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;

@@ -59,6 +59,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Collective:
     manager.addPass(createBucketAllReduce({options.bucketMiB}));
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
+    if (options.reduceInBF16)
+      manager.addPass(createNarrowAllReduce());
     return;
   case Phase::Plan:
     manager.addPass(createPlan({options.gemmWorkspace}));
@@ -200,7 +202,14 @@ struct WithBuckets : BaseT {
       llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),
       llvm::cl::init(kDefaultBucketMiB)};
 
-  void addTo(PhaseOptions &options) const { options.bucketMiB = bucketMiB; }
+  detail::PassOptions::Option<bool> reduceInBF16{
+      *this, "reduce-in-bf16",
+      llvm::cl::desc("Whether gradients go from rank to rank in bf16")};
+
+  void addTo(PhaseOptions &options) const {
+    options.bucketMiB = bucketMiB;
+    options.reduceInBF16 = reduceInBF16;
+  }
 };
 
 struct CollectivePipelineOptions

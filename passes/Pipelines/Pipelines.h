@@ -11,7 +11,8 @@
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
-// - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce
+// - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
+//   nsa-narrow-all-reduce
 // - plan: nsa-plan
 // - binary: nsa-binary
 //
@@ -55,6 +56,8 @@ struct PhaseOptions {
   ScheduleKind schedule = ScheduleKind::CPU;
   /// MiB of gradients that are averaged over ranks as one.
   int64_t bucketMiB = kDefaultBucketMiB;
+  /// Whether they go from rank to rank in bf16.
+  bool reduceInBF16 = false;
   /// Bytes of workspace of every matrix product; 0 takes what fp32 copies of
   /// narrower operands need.
   uint64_t gemmWorkspace = 0;

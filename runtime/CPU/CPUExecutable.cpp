@@ -80,7 +80,7 @@ private:
   std::unique_ptr<ThreadPool> pool;
   std::vector<ReadyEntry> entries;
   /// The reductions in progress, by their data.
-  std::vector<std::pair<const float *, uint64_t>> averages;
+  std::vector<std::pair<const void *, uint64_t>> averages;
   /// What stopped the run in progress.
   RunResult stopped;
 };
@@ -246,9 +246,11 @@ Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
 }
 
 Action CPUExecutable::resolve(const artifact::AllReduceStart &start) const {
+  auto type =
+      start.type() == DataType::BF16 ? ReducedType::BF16 : ReducedType::F32;
   return StartAverageCommand{
-      reinterpret_cast<float *>(address(*start.memory())),
-      int64_t(start.memory()->size() / sizeof(float))};
+      address(*start.memory()),
+      int64_t(start.memory()->size() / elementBytes(type)), type};
 }
 
 Action CPUExecutable::resolve(const artifact::Command &command) const {
@@ -263,8 +265,7 @@ Action CPUExecutable::resolve(const artifact::Command &command) const {
   if (const auto *start = command.action_as_AllReduceStart())
     return resolve(*start);
   if (const auto *done = command.action_as_AllReduceDone())
-    return FinishAverageCommand{
-        reinterpret_cast<float *>(address(*done->memory()))};
+    return FinishAverageCommand{address(*done->memory())};
   return resolve(*command.action_as_Initialize());
 }
 
@@ -323,7 +324,8 @@ Status CPUExecutable::average(const Action &action) {
     return {};
   if (const auto *start = std::get_if<StartAverageCommand>(&action))
     averages.emplace_back(
-        start->data, communicator->startAverage(start->data, start->count));
+        start->data,
+        communicator->startAverage(start->data, start->count, start->type));
   const auto *finish = std::get_if<FinishAverageCommand>(&action);
   if (!finish)
     return {};

@@ -40,12 +40,13 @@ struct InitializeCommand {
 
 /// Start and end of a reduction over ranks are two commands for the same data.
 struct StartAverageCommand {
-  float *data;
+  void *data;
   int64_t count;
+  ReducedType type;
 };
 
 struct FinishAverageCommand {
-  float *data;
+  void *data;
 };
 
 using Action =

@@ -10,7 +10,7 @@ using namespace nsa::cuda;
 
 namespace {
 // Of nccl.h.
-constexpr int kFloat32 = 7, kAverage = 4;
+constexpr int kFloat32 = 7, kBFloat16 = 9, kAverage = 4;
 
 /// ncclUniqueId.
 struct UniqueId {
@@ -95,10 +95,13 @@ Status Nccl::connect(const std::string &id, int rank, int size) {
                "ncclCommInitRank");
 }
 
-Status Nccl::average(DevicePtr data, uint64_t count, Stream stream) {
-  return check(functions->AllReduce(data, data, count, kFloat32, kAverage,
-                                    communicator, stream),
-               "ncclAllReduce");
+Status Nccl::average(DevicePtr data, uint64_t count, ReducedType type,
+                     Stream stream) {
+  return check(
+      functions->AllReduce(data, data, count,
+                           type == ReducedType::F32 ? kFloat32 : kBFloat16,
+                           kAverage, communicator, stream),
+      "ncclAllReduce");
 }
 
 Status Nccl::health() {

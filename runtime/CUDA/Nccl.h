@@ -3,6 +3,7 @@
 #ifndef NSA_RUNTIME_CUDA_NCCL_H
 #define NSA_RUNTIME_CUDA_NCCL_H
 
+#include "nsa/Runtime/Communicator.h"
 #include "runtime/CUDA/Driver.h"
 
 #include <memory>
@@ -28,9 +29,10 @@ public:
   /// calling thread's current one. Waits for them without end.
   Status connect(const std::string &id, int rank, int size);
 
-  /// Puts on the stream that `count` floats at `data` become their means over
+  /// Puts on the stream that `count` elements at `data` become their means over
   /// all ranks: the same bits on all of them.
-  Status average(DevicePtr data, uint64_t count, Stream stream);
+  Status average(DevicePtr data, uint64_t count, ReducedType type,
+                 Stream stream);
 
   /// What went wrong beside the calls, such as a connection that was lost.
   Status health();

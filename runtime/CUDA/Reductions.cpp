@@ -78,10 +78,12 @@ Reductions::~Reductions() {
     driver.StreamDestroy(stream);
 }
 
-Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes, bool measure) {
+Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes,
+                                 ReducedType type, bool measure) {
   Reduction &reduction = reductions.emplace_back();
   reduction.data = data;
   reduction.bytes = bytes;
+  reduction.type = type;
   for (Event *event : {&reduction.ready, &reduction.begun, &reduction.done}) {
     Result<Event> made = makeEvent(measure && event != &reduction.ready);
     if (!made)
@@ -164,11 +166,15 @@ Status Reductions::connect() {
   return attempt->status;
 }
 
+Status Reductions::average(const Reduction &reduction) {
+  return nccl->average(reduction.data,
+                       reduction.bytes / elementBytes(reduction.type),
+                       reduction.type, stream);
+}
+
 Status Reductions::warmUp() {
   for (const Reduction &reduction : reductions)
-    if (Status status = nccl->average(reduction.data,
-                                      reduction.bytes / sizeof(float), stream);
-        !status)
+    if (Status status = average(reduction); !status)
       return status;
   return gpu->driver().check(gpu->driver().StreamSynchronize(stream),
                              "cuStreamSynchronize");
@@ -205,9 +211,7 @@ Status Reductions::start(unsigned number) {
                                    "cuEventRecord");
       !status)
     return status;
-  if (Status status = nccl->average(reduction.data,
-                                    reduction.bytes / sizeof(float), stream);
-      !status)
+  if (Status status = average(reduction); !status)
     return status;
   if (Status status = tell(progress->ended, number + 1); !status)
     return status;

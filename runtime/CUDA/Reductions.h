@@ -23,9 +23,10 @@ public:
   open(const GPU &gpu, RankLink &link, const std::string &library);
   ~Reductions();
 
-  /// A reduction of `bytes` bytes of floats at `data`; returns its number: 0,
-  /// 1, ... With `measure`, `measured` says when it ran.
-  Result<unsigned> add(DevicePtr data, uint64_t bytes, bool measure);
+  /// A reduction of `bytes` bytes at `data`; returns its number: 0, 1, ... With
+  /// `measure`, `measured` says when it ran.
+  Result<unsigned> add(DevicePtr data, uint64_t bytes, ReducedType type,
+                       bool measure);
   unsigned count() const { return unsigned(reductions.size()); }
 
   /// After all `add`: connects the ranks, and runs every reduction once, with
@@ -64,6 +65,7 @@ private:
   struct Reduction {
     DevicePtr data = 0;
     uint64_t bytes = 0;
+    ReducedType type = ReducedType::F32;
     /// The data is complete, the reduction begins, and it has ended.
     Event ready = nullptr, begun = nullptr, done = nullptr;
   };
@@ -76,6 +78,7 @@ private:
   Reductions(const GPU &gpu, RankLink &link) : gpu(&gpu), link(&link) {}
   Status makeStream();
   Result<Event> makeEvent(bool timed);
+  Status average(const Reduction &reduction);
   Status shareNumbers();
   Result<std::string> shareId();
   Status tell(volatile uint32_t &word, uint32_t value);

@@ -131,8 +131,10 @@ Result<Command> CUDAExecutable::resolve(const artifact::AllReduceStart &start) {
   if (!reductions)
     return Command(PassOver{});
   const Slice &slice = *start.memory();
-  Result<unsigned> number =
-      reductions->add(memory->address(slice), slice.size(), options.profile);
+  Result<unsigned> number = reductions->add(
+      memory->address(slice), slice.size(),
+      start.type() == DataType::BF16 ? ReducedType::BF16 : ReducedType::F32,
+      options.profile);
   if (!number)
     return number.takeError();
   running.emplace_back(slice, *number);

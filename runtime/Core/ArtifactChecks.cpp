@@ -104,7 +104,7 @@ private:
   bool check(const Fill &fill);
   bool check(const Copy &copy);
   bool check(const Initialize &initialize);
-  bool checkReduction(const Slice &memory);
+  bool check(const AllReduceStart &start);
   bool checkReductions(const Entry &entry);
   bool checkBuffer(const Buffer &buffer);
   bool checkSegments();
@@ -392,11 +392,16 @@ bool Checker::check(const Initialize &initialize) {
               "', which has no initial value");
 }
 
-bool Checker::checkReduction(const Slice &memory) {
+bool Checker::check(const AllReduceStart &start) {
+  if (start.type() != DataType::F32 && start.type() != DataType::BF16)
+    return fail("reduces elements of type " + num(uint64_t(start.type())) +
+                ", which is neither f32 nor bf16");
+  const Slice &memory = *start.memory();
   return checkSlice(memory, "reduced memory", sliceAlignment) &&
-         (memory.size() % sizeof(float) == 0 ||
+         (memory.size() % elementBytes(start.type()) == 0 ||
           fail("reduces " + num(memory.size()) +
-               " bytes, which is not a multiple of 4"));
+               " bytes, which is not a multiple of " +
+               num(elementBytes(start.type()))));
 }
 
 bool Checker::checkCommand(const Command &command) {
@@ -415,9 +420,10 @@ bool Checker::checkCommand(const Command &command) {
   case Action::Initialize:
     return check(*command.action_as_Initialize());
   case Action::AllReduceStart:
-    return checkReduction(*command.action_as_AllReduceStart()->memory());
+    return check(*command.action_as_AllReduceStart());
   case Action::AllReduceDone:
-    return checkReduction(*command.action_as_AllReduceDone()->memory());
+    return checkSlice(*command.action_as_AllReduceDone()->memory(),
+                      "reduced memory", sliceAlignment);
   case Action::NONE:
     break;
   }

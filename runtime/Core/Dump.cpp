@@ -213,7 +213,7 @@ std::string Dumper::operands(const artifact::Command &command) const {
   if (const auto *copy = command.action_as_Copy())
     return text(*copy->source()) + " -> " + text(*copy->out());
   if (const auto *start = command.action_as_AllReduceStart())
-    return text(*start->memory());
+    return std::string(typeName(start->type())) + " " + text(*start->memory());
   if (const auto *done = command.action_as_AllReduceDone())
     return text(*done->memory());
   const auto &tensor =

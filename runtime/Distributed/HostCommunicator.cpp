@@ -1,6 +1,7 @@
 //===- HostCommunicator.cpp - reductions beside the computation -----------===//
 
 #include "runtime/Distributed/HostCommunicator.h"
+#include "lib/Support/Float16.h"
 
 namespace nsa {
 
@@ -20,9 +21,10 @@ HostCommunicator::~HostCommunicator() {
   thread.join();
 }
 
-uint64_t HostCommunicator::startAverage(float *data, int64_t count) {
+uint64_t HostCommunicator::startAverage(void *data, int64_t count,
+                                        ReducedType type) {
   std::lock_guard<std::mutex> lock(mutex);
-  waiting.insert(waiting.begin(), {data, count});
+  waiting.insert(waiting.begin(), {data, count, type});
   changed.notify_all();
   return ++started;
 }
@@ -65,16 +67,23 @@ void HostCommunicator::work() {
 }
 
 Status HostCommunicator::average(const Job &job, uint64_t number) {
-  uint64_t bytes = uint64_t(job.count) * sizeof(float);
+  uint64_t bytes = uint64_t(job.count) * elementBytes(job.type);
   store.progress(number, bytes);
-  if (Status status = reducer->sum(job.data, job.count); !status)
+  if (Status status = reducer->sum(job.data, job.count, job.type); !status)
     return Error{"rank " + std::to_string(rank()) + " in reduction " +
                  std::to_string(number) + " of " + std::to_string(bytes) +
                  " bytes: " + status.message() + " [" + store.whereabouts() +
                  "]"};
   const float share = 1.0f / float(size());
+  if (job.type == ReducedType::F32) {
+    auto *data = static_cast<float *>(job.data);
+    for (int64_t i = 0; i < job.count; ++i)
+      data[i] *= share;
+    return {};
+  }
+  auto *data = static_cast<uint16_t *>(job.data);
   for (int64_t i = 0; i < job.count; ++i)
-    job.data[i] *= share;
+    data[i] = floatToBF16(bf16ToFloat(data[i]) * share);
   return {};
 }
 

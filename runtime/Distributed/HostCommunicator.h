@@ -26,7 +26,7 @@ public:
 
   int rank() const override { return store.rank(); }
   int size() const override { return store.size(); }
-  uint64_t startAverage(float *data, int64_t count) override;
+  uint64_t startAverage(void *data, int64_t count, ReducedType type) override;
   Status wait(uint64_t number) override;
 
   /// Seconds spent in `wait` so far, and whether a reduction has failed.
@@ -35,8 +35,9 @@ public:
 
 private:
   struct Job {
-    float *data;
+    void *data;
     int64_t count;
+    ReducedType type;
   };
 
   void work();

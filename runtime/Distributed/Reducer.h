@@ -31,9 +31,9 @@ class Reducer {
 public:
   virtual ~Reducer() = default;
 
-  /// Replaces `count` floats by their sums over all ranks: the same bits on all
-  /// ranks, and in every run with as many.
-  virtual Status sum(float *data, int64_t count) = 0;
+  /// Replaces `count` elements by their sums over all ranks: the same bits on
+  /// all ranks, and in every run with as many.
+  virtual Status sum(void *data, int64_t count, ReducedType type) = 0;
 };
 
 /// Whether the plug-in can be opened here.
@@ -49,7 +49,7 @@ using CreateReducer = Reducer *(*)(const char *version,
                                    const ReducerOptions &options,
                                    std::string &error);
 inline constexpr const char *createReducerName = "nsaCreateReducer";
-inline constexpr const char *reducerVersion = NSA_VERSION " 1";
+inline constexpr const char *reducerVersion = NSA_VERSION " 2";
 
 } // namespace nsa
 

@@ -1,5 +1,6 @@
 //===- GlooReducer.cpp - reductions by Gloo -------------------------------===//
 
+#include "lib/Support/Float16.h"
 #include "runtime/Distributed/Reducer.h"
 
 #include <cstring>
@@ -44,6 +45,13 @@ private:
   KeyValues &keys;
 };
 
+void sumBF16(void *out, const void *a, const void *b, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    static_cast<uint16_t *>(out)[i] =
+        floatToBF16(bf16ToFloat(static_cast<const uint16_t *>(a)[i]) +
+                    bf16ToFloat(static_cast<const uint16_t *>(b)[i]));
+}
+
 /// The ring algorithm: every element is summed in the order of the ranks of its
 /// part of the ring, and then sent to all.
 class GlooReducer final : public Reducer {
@@ -59,14 +67,19 @@ public:
     context = made;
   }
 
-  Status sum(float *data, int64_t count) override {
+  Status sum(void *data, int64_t count, ReducedType type) override {
     try {
       gloo::AllreduceOptions options(context);
       options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-      options.setOutput(data, size_t(count));
-      options.setReduceFunction(
-          static_cast<void (*)(void *, const void *, const void *, size_t)>(
-              &gloo::sum<float>));
+      if (type == ReducedType::F32) {
+        options.setOutput(static_cast<float *>(data), size_t(count));
+        options.setReduceFunction(
+            static_cast<void (*)(void *, const void *, const void *, size_t)>(
+                &gloo::sum<float>));
+      } else {
+        options.setOutput(static_cast<uint16_t *>(data), size_t(count));
+        options.setReduceFunction(&sumBF16);
+      }
       gloo::allreduce(options);
     } catch (const std::exception &exception) {
       return Error{firstLine(exception.what())};

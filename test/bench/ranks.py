@@ -33,6 +33,7 @@ import jobs  # noqa: E402
 SPEED = {
     "m7c-2048x32": ("m7c_125m", 2048, 32, {}),
     "m7c-2048x4": ("m7c_125m", 2048, 4, {}),
+    "m7c-2048x4-bf16": ("m7c_125m", 2048, 4, {}),
     "smoke-speed": ("smoke", 64, 4, {}),
 }
 SAME = {
@@ -54,7 +55,8 @@ def prepare(args):
                   "train.micro_batch": batch, "train.warmup_steps": 2, "train.log_every": 10}
         # As many passes as the ranks need.
         values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
-        jobs.prepare(args, name, config, values | overrides)
+        options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
+        jobs.prepare(args, name, config, values | overrides, *options)
     if args.target == "cpu":
         shutil.copy(os.path.join(args.build, "lib", "nsa-gloo.so"), args.folder)
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
@@ -83,7 +85,7 @@ def measure(args, name, ranks, batch, single):
         for line in file:
             found = re.search(r"ranks differ by ([\d.]+) % of a step", line)
             spreads += [float(found.group(1))] if found else []
-    text = f"{name:14} {ranks:5} {speed:12.0f}"
+    text = f"{name:16} {ranks:5} {speed:12.0f}"
     if ranks > 1:
         efficiency = f"{100 * speed / (ranks * single):.1f} %" if single else "-"
         apart = statistics.median(spreads or [0])
@@ -169,7 +171,7 @@ def disturb(args, name, number, limit, batch):
 def run(args):
     random.seed(time.time_ns())
     names = jobs.there(args, list(SPEED | SAME))
-    print(f"{'weak scaling':14} {'GPUs':>5} {'tok/s':>12} {'efficiency':>12} {'apart':>10}")
+    print(f"{'weak scaling':16} {'GPUs':>5} {'tok/s':>12} {'efficiency':>12} {'apart':>10}")
     for name in names:
         if name in SPEED:
             single = 0

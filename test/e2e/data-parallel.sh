@@ -55,6 +55,10 @@ train one m --threads 1
 train two m --nproc 2
 train four m --nproc 4
 train four-again m --nproc 4
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/half.nsax" --reduce-precision=bf16 > /dev/null
+train half half --nproc 2
+train half-again half --nproc 2
+same half half-again "two runs that reduce in bf16 differ"
 train four-separate m --nproc 4 --separate-update
 same four four-again "two runs on four ranks differ"
 same four four-separate "the fused step differs from accumulate and update"

@@ -51,8 +51,8 @@ def assign(values):
     return [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
 
 
-def prepare(args, name, config, values, allow="spill,serialised"):
-    """Compiles a job; `values` are its settings, `allow` are slow paths."""
+def prepare(args, name, config, values, *options, allow="spill,serialised"):
+    """Compiles a job with options; `values` are its settings, `allow` are slow paths."""
     os.makedirs(args.folder, exist_ok=True)
     binaries = os.path.join(args.build, "bin")
     source = os.path.join(ROOT, "configs", config + ".yaml")
@@ -61,7 +61,7 @@ def prepare(args, name, config, values, allow="spill,serialised"):
     call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
          f"--target={args.target}", f"--precision={values['runtime.precision']}",
          f"--recompute={values.get('runtime.gradient_checkpointing', 'none')}",
-         *([f"--allow-slow-path={allow}"] if allow else []))
+         *([f"--allow-slow-path={allow}"] if allow else []), *options)
     os.remove(model)
     with open(os.path.join(args.folder, name + ".json"), "w") as file:
         json.dump({"settings": values, "config": config + ".yaml"}, file)

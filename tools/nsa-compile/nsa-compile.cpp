@@ -89,6 +89,10 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "MiB of gradients that ranks average as one, during backward")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--reduce-precision", compiler.reducePrecision,
+                 "In what ranks average gradients: fp32, or bf16 with half the "
+                 "bytes; they are summed and used in fp32")
+      ->capture_default_str();
   app.add_option(
          "--allow-slow-path", compiler.allowSlowPaths,
          "Slow paths that training entries may take: scalar-loop, "

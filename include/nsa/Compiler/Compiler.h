@@ -47,14 +47,18 @@ struct CompilerOptions {
   /// otherwise.
   bool fuse = true;
   /// Slow paths that training entries may take; any other is an error.
-  /// "scalar-loop", "scalar-access" (kernels that do not use vectors), "copy",
-  /// or "all".
+  /// "scalar-loop", "scalar-access" (kernels that do not use vectors),
+  /// "scalar-product" (16-bit products off tensor cores), "unfused" (branches
+  /// of attention), "spill", "serialised", "copy", or "all".
   std::vector<std::string> allowSlowPaths;
   /// MiB that logits and their gradient may take at once: larger ones are made
   /// in chunks of tokens, at most 8, if operations are fused.
   int64_t logitsMiB = 256;
   /// MiB of gradients that are averaged over ranks as one.
   int64_t bucketMiB = 25;
+  /// In what gradients go from rank to rank: "fp32", or "bf16", half the bytes,
+  /// rounded before and after; sums of micro-batches and the update stay fp32.
+  std::string reducePrecision = "fp32";
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };

@@ -317,8 +317,13 @@ FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceStartOp op) {
   FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
   if (failed(memory))
     return failure();
-  return Action{artifact::Action::AllReduceStart,
-                artifact::CreateAllReduceStart(builder, &*memory).Union()};
+  return Action{
+      artifact::Action::AllReduceStart,
+      artifact::CreateAllReduceStart(
+          builder, &*memory,
+          getDataType(
+              cast<MemRefType>(op.getMemory().getType()).getElementType()))
+          .Union()};
 }
 
 FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceDoneOp op) {

@@ -162,6 +162,40 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   ];
 }
 
+def NarrowAllReduce : Pass<"nsa-narrow-all-reduce", "::mlir::ModuleOp"> {
+  let summary = "Reduce gradients in bf16";
+  let description = [{
+    Gradients stay f32 where backward sums them and where the optimizer reads
+    them; between ranks goes a copy that is rounded to bf16, half the bytes. A
+    kernel rounds the memory of a reduction where that started, and another one
+    widens the mean where it ended. One rank alone rounds as well. Losses are
+    reduced as they are.
+
+    Example:
+
+    ```mlir
+    rt.all_reduce_start %g : memref<16xf32>
+    rt.launch @other ins(...) outs(...)
+    rt.all_reduce_done %g : memref<16xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    %0 = rt.buffer : memref<16xbf16>
+    rt.launch @convert_n16_f32_bf16 ins(%g : memref<16xf32>) outs(%0 : memref<16xbf16>)
+    rt.all_reduce_start %0 : memref<16xbf16>
+    rt.launch @other ins(...) outs(...)
+    rt.all_reduce_done %0 : memref<16xbf16>
+    rt.launch @convert_n16_bf16_f32 ins(%0 : memref<16xbf16>) outs(%g : memref<16xf32>)
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect", "::nsa::tile::TileDialect"];
+  let statistics = [
+    Statistic<"numNarrowed", "narrowed", "Number of reductions in bf16">,
+  ];
+}
+
 def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
   let summary = "Give every tensor and buffer its place in memory";
   let description = [{

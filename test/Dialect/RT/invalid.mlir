@@ -357,10 +357,10 @@ rt.entry @f inputs [] outputs [] {
 
 // -----
 
-rt.tensor gradient @g : memref<16xbf16>
+rt.tensor gradient @g : memref<16xf16>
 
 rt.entry @f inputs [] outputs [] {
-  %g = rt.get @g : memref<16xbf16>
-  // expected-error @below {{must be statically shaped, dense memref of f32}}
-  rt.all_reduce_start %g : memref<16xbf16>
+  %g = rt.get @g : memref<16xf16>
+  // expected-error @below {{must be statically shaped, dense memref of f32 or bf16}}
+  rt.all_reduce_start %g : memref<16xf16>
 }

@@ -77,7 +77,7 @@ TEST(Lessons, Lesson02AStepAllocatesNothing) {
 
 // Lesson 4: switching something off had no effect.
 TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
-  std::vector<CompilerOptions> variants(11);
+  std::vector<CompilerOptions> variants(12);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
   variants[3].seqLen = 40;
@@ -88,6 +88,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
   variants[8].logitsMiB = 1;
   variants[9].allowSlowPaths = {"copy"};
   variants[10].bucketMiB = 1;
+  variants[11].reducePrecision = "bf16";
   std::string text =
       modelText({"model.attention=window", "model.vocab_size=1024"});
   std::set<std::string> distinct;
@@ -116,6 +117,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
     // are commands of their own.
     bool longer = !options.fuse || options.precision == "bf16" ||
                   options.logitsMiB == 1 || options.bucketMiB == 1 ||
+                  options.reducePrecision == "bf16" ||
                   (options.recompute == "block" && !options.recomputeBudget);
     EXPECT_EQ(commands > plainCommands, longer) << listed;
     EXPECT_NE((*artifact)->cpu()->str().find(options.cpu), std::string::npos);
@@ -124,7 +126,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
 
 TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   std::string text = modelText({"model.attention=window"});
-  std::vector<CompilerOptions> variants(8);
+  std::vector<CompilerOptions> variants(9);
   variants[0].target = "cuda";
   variants[1].cpu = "x86-64-v9";
   variants[2].precision = "fp8";
@@ -133,6 +135,7 @@ TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
   variants[5].recomputeBudget = -1;
   variants[6].logitsMiB = 0;
   variants[7].allowSlowPaths = {"slow"};
+  variants[8].reducePrecision = "fp8";
   for (const CompilerOptions &options : variants)
     EXPECT_FALSE(compile(text, "model.mlir", options).ok());
 }

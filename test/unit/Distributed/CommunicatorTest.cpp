@@ -1,5 +1,6 @@
 //===- CommunicatorTest.cpp - reductions over ranks -----------------------===//
 
+#include "lib/Support/Float16.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Distributed/Socket.h"
 #include "test/unit/Distributed/InThreads.h"
@@ -48,7 +49,9 @@ std::vector<std::vector<float>> average(int size,
     for (size_t k = 0; k < counts.size(); ++k) {
       for (size_t i = 0; i < counts[k]; ++i)
         data[k].push_back(element(rank, int(k), i));
-      EXPECT_EQ(all.startAverage(data[k].data(), int64_t(counts[k])), k + 1);
+      EXPECT_EQ(all.startAverage(data[k].data(), int64_t(counts[k]),
+                                 ReducedType::F32),
+                k + 1);
     }
     for (size_t k = counts.size(); k-- > 0;) {
       Status status = all.wait(k + 1);
@@ -66,6 +69,31 @@ std::vector<std::vector<float>> average(int size,
             << "rank " << rank << " has other bits in reduction " << k;
   });
   return first;
+}
+
+TEST(Communicator, AveragesInBF16) {
+  constexpr int size = 3;
+  uint16_t port = *findFreePort();
+  inThreads(size, [&](int rank) {
+    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    Communicator &all = *(*ranks)->communicator();
+    std::vector<uint16_t> data(1001);
+    for (size_t i = 0; i < data.size(); ++i)
+      data[i] = floatToBF16(element(rank, 0, i));
+    Status status = all.wait(
+        all.startAverage(data.data(), int64_t(data.size()), ReducedType::BF16));
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t i = 0; i < data.size(); ++i) {
+      float mean = 0;
+      for (int other = 0; other < size; ++other)
+        mean += element(other, 0, i) / float(size);
+      // Rounded once for each rank, twice for a sum, and as a mean.
+      EXPECT_NEAR(bf16ToFloat(data[i]), mean, 4.0f / 256) << i;
+    }
+    auto end = (*ranks)->exchange("end", "");
+    EXPECT_TRUE(end.ok()) << end.message();
+  });
 }
 
 TEST(Communicator, AveragesAlikeOnAllRanksAndInEveryRun) {
@@ -97,7 +125,8 @@ TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
     }
     auto begin = std::chrono::steady_clock::now();
     Communicator &all = *(*ranks)->communicator();
-    Status status = all.wait(all.startAverage(data.data(), 1024));
+    Status status =
+        all.wait(all.startAverage(data.data(), 1024, ReducedType::F32));
     ASSERT_FALSE(status.ok());
     EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(2400));
     EXPECT_EQ(status.message().find("rank 0 in reduction 1 of 4096 bytes: "),

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "lib/Support/Float16.h"
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 
 #include <atomic>
@@ -43,16 +44,23 @@ struct Communicator {
   uint64_t done = 0;
   bool hasBrought = false;
 
-  float *place(int of) const {
-    return reinterpret_cast<float *>(places + size_t(of) * kPlaceBytes);
-  }
+  char *place(int of) const { return places + size_t(of) * kPlaceBytes; }
 };
 
 struct Reduction {
   Communicator *communicator;
-  float *data;
+  char *data;
   size_t count;
+  bool isHalf;
+
+  size_t bytes() const { return count * (isHalf ? 2 : 4); }
 };
+
+/// Element `i` of f32 or bf16 elements.
+float get(const char *data, size_t i, bool isHalf) {
+  return isHalf ? nsa::bf16ToFloat(reinterpret_cast<const uint16_t *>(data)[i])
+                : reinterpret_cast<const float *>(data)[i];
+}
 
 bool all(const std::atomic<uint64_t> (&numbers)[kMostRanks], int size,
          uint64_t least) {
@@ -69,8 +77,7 @@ bool reduce(void *argument) {
     // Others may read what lies there from the last time.
     if (!all(c.shared->taken, c.size, c.done))
       return false;
-    std::memcpy(c.place(c.rank), reduction.data,
-                reduction.count * sizeof(float));
+    std::memcpy(c.place(c.rank), reduction.data, reduction.bytes());
     c.shared->brought[c.rank] = c.done + 1;
     c.hasBrought = true;
   }
@@ -79,8 +86,12 @@ bool reduce(void *argument) {
   for (size_t i = 0; i < reduction.count; ++i) {
     float sum = 0;
     for (int rank = 0; rank < c.size; ++rank)
-      sum += c.place(rank)[i];
-    reduction.data[i] = sum / float(c.size);
+      sum += get(c.place(rank), i, reduction.isHalf);
+    float mean = sum / float(c.size);
+    if (reduction.isHalf)
+      reinterpret_cast<uint16_t *>(reduction.data)[i] = nsa::floatToBF16(mean);
+    else
+      reinterpret_cast<float *>(reduction.data)[i] = mean;
   }
   c.hasBrought = false;
   c.shared->taken[c.rank] = ++c.done;
@@ -143,13 +154,13 @@ const char *ncclGetLastError(void *) { return ""; }
 
 int ncclAllReduce(unsigned long long from, unsigned long long to, size_t count,
                   int type, int operation, void *handle, void *) {
-  constexpr int float32 = 7, average = 4;
-  if (from != to || type != float32 || operation != average ||
-      count * sizeof(float) > kPlaceBytes)
+  constexpr int float32 = 7, bfloat16 = 9, average = 4;
+  if (from != to || (type != float32 && type != bfloat16) ||
+      operation != average || count * sizeof(float) > kPlaceBytes)
     return 4;
   reductions.push_back(std::make_unique<Reduction>(
       Reduction{static_cast<Communicator *>(handle),
-                reinterpret_cast<float *>(to), count}));
+                reinterpret_cast<char *>(to), count, type == bfloat16}));
   fakeCUDAEnqueue(reduce, reductions.back().get());
   return 0;
 }

@@ -97,9 +97,11 @@ ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out) {
                  artifact::CreateCopy(builder, &source, &out).Union());
 }
 
-ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory) {
-  return command(Action::AllReduceStart,
-                 artifact::CreateAllReduceStart(builder, &memory).Union());
+ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory,
+                                                         DataType type) {
+  return command(
+      Action::AllReduceStart,
+      artifact::CreateAllReduceStart(builder, &memory, type).Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::finishReduction(Slice memory) {

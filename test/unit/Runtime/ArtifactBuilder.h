@@ -47,7 +47,7 @@ public:
                bool transposeLhs = false, bool transposeRhs = false);
   Command fill(Slice out, double value, DataType type = DataType::F32);
   Command copy(Slice source, Slice out);
-  Command startReduction(Slice memory);
+  Command startReduction(Slice memory, DataType type = DataType::F32);
   Command finishReduction(Slice memory);
   Command initialize(unsigned tensor);
 

@@ -1,5 +1,6 @@
 //===- GPURanksTest.cpp - reductions over stand-ins for GPUs --------------===//
 
+#include "lib/Support/Float16.h"
 #include "nsa/Runtime/Runtime.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/TempDir.h"
@@ -81,12 +82,11 @@ struct Rank {
     options.ranks = &link;
   }
   /// An error, or "".
-  std::string load() {
-    Status status = create();
+  std::string load(const std::string &bytes = makeUpdate()) {
+    Status status = create(bytes);
     return status ? "" : status.message();
   }
-  Status create() {
-    std::string bytes = makeUpdate();
+  Status create(const std::string &bytes) {
     Result<Artifact> artifact =
         Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
     if (!artifact)
@@ -171,6 +171,35 @@ TEST(GPURanksTest, MeansAreOfAllRanks) {
     EXPECT_EQ(rank.link.last, std::to_string(2 * run + 2) + " 64");
   }
   EXPECT_FALSE(rank.link.hasGivenUp());
+}
+
+TEST(GPURanksTest, MeansAreOfBF16Too) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  unsigned x = b.tensor("x", DataType::BF16, {32}, TensorRole::Input);
+  unsigned sum = b.tensor("sum", DataType::BF16, {32}, TensorRole::State);
+  unsigned mean = b.tensor("mean", DataType::BF16, {32}, TensorRole::Output);
+  b.entry("update", {x}, {mean},
+          {b.copy(b.of(x), b.of(sum)),
+           b.startReduction(b.of(sum), DataType::BF16),
+           b.finishReduction(b.of(sum)), b.copy(b.of(sum), b.of(mean))});
+  std::string bytes = b.finish();
+  auto run = [&](const TempDir &folder, int number) {
+    Rank rank(folder, number);
+    EXPECT_EQ(rank.load(bytes), "");
+    const TensorView *x = rank.program->findTensor("x");
+    std::fill_n(x->as<uint16_t>(), 32, floatToBF16(float(2 * number + 1)));
+    EXPECT_TRUE(rank.program->run("update").ok());
+    return bf16ToFloat(rank.program->findTensor("mean")->as<uint16_t>()[31]);
+  };
+  TempDir folder;
+  pid_t other = ::fork();
+  if (other == 0)
+    ::_exit(run(folder, 1) != 2);
+  EXPECT_EQ(run(folder, 0), 2);
+  int status = 0;
+  ::waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {

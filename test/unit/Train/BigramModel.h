@@ -210,8 +210,8 @@ private:
   }
 
   Status average(float *data, uint64_t count) {
-    return communicator ? communicator->wait(
-                              communicator->startAverage(data, int64_t(count)))
+    return communicator ? communicator->wait(communicator->startAverage(
+                              data, int64_t(count), ReducedType::F32))
                         : Status();
   }
 
