@@ -3,6 +3,8 @@
 #include "runtime/CUDA/CUDAExecutable.h"
 #include "runtime/CUDA/CUDAExecutableImpl.h"
 
+#include <algorithm>
+
 using namespace nsa;
 using namespace nsa::cuda;
 
@@ -128,7 +130,12 @@ Status CUDAExecutable::openReductions() {
 }
 
 Status CUDAExecutable::connectRanks() {
-  return reductions ? reductions->connect() : Status();
+  if (!reductions)
+    return {};
+  uint64_t before = gpu->usedBytes();
+  Status status = reductions->connect();
+  connectedBytes = std::max(gpu->usedBytes(), before) - before;
+  return status;
 }
 
 Result<std::unique_ptr<Executable>>

@@ -39,6 +39,7 @@ public:
     gpu->makeCurrent();
     return gpu->usedBytes();
   }
+  uint64_t connectionBytes() const override { return connectedBytes; }
   Result<std::optional<GPUPeaks>> measureGPU() override;
   int threads() const override { return 1; }
   std::string gpuName() const override { return gpu->description(); }
@@ -118,6 +119,8 @@ private:
   std::unique_ptr<BlasLt> blas;
   /// Null where there is one rank.
   std::unique_ptr<Reductions> reductions;
+  /// What came into use while the ranks connected.
+  uint64_t connectedBytes = 0;
   /// While an entry is resolved, those that have not ended.
   std::vector<std::pair<artifact::Slice, unsigned>> running;
   std::vector<ReadyEntry> entries;

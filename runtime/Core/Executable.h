@@ -59,6 +59,8 @@ public:
   virtual uint64_t allocatedBytes() const = 0;
   /// Bytes of the device in use since the program got there; 0 if unknown.
   virtual uint64_t deviceBytesInUse() const { return 0; }
+  /// Bytes of the device that the connections to other ranks took.
+  virtual uint64_t connectionBytes() const { return 0; }
   /// What the GPU does at best; nothing on other devices.
   virtual Result<std::optional<GPUPeaks>> measureGPU() {
     return std::optional<GPUPeaks>();

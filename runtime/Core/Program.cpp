@@ -164,6 +164,7 @@ MemoryUse Program::memory() const {
     use.planned.emplace_back(segmentName(segment->kind()), segment->size());
   use.allocated = executable->allocatedBytes();
   use.inUse = executable->deviceBytesInUse();
+  use.connections = executable->connectionBytes();
   return use;
 }
 

@@ -50,6 +50,9 @@ std::vector<std::string> describeMemory(const MemoryUse &use) {
     return {line};
   line += ", " + mebibytes(use.inUse) +
           " MiB of the GPU in use above the bare context";
+  if (use.connections > 0)
+    line += ", " + mebibytes(use.connections) + " of them to reach other ranks";
+  planned += use.connections;
   uint64_t allowed = std::max(planned / 50, uint64_t(256) << 20);
   uint64_t distance =
       use.inUse > planned ? use.inUse - planned : planned - use.inUse;

@@ -31,8 +31,8 @@ static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 //===----------------------------------------------------------------------===//
 
 StepProfile::StepProfile(int64_t wanted, int threads,
-                         std::optional<GPUPeaks> peaks)
-    : wanted(wanted), gpu(std::move(peaks)) {
+                         std::optional<GPUPeaks> peaks, int ranks)
+    : wanted(wanted), ranks(ranks), gpu(std::move(peaks)) {
   if (gpu)
     return;
   one = measurePeaks(1);
@@ -101,7 +101,7 @@ double StepProfile::tokensPerStep(const Program &program) const {
   for (auto [index, count] : runs)
     if (program.entries()[index].name != "update")
       passes += double(count);
-  return perRun * ratio(passes, double(steps()));
+  return perRun * ratio(passes, double(steps())) * ranks;
 }
 
 std::vector<CommandGroup> StepProfile::groups(const Program &program) const {

@@ -48,9 +48,11 @@ public:
   /// Steps that are not recorded, because memory is touched first in them.
   static constexpr int64_t warmUpSteps = 3;
 
-  /// `wanted` steps will be recorded. Measures what one thread and the
-  /// program's threads reach, unless it runs on a GPU, whose peaks are known.
-  StepProfile(int64_t wanted, int threads, std::optional<GPUPeaks> gpu);
+  /// `wanted` steps of one of `ranks` ranks will be recorded. Measures what one
+  /// thread and the program's threads reach, unless it runs on a GPU, whose
+  /// peaks are known.
+  StepProfile(int64_t wanted, int threads, std::optional<GPUPeaks> gpu,
+              int ranks = 1);
 
   /// Called after each run of an entry. Entries other than accumulate, update
   /// and step do not count.
@@ -91,6 +93,7 @@ private:
   double tokensPerStep(const Program &program) const;
 
   int64_t wanted;
+  int ranks;
   /// Of the processor, one thread and all of them, or of the GPU.
   MachinePeaks one, all;
   std::optional<GPUPeaks> gpu;

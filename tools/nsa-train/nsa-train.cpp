@@ -352,7 +352,8 @@ static int trainRank(CommandLine &line, const RunConfig &config,
     Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
     if (!gpu)
       return fail(gpu.message());
-    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu));
+    profile.emplace(line.profileSteps, program->threads(), std::move(*gpu),
+                    ranks.size());
   }
   ProgramModel model(std::move(*program), profile ? &*profile : nullptr);
   std::FILE *out = ranks.isFirst() ? stdout : std::fopen("/dev/null", "w");

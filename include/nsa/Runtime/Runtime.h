@@ -144,6 +144,8 @@ struct MemoryUse {
   /// Bytes of a GPU that came into use since the program got a context there,
   /// for whatever reason; 0 on the CPU.
   uint64_t inUse = 0;
+  /// Of these, what came into use while GPUs were connected; 0 for one rank.
+  uint64_t connections = 0;
 
   uint64_t plannedBytes() const;
 };

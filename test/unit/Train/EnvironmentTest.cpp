@@ -36,4 +36,9 @@ TEST(Environment, MemoryFarFromThePlanIsAWarning) {
   use.inUse = 40801 * MiB;
   ASSERT_EQ(describeMemory(use).size(), 2u);
   EXPECT_EQ(describeMemory(use)[1].rfind("warning: that is 801.0 MiB", 0), 0u);
+  // What connects GPUs is in no plan.
+  use.connections = 600 * MiB;
+  ASSERT_EQ(describeMemory(use).size(), 1u);
+  EXPECT_NE(describeMemory(use)[0].find(", 600.0 of them to reach other ranks"),
+            std::string::npos);
 }
