@@ -181,7 +181,9 @@ Value LaneSorter::merge(Value first, Value second) {
 void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
-  auto [from, values, indices, topValues, topIndices] = tiles;
+  const SharedTile &from = tiles.from, &values = tiles.values,
+                   &indices = tiles.indices;
+  const SharedTile &topValues = tiles.topValues, &topIndices = tiles.topIndices;
   auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
   int64_t rowsAtOnce = threads / places;
   Value place = b.rem(tid, places), base = scalar(op.getBase());
@@ -245,7 +247,9 @@ Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
 void KernelEmitter::emitTopNByCounting(TopNOp op, const TopNTiles &tiles) {
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
-  auto [from, values, indices, topValues, topIndices] = tiles;
+  const SharedTile &from = tiles.from, &values = tiles.values,
+                   &indices = tiles.indices;
+  const SharedTile &topValues = tiles.topValues, &topIndices = tiles.topIndices;
   Value base = scalar(op.getBase());
   Value least = b.constant(b.getF32Type(), kLeast);
   auto put = [&](Value row, Value place, Value value, Value index) {

@@ -119,6 +119,7 @@ std::string GradientCheck::run() {
   if (failed(joint.evaluate(arguments)) || failed(primal.evaluate(inputs)))
     return "the reference cannot evaluate the gradient";
   std::vector<Tensor> direction;
+  direction.reserve(inputs.size());
   for (const Tensor &input : inputs)
     direction.emplace_back(input.shape);
   std::normal_distribution<double> normal(0.0, 1.0);
