@@ -218,10 +218,10 @@ void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
           b, some, [&] { return sorter.merge(list, sorter.sort(candidate)); },
           [&] { return list; });
     }
-    auto [value, index] = sorter.unpack(list);
+    auto unpacked = sorter.unpack(list);
     b.ifThen(b.both(exists, b.less(place, best.cols)), [&] {
-      writeShared(value, topValues, row, place);
-      writeShared(index, topIndices, row, place);
+      writeShared(unpacked.first, topValues, row, place);
+      writeShared(unpacked.second, topIndices, row, place);
     });
   }
 }
