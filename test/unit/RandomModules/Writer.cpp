@@ -216,9 +216,13 @@ ValueId FunctionWriter::project(ValueId x, int64_t columns) {
 ValueId FunctionWriter::norm(ValueId x) {
   Dim channels = type(x).last();
   ValueId w = vector(channels, 1.0);
-  ValueId y =
-      emit("nn.rms_norm", {x, w}, type(x), 1.0,
-           random.chance(0.5) ? "eps = 1.0e-5 : f64" : "eps = 1.0e-2 : f64");
+  std::string eps =
+      random.chance(0.5) ? "eps = 1.0e-5 : f64" : "eps = 1.0e-2 : f64";
+  // The norm of one element would be its sign: all but no gradient, and one
+  // rounding error for all rows.
+  if (channels.actual == 1)
+    eps = "eps = 1.0 : f64";
+  ValueId y = emit("nn.rms_norm", {x, w}, type(x), 1.0, eps);
   emitStatistic({type(x).leading(), DataType::F32}, 1.0);
   return y;
 }
@@ -345,7 +349,9 @@ void FunctionWriter::step() {
   for (const Choice &choice : choices)
     total += choice.weight;
   int64_t at = random.below(total);
-  for (const Choice &choice : choices)
-    if ((at -= choice.weight) < 0)
+  for (const Choice &choice : choices) {
+    at -= choice.weight;
+    if (at < 0)
       return (this->*choice.step)();
+  }
 }
