@@ -1,6 +1,5 @@
 //===- Binary.cpp - kernels of a module to machine code -------------------===//
 
-#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
@@ -50,16 +49,6 @@ private:
 };
 } // namespace
 
-/// Hands on what the lowering says about the functions.
-static void noteSlowPaths(ArrayRef<rt::KernelOp> kernels,
-                          ArrayRef<LLVM::LLVMFuncOp> functions) {
-  for (auto [kernel, function] : llvm::zip_equal(kernels, functions))
-    if (auto names = function->getAttrOfType<ArrayAttr>(kSlowPathsAttr)) {
-      rt::KernelOp described = kernel;
-      described.setSlowPathsAttr(names);
-    }
-}
-
 static void describeBinary(ModuleOp module, const CPUBinary &binary) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   uint64_t hash = hashBytes(binary.image.data(), binary.image.size());
@@ -78,7 +67,6 @@ FailureOr<CPUBinary> BinaryPass::compile(DetachedKernels &detached) {
   FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
   if (failed(functions))
     return failure();
-  noteSlowPaths(detached.getKernels(), *functions);
   return compileKernels(detached.getSources(), *functions, *description,
                         threads);
 }

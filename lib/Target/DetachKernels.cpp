@@ -1,6 +1,7 @@
 //===- DetachKernels.cpp - kernels on their way to code -------------------===//
 
 #include "lib/Target/DetachKernels.h"
+#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/Tile/TileOps.h"
 #include "mlir/IR/SymbolTable.h"
 
@@ -39,6 +40,8 @@ FailureOr<SmallVector<LLVM::LLVMFuncOp>> DetachedKernels::getFunctions() {
     if (!function)
       return kernel.emitOpError("was not lowered to a function");
     functions.push_back(function);
+    if (auto paths = function->getAttrOfType<ArrayAttr>(kSlowPathsAttr))
+      kernel.setSlowPathsAttr(paths);
   }
   return functions;
 }

@@ -23,7 +23,8 @@ public:
   llvm::ArrayRef<rt::KernelOp> getKernels() const { return kernels; }
 
   /// The functions that the kernels were lowered to, in the order of
-  /// `getKernels`. Fails at a kernel that has none.
+  /// `getKernels`, whose slow paths become those of the descriptions. Fails at
+  /// a kernel that has none.
   mlir::FailureOr<llvm::SmallVector<mlir::LLVM::LLVMFuncOp>> getFunctions();
 
 private:

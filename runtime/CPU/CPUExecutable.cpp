@@ -246,11 +246,10 @@ Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
 }
 
 Action CPUExecutable::resolve(const artifact::AllReduceStart &start) const {
-  auto type =
-      start.type() == DataType::BF16 ? ReducedType::BF16 : ReducedType::F32;
   return StartAverageCommand{
       address(*start.memory()),
-      int64_t(start.memory()->size() / elementBytes(type)), type};
+      int64_t(start.memory()->size() / elementBytes(start.type())),
+      start.type()};
 }
 
 Action CPUExecutable::resolve(const artifact::Command &command) const {

@@ -42,7 +42,7 @@ struct InitializeCommand {
 struct StartAverageCommand {
   void *data;
   int64_t count;
-  ReducedType type;
+  DataType type;
 };
 
 struct FinishAverageCommand {

@@ -95,11 +95,11 @@ Status Nccl::connect(const std::string &id, int rank, int size) {
                "ncclCommInitRank");
 }
 
-Status Nccl::average(DevicePtr data, uint64_t count, ReducedType type,
+Status Nccl::average(DevicePtr data, uint64_t count, DataType type,
                      Stream stream) {
   return check(
       functions->AllReduce(data, data, count,
-                           type == ReducedType::F32 ? kFloat32 : kBFloat16,
+                           type == DataType::F32 ? kFloat32 : kBFloat16,
                            kAverage, communicator, stream),
       "ncclAllReduce");
 }

@@ -31,8 +31,7 @@ public:
 
   /// Puts on the stream that `count` elements at `data` become their means over
   /// all ranks: the same bits on all of them.
-  Status average(DevicePtr data, uint64_t count, ReducedType type,
-                 Stream stream);
+  Status average(DevicePtr data, uint64_t count, DataType type, Stream stream);
 
   /// What went wrong beside the calls, such as a connection that was lost.
   Status health();

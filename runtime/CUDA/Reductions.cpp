@@ -78,8 +78,8 @@ Reductions::~Reductions() {
     driver.StreamDestroy(stream);
 }
 
-Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes,
-                                 ReducedType type, bool measure) {
+Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes, DataType type,
+                                 bool measure) {
   Reduction &reduction = reductions.emplace_back();
   reduction.data = data;
   reduction.bytes = bytes;

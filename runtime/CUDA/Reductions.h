@@ -25,7 +25,7 @@ public:
 
   /// A reduction of `bytes` bytes at `data`; returns its number: 0, 1, ... With
   /// `measure`, `measured` says when it ran.
-  Result<unsigned> add(DevicePtr data, uint64_t bytes, ReducedType type,
+  Result<unsigned> add(DevicePtr data, uint64_t bytes, DataType type,
                        bool measure);
   unsigned count() const { return unsigned(reductions.size()); }
 
@@ -65,7 +65,7 @@ private:
   struct Reduction {
     DevicePtr data = 0;
     uint64_t bytes = 0;
-    ReducedType type = ReducedType::F32;
+    DataType type = DataType::F32;
     /// The data is complete, the reduction begins, and it has ended.
     Event ready = nullptr, begun = nullptr, done = nullptr;
   };

@@ -132,9 +132,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::AllReduceStart &start) {
     return Command(PassOver{});
   const Slice &slice = *start.memory();
   Result<unsigned> number = reductions->add(
-      memory->address(slice), slice.size(),
-      start.type() == DataType::BF16 ? ReducedType::BF16 : ReducedType::F32,
-      options.profile);
+      memory->address(slice), slice.size(), start.type(), options.profile);
   if (!number)
     return number.takeError();
   running.emplace_back(slice, *number);

@@ -8,7 +8,6 @@ namespace nsa {
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
                                    StoreClient &store)
     : reducer(std::move(made)), store(store) {
-  waiting.reserve(1024);
   thread = std::thread([this] { work(); });
 }
 
@@ -22,9 +21,9 @@ HostCommunicator::~HostCommunicator() {
 }
 
 uint64_t HostCommunicator::startAverage(void *data, int64_t count,
-                                        ReducedType type) {
+                                        DataType type) {
   std::lock_guard<std::mutex> lock(mutex);
-  waiting.insert(waiting.begin(), {data, count, type});
+  waiting.push_back({data, count, type});
   changed.notify_all();
   return ++started;
 }
@@ -50,8 +49,8 @@ void HostCommunicator::work() {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });
     if (stopping)
       return;
-    Job job = waiting.back();
-    waiting.pop_back();
+    Job job = waiting.front();
+    waiting.pop_front();
     uint64_t number = finished + 1;
     lock.unlock();
     Status status = average(job, number);
@@ -75,7 +74,7 @@ Status HostCommunicator::average(const Job &job, uint64_t number) {
                  " bytes: " + status.message() + " [" + store.whereabouts() +
                  "]"};
   const float share = 1.0f / float(size());
-  if (job.type == ReducedType::F32) {
+  if (job.type == DataType::F32) {
     auto *data = static_cast<float *>(job.data);
     for (int64_t i = 0; i < job.count; ++i)
       data[i] *= share;

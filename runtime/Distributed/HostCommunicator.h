@@ -8,9 +8,9 @@
 #include "runtime/Distributed/Store.h"
 
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 namespace nsa {
 
@@ -26,7 +26,7 @@ public:
 
   int rank() const override { return store.rank(); }
   int size() const override { return store.size(); }
-  uint64_t startAverage(void *data, int64_t count, ReducedType type) override;
+  uint64_t startAverage(void *data, int64_t count, DataType type) override;
   Status wait(uint64_t number) override;
 
   /// Seconds spent in `wait` so far, and whether a reduction has failed.
@@ -37,7 +37,7 @@ private:
   struct Job {
     void *data;
     int64_t count;
-    ReducedType type;
+    DataType type;
   };
 
   void work();
@@ -48,8 +48,8 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  /// Those that have not begun, the next one last.
-  std::vector<Job> waiting;
+  /// Those that have not begun.
+  std::deque<Job> waiting;
   uint64_t started = 0, finished = 0;
   Status failure;
   bool stopping = false;

@@ -33,7 +33,7 @@ public:
 
   /// Replaces `count` elements by their sums over all ranks: the same bits on
   /// all ranks, and in every run with as many.
-  virtual Status sum(void *data, int64_t count, ReducedType type) = 0;
+  virtual Status sum(void *data, int64_t count, DataType type) = 0;
 };
 
 /// Whether the plug-in can be opened here.

@@ -67,11 +67,11 @@ public:
     context = made;
   }
 
-  Status sum(void *data, int64_t count, ReducedType type) override {
+  Status sum(void *data, int64_t count, DataType type) override {
     try {
       gloo::AllreduceOptions options(context);
       options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-      if (type == ReducedType::F32) {
+      if (type == DataType::F32) {
         options.setOutput(static_cast<float *>(data), size_t(count));
         options.setReduceFunction(
             static_cast<void (*)(void *, const void *, const void *, size_t)>(

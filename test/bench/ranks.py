@@ -14,8 +14,6 @@
 
 With --target cpu ranks reduce by Gloo, and nothing is profiled.
 """
-import csv
-import json
 import os
 import random
 import re
@@ -69,16 +67,11 @@ def rank_options(args, ranks):
             *(["--gloo", gloo] if os.path.exists(gloo) else [])]
 
 
-def rows(directory):
-    with open(os.path.join(directory, "training.csv")) as file:
-        return list(csv.DictReader(file))
-
-
 def measure(args, name, ranks, batch, single):
     """Prints a line, and returns tokens per second."""
     values = {"train.batch_size": batch * ranks, "train.steps": args.steps}
     directory = jobs.train(args, name, values, *rank_options(args, ranks))
-    speeds = [float(row["toks_per_s"]) for row in rows(directory)]
+    speeds = [float(row["toks_per_s"]) for row in jobs.rows(directory)]
     speed = statistics.median(speeds[5:])
     spreads = []
     with open(os.path.join(args.out, name + ".log")) as file:
@@ -112,7 +105,7 @@ def compare(args, name, batch):
     for ranks in args.gpus + [max(args.gpus)]:
         # One rank goes over the batch in passes.
         values = {"train.batch_size": total, "train.steps": 20}
-        run = [row["loss"] for row in rows(jobs.train(args, name, values, *rank_options(args, ranks)))]
+        run = [row["loss"] for row in jobs.rows(jobs.train(args, name, values, *rank_options(args, ranks)))]
         if ranks in losses and losses[ranks] != run:
             jobs.fail(f"two runs on {ranks} GPUs have different losses")
         losses[ranks] = run
@@ -140,11 +133,7 @@ def disturb(args, name, number, limit, batch):
         while len(pids) < ranks and time.time() < deadline:
             time.sleep(0.05)
             for rank in set(range(ranks)) - set(pids):
-                try:
-                    with open(os.path.join(directory, f"heartbeat_rank{rank}.jsonl")) as file:
-                        beats = [json.loads(line) for line in file if line.endswith("\n")]
-                except FileNotFoundError:
-                    continue
+                beats = jobs.beats(directory, rank)
                 if len(beats) > 5:
                     pids[rank] = beats[-1]["pid"]
         if len(pids) < ranks:

@@ -4,7 +4,10 @@
 ranks.py FOLDER ROUNDS COMMAND...: the command is that of the run `killed`; the
 run `frozen` is the same. Ranks end ROUNDS times in each, at random steps.
 """
-import csv, json, os, random, signal, subprocess, sys, time
+import csv, os, random, signal, subprocess, sys, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import jobs
 
 folder, rounds, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
 seed = int(os.environ.get("NSA_TEST_SEED", "1"))
@@ -32,11 +35,7 @@ def compare(run, reference, limit=1e-5):
 
 
 def beats(run, rank):
-    try:
-        with open(f"{folder}/{run}/heartbeat_rank{rank}.jsonl") as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
-    except FileNotFoundError:
-        return []
+    return jobs.beats(f"{folder}/{run}", rank)
 
 
 def disturb(run, number, limit, words):

@@ -4,6 +4,7 @@ A job is a compiled model with its configuration and settings. `prepare` puts th
 jobs of a script, nsa-train and data into one folder, and `run` needs nothing else.
 """
 import argparse
+import csv
 import json
 import os
 import shutil
@@ -98,6 +99,21 @@ def train(args, name, values, *options):
     with open(os.path.join(args.out, name + ".log"), "w") as file:
         file.write(text)
     return directory
+
+
+def rows(directory):
+    """What a run noted of its steps in training.csv."""
+    with open(os.path.join(directory, "training.csv")) as file:
+        return list(csv.DictReader(file))
+
+
+def beats(directory, rank=0):
+    """The whole lines of a rank's heartbeat; none before its first."""
+    try:
+        with open(os.path.join(directory, f"heartbeat_rank{rank}.jsonl")) as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
 
 
 def main(description, prepare_all, run_all, prepare_options=None, run_options=None):

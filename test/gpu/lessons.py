@@ -10,7 +10,6 @@ table of lessons in test/README.md.
 
 With --target cpu and a small --config it all runs on the processor.
 """
-import csv
 import json
 import math
 import os
@@ -46,13 +45,8 @@ def prepare(args):
                       "--tokens", "400000")
 
 
-def rows(directory):
-    with open(os.path.join(directory, "training.csv")) as file:
-        return list(csv.DictReader(file))
-
-
 def losses(directory):
-    return [row["loss"] for row in rows(directory)]
+    return [row["loss"] for row in jobs.rows(directory)]
 
 
 def log_of(args, name):
@@ -73,10 +67,8 @@ def lesson_02(args):
     counts = set()
     for length in LENGTHS[1:]:
         directory = jobs.train(args, f"length-{length}", {})
-        with open(os.path.join(directory, "heartbeat_rank0.jsonl")) as file:
-            beats = [json.loads(line) for line in file]
-        assert [b["step"] for b in beats if b["msg"] == "step"] == list(range(1, 11))
-        times = [1 / float(row["toks_per_s"]) for row in rows(directory)]
+        assert [b["step"] for b in jobs.beats(directory) if b["msg"] == "step"] == list(range(1, 11))
+        times = [1 / float(row["toks_per_s"]) for row in jobs.rows(directory)]
         assert args.is_cpu or max(times[2:]) <= 1.5 * statistics.median(times), times
         directory = jobs.train(args, f"length-{length}", {}, "--profile", "2")
         with open(os.path.join(directory, "profile.json")) as file:
@@ -103,7 +95,7 @@ def lesson_07(args):
     """no path is slow, and training is fast, with and without recomputation"""
     speeds = []
     for name in (f"length-{LENGTHS[-1]}", "recompute"):
-        found = [float(row["toks_per_s"]) for row in rows(jobs.train(args, name, {}))]
+        found = [float(row["toks_per_s"]) for row in jobs.rows(jobs.train(args, name, {}))]
         speeds.append(statistics.median(found))
     assert args.is_cpu or min(speeds) >= LEAST_SPEED, speeds
     return f"{speeds[0]:.0f} tokens/s, with recomputation {speeds[1]:.0f}"

@@ -13,9 +13,7 @@ recomputation, in bf16 and in fp16, and bf16 against fp32.
 
 With --target cpu and a small --config it all runs on the processor.
 """
-import csv
 import math
-import os
 import statistics
 import sys
 
@@ -53,12 +51,6 @@ def prepare(args):
     jobs.prepare_data(args, "pack", *args.text, "--max-bytes", "20000000")
 
 
-def train(args, name):
-    """The rows of training.csv, as dictionaries."""
-    with open(os.path.join(jobs.train(args, name, {}), "training.csv")) as file:
-        return list(csv.DictReader(file))
-
-
 def judge(name, rows, ends):
     """The figures of a run, and what is wrong with them."""
     losses = [float(row["loss"]) for row in rows]
@@ -87,7 +79,7 @@ def run(args):
     failures, ends = 0, {}
     print(f"{'run':18} {'first 50':>8} {'last 50':>8} {'longest':>8} {'tok/s':>9}")
     for name in names:
-        line, wrong = judge(name, train(args, name), ends)
+        line, wrong = judge(name, jobs.rows(jobs.train(args, name, {})), ends)
         failures += bool(wrong)
         print(line, "; ".join(["FAIL"] + wrong if wrong else ["pass"]), flush=True)
     print(f"{len(names)} runs, {failures} failures")

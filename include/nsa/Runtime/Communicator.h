@@ -3,6 +3,7 @@
 #ifndef NSA_RUNTIME_COMMUNICATOR_H
 #define NSA_RUNTIME_COMMUNICATOR_H
 
+#include "nsa/Artifact/DataType.h"
 #include "nsa/Support/Result.h"
 
 #include <chrono>
@@ -44,13 +45,6 @@ public:
   virtual bool hasGivenUp() const = 0;
 };
 
-/// Elements that are reduced.
-enum class ReducedType : uint8_t { F32, BF16 };
-
-constexpr uint64_t elementBytes(ReducedType type) {
-  return type == ReducedType::F32 ? 4 : 2;
-}
-
 /// Reductions of memory of the host over the ranks of a run. Every rank starts
 /// the same ones in the same order. One thread uses it.
 class Communicator {
@@ -60,13 +54,12 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Begins to replace `count` elements by their means over all ranks, and
-  /// returns at once the number of the reduction: 1, 2, ... The data belongs to
-  /// the communicator until `wait` returns. The bits of the means are the same
-  /// on all ranks and in every run with this number of ranks. Sums of bf16 are
-  /// rounded once for each rank.
-  virtual uint64_t startAverage(void *data, int64_t count,
-                                ReducedType type) = 0;
+  /// Begins to replace `count` elements, f32 or bf16, by their means over all
+  /// ranks, and returns at once the number of the reduction: 1, 2, ... The data
+  /// belongs to the communicator until `wait` returns. The bits of the means
+  /// are the same on all ranks and in every run with this number of ranks. Sums
+  /// of bf16 are rounded once for each rank.
+  virtual uint64_t startAverage(void *data, int64_t count, DataType type) = 0;
 
   /// Waits for the end of a reduction that was started. An error says which
   /// reduction failed, how many bytes it has, and where the other ranks are.

@@ -117,8 +117,6 @@ LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
     kernel.setThreads(threads[0]);
     kernel.setSharedBytes(
         function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
-    if (auto paths = function->getAttrOfType<ArrayAttr>(kSlowPathsAttr))
-      kernel.setSlowPathsAttr(paths);
   }
   return success();
 }

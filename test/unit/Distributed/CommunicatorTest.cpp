@@ -49,9 +49,9 @@ std::vector<std::vector<float>> average(int size,
     for (size_t k = 0; k < counts.size(); ++k) {
       for (size_t i = 0; i < counts[k]; ++i)
         data[k].push_back(element(rank, int(k), i));
-      EXPECT_EQ(all.startAverage(data[k].data(), int64_t(counts[k]),
-                                 ReducedType::F32),
-                k + 1);
+      EXPECT_EQ(
+          all.startAverage(data[k].data(), int64_t(counts[k]), DataType::F32),
+          k + 1);
     }
     for (size_t k = counts.size(); k-- > 0;) {
       Status status = all.wait(k + 1);
@@ -82,7 +82,7 @@ TEST(Communicator, AveragesInBF16) {
     for (size_t i = 0; i < data.size(); ++i)
       data[i] = floatToBF16(element(rank, 0, i));
     Status status = all.wait(
-        all.startAverage(data.data(), int64_t(data.size()), ReducedType::BF16));
+        all.startAverage(data.data(), int64_t(data.size()), DataType::BF16));
     ASSERT_TRUE(status.ok()) << status.message();
     for (size_t i = 0; i < data.size(); ++i) {
       float mean = 0;
@@ -126,7 +126,7 @@ TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
     auto begin = std::chrono::steady_clock::now();
     Communicator &all = *(*ranks)->communicator();
     Status status =
-        all.wait(all.startAverage(data.data(), 1024, ReducedType::F32));
+        all.wait(all.startAverage(data.data(), 1024, DataType::F32));
     ASSERT_FALSE(status.ok());
     EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(2400));
     EXPECT_EQ(status.message().find("rank 0 in reduction 1 of 4096 bytes: "),

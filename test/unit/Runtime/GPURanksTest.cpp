@@ -142,6 +142,13 @@ private:
   pid_t process;
 };
 
+/// As often as the other rank of most tests does.
+void loadAndRunTwice(Rank &rank) {
+  ASSERT_EQ(rank.load(), "");
+  for (int run = 0; run < 2; ++run)
+    ASSERT_TRUE(rank.average(1).ok());
+}
+
 /// Runs checks in a process of their own: where a rank was given up, its GPU
 /// never finishes.
 void inProcess(const std::function<void()> &checks) {
@@ -207,9 +214,7 @@ TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
   OtherRank other(folder, 2);
   Rank rank(folder, 0);
   rank.options.profile = true;
-  ASSERT_EQ(rank.load(), "");
-  for (int run = 0; run < 2; ++run)
-    ASSERT_TRUE(rank.average(1).ok());
+  ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
   const EntryInfo &update = **rank.program->entry("update");
   std::vector<CommandProfile> commands = rank.program->profile(update);
   for (size_t i = 0; i < commands.size(); ++i) {
@@ -223,9 +228,7 @@ TEST(GPURanksTest, ARankThatDoesNotComeIsWaitedForNoLongerThanAllowed) {
     TempDir folder;
     OtherRank other(folder, 2);
     Rank rank(folder, 0);
-    ASSERT_EQ(rank.load(), "");
-    for (int run = 0; run < 2; ++run)
-      ASSERT_TRUE(rank.average(1).ok());
+    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
     auto begin = std::chrono::steady_clock::now();
     std::string message = rank.average(1).message();
     EXPECT_NE(message.find("rank 0 in reduction 5 of 64 bytes: time-out after"),
@@ -244,9 +247,7 @@ TEST(GPURanksTest, ALostRankIsWaitedForNoLonger) {
     TempDir folder;
     OtherRank other(folder, 2);
     Rank rank(folder, 0);
-    ASSERT_EQ(rank.load(), "");
-    for (int run = 0; run < 2; ++run)
-      ASSERT_TRUE(rank.average(1).ok());
+    ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
     folder.write("loss", "rank 1 was lost");
     std::string message = rank.average(1).message();
     EXPECT_NE(message.find("in reduction 5 of 64 bytes: "), std::string::npos)

@@ -211,7 +211,7 @@ private:
 
   Status average(float *data, uint64_t count) {
     return communicator ? communicator->wait(communicator->startAverage(
-                              data, int64_t(count), ReducedType::F32))
+                              data, int64_t(count), DataType::F32))
                         : Status();
   }
 

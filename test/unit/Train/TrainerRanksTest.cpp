@@ -1,10 +1,10 @@
 //===- TrainerRanksTest.cpp - ranks that train together -------------------===//
 
-#include "runtime/Data/Synth.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Train/Trainer.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
+#include "test/unit/Train/SmallRun.h"
 
 #include <sstream>
 #include <sys/wait.h>
@@ -22,22 +22,7 @@ constexpr int exitError = 20, exitWeights = 21;
 class TrainerRanksTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    SynthOptions options;
-    options.output = dir / "data";
-    options.vocab = 16;
-    options.tokens = 4000;
-    ASSERT_TRUE(synthesize(options).ok());
-    config.train.steps = 20;
-    config.train.warmupSteps = 3;
-    config.train.seqLen = 8;
-    config.train.batchSize = 12;
-    config.train.microBatch = 2;
-    config.train.evalEvery = 8;
-    config.train.evalBatches = 3;
-    config.train.finalEvalBatches = 0;
-    config.train.saveEvery = 5;
-    config.train.lr = 0.05;
-    config.train.outDir = dir / "runs";
+    ASSERT_NO_FATAL_FAILURE(makeSmallRun(dir, 12, config));
   }
 
   /// Trains as a rank, and returns an exit code.

@@ -2,9 +2,9 @@
 
 #include "runtime/Train/Trainer.h"
 #include "runtime/Data/Pack.h"
-#include "runtime/Data/Synth.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
+#include "test/unit/Train/SmallRun.h"
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -18,25 +18,10 @@ namespace {
 class TrainerTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    SynthOptions options;
-    options.output = dir / "data";
-    options.vocab = 16;
-    options.tokens = 4000;
-    ASSERT_TRUE(synthesize(options).ok());
+    ASSERT_NO_FATAL_FAILURE(makeSmallRun(dir, 6, config));
     Result<Dataset> opened = Dataset::open(dir / "data");
     ASSERT_TRUE(opened.ok());
     data = std::move(*opened);
-    config.train.steps = 20;
-    config.train.warmupSteps = 3;
-    config.train.seqLen = 8;
-    config.train.batchSize = 6;
-    config.train.microBatch = 2;
-    config.train.evalEvery = 8;
-    config.train.evalBatches = 3;
-    config.train.finalEvalBatches = 0;
-    config.train.saveEvery = 5;
-    config.train.lr = 0.05;
-    config.train.outDir = dir / "runs";
     config.train.keepCheckpoints = 0;
     null = std::fopen("/dev/null", "w");
   }
