@@ -9,6 +9,7 @@
 #ifndef NSA_LIB_REFERENCE_EVALUATOR_H
 #define NSA_LIB_REFERENCE_EVALUATOR_H
 
+#include "lib/Reference/Kernels/Arithmetic.h"
 #include "lib/Reference/Kernels/Tensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -32,11 +33,16 @@ using Handler = std::function<llvm::LogicalResult(
 using ResultHook =
     std::function<void(mlir::Operation *op, llvm::MutableArrayRef<Tensor>)>;
 
+/// How an operation's formula is evaluated.
+using ArithmeticOf = std::function<Arithmetic(mlir::Operation *op)>;
+
 class Evaluator {
 public:
   /// With `roundResults`, every result is rounded to its element type, which
   /// gives the error that the types alone cause.
   explicit Evaluator(bool roundResults = false);
+  Evaluator(const Evaluator &) = delete;
+  Evaluator &operator=(const Evaluator &) = delete;
 
   /// Adds the meaning of one operation.
   template <typename OpTy>
@@ -56,6 +62,13 @@ public:
   /// Calls `hook` after every operation.
   void setResultHook(ResultHook hook) { resultHook = std::move(hook); }
 
+  /// Operations with products of products are evaluated in this arithmetic
+  /// instead of F64.
+  void setArithmetic(ArithmeticOf of) { arithmetic = std::move(of); }
+  Arithmetic getArithmetic(mlir::Operation *op) const {
+    return arithmetic ? arithmetic(op) : Arithmetic::F64;
+  }
+
   /// Evaluates `function` on `inputs`, one for each argument. Emits an error
   /// at an operation that has no meaning here.
   llvm::LogicalResult run(mlir::func::FuncOp function,
@@ -71,6 +84,7 @@ private:
 
   bool roundResults;
   ResultHook resultHook;
+  ArithmeticOf arithmetic;
   llvm::StringMap<Handler> handlers;
 };
 

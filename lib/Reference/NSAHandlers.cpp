@@ -18,18 +18,20 @@ using Results = SmallVectorImpl<Tensor>;
 /// from the op and its operands; k is operand `key`.
 template <typename Forward, typename Backward, typename Visible>
 static void addAttention(Evaluator &evaluator, Visible visible) {
-  evaluator.add<Forward>([=](Forward op, Operands in, Results &out) {
+  evaluator.add<Forward>([=, &evaluator](Forward op, Operands in,
+                                         Results &out) {
     AttentionResult result =
         attention(*in[0], *in[1], *in[2], op.getScaleOrDefault(),
-                  visible(op, in, /*query=*/0));
+                  visible(op, in, /*query=*/0), evaluator.getArithmetic(op));
     out.push_back(std::move(result.output));
     out.push_back(std::move(result.lse));
     return success();
   });
-  evaluator.add<Backward>([=](Backward op, Operands in, Results &out) {
-    AttentionGradients grads =
-        attentionBackward(*in[0], *in[1], *in[2], *in[3], *in[4], *in[5],
-                          op.getScaleOrDefault(), visible(op, in, /*query=*/1));
+  evaluator.add<Backward>([=, &evaluator](Backward op, Operands in,
+                                          Results &out) {
+    AttentionGradients grads = attentionBackward(
+        *in[0], *in[1], *in[2], *in[3], *in[4], *in[5], op.getScaleOrDefault(),
+        visible(op, in, /*query=*/1), evaluator.getArithmetic(op));
     out.push_back(std::move(grads.q));
     out.push_back(std::move(grads.k));
     out.push_back(std::move(grads.v));
@@ -77,26 +79,34 @@ static Projection getProjection(CompressionKind kind, Operands parameters) {
   return phi;
 }
 
-/// Compressed rows of `x` by the parameters of `kind`.
-static Tensor runCompress(CompressionKind kind, const Tensor &x,
-                          Operands parameters, int64_t block, int64_t stride) {
+/// Compressed rows of `x` by the parameters of `op`'s kind.
+template <typename OpTy>
+static Tensor runCompress(OpTy op, const Tensor &x, Operands parameters,
+                          Arithmetic arithmetic) {
+  int64_t block = op.getBlock(), stride = op.getStride();
+  CompressionKind kind = op.getKind();
   if (kind == CompressionKind::Mean)
     return compressMean(x, block, stride);
-  return compressProjected(x, getProjection(kind, parameters), block, stride);
+  return compressProjected(x, getProjection(kind, parameters), block, stride,
+                           arithmetic);
 }
 
 /// Appends the gradient of `x` to `inputGrads` and those of the parameters to
 /// `parameterGrads`.
-static void runCompressBackward(CompressionKind kind, const Tensor &outputGrad,
+template <typename OpTy>
+static void runCompressBackward(OpTy op, const Tensor &outputGrad,
                                 const Tensor &x, Operands parameters,
-                                int64_t block, int64_t stride,
-                                Results &inputGrads, Results &parameterGrads) {
+                                Arithmetic arithmetic, Results &inputGrads,
+                                Results &parameterGrads) {
+  int64_t block = op.getBlock(), stride = op.getStride();
+  CompressionKind kind = op.getKind();
   if (kind == CompressionKind::Mean) {
     inputGrads.push_back(compressMeanBackward(outputGrad, x, block, stride));
     return;
   }
-  ProjectionGradients grads = compressProjectedBackward(
-      outputGrad, x, getProjection(kind, parameters), block, stride);
+  ProjectionGradients grads =
+      compressProjectedBackward(outputGrad, x, getProjection(kind, parameters),
+                                block, stride, arithmetic);
   inputGrads.push_back(std::move(grads.input));
   for (Tensor *grad :
        {&grads.phi.weight, &grads.phi.outputWeight, &grads.phi.positions})
@@ -105,40 +115,39 @@ static void runCompressBackward(CompressionKind kind, const Tensor &outputGrad,
 }
 
 static void addCompression(Evaluator &evaluator) {
-  evaluator.add<CompressOp>([](CompressOp op, Operands in, Results &out) {
-    out.push_back(runCompress(op.getKind(), *in[0], in.drop_front(),
-                              op.getBlock(), op.getStride()));
+  evaluator.add<CompressOp>([&](CompressOp op, Operands in, Results &out) {
+    out.push_back(
+        runCompress(op, *in[0], in.drop_front(), evaluator.getArithmetic(op)));
     return success();
   });
-  evaluator.add<CompressBackwardOp>([](CompressBackwardOp op, Operands in,
-                                       Results &out) {
+  evaluator.add<CompressBackwardOp>([&](CompressBackwardOp op, Operands in,
+                                        Results &out) {
     SmallVector<Tensor> parameters;
-    runCompressBackward(op.getKind(), *in[0], *in[1], in.drop_front(2),
-                        op.getBlock(), op.getStride(), out, parameters);
+    runCompressBackward(op, *in[0], *in[1], in.drop_front(2),
+                        evaluator.getArithmetic(op), out, parameters);
     std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
     return success();
   });
-  evaluator.add<CompressKeyValueOp>([](CompressKeyValueOp op, Operands in,
-                                       Results &out) {
-    int64_t block = op.getBlock(), stride = op.getStride();
-    size_t count = op.getKeyParameters().size();
-    Tensor keys =
-        runCompress(op.getKind(), *in[0], in.slice(2, count), block, stride);
-    out.push_back(op.getTable() ? rotary(keys, *in.back(), stride,
-                                         /*inverse=*/false)
-                                : keys);
-    out.push_back(runCompress(op.getKind(), *in[1], in.slice(2 + count, count),
-                              block, stride));
-    return success();
-  });
-  evaluator.add<CompressKeyValueBackwardOp>([](CompressKeyValueBackwardOp op,
-                                               Operands in, Results &out) {
+  evaluator.add<CompressKeyValueOp>(
+      [&](CompressKeyValueOp op, Operands in, Results &out) {
+        size_t count = op.getKeyParameters().size();
+        Arithmetic arithmetic = evaluator.getArithmetic(op);
+        Tensor keys = runCompress(op, *in[0], in.slice(2, count), arithmetic);
+        out.push_back(op.getTable() ? rotary(keys, *in.back(), op.getStride(),
+                                             /*inverse=*/false)
+                                    : keys);
+        out.push_back(
+            runCompress(op, *in[1], in.slice(2 + count, count), arithmetic));
+        return success();
+      });
+  evaluator.add<CompressKeyValueBackwardOp>([&](CompressKeyValueBackwardOp op,
+                                                Operands in, Results &out) {
     size_t count = op.getKeyParameters().size();
     SmallVector<Tensor> parameters;
     for (size_t i : {0, 1})
-      runCompressBackward(op.getKind(), *in[i], *in[2 + i],
-                          in.slice(4 + i * count, count), op.getBlock(),
-                          op.getStride(), out, parameters);
+      runCompressBackward(op, *in[i], *in[2 + i],
+                          in.slice(4 + i * count, count),
+                          evaluator.getArithmetic(op), out, parameters);
     std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
     return success();
   });

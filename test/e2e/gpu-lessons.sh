@@ -10,7 +10,7 @@ python=/usr/bin/python3
 "$python" "$lessons" run "$scratch/jobs" --out "$scratch/runs" ||
   fail "a lesson was forgotten"
 
-rm "$scratch/jobs/memory-512.nsax"
+rm "$scratch/jobs/memory-2048.nsax"
 "$python" "$lessons" run "$scratch/jobs" --out "$scratch/runs" \
   --only lesson-17 > "$scratch/log" 2>&1 && fail "a model is missing, and nothing failed"
-grep -q "memory-512.nsax" "$scratch/log" || fail "the missing model is not named"
+grep -q "memory-2048.nsax" "$scratch/log" || fail "the missing model is not named"

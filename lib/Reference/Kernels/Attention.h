@@ -10,24 +10,12 @@
 #ifndef NSA_LIB_REFERENCE_KERNELS_ATTENTION_H
 #define NSA_LIB_REFERENCE_KERNELS_ATTENTION_H
 
+#include "lib/Reference/Kernels/Arithmetic.h"
 #include "lib/Reference/Kernels/Tensor.h"
 
 #include <functional>
 
 namespace nsa::reference {
-
-/// How a formula is evaluated. The reference is F64; the others measure the
-/// error that the types of a kernel cause, whatever its order of summation.
-enum class Arithmetic {
-  F64,
-  /// Every product, sum and exponential in fp32.
-  F32,
-  /// F32, with probabilities and their gradients rounded to bf16 where they are
-  /// operands of a matrix product, and results rounded to bf16.
-  BF16,
-  /// The same with f16.
-  F16
-};
 
 /// Fills `keys` with the keys that query `t` of batch `b` and key head `h`
 /// attends to.

@@ -78,7 +78,6 @@ public:
   void addErrors(unsigned count, uint64_t seed);
 
 private:
-  void addAttentions();
   void disturb(mlir::Operation *op,
                llvm::MutableArrayRef<reference::Tensor> tensors);
   reference::Tensor select(mlir::Operation *op, const reference::Tensor &q,

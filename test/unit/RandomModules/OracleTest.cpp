@@ -64,6 +64,48 @@ TEST_F(OracleTest, TolerancesFollowTheErrorsOfKernels) {
   EXPECT_LE(narrow.getTolerance(0, 1.0, 1), 2.1 * 0x1p-8 * top);
 }
 
+// A row that is read 64 times is rounded to the same number 64 times.
+TEST_F(OracleTest, EqualNumbersHaveEqualErrors) {
+  Oracle oracle(parse(
+      "func.func @f(%ids: tensor<64xi32>, %table: tensor<1x1xf32>,\n"
+      "             %ones: tensor<1x64xbf16>) -> tensor<1x1xf32> {\n"
+      "  %rows = nn.embedding %table, %ids\n"
+      "      : (tensor<1x1xf32>, tensor<64xi32>) -> tensor<64x1xf32>\n"
+      "  %narrow = nn.cast %rows to bf16\n"
+      "      : (tensor<64x1xf32>) -> tensor<64x1xbf16>\n"
+      "  %sum = nn.matmul %ones, %narrow {result_type = f32}\n"
+      "      : (tensor<1x64xbf16>, tensor<64x1xbf16>) -> tensor<1x1xf32>\n"
+      "  return %sum : tensor<1x1xf32>\n}"));
+  Tensor ids({64}), table({1, 1}), ones({1, 64});
+  // Rounded to 1.
+  double error = 0.98 * 0x1p-8;
+  table.data[0] = 1.0 + error;
+  ones.data.assign(64, 1.0);
+  ASSERT_TRUE(succeeded(oracle.evaluate({ids, table, ones})));
+  EXPECT_GE(oracle.getTolerance(0, 64 * error, 1), 64 * error);
+  EXPECT_LE(oracle.getTolerance(0, 64 * error, 1), 2.1 * 64 * 0x1p-8);
+}
+
+// The gradient of a hidden row is rounded before it is multiplied again.
+TEST_F(OracleTest, HiddenRowsOfACompressionAreRounded) {
+  Oracle oracle(parse(
+      "func.func @f(%dy: tensor<1x3x1x8xbf16>, %x: tensor<1x8x1x8xbf16>,\n"
+      "             %w: tensor<1x32x8xbf16>, %w2: tensor<1x8x8xbf16>)\n"
+      "    -> tensor<1x32x8xf32> {\n"
+      "  %dx, %dw, %dw2 = nsa.compress_backward mlp %dy, %x, %w, %w2\n"
+      "      {block = 4 : i64, stride = 2 : i64} : (tensor<1x3x1x8xbf16>,\n"
+      "      tensor<1x8x1x8xbf16>, tensor<1x32x8xbf16>, tensor<1x8x8xbf16>)\n"
+      "      -> (tensor<1x8x1x8xbf16>, tensor<1x32x8xf32>,\n"
+      "          tensor<1x8x8xf32>)\n"
+      "  return %dw : tensor<1x32x8xf32>\n}"));
+  ASSERT_TRUE(
+      succeeded(oracle.evaluate({normal({1, 3, 1, 8}), normal({1, 8, 1, 8}),
+                                 normal({1, 32, 8}), normal({1, 8, 8})})));
+  double top = largestElement(oracle.getResults()[0]);
+  EXPECT_GE(oracle.getTolerance(0, 1.0, 1), 0x1p-12 * top);
+  EXPECT_LE(oracle.getTolerance(0, 1.0, 1), 0x1p-6 * top);
+}
+
 // With 1 of 3 free blocks to choose, any other block is a bad choice.
 TEST_F(OracleTest, OtherBlocksAreABadChoice) {
   Oracle oracle(parse(
