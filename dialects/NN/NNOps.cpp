@@ -295,6 +295,14 @@ LogicalResult CrossEntropyBackwardOp::inferReturnTypes(
   return success();
 }
 
+LogicalResult RootOfMeanOp::inferReturnTypes(MLIRContext *context,
+                                             std::optional<Location> location,
+                                             Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getMean().getType());
+  return success();
+}
+
 LogicalResult GradientNormOp::inferReturnTypes(MLIRContext *context,
                                                std::optional<Location> location,
                                                Adaptor adaptor,
@@ -387,6 +395,14 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
 //===----------------------------------------------------------------------===//
 // Names of results
 //===----------------------------------------------------------------------===//
+
+void TakePartOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getPart(), "part");
+}
+
+void GatherPartsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getWhole(), "whole");
+}
 
 void BundleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getOutput(), "bundle");

@@ -146,6 +146,24 @@ LogicalResult UpdateLossScaleOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {kNumHyper});
 }
 
+/// Each rank has as many elements of the whole.
+static LogicalResult verifyPart(Operation *op, Value part, Value whole) {
+  int64_t own = ShapedType::getNumElements(getShape(part));
+  int64_t elements = ShapedType::getNumElements(getShape(whole));
+  if (own == 0 || elements % own != 0)
+    return op->emitOpError("has a part of ")
+           << own << " elements of " << elements;
+  return success();
+}
+
+LogicalResult TakePartOp::verify() {
+  return verifyPart(*this, getPart(), getInput());
+}
+
+LogicalResult GatherPartsOp::verify() {
+  return verifyPart(*this, getPart(), getWhole());
+}
+
 //===----------------------------------------------------------------------===//
 // Bundles
 //===----------------------------------------------------------------------===//

@@ -29,10 +29,69 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
   let resultNames = [{"mean"}];
 }
 
+def NN_TakePartOp : NN_Op<"take_part", [
+    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "this rank's part of a tensor";
+  let description = [{
+    As many elements as each of `R` ranks has: the result's size is the
+    operand's divided by `R`. Which ones they are is decided when the tensor is
+    cut into buckets (`nsa-scatter-reductions`), alike for all tensors of the
+    same `shard`.
+
+    Example:
+
+    ```mlir
+    %part = nn.take_part %w {shard = 0 : i64} : tensor<64xf32> -> tensor<16xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$input,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
+  let results = (outs NSA_F32Tensor:$part);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($part)";
+  let hasVerifier = 1;
+}
+
+def NN_GatherPartsOp : NN_Op<"gather_parts", [
+    Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "a tensor of the parts of all ranks";
+  let description = [{
+    The inverse of `nn.take_part`: every rank gets the parts of all.
+
+    Example:
+
+    ```mlir
+    %whole = nn.gather_parts %part {shard = 0 : i64} : tensor<16xf32> -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$part,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
+  let results = (outs NSA_F32Tensor:$whole);
+  let assemblyFormat = "$part attr-dict `:` type($part) `->` type($whole)";
+  let hasVerifier = 1;
+}
+
+def NN_RootOfMeanOp : NN_GraphOp<"root_of_mean"> {
+  let summary = "square root of a sum over ranks";
+  let description = [{
+    `root = sqrt(ranks * mean)`: the norm of what the ranks have together, from
+    the mean over ranks of their sums of squares.
+
+    Example:
+
+    ```mlir
+    %norm = nn.root_of_mean %mean {ranks = 4 : i64} : (tensor<f32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Scalar:$mean, NN_PositiveI64:$ranks);
+  let results = (outs NSA_F32Scalar:$root);
+  let resultNames = [{"norm"}];
+}
+
 def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
   let summary = "L2 norm of all gradients together";
   let description = [{
-    `norm = sqrt(sum_i sum_j gradients_i[j]^2)` in fp32, in a fixed order.
+    `norm = sqrt(sum_i sum_j gradients_i[j]^2)` in fp32, in a fixed order. If
+    `squared`, the sum itself.
 
     Example:
 
@@ -40,7 +99,7 @@ def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
     %norm = nn.gradient_norm %g0, %g1 : (tensor<32x48xf32>, tensor<32xf32>) -> tensor<f32>
     ```
   }];
-  let arguments = (ins Variadic<NSA_F32Tensor>:$gradients);
+  let arguments = (ins Variadic<NSA_F32Tensor>:$gradients, UnitAttr:$squared);
   let results = (outs NSA_F32Scalar:$norm);
   let resultNames = [{"norm"}];
 }

@@ -83,6 +83,13 @@ def RT_TensorRole : RT_Enum<"TensorRole", "what a named tensor is for", [
 ]>;
 def RT_TensorRoleAttr : EnumAttr<RT_Dialect, RT_TensorRole, "role">;
 
+def RT_Collective : RT_Enum<"Collective", "what ranks do together", [
+  I32EnumAttrCase<"AllReduce", 0, "all_reduce">,
+  I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
+  I32EnumAttrCase<"AllGather", 2, "all_gather">
+]>;
+def RT_CollectiveAttr : EnumAttr<RT_Dialect, RT_Collective, "collective">;
+
 def RT_SliceAttr : AttrDef<RT_Dialect, "Slice"> {
   let mnemonic = "slice";
   let summary = "a range of bytes of a segment";

@@ -191,27 +191,27 @@ static bool touches(CommandOpInterface command, Value value) {
   });
 }
 
-/// Every reduction ends, and nothing touches its memory before that.
-static LogicalResult verifyReductions(ArrayRef<CommandOpInterface> commands) {
-  llvm::SmallMapVector<Value, AllReduceStartOp, 8> running;
+/// Every collective ends, and nothing touches its memory before that.
+static LogicalResult verifyCollectives(ArrayRef<CommandOpInterface> commands) {
+  llvm::SmallMapVector<Value, CollectiveStartOp, 8> running;
   for (CommandOpInterface command : commands) {
-    if (auto done = dyn_cast<AllReduceDoneOp>(command.getOperation())) {
+    if (auto done = dyn_cast<CollectiveDoneOp>(command.getOperation())) {
       if (!running.erase(done.getMemory()))
-        return command->emitOpError("ends a reduction that did not start");
+        return command->emitOpError("ends a collective that did not start");
       continue;
     }
     for (auto [memory, started] : running)
       if (touches(command, memory)) {
         InFlightDiagnostic diagnostic =
-            command->emitOpError("touches memory that is being reduced");
-        diagnostic.attachNote(started.getLoc()) << "the reduction starts here";
+            command->emitOpError("touches memory that all ranks work on");
+        diagnostic.attachNote(started.getLoc()) << "that starts here";
         return diagnostic;
       }
-    if (auto start = dyn_cast<AllReduceStartOp>(command.getOperation()))
+    if (auto start = dyn_cast<CollectiveStartOp>(command.getOperation()))
       running[start.getMemory()] = start;
   }
   if (!running.empty())
-    return running.front().second.emitOpError("has no rt.all_reduce_done");
+    return running.front().second.emitOpError("has no rt.collective_done");
   return success();
 }
 
@@ -220,7 +220,7 @@ LogicalResult EntryOp::verifyRegions() {
     if (!isa<CommandOpInterface, GetOp, SpanOp, BufferOp, ViewOp>(op))
       return op.emitOpError("is not a command of an entry");
   SmallVector<CommandOpInterface> commands = getCommands(*this);
-  if (failed(verifyOrder(commands)) || failed(verifyReductions(commands)))
+  if (failed(verifyOrder(commands)) || failed(verifyCollectives(commands)))
     return failure();
   return verifyPlacement(*this);
 }

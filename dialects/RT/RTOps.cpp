@@ -395,7 +395,7 @@ uint64_t GemmOp::getWorkspaceSize() {
 void GemmOp::assignWorkspace(SliceAttr slice) { setWorkspaceAttr(slice); }
 
 //===----------------------------------------------------------------------===//
-// Fill, copy, all-reduce, initialize
+// Fill, copy, parts, collectives, initialize
 //===----------------------------------------------------------------------===//
 
 void FillOp::getReads(SmallVectorImpl<Value> &values) {}
@@ -418,19 +418,70 @@ LogicalResult CopyOp::verify() {
   return success();
 }
 
-void AllReduceStartOp::getReads(SmallVectorImpl<Value> &values) {
+void TakePartOp::getReads(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 
-void AllReduceStartOp::getWrites(SmallVectorImpl<Value> &values) {
+void TakePartOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getPart());
+}
+
+/// Each rank has as many elements of the memory, of the same type.
+static LogicalResult verifyPart(Operation *op, Value memory, Value part) {
+  auto type = cast<MemRefType>(memory.getType());
+  auto partType = cast<MemRefType>(part.getType());
+  if (type.getElementType() != partType.getElementType())
+    return op->emitOpError("has a part of ")
+           << partType.getElementType() << " of memory of "
+           << type.getElementType();
+  int64_t elements = type.getNumElements(), own = partType.getNumElements();
+  if (own == 0 || elements % own != 0)
+    return op->emitOpError("has a part of ")
+           << own << " elements of " << elements;
+  return success();
+}
+
+LogicalResult TakePartOp::verify() {
+  return verifyPart(*this, getMemory(), getPart());
+}
+
+void PutPartOp::getReads(SmallVectorImpl<Value> &values) {
+  values.append({getPart(), getMemory()});
+}
+
+void PutPartOp::getWrites(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 
-void AllReduceDoneOp::getReads(SmallVectorImpl<Value> &values) {
+LogicalResult PutPartOp::verify() {
+  return verifyPart(*this, getMemory(), getPart());
+}
+
+LogicalResult CollectiveStartOp::verify() {
+  int64_t elements = cast<MemRefType>(getMemory().getType()).getNumElements();
+  if (getKind() == Collective::AllReduce)
+    return success();
+  if (!getRanks())
+    return emitOpError("needs the number of ranks");
+  if (elements % *getRanks() != 0)
+    return emitOpError("has ") << elements << " elements, which " << *getRanks()
+                               << " does not divide";
+  return success();
+}
+
+void CollectiveStartOp::getReads(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 
-void AllReduceDoneOp::getWrites(SmallVectorImpl<Value> &values) {
+void CollectiveStartOp::getWrites(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+}
+
+void CollectiveDoneOp::getReads(SmallVectorImpl<Value> &values) {
+  values.push_back(getMemory());
+}
+
+void CollectiveDoneOp::getWrites(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 

@@ -363,37 +363,101 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
   let hasVerifier = 1;
 }
 
-def RT_AllReduceStartOp : RT_Command<"all_reduce_start"> {
-  let summary = "begin to replace memory by its mean over all ranks";
+def RT_TakePartOp : RT_Command<"take_part"> {
+  let summary = "copy this rank's part of memory";
   let description = [{
-    `memory[i] = sum over ranks of memory[i] / number of ranks`, the same bits on
-    all ranks. The reduction runs beside the commands that follow, none of which
-    may touch the memory, until the `rt.all_reduce_done` of the same value. All
-    ranks run their collectives in the same order. One rank alone does nothing.
+    With `n` elements in `part` and `r` the number of this rank, copies the
+    elements `r * n` to `r * n + n - 1` of `memory`, which has `n` for each rank.
+    Equal numbers of `shard` are parts of tensors that are laid out alike.
+
+    Example:
+
+    ```mlir
+    %w = rt.get @w : memref<32x48xf32>
+    %part = rt.buffer : memref<384xf32>
+    rt.take_part %w, %part {shard = 0 : i64} : memref<32x48xf32>, memref<384xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$memory,
+                       Arg<RT_Memory, "", [MemWrite]>:$part,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
+  let assemblyFormat = [{
+    $memory `,` $part attr-dict `:` type($memory) `,` type($part)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_PutPartOp : RT_Command<"put_part"> {
+  let summary = "copy to this rank's part of memory";
+  let description = [{
+    The inverse of `rt.take_part`: the other parts of `memory` stay.
+
+    Example:
+
+    ```mlir
+    %w = rt.get @w : memref<32x48xf32>
+    %part = rt.buffer : memref<384xf32>
+    rt.fill 0.0, %part : memref<384xf32>
+    rt.put_part %part, %w {shard = 0 : i64} : memref<384xf32>, memref<32x48xf32>
+    ```
+  }];
+  let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$part,
+                       Arg<RT_Memory, "", [MemRead, MemWrite]>:$memory,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$shard);
+  let assemblyFormat = [{
+    $part `,` $memory attr-dict `:` type($part) `,` type($memory)
+  }];
+  let hasVerifier = 1;
+}
+
+def RT_CollectiveStartOp : RT_Command<"collective_start"> {
+  let summary = "begin what all ranks do together to memory";
+  let description = [{
+    With `x_q` what `memory` holds on rank `q` of `R`:
+
+    - `all_reduce`: `memory[i] = sum over q of x_q[i] / R`, the same bits on all
+      ranks;
+    - `reduce_scatter`: the same for the part of this rank, see `rt.take_part`;
+      the other parts are undefined afterwards;
+    - `all_gather`: the part of each rank `q` becomes that part of `x_q`.
+
+    The last two are for programs of `ranks` ranks.
+
+    This runs beside the commands that follow, none of which may touch the
+    memory, until the `rt.collective_done` of the same value. All ranks run their
+    collectives in the same order. One rank alone does nothing.
 
     Example:
 
     ```mlir
     %bucket = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
-    rt.all_reduce_start %bucket : memref<48xf32>
-    rt.all_reduce_done %bucket : memref<48xf32>
+    rt.collective_start all_reduce %bucket : memref<48xf32>
+    rt.collective_done %bucket : memref<48xf32>
+    rt.collective_start reduce_scatter %bucket {ranks = 4 : i64} : memref<48xf32>
+    rt.collective_done %bucket : memref<48xf32>
     ```
   }];
-  let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory);
-  let assemblyFormat = "$memory attr-dict `:` type($memory)";
+  let arguments = (ins RT_CollectiveAttr:$kind,
+                       Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$ranks);
+  let assemblyFormat = "`` $kind $memory attr-dict `:` type($memory)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$memory), [{
+    build($_builder, $_state, Collective::AllReduce, memory, /*ranks=*/{});
+  }]>];
+  let hasVerifier = 1;
 }
 
-def RT_AllReduceDoneOp : RT_Command<"all_reduce_done"> {
-  let summary = "wait until memory is the mean over all ranks";
+def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
+  let summary = "wait until the collective has ended";
   let description = [{
-    Ends what the last `rt.all_reduce_start` of the same value began.
+    Ends what the last `rt.collective_start` of the same value began.
 
     Example:
 
     ```mlir
     %g = rt.get @grad.w : memref<48xf32>
-    rt.all_reduce_start %g : memref<48xf32>
-    rt.all_reduce_done %g : memref<48xf32>
+    rt.collective_start all_reduce %g : memref<48xf32>
+    rt.collective_done %g : memref<48xf32>
     ```
   }];
   let arguments = (ins Arg<RT_ReducedMemory, "", [MemRead, MemWrite]>:$memory);

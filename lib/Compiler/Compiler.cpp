@@ -54,6 +54,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
       {"logits-mib", std::to_string(options.logitsMiB)},
       {"bucket-mib", std::to_string(options.bucketMiB)},
       {"reduce-precision", options.reducePrecision},
+      {"shard-optimizer", std::to_string(options.shardRanks)},
       {"recompute", options.recompute},
       {"recompute-budget", std::to_string(options.recomputeBudget)}};
   return metadata;

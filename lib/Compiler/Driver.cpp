@@ -92,6 +92,11 @@ LogicalResult nsa::Driver::checkOptions() {
                   << options.reducePrecision << "'; known are fp32 and bf16";
     return failure();
   }
+  if (options.shardRanks != 1 && !options.fuse) {
+    messageStream << "ranks share only updates that are fused: "
+                     "--shard-optimizer cannot be used with --no-fuse";
+    return failure();
+  }
   if (!parseRecomputePolicy(options.recompute)) {
     messageStream << "unknown recompute policy '" << options.recompute
                   << "'; known are none, cheap and block";
@@ -207,6 +212,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.logitsMiB = options.logitsMiB;
   phaseOptions.bucketMiB = options.bucketMiB;
   phaseOptions.reduceInBF16 = options.reducePrecision == "bf16";
+  phaseOptions.shardRanks = options.shardRanks;
   phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;

@@ -182,9 +182,10 @@ static void addTraining(Evaluator &evaluator) {
       evaluator, [](CrossEntropyBackwardOp, Operands in) {
         return crossEntropyBackward(*in[0], *in[1], *in[2], *in[3], *in[4]);
       });
-  addSimple<GradientNormOp>(evaluator, [](GradientNormOp, Operands in) {
-    return scalar(
-        gradientNorm(std::vector<const Tensor *>(in.begin(), in.end())));
+  addSimple<GradientNormOp>(evaluator, [](GradientNormOp op, Operands in) {
+    double norm =
+        gradientNorm(std::vector<const Tensor *>(in.begin(), in.end()));
+    return scalar(op.getSquared() ? norm * norm : norm);
   });
   evaluator.add<UpdateLossScaleOp>([](UpdateLossScaleOp op, Operands in,
                                       Results &out) {

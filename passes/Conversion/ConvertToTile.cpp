@@ -32,7 +32,8 @@ struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
 static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
          isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::BundleOp,
-             nn::UnbundleOp, nn::AllReduceOp>(op);
+             nn::UnbundleOp, nn::AllReduceOp, nn::TakePartOp,
+             nn::GatherPartsOp>(op);
 }
 
 /// The elements of the largest tensor that the operation touches.

@@ -46,7 +46,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
     manager.addPass(
         createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
-    return;
+    if (options.shardRanks == 1)
+      return;
+    manager.addPass(createShardOptimizer({options.shardRanks}));
+    return addCleanUp(manager);
   case Phase::Kernel:
     manager.addPass(createConvertToTile({options.schedule}));
     return addCleanUp(manager);
@@ -58,6 +61,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return;
   case Phase::Collective:
     manager.addPass(createBucketAllReduce({options.bucketMiB}));
+    manager.addPass(createScatterReductions());
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     if (options.reduceInBF16)
       manager.addPass(createNarrowAllReduce());
@@ -120,8 +124,13 @@ struct WithFusion : BaseT {
       *this, "logits-mib",
       llvm::cl::desc("MiB that logits and their gradient may take at once"),
       llvm::cl::init(kDefaultLogitsMiB)};
+  detail::PassOptions::Option<int64_t> shardRanks{
+      *this, "shard-ranks",
+      llvm::cl::desc("Ranks that share the optimizer's state"),
+      llvm::cl::init(1)};
 
   void addTo(PhaseOptions &options) const {
+    options.shardRanks = shardRanks;
     options.fuse = fuse;
     options.logitsMiB = logitsMiB;
   }

@@ -58,6 +58,8 @@ struct PhaseOptions {
   int64_t bucketMiB = kDefaultBucketMiB;
   /// Whether they go from rank to rank in bf16.
   bool reduceInBF16 = false;
+  /// Ranks that share the optimizer's state; 1 if each has all of it.
+  int64_t shardRanks = 1;
   /// Bytes of workspace of every matrix product; 0 takes what fp32 copies of
   /// narrower operands need.
   uint64_t gemmWorkspace = 0;

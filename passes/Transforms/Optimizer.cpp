@@ -234,7 +234,8 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     gradient = nn::AllReduceOp::create(builder, loc, gradient);
   lossSum = nn::AllReduceOp::create(builder, loc, lossSum);
 
-  Value norm = nn::GradientNormOp::create(builder, loc, gradients);
+  Value norm =
+      nn::GradientNormOp::create(builder, loc, gradients, /*squared=*/false);
   Value unscaledNorm = norm;
   if (std::optional<unsigned> scale = findLossScale(accumulate))
     std::tie(hyper, unscaledNorm) = buildLossScale(

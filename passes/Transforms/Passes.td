@@ -396,6 +396,48 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
   ];
 }
 
+def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
+  let summary = "Give each rank the moments of a part of the parameters";
+  let description = [{
+    The first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations
+    Toward Training Trillion Parameter Models", 2020, section 5.1), for programs
+    of `ranks` ranks. Works on updates that `nsa-fuse` has put together: a rank
+    takes its part of the weights and of the mean gradients (`nn.take_part`),
+    has moments for that part only, updates it, and gets the parts of the others
+    (`nn.gather_parts`). The norm is that of all parts.
+
+    Instead of `m.p` and `v.p` for each parameter `p` there are `m.decayed`,
+    `v.decayed`, `m.others` and `v.others`, for parameters with weight decay and
+    without. An update of a single tensor is an error.
+
+    Example, for two ranks:
+
+    ```mlir
+    %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %norm, %loss, %hyper : (tensor<48xf32>, ...
+    ```
+
+    becomes
+
+    ```mlir
+    %gp = nn.take_part %g {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
+    %square = nn.gradient_norm %gp {squared} : (tensor<24xf32>) -> tensor<f32>
+    %mean = nn.all_reduce %square : (tensor<f32>) -> tensor<f32>
+    %norm = nn.root_of_mean %mean {ranks = 2 : i64} : (tensor<f32>) -> tensor<f32>
+    %wp = nn.take_part %w {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
+    %wp1, %m1, %v1 = nn.adamw %wp, %m, %v, %gp, %norm, %loss, %hyper : (tensor<24xf32>, ...
+    %w1 = nn.gather_parts %wp1 {shard = 0 : i64} : tensor<24xf32> -> tensor<48xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", /*default=*/"1",
+           "Ranks of the program: 2, 4, 8 or 16; 1 changes nothing">,
+  ];
+  let statistics = [
+    Statistic<"numSharded", "sharded", "Number of updates of a part">,
+  ];
+}
+
 def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Compute the branches of attention in fewer launches";
   let description = [{
@@ -458,7 +500,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | precision | nsa, nn, func | shapes are static |
     | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
     | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
-    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, nn.all_reduce, func | kernels hold no nsa and nn |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, nn.all_reduce, nn.take_part, nn.gather_parts, func | kernels hold no nsa and nn |
     | buffer, schedule, collective | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
     | binary | as plan | no tile kernels |

@@ -76,7 +76,7 @@ static AllowedOps getAllowedOps(Phase phase) {
     return {{"builtin", "func", "tile.kernel", "tile.launch", "nn.matmul",
              "nn.split_heads", "nn.merge_heads", "nn.recompute_barrier",
              "nn.fill", "nn.split", "nn.concat", "nn.bundle", "nn.unbundle",
-             "nn.all_reduce"},
+             "nn.all_reduce", "nn.take_part", "nn.gather_parts"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

@@ -5,6 +5,7 @@
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/CPU/Commands.h"
 #include "runtime/CPU/Memory.h"
+#include "runtime/Core/Parts.h"
 #include "runtime/Core/Poison.h"
 
 #include <algorithm>
@@ -51,6 +52,9 @@ private:
     std::vector<std::pair<char *, uint64_t>> poisoned;
   };
 
+  int rank() const {
+    return options.communicator ? options.communicator->rank() : 0;
+  }
   Status allocateSegments();
   Status loadKernels();
   Status loadBlas();
@@ -65,10 +69,10 @@ private:
   Action resolve(const artifact::Fill &fill) const;
   Action resolve(const artifact::Copy &copy) const;
   Action resolve(const artifact::Initialize &initialize) const;
-  Action resolve(const artifact::AllReduceStart &start) const;
+  Action resolve(const artifact::CollectiveStart &start) const;
   std::optional<NonFinite>
   findNonFinite(size_t command, const std::vector<FloatOutput> &outputs) const;
-  Status average(const Action &action);
+  Status communicate(const Action &action);
   void runCommands(unsigned index);
 
   Artifact source;
@@ -79,8 +83,8 @@ private:
   std::optional<Blas> blas;
   std::unique_ptr<ThreadPool> pool;
   std::vector<ReadyEntry> entries;
-  /// The reductions in progress, by their data.
-  std::vector<std::pair<const void *, uint64_t>> averages;
+  /// The collectives in progress, by their data.
+  std::vector<std::pair<const void *, uint64_t>> running;
   /// What stopped the run in progress.
   RunResult stopped;
 };
@@ -107,6 +111,9 @@ Status nsa::checkProcessor(const artifact::Artifact &root,
 
 Status CPUExecutable::load() {
   if (Status status = checkProcessor(source.root(), hostCPUFlags()); !status)
+    return status;
+  int size = options.communicator ? options.communicator->size() : 1;
+  if (Status status = checkRanks(source.root(), size); !status)
     return status;
   for (auto step :
        {&CPUExecutable::allocateSegments, &CPUExecutable::loadKernels,
@@ -233,8 +240,10 @@ Action CPUExecutable::resolve(const artifact::Fill &fill) const {
 }
 
 Action CPUExecutable::resolve(const artifact::Copy &copy) const {
-  return CopyCommand{address(*copy.source()), address(*copy.out()),
-                     int64_t(copy.out()->size())};
+  CopyBytes bytes = bytesOf(copy, rank());
+  return CopyCommand{address(*copy.source()) + bytes.sourceOffset,
+                     address(*copy.out()) + bytes.outOffset,
+                     int64_t(bytes.count)};
 }
 
 Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
@@ -245,9 +254,9 @@ Action CPUExecutable::resolve(const artifact::Initialize &initialize) const {
                            options.seed};
 }
 
-Action CPUExecutable::resolve(const artifact::AllReduceStart &start) const {
-  return StartAverageCommand{
-      address(*start.memory()),
+Action CPUExecutable::resolve(const artifact::CollectiveStart &start) const {
+  return StartCollectiveCommand{
+      start.kind(), address(*start.memory()),
       int64_t(start.memory()->size() / elementBytes(start.type())),
       start.type()};
 }
@@ -261,10 +270,10 @@ Action CPUExecutable::resolve(const artifact::Command &command) const {
     return resolve(*fill);
   if (const auto *copy = command.action_as_Copy())
     return resolve(*copy);
-  if (const auto *start = command.action_as_AllReduceStart())
+  if (const auto *start = command.action_as_CollectiveStart())
     return resolve(*start);
-  if (const auto *done = command.action_as_AllReduceDone())
-    return FinishAverageCommand{address(*done->memory())};
+  if (const auto *done = command.action_as_CollectiveDone())
+    return FinishCollectiveCommand{address(*done->memory())};
   return resolve(*command.action_as_Initialize());
 }
 
@@ -300,7 +309,7 @@ RunResult CPUExecutable::start(unsigned entry) {
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
   stopped = {};
-  averages.clear();
+  running.clear();
   pool->execute([&] { runCommands(entry); });
   return stopped;
 }
@@ -315,24 +324,24 @@ CPUExecutable::findNonFinite(size_t command,
   return std::nullopt;
 }
 
-/// Starts or finishes a reduction over ranks; nothing to do for other commands
-/// and for one rank.
-Status CPUExecutable::average(const Action &action) {
+/// Starts or finishes a collective; nothing to do for other commands and for
+/// one rank.
+Status CPUExecutable::communicate(const Action &action) {
   Communicator *communicator = options.communicator;
   if (!communicator || communicator->size() == 1)
     return {};
-  if (const auto *start = std::get_if<StartAverageCommand>(&action))
-    averages.emplace_back(
-        start->data,
-        communicator->startAverage(start->data, start->count, start->type));
-  const auto *finish = std::get_if<FinishAverageCommand>(&action);
+  if (const auto *start = std::get_if<StartCollectiveCommand>(&action))
+    running.emplace_back(start->data,
+                         communicator->start(start->kind, start->data,
+                                             start->count, start->type));
+  const auto *finish = std::get_if<FinishCollectiveCommand>(&action);
   if (!finish)
     return {};
-  auto started =
-      std::find_if(averages.begin(), averages.end(),
-                   [&](auto &entry) { return entry.first == finish->data; });
+  auto started = std::find_if(running.begin(), running.end(), [&](auto &entry) {
+    return entry.first == finish->data;
+  });
   uint64_t number = started->second;
-  averages.erase(started);
+  running.erase(started);
   return communicator->wait(number);
 }
 
@@ -343,7 +352,7 @@ void CPUExecutable::runCommands(unsigned index) {
   for (size_t i = 0; i < entry.commands.size(); ++i) {
     uint64_t start = options.profile ? steadyNanoseconds() : 0;
     runAction(entry.commands[i].action, library, *pool);
-    if (Status status = average(entry.commands[i].action); !status)
+    if (Status status = communicate(entry.commands[i].action); !status)
       stopped = RunFailure{i, status.message()};
     if (options.profile) {
       entry.lastRun[i] = {start, steadyNanoseconds() - start};

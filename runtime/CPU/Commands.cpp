@@ -54,8 +54,8 @@ struct Runner {
     });
   }
 
-  void operator()(const StartAverageCommand &) const {}
-  void operator()(const FinishAverageCommand &) const {}
+  void operator()(const StartCollectiveCommand &) const {}
+  void operator()(const FinishCollectiveCommand &) const {}
 };
 
 } // namespace

@@ -38,20 +38,21 @@ struct InitializeCommand {
   uint64_t seed;
 };
 
-/// Start and end of a reduction over ranks are two commands for the same data.
-struct StartAverageCommand {
+/// Start and end of a collective are two commands for the same data.
+struct StartCollectiveCommand {
+  CollectiveKind kind;
   void *data;
   int64_t count;
   DataType type;
 };
 
-struct FinishAverageCommand {
+struct FinishCollectiveCommand {
   void *data;
 };
 
-using Action =
-    std::variant<LaunchCommand, GemmCommand, FillCommand, CopyCommand,
-                 InitializeCommand, StartAverageCommand, FinishAverageCommand>;
+using Action = std::variant<LaunchCommand, GemmCommand, FillCommand,
+                            CopyCommand, InitializeCommand,
+                            StartCollectiveCommand, FinishCollectiveCommand>;
 
 /// A command that is ready to run.
 struct ReadyCommand {
@@ -61,7 +62,7 @@ struct ReadyCommand {
 };
 
 /// Runs a command inside a job of `pool`, which all of its threads may help
-/// with. `blas` may be null if there is no gemm. Passes over reductions, which
+/// with. `blas` may be null if there is no gemm. Passes over collectives, which
 /// are the caller's. Allocates nothing.
 void runAction(const Action &action, const Blas *blas, ThreadPool &pool);
 

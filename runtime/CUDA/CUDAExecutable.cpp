@@ -2,6 +2,7 @@
 
 #include "runtime/CUDA/CUDAExecutable.h"
 #include "runtime/CUDA/CUDAExecutableImpl.h"
+#include "runtime/Core/Parts.h"
 
 #include <algorithm>
 
@@ -47,6 +48,9 @@ Status CUDAExecutable::load() {
   if (options.checkFinite)
     if (Status status = canCheckResults(source.root()); !status)
       return status;
+  int size = options.ranks ? options.ranks->size() : 1;
+  if (Status status = checkRanks(source.root(), size); !status)
+    return status;
   Result<std::unique_ptr<GPU>> opened =
       GPU::open(options.device, source->target()->str());
   if (!opened)

@@ -92,8 +92,9 @@ private:
   Result<Command> resolve(const artifact::Gemm &gemm);
   Result<Command> resolve(const artifact::Fill &fill) const;
   Result<Command> resolve(const artifact::Initialize &initialize) const;
-  Result<Command> resolve(const artifact::AllReduceStart &start);
-  Command resolve(const artifact::AllReduceDone &done);
+  Result<Command> resolve(const artifact::Copy &copy) const;
+  Result<Command> resolve(const artifact::CollectiveStart &start);
+  Command resolve(const artifact::CollectiveDone &done);
 
   // RunCommands.cpp
   Status poison(const ReadyEntry &entry);

@@ -29,6 +29,10 @@ struct Nccl::Functions {
   // Addresses of the GPU are numbers here and pointers there, of one size.
   int (*AllReduce)(DevicePtr from, DevicePtr to, size_t count, int type,
                    int operation, void *communicator, Stream stream);
+  int (*ReduceScatter)(DevicePtr from, DevicePtr to, size_t count, int type,
+                       int operation, void *communicator, Stream stream);
+  int (*AllGather)(DevicePtr from, DevicePtr to, size_t count, int type,
+                   void *communicator, Stream stream);
 };
 
 Nccl::Nccl() : functions(std::make_unique<Functions>()) {}
@@ -53,6 +57,8 @@ Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
   opened->find(f.GetErrorString, "ncclGetErrorString");
   opened->find(f.GetLastError, "ncclGetLastError");
   opened->find(f.AllReduce, "ncclAllReduce");
+  opened->find(f.ReduceScatter, "ncclReduceScatter");
+  opened->find(f.AllGather, "ncclAllGather");
   if (!opened->missing.empty())
     return Error{"'" + opened->path + "' is not NCCL: it has no symbol " +
                  opened->missing};
@@ -91,17 +97,32 @@ Status Nccl::connect(const std::string &id, int rank, int size) {
     return Error{"an id of NCCL has " + std::to_string(sizeof name.bytes) +
                  " bytes, this one has " + std::to_string(id.size())};
   std::memcpy(name.bytes, id.data(), sizeof name.bytes);
+  this->rank = rank;
+  this->size = size;
   return check(functions->CommInitRank(&communicator, size, name, rank),
                "ncclCommInitRank");
 }
 
-Status Nccl::average(DevicePtr data, uint64_t count, DataType type,
-                     Stream stream) {
-  return check(
-      functions->AllReduce(data, data, count,
-                           type == DataType::F32 ? kFloat32 : kBFloat16,
-                           kAverage, communicator, stream),
-      "ncclAllReduce");
+Status Nccl::run(CollectiveKind kind, DevicePtr data, uint64_t count,
+                 DataType type, Stream stream) {
+  int element = type == DataType::F32 ? kFloat32 : kBFloat16;
+  uint64_t own = count / uint64_t(size);
+  DevicePtr part = data + uint64_t(rank) * own * elementBytes(type);
+  switch (kind) {
+  case CollectiveKind::AllReduce:
+    return check(functions->AllReduce(data, data, count, element, kAverage,
+                                      communicator, stream),
+                 "ncclAllReduce");
+  case CollectiveKind::ReduceScatter:
+    return check(functions->ReduceScatter(data, part, own, element, kAverage,
+                                          communicator, stream),
+                 "ncclReduceScatter");
+  case CollectiveKind::AllGather:
+    return check(
+        functions->AllGather(part, data, own, element, communicator, stream),
+        "ncclAllGather");
+  }
+  return Error{"a collective of another kind"};
 }
 
 Status Nccl::health() {

@@ -29,9 +29,11 @@ public:
   /// calling thread's current one. Waits for them without end.
   Status connect(const std::string &id, int rank, int size);
 
-  /// Puts on the stream that `count` elements at `data` become their means over
-  /// all ranks: the same bits on all of them.
-  Status average(DevicePtr data, uint64_t count, DataType type, Stream stream);
+  /// Puts on the stream what `kind` says for `count` elements at `data`, f32 or
+  /// bf16. Means have the same bits on all ranks; the number of ranks divides
+  /// `count` where each has a part.
+  Status run(CollectiveKind kind, DevicePtr data, uint64_t count, DataType type,
+             Stream stream);
 
   /// What went wrong beside the calls, such as a connection that was lost.
   Status health();
@@ -47,6 +49,7 @@ private:
 
   std::unique_ptr<Functions> functions;
   void *communicator = nullptr;
+  int rank = 0, size = 1;
   std::string name;
 };
 

@@ -78,9 +78,10 @@ Reductions::~Reductions() {
     driver.StreamDestroy(stream);
 }
 
-Result<unsigned> Reductions::add(DevicePtr data, uint64_t bytes, DataType type,
-                                 bool measure) {
+Result<unsigned> Reductions::add(CollectiveKind kind, DevicePtr data,
+                                 uint64_t bytes, DataType type, bool measure) {
   Reduction &reduction = reductions.emplace_back();
+  reduction.kind = kind;
   reduction.data = data;
   reduction.bytes = bytes;
   reduction.type = type;
@@ -166,15 +167,15 @@ Status Reductions::connect() {
   return attempt->status;
 }
 
-Status Reductions::average(const Reduction &reduction) {
-  return nccl->average(reduction.data,
-                       reduction.bytes / elementBytes(reduction.type),
-                       reduction.type, stream);
+Status Reductions::enqueue(const Reduction &reduction) {
+  return nccl->run(reduction.kind, reduction.data,
+                   reduction.bytes / elementBytes(reduction.type),
+                   reduction.type, stream);
 }
 
 Status Reductions::warmUp() {
   for (const Reduction &reduction : reductions)
-    if (Status status = average(reduction); !status)
+    if (Status status = enqueue(reduction); !status)
       return status;
   return gpu->driver().check(gpu->driver().StreamSynchronize(stream),
                              "cuStreamSynchronize");
@@ -211,7 +212,7 @@ Status Reductions::start(unsigned number) {
                                    "cuEventRecord");
       !status)
     return status;
-  if (Status status = average(reduction); !status)
+  if (Status status = enqueue(reduction); !status)
     return status;
   if (Status status = tell(progress->ended, number + 1); !status)
     return status;

@@ -23,10 +23,10 @@ public:
   open(const GPU &gpu, RankLink &link, const std::string &library);
   ~Reductions();
 
-  /// A reduction of `bytes` bytes at `data`; returns its number: 0, 1, ... With
-  /// `measure`, `measured` says when it ran.
-  Result<unsigned> add(DevicePtr data, uint64_t bytes, DataType type,
-                       bool measure);
+  /// A reduction of `bytes` bytes at `data`, or another collective; returns its
+  /// number: 0, 1, ... With `measure`, `measured` says when it ran.
+  Result<unsigned> add(CollectiveKind kind, DevicePtr data, uint64_t bytes,
+                       DataType type, bool measure);
   unsigned count() const { return unsigned(reductions.size()); }
 
   /// After all `add`: connects the ranks, and runs every reduction once, with
@@ -63,6 +63,7 @@ public:
 
 private:
   struct Reduction {
+    CollectiveKind kind = CollectiveKind::AllReduce;
     DevicePtr data = 0;
     uint64_t bytes = 0;
     DataType type = DataType::F32;
@@ -78,7 +79,7 @@ private:
   Reductions(const GPU &gpu, RankLink &link) : gpu(&gpu), link(&link) {}
   Status makeStream();
   Result<Event> makeEvent(bool timed);
-  Status average(const Reduction &reduction);
+  Status enqueue(const Reduction &reduction);
   Status shareNumbers();
   Result<std::string> shareId();
   Status tell(volatile uint32_t &word, uint32_t value);

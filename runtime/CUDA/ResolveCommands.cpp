@@ -2,6 +2,7 @@
 
 #include "runtime/CUDA/CUDAExecutableImpl.h"
 #include "runtime/Core/Describe.h"
+#include "runtime/Core/Parts.h"
 #include "runtime/Core/Poison.h"
 
 #include <algorithm>
@@ -121,18 +122,27 @@ Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
                   fill.out()->size());
 }
 
+Result<Command> CUDAExecutable::resolve(const artifact::Copy &copy) const {
+  CopyBytes bytes = bytesOf(copy, options.ranks ? options.ranks->rank() : 0);
+  return Command(
+      CopyMemory{memory->address(*copy.source()) + bytes.sourceOffset,
+                 memory->address(*copy.out()) + bytes.outOffset, bytes.count});
+}
+
 Result<Command>
 CUDAExecutable::resolve(const artifact::Initialize &initialize) const {
   const artifact::Tensor &tensor = *source->tensors()->Get(initialize.tensor());
   return Command(InitializeTensor{&tensor});
 }
 
-Result<Command> CUDAExecutable::resolve(const artifact::AllReduceStart &start) {
+Result<Command>
+CUDAExecutable::resolve(const artifact::CollectiveStart &start) {
   if (!reductions)
     return Command(PassOver{});
   const Slice &slice = *start.memory();
-  Result<unsigned> number = reductions->add(
-      memory->address(slice), slice.size(), start.type(), options.profile);
+  Result<unsigned> number =
+      reductions->add(start.kind(), memory->address(slice), slice.size(),
+                      start.type(), options.profile);
   if (!number)
     return number.takeError();
   running.emplace_back(slice, *number);
@@ -140,7 +150,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::AllReduceStart &start) {
 }
 
 /// The reader has checked that every reduction ends once.
-Command CUDAExecutable::resolve(const artifact::AllReduceDone &done) {
+Command CUDAExecutable::resolve(const artifact::CollectiveDone &done) {
   if (!reductions)
     return PassOver{};
   auto isSame = [&](const auto &entry) {
@@ -160,12 +170,10 @@ Result<Command> CUDAExecutable::resolve(const artifact::Command &command) {
   if (const auto *fill = command.action_as_Fill())
     return resolve(*fill);
   if (const auto *copy = command.action_as_Copy())
-    return Command(CopyMemory{memory->address(*copy->source()),
-                              memory->address(*copy->out()),
-                              copy->out()->size()});
-  if (const auto *start = command.action_as_AllReduceStart())
+    return resolve(*copy);
+  if (const auto *start = command.action_as_CollectiveStart())
     return resolve(*start);
-  if (const auto *done = command.action_as_AllReduceDone())
+  if (const auto *done = command.action_as_CollectiveDone())
     return resolve(*done);
   return resolve(*command.action_as_Initialize());
 }

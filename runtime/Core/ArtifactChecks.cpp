@@ -104,7 +104,7 @@ private:
   bool check(const Fill &fill);
   bool check(const Copy &copy);
   bool check(const Initialize &initialize);
-  bool check(const AllReduceStart &start);
+  bool check(const CollectiveStart &start);
   bool checkReductions(const Entry &entry);
   bool checkBuffer(const Buffer &buffer);
   bool checkSegments();
@@ -375,9 +375,22 @@ bool Checker::check(const Fill &fill) {
 }
 
 bool Checker::check(const Copy &copy) {
+  if (copy.part() > CopyPart::MAX)
+    return fail("unknown part of a copy " + num(uint64_t(copy.part())));
+  const Slice &whole =
+      copy.part() == CopyPart::Out ? *copy.out() : *copy.source();
+  const Slice &own =
+      copy.part() == CopyPart::Out ? *copy.source() : *copy.out();
+  uint64_t ranks = copy.part() == CopyPart::None ? 1 : root.ranks();
+  if (ranks == 0)
+    return fail("copies a rank's part of a program for any number of ranks");
   return checkSlice(*copy.source(), "copy source", 1) &&
          checkSlice(*copy.out(), "copy out", 1) &&
-         checkSize(*copy.out(), copy.source()->size(), "copy out") &&
+         (whole.size() % ranks == 0 ||
+          fail("copies a part of " + num(whole.size()) + " bytes, which " +
+               num(ranks) + " ranks do not divide")) &&
+         checkSize(own, whole.size() / ranks,
+                   &own == copy.out() ? "copy out" : "copy source") &&
          (!overlap(*copy.source(), *copy.out()) ||
           fail("copy out overlaps its source"));
 }
@@ -392,11 +405,17 @@ bool Checker::check(const Initialize &initialize) {
               "', which has no initial value");
 }
 
-bool Checker::check(const AllReduceStart &start) {
+bool Checker::check(const CollectiveStart &start) {
   if (start.type() != DataType::F32 && start.type() != DataType::BF16)
     return fail("reduces elements of type " + num(uint64_t(start.type())) +
                 ", which is neither f32 nor bf16");
+  if (start.kind() > CollectiveKind::MAX)
+    return fail("unknown collective " + num(uint64_t(start.kind())));
   const Slice &memory = *start.memory();
+  uint64_t ranks = start.kind() == CollectiveKind::AllReduce ? 1 : root.ranks();
+  if (ranks == 0 || memory.size() / elementBytes(start.type()) % ranks != 0)
+    return fail("has parts of " + num(memory.size()) + " bytes for " +
+                num(ranks) + " ranks");
   return checkSlice(memory, "reduced memory", sliceAlignment) &&
          (memory.size() % elementBytes(start.type()) == 0 ||
           fail("reduces " + num(memory.size()) +
@@ -419,10 +438,10 @@ bool Checker::checkCommand(const Command &command) {
     return check(*command.action_as_Copy());
   case Action::Initialize:
     return check(*command.action_as_Initialize());
-  case Action::AllReduceStart:
-    return check(*command.action_as_AllReduceStart());
-  case Action::AllReduceDone:
-    return checkSlice(*command.action_as_AllReduceDone()->memory(),
+  case Action::CollectiveStart:
+    return check(*command.action_as_CollectiveStart());
+  case Action::CollectiveDone:
+    return checkSlice(*command.action_as_CollectiveDone()->memory(),
                       "reduced memory", sliceAlignment);
   case Action::NONE:
     break;
@@ -449,13 +468,13 @@ bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
 bool Checker::checkReductions(const Entry &entry) {
   std::vector<const Slice *> running;
   for (const Command *command : *entry.commands()) {
-    if (const auto *start = command->action_as_AllReduceStart()) {
+    if (const auto *start = command->action_as_CollectiveStart()) {
       for (const Slice *other : running)
         if (overlap(*other, *start->memory()))
           return fail("starts to reduce memory that is being reduced");
       running.push_back(start->memory());
     }
-    const auto *done = command->action_as_AllReduceDone();
+    const auto *done = command->action_as_CollectiveDone();
     if (!done)
       continue;
     auto isSame = [&](const Slice *slice) {

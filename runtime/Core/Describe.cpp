@@ -2,6 +2,9 @@
 
 #include "runtime/Core/Describe.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/DataType.h"
+
+#include <algorithm>
 
 using namespace nsa;
 using artifact::Action;
@@ -22,16 +25,26 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
   case Action::Fill:
     return "fill";
   case Action::Copy:
+    switch (command.action_as_Copy()->part()) {
+    case artifact::CopyPart::Source:
+      return "take_part";
+    case artifact::CopyPart::Out:
+      return "put_part";
+    case artifact::CopyPart::None:
+      break;
+    }
     return "copy";
   case Action::Initialize:
     return "initialize @" + root.tensors()
                                 ->Get(command.action_as_Initialize()->tensor())
                                 ->name()
                                 ->str();
-  case Action::AllReduceStart:
-    return "all_reduce_start";
-  case Action::AllReduceDone:
-    return "all_reduce_done";
+  case Action::CollectiveStart:
+    return std::string(
+               collectiveName(command.action_as_CollectiveStart()->kind())) +
+           "_start";
+  case Action::CollectiveDone:
+    return "collective_done";
   case Action::NONE:
     break;
   }
@@ -143,16 +156,17 @@ uint64_t nsa::commandBytes(const artifact::Artifact &root,
   case Action::Fill:
     return command.action_as_Fill()->out()->size();
   case Action::Copy:
-    return 2 * command.action_as_Copy()->out()->size();
+    return 2 * std::min(command.action_as_Copy()->source()->size(),
+                        command.action_as_Copy()->out()->size());
   case Action::Initialize:
     return root.tensors()
         ->Get(command.action_as_Initialize()->tensor())
         ->slice()
         ->size();
-  case Action::AllReduceStart:
-    return command.action_as_AllReduceStart()->memory()->size();
-  case Action::AllReduceDone:
-    return command.action_as_AllReduceDone()->memory()->size();
+  case Action::CollectiveStart:
+    return command.action_as_CollectiveStart()->memory()->size();
+  case Action::CollectiveDone:
+    return command.action_as_CollectiveDone()->memory()->size();
   case Action::NONE:
     break;
   }

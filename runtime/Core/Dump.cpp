@@ -212,9 +212,9 @@ std::string Dumper::operands(const artifact::Command &command) const {
            " -> " + text(*fill->out());
   if (const auto *copy = command.action_as_Copy())
     return text(*copy->source()) + " -> " + text(*copy->out());
-  if (const auto *start = command.action_as_AllReduceStart())
+  if (const auto *start = command.action_as_CollectiveStart())
     return std::string(typeName(start->type())) + " " + text(*start->memory());
-  if (const auto *done = command.action_as_AllReduceDone())
+  if (const auto *done = command.action_as_CollectiveDone())
     return text(*done->memory());
   const auto &tensor =
       *root.tensors()->Get(command.action_as_Initialize()->tensor());

@@ -196,8 +196,8 @@ std::vector<CommandProfile> Program::profile(const EntryInfo &entry) const {
                        commandFlops(source.root(), command),
                        commandBytes(source.root(), command),
                        commandHasHalf(source.root(), command),
-                       reduces && command.action_as_AllReduceStart(),
-                       reduces && command.action_as_AllReduceDone()});
+                       reduces && command.action_as_CollectiveStart(),
+                       reduces && command.action_as_CollectiveDone()});
   }
   return profile;
 }

@@ -20,10 +20,10 @@ HostCommunicator::~HostCommunicator() {
   thread.join();
 }
 
-uint64_t HostCommunicator::startAverage(void *data, int64_t count,
-                                        DataType type) {
+uint64_t HostCommunicator::start(CollectiveKind kind, void *data, int64_t count,
+                                 DataType type) {
   std::lock_guard<std::mutex> lock(mutex);
-  waiting.push_back({data, count, type});
+  waiting.push_back({kind, data, count, type});
   changed.notify_all();
   return ++started;
 }
@@ -53,7 +53,7 @@ void HostCommunicator::work() {
     waiting.pop_front();
     uint64_t number = finished + 1;
     lock.unlock();
-    Status status = average(job, number);
+    Status status = run(job, number);
     lock.lock();
     if (status)
       finished = number;
@@ -65,14 +65,24 @@ void HostCommunicator::work() {
   }
 }
 
-Status HostCommunicator::average(const Job &job, uint64_t number) {
+Status HostCommunicator::run(const Job &job, uint64_t number) {
   uint64_t bytes = uint64_t(job.count) * elementBytes(job.type);
   store.progress(number, bytes);
+  Status status = job.kind == CollectiveKind::AllGather
+                      ? reducer->gather(job.data, int64_t(bytes))
+                      : reduce(job);
+  if (status)
+    return {};
+  return Error{"rank " + std::to_string(rank()) + " in reduction " +
+               std::to_string(number) + " of " + std::to_string(bytes) +
+               " bytes: " + status.message() + " [" + store.whereabouts() +
+               "]"};
+}
+
+/// Of a part, too: the ring algorithm sums all parts before it sends any.
+Status HostCommunicator::reduce(const Job &job) {
   if (Status status = reducer->sum(job.data, job.count, job.type); !status)
-    return Error{"rank " + std::to_string(rank()) + " in reduction " +
-                 std::to_string(number) + " of " + std::to_string(bytes) +
-                 " bytes: " + status.message() + " [" + store.whereabouts() +
-                 "]"};
+    return status;
   const float share = 1.0f / float(size());
   if (job.type == DataType::F32) {
     auto *data = static_cast<float *>(job.data);

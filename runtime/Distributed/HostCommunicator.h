@@ -26,7 +26,8 @@ public:
 
   int rank() const override { return store.rank(); }
   int size() const override { return store.size(); }
-  uint64_t startAverage(void *data, int64_t count, DataType type) override;
+  uint64_t start(CollectiveKind kind, void *data, int64_t count,
+                 DataType type) override;
   Status wait(uint64_t number) override;
 
   /// Seconds spent in `wait` so far, and whether a reduction has failed.
@@ -35,13 +36,15 @@ public:
 
 private:
   struct Job {
+    CollectiveKind kind;
     void *data;
     int64_t count;
     DataType type;
   };
 
   void work();
-  Status average(const Job &job, uint64_t number);
+  Status run(const Job &job, uint64_t number);
+  Status reduce(const Job &job);
 
   std::unique_ptr<Reducer> reducer;
   StoreClient &store;

@@ -34,6 +34,10 @@ public:
   /// Replaces `count` elements by their sums over all ranks: the same bits on
   /// all ranks, and in every run with as many.
   virtual Status sum(void *data, int64_t count, DataType type) = 0;
+
+  /// Gives every rank the parts of all: `bytes` together, which the number of
+  /// ranks divides.
+  virtual Status gather(void *data, int64_t bytes) = 0;
 };
 
 /// Whether the plug-in can be opened here.
@@ -49,7 +53,7 @@ using CreateReducer = Reducer *(*)(const char *version,
                                    const ReducerOptions &options,
                                    std::string &error);
 inline constexpr const char *createReducerName = "nsaCreateReducer";
-inline constexpr const char *reducerVersion = NSA_VERSION " 2";
+inline constexpr const char *reducerVersion = NSA_VERSION " 3";
 
 } // namespace nsa
 

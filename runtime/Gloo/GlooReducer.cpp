@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <exception>
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -81,6 +82,20 @@ public:
         options.setReduceFunction(&sumBF16);
       }
       gloo::allreduce(options);
+    } catch (const std::exception &exception) {
+      return Error{firstLine(exception.what())};
+    }
+    return {};
+  }
+
+  Status gather(void *data, int64_t bytes) override {
+    try {
+      size_t part = size_t(bytes) / size_t(context->size);
+      gloo::AllgatherOptions options(context);
+      options.setInput(
+          static_cast<uint8_t *>(data) + part * size_t(context->rank), part);
+      options.setOutput(static_cast<uint8_t *>(data), size_t(bytes));
+      gloo::allgather(options);
     } catch (const std::exception &exception) {
       return Error{firstLine(exception.what())};
     }

@@ -48,31 +48,32 @@ static const char *safetensorsType(DataType type) {
   return "U8";
 }
 
-/// The file that keeps tensors of a role, or null: gradients are zero between
-/// steps, and constants follow from the program.
-static const char *fileOf(TensorRole role) {
+static std::string shareFile(int rank) {
+  return "optimizer_rank" + std::to_string(rank) + ".safetensors";
+}
+
+/// The file that keeps tensors of a role on one of the ranks that share
+/// moments. Empty: gradients are zero between steps, and constants follow from
+/// the program.
+static std::string fileOf(TensorRole role, const Model &model, int rank) {
   switch (role) {
   case TensorRole::Parameter:
     return modelFile;
   case TensorRole::Moment1:
   case TensorRole::Moment2:
+    return model.sharingRanks() > 0 ? shareFile(rank) : optimizerFile;
   case TensorRole::State:
     return optimizerFile;
   default:
-    return nullptr;
+    return "";
   }
 }
 
-static bool isKeptIn(const TensorView &tensor, const char *file) {
-  const char *own = fileOf(tensor.role);
-  return own && std::strcmp(own, file) == 0;
-}
-
-static Status saveTensors(const std::string &folder, const char *file,
-                          const Model &model) {
+static Status saveTensors(const std::string &folder, const std::string &file,
+                          const Model &model, int rank) {
   std::vector<SafeTensor> tensors;
   for (const TensorView &tensor : model.tensors()) {
-    if (!isKeptIn(tensor, file))
+    if (fileOf(tensor.role, model, rank) != file)
       continue;
     if (Status status = model.toHost(tensor); !status)
       return status;
@@ -82,15 +83,15 @@ static Status saveTensors(const std::string &folder, const char *file,
   return writeSafetensors(folder + "/" + file, tensors, {{"format", "pt"}});
 }
 
-static Status loadTensors(const std::string &folder, const char *file,
-                          const Model &model) {
+static Status loadTensors(const std::string &folder, const std::string &file,
+                          const Model &model, int rank) {
   std::string path = folder + "/" + file;
   Result<SafetensorsFile> saved = SafetensorsFile::open(path);
   if (!saved)
     return saved.takeError();
   size_t used = 0;
   for (const TensorView &tensor : model.tensors()) {
-    if (!isKeptIn(tensor, file))
+    if (fileOf(tensor.role, model, rank) != file)
       continue;
     const SafeTensor *source = saved->find(tensor.name);
     if (!source)
@@ -138,7 +139,7 @@ static int64_t stepOf(const std::string &name) {
 static Status writeFolder(const std::string &folder, const Model &model,
                           const TrainState &state, const RunConfig &config) {
   for (const char *file : {modelFile, optimizerFile})
-    if (Status status = saveTensors(folder, file, model); !status)
+    if (Status status = saveTensors(folder, file, model, /*rank=*/0); !status)
       return status;
   if (Status status = writeFileAtomically(folder + "/" + configFile,
                                           printConfigYaml(config));
@@ -152,7 +153,10 @@ static Status writeFolder(const std::string &folder, const Model &model,
   json["config_hash"] = configHash(config);
   json["artefact_hash"] = toHex(state.artefactHash);
   json["data_digest"] = toHex(state.dataDigest);
-  for (const char *file : {modelFile, optimizerFile, configFile}) {
+  std::vector<std::string> files = {modelFile, optimizerFile, configFile};
+  for (int rank = 0; rank < model.sharingRanks(); ++rank)
+    files.push_back(shareFile(rank));
+  for (const std::string &file : files) {
     Result<uint64_t> hash = hashFile(folder + "/" + file);
     if (!hash)
       return hash.takeError();
@@ -190,18 +194,39 @@ static Status replaceFolder(const std::string &temporary,
   return {};
 }
 
-Result<std::string> saveCheckpoint(const std::string &runDirectory,
-                                   const Model &model, const TrainState &state,
-                                   const RunConfig &config, int64_t keep) {
-  std::string root = runDirectory + "/checkpoints";
-  std::string name = folderName(state.step);
-  std::string final = root + "/" + name;
-  std::string temporary = root + "/.tmp-" + name;
+/// Where the checkpoint of a step is written.
+static std::string temporaryFolder(const std::string &runDirectory,
+                                   int64_t step) {
+  return runDirectory + "/checkpoints/.tmp-" + folderName(step);
+}
+
+Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
+  std::string temporary = temporaryFolder(runDirectory, step);
   std::error_code code;
   fs::remove_all(temporary, code);
   fs::create_directories(temporary, code);
   if (code)
     return Error{"cannot create '" + temporary + "': " + code.message()};
+  return {};
+}
+
+Status saveShare(const std::string &runDirectory, int64_t step,
+                 const Model &model, int rank) {
+  return saveTensors(temporaryFolder(runDirectory, step), shareFile(rank),
+                     model, rank);
+}
+
+Result<std::string> saveCheckpoint(const std::string &runDirectory,
+                                   const Model &model, const TrainState &state,
+                                   const RunConfig &config, int64_t keep) {
+  if (model.sharingRanks() == 0)
+    if (Status begun = beginCheckpoint(runDirectory, state.step); !begun)
+      return Error{begun.message()};
+  std::string root = runDirectory + "/checkpoints";
+  std::string name = folderName(state.step);
+  std::string final = root + "/" + name;
+  std::string temporary = temporaryFolder(runDirectory, state.step);
+  std::error_code code;
   Status status = writeFolder(temporary, model, state, config);
   if (status)
     status = syncDirectory(temporary);
@@ -259,6 +284,10 @@ loadState(const std::string &path,
     for (const char *file : {modelFile, optimizerFile, configFile})
       if (files)
         files->emplace_back(file, readHash(json.at("xxh3").at(file)));
+    for (int rank = 0; files && json.at("xxh3").contains(shareFile(rank));
+         ++rank)
+      files->emplace_back(shareFile(rank),
+                          readHash(json.at("xxh3").at(shareFile(rank))));
     return state;
   } catch (const std::exception &error) {
     return Error{"'" + name + "' is damaged: " + oneLine(error.what())};
@@ -285,9 +314,12 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   return Checkpoint{path, *state, std::move(*config)};
 }
 
-Status Checkpoint::restore(const Model &model) const {
-  for (const char *file : {modelFile, optimizerFile})
-    if (Status status = loadTensors(path, file, model); !status)
+Status Checkpoint::restore(const Model &model, int rank) const {
+  std::vector<std::string> files = {modelFile, optimizerFile};
+  if (model.sharingRanks() > 0)
+    files.push_back(shareFile(rank));
+  for (const std::string &file : files)
+    if (Status status = loadTensors(path, file, model, rank); !status)
       return status;
   return {};
 }

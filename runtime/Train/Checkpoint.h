@@ -3,6 +3,7 @@
 // A checkpoint is a folder `step-N` under `<run>/checkpoints`:
 //   model.safetensors       parameters
 //   optimizer.safetensors   moments and other persistent state
+//   optimizer_rankN.safetensors   moments that rank N keeps, where ranks share
 //   config.yaml             the resolved configuration
 //   state.json              step, data position, seed, hashes of the above
 // It is written beside its final name, synced and renamed, then `latest` is
@@ -36,8 +37,17 @@ struct TrainState {
   uint64_t dataDigest = 0;
 };
 
+/// Begins the checkpoint of a step below `<runDirectory>/checkpoints`: for
+/// models whose ranks share the moments.
+Status beginCheckpoint(const std::string &runDirectory, int64_t step);
+
+/// Saves what this rank alone has, in a checkpoint that was begun.
+Status saveShare(const std::string &runDirectory, int64_t step,
+                 const Model &model, int rank);
+
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
-/// the newest `keep` (0: all).
+/// the newest `keep` (0: all). Where ranks share the moments, all have saved
+/// their share before.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
                                    const RunConfig &config, int64_t keep);
@@ -51,9 +61,9 @@ struct Checkpoint {
   /// Reads state.json and the configuration and verifies every file's hash.
   static Result<Checkpoint> open(const std::string &path);
 
-  /// Copies every persistent tensor into `model`. A tensor that is missing,
-  /// unknown or of another type or shape is an error.
-  Status restore(const Model &model) const;
+  /// Copies every persistent tensor into the `model` of a rank. A tensor that
+  /// is missing, unknown or of another type or shape is an error.
+  Status restore(const Model &model, int rank = 0) const;
 
   /// The run directory it lies in.
   std::string runDirectory() const;

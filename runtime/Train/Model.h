@@ -82,6 +82,9 @@ public:
   /// Program::waitedSeconds.
   virtual double waitedSeconds() const { return 0; }
 
+  /// Ranks that each keep a part of the moments; 0 if each keeps all.
+  virtual int sharingRanks() const { return 0; }
+
   /// Identifies the program: equal programs have equal hashes.
   virtual uint64_t hash() const = 0;
 
@@ -105,6 +108,7 @@ public:
   bool hasEntry(std::string_view entry) const override {
     return program.findEntry(entry) != nullptr;
   }
+  int sharingRanks() const override { return int(program.artifact()->ranks()); }
   const std::vector<TensorView> &tensors() const override {
     return program.tensors();
   }

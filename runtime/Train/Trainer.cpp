@@ -205,7 +205,7 @@ Status Trainer::resumeFrom(const std::string &folder) {
     return Error{"nothing to resume: '" + folder + "' is at step " +
                  std::to_string(saved.step) + ", train.steps is " +
                  std::to_string(config.train.steps)};
-  if (Status status = checkpoint->restore(model); !status)
+  if (Status status = checkpoint->restore(model, ranks.rank()); !status)
     return status;
   Result<RunDirectory> opened =
       RunDirectory::reopen(checkpoint->runDirectory());

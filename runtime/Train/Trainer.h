@@ -103,6 +103,7 @@ private:
   Result<std::string> findCulprit();
 
   // Around steps.
+  Status saveShares();
   Status save();
   Status validate();
   Status dumpState(const StepRecord &record);

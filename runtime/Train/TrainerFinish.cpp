@@ -16,9 +16,25 @@ using Json = nlohmann::ordered_json;
 /// Tokens that the n-gram baseline is fitted on at most: a few seconds.
 static constexpr uint64_t maxNgramTokens = 200000000;
 
+/// Where ranks share the moments, each saves its own.
+Status Trainer::saveShares() {
+  std::string point = "checkpoint " + std::to_string(state.step);
+  Status status;
+  if (ranks.isFirst())
+    status = beginCheckpoint(directory->path(), state.step);
+  if (status = ranks.agree(point + " begins", status); !status)
+    return status;
+  return ranks.agree(
+      point + " has shares",
+      saveShare(directory->path(), state.step, model, ranks.rank()));
+}
+
 Status Trainer::save() {
   if (savedStep == state.step)
     return {};
+  if (model.sharingRanks() > 0)
+    if (Status status = saveShares(); !status)
+      return status;
   if (!ranks.isFirst()) {
     savedStep = state.step;
     return log->beat(state.step, "saved by rank 0");

@@ -7,7 +7,8 @@
       weak scaling: trains each on 1, 2, ... GPUs with the same tokens per GPU and
       step, and prints tokens per second, the efficiency against one GPU, how far
       ranks were apart in time, what the reductions take and how much of that is
-      hidden; then holds fp32 losses of several GPUs against those of one, and
+      hidden, and the memory of a GPU, with and without an optimizer's state that
+      ranks share; then holds fp32 losses of several GPUs against those of one, and
       kills and freezes ranks. Exit code 1 if losses differ by more than 1e-5, ranks
       of a large model are more than 5 % of a step apart (lesson 8), or a rank lives
       on. Needs GPUs, not the compiler
@@ -32,13 +33,19 @@ SPEED = {
     "m7c-2048x32": ("m7c_125m", 2048, 32, {}),
     "m7c-2048x4": ("m7c_125m", 2048, 4, {}),
     "m7c-2048x4-bf16": ("m7c_125m", 2048, 4, {}),
+    "llama-4096x1": ("llama_1b", 4096, 1, {"runtime.gradient_checkpointing": "cheap"}),
     "smoke-speed": ("smoke", 64, 4, {}),
 }
+# The same where ranks share the optimizer's state: compiled for each number of ranks.
+SHARED = {name + "-shared": SPEED[name] for name in ("m7c-2048x4", "llama-4096x1")}
+SPEED |= SHARED
 SAME = {
     "smoke-same": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
+    "smoke-shared": ("smoke", 64, 1, {"runtime.precision": "fp32"}),
     "smoke-recompute": ("smoke", 64, 1, {"runtime.precision": "fp32",
                                          "runtime.gradient_checkpointing": "block"}),
 }
+SHARING = (2, 4)
 RANK_SECONDS, KILL_LIMIT = 5, 30
 # Percent of a step that ranks may be apart, where steps take long enough to say.
 MOST_APART = 5
@@ -54,6 +61,11 @@ def prepare(args):
         # As many passes as the ranks need.
         values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
         options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
+        if name.endswith("-shared"):
+            for ranks in SHARING:
+                jobs.prepare(args, f"{name}-{ranks}", config, values | overrides,
+                             f"--shard-optimizer={ranks}")
+            continue
         jobs.prepare(args, name, config, values | overrides, *options)
     if args.target == "cpu":
         shutil.copy(os.path.join(args.build, "lib", "nsa-gloo.so"), args.folder)
@@ -67,18 +79,22 @@ def rank_options(args, ranks):
             *(["--gloo", gloo] if os.path.exists(gloo) else [])]
 
 
+def job_for(name, ranks):
+    return f"{name}-{ranks}" if name.endswith("-shared") else name
+
+
 def measure(args, name, ranks, batch, single):
     """Prints a line, and returns tokens per second."""
+    kind, name = name, job_for(name, ranks)
     values = {"train.batch_size": batch * ranks, "train.steps": args.steps}
     directory = jobs.train(args, name, values, *rank_options(args, ranks))
     speeds = [float(row["toks_per_s"]) for row in jobs.rows(directory)]
     speed = statistics.median(speeds[5:])
-    spreads = []
     with open(os.path.join(args.out, name + ".log")) as file:
-        for line in file:
-            found = re.search(r"ranks differ by ([\d.]+) % of a step", line)
-            spreads += [float(found.group(1))] if found else []
-    text = f"{name:16} {ranks:5} {speed:12.0f}"
+        log = file.read()
+    spreads = [float(text) for text in re.findall(r"ranks differ by ([\d.]+) % of a step", log)]
+    memory = re.search(r"([\d.]+) MiB allocated", log)
+    text = f"{kind:19} {ranks:5} {speed:12.0f} {memory.group(1) if memory else '-':>10}"
     if ranks > 1:
         efficiency = f"{100 * speed / (ranks * single):.1f} %" if single else "-"
         apart = statistics.median(spreads or [0])
@@ -93,7 +109,7 @@ def measure(args, name, ranks, batch, single):
             shutil.copy(os.path.join(directory, "profile.json"),
                         os.path.join(args.out, f"{name}-{ranks}.profile.json"))
     print(text, flush=True)
-    if ranks > 1 and name != "smoke-speed" and apart > MOST_APART:
+    if ranks > 1 and kind != "smoke-speed" and apart > MOST_APART:
         jobs.fail(f"ranks are {apart} % of a step apart, {MOST_APART} % at most")
     return speed
 
@@ -102,17 +118,19 @@ def compare(args, name, batch):
     """fp32 losses of several ranks on the batch of one."""
     total = batch * max(args.gpus)
     losses = {}
+    values = {"train.batch_size": total, "train.steps": 20}
     for ranks in args.gpus + [max(args.gpus)]:
-        # One rank goes over the batch in passes.
-        values = {"train.batch_size": total, "train.steps": 20}
-        run = [row["loss"] for row in jobs.rows(jobs.train(args, name, values, *rank_options(args, ranks)))]
+        # One rank goes over the batch in passes, and shares nothing.
+        job = job_for(name, ranks) if ranks > 1 else name.replace("-shared", "-same")
+        run = [row["loss"]
+               for row in jobs.rows(jobs.train(args, job, values, *rank_options(args, ranks)))]
         if ranks in losses and losses[ranks] != run:
             jobs.fail(f"two runs on {ranks} GPUs have different losses")
         losses[ranks] = run
     worst = max(abs(float(a) - float(b)) / max(abs(float(b)), 1e-3)
                 for run in losses.values() for a, b in zip(run, losses[args.gpus[0]]))
     print(f"{name}: losses on {args.gpus} GPUs within {worst:.1e} of each other, "
-          f"the same twice on {max(args.gpus)}")
+          f"the same twice on {max(args.gpus)}", flush=True)
     if worst > 1e-5:
         jobs.fail("losses differ by more than 1e-5")
 
@@ -159,12 +177,18 @@ def disturb(args, name, number, limit, batch):
 
 def run(args):
     random.seed(time.time_ns())
-    names = jobs.there(args, list(SPEED | SAME))
-    print(f"{'weak scaling':16} {'GPUs':>5} {'tok/s':>12} {'efficiency':>12} {'apart':>10}")
+    names = [name for name in jobs.chosen(list(SPEED | SAME), args.only)
+             if any(os.path.exists(os.path.join(args.folder, job_for(name, ranks) + ".nsax"))
+                    for ranks in SHARING)]
+    if not names:
+        jobs.fail(f"'{args.folder}' holds nothing to run; see 'prepare'")
+    print(f"{'weak scaling':19} {'GPUs':>5} {'tok/s':>12} {'MiB':>10} {'efficiency':>12} {'apart':>10}")
     for name in names:
         if name in SPEED:
             single = 0
             for ranks in args.gpus:
+                if ranks == 1 and name in SHARED:
+                    continue
                 speed = measure(args, name, ranks, SPEED[name][2], single)
                 single = single or speed / ranks
     for name in names:

@@ -93,6 +93,12 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "In what ranks average gradients: fp32, or bf16 with half the "
                  "bytes; they are summed and used in fp32")
       ->capture_default_str();
+  app.add_option("--shard-optimizer", compiler.shardRanks,
+                 "Ranks that share the moments: each keeps and updates those "
+                 "of a part of the weights, and the artefact runs on exactly "
+                 "as many; 2, 4, 8 or 16, 1 for no sharing")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->capture_default_str();
   app.add_option(
          "--allow-slow-path", compiler.allowSlowPaths,
          "Slow paths that training entries may take: scalar-loop, "

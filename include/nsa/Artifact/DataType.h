@@ -7,6 +7,7 @@
 
 namespace nsa {
 
+using artifact::CollectiveKind;
 using artifact::DataType;
 using artifact::TensorRole;
 
@@ -25,6 +26,19 @@ constexpr uint64_t elementBytes(DataType type) {
     return 1;
   }
   return 0;
+}
+
+/// "all_reduce", ...
+constexpr const char *collectiveName(CollectiveKind kind) {
+  switch (kind) {
+  case CollectiveKind::AllReduce:
+    return "all_reduce";
+  case CollectiveKind::ReduceScatter:
+    return "reduce_scatter";
+  case CollectiveKind::AllGather:
+    return "all_gather";
+  }
+  return "unknown";
 }
 
 /// "f32", "bf16", ..., as MLIR spells the types.

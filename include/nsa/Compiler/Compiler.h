@@ -59,6 +59,9 @@ struct CompilerOptions {
   /// In what gradients go from rank to rank: "fp32", or "bf16", half the bytes,
   /// rounded before and after; sums of micro-batches and the update stay fp32.
   std::string reducePrecision = "fp32";
+  /// Ranks that share the moments: 2, 4, 8 or 16. The artefact runs on exactly
+  /// as many. 1: each rank has all, and any number may run it.
+  int64_t shardRanks = 1;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
 };

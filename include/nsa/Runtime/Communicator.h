@@ -54,12 +54,18 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Begins to replace `count` elements, f32 or bf16, by their means over all
-  /// ranks, and returns at once the number of the reduction: 1, 2, ... The data
-  /// belongs to the communicator until `wait` returns. The bits of the means
-  /// are the same on all ranks and in every run with this number of ranks. Sums
-  /// of bf16 are rounded once for each rank.
-  virtual uint64_t startAverage(void *data, int64_t count, DataType type) = 0;
+  /// Begins what `kind` says for `count` elements, f32 or bf16, and returns at
+  /// once the number of the reduction: 1, 2, ... The data belongs to the
+  /// communicator until `wait` returns. The bits of means are the same on all
+  /// ranks and in every run with this number of ranks. Sums of bf16 are rounded
+  /// once for each rank. The parts of ranks are of equal size, in their order.
+  virtual uint64_t start(CollectiveKind kind, void *data, int64_t count,
+                         DataType type) = 0;
+
+  /// Begins to replace elements by their means over all ranks.
+  uint64_t startAverage(void *data, int64_t count, DataType type) {
+    return start(CollectiveKind::AllReduce, data, count, type);
+  }
 
   /// Waits for the end of a reduction that was started. An error says which
   /// reduction failed, how many bytes it has, and where the other ranks are.

@@ -102,8 +102,12 @@ private:
   FailureOr<Action> writeAction(rt::FillOp op);
   FailureOr<Action> writeAction(rt::CopyOp op);
   FailureOr<Action> writeAction(rt::InitializeOp op);
-  FailureOr<Action> writeAction(rt::AllReduceStartOp op);
-  FailureOr<Action> writeAction(rt::AllReduceDoneOp op);
+  FailureOr<Action> writePart(Operation *op, Value source, Value out,
+                              artifact::CopyPart part);
+  FailureOr<Action> writeAction(rt::TakePartOp op);
+  FailureOr<Action> writeAction(rt::PutPartOp op);
+  FailureOr<Action> writeAction(rt::CollectiveStartOp op);
+  FailureOr<Action> writeAction(rt::CollectiveDoneOp op);
 
   ModuleOp module;
   ArrayRef<char> image;
@@ -121,6 +125,8 @@ private:
   DenseMap<StringAttr, rt::TensorOp> tensorOps;
   std::vector<std::string> locations;
   llvm::StringMap<uint32_t> locationNumbers;
+  /// Ranks that have parts of memory; 0 if none have.
+  uint32_t ranks = 0;
 };
 } // namespace
 
@@ -303,6 +309,33 @@ FailureOr<Writer::Action> Writer::writeAction(rt::CopyOp op) {
                 artifact::CreateCopy(builder, &*source, &*out).Union()};
 }
 
+/// A copy of what each rank has of `whole`.
+FailureOr<Writer::Action> Writer::writePart(Operation *op, Value source,
+                                            Value out,
+                                            artifact::CopyPart part) {
+  FailureOr<artifact::Slice> from = writeMemory(op, source);
+  FailureOr<artifact::Slice> to = writeMemory(op, out);
+  if (failed(from) || failed(to))
+    return failure();
+  auto [own, whole] = std::minmax(from->size(), to->size());
+  uint64_t count = whole / own;
+  if (ranks != 0 && ranks != count)
+    return op->emitOpError("is for ")
+           << count << " ranks, other operations are for " << ranks;
+  ranks = count;
+  return Action{artifact::Action::Copy,
+                artifact::CreateCopy(builder, &*from, &*to, part).Union()};
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::TakePartOp op) {
+  return writePart(op, op.getMemory(), op.getPart(),
+                   artifact::CopyPart::Source);
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::PutPartOp op) {
+  return writePart(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
+}
+
 FailureOr<Writer::Action> Writer::writeAction(rt::InitializeOp op) {
   auto get = op.getOut().getDefiningOp<rt::GetOp>();
   auto tensor = tensorNumbers.find(get.getTensorAttr().getAttr());
@@ -313,36 +346,49 @@ FailureOr<Writer::Action> Writer::writeAction(rt::InitializeOp op) {
                 artifact::CreateInitialize(builder, tensor->second).Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceStartOp op) {
+static CollectiveKind getCollectiveKind(rt::Collective kind) {
+  switch (kind) {
+  case rt::Collective::AllReduce:
+    return CollectiveKind::AllReduce;
+  case rt::Collective::ReduceScatter:
+    return CollectiveKind::ReduceScatter;
+  case rt::Collective::AllGather:
+    return CollectiveKind::AllGather;
+  }
+  llvm_unreachable("unknown collective");
+}
+
+FailureOr<Writer::Action> Writer::writeAction(rt::CollectiveStartOp op) {
   FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
   if (failed(memory))
     return failure();
   return Action{
-      artifact::Action::AllReduceStart,
-      artifact::CreateAllReduceStart(
+      artifact::Action::CollectiveStart,
+      artifact::CreateCollectiveStart(
           builder, &*memory,
           getDataType(
-              cast<MemRefType>(op.getMemory().getType()).getElementType()))
+              cast<MemRefType>(op.getMemory().getType()).getElementType()),
+          getCollectiveKind(op.getKind()))
           .Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::AllReduceDoneOp op) {
+FailureOr<Writer::Action> Writer::writeAction(rt::CollectiveDoneOp op) {
   FailureOr<artifact::Slice> memory = writeMemory(op, op.getMemory());
   if (failed(memory))
     return failure();
-  return Action{artifact::Action::AllReduceDone,
-                artifact::CreateAllReduceDone(builder, &*memory).Union()};
+  return Action{artifact::Action::CollectiveDone,
+                artifact::CreateCollectiveDone(builder, &*memory).Union()};
 }
 
 FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
-  auto action =
-      llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
-          .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
-                rt::InitializeOp, rt::AllReduceStartOp, rt::AllReduceDoneOp>(
-              [&](auto command) { return writeAction(command); })
-          .Default([](Operation *op) -> FailureOr<Action> {
-            return op->emitOpError("has no form in an artefact");
-          });
+  auto action = llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
+                    .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
+                          rt::TakePartOp, rt::PutPartOp, rt::InitializeOp,
+                          rt::CollectiveStartOp, rt::CollectiveDoneOp>(
+                        [&](auto command) { return writeAction(command); })
+                    .Default([](Operation *op) -> FailureOr<Action> {
+                      return op->emitOpError("has no form in an artefact");
+                    });
   if (failed(action))
     return failure();
   return artifact::CreateCommand(builder, action->type, action->value,
@@ -443,7 +489,7 @@ void Writer::finish() {
       builder, artifact::CreateArtifact(
                    builder, producer, target, cpu, features, segmentList,
                    tensorList, kernelList, entryList, binaryList, bufferList,
-                   locationList, optionList, config));
+                   locationList, optionList, config, ranks));
 }
 
 FailureOr<StringRef> Writer::run() {

@@ -37,16 +37,24 @@ static void buildSquares(TileBuilder &b, const FlatGrid &grid,
 }
 
 /// One program: the parts of all gradients, in order.
-static void buildNorm(TileBuilder &b, ArrayRef<Value> args) {
+static void buildNorm(TileBuilder &b, bool squared, ArrayRef<Value> args) {
   int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
   Value i = b.range(0, count, 1);
   Value sums = b.zeros(1, count);
   for (Value parts : args.drop_back())
     sums = b.map({sums, b.load(parts, {i})}, b.f32(),
                  [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-  Value norm = b.map({b.reduceAdd(sums)}, b.f32(),
-                     [](ArrayRef<Expr> x) { return sqrt(x[0]); });
+  Value norm = b.map({b.reduceAdd(sums)}, b.f32(), [&](ArrayRef<Expr> x) {
+    return squared ? x[0] : sqrt(x[0]);
+  });
   b.store(norm, b.view(args.back(), {1}), {b.range(0, 1, 0)});
+}
+
+/// One program, of scalars.
+static void buildRootOfMean(TileBuilder &b, int64_t ranks,
+                            ArrayRef<Value> args) {
+  Expr mean = b.loadScalar(args[0], {});
+  b.storeScalar(sqrt(mean * double(ranks)), args[1], {});
 }
 
 //===----------------------------------------------------------------------===//
@@ -181,9 +189,29 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
                                      buildSquares(b, grid, args);
                                    })[0]);
     }
-    KernelSpec spec = {"", "n" + std::to_string(parts.size()), {1, 1, 1}};
+    bool squared = op.getSquared();
+    KernelSpec spec = {
+        squared ? "sum" : "", "n" + std::to_string(parts.size()), {1, 1, 1}};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, parts,
-                                        op->getResultTypes(), buildNorm));
+                                        op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          buildNorm(b, squared, args);
+                                        }));
+    return success();
+  }
+};
+
+struct ConvertRootOfMean : KernelPattern<nn::RootOfMeanOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(nn::RootOfMeanOp op,
+                                PatternRewriter &rewriter) const override {
+    int64_t ranks = op.getRanks();
+    KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(),
+                                        [&](auto &b, ArrayRef<Value> args) {
+                                          buildRootOfMean(b, ranks, args);
+                                        }));
     return success();
   }
 };
@@ -228,6 +256,6 @@ struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
 
 void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
                                     KernelCache &cache) {
-  patterns.add<ConvertGradientNorm, ConvertUpdateLossScale, ConvertAdamW>(
-      patterns.getContext(), cache);
+  patterns.add<ConvertGradientNorm, ConvertRootOfMean, ConvertUpdateLossScale,
+               ConvertAdamW>(patterns.getContext(), cache);
 }

@@ -19,8 +19,8 @@ using namespace nsa;
 namespace {
 /// The reduction of one tensor in one entry.
 struct Reduction {
-  rt::AllReduceStartOp start;
-  rt::AllReduceDoneOp done;
+  rt::CollectiveStartOp start;
+  rt::CollectiveDoneOp done;
   /// The numbers of the last command before that touches the tensor and of the
   /// first one after, counted from 1: 0 and kEnd if there is none.
   unsigned ready, need;
@@ -57,6 +57,8 @@ private:
   void merge(const Bucket &bucket);
 
   DenseMap<StringAttr, Reductions> reductionsOf;
+  /// Of gradients that ranks share, the number of the shard, from 1.
+  DenseMap<StringAttr, uint64_t> shardOf;
 };
 } // namespace
 
@@ -69,16 +71,20 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
   };
   for (auto [index, command] : llvm::enumerate(rt::getCommands(entry))) {
     unsigned number = index + 1;
-    if (auto start = dyn_cast<rt::AllReduceStartOp>(command.getOperation())) {
-      if (StringAttr tensor = getTensor(start.getMemory()))
+    if (auto start = dyn_cast<rt::CollectiveStartOp>(command.getOperation())) {
+      StringAttr tensor = getTensor(start.getMemory());
+      if (tensor && start.getKind() == rt::Collective::AllReduce)
         found[tensor] = {start, {}, lastTouch.lookup(tensor), kEnd, nullptr};
       continue;
     }
-    if (auto done = dyn_cast<rt::AllReduceDoneOp>(command.getOperation())) {
+    if (auto done = dyn_cast<rt::CollectiveDoneOp>(command.getOperation())) {
       if (StringAttr tensor = getTensor(done.getMemory()))
         found[tensor].done = done;
       continue;
     }
+    if (auto take = dyn_cast<rt::TakePartOp>(command.getOperation()))
+      for (FlatSymbolRefAttr name : rt::getTensorNames(take.getMemory()))
+        shardOf[name.getAttr()] = take.getShard() + 1;
     SmallVector<Value> touched;
     command.getReads(touched);
     command.getWrites(touched);
@@ -110,6 +116,8 @@ bool BucketAllReducePass::mayJoin(const Bucket &bucket, rt::TensorOp tensor,
   bool isSmall = bucket.bytes + bytes <= limit / kSmallShare;
   rt::TensorOp behind = bucket.tensors.back();
   if (bucket.bytes + bytes > limit || behind.getRole() != tensor.getRole() ||
+      shardOf.lookup(behind.getSymNameAttr()) !=
+          shardOf.lookup(tensor.getSymNameAttr()) ||
       reductions.size() != bucket.times.size())
     return false;
   return llvm::all_of(reductions, [&](auto &entry) {
@@ -149,8 +157,8 @@ void BucketAllReducePass::merge(const Bucket &bucket) {
     Location loc = first.start.getLoc();
     Value span =
         rt::SpanOp::create(builder, loc, type, builder.getArrayAttr(names));
-    rt::AllReduceStartOp::create(builder, loc, span);
-    rt::AllReduceDoneOp::create(builder, loc, span);
+    rt::CollectiveStartOp::create(builder, loc, span);
+    rt::CollectiveDoneOp::create(builder, loc, span);
     for (Reduction &part : parts) {
       Operation *get = part.start.getMemory().getDefiningOp();
       part.start.erase();

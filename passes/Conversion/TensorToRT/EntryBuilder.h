@@ -86,6 +86,8 @@ private:
   void emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
   void emitAllReduce(nn::AllReduceOp mean);
+  void emitTakePart(nn::TakePartOp take);
+  void emitGatherParts(nn::GatherPartsOp gather);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();

@@ -86,9 +86,28 @@ void EntryBuilder::emitAllReduce(nn::AllReduceOp mean) {
   Value memory = getMemory(mean.getOutput());
   if (!isSameMemory(input, memory))
     emitCopy(input, memory, mean.getLoc());
-  rt::AllReduceStartOp::create(builder, mean.getLoc(), memory);
-  rt::AllReduceDoneOp::create(builder, mean.getLoc(), memory);
+  rt::CollectiveStartOp::create(builder, mean.getLoc(), memory);
+  rt::CollectiveDoneOp::create(builder, mean.getLoc(), memory);
   counts.commands += 2;
+}
+
+void EntryBuilder::emitTakePart(nn::TakePartOp take) {
+  rt::TakePartOp::create(builder, take.getLoc(),
+                         getDenseMemory(take.getInput()), getMemory(take),
+                         take.getShard());
+  ++counts.commands;
+}
+
+void EntryBuilder::emitGatherParts(nn::GatherPartsOp gather) {
+  Location loc = gather.getLoc();
+  Value part = getDenseMemory(gather.getPart()), memory = getMemory(gather);
+  int64_t ranks =
+      getMemRef(memory).getNumElements() / getMemRef(part).getNumElements();
+  rt::PutPartOp::create(builder, loc, part, memory, gather.getShard());
+  rt::CollectiveStartOp::create(builder, loc, rt::Collective::AllGather, memory,
+                                builder.getI64IntegerAttr(ranks));
+  rt::CollectiveDoneOp::create(builder, loc, memory);
+  counts.commands += 3;
 }
 
 void EntryBuilder::emitFill(double value, Value memory, Location loc) {
@@ -164,7 +183,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return emitBundle(bundle);
   if (auto unbundle = dyn_cast<nn::UnbundleOp>(op))
     return emitUnbundle(unbundle);
-  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp, nn::AllReduceOp>(op))
+  if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp, nn::AllReduceOp,
+           nn::TakePartOp, nn::GatherPartsOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -183,6 +203,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
       .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
       .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
       .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
+      .Case([&](nn::TakePartOp take) { emitTakePart(take); })
+      .Case([&](nn::GatherPartsOp gather) { emitGatherParts(gather); })
       .Case([&](nn::FillOp fill) {
         emitFill(fill.getValue().convertToDouble(), getMemory(fill),
                  fill.getLoc());

@@ -25,7 +25,7 @@ struct NarrowAllReducePass
 
 private:
   bool isGradient(Value memory);
-  void narrow(rt::AllReduceStartOp start, rt::AllReduceDoneOp done);
+  void narrow(rt::CollectiveStartOp start, rt::CollectiveDoneOp done);
   void launchConversion(OpBuilder &builder, Location loc, Value from, Value to);
 
   std::optional<SymbolTable> symbols;
@@ -77,8 +77,8 @@ void NarrowAllReducePass::launchConversion(OpBuilder &builder, Location loc,
                        ValueRange{from}, ValueRange{to});
 }
 
-void NarrowAllReducePass::narrow(rt::AllReduceStartOp start,
-                                 rt::AllReduceDoneOp done) {
+void NarrowAllReducePass::narrow(rt::CollectiveStartOp start,
+                                 rt::CollectiveDoneOp done) {
   Value memory = start.getMemory();
   auto type = cast<MemRefType>(memory.getType());
   OpBuilder builder(start);
@@ -93,9 +93,10 @@ void NarrowAllReducePass::narrow(rt::AllReduceStartOp start,
   Value buffer = rt::BufferOp::create(builder, start.getLoc(), narrowType,
                                       rt::SliceAttr(), rt::LiveRangeAttr());
   launchConversion(builder, start.getLoc(), flat, buffer);
-  rt::AllReduceStartOp::create(builder, start.getLoc(), buffer);
+  rt::CollectiveStartOp::create(builder, start.getLoc(), start.getKind(),
+                                buffer, start.getRanksAttr());
   builder.setInsertionPoint(done);
-  rt::AllReduceDoneOp::create(builder, done.getLoc(), buffer);
+  rt::CollectiveDoneOp::create(builder, done.getLoc(), buffer);
   launchConversion(builder, done.getLoc(), buffer, flat);
   start.erase();
   done.erase();
@@ -104,12 +105,13 @@ void NarrowAllReducePass::narrow(rt::AllReduceStartOp start,
 
 void NarrowAllReducePass::runOnOperation() {
   symbols.emplace(getOperation());
-  SmallVector<std::pair<rt::AllReduceStartOp, rt::AllReduceDoneOp>> reductions;
-  getOperation().walk([&](rt::AllReduceStartOp start) {
+  SmallVector<std::pair<rt::CollectiveStartOp, rt::CollectiveDoneOp>>
+      reductions;
+  getOperation().walk([&](rt::CollectiveStartOp start) {
     if (!isGradient(start.getMemory()))
       return;
     for (Operation *user : start.getMemory().getUsers())
-      if (auto done = dyn_cast<rt::AllReduceDoneOp>(user))
+      if (auto done = dyn_cast<rt::CollectiveDoneOp>(user))
         reductions.emplace_back(start, done);
   });
   for (auto [start, done] : reductions)

@@ -34,15 +34,15 @@ struct OverlapAllReducePass
 
   void runOnOperation() override {
     Block &block = getOperation().getBody().front();
-    for (auto start : llvm::to_vector(block.getOps<rt::AllReduceStartOp>()))
+    for (auto start : llvm::to_vector(block.getOps<rt::CollectiveStartOp>()))
       hoist(start, block);
-    for (auto done : llvm::to_vector(block.getOps<rt::AllReduceDoneOp>()))
+    for (auto done : llvm::to_vector(block.getOps<rt::CollectiveDoneOp>()))
       sink(done, block);
   }
 
   /// Moves a start, and what names its memory, behind the last command that
   /// touches the memory.
-  void hoist(rt::AllReduceStartOp start, Block &block) {
+  void hoist(rt::CollectiveStartOp start, Block &block) {
     Value memory = start.getMemory();
     unsigned passed = 0;
     Operation *after = start->getPrevNode();
@@ -73,7 +73,7 @@ struct OverlapAllReducePass
   }
 
   /// Moves an end in front of the next command that touches the memory.
-  void sink(rt::AllReduceDoneOp done, Block &block) {
+  void sink(rt::CollectiveDoneOp done, Block &block) {
     unsigned passed = 0;
     Operation *before = done->getNextNode();
     for (; before; before = before->getNextNode()) {

@@ -104,18 +104,18 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
     Example:
 
     ```mlir
-    rt.all_reduce_start %g0 : memref<16xf32>
-    rt.all_reduce_done %g0 : memref<16xf32>
-    rt.all_reduce_start %g1 : memref<32xf32>
-    rt.all_reduce_done %g1 : memref<32xf32>
+    rt.collective_start all_reduce %g0 : memref<16xf32>
+    rt.collective_done %g0 : memref<16xf32>
+    rt.collective_start all_reduce %g1 : memref<32xf32>
+    rt.collective_done %g1 : memref<32xf32>
     ```
 
     becomes
 
     ```mlir
     %0 = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
-    rt.all_reduce_start %0 : memref<48xf32>
-    rt.all_reduce_done %0 : memref<48xf32>
+    rt.collective_start all_reduce %0 : memref<48xf32>
+    rt.collective_done %0 : memref<48xf32>
     ```
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
@@ -129,11 +129,50 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
   ];
 }
 
+def ScatterReductions : Pass<"nsa-scatter-reductions", "::mlir::ModuleOp"> {
+  let summary = "Reduce gradients only for the rank that updates them";
+  let description = [{
+    Where ranks share the optimizer's state (`nsa-shard-optimizer`), a rank needs
+    only its part of the mean gradients. Cuts the tensors of a shard at their
+    buckets, so that a rank has a part of each bucket, and makes a
+    `reduce_scatter` of the reduction of each. Weights are cut and gathered
+    alike. A shard stays whole, and its gradients are reduced for all ranks, if
+    something else reads them, or a bucket has tensors of another shard.
+
+    Example, for two ranks:
+
+    ```mlir
+    rt.collective_start all_reduce %g0 : memref<16xf32>
+    rt.collective_done %g0 : memref<16xf32>
+    rt.collective_start all_reduce %g1 : memref<32xf32>
+    rt.collective_done %g1 : memref<32xf32>
+    rt.take_part %g, %part {shard = 0 : i64} : memref<48xf32>, memref<24xf32>
+    ```
+
+    becomes
+
+    ```mlir
+    rt.collective_start reduce_scatter %g0 {ranks = 2 : i64} : memref<16xf32>
+    rt.collective_done %g0 : memref<16xf32>
+    rt.collective_start reduce_scatter %g1 {ranks = 2 : i64} : memref<32xf32>
+    rt.collective_done %g1 : memref<32xf32>
+    %0 = rt.view %part at 0 : memref<24xf32> to memref<8xf32>
+    rt.take_part %g0, %0 {shard = 0 : i64} : memref<16xf32>, memref<8xf32>
+    %1 = rt.view %part at 8 : memref<24xf32> to memref<16xf32>
+    rt.take_part %g1, %1 {shard = 0 : i64} : memref<32xf32>, memref<16xf32>
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+  let statistics = [
+    Statistic<"numScattered", "scattered", "Number of reductions of parts">,
+  ];
+}
+
 def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   let summary = "Start reductions as soon as their memory is complete";
   let description = [{
-    Moves every `rt.all_reduce_start` behind the last command before it that
-    touches its memory, and its `rt.all_reduce_done` in front of the first one
+    Moves every `rt.collective_start all_reduce` behind the last command before it that
+    touches its memory, and its `rt.collective_done` in front of the first one
     after it that does, so that it runs beside what backward still computes.
     Every rank runs the same commands, so all start their reductions in one
     order.
@@ -143,17 +182,17 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
     ```mlir
     rt.gemm %x, %dy, %g {transpose_lhs} : ...
     rt.launch @other ins(...) outs(...)
-    rt.all_reduce_start %g : memref<16xf32>
-    rt.all_reduce_done %g : memref<16xf32>
+    rt.collective_start all_reduce %g : memref<16xf32>
+    rt.collective_done %g : memref<16xf32>
     ```
 
     becomes
 
     ```mlir
     rt.gemm %x, %dy, %g {transpose_lhs} : ...
-    rt.all_reduce_start %g : memref<16xf32>
+    rt.collective_start all_reduce %g : memref<16xf32>
     rt.launch @other ins(...) outs(...)
-    rt.all_reduce_done %g : memref<16xf32>
+    rt.collective_done %g : memref<16xf32>
     ```
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
@@ -174,9 +213,9 @@ def NarrowAllReduce : Pass<"nsa-narrow-all-reduce", "::mlir::ModuleOp"> {
     Example:
 
     ```mlir
-    rt.all_reduce_start %g : memref<16xf32>
+    rt.collective_start all_reduce %g : memref<16xf32>
     rt.launch @other ins(...) outs(...)
-    rt.all_reduce_done %g : memref<16xf32>
+    rt.collective_done %g : memref<16xf32>
     ```
 
     becomes
@@ -184,9 +223,9 @@ def NarrowAllReduce : Pass<"nsa-narrow-all-reduce", "::mlir::ModuleOp"> {
     ```mlir
     %0 = rt.buffer : memref<16xbf16>
     rt.launch @convert_n16_f32_bf16 ins(%g : memref<16xf32>) outs(%0 : memref<16xbf16>)
-    rt.all_reduce_start %0 : memref<16xbf16>
+    rt.collective_start all_reduce %0 : memref<16xbf16>
     rt.launch @other ins(...) outs(...)
-    rt.all_reduce_done %0 : memref<16xbf16>
+    rt.collective_done %0 : memref<16xbf16>
     rt.launch @convert_n16_bf16_f32 ins(%0 : memref<16xbf16>) outs(%g : memref<16xf32>)
     ```
   }];

@@ -13,17 +13,17 @@
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %grad.a {beta = 1.0
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %grad.b {beta = 1.0
 // CHECK-NOT: rt.copy
-// CHECK: rt.all_reduce_start %grad.a : memref<16x16xf32>
-// CHECK-NEXT: rt.all_reduce_done %grad.a : memref<16x16xf32>
-// CHECK-NEXT: rt.all_reduce_start %grad.b : memref<16x16xf32>
-// CHECK-NEXT: rt.all_reduce_done %grad.b : memref<16x16xf32>
+// CHECK: rt.collective_start all_reduce %grad.a : memref<16x16xf32>
+// CHECK-NEXT: rt.collective_done %grad.a : memref<16x16xf32>
+// CHECK-NEXT: rt.collective_start all_reduce %grad.b : memref<16x16xf32>
+// CHECK-NEXT: rt.collective_done %grad.b : memref<16x16xf32>
 // CHECK-NOT: rt.copy
 
 // BUCKET-LABEL: rt.entry @step
-// BUCKET-NOT: rt.all_reduce_start %grad
+// BUCKET-NOT: rt.collective_start all_reduce %grad
 // BUCKET: %[[SPAN:.*]] = rt.span [@grad.a, @grad.b] : memref<512xf32>
-// BUCKET-NEXT: rt.all_reduce_start %[[SPAN]] : memref<512xf32>
-// BUCKET-NEXT: rt.all_reduce_done %[[SPAN]] : memref<512xf32>
+// BUCKET-NEXT: rt.collective_start all_reduce %[[SPAN]] : memref<512xf32>
+// BUCKET-NEXT: rt.collective_done %[[SPAN]] : memref<512xf32>
 // BUCKET-NOT: rt.all_reduce
 // BUCKET-LABEL: rt.entry @copied
 
@@ -31,9 +31,9 @@
 // OVERLAP: rt.gemm %{{.*}}, %{{.*}}, %grad.a {beta = 1.0
 // OVERLAP: rt.gemm %{{.*}}, %{{.*}}, %grad.b {beta = 1.0
 // OVERLAP-NEXT: %[[SPAN:.*]] = rt.span [@grad.a, @grad.b] : memref<512xf32>
-// OVERLAP-NEXT: rt.all_reduce_start %[[SPAN]] : memref<512xf32>
+// OVERLAP-NEXT: rt.collective_start all_reduce %[[SPAN]] : memref<512xf32>
 // OVERLAP-NEXT: rt.gemm %{{.*}}, %{{.*}}, %result0
-// OVERLAP: rt.all_reduce_done %[[SPAN]] : memref<512xf32>
+// OVERLAP: rt.collective_done %[[SPAN]] : memref<512xf32>
 // OVERLAP-NEXT: rt.gemm
 func.func @step(%x: tensor<16x16xf32> {nn.name = "x", nn.role = "input"},
                 %a: tensor<16x16xf32> {nn.name = "grad.a", nn.role = "gradient"},
@@ -57,8 +57,8 @@ func.func @step(%x: tensor<16x16xf32> {nn.name = "x", nn.role = "input"},
 
 // CHECK-LABEL: rt.entry @copied
 // CHECK: rt.copy %x, %[[COPY:.*]] :
-// CHECK-NEXT: rt.all_reduce_start %[[COPY]]
-// CHECK-NEXT: rt.all_reduce_done %[[COPY]]
+// CHECK-NEXT: rt.collective_start all_reduce %[[COPY]]
+// CHECK-NEXT: rt.collective_done %[[COPY]]
 func.func @copied(%x: tensor<16x16xf32> {nn.name = "x", nn.role = "input"})
     -> (tensor<16x16xf32>, tensor<16x16xf32>) {
   %mean = nn.all_reduce %x : (tensor<16x16xf32>) -> tensor<16x16xf32>

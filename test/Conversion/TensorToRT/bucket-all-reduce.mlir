@@ -15,22 +15,22 @@ rt.tensor output @norm : memref<131072xf32>
 // CHECK: rt.fill 3.0{{.*}}, %grad.c
 // CHECK-NEXT: rt.fill 2.0{{.*}}, %grad.b
 // CHECK-NEXT: %[[FIRST:.*]] = rt.span [@grad.b, @grad.c] : memref<262144xf32>
-// CHECK-NEXT: rt.all_reduce_start %[[FIRST]]
+// CHECK-NEXT: rt.collective_start all_reduce %[[FIRST]]
 // CHECK-NEXT: rt.fill 1.0{{.*}}, %grad.a
-// CHECK-NEXT: rt.all_reduce_start %[[A:grad.a.*]] :
+// CHECK-NEXT: rt.collective_start all_reduce %[[A:grad.a.*]] :
 // CHECK-NEXT: rt.fill 4.0{{.*}}, %grad.late
-// CHECK-NEXT: rt.all_reduce_start %[[LATE:grad.late.*]] :
-// CHECK: rt.all_reduce_done %[[A]] :
+// CHECK-NEXT: rt.collective_start all_reduce %[[LATE:grad.late.*]] :
+// CHECK: rt.collective_done %[[A]] :
 // CHECK: rt.copy %grad.a
-// CHECK: rt.all_reduce_done %[[FIRST]] :
+// CHECK: rt.collective_done %[[FIRST]] :
 // CHECK: rt.copy %grad.b
 
 // TWO-LABEL: rt.entry @step
 // TWO: rt.fill 1.0{{.*}}, %grad.a
 // TWO-NEXT: %[[FIRST:.*]] = rt.span [@grad.a, @grad.b, @grad.c] : memref<393216xf32>
-// TWO-NEXT: rt.all_reduce_start %[[FIRST]]
+// TWO-NEXT: rt.collective_start all_reduce %[[FIRST]]
 // TWO-NEXT: rt.fill 4.0
-// TWO-NEXT: rt.all_reduce_start %grad.late
+// TWO-NEXT: rt.collective_start all_reduce %grad.late
 rt.entry @step inputs [] outputs [@norm] {
   %a = rt.get @grad.a : memref<131072xf32>
   %b = rt.get @grad.b : memref<131072xf32>
@@ -41,14 +41,14 @@ rt.entry @step inputs [] outputs [@norm] {
   rt.fill 2.0, %b : memref<131072xf32>
   rt.fill 1.0, %a : memref<131072xf32>
   rt.fill 4.0, %late : memref<131072xf32>
-  rt.all_reduce_start %a : memref<131072xf32>
-  rt.all_reduce_done %a : memref<131072xf32>
-  rt.all_reduce_start %b : memref<131072xf32>
-  rt.all_reduce_done %b : memref<131072xf32>
-  rt.all_reduce_start %c : memref<131072xf32>
-  rt.all_reduce_done %c : memref<131072xf32>
-  rt.all_reduce_start %late : memref<131072xf32>
-  rt.all_reduce_done %late : memref<131072xf32>
+  rt.collective_start all_reduce %a : memref<131072xf32>
+  rt.collective_done %a : memref<131072xf32>
+  rt.collective_start all_reduce %b : memref<131072xf32>
+  rt.collective_done %b : memref<131072xf32>
+  rt.collective_start all_reduce %c : memref<131072xf32>
+  rt.collective_done %c : memref<131072xf32>
+  rt.collective_start all_reduce %late : memref<131072xf32>
+  rt.collective_done %late : memref<131072xf32>
   rt.copy %a, %norm : memref<131072xf32>
   rt.copy %b, %norm : memref<131072xf32>
   rt.copy %c, %norm : memref<131072xf32>

@@ -15,26 +15,26 @@ rt.entry @update inputs [] outputs [] {
   // CHECK: %[[AB:.*]] = rt.span [@a, @b]
   // CHECK: %[[H:.*]] = rt.buffer : memref<48xbf16>
   // CHECK-NEXT: rt.launch @convert_n48_f32_bf16 ins(%[[AB]] : memref<48xf32>) outs(%[[H]] : memref<48xbf16>)
-  // CHECK-NEXT: rt.all_reduce_start %[[H]] : memref<48xbf16>
-  rt.all_reduce_start %ab : memref<48xf32>
+  // CHECK-NEXT: rt.collective_start all_reduce %[[H]] : memref<48xbf16>
+  rt.collective_start all_reduce %ab : memref<48xf32>
   // A loss is reduced as it is.
-  // CHECK-NEXT: rt.all_reduce_start %{{.*}} : memref<1xf32>
-  rt.all_reduce_start %loss : memref<1xf32>
+  // CHECK-NEXT: rt.collective_start all_reduce %{{.*}} : memref<1xf32>
+  rt.collective_start all_reduce %loss : memref<1xf32>
   // CHECK: rt.fill 0.0{{.*}}, %[[C:.*]] : memref<48xf32>
   rt.fill 0.0, %c : memref<48xf32>
-  // CHECK-NEXT: rt.all_reduce_done %[[H]] : memref<48xbf16>
+  // CHECK-NEXT: rt.collective_done %[[H]] : memref<48xbf16>
   // CHECK-NEXT: rt.launch @convert_n48_bf16_f32 ins(%[[H]] : memref<48xbf16>) outs(%[[AB]] : memref<48xf32>)
-  rt.all_reduce_done %ab : memref<48xf32>
-  // CHECK-NEXT: rt.all_reduce_done %{{.*}} : memref<1xf32>
-  rt.all_reduce_done %loss : memref<1xf32>
+  rt.collective_done %ab : memref<48xf32>
+  // CHECK-NEXT: rt.collective_done %{{.*}} : memref<1xf32>
+  rt.collective_done %loss : memref<1xf32>
   // CHECK: rt.launch @convert_n48_f32_bf16 ins(%[[C]]
-  rt.all_reduce_start %c : memref<48xf32>
-  rt.all_reduce_done %c : memref<48xf32>
+  rt.collective_start all_reduce %c : memref<48xf32>
+  rt.collective_done %c : memref<48xf32>
   // Kernels read it as one dimension.
   // CHECK: %[[A:.*]] = rt.view %{{.*}} : memref<4x4xf32> to memref<16xf32>
   // CHECK: rt.launch @convert_n16_f32_bf16 ins(%[[A]]
-  rt.all_reduce_start %a : memref<4x4xf32>
-  rt.all_reduce_done %a : memref<4x4xf32>
+  rt.collective_start all_reduce %a : memref<4x4xf32>
+  rt.collective_done %a : memref<4x4xf32>
 }
 
 // One kernel for each direction and size.

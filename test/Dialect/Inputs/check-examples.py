@@ -36,14 +36,16 @@ GRADIENTS = (
 )
 # What an example refers to besides values.
 DECLARATIONS = {
-    "rt.all_reduce_done": "rt.tensor gradient @grad.w : memref<48xf32>",
-    "rt.all_reduce_start": GRADIENTS,
+    "rt.collective_done": "rt.tensor gradient @grad.w : memref<48xf32>",
+    "rt.collective_start": GRADIENTS,
     "rt.buffer": "rt.segment arena @arena size 16384 alignment 64",
     "rt.entry": "rt.tensor state @state : memref<f32>",
     "rt.get": EMBEDDING,
     "rt.initialize": EMBEDDING,
     "rt.launch": KERNEL,
+    "rt.put_part": "rt.tensor parameter @w : memref<32x48xf32>",
     "rt.span": GRADIENTS,
+    "rt.take_part": "rt.tensor parameter @w : memref<32x48xf32>",
     "tile.launch": TILE_KERNEL.format(128),
     "nsa-bucket-all-reduce": GRADIENTS,
     "nsa-buffer": TILE_KERNEL.format(4),

@@ -433,3 +433,11 @@ func.func @bundle_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
   %0 = nn.bundle %x, %y in ["x", "y"] : (tensor<3x5xf32>, tensor<2x5xf32>) -> tensor<5x5xf32>
   return
 }
+
+// -----
+
+func.func @part(%x: tensor<16xf32>) {
+  // expected-error @below {{has a part of 5 elements of 16}}
+  %part = nn.take_part %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
+  return
+}

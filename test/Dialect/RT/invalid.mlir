@@ -328,11 +328,11 @@ rt.tensor gradient @h : memref<16xf32>
 rt.entry @f inputs [] outputs [] {
   %0 = rt.span [@g, @h] : memref<32xf32>
   %h = rt.get @h : memref<16xf32>
-  // expected-note @below {{the reduction starts here}}
-  rt.all_reduce_start %0 : memref<32xf32>
-  // expected-error @below {{touches memory that is being reduced}}
+  // expected-note @below {{that starts here}}
+  rt.collective_start all_reduce %0 : memref<32xf32>
+  // expected-error @below {{touches memory that all ranks work on}}
   rt.fill 0.0, %h : memref<16xf32>
-  rt.all_reduce_done %0 : memref<32xf32>
+  rt.collective_done %0 : memref<32xf32>
 }
 
 // -----
@@ -341,8 +341,8 @@ rt.tensor gradient @g : memref<16xf32>
 
 rt.entry @f inputs [] outputs [] {
   %g = rt.get @g : memref<16xf32>
-  // expected-error @below {{has no rt.all_reduce_done}}
-  rt.all_reduce_start %g : memref<16xf32>
+  // expected-error @below {{has no rt.collective_done}}
+  rt.collective_start all_reduce %g : memref<16xf32>
 }
 
 // -----
@@ -351,8 +351,8 @@ rt.tensor gradient @g : memref<16xf32>
 
 rt.entry @f inputs [] outputs [] {
   %g = rt.get @g : memref<16xf32>
-  // expected-error @below {{ends a reduction that did not start}}
-  rt.all_reduce_done %g : memref<16xf32>
+  // expected-error @below {{ends a collective that did not start}}
+  rt.collective_done %g : memref<16xf32>
 }
 
 // -----
@@ -362,5 +362,49 @@ rt.tensor gradient @g : memref<16xf16>
 rt.entry @f inputs [] outputs [] {
   %g = rt.get @g : memref<16xf16>
   // expected-error @below {{must be statically shaped, dense memref of f32 or bf16}}
-  rt.all_reduce_start %g : memref<16xf16>
+  rt.collective_start all_reduce %g : memref<16xf16>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  // expected-error @below {{has 16 elements, which 3 does not divide}}
+  rt.collective_start reduce_scatter %g {ranks = 3 : i64} : memref<16xf32>
+  rt.collective_done %g : memref<16xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  // expected-error @below {{needs the number of ranks}}
+  rt.collective_start all_gather %g : memref<16xf32>
+  rt.collective_done %g : memref<16xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  %part = rt.buffer : memref<5xf32>
+  // expected-error @below {{has a part of 5 elements of 16}}
+  rt.take_part %g, %part {shard = 0 : i64} : memref<16xf32>, memref<5xf32>
+}
+
+// -----
+
+rt.tensor gradient @g : memref<16xf32>
+
+rt.entry @f inputs [] outputs [] {
+  %g = rt.get @g : memref<16xf32>
+  %part = rt.buffer : memref<4xbf16>
+  // expected-error @below {{has a part of 'bf16' of memory of 'f32'}}
+  rt.put_part %part, %g {shard = 0 : i64} : memref<4xbf16>, memref<16xf32>
 }

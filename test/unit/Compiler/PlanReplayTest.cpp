@@ -347,7 +347,7 @@ public:
     if (auto fill = dyn_cast<rt::FillOp>(*command)) {
       for (uint64_t *word : at(fill.getOut()))
         *word = fillWord(fill.getValue().convertToDouble());
-    } else if (isa<rt::AllReduceStartOp, rt::AllReduceDoneOp>(*command)) {
+    } else if (isa<rt::CollectiveStartOp, rt::CollectiveDoneOp>(*command)) {
       // The mean over one rank is what there was.
       return;
     } else if (auto copy = dyn_cast<rt::CopyOp>(*command)) {

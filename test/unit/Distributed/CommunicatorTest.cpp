@@ -71,6 +71,38 @@ std::vector<std::vector<float>> average(int size,
   return first;
 }
 
+TEST(Communicator, GathersAndAveragesParts) {
+  constexpr int size = 3;
+  constexpr size_t own = 7;
+  uint16_t port = *findFreePort();
+  inThreads(size, [&](int rank) {
+    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    ASSERT_TRUE(ranks.ok()) << ranks.message();
+    Communicator &all = *(*ranks)->communicator();
+    std::vector<float> parts(size * own, -1.0f), means(size * own);
+    size_t begin = size_t(rank) * own;
+    for (size_t i = 0; i < own; ++i)
+      parts[begin + i] = element(rank, 0, i);
+    for (size_t i = 0; i < means.size(); ++i)
+      means[i] = float(rank) + float(i);
+    uint64_t gather = all.start(CollectiveKind::AllGather, parts.data(),
+                                int64_t(parts.size()), DataType::F32);
+    uint64_t scatter = all.start(CollectiveKind::ReduceScatter, means.data(),
+                                 int64_t(means.size()), DataType::F32);
+    for (uint64_t number : {gather, scatter}) {
+      Status status = all.wait(number);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    for (int other = 0; other < size; ++other)
+      for (size_t i = 0; i < own; ++i)
+        EXPECT_EQ(parts[size_t(other) * own + i], element(other, 0, i));
+    for (size_t i = 0; i < own; ++i)
+      EXPECT_NEAR(means[begin + i], 1.0f + float(begin + i), 1e-5f);
+    auto end = (*ranks)->exchange("end", "");
+    EXPECT_TRUE(end.ok()) << end.message();
+  });
+}
+
 TEST(Communicator, AveragesInBF16) {
   constexpr int size = 3;
   uint16_t port = *findFreePort();

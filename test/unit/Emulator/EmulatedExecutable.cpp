@@ -172,7 +172,7 @@ Status EmulatedExecutable::runCommand(const artifact::Command &command) {
     return runOnPool(CopyCommand{address(*copy->source()),
                                  address(*copy->out()),
                                  int64_t(copy->out()->size())});
-  if (command.action_as_AllReduceStart() || command.action_as_AllReduceDone())
+  if (command.action_as_CollectiveStart() || command.action_as_CollectiveDone())
     return {};
   const artifact::Tensor &tensor =
       *source->tensors()->Get(command.action_as_Initialize()->tensor());

@@ -47,13 +47,18 @@ struct Communicator {
   char *place(int of) const { return places + size_t(of) * kPlaceBytes; }
 };
 
+enum class Kind { Mean, MeanOfPart, Gather };
+
+/// `count` elements, those of all parts.
 struct Reduction {
   Communicator *communicator;
+  Kind kind;
   char *data;
   size_t count;
   bool isHalf;
 
-  size_t bytes() const { return count * (isHalf ? 2 : 4); }
+  size_t width() const { return isHalf ? 2 : 4; }
+  size_t bytes() const { return count * width(); }
 };
 
 /// Element `i` of f32 or bf16 elements.
@@ -83,7 +88,23 @@ bool reduce(void *argument) {
   }
   if (!all(c.shared->brought, c.size, c.done + 1))
     return false;
-  for (size_t i = 0; i < reduction.count; ++i) {
+  size_t own = reduction.count / size_t(c.size);
+  bool isPart = reduction.kind == Kind::MeanOfPart;
+  size_t begin = isPart ? size_t(c.rank) * own : 0;
+  size_t end = isPart ? begin + own : reduction.count;
+  if (reduction.kind == Kind::Gather) {
+    size_t bytes = own * reduction.width();
+    for (int rank = 0; rank < c.size; ++rank)
+      std::memcpy(reduction.data + size_t(rank) * bytes,
+                  c.place(rank) + size_t(rank) * bytes, bytes);
+    begin = end;
+  } else if (isPart) {
+    // The other parts are undefined.
+    std::memset(reduction.data, 0xff, begin * reduction.width());
+    std::memset(reduction.data + end * reduction.width(), 0xff,
+                (reduction.count - end) * reduction.width());
+  }
+  for (size_t i = begin; i < end; ++i) {
     float sum = 0;
     for (int rank = 0; rank < c.size; ++rank)
       sum += get(c.place(rank), i, reduction.isHalf);
@@ -100,6 +121,23 @@ bool reduce(void *argument) {
 
 /// They live as long as the process: a graph may have them.
 std::vector<std::unique_ptr<Reduction>> reductions;
+
+constexpr int kFloat32 = 7, kBFloat16 = 9, kAverage = 4;
+
+size_t widthOf(int type) { return type == kBFloat16 ? 2 : 4; }
+
+/// Memory of all ranks' parts.
+int enqueue(void *handle, Kind kind, unsigned long long data, size_t count,
+            int type) {
+  if ((type != kFloat32 && type != kBFloat16) ||
+      count * sizeof(float) > kPlaceBytes)
+    return 4;
+  reductions.push_back(std::make_unique<Reduction>(
+      Reduction{static_cast<Communicator *>(handle), kind,
+                reinterpret_cast<char *>(data), count, type == kBFloat16}));
+  fakeCUDAEnqueue(reduce, reductions.back().get());
+  return 0;
+}
 
 } // namespace
 
@@ -154,15 +192,27 @@ const char *ncclGetLastError(void *) { return ""; }
 
 int ncclAllReduce(unsigned long long from, unsigned long long to, size_t count,
                   int type, int operation, void *handle, void *) {
-  constexpr int float32 = 7, bfloat16 = 9, average = 4;
-  if (from != to || (type != float32 && type != bfloat16) ||
-      operation != average || count * sizeof(float) > kPlaceBytes)
+  if (from != to || operation != kAverage)
     return 4;
-  reductions.push_back(std::make_unique<Reduction>(
-      Reduction{static_cast<Communicator *>(handle),
-                reinterpret_cast<char *>(to), count, type == bfloat16}));
-  fakeCUDAEnqueue(reduce, reductions.back().get());
-  return 0;
+  return enqueue(handle, Kind::Mean, to, count, type);
+}
+
+int ncclReduceScatter(unsigned long long from, unsigned long long to,
+                      size_t count, int type, int operation, void *handle,
+                      void *) {
+  auto &c = *static_cast<Communicator *>(handle);
+  if (to != from + size_t(c.rank) * count * widthOf(type) ||
+      operation != kAverage)
+    return 4;
+  return enqueue(handle, Kind::MeanOfPart, from, count * size_t(c.size), type);
+}
+
+int ncclAllGather(unsigned long long from, unsigned long long to, size_t count,
+                  int type, void *handle, void *) {
+  auto &c = *static_cast<Communicator *>(handle);
+  if (from != to + size_t(c.rank) * count * widthOf(type))
+    return 4;
+  return enqueue(handle, Kind::Gather, to, count * size_t(c.size), type);
 }
 
 } // extern "C"

@@ -92,21 +92,23 @@ ArtifactBuilder::Command ArtifactBuilder::fill(Slice out, double value,
                  artifact::CreateFill(builder, type, value, &out).Union());
 }
 
-ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out) {
+ArtifactBuilder::Command ArtifactBuilder::copy(Slice source, Slice out,
+                                               artifact::CopyPart part) {
   return command(Action::Copy,
-                 artifact::CreateCopy(builder, &source, &out).Union());
+                 artifact::CreateCopy(builder, &source, &out, part).Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::startReduction(Slice memory,
-                                                         DataType type) {
+                                                         DataType type,
+                                                         CollectiveKind kind) {
   return command(
-      Action::AllReduceStart,
-      artifact::CreateAllReduceStart(builder, &memory, type).Union());
+      Action::CollectiveStart,
+      artifact::CreateCollectiveStart(builder, &memory, type, kind).Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::finishReduction(Slice memory) {
-  return command(Action::AllReduceDone,
-                 artifact::CreateAllReduceDone(builder, &memory).Union());
+  return command(Action::CollectiveDone,
+                 artifact::CreateCollectiveDone(builder, &memory).Union());
 }
 
 ArtifactBuilder::Command ArtifactBuilder::initialize(unsigned tensor) {
@@ -160,7 +162,8 @@ std::string ArtifactBuilder::finish() {
   builder.Finish(artifact::CreateArtifactDirect(
                      builder, "test 1.0", target.c_str(), "x86-64-v3",
                      &featureOffsets, &segments, &tensors, &kernels, &entries,
-                     &binaries, &buffers, &locationOffsets, &options),
+                     &binaries, &buffers, &locationOffsets, &options, nullptr,
+                     ranks),
                  artifact::ArtifactIdentifier());
   return seal(
       std::string(reinterpret_cast<const char *>(builder.GetBufferPointer()),

@@ -46,8 +46,10 @@ public:
                Slice out, float beta = 0, DataType type = DataType::F32,
                bool transposeLhs = false, bool transposeRhs = false);
   Command fill(Slice out, double value, DataType type = DataType::F32);
-  Command copy(Slice source, Slice out);
-  Command startReduction(Slice memory, DataType type = DataType::F32);
+  Command copy(Slice source, Slice out,
+               artifact::CopyPart part = artifact::CopyPart::None);
+  Command startReduction(Slice memory, DataType type = DataType::F32,
+                         CollectiveKind kind = CollectiveKind::AllReduce);
   Command finishReduction(Slice memory);
   Command initialize(unsigned tensor);
 
@@ -64,6 +66,8 @@ public:
   /// The file that the commands' locations name.
   std::string source = "model.mlir";
   std::string target = "cpu";
+  /// The number of ranks that run it; 0 for any.
+  uint32_t ranks = 0;
   std::vector<std::string> features;
 
   /// The contents of the file. Ends the builder's use.

@@ -261,6 +261,35 @@ TEST(Artifact, CopiesDoNotOverlap) {
               "copy out has 32 bytes, expected 64");
 }
 
+TEST(Artifact, PartsAreThoseOfItsRanks) {
+  using artifact::CopyPart;
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.copy(b.arena(128), b.arena(64), CopyPart::Source);
+              }),
+              "copies a rank's part of a program for any number of ranks");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.ranks = 4;
+                return b.copy(b.arena(128), b.arena(64), CopyPart::Source);
+              }),
+              "copy out has 64 bytes, expected 32");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.ranks = 3;
+                return b.copy(b.arena(64), b.arena(128), CopyPart::Out);
+              }),
+              "copies a part of 128 bytes, which 3 ranks do not divide");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                b.ranks = 3;
+                return b.startReduction(b.arena(64), DataType::F32,
+                                        CollectiveKind::AllGather);
+              }),
+              "has parts of 64 bytes for 3 ranks");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                return b.startReduction(b.arena(64), DataType::F32,
+                                        CollectiveKind(7));
+              }),
+              "unknown collective 7");
+}
+
 TEST(Artifact, InitializedTensorsHaveAValue) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 unsigned w =

@@ -209,6 +209,56 @@ TEST(GPURanksTest, MeansAreOfBF16Too) {
   EXPECT_EQ(status, 0);
 }
 
+// A rank takes its part of the means, and gives it to the others.
+TEST(GPURanksTest, PartsAreThoseOfTheRank) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.ranks = 2;
+  unsigned x = b.tensor("x", DataType::F32, {32}, TensorRole::Input);
+  unsigned sum = b.tensor("sum", DataType::F32, {32}, TensorRole::State);
+  unsigned part = b.tensor("part", DataType::F32, {16}, TensorRole::Output);
+  unsigned all = b.tensor("all", DataType::F32, {32}, TensorRole::Output);
+  b.entry(
+      "update", {x}, {part, all},
+      {b.copy(b.of(x), b.of(sum)),
+       b.startReduction(b.of(sum), DataType::F32,
+                        CollectiveKind::ReduceScatter),
+       b.finishReduction(b.of(sum)),
+       b.copy(b.of(sum), b.of(part), artifact::CopyPart::Source),
+       b.copy(b.of(part), b.of(all), artifact::CopyPart::Out),
+       b.startReduction(b.of(all), DataType::F32, CollectiveKind::AllGather),
+       b.finishReduction(b.of(all))});
+  std::string bytes = b.finish();
+  // Element i of rank r is i + 2 r, the mean is i + 1.
+  auto run = [&](const TempDir &folder, int number) -> std::string {
+    Rank rank(folder, number);
+    if (std::string message = rank.load(bytes); !message.empty())
+      return message;
+    float *x = rank.program->findTensor("x")->as<float>();
+    for (int i = 0; i < 32; ++i)
+      x[i] = float(i + 2 * number);
+    if (Status status = rank.program->run("update"); !status)
+      return status.message();
+    const float *part = rank.program->findTensor("part")->as<float>();
+    const float *all = rank.program->findTensor("all")->as<float>();
+    for (int i = 0; i < 32; ++i)
+      if (all[i] != float(i + 1))
+        return "element " + std::to_string(i) + " is " + std::to_string(all[i]);
+    for (int i = 0; i < 16; ++i)
+      if (part[i] != float(16 * number + i + 1))
+        return "the part begins with " + std::to_string(part[0]);
+    return "";
+  };
+  TempDir folder;
+  pid_t other = ::fork();
+  if (other == 0)
+    ::_exit(!run(folder, 1).empty());
+  EXPECT_EQ(run(folder, 0), "");
+  int status = 0;
+  ::waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
   TempDir folder;
   OtherRank other(folder, 2);

@@ -1,0 +1,232 @@
+//===- ScatterReductions.cpp - reduce only the part of each rank ----------===//
+
+#include "dialects/RT/RTOps.h"
+#include "passes/Conversion/TensorToRT/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/MapVector.h"
+
+#define DEBUG_TYPE "nsa-scatter-reductions"
+
+namespace nsa {
+#define GEN_PASS_DEF_SCATTERREDUCTIONS
+#include "passes/Conversion/TensorToRT/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+using Names = SmallVector<FlatSymbolRefAttr>;
+
+namespace {
+/// Elements of each bucket of a shard and the number of its tensors, in the
+/// order of memory.
+using Cuts = SmallVector<std::pair<int64_t, size_t>>;
+
+/// What an entry does with a shard.
+struct Shard {
+  rt::TakePartOp gradient, weight;
+  rt::PutPartOp put;
+  rt::CollectiveStartOp gather;
+  rt::CollectiveDoneOp gathered;
+  /// The reductions of the gradients, in the order of memory.
+  SmallVector<std::pair<rt::CollectiveStartOp, rt::CollectiveDoneOp>>
+      reductions;
+  Cuts cuts;
+};
+
+struct ScatterReductionsPass
+    : nsa::impl::ScatterReductionsBase<ScatterReductionsPass> {
+  using ScatterReductionsBase::ScatterReductionsBase;
+  void runOnOperation() override;
+
+private:
+  void collect(rt::EntryOp entry);
+  StringRef findObstacle(rt::EntryOp entry, Shard &shard);
+  void cut(Shard &shard);
+
+  /// By number; one for each entry.
+  llvm::MapVector<uint64_t, SmallVector<std::pair<rt::EntryOp, Shard>>> shards;
+};
+} // namespace
+
+static rt::TensorRole getRole(Value memory, SymbolTable &symbols) {
+  return symbols
+      .lookup<rt::TensorOp>(rt::getTensorNames(memory).front().getAttr())
+      .getRole();
+}
+
+void ScatterReductionsPass::collect(rt::EntryOp entry) {
+  SymbolTable symbols(getOperation());
+  llvm::MapVector<uint64_t, Shard> found;
+  for (auto take : entry.getOps<rt::TakePartOp>()) {
+    bool isGradient =
+        getRole(take.getMemory(), symbols) == rt::TensorRole::Gradient;
+    Shard &shard = found[take.getShard()];
+    (isGradient ? shard.gradient : shard.weight) = take;
+  }
+  for (auto put : entry.getOps<rt::PutPartOp>()) {
+    Shard &shard = found[put.getShard()];
+    shard.put = put;
+    for (Operation *user : put.getMemory().getUsers()) {
+      if (auto start = dyn_cast<rt::CollectiveStartOp>(user))
+        shard.gather = start;
+      if (auto done = dyn_cast<rt::CollectiveDoneOp>(user))
+        shard.gathered = done;
+    }
+  }
+  for (auto &[number, shard] : found)
+    shards[number].push_back({entry, shard});
+}
+
+/// Whether something besides the shard reads what `done` leaves.
+static bool isReadElsewhere(rt::TakePartOp take, rt::CollectiveDoneOp done) {
+  Names names = rt::getTensorNames(done.getMemory());
+  for (Operation *op = done->getNextNode(); op; op = op->getNextNode()) {
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (!command || op == take.getOperation())
+      continue;
+    SmallVector<Value> read;
+    command.getReads(read);
+    for (Value value : read)
+      if (llvm::any_of(rt::getTensorNames(value), [&](FlatSymbolRefAttr name) {
+            return llvm::is_contained(names, name);
+          }))
+        return true;
+  }
+  return false;
+}
+
+/// Finds the reductions that together are the gradients of the shard. Returns
+/// why only parts of them would not do; empty if they would.
+StringRef ScatterReductionsPass::findObstacle(rt::EntryOp entry, Shard &shard) {
+  if (!shard.gradient || !shard.weight || !shard.put || !shard.gather)
+    return "not all of it is in one entry";
+  DenseMap<StringAttr, rt::CollectiveStartOp> starts;
+  DenseMap<Value, rt::CollectiveDoneOp> ends;
+  for (auto start : entry.getOps<rt::CollectiveStartOp>())
+    if (start.getKind() == rt::Collective::AllReduce)
+      for (FlatSymbolRefAttr name : rt::getTensorNames(start.getMemory()))
+        starts[name.getAttr()] = start;
+  for (auto done : entry.getOps<rt::CollectiveDoneOp>())
+    ends[done.getMemory()] = done;
+  SymbolTable symbols(getOperation());
+  Names names = rt::getTensorNames(shard.gradient.getMemory());
+  for (size_t i = 0; i < names.size();) {
+    rt::CollectiveStartOp start = starts.lookup(names[i].getAttr());
+    if (!start)
+      return "a gradient is not reduced";
+    Names own = rt::getTensorNames(start.getMemory());
+    if (ArrayRef(names).slice(i).take_front(own.size()) != ArrayRef(own))
+      return "a bucket has other tensors as well";
+    rt::CollectiveDoneOp done = ends.lookup(start.getMemory());
+    if (isReadElsewhere(shard.gradient, done))
+      return "a gradient has another reader";
+    int64_t bytes = 0;
+    for (FlatSymbolRefAttr name : own)
+      bytes += llvm::alignTo(
+          rt::getByteSize(
+              symbols.lookup<rt::TensorOp>(name.getAttr()).getMemoryType()),
+          rt::kSpanAlignment);
+    shard.reductions.push_back({start, done});
+    shard.cuts.push_back({bytes / 4, own.size()});
+    i += own.size();
+  }
+  return {};
+}
+
+/// The memory of each bucket among the tensors that `whole` shows.
+static SmallVector<Value> getSpans(OpBuilder &builder, Value whole,
+                                   const Cuts &cuts) {
+  Names names = rt::getTensorNames(whole);
+  SmallVector<Value> spans;
+  size_t first = 0;
+  for (auto [elements, count] : cuts) {
+    SmallVector<Attribute> own(names.begin() + first,
+                               names.begin() + first + count);
+    spans.push_back(
+        rt::SpanOp::create(builder, whole.getLoc(),
+                           MemRefType::get({elements}, builder.getF32Type()),
+                           builder.getArrayAttr(own)));
+    first += count;
+  }
+  return spans;
+}
+
+/// What the rank has of each bucket, in memory for all of them.
+static SmallVector<Value> getParts(OpBuilder &builder, Value part,
+                                   const Cuts &cuts, int64_t ranks) {
+  SmallVector<Value> parts;
+  int64_t offset = 0;
+  for (auto [elements, count] : cuts) {
+    auto type = MemRefType::get({elements / ranks}, builder.getF32Type());
+    parts.push_back(rt::ViewOp::create(builder, part.getLoc(), type, part,
+                                       builder.getI64IntegerAttr(offset)));
+    offset += elements / ranks;
+  }
+  return parts;
+}
+
+/// Cuts all commands of a shard at the buckets, and reduces only parts.
+void ScatterReductionsPass::cut(Shard &shard) {
+  IntegerAttr ranksAttr = shard.gather.getRanksAttr();
+  int64_t ranks = ranksAttr.getInt();
+  for (auto [reduction, bucket] :
+       llvm::zip_equal(shard.reductions, shard.cuts)) {
+    auto [start, done] = reduction;
+    OpBuilder builder(start);
+    Value whole = getSpans(builder, start.getMemory(), Cuts{bucket}).front();
+    start.getMemoryMutable().assign(whole);
+    done.getMemoryMutable().assign(whole);
+    start.setKind(rt::Collective::ReduceScatter);
+    start.setRanksAttr(ranksAttr);
+    ++numScattered;
+  }
+  for (rt::TakePartOp take : {shard.gradient, shard.weight}) {
+    OpBuilder builder(take);
+    for (auto [span, part] :
+         llvm::zip_equal(getSpans(builder, take.getMemory(), shard.cuts),
+                         getParts(builder, take.getPart(), shard.cuts, ranks)))
+      rt::TakePartOp::create(builder, take.getLoc(), span, part,
+                             take.getShard());
+    take.erase();
+  }
+  OpBuilder builder(shard.put);
+  Location loc = shard.put.getLoc();
+  SmallVector<Value> spans =
+      getSpans(builder, shard.put.getMemory(), shard.cuts);
+  for (auto [span, part] : llvm::zip_equal(
+           spans, getParts(builder, shard.put.getPart(), shard.cuts, ranks)))
+    rt::PutPartOp::create(builder, loc, part, span, shard.put.getShard());
+  for (Value span : spans)
+    rt::CollectiveStartOp::create(builder, loc, rt::Collective::AllGather, span,
+                                  ranksAttr);
+  for (Value span : spans)
+    rt::CollectiveDoneOp::create(builder, loc, span);
+  for (Operation *op : {shard.put.getOperation(), shard.gather.getOperation(),
+                        shard.gathered.getOperation()})
+    op->erase();
+}
+
+void ScatterReductionsPass::runOnOperation() {
+  for (auto entry : getOperation().getOps<rt::EntryOp>())
+    collect(entry);
+  for (auto &[number, list] : shards) {
+    StringRef obstacle;
+    for (auto &[entry, shard] : list) {
+      if (obstacle.empty())
+        obstacle = findObstacle(entry, shard);
+      if (obstacle.empty() && shard.cuts != list.front().second.cuts)
+        obstacle = "entries have other buckets";
+    }
+    if (obstacle.empty()) {
+      for (auto &[entry, shard] : list)
+        cut(shard);
+      continue;
+    }
+    remark::missed(getOperation().getLoc(),
+                   remark::RemarkOpts::name("Scatter").category(DEBUG_TYPE))
+        << remark::reason("shard {0}: {1}", number, obstacle);
+  }
+}

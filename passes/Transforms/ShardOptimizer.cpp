@@ -1,0 +1,178 @@
+//===- ShardOptimizer.cpp - moments of a part of the parameters -----------===//
+
+#include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Passes.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#define DEBUG_TYPE "nsa-shard-optimizer"
+
+namespace nsa {
+#define GEN_PASS_DEF_SHARDOPTIMIZER
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+using nn::ArgumentRole;
+
+namespace {
+
+/// One function that updates parameters.
+class Sharder {
+public:
+  Sharder(func::FuncOp function, int64_t ranks)
+      : function(function), ranks(ranks), signature(function) {}
+
+  LogicalResult run(ArrayRef<nn::AdamWOp> updates);
+
+private:
+  LogicalResult checkFused(nn::AdamWOp update);
+  Value takePart(OpBuilder &builder, Value whole, int64_t shard);
+  void shardNorm(nn::GradientNormOp norm, ArrayRef<nn::AdamWOp> updates);
+  void shard(nn::AdamWOp update);
+  void eraseOldMoments();
+
+  func::FuncOp function;
+  int64_t ranks;
+  Signature signature;
+  /// The parts of the gradients, by update.
+  DenseMap<Operation *, Value> gradients;
+  /// The tensors of whole moments.
+  llvm::StringSet<> oldMoments;
+};
+
+struct ShardOptimizerPass : nsa::impl::ShardOptimizerBase<ShardOptimizerPass> {
+  using ShardOptimizerBase::ShardOptimizerBase;
+  void runOnOperation() override;
+};
+
+} // namespace
+
+/// Parameters with weight decay and those without are laid out apart.
+static int64_t getShard(nn::AdamWOp update) {
+  return update.getDecay() ? 0 : 1;
+}
+
+static nn::BundleOp getBundle(Value value) {
+  return value.getDefiningOp<nn::BundleOp>();
+}
+
+LogicalResult Sharder::checkFused(nn::AdamWOp update) {
+  for (Value operand : update->getOperands().take_front(4))
+    if (!getBundle(operand))
+      return update.emitOpError("updates a single tensor: only updates of many "
+                                "tensors together can be shared by ranks");
+  int64_t elements =
+      cast<RankedTensorType>(update.getWeight().getType()).getNumElements();
+  if (elements % ranks != 0)
+    return update.emitOpError("updates ")
+           << elements << " elements, which " << ranks << " does not divide";
+  return success();
+}
+
+Value Sharder::takePart(OpBuilder &builder, Value whole, int64_t shard) {
+  auto type = cast<RankedTensorType>(whole.getType());
+  auto part = RankedTensorType::get(type.getNumElements() / ranks,
+                                    type.getElementType());
+  return nn::TakePartOp::create(builder, whole.getLoc(), part, whole, shard);
+}
+
+/// The norm of all parts of all ranks.
+void Sharder::shardNorm(nn::GradientNormOp norm,
+                        ArrayRef<nn::AdamWOp> updates) {
+  OpBuilder builder(norm);
+  SmallVector<Value> parts;
+  for (nn::AdamWOp update : updates) {
+    getBundle(update.getGradient())->moveBefore(norm);
+    parts.push_back(gradients[update] = takePart(builder, update.getGradient(),
+                                                 getShard(update)));
+  }
+  Location loc = norm.getLoc();
+  Value square =
+      nn::GradientNormOp::create(builder, loc, parts, /*squared=*/true);
+  Value mean = nn::AllReduceOp::create(builder, loc, square);
+  norm.getNorm().replaceAllUsesWith(
+      nn::RootOfMeanOp::create(builder, loc, mean, ranks));
+  norm.erase();
+}
+
+void Sharder::shard(nn::AdamWOp update) {
+  OpBuilder builder(update);
+  Location loc = update.getLoc();
+  int64_t number = getShard(update);
+  Value weight = takePart(builder, update.getWeight(), number);
+  Value gradient = gradients.lookup(update);
+  StringRef suffix = update.getDecay() ? "decayed" : "others";
+  Value moments[2];
+  for (auto [moment, old, prefix, role] :
+       {std::tuple(&moments[0], update.getMoment1(), "m.",
+                   ArgumentRole::Moment1),
+        std::tuple(&moments[1], update.getMoment2(), "v.",
+                   ArgumentRole::Moment2)}) {
+    for (auto tensor : getBundle(old).getTensors().getAsRange<StringAttr>())
+      oldMoments.insert(tensor);
+    *moment =
+        signature.addState(prefix + suffix, role, 0.0, weight.getType(), loc);
+  }
+  auto part = nn::AdamWOp::create(builder, loc, weight, moments[0], moments[1],
+                                  gradient, update.getNorm(), update.getLoss(),
+                                  update.getHyper(), update.getDecay());
+  update.getNewWeight().replaceAllUsesWith(nn::GatherPartsOp::create(
+      builder, loc, update.getWeight().getType(), part.getNewWeight(), number));
+  for (auto [value, prefix] : {std::pair(part.getNewMoment1(), "m."),
+                               std::pair(part.getNewMoment2(), "v.")})
+    signature.addResult(
+        value, builder.getNamedAttr(nn::kAliasAttr,
+                                    builder.getStringAttr(prefix + suffix)));
+}
+
+/// Erases the moments of whole parameters, arguments and results.
+void Sharder::eraseOldMoments() {
+  SmallVector<unsigned> keep;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (!oldMoments.contains(nn::getResultAlias(function, i)))
+      keep.push_back(i);
+  keepResults(function, keep);
+  eraseDeadOps(function);
+  BitVector unused(function.getNumArguments());
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (oldMoments.contains(nn::getArgumentName(function, i)))
+      unused.set(i);
+  (void)function.eraseArguments(unused);
+}
+
+LogicalResult Sharder::run(ArrayRef<nn::AdamWOp> updates) {
+  for (nn::AdamWOp update : updates)
+    if (failed(checkFused(update)))
+      return failure();
+  nn::AdamWOp first = updates.front();
+  auto norm = first.getNorm().getDefiningOp<nn::GradientNormOp>();
+  if (!norm)
+    return first.emitOpError("has a norm that is none of gradients");
+  shardNorm(norm, updates);
+  for (nn::AdamWOp update : updates)
+    shard(update);
+  signature.update();
+  eraseOldMoments();
+  return success();
+}
+
+void ShardOptimizerPass::runOnOperation() {
+  if (ranks == 1)
+    return;
+  if (ranks != 2 && ranks != 4 && ranks != 8 && ranks != 16) {
+    getOperation().emitError("cannot share an optimizer's state by ")
+        << int64_t(ranks) << " ranks, only by 2, 4, 8 or 16";
+    return signalPassFailure();
+  }
+  for (auto function : getOperation().getOps<func::FuncOp>()) {
+    SmallVector<nn::AdamWOp> updates(function.getOps<nn::AdamWOp>());
+    if (updates.empty())
+      continue;
+    if (failed(Sharder(function, ranks).run(updates)))
+      return signalPassFailure();
+    numSharded += updates.size();
+  }
+}

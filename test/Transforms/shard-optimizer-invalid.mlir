@@ -1,0 +1,12 @@
+// RUN: not nsa-opt %s --nsa-optimizer --nsa-fuse --nsa-shard-optimizer=ranks=2 2>&1 | FileCheck %s
+// RUN: not nsa-opt %s --nsa-shard-optimizer=ranks=3 2>&1 | FileCheck %s --check-prefix=RANKS
+
+// CHECK: shard-optimizer-invalid.mlir:[[@LINE+3]]:{{.*}}: error: 'nn.adamw' op updates a single tensor: only updates of many tensors together can be shared by ranks
+// RANKS: error: cannot share an optimizer's state by 3 ranks, only by 2, 4, 8 or 16
+func.func @accumulate(
+    %a: tensor<4xf32> {nn.name = "a", nn.role = "parameter", nn.init = #nn.init<constant, 1.0>})
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "grad.a"}) {
+  %loss = nn.fill 5.0 : tensor<f32>
+  %ga = nn.silu %a : (tensor<4xf32>) -> tensor<4xf32>
+  return %loss, %ga : tensor<f32>, tensor<4xf32>
+}
