@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/SlowPaths.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"
@@ -84,6 +85,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   Builder builder(module.getContext());
   if (spec.flops)
     kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
+  if (spec.residents)
+    kernel->setAttr(kResidentsAttr, builder.getI64IntegerAttr(spec.residents));
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));
   return kernel;
 }

@@ -32,6 +32,9 @@ struct KernelSpec {
   /// What else the kernel depends on than the operation's name, attributes and
   /// types.
   std::string key = "";
+  /// Programs that a multiprocessor of a GPU is to run at once, as far as
+  /// registers go; 0 for as many as fit.
+  int64_t residents = 0;
 };
 
 /// The kernels made so far for one module, which must outlive the cache.

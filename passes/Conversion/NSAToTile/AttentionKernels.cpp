@@ -98,16 +98,24 @@ Expr nsa::maskedProbability(Expr visible, Expr score, double scale,
   return select(visible, exp(score * scale - shift), 0);
 }
 
-OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value scores,
-                                    Value values) const {
-  Value newMax = b.map({max, b.reduceMax(scores)}, b.f32(),
-                       [](ArrayRef<Expr> x) { return tile::max(x[0], x[1]); });
+/// The larger a product, the larger its score, unless the scale is not
+/// positive: then products are multiplied with it first.
+static double getFactor(double scale) { return scale > 0 ? scale : 1.0; }
+
+OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value products,
+                                    double scale, Value values) const {
+  // exp(scale * x) = 2^(factor * x). The maximum is kept times the factor, so
+  // that nothing changes where it stays.
+  double factor = getFactor(scale) * llvm::numbers::log2e;
+  Value newMax =
+      b.map({max, b.reduceMax(products)}, b.f32(),
+            [&](ArrayRef<Expr> x) { return tile::max(x[0], x[1] * factor); });
   Value shift = finiteOrZero(b, newMax);
   Value rescale = b.map({max, shift}, b.f32(), [](ArrayRef<Expr> x) {
-    return select(x[0] == -INFINITY, 0, exp(x[0] - x[1]));
+    return select(x[0] == -INFINITY, 0, exp2(x[0] - x[1]));
   });
-  Value p = b.map({scores, shift}, b.f32(), [](ArrayRef<Expr> x) {
-    return select(x[0] == -INFINITY, 0, exp(x[0] - x[1]));
+  Value p = b.map({products, shift}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, exp2(x[0] * factor - x[1]));
   });
   Value newSum = b.map({sum, rescale, b.reduceAdd(p)}, b.f32(),
                        [](ArrayRef<Expr> x) { return x[0] * x[1] + x[2]; });
@@ -126,7 +134,7 @@ Value OnlineSoftmax::output(TileBuilder &b) const {
 
 Value OnlineSoftmax::lse(TileBuilder &b) const {
   return b.map({max, sum}, b.f32(), [](ArrayRef<Expr> x) {
-    return select(x[1] > 0, x[0] + log(x[1]), -INFINITY);
+    return select(x[1] > 0, x[0] * llvm::numbers::ln2 + log(x[1]), -INFINITY);
   });
 }
 
@@ -136,11 +144,12 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value products =
       b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
-  Value scores =
+  Value visible =
       b.map({products, tile.row, tile.key}, b.f32(), [&](ArrayRef<Expr> x) {
-        return select(tile.isVisible(x[1], x[2]), x[0] * scale, -INFINITY);
+        Expr product = scale > 0 ? x[0] : x[0] * scale;
+        return select(tile.isVisible(x[1], x[2]), product, -INFINITY);
       });
-  return softmax.update(b, scores, tile.values);
+  return softmax.update(b, visible, scale, tile.values);
 }
 
 //===----------------------------------------------------------------------===//

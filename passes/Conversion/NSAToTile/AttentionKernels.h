@@ -66,8 +66,10 @@ struct Visibility {
   int64_t countPairs(int64_t sequence, int64_t keys) const;
 };
 
-/// The running softmax of a tile of rows: per row the maximum of the scores and
-/// the sum of exponentials relative to it, and the weighted sum of values.
+/// The running softmax of a tile of rows: per row the maximum of the scores, in
+/// units in which it is an exponent of 2, the sum of exponentials relative to
+/// it, and the weighted sum of values. A score is the product of query and key
+/// times the scale; where that is not positive, `products` are scores already.
 struct OnlineSoftmax {
   /// No key seen: maximum -inf, sum 0, values 0.
   static OnlineSoftmax init(tile::TileBuilder &b, int64_t rows, int64_t width);
@@ -76,9 +78,9 @@ struct OnlineSoftmax {
   }
   llvm::SmallVector<mlir::Value> carried() const { return {max, sum, acc}; }
 
-  /// Takes in the keys of one tile. `scores` [rows, keys] are scaled, -inf
-  /// where invisible; `values` is [keys, width].
-  OnlineSoftmax update(tile::TileBuilder &b, mlir::Value scores,
+  /// Takes in the keys of one tile. `products` [rows, keys] are -inf where
+  /// invisible; `values` is [keys, width].
+  OnlineSoftmax update(tile::TileBuilder &b, mlir::Value products, double scale,
                        mlir::Value values) const;
   /// The attention output, 0 for rows that saw nothing.
   mlir::Value output(tile::TileBuilder &b) const;

@@ -31,14 +31,21 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
           getVisibility(op), schedule};
 }
 
-/// Warpgroups share the keys and values that a program copies; as many as leave
-/// each the registers that it needs.
+/// Two warpgroups share the keys and values that a program copies.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
   if (rows == 0 || isNarrow() || shape.sequence < rows)
     return queryTile;
-  bool isLight = shape.valueWidth <= 64;
-  return getTileSize(shape.sequence, (isLight ? 2 : 3) * rows, rows);
+  return getTileSize(shape.sequence, 2 * rows, rows);
+}
+
+/// Warpgroups of one program wait for each other, those of two do not: while
+/// one program computes exponentials, the other one multiplies. Two fit if each
+/// thread makes do with 128 registers.
+int64_t DenseAttention::getResidents(const KernelSchedule &schedule) const {
+  int64_t rows = getProductRows(schedule);
+  bool fits = shape.keyWidth <= 128 && shape.valueWidth <= 128;
+  return rows != 0 && ownQueryTile == 2 * rows && fits ? 2 : 0;
 }
 
 int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
@@ -215,6 +222,7 @@ ResultRange DenseAttention::launchForward(KernelCache &cache,
                                           TypeRange types) const {
   KernelSpec spec = {suffix.str(), std::move(name), headGrid(ownQueryTile),
                      flops(shape.keyWidth + shape.valueWidth)};
+  spec.residents = getResidents(cache.getSchedule());
   return cache.launch(
       builder, op, spec, inputs, types,
       [&](TileBuilder &b, ArrayRef<Value> args) { buildForward(b, args); });

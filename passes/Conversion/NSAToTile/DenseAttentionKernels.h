@@ -97,6 +97,7 @@ private:
   }
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
+  int64_t getResidents(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.

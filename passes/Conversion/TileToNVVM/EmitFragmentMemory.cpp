@@ -112,6 +112,63 @@ void KernelEmitter::emitFragmentLoad(LoadOp op) {
       pairs && fragment.isPacked() ? values : pack(fragment, values);
 }
 
+/// Whether the quad of threads that has a row can store 16 bytes each of it.
+static bool movesChunks(const Fragment &fragment, StoreOp op) {
+  return fragment.isPacked() && fragment.rows > 1 && fragment.cols % 32 == 0 &&
+         getAccessWidth(op.getRef(), op.getIndices(), 8) == 8;
+}
+
+/// Exchanges words among the threads of a quad: the one with number q gets word
+/// q of all, in the order of the threads.
+SmallVector<Value> KernelEmitter::transposeQuad(ArrayRef<Value> words) {
+  Value bits[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    // `pair` is twice the number in the quad.
+    Value bit = arith::AndIOp::create(b, thread().pair, b.i32(2 << i));
+    bits[i] = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, b.i32(0));
+  }
+  // Of two words a thread keeps one, by a bit of its number, and gets the same
+  // one of its partner, which belongs before or behind its own.
+  auto exchange = [&](Value isHigh, unsigned mask, Value low,
+                      Value high) -> std::pair<Value, Value> {
+    Value other = b.shuffle(b.select(isHigh, low, high), mask);
+    return {b.select(isHigh, other, low), b.select(isHigh, high, other)};
+  };
+  auto [a0, a2] = exchange(bits[1], 2, words[0], words[2]);
+  auto [a1, a3] = exchange(bits[1], 2, words[1], words[3]);
+  auto [b0, b1] = exchange(bits[0], 1, a0, a1);
+  auto [b2, b3] = exchange(bits[0], 1, a2, a3);
+  return {b0, b1, b2, b3};
+}
+
+/// Stores 8 neighbouring columns at once: threads have 2 each of 32.
+void KernelEmitter::storeChunks(StoreOp op, const Fragment &fragment,
+                                const Addresses &addresses,
+                                ArrayRef<Value> values) {
+  auto words = VectorType::get({4}, b.getI32Type());
+  auto chunk = VectorType::get({8}, fragment.element);
+  // Where the columns of this thread begin, from those of its fragment.
+  Value ahead = b.mul(thread().pair, 3);
+  for (int64_t r = 0; r < fragment.rowCount(); ++r)
+    for (int64_t c = 0; c < fragment.colCount(); c += 8) {
+      SmallVector<Value> own;
+      for (int64_t j = 0; j < 4; ++j)
+        own.push_back(b.bitcast(values[(r * fragment.colCount() + c) / 2 + j],
+                                b.getI32Type()));
+      Value vector = LLVM::PoisonOp::create(b, words);
+      for (auto [j, word] : llvm::enumerate(transposeQuad(own)))
+        vector = LLVM::InsertElementOp::create(b, vector, word, b.i32(j));
+      Address address = addressAt(addresses, fragment, r, c);
+      Value offset = ahead;
+      if (address.offset.getType() != offset.getType())
+        offset = arith::ExtSIOp::create(b, address.offset.getType(), offset);
+      b.ifThen(addresses.rows[r].valid, [&] {
+        b.storeVector(b.bitcast(vector, chunk), scalar(op.getRef()),
+                      b.add(address.offset, offset));
+      });
+    }
+}
+
 void KernelEmitter::emitFragmentStore(StoreOp op) {
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0)
     return;
@@ -119,6 +176,8 @@ void KernelEmitter::emitFragmentStore(StoreOp op) {
   Fragment fragment(cast<TileType>(op.getValue().getType()));
   guardStore(op);
   Addresses addresses = addressesOf(op.getRef(), op.getIndices(), fragment);
+  if (movesChunks(fragment, op) && addresses.mixed.empty())
+    return storeChunks(op, fragment, addresses, values);
   bool pairs = movesPairs(fragment, op.getRef(), op.getIndices());
   Value first = isFirst(fragment);
   auto store = [&](int64_t r, int64_t c) {

@@ -24,6 +24,13 @@ static std::pair<Value, Value> matchGuard(arith::SelectOp select) {
   return {compare.getLhs(), select.getFalseValue()};
 }
 
+/// Whether `value` is `factor`, or that times a constant.
+static bool isMultipleOf(Value value, Value factor) {
+  auto product = value.getDefiningOp<arith::MulFOp>();
+  return value == factor || (product && product.getLhs() == factor &&
+                             matchPattern(product.getRhs(), m_Constant()));
+}
+
 /// Whether an argument of a map's body is never -inf, since another map has
 /// replaced that.
 static bool isGuarded(Value value) {
@@ -46,15 +53,16 @@ static bool isGuarded(Value value) {
 }
 
 /// Of `x == -inf ? 0 : exp(x - y)`, the exponential if y is not -inf: then it
-/// is 0 already.
+/// is 0 already. Of exp2 and a multiple of x, too.
 static Value findExpOfFinite(arith::SelectOp select) {
   auto [tested, otherwise] = matchGuard(select);
   if (!tested || !matchPattern(select.getTrueValue(), m_AnyZeroFloat()))
     return {};
-  auto exp = otherwise.getDefiningOp<math::ExpOp>();
-  auto difference =
-      exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : arith::SubFOp();
-  if (!difference || difference.getLhs() != tested ||
+  Operation *exp = otherwise.getDefiningOp();
+  auto difference = isa_and_present<math::ExpOp, math::Exp2Op>(exp)
+                        ? exp->getOperand(0).getDefiningOp<arith::SubFOp>()
+                        : arith::SubFOp();
+  if (!difference || !isMultipleOf(difference.getLhs(), tested) ||
       !isGuarded(difference.getRhs()))
     return {};
   return otherwise;
@@ -79,9 +87,13 @@ SmallVector<Value> KernelEmitter::runBody(MapOp op, ValueRange elements,
 }
 
 void KernelEmitter::emitInner(Operation &op) {
-  auto exp = dyn_cast<math::ExpOp>(op);
-  if (exp && warps && exp.getType().isF32())
+  if (auto exp = dyn_cast<math::ExpOp>(op);
+      exp && warps && exp.getType().isF32())
     return scalars.map(exp.getResult(), emitExp(exp));
+  if (auto exp = dyn_cast<math::Exp2Op>(op);
+      exp && warps && exp.getType().isF32())
+    return scalars.map(exp.getResult(),
+                       emitExp2(scalars.lookupOrDefault(exp.getOperand())));
   auto select = dyn_cast<arith::SelectOp>(op);
   if (select && assumed.contains(select))
     return scalars.map(select.getResult(),
@@ -94,25 +106,33 @@ void KernelEmitter::emitInner(Operation &op) {
                        getMaximum(b, scalars.lookupOrDefault(max.getLhs()),
                                   scalars.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, scalars);
-  // A product and its sum are rounded once, as on tensor cores.
-  if (warps && isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
+  // A product and its sum are rounded once, as on tensor cores. Exponents of 2
+  // are not: the difference of equal scores is 0, however large they are.
+  bool isExponent = llvm::any_of(
+      op.getUsers(), [](Operation *user) { return isa<math::Exp2Op>(user); });
+  if (warps && !isExponent &&
+      isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
     copy->setAttr("fastmath",
                   arith::FastMathFlagsAttr::get(
                       b.getContext(), arith::FastMathFlags::contract));
 }
 
-/// exp(x) = 2^(x log2(e)) by the special function unit. A factor must not be
-/// folded into the difference that x often is: the rounding error of a large
-/// number times log2(e) would be one of the exponent.
-Value KernelEmitter::emitExp(math::ExpOp op) {
+/// 2^power by the special function unit.
+Value KernelEmitter::emitExp2(Value power) {
   Type f32 = b.getF32Type();
-  Value power =
-      arith::MulFOp::create(b, scalars.lookupOrDefault(op.getOperand()),
-                            b.constant(f32, 1.44269504088896341));
   return LLVM::CallIntrinsicOp::create(
              b, f32, b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f"),
              ValueRange{power})
       .getResult(0);
+}
+
+/// exp(x) = 2^(x log2(e)). The factor must not be folded into the difference
+/// that x often is: the rounding error of a large number times log2(e) would be
+/// one of the exponent.
+Value KernelEmitter::emitExp(math::ExpOp op) {
+  return emitExp2(
+      arith::MulFOp::create(b, scalars.lookupOrDefault(op.getOperand()),
+                            b.constant(b.getF32Type(), 1.44269504088896341)));
 }
 
 Value KernelEmitter::evaluate(Value operand, Value row, Value col, Memo &memo) {

@@ -1,7 +1,7 @@
 //===- EmitPipeline.cpp - loops that copy ahead ---------------------------===//
 //
-// A loop's tiles have two places in shared memory. While an iteration computes
-// on one, copies fill the other for the next.
+// A loop's tiles have several places in shared memory. While an iteration
+// computes on one, copies fill the others for those that follow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +26,21 @@ static int64_t lineBytes(LoadOp load) {
   return 4 * lineLength(Fragment(load.getResult()));
 }
 
-/// The tiles of a loop lie together: `bytes` for each of two stages.
-void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
+/// Places for the tiles of a loop, of `bytes` each. Warpgroups multiply faster
+/// than one copy ahead comes, so they get more as long as no fewer blocks fit
+/// into a multiprocessor: 512 threads with 128 registers share its memory, of
+/// which something is left for what threads exchange.
+unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
+  constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
+  if (!findFirstProduct(loop) || stages > 2)
+    return stages;
+  int64_t blocks = std::max<int64_t>(sharing / threads, 1);
+  int64_t depth = (all / blocks - pool.size()) / bytes;
+  return unsigned(std::clamp<int64_t>(depth, stages, most));
+}
+
+/// The tiles of a loop lie together.
+void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   int64_t bytes = 0;
   for (LoadOp load : prefetch.loads) {
     SharedShape shape(cast<TileType>(load.getType()));
@@ -38,8 +51,9 @@ void KernelEmitter::beginPipeline(const Prefetch &prefetch) {
   for (LoadOp load : prefetch.lines)
     bytes += llvm::alignTo(lineBytes(load), lineAlignment);
   bytes = llvm::alignTo(bytes, SharedPool::alignment);
-  Pipeline pipeline{prefetch.loads, prefetch.lines, pool.allocate(2 * bytes),
-                    bytes};
+  unsigned depth = chooseDepth(loop, bytes);
+  Pipeline pipeline{prefetch.loads, prefetch.lines,
+                    pool.allocate(depth * bytes), bytes, depth};
   for (LoadOp load : prefetch.loads)
     residents.find(load.getResult())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
@@ -138,9 +152,10 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
     copyLine(load);
 }
 
-/// All copies are there, and nobody reads the other stage any more.
+/// The copies of this iteration are there, and nobody reads what the one before
+/// read.
 void KernelEmitter::beginStage() {
-  NVVM::CpAsyncWaitGroupOp::create(b, 0u);
+  NVVM::CpAsyncWaitGroupOp::create(b, pipelines.back().depth - 2);
   for (LoadOp load : pipelines.back().loads)
     unseen.insert(load.getResult());
   barrier();
@@ -162,16 +177,34 @@ DotOp KernelEmitter::findFirstProduct(scf::ForOp loop) const {
   return {};
 }
 
+/// The places before and behind `stage` in a ring whose last one is at `last`.
+static std::pair<Value, Value> neighbours(ThreadBuilder &b, Value stage,
+                                          int64_t last, int64_t bytes) {
+  if (last == bytes) {
+    Value other = arith::SubIOp::create(b, b.i32(bytes), stage);
+    return {other, other};
+  }
+  Value isFirst =
+      b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, stage, b.i32(0));
+  Value isLast = b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::eq, stage,
+                                               b.i32(last));
+  return {b.select(isFirst, b.i32(last), b.add(stage, -bytes)),
+          b.select(isLast, b.i32(0), b.add(stage, bytes))};
+}
+
 LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                               const Prefetch &prefetch) {
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
   Value step = scalar(op.getStep());
   beginWriting();
-  beginPipeline(prefetch);
-  Value stageBytes = b.i32(pipelines.back().bytes);
-  b.ifThen(isLess(b, lower, upper),
-           [&] { copyAhead(op, prefetch, lower, b.i32(0)); });
-  NVVM::CpAsyncCommitGroupOp::create(b);
+  beginPipeline(op, prefetch);
+  int64_t depth = pipelines.back().depth, bytes = pipelines.back().bytes;
+  for (int64_t k = 0; k + 1 < depth; ++k) {
+    Value first = b.add(lower, b.mul(step, k));
+    b.ifThen(isLess(b, first, upper),
+             [&] { copyAhead(op, prefetch, first, b.i32(k * bytes)); });
+    NVVM::CpAsyncCommitGroupOp::create(b);
+  }
 
   SmallVector<Value> inits = flatten(op.getInitArgs());
   inits.push_back(b.i32(0));
@@ -180,12 +213,13 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
       b.loop(lower, upper, step, inits,
              [&](Value i, ValueRange carried) -> SmallVector<Value> {
                Value stage = carried.back();
-               Value other = arith::SubIOp::create(b, stageBytes, stage);
+               auto [before, after] =
+                   neighbours(b, stage, (depth - 1) * bytes, bytes);
                beginStage();
-               Value next = b.add(i, step);
-               auto copyNext = [&] {
-                 b.ifThen(isLess(b, next, upper),
-                          [&] { copyAhead(op, prefetch, next, other); });
+               Value ahead = b.add(i, b.mul(step, depth - 1));
+               auto copyNext = [&, before = before] {
+                 b.ifThen(isLess(b, ahead, upper),
+                          [&] { copyAhead(op, prefetch, ahead, before); });
                  NVVM::CpAsyncCommitGroupOp::create(b);
                  scalars.map(op.getInductionVar(), i);
                  selectStage(stage);
@@ -208,7 +242,7 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                  return carried;
                settle();
                SmallVector<Value> yielded = flatten(op.getYieldedValues());
-               yielded.push_back(other);
+               yielded.push_back(after);
                return yielded;
              });
   endPipeline();

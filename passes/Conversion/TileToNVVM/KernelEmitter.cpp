@@ -70,9 +70,12 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
 /// How many registers of a thread the assembler may use: left to itself it
 /// spills some to run more blocks at once. All that a thread can have, or a few
 /// less if a multiprocessor, with 65,536 of them, runs one more block then, or
-/// one at all.
-static int32_t getRegisterLimit(int64_t threads) {
+/// one at all, or as many as the kernel asks for.
+static int32_t getRegisterLimit(KernelOp kernel, int64_t threads) {
   constexpr int64_t most = 255, all = 65536, fewest = 216;
+  if (auto residents = kernel->getAttrOfType<IntegerAttr>(nsa::kResidentsAttr))
+    return int32_t(
+        std::min(most, all / (threads * residents.getInt()) / 8 * 8));
   int64_t blocks = all / (threads * (most + 1)) + 1;
   int64_t limit = all / (threads * blocks) / 8 * 8;
   return int32_t(limit < fewest && blocks > 1 ? most : limit);
@@ -125,7 +128,7 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
                 b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
   if (warps)
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
-                  b.getI32IntegerAttr(getRegisterLimit(threads)));
+                  b.getI32IntegerAttr(getRegisterLimit(kernel, threads)));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   addSlowPaths(func, getSlowPaths(kernel));
   return success();

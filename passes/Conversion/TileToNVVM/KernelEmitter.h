@@ -27,9 +27,9 @@ mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
 /// Emits the CUDA kernel of one tile kernel.
 class KernelEmitter {
 public:
-  /// `stages` is how many places tiles have that a loop copies: with two, the
-  /// next iteration's are copied during this one. `wgmma`: whether warpgroups
-  /// multiply where they can.
+  /// `stages` is how many places tiles at least have that a loop copies: with
+  /// two, the next iteration's are copied during this one. `wgmma`: whether
+  /// warpgroups multiply where they can.
   KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages,
                 bool wgmma);
 
@@ -187,6 +187,7 @@ private:
                                          const llvm::SmallBitVector &wide = {});
   /// Emits an operation of a map's body.
   void emitInner(mlir::Operation &op);
+  mlir::Value emitExp2(mlir::Value power);
   mlir::Value emitExp(mlir::math::ExpOp op);
 
   // EmitFragment.cpp
@@ -242,6 +243,11 @@ private:
                     int64_t r, int64_t c);
   mlir::Value loadPair(mlir::Value ref, const Address &address);
   void emitFragmentLoad(tile::LoadOp op);
+  llvm::SmallVector<mlir::Value>
+  transposeQuad(llvm::ArrayRef<mlir::Value> words);
+  void storeChunks(tile::StoreOp op, const Fragment &fragment,
+                   const Addresses &addresses,
+                   llvm::ArrayRef<mlir::Value> values);
   void emitFragmentStore(tile::StoreOp op);
 
   // EmitShared.cpp
@@ -275,7 +281,8 @@ private:
   void copyElements(tile::LoadOp op, const Resident &tile);
 
   // EmitPipeline.cpp
-  void beginPipeline(const Prefetch &prefetch);
+  unsigned chooseDepth(mlir::scf::ForOp loop, int64_t bytes) const;
+  void beginPipeline(mlir::scf::ForOp loop, const Prefetch &prefetch);
   void endPipeline();
   void selectStage(mlir::Value stage);
   void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
@@ -391,7 +398,9 @@ private:
   /// of these.
   struct Pipeline {
     llvm::SmallVector<tile::LoadOp> loads, lines;
+    /// Where the first of `depth` places is, and the bytes of each.
     int64_t offset, bytes;
+    unsigned depth;
   };
   llvm::SmallVector<Pipeline> pipelines;
   /// Where rows and columns lie that a loop has copied.

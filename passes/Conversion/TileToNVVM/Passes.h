@@ -22,6 +22,10 @@ inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
 inline constexpr int64_t kTensorAlignment = 16;
 
+/// Attribute of a kernel, an i64: blocks that a multiprocessor is to run at
+/// once, as far as registers go. Without it, as many as fit.
+inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
+
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
 #define GEN_PASS_REGISTRATION

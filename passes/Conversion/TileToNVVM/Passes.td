@@ -58,7 +58,9 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     threads, so that barriers may stand inside of it. Every sum has a fixed order.
 
     An argument's attribute `nsa.alignment` says of which number of bytes its
-    address is a multiple; without it a dense argument has 16.
+    address is a multiple; without it a dense argument has 16. A kernel's
+    attribute `nsa.residents` says how many blocks its registers have to leave
+    room for on a multiprocessor.
 
     The function has the attributes `nvvm.kernel`, `nvvm.reqntid` and
     `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
@@ -82,7 +84,9 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
            "Bytes of shared memory that a block may have">,
     Option<"stages", "stages", "unsigned", /*default=*/"2",
            "Places in shared memory of a tile that a loop loads: with 2, the "
-           "next iteration's is copied during this one">,
+           "next iteration's is copied during this one. Loops in which "
+           "warpgroups multiply have up to 4 if that leaves as many blocks on "
+           "a multiprocessor">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether warpgroups multiply where they can, on sm_90a">,
   ];

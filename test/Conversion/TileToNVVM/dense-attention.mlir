@@ -1,0 +1,48 @@
+// RUN: nsa-opt %s --nsa-tile-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+
+// The exponent of equal numbers is 0, so that the probability of the only key is
+// 1: the product is rounded before the difference is.
+// CHECK-LABEL: llvm.func @exponents(
+// CHECK: %[[PRODUCT:.*]] = arith.mulf %{{.*}} fastmath<contract> : f32
+// CHECK: %[[POWER:.*]] = arith.subf %[[PRODUCT]], %{{[^ ]*}} : f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[POWER]])
+
+// 32 columns of 16 bits: a quad exchanges words, and each thread stores 8 columns
+// at once.
+// CHECK-COUNT-8: nvvm.shfl.sync bfly
+// CHECK: %[[CHUNK:.*]] = llvm.bitcast %{{.*}} : vector<4xi32> to vector<8xbf16>
+// CHECK: llvm.store %[[CHUNK]], %{{.*}} {alignment = 16 : i64} : vector<8xbf16>
+tile.kernel private @exponents(%x: memref<16x32xf32>, %y: memref<16x32xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %factor = arith.constant 0.127517432 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
+  %xt = tile.load %x[%r, %c] : memref<16x32xf32>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xf32, #tile.fragment<warps = 1>>
+  %max = tile.reduce max %xt {axis = 1 : i32} : !tile.tile<16x32xf32, #tile.fragment<warps = 1>> -> !tile.tile<16x1xf32, #tile.fragment<warps = 1>>
+  %p = tile.map (%xt, %max : !tile.tile<16x32xf32, #tile.fragment<warps = 1>>, !tile.tile<16x1xf32, #tile.fragment<warps = 1>>) -> !tile.tile<16x32xbf16, #tile.fragment<warps = 1>> {
+  ^bb0(%e: f32, %top: f32):
+    %s = arith.mulf %e, %factor : f32
+    %d = arith.subf %s, %top : f32
+    %q = math.exp2 %d : f32
+    %h = arith.truncf %q : f32 to bf16
+    tile.yield %h : bf16
+  }
+  tile.store %p, %y[%r, %c] : !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>, memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>)
+  tile.return
+}
+
+// -----
+
+// Two blocks of a multiprocessor share its registers where a kernel asks for that.
+// CHECK-LABEL: llvm.func @residents(
+// CHECK-SAME: nvvm.maxnreg = 128 : i32, nvvm.reqntid = array<i32: 256, 1, 1>
+tile.kernel private @residents(%x: memref<128x32xbf16>, %y: memref<128x32xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, nsa.residents = 2 : i64} {
+  %c0 = arith.constant 0 : i32
+  %r = tile.range %c0 : !tile.tile<128x1xi32, #tile.on_demand>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
+  %t = tile.load %x[%r, %c] : memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<128x32xbf16, #tile.fragment<warps = 8>>
+  tile.store %t, %y[%r, %c] : !tile.tile<128x32xbf16, #tile.fragment<warps = 8>>, memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>)
+  tile.return
+}
