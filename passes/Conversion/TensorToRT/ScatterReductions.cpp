@@ -51,20 +51,20 @@ private:
 };
 } // namespace
 
-static rt::TensorRole getRole(Value memory, SymbolTable &symbols) {
-  return symbols
-      .lookup<rt::TensorOp>(rt::getTensorNames(memory).front().getAttr())
-      .getRole();
+static bool isGradient(Value memory, SymbolTable &symbols) {
+  Names names = rt::getTensorNames(memory);
+  return !names.empty() &&
+         symbols.lookup<rt::TensorOp>(names.front().getAttr()).getRole() ==
+             rt::TensorRole::Gradient;
 }
 
 void ScatterReductionsPass::collect(rt::EntryOp entry) {
   SymbolTable symbols(getOperation());
   llvm::MapVector<uint64_t, Shard> found;
   for (auto take : entry.getOps<rt::TakePartOp>()) {
-    bool isGradient =
-        getRole(take.getMemory(), symbols) == rt::TensorRole::Gradient;
     Shard &shard = found[take.getShard()];
-    (isGradient ? shard.gradient : shard.weight) = take;
+    bool ofGradient = isGradient(take.getMemory(), symbols);
+    (ofGradient ? shard.gradient : shard.weight) = take;
   }
   for (auto put : entry.getOps<rt::PutPartOp>()) {
     Shard &shard = found[put.getShard()];

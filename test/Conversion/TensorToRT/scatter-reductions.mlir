@@ -78,3 +78,17 @@ rt.entry @read inputs [] outputs [@copy] {
   rt.collective_start all_gather %w {ranks = 2 : i64} : memref<32xf32>
   rt.collective_done %w : memref<32xf32>
 }
+
+// -----
+
+// A part of a buffer is no part of a shard.
+rt.tensor output @part : memref<16xf32>
+
+// CHECK-LABEL: rt.entry @buffer
+// CHECK: rt.take_part %{{.*}} : memref<32xf32>, memref<16xf32>
+rt.entry @buffer inputs [] outputs [@part] {
+  %whole = rt.buffer : memref<32xf32>
+  %part = rt.get @part : memref<16xf32>
+  rt.fill 1.0, %whole : memref<32xf32>
+  rt.take_part %whole, %part {shard = 0 : i64} : memref<32xf32>, memref<16xf32>
+}
