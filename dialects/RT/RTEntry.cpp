@@ -182,12 +182,9 @@ static bool touches(CommandOpInterface command, Value value) {
   command.getReads(touched);
   command.getWrites(touched);
   MemoryRegion region = getMemoryRegion(value);
-  SmallVector<FlatSymbolRefAttr> names = getTensorNames(value);
   return llvm::any_of(touched, [&](Value other) {
     return getMemoryRegion(other).overlaps(region) ||
-           llvm::any_of(getTensorNames(other), [&](FlatSymbolRefAttr name) {
-             return llvm::is_contained(names, name);
-           });
+           shareTensors(other, value);
   });
 }
 

@@ -50,6 +50,17 @@ SmallVector<FlatSymbolRefAttr> rt::getTensorNames(Value value) {
   return {};
 }
 
+bool rt::shareTensors(Value a, Value b) {
+  SmallVector<FlatSymbolRefAttr> names = getTensorNames(a);
+  return llvm::any_of(getTensorNames(b), [&](FlatSymbolRefAttr name) {
+    return llvm::is_contained(names, name);
+  });
+}
+
+uint64_t rt::getSpanBytes(TensorOp tensor) {
+  return llvm::alignTo(getByteSize(tensor.getMemoryType()), kSpanAlignment);
+}
+
 /// Sources of views are dense, so offsets add up.
 static int64_t getElementOffset(Value value) {
   int64_t offset = 0;
@@ -202,7 +213,7 @@ LogicalResult SpanOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("has tensor ")
              << name << " of type " << tensor.getMemoryType()
              << ", which is not of type f32";
-    bytes += llvm::alignTo(getByteSize(tensor.getMemoryType()), kSpanAlignment);
+    bytes += getSpanBytes(tensor);
     if (std::optional<SliceAttr> slice = tensor.getSlice())
       slices.push_back(*slice);
   }

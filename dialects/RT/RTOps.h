@@ -60,6 +60,12 @@ mlir::Value getMemoryRoot(mlir::Value value);
 /// The named tensors of which `value` shows something; none for a buffer.
 llvm::SmallVector<mlir::FlatSymbolRefAttr> getTensorNames(mlir::Value value);
 
+/// Whether both values show something of the same named tensor.
+bool shareTensors(mlir::Value a, mlir::Value b);
+
+/// Bytes of a tensor in a span, with those that follow it.
+uint64_t getSpanBytes(TensorOp tensor);
+
 /// The commands of an entry, in order; a command's number is its position.
 llvm::SmallVector<CommandOpInterface> getCommands(EntryOp entry);
 

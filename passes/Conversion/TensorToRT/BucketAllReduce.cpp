@@ -139,8 +139,7 @@ void BucketAllReducePass::merge(const Bucket &bucket) {
   uint64_t bytes = 0;
   for (rt::TensorOp tensor : llvm::reverse(bucket.tensors)) {
     names.push_back(FlatSymbolRefAttr::get(tensor.getSymNameAttr()));
-    bytes += llvm::alignTo(rt::getByteSize(tensor.getMemoryType()),
-                           rt::kSpanAlignment);
+    bytes += rt::getSpanBytes(tensor);
   }
   for (Operation *entry : llvm::make_first_range(bucket.times)) {
     SmallVector<Reduction> parts;

@@ -18,12 +18,9 @@ static bool touches(rt::CommandOpInterface command, Value memory) {
   SmallVector<Value> touched;
   command.getReads(touched);
   command.getWrites(touched);
-  SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(memory);
   return llvm::any_of(touched, [&](Value value) {
     return rt::getMemoryRoot(value) == rt::getMemoryRoot(memory) ||
-           llvm::any_of(rt::getTensorNames(value), [&](FlatSymbolRefAttr name) {
-             return llvm::is_contained(names, name);
-           });
+           rt::shareTensors(value, memory);
   });
 }
 

@@ -171,7 +171,7 @@ def ScatterReductions : Pass<"nsa-scatter-reductions", "::mlir::ModuleOp"> {
 def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   let summary = "Start reductions as soon as their memory is complete";
   let description = [{
-    Moves every `rt.collective_start all_reduce` behind the last command before it that
+    Moves every `rt.collective_start` behind the last command before it that
     touches its memory, and its `rt.collective_done` in front of the first one
     after it that does, so that it runs beside what backward still computes.
     Every rank runs the same commands, so all start their reductions in one

@@ -42,28 +42,29 @@ struct ScatterReductionsPass
   void runOnOperation() override;
 
 private:
+  bool isGradient(Value memory);
   void collect(rt::EntryOp entry);
   StringRef findObstacle(rt::EntryOp entry, Shard &shard);
   void cut(Shard &shard);
 
+  std::optional<SymbolTable> symbols;
   /// By number; one for each entry.
   llvm::MapVector<uint64_t, SmallVector<std::pair<rt::EntryOp, Shard>>> shards;
 };
 } // namespace
 
-static bool isGradient(Value memory, SymbolTable &symbols) {
+bool ScatterReductionsPass::isGradient(Value memory) {
   Names names = rt::getTensorNames(memory);
   return !names.empty() &&
-         symbols.lookup<rt::TensorOp>(names.front().getAttr()).getRole() ==
+         symbols->lookup<rt::TensorOp>(names.front().getAttr()).getRole() ==
              rt::TensorRole::Gradient;
 }
 
 void ScatterReductionsPass::collect(rt::EntryOp entry) {
-  SymbolTable symbols(getOperation());
   llvm::MapVector<uint64_t, Shard> found;
   for (auto take : entry.getOps<rt::TakePartOp>()) {
     Shard &shard = found[take.getShard()];
-    bool ofGradient = isGradient(take.getMemory(), symbols);
+    bool ofGradient = isGradient(take.getMemory());
     (ofGradient ? shard.gradient : shard.weight) = take;
   }
   for (auto put : entry.getOps<rt::PutPartOp>()) {
@@ -82,18 +83,16 @@ void ScatterReductionsPass::collect(rt::EntryOp entry) {
 
 /// Whether something besides the shard reads what `done` leaves.
 static bool isReadElsewhere(rt::TakePartOp take, rt::CollectiveDoneOp done) {
-  Names names = rt::getTensorNames(done.getMemory());
   for (Operation *op = done->getNextNode(); op; op = op->getNextNode()) {
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command || op == take.getOperation())
       continue;
     SmallVector<Value> read;
     command.getReads(read);
-    for (Value value : read)
-      if (llvm::any_of(rt::getTensorNames(value), [&](FlatSymbolRefAttr name) {
-            return llvm::is_contained(names, name);
-          }))
-        return true;
+    if (llvm::any_of(read, [&](Value value) {
+          return rt::shareTensors(value, done.getMemory());
+        }))
+      return true;
   }
   return false;
 }
@@ -111,7 +110,6 @@ StringRef ScatterReductionsPass::findObstacle(rt::EntryOp entry, Shard &shard) {
         starts[name.getAttr()] = start;
   for (auto done : entry.getOps<rt::CollectiveDoneOp>())
     ends[done.getMemory()] = done;
-  SymbolTable symbols(getOperation());
   Names names = rt::getTensorNames(shard.gradient.getMemory());
   for (size_t i = 0; i < names.size();) {
     rt::CollectiveStartOp start = starts.lookup(names[i].getAttr());
@@ -125,10 +123,8 @@ StringRef ScatterReductionsPass::findObstacle(rt::EntryOp entry, Shard &shard) {
       return "a gradient has another reader";
     int64_t bytes = 0;
     for (FlatSymbolRefAttr name : own)
-      bytes += llvm::alignTo(
-          rt::getByteSize(
-              symbols.lookup<rt::TensorOp>(name.getAttr()).getMemoryType()),
-          rt::kSpanAlignment);
+      bytes += int64_t(
+          rt::getSpanBytes(symbols->lookup<rt::TensorOp>(name.getAttr())));
     shard.reductions.push_back({start, done});
     shard.cuts.push_back({bytes / 4, own.size()});
     i += own.size();
@@ -210,6 +206,7 @@ void ScatterReductionsPass::cut(Shard &shard) {
 }
 
 void ScatterReductionsPass::runOnOperation() {
+  symbols.emplace(getOperation());
   for (auto entry : getOperation().getOps<rt::EntryOp>())
     collect(entry);
   for (auto &[number, list] : shards) {
