@@ -90,6 +90,14 @@ Expr operator|(Expr lhs, Expr rhs) {
   ImplicitLocOpBuilder &b = lhs.getBuilder();
   return Expr(b, arith::OrIOp::create(b, lhs, rhs));
 }
+Expr operator<<(Expr value, Expr places) {
+  ImplicitLocOpBuilder &b = value.getBuilder();
+  return Expr(b, arith::ShLIOp::create(b, value, places));
+}
+Expr operator>>(Expr value, Expr places) {
+  ImplicitLocOpBuilder &b = value.getBuilder();
+  return Expr(b, arith::ShRUIOp::create(b, value, places));
+}
 Expr operator!(Expr value) {
   ImplicitLocOpBuilder &b = value.getBuilder();
   Value allOnes = arith::ConstantOp::create(b, b.getBoolAttr(true));

@@ -107,9 +107,14 @@ OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value products,
   // exp(scale * x) = 2^(factor * x). The maximum is kept times the factor, so
   // that nothing changes where it stays.
   double factor = getFactor(scale) * llvm::numbers::log2e;
-  Value newMax =
-      b.map({max, b.reduceMax(products)}, b.f32(),
-            [&](ArrayRef<Expr> x) { return tile::max(x[0], x[1] * factor); });
+  // It follows the scores in steps: those above it by less than one make no
+  // number too large, and nothing has to be rescaled for them.
+  constexpr double step = 8;
+  Value newMax = b.map({max, b.reduceMax(products)}, b.f32(),
+                       [&](ArrayRef<Expr> x) -> Value {
+                         Expr most = x[1] * factor;
+                         return select(most > x[0] + step, most, x[0]);
+                       });
   Value shift = finiteOrZero(b, newMax);
   Value rescale = b.map({max, shift}, b.f32(), [](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0, exp2(x[0] - x[1]));

@@ -376,19 +376,33 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   int64_t parts = selected.numGradParts();
   SmallVector<Value> operands = {op.getSelectedKey(), op.getSelectedValue()};
   SmallVector<Type> types = {operands[0].getType(), operands[1].getType()};
-  ResultRange grads = cache.launch(
-      rewriter, op,
-      spec("slc", parts * selected.numKeyTiles(),
-           selected.flops(keyValueWidth())),
-      {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
-       op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
-      parts == 1 ? types : partTypes(parts, operands),
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        selected.buildKeyValueGrad(b,
-                                   {args[0], args[1], args[2], args[3], args[4],
-                                    args[5], Selected, args[8], args[9]},
-                                   args[6], args[7], parts);
-      });
+  // Programs of the first block, whose list is the longest, start first for all
+  // heads and rows of the batch.
+  const AttentionShape &shape = attention.shape;
+  KernelSpec whole = spec("slc", parts * selected.numKeyTiles(),
+                          selected.flops(keyValueWidth()));
+  if (selected.isWide)
+    whole.grid = {whole.grid[0] * whole.grid[1] * whole.grid[2], 1, 1};
+  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
+    selected.buildKeyValueGrad(b,
+                               {args[0], args[1], args[2], args[3], args[4],
+                                args[5], Selected, args[8], args[9]},
+                               args[6], args[7], parts);
+  };
+  ResultRange grads =
+      cache.launch(rewriter, op, whole,
+                   {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
+                    op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
+                   parts == 1 ? types : partTypes(parts, operands),
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     if (!selected.isWide)
+                       return build(b, args);
+                     Expr program = b.programId(0),
+                          other = program / shape.keyHeads;
+                     b.asProgram({other / shape.batch, program % shape.keyHeads,
+                                  other % shape.batch},
+                                 [&] { build(b, args); });
+                   });
   if (parts == 1)
     return grads;
   return cache.launch(rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0),

@@ -7,8 +7,6 @@
 
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
 
-#include <numeric>
-
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
@@ -65,122 +63,162 @@ static Value sumOf(TileBuilder &b, Value tile) {
   return b.reduceAdd(b.reduceAdd(tile, /*axis=*/1), /*axis=*/0);
 }
 
-/// Programs list the queries of two blocks at once: numbers for the second one
-/// are multiples of this. Sums of both are exact in fp32.
-static constexpr int64_t kSecond = 1 << 12;
-
-/// For each element of a tile of 0, 1 and kSecond the sum of those before it,
-/// in the order of rows. Sums within rows are a product with a triangle of
-/// ones, on tensor cores if the shape is theirs.
-static Value sumBefore(TileBuilder &b, Value tile) {
+/// For each element of a tile of 0 and 1 the sum of those above it: a product
+/// with a triangle of ones. Sums are exact.
+static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
   auto type = cast<TileType>(tile.getType());
-  int64_t rows = type.getRows(), cols = type.getCols();
-  Type element = cols % 16 == 0 ? b.getBuilder().getBF16Type() : b.f32();
-  Value triangle = b.map({b.range(0, cols, 0), b.range(0, cols, 1)}, element,
-                         [&](ArrayRef<Expr> x) {
-                           return select(x[0] < x[1], b.constantF32(1), 0);
-                         });
-  Value terms = b.map({tile}, element, [&](ArrayRef<Expr> x) {
-    Expr ofFirst = select(x[0] == 1, b.constantF32(1), 0);
-    return select(x[0] == kSecond, b.constantF32(kSecond), ofFirst);
-  });
-  Value inRow = b.dot(terms, triangle, b.zeros(rows, cols));
-  Value sums = b.transpose(b.reduceAdd(tile, /*axis=*/1));
-  Value ofRows = b.reduceAdd(
-      b.map({sums, b.range(0, rows, 0), b.range(0, rows, 1)}, b.i32(),
-            [](ArrayRef<Expr> x) { return select(x[2] < x[1], x[0], 0); }));
-  return b.map({inRow, ofRows}, b.i32(),
-               [&](ArrayRef<Expr> x) { return convert(x[0], b.i32()) + x[1]; });
+  Value terms =
+      b.map({tile}, b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
+        return select(x[0] != 0, b.constantF32(1), 0);
+      });
+  Value sums = b.dot(triangle, terms, b.zeros(type.getRows(), type.getCols()));
+  return b.map({sums}, b.i32(),
+               [&](ArrayRef<Expr> x) { return convert(x[0], b.i32()); });
 }
 
-/// Lists the queries of `block` and of the next one. Where a list starts is the
-/// number of entries of the blocks before, which every program counts for
-/// itself. Entries of blocks that a query does not see are left out.
+/// For each column of a row the sum of those before it.
+static Value sumBefore(TileBuilder &b, Value row) {
+  int64_t cols = cast<TileType>(row.getType()).getCols();
+  return b.reduceAdd(
+      b.map({b.transpose(row), b.range(0, cols, 0), b.range(0, cols, 1)},
+            b.i32(),
+            [](ArrayRef<Expr> x) { return select(x[1] < x[2], x[0], 0); }),
+      /*axis=*/0);
+}
+
+static Value addIntegers(TileBuilder &b, Value lhs, Value rhs) {
+  return b.map({lhs, rhs}, b.i32(),
+               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+}
+
+namespace {
+/// Some queries, and what they selected.
+struct ListedQueries {
+  /// Their numbers, [queries, 1], and entries, [queries, count].
+  Value number, entries;
+};
+} // namespace
+
+/// Whether an entry is a block that the query `t` sees.
+static Expr isSeen(const SelectedAttention &attention, Expr entry, Expr t) {
+  return (entry >= 0) & (entry * attention.selectBlock <= t) &
+         (t < attention.shape.sequence);
+}
+
+/// 1 for each of the `blocks` from `block` on that a query selected, else 0:
+/// [queries, blocks]. Bits of one number say so at first: entries of a query
+/// differ.
+static Value findMembers(const SelectedAttention &attention, TileBuilder &b,
+                         const ListedQueries &queries, Expr block,
+                         int64_t blocks) {
+  assert(blocks > 0 && blocks <= 32 && "more blocks than a number has bits");
+  Value bits = b.reduceAdd(
+      b.map({queries.entries, queries.number}, b.i32(), [&](ArrayRef<Expr> x) {
+        Expr place = x[0] - block;
+        Expr isOne =
+            (place >= 0) & (place < blocks) & isSeen(attention, x[0], x[1]);
+        return select(isOne, x[0].constant(1) << (place & place.constant(31)),
+                      0);
+      }));
+  return b.map({bits, b.range(0, blocks, 1)}, b.i32(), [](ArrayRef<Expr> x) {
+    return (x[0] >> x[1]) & x[0].constant(1);
+  });
+}
+
+int64_t SelectedAttention::getIndexBlocks(const AttentionShape &shape,
+                                          int64_t selectBlock,
+                                          const KernelSchedule &schedule) {
+  int64_t blocks = llvm::divideCeil(shape.sequence, selectBlock);
+  int64_t each = 8;
+  auto programs = [&] {
+    return static_cast<int64_t>(llvm::divideCeil(blocks, each)) *
+           shape.keyHeads * shape.batch;
+  };
+  while (each < 32 && programs() > schedule.processors)
+    each *= 2;
+  return each;
+}
+
+/// Lists the queries of the blocks from `block` on. Where the first list starts
+/// is the number of entries of the blocks before, which every program counts
+/// for itself. Entries of blocks that a query does not see are left out.
 void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
                                     Expr batch, Value indices, Value offsets,
                                     Value list) const {
-  // The entries of all queries one after the other, in rows for tiles of fewer
-  // than kSecond.
-  int64_t entries = shape.sequence * count;
-  int64_t cols = std::gcd<int64_t>(entries, 32), lines = entries / cols;
-  int64_t rows = std::min<int64_t>(lines, 64);
-  Value flat = b.view(indices, {shape.batch, shape.keyHeads, lines, cols});
-  auto loadEntries = [&](Expr line) {
-    return b.load(
-        flat, {batch, keyHead, b.range(line, rows, 0), b.range(0, cols, 1)});
+  auto load = [&](Expr t0, int64_t queries) -> ListedQueries {
+    Value t = b.range(t0, queries, 0);
+    return {t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)})};
   };
-  auto queriesOf = [&](Expr line) {
-    return b.map({b.range(line, rows, 0), b.range(0, cols, 1)}, b.i32(),
-                 [&](ArrayRef<Expr> x) {
-                   return (x[0] * static_cast<double>(cols) + x[1]) /
-                          static_cast<double>(count);
-                 });
+  auto none = [&](int64_t rows, int64_t cols) {
+    return b.splat(b.constant(0), rows, cols);
   };
-  auto isSeen = [&](Expr entry, Expr t) {
-    return (entry * static_cast<double>(selectBlock) <= t) &
-           (t < static_cast<double>(shape.sequence));
-  };
-  Value none = b.splat(b.constant(0), rows, cols);
-  auto counts = b.forLoop(
-      0, lines, rows, {none, none},
-      [&](Expr line, ArrayRef<Value> sum) -> SmallVector<Value> {
-        return b.map({sum[0], sum[1], loadEntries(line), queriesOf(line)},
-                     {b.i32(), b.i32()},
-                     [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                       Expr seen = isSeen(x[2], x[3]);
-                       Expr before = (x[2] >= 0) & (x[2] < block) & seen;
-                       Expr own = (x[2] == block) & seen;
-                       return {x[0] + convert(before, b.i32()),
-                               x[1] + convert(own, b.i32())};
-                     });
-      });
+
+  // Queries at once: those of a product, and for counting some more.
+  int64_t sequence = shape.sequence;
+  int64_t rows = getTileSize(sequence, 128, 16);
+  int64_t most = getTileSize(sequence, 512, 16);
+  auto counts =
+      b.forLoop(0, sequence, most, {none(most, count), none(most, indexBlocks)},
+                [&](Expr t0, ArrayRef<Value> sums) -> SmallVector<Value> {
+                  ListedQueries queries = load(t0, most);
+                  Value before =
+                      b.map({sums[0], queries.entries, queries.number}, b.i32(),
+                            [&](ArrayRef<Expr> x) {
+                              Expr isOne =
+                                  (x[1] < block) & isSeen(*this, x[1], x[2]);
+                              return x[0] + convert(isOne, b.i32());
+                            });
+                  return {before, addIntegers(b, sums[1],
+                                              findMembers(*this, b, queries,
+                                                          block, indexBlocks))};
+                });
   Value start = sumOf(b, counts[0]);
-  Value second = b.map({start, sumOf(b, counts[1])}, b.i32(),
-                       [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-  auto place = [&](Expr line, ArrayRef<Value> next) -> SmallVector<Value> {
-    Value t = queriesOf(line);
-    Value members =
-        b.map({loadEntries(line), t}, b.i32(), [&](ArrayRef<Expr> x) {
-          Expr number = select(x[0] == block + 1, x[0].constant(kSecond),
-                               convert(x[0] == block, b.i32()));
-          return select(isSeen(x[0], x[1]), number, 0);
-        });
-    // Others have a place that does not exist.
-    Value places =
-        b.map({next[0], next[1], sumBefore(b, members), members}, b.i32(),
-              [](ArrayRef<Expr> x) {
-                constexpr double second = kSecond;
-                Expr ofFirst = select(x[3] == 1, x[0] + x[2] % second, -1);
-                return select(x[3] == second, x[1] + x[2] / second, ofFirst);
-              });
-    b.store(t, list, {batch, keyHead, places});
-    return b.map({next[0], next[1], sumOf(b, members)}, {b.i32(), b.i32()},
-                 [](ArrayRef<Expr> x) -> SmallVector<Value> {
-                   constexpr double second = kSecond;
-                   return {x[0] + x[2] % second, x[1] + x[2] / second};
-                 });
-  };
-  // Queries before the block do not see it.
-  Expr first = block * static_cast<double>(selectBlock * count) /
-               static_cast<double>(cols);
-  auto ends = b.forLoop(first, lines, rows, {start, second}, place);
-  auto storeOffset = [&](Value offset, Expr number) {
-    b.store(offset, offsets, {batch, keyHead, b.range(number, 1, 1)});
-  };
-  storeOffset(start, block);
-  storeOffset(second, block + 1);
+  Value numbers = b.reduceAdd(counts[1], /*axis=*/0);
+  Value starts = addIntegers(b, start, sumBefore(b, numbers));
+  b.store(starts, offsets, {batch, keyHead, b.range(block, indexBlocks, 1)});
   // Where a list ends that no other one follows.
-  Expr end = block + 2;
-  storeOffset(ends[1],
-              select(end >= static_cast<double>(numBlocks()), end, -1));
+  Expr end = block + indexBlocks;
+  b.store(addIntegers(b, start, b.reduceAdd(numbers, /*axis=*/1)), offsets,
+          {batch, keyHead, b.range(select(end >= numBlocks(), end, -1), 1, 1)});
+
+  Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
+                         b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
+                           return select(x[1] < x[0], b.constantF32(1), 0);
+                         });
+  auto place = [&](Expr t0, ArrayRef<Value> next) -> SmallVector<Value> {
+    ListedQueries queries = load(t0, rows);
+    Value members = findMembers(*this, b, queries, block, indexBlocks);
+    // Others have a place that does not exist.
+    auto listed = b.map(
+        {members, sumAbove(b, members, triangle), next[0], queries.number},
+        {b.i32(), b.i32()}, [](ArrayRef<Expr> x) -> SmallVector<Value> {
+          return {select(x[0] != 0, x[1] + x[2], -1), x[3]};
+        });
+    b.store(listed[1], list, {batch, keyHead, listed[0]});
+    return {addIntegers(b, next[0], b.reduceAdd(members, /*axis=*/0))};
+  };
+  // Queries before the first block do not see it.
+  Expr first = block * selectBlock / rows * rows;
+  b.forLoop(first, sequence, rows, starts, place);
 }
 
-void SelectedAttention::buildInverseIndex(TileBuilder &b, Expr program,
-                                          Expr keyHead, Expr batch,
-                                          Value indices, Value offsets,
-                                          Value list) const {
-  if (isWide)
-    listQueries(b, program * 2, keyHead, batch, indices, offsets, list);
-  else
-    sortEntries(b, keyHead, batch, indices, offsets, list);
+SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
+                                                  OpBuilder &builder,
+                                                  Operation *op,
+                                                  Value indices) const {
+  int64_t programs = isWide ? llvm::divideCeil(numBlocks(), indexBlocks) : 1;
+  KernelSpec spec = {
+      "lists", name(), {programs, shape.keyHeads, shape.batch}, 0};
+  auto results = llvm::to_vector_of<Value>(cache.launch(
+      builder, op, spec, indices, getIndexTypes(builder.getContext()),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Expr keyHead = b.programId(1), batch = b.programId(2);
+        if (isWide)
+          listQueries(b, b.programId(0) * indexBlocks, keyHead, batch, args[0],
+                      args[1], args[2]);
+        else
+          sortEntries(b, keyHead, batch, args[0], args[1], args[2]);
+      }));
+  llvm::append_range(results, launchUnion(cache, builder, op, indices));
+  return results;
 }

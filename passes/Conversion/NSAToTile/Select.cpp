@@ -17,7 +17,7 @@ struct SelectKernel {
         visibility{static_cast<int64_t>(op.getStride()),
                    static_cast<int64_t>(op.getBlock()), std::nullopt},
         selectBlock(op.getSelectBlock()), count(op.getCount()),
-        initial(op.getInitial()), local(op.getLocal()),
+        initial(op.getInitial()), local(op.getLocal()), isWide(schedule.isWide),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
         isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
@@ -31,12 +31,13 @@ struct SelectKernel {
     return static_cast<int64_t>(llvm::alignTo(size, multiple));
   }
 
-  /// Selection blocks of a tile: those that about 64 rows overlap. On tensor
-  /// cores rows come in sixteens, which are to be full.
+  /// Selection blocks of a tile: those that about 32 rows overlap; on tensor
+  /// cores 128, because the queries of all heads are read again for each tile.
+  /// There, rows come in sixteens, which are to be full.
   int64_t getBlockTile() const {
     int64_t blocks = llvm::divideCeil(shape.sequence, selectBlock);
     if (isOnTensorCores) {
-      constexpr int64_t rows = 64;
+      constexpr int64_t rows = 128;
       int64_t fewest = std::min<int64_t>(blocks, 4);
       return std::clamp((rows - halo()) / ratio(), fewest, blocks);
     }
@@ -53,6 +54,10 @@ struct SelectKernel {
   /// Compressed blocks that start before a selection block and reach into it.
   int64_t halo() const { return visibility.block / visibility.stride - 1; }
 
+  int64_t numQueryTiles() const {
+    return llvm::divideCeil(shape.sequence, queryTile);
+  }
+
   void build(TileBuilder &b, ArrayRef<Value> args) const;
   Value buildWeights(TileBuilder &b) const;
   Value buildScores(TileBuilder &b, Value p, Value weights) const;
@@ -63,6 +68,7 @@ struct SelectKernel {
   AttentionShape shape;
   Visibility visibility;
   int64_t selectBlock, count, initial, local;
+  bool isWide;
   int64_t queryTile;
   bool isOnTensorCores;
   /// Selection blocks of a tile, columns that hold their scores, and at least
@@ -148,7 +154,7 @@ Expr SelectKernel::priority(Expr t, Expr j, Expr score) const {
 /// Program: (query tile, key head, batch).
 void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
   Value indices = args[3];
-  Expr t0 = b.programId(0) * queryTile;
+  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isWide) * queryTile;
   Value t = b.range(t0, queryTile, 0);
   Expr lastQuery = min(t0 + (queryTile - 1), shape.sequence - 1);
   Expr numBlocks = lastQuery / selectBlock + 1;
@@ -193,9 +199,7 @@ struct ConvertSelect : KernelPattern<SelectOp> {
                   Twine(visibility.stride) + "s" + Twine(kernel.selectBlock) +
                   "n" + Twine(kernel.count))
                      .str();
-    spec.grid = {static_cast<int64_t>(
-                     llvm::divideCeil(shape.sequence, kernel.queryTile)),
-                 shape.keyHeads, shape.batch};
+    spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.flops = 2 * shape.keyWidth * shape.batch * shape.queryHeads *
                  visibility.countPairs(shape.sequence, shape.keys);
     rewriter.replaceOp(op,

@@ -77,25 +77,32 @@ int64_t SelectedAttention::flops(int64_t width) const {
 //===----------------------------------------------------------------------===//
 
 /// The tile of the keys from `first` on, in `block`. `blocks` are those that
-/// the rows of the program selected.
+/// the rows of the program selected; null if all of them selected this one.
 KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
                                        Value blocks, Value k, Value v,
                                        Expr block, Expr first) const {
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value u = b.range(first, stepTile, 0);
-  Value selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
-    return convert(x[0] == block, b.i32());
-  }));
+  Value selected;
+  if (blocks)
+    selected = b.reduceMax(b.map({blocks}, b.i32(), [&](ArrayRef<Expr> x) {
+      return convert(x[0] == block, b.i32());
+    }));
   KeyTile tile;
   tile.keys =
       b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
   tile.values = b.load(
       v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
   // The last key that a row sees.
-  tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
-    return select(x[0] != 0, x[1], -1);
-  });
+  if (selected)
+    tile.row = b.map({selected, range.query}, b.i32(), [](ArrayRef<Expr> x) {
+      return select(x[0] != 0, x[1], -1);
+    });
+  else
+    tile.row = b.map({range.query}, b.i32(), [&](ArrayRef<Expr> x) {
+      return select(block >= 0, x[0], -1);
+    });
   tile.key = b.range(first, stepTile, 1);
   tile.isVisible = [](Expr lastKey, Expr key) { return key <= lastKey; };
   return tile;
@@ -107,25 +114,37 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
-  Value blocks =
-      b.load(indices, {range.batch, range.keyHead, range.query, slots});
-  if (selection.counts) {
-    Expr tile = range.first / queryTile;
-    int64_t perBlock = selectBlock / stepTile;
-    Expr number =
-        b.loadScalar(selection.counts, {range.batch, range.keyHead, tile});
+  bool isAlone = isWide && !selection.counts;
+  Value blocks;
+  if (!isAlone)
+    blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
+  int64_t perBlock = selectBlock / stepTile;
+  // The key tiles of `number` blocks.
+  auto forEachOf = [&](Expr number, llvm::function_ref<Expr(Expr)> blockOf) {
     return b.forLoop(
         0, number * perBlock, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
-          Expr block = b.loadScalar(selection.blocks,
-                                    {range.batch, range.keyHead, tile,
-                                     perBlock == 1 ? i : i / perBlock});
+          Expr block = blockOf(perBlock == 1 ? i : i / perBlock);
           Expr first = block * selectBlock;
           if (perBlock > 1)
             first = first + i % perBlock * stepTile;
           return body(makeKeyTile(program, blocks, k, v, block, first),
                       carried);
         });
+  };
+  if (selection.counts) {
+    Expr tile = range.first / queryTile;
+    return forEachOf(
+        b.loadScalar(selection.counts, {range.batch, range.keyHead, tile}),
+        [&](Expr i) {
+          return b.loadScalar(selection.blocks,
+                              {range.batch, range.keyHead, tile, i});
+        });
   }
+  if (isAlone)
+    return forEachOf(min(range.first / selectBlock + 1, count), [&](Expr i) {
+      return b.loadScalar(indices,
+                          {range.batch, range.keyHead, range.first, i});
+    });
   // The same as `blocks`, but once for each query instead of once for each row.
   Value lists = b.load(indices, {range.batch, range.keyHead,
                                  b.range(range.first, range.count, 0), slots});

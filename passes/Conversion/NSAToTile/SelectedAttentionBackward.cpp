@@ -8,10 +8,27 @@
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "llvm/ADT/bit.h"
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
+
+int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
+                                        int64_t selectBlock, int64_t count,
+                                        const KernelSchedule &schedule) {
+  if (!schedule.isWide)
+    return 1;
+  constexpr int64_t most = 16;
+  // Lists have as many entries as all queries together, that of the first block
+  // one for each query.
+  int64_t atOnce = 2 * schedule.processors;
+  int64_t lists = count * shape.keyHeads * shape.batch;
+  auto parts = static_cast<int64_t>(
+      llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
+  int64_t enough = shape.sequence / (2 * count * selectBlock);
+  return std::max<int64_t>(std::min({parts, enough, most}), 1);
+}
 
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
                                           const KeyValueGradArgs &args,

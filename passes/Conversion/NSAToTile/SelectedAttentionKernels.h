@@ -23,7 +23,10 @@ struct SelectedAttention {
         keyTile(getKeyTile(shape, selectBlock, schedule)),
         queryTile(getQueryTile(shape, selectBlock, count, schedule)),
         stepTile(getStepTile(schedule)),
-        gatherTile(getGatherTile(shape, schedule)), isWide(schedule.isWide) {}
+        gatherTile(getGatherTile(shape, schedule)),
+        indexBlocks(getIndexBlocks(shape, selectBlock, schedule)),
+        gradParts(getGradParts(shape, selectBlock, count, schedule)),
+        isWide(schedule.isWide) {}
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
@@ -45,6 +48,15 @@ struct SelectedAttention {
                               int64_t count, const KernelSchedule &schedule);
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelSchedule &schedule);
+  /// Blocks whose queries a program lists on wide machines: as few as give no
+  /// more programs than run at once, for each reads all lists of a key head.
+  static int64_t getIndexBlocks(const AttentionShape &shape,
+                                int64_t selectBlock,
+                                const KernelSchedule &schedule);
+  /// As many as leave the program of a part of the first block half of the time
+  /// that all of them take, two on each multiprocessor at once.
+  static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
+                              int64_t count, const KernelSchedule &schedule);
 
   int64_t numBlocks() const {
     return llvm::divideCeil(shape.sequence, selectBlock);
@@ -67,23 +79,26 @@ struct SelectedAttention {
   int64_t flops(int64_t width) const;
 
   /// Runs `body` for each key tile of each block that some query of the program
-  /// selected, in ascending order: those of `selection`, or else those of all
-  /// that it finds in its queries' lists.
+  /// selected, in ascending order: those of `selection`, or of the list of its
+  /// only query, or else those of all that it finds in its queries' lists.
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(const GroupProgram &program, mlir::Value indices,
                  const SelectionUnion &selection, mlir::Value k, mlir::Value v,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 
-  /// Types of a SelectionUnion; none on machines that do without.
+  /// Whether programs walk over a SelectionUnion: on machines where looking at
+  /// every block would take long, if they have several queries.
+  bool hasUnion() const { return isWide && queryTile > 1; }
+  /// Types of a SelectionUnion; none where programs do without.
   llvm::SmallVector<mlir::Type> getUnionTypes(mlir::MLIRContext *context) const;
-  /// Launches the kernel that makes the SelectionUnion of `op`, on machines
-  /// where looking at every block would take long; no values on others.
+  /// Launches the kernel that makes the SelectionUnion of `op`; no values where
+  /// programs do without.
   llvm::SmallVector<mlir::Value> launchUnion(KernelCache &cache,
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,
                                              mlir::Value indices) const;
-  /// The same for the gradient of `op`: offsets and list of the inverse index,
-  /// then what `launchUnion` gives.
+  /// Launches the kernels that the gradient of `op` needs before others:
+  /// offsets and list of the inverse index, then what `launchUnion` gives.
   llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,
@@ -98,22 +113,9 @@ struct SelectedAttention {
   /// [B, Hkv, S * count], both i32. The queries of block j are at offsets[j] ..
   /// offsets[j + 1] - 1. The last offset is scratch.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
-  /// How many programs fill the index of one key head and row of the batch:
-  /// one, or one for every two blocks.
-  int64_t numIndexPrograms() const {
-    return isWide ? llvm::divideCeil(numBlocks(), 2) : 1;
-  }
-  void buildInverseIndex(tile::TileBuilder &b, tile::Expr program,
-                         tile::Expr keyHead, tile::Expr batch,
-                         mlir::Value indices, mlir::Value offsets,
-                         mlir::Value list) const;
   /// Parts of the list of a block, each a program's: every query selects the
   /// first block, on a GPU others would wait for the program of that one.
-  int64_t numGradParts() const {
-    return isWide ? std::clamp<int64_t>(
-                        shape.sequence / (2 * count * selectBlock), 1, 16)
-                  : 1;
-  }
+  int64_t numGradParts() const { return gradParts; }
   /// Program: (key tile and part, key head, batch). Gathers the (query, head)
   /// rows of the block in ascending order. `parts` of them, 1 or
   /// `numGradParts`.
@@ -126,7 +128,7 @@ struct SelectedAttention {
   /// Keys of a program that walks over queries; queries of one that walks over
   /// keys, and keys that it takes at once; queries that the former takes at
   /// once.
-  int64_t keyTile, queryTile, stepTile, gatherTile;
+  int64_t keyTile, queryTile, stepTile, gatherTile, indexBlocks, gradParts;
   bool isWide;
 
 private:

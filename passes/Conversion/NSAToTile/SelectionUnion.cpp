@@ -73,7 +73,7 @@ void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
 }
 
 SmallVector<Type> SelectedAttention::getUnionTypes(MLIRContext *context) const {
-  if (!isWide)
+  if (!hasUnion())
     return {};
   auto i32 = IntegerType::get(context, 32);
   return {RankedTensorType::get({shape.batch, shape.keyHeads, numQueryTiles()},
@@ -87,7 +87,7 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
                                                   OpBuilder &builder,
                                                   Operation *op,
                                                   Value indices) const {
-  if (!isWide)
+  if (!hasUnion())
     return {};
   KernelSpec spec = {
       "union", name(), {numQueryTiles(), shape.keyHeads, shape.batch}, 0};
@@ -98,41 +98,8 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
       }));
 }
 
-SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
-                                                  OpBuilder &builder,
-                                                  Operation *op,
-                                                  Value indices) const {
-  int64_t numIndex = numIndexPrograms();
-  KernelSpec spec = {
-      "lists",
-      name(),
-      {numIndex + (isWide ? numQueryTiles() : 0), shape.keyHeads, shape.batch},
-      0};
-  SmallVector<Type> types = getIndexTypes(builder.getContext());
-  llvm::append_range(types, getUnionTypes(builder.getContext()));
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-    Expr program = b.programId(0);
-    auto buildIndex = [&] {
-      buildInverseIndex(b, program, b.programId(1), b.programId(2), args[0],
-                        args[1], args[2]);
-      return SmallVector<Value>();
-    };
-    if (!isWide) {
-      buildIndex();
-      return;
-    }
-    b.ifThenElse(program < static_cast<double>(numIndex), buildIndex, [&] {
-      buildUnion(b, max(program - static_cast<double>(numIndex), 0), args[0],
-                 {args[3], args[4]});
-      return SmallVector<Value>();
-    });
-  };
-  return llvm::to_vector_of<Value>(
-      cache.launch(builder, op, spec, indices, types, build));
-}
-
 SelectionUnion SelectedAttention::takeUnion(ArrayRef<Value> &inputs) const {
-  if (!isWide)
+  if (!hasUnion())
     return {};
   SelectionUnion selection = {inputs.drop_back().back(), inputs.back()};
   inputs = inputs.drop_back(2);

@@ -226,12 +226,54 @@ Value KernelEmitter::holdsEverywhere(MapOp op, const Masks &masks) {
                                   NVVM::VoteSyncKind::all);
 }
 
+/// Multiplies each row by a factor, unless those of this warp are all one:
+/// factors of a running softmax mostly are. False if that is not what the map
+/// does.
+bool KernelEmitter::emitRowScaling(MapOp op) {
+  Block &body = op.getBody().front();
+  auto product = body.front().getNumResults() == 1 && op.getNumResults() == 1
+                     ? op.getYielded()[0].getDefiningOp<arith::MulFOp>()
+                     : arith::MulFOp();
+  Fragment shape(op.getShapeType());
+  if (!product || &body.front() != product || op.getInputs().size() != 2 ||
+      body.getOperations().size() != 2 ||
+      product.getLhs() == product.getRhs() || shape.elements() < 16)
+    return false;
+  auto isHeld = [&](Value input) {
+    return isFragment(input.getType()) && !deferred.contains(input);
+  };
+  Value tile = op.getInputs()[0], factor = op.getInputs()[1];
+  if (cast<TileType>(tile.getType()).getCols() == 1)
+    std::swap(tile, factor);
+  if (tile.getType() != op.getResult(0).getType() || !isHeld(tile) ||
+      cast<TileType>(factor.getType()).getCols() != 1 || !isHeld(factor))
+    return false;
+
+  Value one = b.constant(b.getF32Type(), 1), isOne;
+  for (Value element : elementsOf(factor))
+    isOne = b.both(isOne, arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ,
+                                                element, one));
+  Value all = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), isOne,
+                                       NVVM::VoteSyncKind::all);
+  auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()), all,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, registersOf(tile));
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, runMap(op));
+  unflatten(op.getResults(), branch.getResults());
+  return true;
+}
+
 /// Tiles that a mask does not cut go without it.
 void KernelEmitter::emitFragmentMap(MapOp op) {
   if (canDefer(op)) {
     deferred.insert(op->result_begin(), op->result_end());
     return;
   }
+  if (emitRowScaling(op))
+    return;
   Masks masks = findMasks(op);
   SmallVector<Value> flat;
   if (masks.selects.empty() || Fragment(op.getShapeType()).elements() < 16) {

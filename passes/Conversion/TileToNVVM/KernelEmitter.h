@@ -220,6 +220,7 @@ private:
                                       mlir::ArrayRef<mlir::Value> elements);
   llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile);
   void emitFragmentMap(tile::MapOp op);
+  bool emitRowScaling(tile::MapOp op);
   /// The registers of a map's results, one after another.
   llvm::SmallVector<mlir::Value> runMap(tile::MapOp op);
   mlir::Value holdsEverywhere(tile::MapOp op, const Masks &masks);

@@ -231,6 +231,13 @@ Attribute LayoutAnalysis::getWanted(Value operand, Attribute result) const {
                                                     : Attribute(onDemand);
 }
 
+/// Whether a load makes one row or one column of a fragment.
+bool LayoutAnalysis::loadsLine(LoadOp load) const {
+  auto type = dyn_cast<TileType>(load.getType());
+  return type && isa_and_present<FragmentAttr>(getHome(load.getResult())) &&
+         (type.getRows() == 1) != (type.getCols() == 1);
+}
+
 Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
   Value value = use.get();
   Operation *op = use.getOwner();
@@ -250,8 +257,16 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
         return number == 0 ? layout : getWanted(value, layout);
       })
       .Case([&](ReduceOp reduce) { return getHome(reduce.getResult()); })
-      .Case<MapOp, LoadOp>(
-          [&](auto) { return getWanted(value, getHome(op->getResult(0))); })
+      .Case([&](LoadOp load) {
+        // A loop can copy a line ahead if any thread can compute its indices.
+        if (loadsLine(load) && isRecomputed(value) &&
+            load->getParentOfType<scf::ForOp>())
+          return Attribute(OnDemandAttr::get(op->getContext()));
+        return getWanted(value, getHome(load.getResult()));
+      })
+      .Case([&](MapOp map) {
+        return getWanted(value, getHome(map->getResult(0)));
+      })
       .Case([&](arith::SelectOp select) { return getHome(select.getResult()); })
       .Case([&](scf::ForOp loop) {
         return getHome(loop.getTiedLoopRegionIterArg(&use));

@@ -53,6 +53,7 @@ private:
   void placeOperands();
   void placeOperand(mlir::OpOperand &operand);
   bool canShare(tile::LoadOp load) const;
+  bool loadsLine(tile::LoadOp load) const;
   /// Tiles that would rather share their layout.
   void couple();
   void couple(mlir::Value lhs, mlir::Value rhs);

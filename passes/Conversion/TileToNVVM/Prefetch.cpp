@@ -101,6 +101,14 @@ Prefetch nsa::cuda::findPrefetch(scf::ForOp loop,
                     .wasInterrupted();
   if (stores)
     return prefetch;
+  // The copies of an inner loop leave less time to wait for than memory that a
+  // second place would take.
+  bool isOuter =
+      llvm::any_of(loop.getBody()->getOps<scf::ForOp>(), [&](scf::ForOp inner) {
+        return !findPrefetch(inner, written).empty();
+      });
+  if (isOuter)
+    return prefetch;
   Slice all(loop, written);
   for (auto load : loop.getBody()->getOps<LoadOp>()) {
     bool isTile = isShared(load.getType()) && getCopyWidth(load) > 0;

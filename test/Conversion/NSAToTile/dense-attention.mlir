@@ -7,6 +7,7 @@
 // CHECK-SAME: grid = array<i32: 5, 2, 1>
 // CHECK-DAG: %[[W:.+]] = arith.constant 32 : i32
 // CHECK-DAG: %[[HIDDEN:.+]] = arith.constant 0xFF800000 : f32
+// CHECK-DAG: %[[STEP:.+]] = arith.constant 8.000000e+00 : f32
 // CHECK-DAG: %[[MINUS31:.+]] = arith.constant -31 : i32
 // CHECK: %[[T:.+]] = tile.range %[[T0:.+]] : !tile.tile<32x1xi32>
 // CHECK: %[[END:.+]] = arith.minsi
@@ -22,11 +23,15 @@
 // CHECK: %[[NEAR:.+]] = arith.cmpi sgt, %[[IE]], %[[OLD]] : i32
 // CHECK: %[[VISIBLE:.+]] = arith.andi %[[PAST]], %[[NEAR]] : i1
 // CHECK: arith.select %[[VISIBLE]], %{{.+}}, %[[HIDDEN]]
-// The exponent is relative to a maximum over all keys so far, row by row, and
-// never to -inf.
+// The exponent is relative to a maximum over all keys so far, row by row, which
+// stays where scores exceed it by less than 8, and never to -inf.
 // CHECK: %[[BLOCKMAX:.+]] = tile.reduce max %[[SCORES]] {axis = 1 : i32}
 // CHECK: tile.map (%{{.+}}, %[[BLOCKMAX]] :
-// CHECK: arith.maxnumf
+// CHECK-NEXT: ^bb0(%[[OLDMAX:.+]]: f32, %[[MOST:.+]]: f32):
+// CHECK-NEXT: %[[NEWMAX:.+]] = arith.mulf %[[MOST]],
+// CHECK-NEXT: %[[ABOVE:.+]] = arith.addf %[[OLDMAX]], %[[STEP]]
+// CHECK-NEXT: %[[LARGER:.+]] = arith.cmpf ogt, %[[NEWMAX]], %[[ABOVE]]
+// CHECK-NEXT: arith.select %[[LARGER]], %[[NEWMAX]], %[[OLDMAX]]
 // CHECK: arith.cmpf oeq, %{{.+}}, %[[HIDDEN]]
 // CHECK: tile.return
 func.func @window(%q: tensor<1x130x2x16xf32>, %k: tensor<1x130x1x16xf32>) -> tensor<1x130x2x16xf32> {

@@ -46,20 +46,25 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
   return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
 }
 
-// 8 queries of 6 heads, which walk over the union of their lists. One program for
-// every two blocks lists their queries, and a gradient gathers as many at once;
-// other programs of the same launch make the unions.
+// One program lists the queries of eight blocks: it counts the entries of those
+// before, and the queries of each block above a query by a product.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
-// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>,
-// CHECK-SAME: %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
-// CHECK-SAME: grid = array<i32: 68, 2, 1>
-// CHECK: %[[BLOCKS:.+]] = arith.constant 8 : i32
-// CHECK: tile.view %[[INDICES]] : memref<1x2x512x4xi32> -> memref<1x2x64x32xi32>
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
+// CHECK-SAME: grid = array<i32: 1, 2, 1>
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<512x4xi32>
+// CHECK: arith.shli
+// CHECK: arith.shrui
+// CHECK-COUNT-2: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: scf.for
-// CHECK: tile.dot {{.*}} !tile.tile<64x32xbf16>, !tile.tile<32x32xbf16>
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
+// CHECK: tile.dot {{.*}} !tile.tile<128x128xbf16>, !tile.tile<128x8xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
-// CHECK-COUNT-3: tile.store %{{.+}}, %[[OFFSETS]]
-// CHECK: } else {
+
+// 8 queries of 6 heads, which walk over the union of their lists.
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_union_
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
+// CHECK-SAME: grid = array<i32: 64, 2, 1>
+// CHECK: %[[BLOCKS:.+]] = arith.constant 8 : i32
 // CHECK: tile.load %[[INDICES]]
 // CHECK: arith.cmpi slt, %{{.+}}, %[[BLOCKS]] : i32
 // CHECK: tile.load %[[INDICES]]
@@ -81,6 +86,21 @@ func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>,
       : (tensor<1x512x12x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>, tensor<1x2x512x4xi32>)
       -> (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>)
   return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
+}
+
+// One query of 16 heads in a long sequence walks over its own list, of as many
+// blocks as it sees at most.
+// CHECK-NOT: union
+// CHECK-LABEL: tile.kernel private @selected_attention_b1s1024h16x1d16_s16n4_bf16(
+// CHECK-SAME: %[[INDICES:[^:]+]]: memref<1x1x1024x4xi32>,
+// CHECK-SAME: grid = array<i32: 1024, 1, 1>
+// CHECK: %[[NUMBER:.+]] = arith.minsi
+// CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[NUMBER]]
+// CHECK-NEXT: tile.load %[[INDICES]][%{{.+}}, %{{.+}}, %{{.+}}, %[[I]]]
+func.func @alone(%q: tensor<1x1024x16x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %indices: tensor<1x1x1024x4xi32>) -> tensor<1x1024x16x16xbf16> {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
+      : (tensor<1x1024x16x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1x1024x4xi32>) -> (tensor<1x1024x16x16xbf16>, tensor<1x16x1024xf32>)
+  return %o : tensor<1x1024x16x16xbf16>
 }
 
 // 33 compressed blocks overlap 8 selection blocks: 48 columns. The scores are a
