@@ -41,8 +41,7 @@ public:
 private:
   void joinProducer(OpOperand &use);
   void joinAlike(Cluster *first, ArrayRef<Cluster *> others);
-  StringRef findObstacle(OpOperand &use, Cluster *producer,
-                         Cluster *consumer) const;
+  StringRef findObstacle(Cluster *producer, Cluster *consumer) const;
   bool canMerge(Cluster *first, Cluster *second) const;
   void merge(Cluster *first, Cluster *second);
   void report(Operation *op, Operation *other, StringRef obstacle);
@@ -120,10 +119,8 @@ void KernelFuser::report(Operation *op, Operation *other, StringRef obstacle) {
         << remark::reason("{0}: {1}", name, obstacle);
 }
 
-/// Why the operation that reads and the one that computes the operand are not
-/// joined, or nothing.
-StringRef KernelFuser::findObstacle(OpOperand &use, Cluster *producer,
-                                    Cluster *consumer) const {
+/// Why a value cannot be passed on within a kernel, or nothing.
+static StringRef findObstacle(OpOperand &use) {
   auto result = cast<OpResult>(use.get());
   if (!cast<FusibleOpInterface>(result.getOwner())
            .isElementResult(result.getResultNumber()))
@@ -131,6 +128,18 @@ StringRef KernelFuser::findObstacle(OpOperand &use, Cluster *producer,
   if (!cast<FusibleOpInterface>(use.getOwner())
            .isElementOperand(use.getOperandNumber()))
     return "the value is not read element by element";
+  return "";
+}
+
+/// Why the two are not joined, or nothing. The consumer may read several values
+/// of the producer.
+StringRef KernelFuser::findObstacle(Cluster *producer,
+                                    Cluster *consumer) const {
+  for (Operation *op : consumer->ops)
+    for (OpOperand &use : op->getOpOperands())
+      if (isIn(use.get().getDefiningOp(), producer))
+        if (StringRef obstacle = ::findObstacle(use); !obstacle.empty())
+          return obstacle;
   if (!producer->roots.empty() && !consumer->roots.empty())
     return "both are kernels that are not elementwise";
   if (!canMerge(producer, consumer))
@@ -143,7 +152,7 @@ void KernelFuser::joinProducer(OpOperand &use) {
   Cluster *producer = clusters.lookup(other), *consumer = clusters.lookup(op);
   if (!producer || producer == consumer)
     return;
-  StringRef obstacle = findObstacle(use, producer, consumer);
+  StringRef obstacle = findObstacle(producer, consumer);
   if (obstacle.empty())
     merge(producer, consumer);
   report(op, other, obstacle);

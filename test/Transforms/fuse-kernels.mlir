@@ -38,6 +38,19 @@ func.func @residual_gradient(%dy: tensor<8x4xf32>, %x: tensor<8x4xf32>, %w: tens
   return %s, %b : tensor<4xf32>, tensor<8x4xf32>
 }
 
+// A consumer that reads a second result which is no row stays outside, although
+// the first one could be passed on.
+// CHECK-LABEL: func.func @weight_is_the_input
+// CHECK-NOT: nn.fused
+// CHECK: return
+// MISSED: Function=weight_is_the_input | {{.*}}nn.rms_norm_backward: the value is not computed element by element
+func.func @weight_is_the_input(%dy: tensor<4xf32>, %x: tensor<4xf32>, %rstd: tensor<f32>) -> tensor<4xf32> {
+  %dx, %dw = nn.rms_norm_backward %dy, %x, %x, %rstd
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %sum = nn.add %dx, %dw : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %sum : tensor<4xf32>
+}
+
 // Sums of gradients wait for the last term and join the rotation back.
 // CHECK-LABEL: func.func @rotated_gradient
 // CHECK: nn.silu

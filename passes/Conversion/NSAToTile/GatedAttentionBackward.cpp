@@ -190,7 +190,8 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
 }
 
 /// The sums of `grads` over the queries of the program for each head of the
-/// group: a product with the matrix that says which row is of which head.
+/// group: of several, a product with the matrix that says which row is of which
+/// head.
 Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
                                            const BranchTiles &grads) const {
   TileBuilder &b = program.b;
@@ -200,6 +201,8 @@ Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
       {grads[0], grads[1], grads[2], branch}, b.f32(), [](ArrayRef<Expr> x) {
         return select(x[3] == 0, x[0], select(x[3] == 1, x[1], x[2]));
       });
+  if (rows == group)
+    return columns;
   Value isOfHead = b.map(
       {b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
       [&](ArrayRef<Expr> x) {
@@ -277,10 +280,11 @@ private:
   }
   /// Adds the parts of dk and dv of some rows of a program's head and batch.
   void sumParts(TileBuilder &b, ArrayRef<Value> parts, ArrayRef<Value> out,
-                Value row) const {
+                Value row, tile::Operand firstPart = 0) const {
     Expr head = b.programId(1), batch = b.programId(2);
-    addParts(b, parts[0], out[0], batch, row, head, attention.shape.scale);
-    addParts(b, parts[1], out[1], batch, row, head, 1);
+    addParts(b, parts[0], out[0], batch, row, head, attention.shape.scale,
+             firstPart);
+    addParts(b, parts[1], out[1], batch, row, head, 1, firstPart);
   }
   int64_t queryWidth() const {
     return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
@@ -376,40 +380,30 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   int64_t parts = selected.numGradParts();
   SmallVector<Value> operands = {op.getSelectedKey(), op.getSelectedValue()};
   SmallVector<Type> types = {operands[0].getType(), operands[1].getType()};
-  // Programs of the first block, whose list is the longest, start first for all
-  // heads and rows of the batch.
-  const AttentionShape &shape = attention.shape;
   KernelSpec whole = spec("slc", parts * selected.numKeyTiles(),
                           selected.flops(keyValueWidth()));
   if (selected.isWide)
     whole.grid = {whole.grid[0] * whole.grid[1] * whole.grid[2], 1, 1};
-  auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
-    selected.buildKeyValueGrad(b,
-                               {args[0], args[1], args[2], args[3], args[4],
-                                args[5], Selected, args[8], args[9]},
-                               args[6], args[7], parts);
-  };
-  ResultRange grads =
-      cache.launch(rewriter, op, whole,
-                   {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
-                    op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
-                   parts == 1 ? types : partTypes(parts, operands),
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     if (!selected.isWide)
-                       return build(b, args);
-                     Expr program = b.programId(0),
-                          other = program / shape.keyHeads;
-                     b.asProgram({other / shape.batch, program % shape.keyHeads,
-                                  other % shape.batch},
-                                 [&] { build(b, args); });
-                   });
+  ResultRange grads = cache.launch(
+      rewriter, op, whole,
+      {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
+       op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
+      parts == 1 ? types : partTypes(parts, operands),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        selected.buildKeyValueGrad(b, selected.getGradProgram(b, parts),
+                                   {args[0], args[1], args[2], args[3], args[4],
+                                    args[5], Selected, args[8], args[9]},
+                                   args[6], args[7], parts);
+      });
   if (parts == 1)
     return grads;
   return cache.launch(rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0),
                       grads, types, [&](TileBuilder &b, ArrayRef<Value> args) {
-                        sumParts(b, args, args.drop_front(2),
-                                 b.range(b.programId(0) * selected.keyTile,
-                                         selected.keyTile, 0));
+                        Expr first = b.programId(0) * selected.keyTile;
+                        sumParts(
+                            b, args, args.drop_front(2),
+                            b.range(first, selected.keyTile, 0),
+                            selected.firstPart(first / selected.selectBlock));
                       });
 }
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/SelectionLists.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -13,10 +14,27 @@ using namespace nsa::tile;
 
 SmallVector<Type> SelectedAttention::getIndexTypes(MLIRContext *context) const {
   auto i32 = IntegerType::get(context, 32);
-  return {RankedTensorType::get({shape.batch, shape.keyHeads, numBlocks() + 2},
-                                i32),
+  SmallVector<int64_t> offsets = {shape.batch, shape.keyHeads};
+  if (isWide)
+    llvm::append_values(offsets, gradParts + 1, numBlocks());
+  else
+    offsets.push_back(numBlocks() + 2);
+  return {RankedTensorType::get(offsets, i32),
           RankedTensorType::get(
               {shape.batch, shape.keyHeads, shape.sequence * count}, i32)};
+}
+
+std::pair<Expr, Expr> SelectedAttention::getListPart(TileBuilder &b,
+                                                     Value offsets, Expr batch,
+                                                     Expr keyHead, Expr block,
+                                                     Expr part,
+                                                     int64_t parts) const {
+  if (!isWide)
+    return {b.loadScalar(offsets, {batch, keyHead, block}),
+            b.loadScalar(offsets, {batch, keyHead, block + 1})};
+  int64_t each = gradParts / parts;
+  return {b.loadScalar(offsets, {batch, keyHead, part * each, block}),
+          b.loadScalar(offsets, {batch, keyHead, part * each + each, block})};
 }
 
 /// A stable counting sort of (query, block) pairs by block. While entries are
@@ -76,55 +94,6 @@ static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
                [&](ArrayRef<Expr> x) { return convert(x[0], b.i32()); });
 }
 
-/// For each column of a row the sum of those before it.
-static Value sumBefore(TileBuilder &b, Value row) {
-  int64_t cols = cast<TileType>(row.getType()).getCols();
-  return b.reduceAdd(
-      b.map({b.transpose(row), b.range(0, cols, 0), b.range(0, cols, 1)},
-            b.i32(),
-            [](ArrayRef<Expr> x) { return select(x[1] < x[2], x[0], 0); }),
-      /*axis=*/0);
-}
-
-static Value addIntegers(TileBuilder &b, Value lhs, Value rhs) {
-  return b.map({lhs, rhs}, b.i32(),
-               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-}
-
-namespace {
-/// Some queries, and what they selected.
-struct ListedQueries {
-  /// Their numbers, [queries, 1], and entries, [queries, count].
-  Value number, entries;
-};
-} // namespace
-
-/// Whether an entry is a block that the query `t` sees.
-static Expr isSeen(const SelectedAttention &attention, Expr entry, Expr t) {
-  return (entry >= 0) & (entry * attention.selectBlock <= t) &
-         (t < attention.shape.sequence);
-}
-
-/// 1 for each of the `blocks` from `block` on that a query selected, else 0:
-/// [queries, blocks]. Bits of one number say so at first: entries of a query
-/// differ.
-static Value findMembers(const SelectedAttention &attention, TileBuilder &b,
-                         const ListedQueries &queries, Expr block,
-                         int64_t blocks) {
-  assert(blocks > 0 && blocks <= 32 && "more blocks than a number has bits");
-  Value bits = b.reduceAdd(
-      b.map({queries.entries, queries.number}, b.i32(), [&](ArrayRef<Expr> x) {
-        Expr place = x[0] - block;
-        Expr isOne =
-            (place >= 0) & (place < blocks) & isSeen(attention, x[0], x[1]);
-        return select(isOne, x[0].constant(1) << (place & place.constant(31)),
-                      0);
-      }));
-  return b.map({bits, b.range(0, blocks, 1)}, b.i32(), [](ArrayRef<Expr> x) {
-    return (x[0] >> x[1]) & x[0].constant(1);
-  });
-}
-
 int64_t SelectedAttention::getIndexBlocks(const AttentionShape &shape,
                                           int64_t selectBlock,
                                           const KernelSchedule &schedule) {
@@ -145,9 +114,8 @@ int64_t SelectedAttention::getIndexBlocks(const AttentionShape &shape,
 void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
                                     Expr batch, Value indices, Value offsets,
                                     Value list) const {
-  auto load = [&](Expr t0, int64_t queries) -> ListedQueries {
-    Value t = b.range(t0, queries, 0);
-    return {t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)})};
+  auto load = [&](Expr t0, int64_t queries) {
+    return SelectionLists(*this, b, indices, batch, keyHead, t0, queries);
   };
   auto none = [&](int64_t rows, int64_t cols) {
     return b.splat(b.constant(0), rows, cols);
@@ -155,39 +123,46 @@ void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
 
   // Queries at once: those of a product, and for counting some more.
   int64_t sequence = shape.sequence;
-  int64_t rows = getTileSize(sequence, 128, 16);
+  int64_t rows = getTileSize(sequence, indexTile, 16);
   int64_t most = getTileSize(sequence, 512, 16);
-  auto counts =
-      b.forLoop(0, sequence, most, {none(most, count), none(most, indexBlocks)},
-                [&](Expr t0, ArrayRef<Value> sums) -> SmallVector<Value> {
-                  ListedQueries queries = load(t0, most);
-                  Value before =
-                      b.map({sums[0], queries.entries, queries.number}, b.i32(),
-                            [&](ArrayRef<Expr> x) {
-                              Expr isOne =
-                                  (x[1] < block) & isSeen(*this, x[1], x[2]);
-                              return x[0] + convert(isOne, b.i32());
-                            });
-                  return {before, addIntegers(b, sums[1],
-                                              findMembers(*this, b, queries,
-                                                          block, indexBlocks))};
-                });
+  auto counts = b.forLoop(
+      0, sequence, most, {none(most, count), none(most, indexBlocks)},
+      [&](Expr t0, ArrayRef<Value> sums) -> SmallVector<Value> {
+        SelectionLists queries = load(t0, most);
+        Value before = b.map({sums[0], queries.entries, queries.number},
+                             b.i32(), [&](ArrayRef<Expr> x) {
+                               Expr isOne =
+                                   (x[1] < block) & queries.isSeen(x[1], x[2]);
+                               return x[0] + convert(isOne, b.i32());
+                             });
+        return {before,
+                addIntegers(b, sums[1],
+                            queries.findMembers(b, block, indexBlocks))};
+      });
   Value start = sumOf(b, counts[0]);
   Value numbers = b.reduceAdd(counts[1], /*axis=*/0);
   Value starts = addIntegers(b, start, sumBefore(b, numbers));
-  b.store(starts, offsets, {batch, keyHead, b.range(block, indexBlocks, 1)});
-  // Where a list ends that no other one follows.
-  Expr end = block + indexBlocks;
-  b.store(addIntegers(b, start, b.reduceAdd(numbers, /*axis=*/1)), offsets,
-          {batch, keyHead, b.range(select(end >= numBlocks(), end, -1), 1, 1)});
+  auto storeOffsets = [&](Expr part, Value next) {
+    b.store(next, offsets,
+            {batch, keyHead, part, b.range(block, indexBlocks, 1)});
+  };
+  // Queries before the first block do not see it.
+  Expr first = block * selectBlock / rows * rows;
+  b.forLoop(0, first / partQueries() + 1, 1, {},
+            [&](Expr part, ArrayRef<Value>) {
+              storeOffsets(part, starts);
+              return SmallVector<Value>();
+            });
 
   Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
                          b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
                            return select(x[1] < x[0], b.constantF32(1), 0);
                          });
   auto place = [&](Expr t0, ArrayRef<Value> next) -> SmallVector<Value> {
-    ListedQueries queries = load(t0, rows);
-    Value members = findMembers(*this, b, queries, block, indexBlocks);
+    b.ifThen(t0 % partQueries() == 0,
+             [&] { storeOffsets(t0 / partQueries(), next[0]); });
+    SelectionLists queries = load(t0, rows);
+    Value members = queries.findMembers(b, block, indexBlocks);
     // Others have a place that does not exist.
     auto listed = b.map(
         {members, sumAbove(b, members, triangle), next[0], queries.number},
@@ -197,9 +172,13 @@ void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
     b.store(listed[1], list, {batch, keyHead, listed[0]});
     return {addIntegers(b, next[0], b.reduceAdd(members, /*axis=*/0))};
   };
-  // Queries before the first block do not see it.
-  Expr first = block * selectBlock / rows * rows;
-  b.forLoop(first, sequence, rows, starts, place);
+  Value ends = b.forLoop(first, sequence, rows, starts, place)[0];
+  int64_t partsOfQueries = llvm::divideCeil(sequence, partQueries());
+  b.forLoop(partsOfQueries, gradParts + 1, 1, {},
+            [&](Expr part, ArrayRef<Value>) {
+              storeOffsets(part, ends);
+              return SmallVector<Value>();
+            });
 }
 
 SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,

@@ -34,12 +34,13 @@ RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, tile::Operand batch,
 }
 
 void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,
-                   Value row, Expr head, double scale) {
+                   Value row, Expr head, double scale,
+                   tile::Operand firstPart) {
   ArrayRef<int64_t> shape = cast<MemRefType>(parts.getType()).getShape();
   Value cols = b.range(0, shape.back(), 1);
   int64_t rows = cast<TileType>(row.getType()).getRows();
   Value sum =
-      b.forLoop(0, shape.front(), 1, {b.zeros(rows, shape.back())},
+      b.forLoop(firstPart, shape.front(), 1, {b.zeros(rows, shape.back())},
                 [&](Expr part, ArrayRef<Value> carried) -> SmallVector<Value> {
                   return {add(b, carried[0],
                               b.load(parts, {part, batch, row, head, cols}))};

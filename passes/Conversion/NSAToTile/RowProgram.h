@@ -77,8 +77,10 @@ struct KeyValueGradArgs {
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a
 /// batch and head, and writes `scale` times the sums to `out` [B, n, H, width].
+/// Parts before `firstPart` have nothing for these rows.
 void addParts(tile::TileBuilder &b, mlir::Value parts, mlir::Value out,
-              tile::Expr batch, mlir::Value row, tile::Expr head, double scale);
+              tile::Expr batch, mlir::Value row, tile::Expr head, double scale,
+              tile::Operand firstPart = 0);
 
 } // namespace nsa
 

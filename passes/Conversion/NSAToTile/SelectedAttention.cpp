@@ -44,6 +44,12 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
   if (schedule.isWide) {
     if (shape.sequence > 2 * count * selectBlock)
       return std::max<int64_t>(16 / shape.group(), 1);
+    // Whole warpgroups, if not too many queries fill their rows.
+    if (int64_t rows = schedule.productRows) {
+      int64_t queries = rows / std::gcd(shape.group(), rows);
+      if (queries <= 32 && queries * shape.group() <= 3 * rows)
+        return queries;
+    }
     constexpr int64_t mostQueries = 16, mostRows = 96;
     int64_t rows = getTileLimit(shape, schedule);
     int64_t queries = std::clamp<int64_t>(rows / shape.group(), 1, mostQueries);

@@ -30,13 +30,51 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   return std::max<int64_t>(std::min({parts, enough, most}), 1);
 }
 
+SelectedAttention::GradProgram
+SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
+  Expr program = b.programId(0);
+  if (!isWide)
+    return {program, b.expr(b.constant(0)), b.programId(1), b.programId(2)};
+  int64_t heads = shape.keyHeads, pairs = heads * shape.batch;
+  // The same tile and part for one head after the other.
+  Expr pair = program % pairs, work = program / pairs;
+  GradProgram byTiles = {work / parts, work % parts, pair % heads,
+                         pair / heads};
+  constexpr int64_t manyPrograms = 2048;
+  if (numKeyTiles() * parts < manyPrograms)
+    return byTiles;
+  int64_t ofFirst = selectBlock / keyTile, others = numKeyTiles() - ofFirst;
+  int64_t firstPrograms = ofFirst * parts * pairs;
+  Expr isFirst = program < firstPrograms;
+  // Tiles of one part, parts of one head.
+  Expr other = max(program - firstPrograms, 0);
+  Expr part = other / others, otherPair = part / parts;
+  return {select(isFirst, byTiles.tile, other % others + ofFirst),
+          select(isFirst, byTiles.part, part % parts),
+          select(isFirst, byTiles.keyHead, otherPair % heads),
+          select(isFirst, byTiles.batch, otherPair / heads)};
+}
+
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
+                                          const GradProgram &program,
                                           const KeyValueGradArgs &args,
                                           Value offsets, Value list,
                                           int64_t parts) const {
-  Expr program = b.programId(0);
-  Expr u0 = (parts == 1 ? program : program / parts) * keyTile;
-  Expr keyHead = b.programId(1), batch = b.programId(2);
+  auto build = [&] { buildPartOfGrad(b, program, args, offsets, list, parts); };
+  if (parts == 1)
+    return build();
+  // Others are not read.
+  Expr block = program.tile * keyTile / selectBlock;
+  b.ifThen(program.part >= firstPart(block), build);
+}
+
+void SelectedAttention::buildPartOfGrad(TileBuilder &b,
+                                        const GradProgram &program,
+                                        const KeyValueGradArgs &args,
+                                        Value offsets, Value list,
+                                        int64_t parts) const {
+  Expr u0 = program.tile * keyTile;
+  Expr keyHead = program.keyHead, batch = program.batch;
   Expr block = u0 / selectBlock, firstHead = keyHead * shape.group();
   int64_t rows = gatherTile * shape.group();
   Value u = b.range(u0, keyTile, 0);
@@ -48,14 +86,8 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
   tile.values = b.load(args.v, {batch, u, keyHead, valueCols});
   tile.key = u;
   tile.isVisible = [](Expr t, Expr u) { return u <= t; };
-  Expr begin = b.loadScalar(offsets, {batch, keyHead, block});
-  Expr end = b.loadScalar(offsets, {batch, keyHead, block + 1});
-  if (parts > 1) {
-    Expr perPart =
-        (end - begin + (parts * gatherTile - 1)) / (parts * gatherTile);
-    begin = begin + program % parts * (perPart * gatherTile);
-    end = min(begin + perPart * gatherTile, end);
-  }
+  auto [begin, end] =
+      getListPart(b, offsets, batch, keyHead, block, program.part, parts);
   // Rows past the end of the list get a query outside of the sequence: they
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {
@@ -95,7 +127,7 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   if (parts > 1) {
-    Expr part = program % parts;
+    Expr part = program.part;
     b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, keyCols});
     b.store(sums[1], args.valueGrad, {part, batch, u, keyHead, valueCols});
     return;
@@ -171,13 +203,15 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
       attention.name(),
       {attention.numKeyTiles(), shape.keyHeads, shape.batch},
       attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
+  if (attention.isWide)
+    spec.grid = {spec.grid[0] * spec.grid[1] * spec.grid[2], 1, 1};
   auto keyValueGrad = cache.launch(
       rewriter, op, spec,
       {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
        op.getLse(), queryGrad[1], lists[0], lists[1]},
       {op.getKey().getType(), op.getValue().getType()},
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        attention.buildKeyValueGrad(b,
+        attention.buildKeyValueGrad(b, attention.getGradProgram(b, /*parts=*/1),
                                     {args[0], args[1], args[2], args[3],
                                      args[4], args[5], std::nullopt, args[8],
                                      args[9]},

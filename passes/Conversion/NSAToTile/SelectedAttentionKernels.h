@@ -103,25 +103,48 @@ struct SelectedAttention {
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,
                                              mlir::Value indices) const;
-  void buildUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
-                  const SelectionUnion &selection) const;
   /// The arguments of a kernel for a SelectionUnion; takes them from the end of
   /// `inputs`.
   SelectionUnion takeUnion(llvm::ArrayRef<mlir::Value> &inputs) const;
 
-  /// Types of the inverse index: offsets [B, Hkv, blocks + 2] and queries
-  /// [B, Hkv, S * count], both i32. The queries of block j are at offsets[j] ..
-  /// offsets[j + 1] - 1. The last offset is scratch.
+  /// Types of the inverse index: offsets and queries [B, Hkv, S * count], both
+  /// i32. Offsets are [B, Hkv, blocks + 2], the queries of block j those at
+  /// offsets[j] .. offsets[j + 1] - 1, and the last offset is scratch; on wide
+  /// machines [B, Hkv, parts + 1, blocks], and the queries of part p of block j
+  /// those at offsets[p, j] .. offsets[p + 1, j] - 1.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
+  /// Queries of a part: programs of the same part find the same ones in the
+  /// cache. Whole tiles of those that list them.
+  int64_t partQueries() const {
+    return static_cast<int64_t>(
+        llvm::alignTo(llvm::divideCeil(shape.sequence, gradParts), indexTile));
+  }
+  /// The first part that has queries which see `block`.
+  tile::Expr firstPart(tile::Expr block) const {
+    return block * selectBlock / partQueries();
+  }
+  /// Where a part of the list of a block begins and ends.
+  std::pair<tile::Expr, tile::Expr>
+  getListPart(tile::TileBuilder &b, mlir::Value offsets, tile::Expr batch,
+              tile::Expr keyHead, tile::Expr block, tile::Expr part,
+              int64_t parts) const;
   /// Parts of the list of a block, each a program's: every query selects the
   /// first block, on a GPU others would wait for the program of that one.
   int64_t numGradParts() const { return gradParts; }
-  /// Program: (key tile and part, key head, batch). Gathers the (query, head)
-  /// rows of the block in ascending order. `parts` of them, 1 or
-  /// `numGradParts`.
-  void buildKeyValueGrad(tile::TileBuilder &b, const KeyValueGradArgs &args,
-                         mlir::Value offsets, mlir::Value list,
-                         int64_t parts = 1) const;
+  /// What a program of buildKeyValueGrad takes.
+  struct GradProgram {
+    tile::Expr tile, part, keyHead, batch;
+  };
+  /// On wide machines the grid has one dimension. Programs of the first block,
+  /// whose list is the longest, come first. Of the others those of the next
+  /// blocks follow, or, where one head has many programs, those of one head and
+  /// part, which find their queries in the cache.
+  GradProgram getGradProgram(tile::TileBuilder &b, int64_t parts) const;
+  /// Gathers the (query, head) rows of a block in ascending order. `parts` of
+  /// them, 1 or `numGradParts`.
+  void buildKeyValueGrad(tile::TileBuilder &b, const GradProgram &program,
+                         const KeyValueGradArgs &args, mlir::Value offsets,
+                         mlir::Value list, int64_t parts = 1) const;
 
   AttentionShape shape;
   int64_t selectBlock, count;
@@ -135,6 +158,16 @@ private:
   /// A key tile, or less: where one warp has all rows of a program, many of
   /// these share a processor, and small tiles leave memory for all of them.
   int64_t getStepTile(const KernelSchedule &schedule) const;
+  /// Queries that a program which lists them takes at once.
+  static constexpr int64_t indexTile = 128;
+  void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
+                       const KeyValueGradArgs &args, mlir::Value offsets,
+                       mlir::Value list, int64_t parts) const;
+  /// Two ways to fill a SelectionUnion.
+  void markUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
+                 const SelectionUnion &selection) const;
+  void compareUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
+                    const SelectionUnion &selection) const;
   KeyTile makeKeyTile(const GroupProgram &program, mlir::Value blocks,
                       mlir::Value k, mlir::Value v, tile::Expr block,
                       tile::Expr first) const;

@@ -1,20 +1,42 @@
 //===- SelectionUnion.cpp - which blocks some query of a tile selected ----===//
 //
 // A program that walks over the blocks of its queries would otherwise ask for
-// every block of the sequence whether it is one of them. The lists are short:
-// the place of a block in the union is the number of smaller ones, each counted
-// where it stands first.
+// every block of the sequence whether it is one of them. The place of a block
+// in the union is the number of smaller ones. Where there are few blocks,
+// members are marked and counted; where lists are short, each entry is compared
+// with all others and counted where it stands first.
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/SelectionLists.h"
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-void SelectedAttention::buildUnion(TileBuilder &b, Expr tile, Value indices,
-                                   const SelectionUnion &selection) const {
+void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
+                                  const SelectionUnion &selection) const {
+  Expr keyHead = b.programId(1), batch = b.programId(2);
+  SelectionLists lists(*this, b, indices, batch, keyHead, tile * queryTile,
+                       queryTile);
+  int64_t some = std::min<int64_t>(numBlocks(), 32);
+  auto mark = [&](Expr block, ArrayRef<Value> number) -> SmallVector<Value> {
+    Value isMember = b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
+    // Others have a place that does not exist.
+    Value places = b.map(
+        {isMember, sumBefore(b, isMember), number[0]}, b.i32(),
+        [](ArrayRef<Expr> x) { return select(x[0] != 0, x[1] + x[2], -1); });
+    b.store(b.range(block, some, 1), selection.blocks,
+            {batch, keyHead, tile, places});
+    return {addIntegers(b, number[0], b.reduceAdd(isMember))};
+  };
+  Value number =
+      b.forLoop(0, numBlocks(), some, b.splat(b.constant(0), 1, 1), mark)[0];
+  b.store(number, selection.counts, {batch, keyHead, b.range(tile, 1, 1)});
+}
+
+void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
+                                     const SelectionUnion &selection) const {
   Expr keyHead = b.programId(1), batch = b.programId(2);
   int64_t entries = queryTile * count;
   // Entries that all are compared with at once.
@@ -94,7 +116,11 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
   return llvm::to_vector_of<Value>(cache.launch(
       builder, op, spec, indices, getUnionTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        buildUnion(b, b.programId(0), args[0], {args[1], args[2]});
+        SelectionUnion selection = {args[1], args[2]};
+        if (numBlocks() <= queryTile * count)
+          markUnion(b, b.programId(0), args[0], selection);
+        else
+          compareUnion(b, b.programId(0), args[0], selection);
       }));
 }
 

@@ -49,25 +49,28 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // One program lists the queries of eight blocks: it counts the entries of those
 // before, and the queries of each block above a query by a product.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
-// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x10xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x2x8xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
 // CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<512x4xi32>
 // CHECK: arith.shli
 // CHECK: arith.shrui
-// CHECK-COUNT-2: tile.store %{{.+}}, %[[OFFSETS]]
+// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: scf.for
+// CHECK: scf.if
+// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
 // CHECK: tile.dot {{.*}} !tile.tile<128x128xbf16>, !tile.tile<128x8xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
+// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 
-// 8 queries of 6 heads, which walk over the union of their lists.
+// 8 queries of 6 heads, which walk over the union of their lists, or 32 where
+// warpgroups multiply. Of few blocks, members are marked.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_union_
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
 // CHECK-SAME: grid = array<i32: 64, 2, 1>
-// CHECK: %[[BLOCKS:.+]] = arith.constant 8 : i32
-// CHECK: tile.load %[[INDICES]]
-// CHECK: arith.cmpi slt, %{{.+}}, %[[BLOCKS]] : i32
-// CHECK: tile.load %[[INDICES]]
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<8x4xi32>
+// CHECK: arith.shli
+// CHECK: tile.reduce max %{{.+}} {axis = 0 : i32} : !tile.tile<8x8xi32>
 // CHECK: tile.store %{{.+}}, %[[UNION]]
 // CHECK: tile.store %{{.+}}, %[[COUNTS]]
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
@@ -78,6 +81,9 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK-NEXT: tile.load %[[UNION]][%{{.+}}, %{{.+}}, %{{.+}}, %[[I]]]
 // CHECK-NOT: tile.any
 // CHECK: tile.dot {{.*}} !tile.tile<48x64xbf16>, !tile.tile<64x64xbf16>
+// HOPPER-LABEL: tile.kernel private @selected_attention_backward_dq_
+// HOPPER-SAME: grid = array<i32: 16, 2, 1>
+// HOPPER: tile.dot {{.*}} !tile.tile<192x64xbf16>, !tile.tile<64x64xbf16>
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dkdv_
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
 func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %lse: tensor<1x12x512xf32>, %indices: tensor<1x2x512x4xi32>)
@@ -101,6 +107,21 @@ func.func @alone(%q: tensor<1x1024x16x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %i
   %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
       : (tensor<1x1024x16x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1x1024x4xi32>) -> (tensor<1x1024x16x16xbf16>, tensor<1x16x1024xf32>)
   return %o : tensor<1x1024x16x16xbf16>
+}
+
+// Two queries of 8 heads have short lists of many blocks: entries are compared.
+// CHECK-LABEL: tile.kernel private @selected_attention_union_b1s1024h8x1d16_s16n4_bf16(
+// CHECK-SAME: %[[INDICES:[^:]+]]: memref<1x1x1024x4xi32>, %[[COUNTS:[^:]+]]: memref<1x1x512xi32>, %[[UNION:[^:]+]]: memref<1x1x512x8xi32>
+// CHECK-SAME: grid = array<i32: 512, 1, 1>
+// CHECK-NOT: arith.shli
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<1x8xi32>
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<64x1xi32>
+// CHECK: tile.store %{{.+}}, %[[UNION]]
+// CHECK: tile.store %{{.+}}, %[[COUNTS]]
+func.func @pairs(%q: tensor<1x1024x8x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %indices: tensor<1x1x1024x4xi32>) -> tensor<1x1024x8x16xbf16> {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 16 : i64}
+      : (tensor<1x1024x8x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1x1024x4xi32>) -> (tensor<1x1024x8x16xbf16>, tensor<1x8x1024xf32>)
+  return %o : tensor<1x1024x8x16xbf16>
 }
 
 // 33 compressed blocks overlap 8 selection blocks: 48 columns. The scores are a

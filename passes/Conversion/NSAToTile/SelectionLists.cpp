@@ -1,0 +1,50 @@
+//===- SelectionLists.cpp - what some queries selected --------------------===//
+
+#include "passes/Conversion/NSAToTile/SelectionLists.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+SelectionLists::SelectionLists(const SelectedAttention &attention,
+                               TileBuilder &b, Value indices, Expr batch,
+                               Expr keyHead, Expr first, int64_t queries)
+    : selectBlock(attention.selectBlock), sequence(attention.shape.sequence) {
+  number = b.range(first, queries, 0);
+  entries =
+      b.load(indices, {batch, keyHead, number, b.range(0, attention.count, 1)});
+}
+
+Expr SelectionLists::isSeen(Expr entry, Expr t) const {
+  return (entry >= 0) & (entry * selectBlock <= t) & (t < sequence);
+}
+
+/// Bits of one number say so at first.
+Value SelectionLists::findMembers(TileBuilder &b, Expr block,
+                                  int64_t blocks) const {
+  assert(blocks > 0 && blocks <= 32 && "more blocks than a number has bits");
+  Value bits =
+      b.reduceAdd(b.map({entries, number}, b.i32(), [&](ArrayRef<Expr> x) {
+        Expr place = x[0] - block;
+        Expr isOne = (place >= 0) & (place < blocks) & isSeen(x[0], x[1]);
+        return select(isOne, x[0].constant(1) << (place & place.constant(31)),
+                      0);
+      }));
+  return b.map({bits, b.range(0, blocks, 1)}, b.i32(), [](ArrayRef<Expr> x) {
+    return (x[0] >> x[1]) & x[0].constant(1);
+  });
+}
+
+Value nsa::sumBefore(TileBuilder &b, Value row) {
+  int64_t cols = cast<TileType>(row.getType()).getCols();
+  return b.reduceAdd(
+      b.map({b.transpose(row), b.range(0, cols, 0), b.range(0, cols, 1)},
+            b.i32(),
+            [](ArrayRef<Expr> x) { return select(x[1] < x[2], x[0], 0); }),
+      /*axis=*/0);
+}
+
+Value nsa::addIntegers(TileBuilder &b, Value lhs, Value rhs) {
+  return b.map({lhs, rhs}, b.i32(),
+               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+}
