@@ -343,7 +343,6 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
 /// The gradient of the queries: what `query` has of it, and the branches whose
 /// rows are those of one head.
 Value Launcher::launchDenseQueryGrad(ResultRange query) {
-  const AttentionShape &shape = attention.shape;
   KernelSpec spec = {
       "dq_dense", attention.wholeName(),
       attention.compressed.headGrid(attention.compressed.queryTile),

@@ -108,77 +108,115 @@ int64_t SelectedAttention::getIndexBlocks(const AttentionShape &shape,
   return each;
 }
 
-/// Lists the queries of the blocks from `block` on. Where the first list starts
-/// is the number of entries of the blocks before, which every program counts
-/// for itself. Entries of blocks that a query does not see are left out.
-void SelectedAttention::listQueries(TileBuilder &b, Expr block, Expr keyHead,
-                                    Expr batch, Value indices, Value offsets,
-                                    Value list) const {
-  auto load = [&](Expr t0, int64_t queries) {
-    return SelectionLists(*this, b, indices, batch, keyHead, t0, queries);
-  };
-  auto none = [&](int64_t rows, int64_t cols) {
-    return b.splat(b.constant(0), rows, cols);
-  };
+namespace {
+/// A program that lists the queries of the blocks from `block` on. Entries of
+/// blocks that a query does not see are left out.
+class ListProgram {
+public:
+  ListProgram(const SelectedAttention &attention, TileBuilder &b, Expr block,
+              ArrayRef<Value> args)
+      : attention(attention), b(b), block(block), keyHead(b.programId(1)),
+        batch(b.programId(2)), indices(args[0]), offsets(args[1]),
+        list(args[2]), sequence(attention.shape.sequence),
+        blocks(attention.indexBlocks) {}
 
-  // Queries at once: those of a product, and for counting some more.
-  int64_t sequence = shape.sequence;
-  int64_t rows = getTileSize(sequence, indexTile, 16);
-  int64_t most = getTileSize(sequence, 512, 16);
-  auto counts = b.forLoop(
-      0, sequence, most, {none(most, count), none(most, indexBlocks)},
-      [&](Expr t0, ArrayRef<Value> sums) -> SmallVector<Value> {
-        SelectionLists queries = load(t0, most);
-        Value before = b.map({sums[0], queries.entries, queries.number},
-                             b.i32(), [&](ArrayRef<Expr> x) {
-                               Expr isOne =
-                                   (x[1] < block) & queries.isSeen(x[1], x[2]);
-                               return x[0] + convert(isOne, b.i32());
-                             });
-        return {before,
-                addIntegers(b, sums[1],
-                            queries.findMembers(b, block, indexBlocks))};
-      });
-  Value start = sumOf(b, counts[0]);
-  Value numbers = b.reduceAdd(counts[1], /*axis=*/0);
-  Value starts = addIntegers(b, start, sumBefore(b, numbers));
-  auto storeOffsets = [&](Expr part, Value next) {
-    b.store(next, offsets,
-            {batch, keyHead, part, b.range(block, indexBlocks, 1)});
-  };
-  // Queries before the first block do not see it.
-  Expr first = block * selectBlock / rows * rows;
-  b.forLoop(0, first / partQueries() + 1, 1, {},
-            [&](Expr part, ArrayRef<Value>) {
-              storeOffsets(part, starts);
-              return SmallVector<Value>();
-            });
+  void build();
 
+private:
+  /// The entries of queries, which are loaded one tile ahead.
+  Value loadEntries(Expr t0, int64_t queries);
+  SelectionLists listsOf(Value entries, Expr t0, int64_t queries);
+  Value countStarts();
+  void storeOffsets(Operand firstPart, Operand endPart, Value places);
+  Value placeQueries(Value starts, Expr first, int64_t rows);
+
+  const SelectedAttention &attention;
+  TileBuilder &b;
+  Expr block, keyHead, batch;
+  Value indices, offsets, list;
+  int64_t sequence, blocks;
+};
+} // namespace
+
+Value ListProgram::loadEntries(Expr t0, int64_t queries) {
+  return b.load(indices, {batch, keyHead, b.range(t0, queries, 0),
+                          b.range(0, attention.count, 1)});
+}
+
+SelectionLists ListProgram::listsOf(Value entries, Expr t0, int64_t queries) {
+  return {attention, b.range(t0, queries, 0), entries};
+}
+
+/// Where the lists start, [1, blocks]: behind the entries of the blocks before,
+/// which every program counts for itself.
+Value ListProgram::countStarts() {
+  int64_t rows = getTileSize(sequence, 512, 16);
+  Value none = b.splat(b.constant(0), rows, attention.count);
+  auto count = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value next = loadEntries(t0 + rows, rows);
+    SelectionLists queries = listsOf(carried[2], t0, rows);
+    Value before = b.map({carried[0], queries.entries, queries.number}, b.i32(),
+                         [&](ArrayRef<Expr> x) {
+                           Expr isOne =
+                               (x[1] < block) & queries.isSeen(x[1], x[2]);
+                           return x[0] + convert(isOne, b.i32());
+                         });
+    Value members = queries.findMembers(b, block, blocks);
+    return {before, addIntegers(b, carried[1], members), next};
+  };
+  auto counts = b.forLoop(0, sequence, rows,
+                          {none, b.splat(b.constant(0), rows, blocks),
+                           loadEntries(b.expr(b.constant(0)), rows)},
+                          count);
+  return addIntegers(b, sumOf(b, counts[0]),
+                     sumBefore(b, b.reduceAdd(counts[1], /*axis=*/0)));
+}
+
+/// Writes where these parts of the lists begin.
+void ListProgram::storeOffsets(Operand firstPart, Operand endPart,
+                               Value places) {
+  b.forLoop(firstPart, endPart, 1, {}, [&](Expr part, ArrayRef<Value>) {
+    b.store(places, offsets, {batch, keyHead, part, b.range(block, blocks, 1)});
+    return SmallVector<Value>();
+  });
+}
+
+/// Fills the lists with the queries from `first` on, and returns their ends.
+Value ListProgram::placeQueries(Value starts, Expr first, int64_t rows) {
   Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
                          b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
                            return select(x[1] < x[0], b.constantF32(1), 0);
                          });
-  auto place = [&](Expr t0, ArrayRef<Value> next) -> SmallVector<Value> {
-    b.ifThen(t0 % partQueries() == 0,
-             [&] { storeOffsets(t0 / partQueries(), next[0]); });
-    SelectionLists queries = load(t0, rows);
-    Value members = queries.findMembers(b, block, indexBlocks);
+  auto place = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value next = loadEntries(t0 + rows, rows);
+    Expr part = t0 / attention.partQueries();
+    b.ifThen(t0 % attention.partQueries() == 0,
+             [&] { storeOffsets(part, part + 1, carried[0]); });
+    SelectionLists queries = listsOf(carried[1], t0, rows);
+    Value members = queries.findMembers(b, block, blocks);
     // Others have a place that does not exist.
     auto listed = b.map(
-        {members, sumAbove(b, members, triangle), next[0], queries.number},
+        {members, sumAbove(b, members, triangle), carried[0], queries.number},
         {b.i32(), b.i32()}, [](ArrayRef<Expr> x) -> SmallVector<Value> {
           return {select(x[0] != 0, x[1] + x[2], -1), x[3]};
         });
     b.store(listed[1], list, {batch, keyHead, listed[0]});
-    return {addIntegers(b, next[0], b.reduceAdd(members, /*axis=*/0))};
+    return {addIntegers(b, carried[0], b.reduceAdd(members, /*axis=*/0)), next};
   };
-  Value ends = b.forLoop(first, sequence, rows, starts, place)[0];
-  int64_t partsOfQueries = llvm::divideCeil(sequence, partQueries());
-  b.forLoop(partsOfQueries, gradParts + 1, 1, {},
-            [&](Expr part, ArrayRef<Value>) {
-              storeOffsets(part, ends);
-              return SmallVector<Value>();
-            });
+  return b.forLoop(first, sequence, rows, {starts, loadEntries(first, rows)},
+                   place)[0];
+}
+
+void ListProgram::build() {
+  Value starts = countStarts();
+  // Queries before the first block do not see it.
+  int64_t rows = getTileSize(sequence, SelectedAttention::indexTile, 16);
+  int64_t partQueries = attention.partQueries();
+  Expr first = block * attention.selectBlock / rows * rows;
+  storeOffsets(0, first / partQueries + 1, starts);
+  Value ends = placeQueries(starts, first, rows);
+  int64_t parts = llvm::divideCeil(sequence, partQueries);
+  storeOffsets(parts, attention.gradParts + 1, ends);
 }
 
 SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
@@ -191,12 +229,11 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
   auto results = llvm::to_vector_of<Value>(cache.launch(
       builder, op, spec, indices, getIndexTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        Expr keyHead = b.programId(1), batch = b.programId(2);
         if (isWide)
-          listQueries(b, b.programId(0) * indexBlocks, keyHead, batch, args[0],
-                      args[1], args[2]);
+          ListProgram(*this, b, b.programId(0) * indexBlocks, args).build();
         else
-          sortEntries(b, keyHead, batch, args[0], args[1], args[2]);
+          sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
+                      args[2]);
       }));
   llvm::append_range(results, launchUnion(cache, builder, op, indices));
   return results;

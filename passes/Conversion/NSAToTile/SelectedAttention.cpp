@@ -45,9 +45,10 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
     if (shape.sequence > 2 * count * selectBlock)
       return std::max<int64_t>(16 / shape.group(), 1);
     // Whole warpgroups, if not too many queries fill their rows.
-    if (int64_t rows = schedule.productRows) {
-      int64_t queries = rows / std::gcd(shape.group(), rows);
-      if (queries <= 32 && queries * shape.group() <= 3 * rows)
+    int64_t product = schedule.productRows;
+    if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
+      int64_t queries = product / std::gcd(shape.group(), product);
+      if (queries <= 32 && queries * shape.group() <= 3 * product)
         return queries;
     }
     constexpr int64_t mostQueries = 16, mostRows = 96;

@@ -41,9 +41,9 @@ struct SelectedAttention {
   /// More queries have more blocks in common, and more that only one of them
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
   /// On wide machines, where every query selects a good part of all blocks,
-  /// those of about 64 rows; else as many as fill the 16 rows of a slab, which
-  /// one warp multiplies: with more, warps would wait for each other at every
-  /// block that only one of them needs.
+  /// those of about 64 rows, or of up to three whole warpgroups; else as many
+  /// as fill the 16 rows of a slab, which one warp multiplies: with more, warps
+  /// would wait for each other at every block that only one of them needs.
   static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
   static int64_t getGatherTile(const AttentionShape &shape,
@@ -113,6 +113,8 @@ struct SelectedAttention {
   /// machines [B, Hkv, parts + 1, blocks], and the queries of part p of block j
   /// those at offsets[p, j] .. offsets[p + 1, j] - 1.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
+  /// Queries that a program which lists them takes at once.
+  static constexpr int64_t indexTile = 128;
   /// Queries of a part: programs of the same part find the same ones in the
   /// cache. Whole tiles of those that list them.
   int64_t partQueries() const {
@@ -158,8 +160,6 @@ private:
   /// A key tile, or less: where one warp has all rows of a program, many of
   /// these share a processor, and small tiles leave memory for all of them.
   int64_t getStepTile(const KernelSchedule &schedule) const;
-  /// Queries that a program which lists them takes at once.
-  static constexpr int64_t indexTile = 128;
   void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
                        const KeyValueGradArgs &args, mlir::Value offsets,
                        mlir::Value list, int64_t parts) const;
@@ -173,9 +173,6 @@ private:
                       tile::Expr first) const;
   void sortEntries(tile::TileBuilder &b, tile::Expr keyHead, tile::Expr batch,
                    mlir::Value indices, mlir::Value offsets,
-                   mlir::Value list) const;
-  void listQueries(tile::TileBuilder &b, tile::Expr block, tile::Expr keyHead,
-                   tile::Expr batch, mlir::Value indices, mlir::Value offsets,
                    mlir::Value list) const;
 };
 

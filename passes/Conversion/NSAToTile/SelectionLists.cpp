@@ -6,15 +6,6 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-SelectionLists::SelectionLists(const SelectedAttention &attention,
-                               TileBuilder &b, Value indices, Expr batch,
-                               Expr keyHead, Expr first, int64_t queries)
-    : selectBlock(attention.selectBlock), sequence(attention.shape.sequence) {
-  number = b.range(first, queries, 0);
-  entries =
-      b.load(indices, {batch, keyHead, number, b.range(0, attention.count, 1)});
-}
-
 Expr SelectionLists::isSeen(Expr entry, Expr t) const {
   return (entry >= 0) & (entry * selectBlock <= t) & (t < sequence);
 }

@@ -9,10 +9,12 @@ namespace nsa {
 
 /// The lists of some queries of a key head and row of the batch, in a program.
 struct SelectionLists {
-  /// Those of `queries` queries from `first` on.
-  SelectionLists(const SelectedAttention &attention, tile::TileBuilder &b,
-                 mlir::Value indices, tile::Expr batch, tile::Expr keyHead,
-                 tile::Expr first, int64_t queries);
+  /// `number` are the queries, [queries, 1], and `entries` what they selected,
+  /// [queries, count].
+  SelectionLists(const SelectedAttention &attention, mlir::Value number,
+                 mlir::Value entries)
+      : selectBlock(attention.selectBlock), sequence(attention.shape.sequence),
+        number(number), entries(entries) {}
 
   /// Whether an entry is a block that the query `t` sees.
   tile::Expr isSeen(tile::Expr entry, tile::Expr t) const;
@@ -22,7 +24,6 @@ struct SelectionLists {
                           int64_t blocks) const;
 
   int64_t selectBlock, sequence;
-  /// Numbers of the queries, [queries, 1], and entries, [queries, count].
   mlir::Value number, entries;
 };
 

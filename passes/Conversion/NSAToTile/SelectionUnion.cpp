@@ -17,8 +17,9 @@ using namespace nsa::tile;
 void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
                                   const SelectionUnion &selection) const {
   Expr keyHead = b.programId(1), batch = b.programId(2);
-  SelectionLists lists(*this, b, indices, batch, keyHead, tile * queryTile,
-                       queryTile);
+  Value t = b.range(tile * queryTile, queryTile, 0);
+  SelectionLists lists(
+      *this, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}));
   int64_t some = std::min<int64_t>(numBlocks(), 32);
   auto mark = [&](Expr block, ArrayRef<Value> number) -> SmallVector<Value> {
     Value isMember = b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);

@@ -23,7 +23,8 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
     - Ranges, splats, loads of integers that the kernel does not write, and
       integer maps of these are computed again where they are used
       (`#tile.on_demand`). Where fragments use what is read from memory, it is a
-      fragment of its own.
+      fragment of its own. The indices of a row or column that a loop loads are
+      computed on demand all the same, so that it can be copied ahead.
     - Votes, transposition, top-n, sorting and products without layouts read and
       make tiles without layout; `tile.convert` stands between.
     - Tiles that no fragment touches have no layout.
@@ -56,6 +57,10 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     (products, transposition, top-n, sorting) goes through shared memory, between
     barriers. Control flow depends on scalars only, which are the same in all
     threads, so that barriers may stand inside of it. Every sum has a fixed order.
+
+    A loop copies the tiles of its next iterations ahead, of nested ones the
+    innermost that loads. A map that multiplies the rows of a fragment with
+    factors does nothing where those of a warp are all one.
 
     An argument's attribute `nsa.alignment` says of which number of bytes its
     address is a multiple; without it a dense argument has 16. A kernel's

@@ -47,7 +47,8 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 }
 
 // One program lists the queries of eight blocks: it counts the entries of those
-// before, and the queries of each block above a query by a product.
+// before, and the queries of each block above a query by a product. Entries are
+// loaded one tile ahead.
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x2x8xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
@@ -55,10 +56,11 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK: arith.shli
 // CHECK: arith.shrui
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
 // CHECK: scf.for
+// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
 // CHECK: scf.if
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
-// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
 // CHECK: tile.dot {{.*}} !tile.tile<128x128xbf16>, !tile.tile<128x8xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
