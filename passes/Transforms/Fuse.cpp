@@ -85,8 +85,8 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
   nn::MatmulOp first = getFirstProduct(product);
   if (first.getAccumulator())
     return "the product is added to something already";
-  if (Operation *producer = memory.getDefiningOp();
-      first != product && producer && !producer->isBeforeInBlock(first))
+  if (Operation *source = memory.getDefiningOp();
+      first != product && source && !source->isBeforeInBlock(first))
     return "the product is added to something already";
   if (auto argument = dyn_cast<BlockArgument>(memory);
       argument && !isUpdated(function, argument))
@@ -98,8 +98,11 @@ static StringRef findObstacle(func::FuncOp function, nn::AddOp add,
   if (isReadAfter(memory, place, add))
     return "the other term is read later";
   // Activations are left alone: whether one is read later depends on what
-  // backward computes again, and rounding must not.
-  if (!isa<BlockArgument>(memory) && !memory.getDefiningOp<nn::MatmulOp>())
+  // backward computes again, and rounding must not. What only the sum reads,
+  // backward does not need.
+  auto producer = memory.getDefiningOp<nn::MatmulOp>();
+  if (!isa<BlockArgument>(memory) &&
+      (!producer || isReadAfter(memory, producer, add)))
     return "the other term is an activation";
   return "";
 }

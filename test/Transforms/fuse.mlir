@@ -29,6 +29,21 @@ func.func @chain(%x: tensor<8x4xf32>, %u: tensor<4x4xf32>, %v: tensor<4x4xf32>, 
   return %abc : tensor<8x4xf32>
 }
 
+// A product that something else reads, which backward may need later or compute
+// again, is rounded before the sum.
+// CHECK-LABEL: func.func @activation
+// CHECK: %[[A:.*]] = nn.matmul %arg0, %arg1 :
+// CHECK: %[[B:.*]] = nn.matmul %{{.*}}, %arg1 :
+// CHECK: nn.add %[[A]], %[[B]]
+// MISSED: Function=activation | Reason="the other term is an activation"
+func.func @activation(%x: tensor<4x4xbf16>, %w: tensor<4x4xbf16>) -> tensor<4x4xbf16> {
+  %a = nn.matmul %x, %w : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
+  %s = nn.silu %a : (tensor<4x4xbf16>) -> tensor<4x4xbf16>
+  %b = nn.matmul %s, %w : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
+  %sum = nn.add %a, %b : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
+  return %sum : tensor<4x4xbf16>
+}
+
 // CHECK-LABEL: func.func @refused
 // CHECK-COUNT-5: nn.add
 // MISSED: [[@LINE+8]]:{{.*}} [Missed] Accumulate | Category:nsa-fuse | Function=refused | Reason="the other term is an argument that stays"
