@@ -35,7 +35,7 @@ func.func @chain(%x: tensor<8x4xf32>, %u: tensor<4x4xf32>, %v: tensor<4x4xf32>, 
 // CHECK: %[[A:.*]] = nn.matmul %arg0, %arg1 :
 // CHECK: %[[B:.*]] = nn.matmul %{{.*}}, %arg1 :
 // CHECK: nn.add %[[A]], %[[B]]
-// MISSED: Function=activation | Reason="the other term is an activation"
+// MISSED: Function=activation | Reason="the product has other readers"
 func.func @activation(%x: tensor<4x4xbf16>, %w: tensor<4x4xbf16>) -> tensor<4x4xbf16> {
   %a = nn.matmul %x, %w : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xbf16>
   %s = nn.silu %a : (tensor<4x4xbf16>) -> tensor<4x4xbf16>
