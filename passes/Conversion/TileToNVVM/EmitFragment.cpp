@@ -231,13 +231,17 @@ Value KernelEmitter::holdsEverywhere(MapOp op, const Masks &masks) {
 /// does.
 bool KernelEmitter::emitRowScaling(MapOp op) {
   Block &body = op.getBody().front();
-  auto product = body.front().getNumResults() == 1 && op.getNumResults() == 1
-                     ? op.getYielded()[0].getDefiningOp<arith::MulFOp>()
-                     : arith::MulFOp();
-  Fragment shape(op.getShapeType());
-  if (!product || &body.front() != product || op.getInputs().size() != 2 ||
-      body.getOperations().size() != 2 ||
-      product.getLhs() == product.getRhs() || shape.elements() < 16)
+  auto product = dyn_cast<arith::MulFOp>(body.front());
+  if (!product || !product.getType().isF32() || op.getNumResults() != 1 ||
+      op.getYielded()[0] != product.getResult() || op.getInputs().size() != 2 ||
+      Fragment(op.getShapeType()).elements() < 16)
+    return false;
+  // Of the two inputs, not of other numbers.
+  if (!isa<BlockArgument>(product.getLhs()) ||
+      !isa<BlockArgument>(product.getRhs()) ||
+      product.getLhs() == product.getRhs() ||
+      product.getLhs().getParentBlock() != &body ||
+      product.getRhs().getParentBlock() != &body)
     return false;
   auto isHeld = [&](Value input) {
     return isFragment(input.getType()) && !deferred.contains(input);

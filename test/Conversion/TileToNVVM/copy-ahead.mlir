@@ -112,3 +112,32 @@ tile.kernel private @scaled(%x: memref<64x16xbf16>, %f: memref<16xf32>, %z: memr
   tile.store %e, %z[%rows, %across] : !tile.tile<16x64xf32>, memref<16x64xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x64xi32>)
   tile.return
 }
+
+// -----
+
+// A factor of the surroundings is no row.
+
+// CHECK-LABEL: llvm.func @scaled_by_a_number
+// CHECK-NOT: nvvm.vote.sync
+tile.kernel private @scaled_by_a_number(%x: memref<64x16xbf16>, %f: memref<16xf32>, %z: memref<16x64xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %rows = tile.range %c0 : !tile.tile<16x1xi32>
+  %down = tile.range %c0 : !tile.tile<64x1xi32>
+  %across = tile.range %c0 : !tile.tile<1x64xi32>
+  %cols = tile.range %c0 : !tile.tile<1x16xi32>
+  %init = tile.splat %zero : !tile.tile<16x64xf32>
+  %a = tile.load %x[%rows, %cols] : memref<64x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
+  %b = tile.load %x[%down, %cols] : memref<64x16xbf16>, (!tile.tile<64x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<64x16xbf16>
+  %factors = tile.load %f[%rows] : memref<16xf32>, (!tile.tile<16x1xi32>) -> !tile.tile<16x1xf32>
+  %d = tile.dot %a, %b, %init {transpose_b} : !tile.tile<16x16xbf16>, !tile.tile<64x16xbf16>, !tile.tile<16x64xf32>
+  %e = tile.map (%d, %factors : !tile.tile<16x64xf32>, !tile.tile<16x1xf32>) -> !tile.tile<16x64xf32> {
+  ^bb0(%s: f32, %m: f32):
+    %y = arith.mulf %s, %half : f32
+    tile.yield %y : f32
+  }
+  tile.store %e, %z[%rows, %across] : !tile.tile<16x64xf32>, memref<16x64xf32>, (!tile.tile<16x1xi32>, !tile.tile<1x64xi32>)
+  tile.return
+}
