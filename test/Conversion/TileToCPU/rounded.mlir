@@ -33,3 +33,26 @@ tile.kernel private @rounded(%x: memref<64xf32>, %y: memref<64xf32>)
   tile.store %z, %y[%i] : !tile.tile<1x64xf32>, memref<64xf32>, (!tile.tile<1x64xi32>)
   tile.return
 }
+
+// A difference that is an exponent of 2 is rounded like its product: that of
+// equal numbers is 0.
+// CHECK-LABEL: func.func @exponent(
+// CHECK-NOT: math.fma %{{.*}} : vector<8xf32>
+// CHECK: %[[PRODUCT:.*]] = arith.mulf %[[W:.*]], %{{.*}} : vector<8xf32>
+// CHECK: arith.subf %[[PRODUCT]], %{{.*}} : vector<8xf32>
+tile.kernel private @exponent(%x: memref<64xf32>, %y: memref<64xf32>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %factor = arith.constant 1.25 : f32
+  %i = tile.range %c0 : !tile.tile<1x64xi32>
+  %v = tile.load %x[%i] : memref<64xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
+  %w = tile.map (%v : !tile.tile<1x64xf32>) -> !tile.tile<1x64xf32> {
+  ^bb0(%e: f32):
+    %s = arith.mulf %e, %factor : f32
+    %d = arith.subf %s, %e : f32
+    %p = math.exp2 %d : f32
+    tile.yield %p : f32
+  }
+  tile.store %w, %y[%i] : !tile.tile<1x64xf32>, memref<64xf32>, (!tile.tile<1x64xi32>)
+  tile.return
+}
