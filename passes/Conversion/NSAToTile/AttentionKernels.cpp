@@ -84,7 +84,8 @@ Value nsa::rowDot(TileBuilder &b, Value lhs, Value rhs) {
 }
 
 Value nsa::add(TileBuilder &b, Value lhs, Value rhs) {
-  return b.map({lhs, rhs}, b.f32(),
+  bool isInteger = cast<TileType>(lhs.getType()).getElementType().isInteger();
+  return b.map({lhs, rhs}, isInteger ? b.i32() : b.f32(),
                [](ArrayRef<Expr> x) { return x[0] + x[1]; });
 }
 

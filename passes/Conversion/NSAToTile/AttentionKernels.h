@@ -132,8 +132,9 @@ mlir::Value finiteOrZero(tile::TileBuilder &b, mlir::Value lse);
 /// The dot product of each row of `lhs` with that of `rhs`, [rows, 1] in f32.
 mlir::Value rowDot(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
 
-/// Elementwise, in f32.
+/// lhs + rhs, of i32 or in f32.
 mlir::Value add(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
+/// Elementwise, in f32.
 mlir::Value scaled(tile::TileBuilder &b, mlir::Value tile, double factor);
 
 /// exp(score * scale - shift) where `visible`, else 0. Selected after the

@@ -376,13 +376,11 @@ ResultRange Launcher::launchWindow(ResultRange query) {
 
 ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   const SelectedAttention &selected = attention.selected;
-  int64_t parts = selected.numGradParts();
+  int64_t parts = selected.gradParts;
   SmallVector<Value> operands = {op.getSelectedKey(), op.getSelectedValue()};
   SmallVector<Type> types = {operands[0].getType(), operands[1].getType()};
-  KernelSpec whole = spec("slc", parts * selected.numKeyTiles(),
-                          selected.flops(keyValueWidth()));
-  if (selected.isWide)
-    whole.grid = {whole.grid[0] * whole.grid[1] * whole.grid[2], 1, 1};
+  KernelSpec whole = spec("slc", 0, selected.flops(keyValueWidth()));
+  whole.grid = selected.gradGrid(parts);
   ResultRange grads = cache.launch(
       rewriter, op, whole,
       {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],

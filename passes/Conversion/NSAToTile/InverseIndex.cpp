@@ -162,14 +162,14 @@ Value ListProgram::countStarts() {
                            return x[0] + convert(isOne, b.i32());
                          });
     Value members = queries.findMembers(b, block, blocks);
-    return {before, addIntegers(b, carried[1], members), next};
+    return {before, add(b, carried[1], members), next};
   };
   auto counts = b.forLoop(0, sequence, rows,
                           {none, b.splat(b.constant(0), rows, blocks),
                            loadEntries(b.expr(b.constant(0)), rows)},
                           count);
-  return addIntegers(b, sumOf(b, counts[0]),
-                     sumBefore(b, b.reduceAdd(counts[1], /*axis=*/0)));
+  return add(b, sumOf(b, counts[0]),
+             sumBefore(b, b.reduceAdd(counts[1], /*axis=*/0)));
 }
 
 /// Writes where these parts of the lists begin.
@@ -201,7 +201,7 @@ Value ListProgram::placeQueries(Value starts, Expr first, int64_t rows) {
           return {select(x[0] != 0, x[1] + x[2], -1), x[3]};
         });
     b.store(listed[1], list, {batch, keyHead, listed[0]});
-    return {addIntegers(b, carried[0], b.reduceAdd(members, /*axis=*/0)), next};
+    return {add(b, carried[0], b.reduceAdd(members, /*axis=*/0)), next};
   };
   return b.forLoop(first, sequence, rows, {starts, loadEntries(first, rows)},
                    place)[0];

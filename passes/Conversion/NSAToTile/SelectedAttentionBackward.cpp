@@ -55,6 +55,12 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
           select(isFirst, byTiles.batch, otherPair / heads)};
 }
 
+std::array<int64_t, 3> SelectedAttention::gradGrid(int64_t parts) const {
+  if (!isWide)
+    return {numKeyTiles(), shape.keyHeads, shape.batch};
+  return {numKeyTiles() * parts * shape.keyHeads * shape.batch, 1, 1};
+}
+
 void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
                                           const GradProgram &program,
                                           const KeyValueGradArgs &args,
@@ -199,12 +205,8 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
                      buildQueryGrad(attention, b, args);
                    });
   KernelSpec spec = {
-      "dkdv",
-      attention.name(),
-      {attention.numKeyTiles(), shape.keyHeads, shape.batch},
+      "dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
       attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
-  if (attention.isWide)
-    spec.grid = {spec.grid[0] * spec.grid[1] * spec.grid[2], 1, 1};
   auto keyValueGrad = cache.launch(
       rewriter, op, spec,
       {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),

@@ -53,8 +53,10 @@ struct SelectedAttention {
   static int64_t getIndexBlocks(const AttentionShape &shape,
                                 int64_t selectBlock,
                                 const KernelSchedule &schedule);
-  /// As many as leave the program of a part of the first block half of the time
-  /// that all of them take, two on each multiprocessor at once.
+  /// Parts of the list of a block, each a program's: every query selects the
+  /// first block, on a GPU others would wait for the program of that one. As
+  /// many as leave that program half of the time that all of them take, two on
+  /// each multiprocessor at once.
   static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
 
@@ -130,9 +132,6 @@ struct SelectedAttention {
   getListPart(tile::TileBuilder &b, mlir::Value offsets, tile::Expr batch,
               tile::Expr keyHead, tile::Expr block, tile::Expr part,
               int64_t parts) const;
-  /// Parts of the list of a block, each a program's: every query selects the
-  /// first block, on a GPU others would wait for the program of that one.
-  int64_t numGradParts() const { return gradParts; }
   /// What a program of buildKeyValueGrad takes.
   struct GradProgram {
     tile::Expr tile, part, keyHead, batch;
@@ -142,8 +141,10 @@ struct SelectedAttention {
   /// blocks follow, or, where one head has many programs, those of one head and
   /// part, which find their queries in the cache.
   GradProgram getGradProgram(tile::TileBuilder &b, int64_t parts) const;
+  /// The grid of these programs.
+  std::array<int64_t, 3> gradGrid(int64_t parts) const;
   /// Gathers the (query, head) rows of a block in ascending order. `parts` of
-  /// them, 1 or `numGradParts`.
+  /// them, 1 or `gradParts`.
   void buildKeyValueGrad(tile::TileBuilder &b, const GradProgram &program,
                          const KeyValueGradArgs &args, mlir::Value offsets,
                          mlir::Value list, int64_t parts = 1) const;

@@ -34,8 +34,3 @@ Value nsa::sumBefore(TileBuilder &b, Value row) {
             [](ArrayRef<Expr> x) { return select(x[1] < x[2], x[0], 0); }),
       /*axis=*/0);
 }
-
-Value nsa::addIntegers(TileBuilder &b, Value lhs, Value rhs) {
-  return b.map({lhs, rhs}, b.i32(),
-               [](ArrayRef<Expr> x) { return x[0] + x[1]; });
-}

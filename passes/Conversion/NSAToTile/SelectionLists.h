@@ -30,9 +30,6 @@ struct SelectionLists {
 /// For each column of a row of i32 the sum of those before it.
 mlir::Value sumBefore(tile::TileBuilder &b, mlir::Value row);
 
-/// lhs + rhs, of i32.
-mlir::Value addIntegers(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
-
 } // namespace nsa
 
 #endif // NSA_PASSES_CONVERSION_NSATOTILE_SELECTIONLISTS_H

@@ -29,7 +29,7 @@ void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
         [](ArrayRef<Expr> x) { return select(x[0] != 0, x[1] + x[2], -1); });
     b.store(b.range(block, some, 1), selection.blocks,
             {batch, keyHead, tile, places});
-    return {addIntegers(b, number[0], b.reduceAdd(isMember))};
+    return {add(b, number[0], b.reduceAdd(isMember))};
   };
   Value number =
       b.forLoop(0, numBlocks(), some, b.splat(b.constant(0), 1, 1), mark)[0];
