@@ -3,6 +3,7 @@
 #include "dialects/RT/RTDialect.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/RT/RTOps.h"
+#include "nsa/Artifact/TensorMap.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -13,7 +14,10 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/RT/RTAttributes.cpp.inc"
 
-void nsa::rt::RTDialect::initialize() {
+using namespace mlir;
+using namespace nsa;
+
+void rt::RTDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/RT/RTAttributes.cpp.inc"
@@ -22,4 +26,27 @@ void nsa::rt::RTDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/RT/RTOps.cpp.inc"
       >();
+}
+
+static uint64_t getBytes(Type element) {
+  return element.getIntOrFloatBitWidth() / 8;
+}
+
+LogicalResult
+rt::TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                          unsigned argument, Type element,
+                          DenseI64ArrayAttr extents, DenseI64ArrayAttr strides,
+                          DenseI64ArrayAttr box, unsigned swizzle) {
+  if (!isa<Float32Type, BFloat16Type, Float16Type>(element))
+    return emitError() << "elements of a tensor map are f32, bf16 or f16, not "
+                       << element;
+  std::string mistake =
+      findTensorMapMistake(extents.asArrayRef(), strides.asArrayRef(),
+                           box.asArrayRef(), swizzle, getBytes(element));
+  return mistake.empty() ? success() : LogicalResult(emitError() << mistake);
+}
+
+uint64_t rt::TensorMapAttr::getSpan() const {
+  return tensorMapSpan(getExtents().asArrayRef(), getStrides().asArrayRef(),
+                       getBytes(getElement()));
 }

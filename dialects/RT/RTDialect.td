@@ -114,6 +114,47 @@ def RT_LiveRangeAttr : AttrDef<RT_Dialect, "LiveRange"> {
   let assemblyFormat = "`<` $first `to` $last `>`";
 }
 
+/// An array that is written with its type, as operations write it.
+def RT_I64Array : AttrParameter<"::mlir::DenseI64ArrayAttr", ""> {
+  let parser = [{[&]() -> ::mlir::FailureOr<::mlir::DenseI64ArrayAttr> {
+    ::mlir::DenseI64ArrayAttr array;
+    if (failed($_parser.parseAttribute(array)))
+      return ::mlir::failure();
+    return array;
+  }()}];
+  let printer = "$_printer.printAttribute($_self)";
+}
+
+def RT_TensorMapAttr : AttrDef<RT_Dialect, "TensorMap"> {
+  let mnemonic = "tensor_map";
+  let summary = "how the copy engine of a GPU sees the memory of an argument";
+  let description = [{
+    The memory of argument number `argument` of a kernel as a tensor of `element`
+    with these `extents`, innermost first. `strides` are the bytes from one
+    element to the next along each dimension but the innermost, where elements
+    are neighbours. A copy moves a `box` of so many elements along each
+    dimension; those outside of the tensor read as zero and are not written. In
+    shared memory, chunks of 16 bytes change places within `swizzle` bytes as the
+    hardware has it, or do not where it is 0.
+
+    Example:
+    `#rt.tensor_map<argument = 1, element = bf16, extents = array<i64: 128, 4, 512>,
+    strides = array<i64: 256, 1024>, box = array<i64: 64, 1, 64>, swizzle = 128>`
+  }];
+  let parameters = (ins "unsigned":$argument, "::mlir::Type":$element,
+                        RT_I64Array:$extents, RT_I64Array:$strides,
+                        RT_I64Array:$box, "unsigned":$swizzle);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Bytes from the first element to the last, both included.
+    uint64_t getSpan() const;
+  }];
+}
+
+def RT_TensorMapArrayAttr
+    : TypedArrayAttrBase<RT_TensorMapAttr, "array of tensor maps">;
+
 //===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//

@@ -317,6 +317,30 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+/// Whether a map describes memory of the argument that it names.
+static LogicalResult verifyTensorMap(KernelOp kernel, size_t number,
+                                     TensorMapAttr map) {
+  ArrayRef<Type> arguments = kernel.getFunctionType().getInputs();
+  if (map.getArgument() >= arguments.size())
+    return kernel.emitOpError("tensor map ")
+           << number << " is of argument " << map.getArgument()
+           << ", but there are " << arguments.size();
+  auto memory = cast<MemRefType>(arguments[map.getArgument()]);
+  if (map.getElement() != memory.getElementType())
+    return kernel.emitOpError("tensor map ")
+           << number << " has elements of type " << map.getElement()
+           << ", but argument " << map.getArgument() << " has type " << memory;
+  if (!getRowLayout(memory))
+    return kernel.emitOpError("tensor map ")
+           << number << " is of argument " << map.getArgument() << " of type "
+           << memory << ", which does not lie in rows";
+  if (map.getSpan() > getByteSize(memory))
+    return kernel.emitOpError("tensor map ")
+           << number << " describes " << map.getSpan() << " bytes of argument "
+           << map.getArgument() << ", which has " << getByteSize(memory);
+  return success();
+}
+
 LogicalResult KernelOp::verify() {
   for (auto [index, type] : llvm::enumerate(getFunctionType().getInputs())) {
     auto memory = dyn_cast<MemRefType>(type);
@@ -329,6 +353,11 @@ LogicalResult KernelOp::verify() {
     return emitOpError("has ")
            << getNumOutputs() << " outputs, but "
            << getFunctionType().getNumInputs() << " arguments";
+  if (std::optional<ArrayAttr> maps = getTensorMaps())
+    for (auto [number, map] :
+         llvm::enumerate(maps->getAsRange<TensorMapAttr>()))
+      if (failed(verifyTensorMap(*this, number, map)))
+        return failure();
   return success();
 }
 

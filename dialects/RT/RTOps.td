@@ -79,7 +79,9 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
 
     On a GPU a program is a block of `threads` threads with `shared_bytes` of
     shared memory; a thread has `registers`, and `spill_bytes` of its accesses
-    are to registers that did not fit.
+    are to registers that did not fit. Launches pass the `tensor_maps` behind the
+    pointers to the arguments, in order and 128 bytes each; a map lies within the
+    memory of its argument, whose elements have its type.
 
     Example:
 
@@ -102,7 +104,8 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
                        OptionalAttr<I64Attr>:$threads,
                        OptionalAttr<I64Attr>:$shared_bytes,
                        OptionalAttr<I64Attr>:$registers,
-                       OptionalAttr<I64Attr>:$spill_bytes);
+                       OptionalAttr<I64Attr>:$spill_bytes,
+                       OptionalAttr<RT_TensorMapArrayAttr>:$tensor_maps);
   let builders = [OpBuilder<(ins
     "::mlir::StringAttr":$name, "::mlir::TypeAttr":$type,
     "::mlir::DenseI32ArrayAttr":$grid, "::mlir::IntegerAttr":$numOutputs,
@@ -110,7 +113,7 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     "::mlir::IntegerAttr":$flops, "::mlir::IntegerAttr":$bytes,
     "::mlir::ArrayAttr":$slowPaths), [{
       build($_builder, $_state, name, type, grid, numOutputs, codeBytes,
-            stackBytes, flops, bytes, slowPaths, {}, {}, {}, {});
+            stackBytes, flops, bytes, slowPaths, {}, {}, {}, {}, {});
     }]>];
   let assemblyFormat = "$sym_name `:` $function_type attr-dict";
   let hasVerifier = 1;

@@ -42,6 +42,62 @@ Result<Command> nsa::cuda::makeFill(DataType type, double value, DevicePtr out,
   return Command(FillMemory{out, width, pattern, bytes / width});
 }
 
+/// The number of a type of elements in CUtensorMapDataType.
+static int mapType(DataType type) {
+  constexpr int half = 6, single = 7, bfloat = 9;
+  if (type == DataType::F16)
+    return half;
+  return type == DataType::F32 ? single : bfloat;
+}
+
+/// The number of a swizzle of so many bytes in CUtensorMapSwizzle.
+static int mapSwizzle(uint32_t bytes) {
+  switch (bytes) {
+  case 32:
+    return 1;
+  case 64:
+    return 2;
+  case 128:
+    return 3;
+  default:
+    return 0;
+  }
+}
+
+/// Lines of 256 bytes go to the cache at once; what lies outside of the tensor
+/// is zero.
+static int encode(const Driver &driver, const artifact::TensorMap &map,
+                  DataType type, DevicePtr address, TensorMap &encoded) {
+  constexpr int noInterleave = 0, promotion256 = 3, zeros = 0;
+  constexpr uint32_t steps[maxTensorMapRank] = {1, 1, 1, 1, 1};
+  return driver.TensorMapEncodeTiled(
+      &encoded, mapType(type), map.extents()->size(), address,
+      map.extents()->data(), map.strides()->data(), map.box()->data(), steps,
+      noInterleave, mapSwizzle(map.swizzle()), promotion256, zeros);
+}
+
+Result<std::vector<TensorMap>>
+nsa::cuda::encodeTensorMaps(const Driver &driver,
+                            const artifact::Kernel &kernel,
+                            const std::vector<DevicePtr> &arguments) {
+  std::vector<TensorMap> encoded(
+      kernel.tensor_maps() ? kernel.tensor_maps()->size() : 0);
+  if (!encoded.empty() && !driver.TensorMapEncodeTiled)
+    return Error{"needs tensor maps, but the CUDA driver is too old: it has no "
+                 "cuTensorMapEncodeTiled"};
+  for (unsigned i = 0; i < encoded.size(); ++i) {
+    const artifact::TensorMap &map = *kernel.tensor_maps()->Get(i);
+    DataType type = kernel.argument_types()->Get(map.argument());
+    if (Status status = driver.check(
+            encode(driver, map, type, arguments[map.argument()], encoded[i]),
+            "cuTensorMapEncodeTiled");
+        !status)
+      return Error{"tensor map " + std::to_string(i) + " of argument " +
+                   std::to_string(map.argument()) + ": " + status.message()};
+  }
+  return encoded;
+}
+
 static int issue(const Driver &driver, const FillMemory &fill, Stream stream) {
   switch (fill.width) {
   case 1:
@@ -58,9 +114,11 @@ static int issue(const Driver &driver, const FillMemory &fill, Stream stream) {
 static int issue(const Driver &driver, const LaunchKernel &launch,
                  Stream stream) {
   std::vector<void *> parameters;
-  parameters.reserve(launch.arguments.size());
+  parameters.reserve(launch.arguments.size() + launch.maps.size());
   for (const DevicePtr &argument : launch.arguments)
     parameters.push_back(const_cast<DevicePtr *>(&argument));
+  for (const TensorMap &map : launch.maps)
+    parameters.push_back(const_cast<TensorMap *>(&map));
   return driver.LaunchKernel(launch.function, launch.grid[0], launch.grid[1],
                              launch.grid[2], launch.threads, 1, 1,
                              launch.sharedBytes, stream, parameters.data(),

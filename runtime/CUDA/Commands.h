@@ -11,6 +11,7 @@
 #include <vector>
 
 namespace nsa::artifact {
+struct Kernel;
 struct Tensor;
 } // namespace nsa::artifact
 
@@ -21,6 +22,8 @@ struct LaunchKernel {
   std::array<unsigned, 3> grid;
   unsigned threads, sharedBytes;
   std::vector<DevicePtr> arguments;
+  /// Parameters behind the arguments.
+  std::vector<TensorMap> maps;
 };
 
 /// A product that BlasLt has planned.
@@ -66,6 +69,12 @@ using Command =
 /// for a 64-bit value that is not the same 32 bits twice.
 Result<Command> makeFill(DataType type, double value, DevicePtr out,
                          uint64_t bytes);
+
+/// The tensor maps of a launch of `kernel` on `arguments`. Fails where the
+/// driver has none.
+Result<std::vector<TensorMap>>
+encodeTensorMaps(const Driver &driver, const artifact::Kernel &kernel,
+                 const std::vector<DevicePtr> &arguments);
 
 /// Puts a launch, fill or copy on the stream, and nothing for PassOver.
 Status issueCommand(const Driver &driver, const Command &command,

@@ -64,6 +64,8 @@ static Result<const Driver *> openOnce() {
   findFunctions(driver, *library);
   if (!library->missing.empty())
     return Error{"the CUDA driver is too old: it has no " + library->missing};
+  // Only programs with tensor maps need it.
+  library->find(driver.TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
   if (Status status = driver.check(driver.Init(0), "cuInit"); !status)
     return Error{status.message()};
   int count = 0;

@@ -8,6 +8,7 @@
 #ifndef NSA_RUNTIME_CUDA_DRIVER_H
 #define NSA_RUNTIME_CUDA_DRIVER_H
 
+#include "nsa/Artifact/TensorMap.h"
 #include "nsa/Support/Result.h"
 
 #include <cstddef>
@@ -25,6 +26,12 @@ using Stream = struct StreamTag *;
 using Event = struct EventTag *;
 using Graph = struct GraphTag *;
 using GraphExec = struct GraphExecTag *;
+
+/// How the copy engine sees a tensor: a parameter of a kernel, which hands the
+/// engine its address. Aligned as the driver declares it.
+struct alignas(128) TensorMap {
+  unsigned char bytes[tensorMapBytes];
+};
 
 /// The functions of the driver, by their names without "cu". Each returns 0 on
 /// success; see `Driver::check`.
@@ -82,6 +89,13 @@ struct Driver {
   int (*EventRecord)(Event event, Stream stream);
   int (*EventRecordWithFlags)(Event event, Stream stream, unsigned flags);
   int (*EventElapsedTime)(float *milliseconds, Event start, Event end);
+  /// Null in a driver older than CUDA 12. An address of the GPU is a number
+  /// here and a pointer there, of one size.
+  int (*TensorMapEncodeTiled)(TensorMap *map, int type, uint32_t rank,
+                              DevicePtr address, const uint64_t *extents,
+                              const uint64_t *strides, const uint32_t *box,
+                              const uint32_t *steps, int interleave,
+                              int swizzle, int promotion, int fill);
 
   /// Opens the library and initialises it. Fails where there is no driver or
   /// no GPU. The library stays open.

@@ -97,6 +97,11 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   command.sharedBytes = kernel.shared_bytes();
   for (const Slice *slice : *launch.operands())
     command.arguments.push_back(memory->address(*slice));
+  Result<std::vector<TensorMap>> maps =
+      encodeTensorMaps(gpu->driver(), kernel, command.arguments);
+  if (!maps)
+    return maps.takeError();
+  command.maps = std::move(*maps);
   return Command(std::move(command));
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/Core/ArtifactChecks.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
+#include "runtime/Core/KernelChecks.h"
 
 #include <algorithm>
 #include <climits>
@@ -94,7 +95,6 @@ private:
   bool checkTensor(const Tensor &tensor);
   bool checkInit(const Tensor &tensor);
   bool checkKernel(const Kernel &kernel);
-  bool checkRows(const Kernel &kernel);
   bool checkEntry(const Entry &entry);
   bool checkIndices(const flatbuffers::Vector<uint32_t> &indices,
                     const char *what);
@@ -140,13 +140,10 @@ bool Checker::checkUnique(std::set<std::string> &seen,
               "'");
 }
 
-/// The verifier of FlatBuffers knows what alignment the length of a vector
-/// needs, but not what its elements need: 8 bytes for all that ask.
 template <typename T>
 bool Checker::checkAligned(const flatbuffers::Vector<T> &vector,
                            const char *what) {
-  auto address = reinterpret_cast<uintptr_t>(vector.Data());
-  return vector.size() == 0 || address % alignof(uint64_t) == 0 ||
+  return isAligned(vector) ||
          fail(std::string(what) + " is misaligned in the file");
 }
 
@@ -241,47 +238,9 @@ bool Checker::checkKernel(const Kernel &kernel) {
   if (kernel.stack_bytes() > maxKernelStack)
     return fail("it needs " + num(kernel.stack_bytes()) +
                 " bytes of stack, the limit is " + num(maxKernelStack));
-  if (const auto *types = kernel.argument_types()) {
-    if (types->size() != kernel.arguments())
-      return fail("it has " + num(types->size()) + " argument types for " +
-                  num(kernel.arguments()) + " arguments");
-    for (DataType type : *types)
-      if (type > DataType::MAX)
-        return fail("unknown argument type " + num(uint64_t(type)));
-  }
-  if (const auto *bytes = kernel.argument_bytes()) {
-    if (!checkAligned(*bytes, "its list of argument sizes"))
-      return false;
-    if (bytes->size() != kernel.arguments())
-      return fail("it has " + num(bytes->size()) + " argument sizes for " +
-                  num(kernel.arguments()) + " arguments");
-  }
-  return checkRows(kernel);
-}
-
-bool Checker::checkRows(const Kernel &kernel) {
-  const auto *rows = kernel.argument_rows();
-  if (!rows)
-    return true;
-  if (!kernel.argument_types() || !kernel.argument_bytes())
-    return fail("it has rows of arguments, but not their types and sizes");
-  if (!checkAligned(*rows, "its list of rows"))
-    return false;
-  if (rows->size() != kernel.arguments())
-    return fail("it has rows of " + num(rows->size()) + " arguments for " +
-                num(kernel.arguments()) + " arguments");
-  for (unsigned i = 0; i < rows->size(); ++i) {
-    uint64_t width = rows->Get(i)->width(), pitch = rows->Get(i)->pitch();
-    uint64_t elements = kernel.argument_bytes()->Get(i) /
-                        elementBytes(kernel.argument_types()->Get(i));
-    bool isEmpty = elements == 0 && width == 0 && pitch == 0;
-    if (!isEmpty && (width == 0 || width > pitch || width > elements ||
-                     (elements - width) % pitch != 0))
-      return fail("argument " + num(i) + " of " + num(elements) +
-                  " elements cannot be rows of " + num(width) +
-                  " elements at a distance of " + num(pitch));
-  }
-  return true;
+  bool isCPU = root.target()->string_view() == artifact::cpuTarget;
+  Status status = checkArguments(kernel, isCPU);
+  return status.ok() || fail(status.message());
 }
 
 bool Checker::check(const Launch &launch) {
@@ -298,13 +257,7 @@ bool Checker::check(const Launch &launch) {
   for (unsigned i = 0; i < launch.operands()->size(); ++i) {
     const Slice &slice = *launch.operands()->Get(i);
     std::string what = "operand " + num(i);
-    // Columns of a matrix begin anywhere.
-    const auto *rows = kernel.argument_rows();
-    bool isDense = !rows || rows->Get(i)->width() == rows->Get(i)->pitch();
-    uint64_t alignment = isDense
-                             ? sliceAlignment
-                             : elementBytes(kernel.argument_types()->Get(i));
-    if (!checkSlice(slice, what, alignment))
+    if (!checkSlice(slice, what, operandAlignment(kernel, i)))
       return false;
     if (const auto *bytes = kernel.argument_bytes())
       if (!checkSize(slice, bytes->Get(i), what))

@@ -38,12 +38,19 @@ static std::string quoted(const std::string &text) {
   return out + "\"";
 }
 
+/// Numbers with something between them: "64x1x64".
+template <typename T>
+static std::string joined(const flatbuffers::Vector<T> &numbers,
+                          const char *between) {
+  std::string text;
+  for (T number : numbers)
+    text += (text.empty() ? "" : between) + num(number);
+  return text;
+}
+
 static std::string typeText(DataType type,
                             const flatbuffers::Vector<uint64_t> &shape) {
-  std::string text = std::string(typeName(type)) + "[";
-  for (unsigned i = 0; i < shape.size(); ++i)
-    text += (i ? "x" : "") + num(shape.Get(i));
-  return text + "]";
+  return std::string(typeName(type)) + "[" + joined(shape, "x") + "]";
 }
 
 static std::string gridText(const artifact::Kernel &kernel) {
@@ -362,6 +369,15 @@ static std::string gpuText(const artifact::Kernel &kernel) {
          " bytes of spills";
 }
 
+static std::string mapText(const artifact::Kernel &kernel,
+                           const artifact::TensorMap &map) {
+  DataType type = kernel.argument_types()->Get(map.argument());
+  return "tensor map of argument " + num(map.argument()) + ": " +
+         typeText(type, *map.extents()) + ", strides [" +
+         joined(*map.strides(), ", ") + "], box " + joined(*map.box(), "x") +
+         ", swizzle " + num(map.swizzle());
+}
+
 void Dumper::dumpKernels() {
   std::map<uint32_t, std::vector<std::string>> launches;
   for (const artifact::Entry *entry : *root.entries())
@@ -377,6 +393,9 @@ void Dumper::dumpKernels() {
          " bytes, " + num(kernel.flops()) + " flops, " + num(kernel.bytes()) +
          " bytes, launches " + num(launches[i].size()) + gpuText(kernel) +
          ", symbol " + kernel.symbol()->str() + placesText(launches[i]));
+    if (const auto *maps = kernel.tensor_maps())
+      for (const artifact::TensorMap *map : *maps)
+        line("    " + mapText(kernel, *map));
   }
 }
 

@@ -79,6 +79,8 @@ public:
   FailureOr<StringRef> run();
 
 private:
+  using TensorMapList = fb::Offset<fb::Vector<fb::Offset<artifact::TensorMap>>>;
+
   FailureOr<artifact::Slice> writeSlice(Operation *user,
                                         std::optional<rt::SliceAttr> slice);
   FailureOr<artifact::Slice> writeRoot(Operation *user, Value root);
@@ -86,6 +88,7 @@ private:
   LogicalResult writeTensor(rt::TensorOp op);
   void writeSegment(rt::SegmentOp op);
   LogicalResult writeKernel(rt::KernelOp op);
+  TensorMapList writeTensorMaps(ArrayAttr maps);
   LogicalResult writeEntry(rt::EntryOp op);
   LogicalResult writeBuffers(rt::EntryOp op);
   FailureOr<fb::Offset<artifact::Command>> writeCommand(Operation *op);
@@ -207,6 +210,27 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
   return success();
 }
 
+/// Nothing for a kernel that has none.
+Writer::TensorMapList Writer::writeTensorMaps(ArrayAttr maps) {
+  if (!maps || maps.empty())
+    return {};
+  std::vector<fb::Offset<artifact::TensorMap>> list;
+  for (auto map : maps.getAsRange<rt::TensorMapAttr>()) {
+    ArrayRef<int64_t> extents = map.getExtents(), strides = map.getStrides(),
+                      box = map.getBox();
+    auto extentList = builder.CreateVector(
+        std::vector<uint64_t>(extents.begin(), extents.end()));
+    auto strideList = builder.CreateVector(
+        std::vector<uint64_t>(strides.begin(), strides.end()));
+    auto boxList =
+        builder.CreateVector(std::vector<uint32_t>(box.begin(), box.end()));
+    list.push_back(artifact::CreateTensorMap(builder, map.getArgument(),
+                                             extentList, strideList, boxList,
+                                             map.getSwizzle()));
+  }
+  return builder.CreateVector(list);
+}
+
 LogicalResult Writer::writeKernel(rt::KernelOp op) {
   if (failed(checkName(op, op.getSymName())))
     return failure();
@@ -230,6 +254,7 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
   fb::Offset<fb::Vector<const artifact::Rows *>> argumentRows;
   if (!isDense)
     argumentRows = builder.CreateVectorOfStructs(rows);
+  TensorMapList tensorMaps = writeTensorMaps(op.getTensorMapsAttr());
   ArrayRef<int32_t> grid = op.getGrid();
   kernels.push_back(artifact::CreateKernel(
       builder, name, name, grid[0], grid[1], grid[2], types.size(),
@@ -238,7 +263,7 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
       argumentBytes, op.getThreads().value_or(0),
       op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
-      op.getSpillBytes().value_or(0), argumentRows));
+      op.getSpillBytes().value_or(0), argumentRows, tensorMaps));
   return success();
 }
 

@@ -117,6 +117,8 @@ LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
     kernel.setThreads(threads[0]);
     kernel.setSharedBytes(
         function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt());
+    if (auto maps = function->getAttrOfType<ArrayAttr>(kTensorMapsAttr))
+      kernel.setTensorMapsAttr(maps);
   }
   return success();
 }

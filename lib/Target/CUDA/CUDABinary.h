@@ -29,8 +29,8 @@ compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
                llvm::StringMap<KernelResources> &resources);
 
 /// Notes on the kernels of `detached`, lowered to the LLVM and NVVM dialects,
-/// what a launch has to know: threads and bytes of shared memory. Fails with a
-/// diagnostic.
+/// what a launch has to know: threads, bytes of shared memory and tensor maps.
+/// Fails with a diagnostic.
 mlir::LogicalResult describeLaunches(DetachedKernels &detached);
 
 } // namespace nsa

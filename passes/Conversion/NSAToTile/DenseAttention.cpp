@@ -31,12 +31,16 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
           getVisibility(op), schedule};
 }
 
-/// Two warpgroups share the keys and values that a program copies.
+/// Two warpgroups share the keys and values that a program copies, or three
+/// where so many keys follow each other that another one copies for them.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
+  constexpr int64_t manyKeys = 1536;
   int64_t rows = getProductRows(schedule);
   if (rows == 0 || isNarrow() || shape.sequence < rows)
     return queryTile;
-  return getTileSize(shape.sequence, 2 * rows, rows);
+  bool isLong =
+      !visibility.window && shape.keys >= manyKeys && shape.valueWidth > 64;
+  return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
 }
 
 /// Warpgroups of one program wait for each other, those of two do not: while
@@ -176,7 +180,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
   // Queries that see some key of the tile.
   Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
-  Expr firstQuery = visibility.firstQuery(i0);
+  // From a multiple of 16 bytes on in rows of f32, where copies begin.
+  int64_t before = isWide ? (visibility.block - 1) % 4 : 0;
+  Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
   Expr endQuery = visibility.endQuery(last, shape.sequence);
   Expr firstHead = keyHead * shape.group();
   auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {

@@ -42,9 +42,7 @@ int64_t nsa::cuda::getDivisor(Value value, int64_t most) {
   return 1;
 }
 
-/// Bytes of which the address of the kernel's argument behind `ref` is a
-/// multiple.
-static int64_t getAlignment(Value ref) {
+int64_t nsa::cuda::getAlignment(Value ref) {
   auto argument = cast<BlockArgument>(nsa::cuda::getArgument(ref));
   auto kernel = cast<KernelOp>(argument.getOwner()->getParentOp());
   if (auto known = kernel.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),

@@ -10,6 +10,10 @@ namespace nsa::cuda {
 /// The kernel's argument that `ref` shows.
 mlir::Value getArgument(mlir::Value ref);
 
+/// Bytes of which the address of the kernel's argument behind `ref` is a
+/// multiple.
+int64_t getAlignment(mlir::Value ref);
+
 /// The largest power of two up to `most` such that this many columns of an
 /// access, beginning at a multiple of the number, always lie together in
 /// memory, aligned as a whole, and are either all inside or all outside.

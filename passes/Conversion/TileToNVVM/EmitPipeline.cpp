@@ -32,11 +32,11 @@ static int64_t lineBytes(LoadOp load) {
 /// which something is left for what threads exchange.
 unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
   constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
-  if (!findFirstProduct(loop) || stages > 2)
-    return stages;
+  if (!findFirstProduct(loop) || options.stages > 2)
+    return options.stages;
   int64_t blocks = std::max<int64_t>(sharing / threads, 1);
   int64_t depth = (all / blocks - pool.size()) / bytes;
-  return unsigned(std::clamp<int64_t>(depth, stages, most));
+  return unsigned(std::clamp<int64_t>(depth, options.stages, most));
 }
 
 /// The tiles of a loop lie together.

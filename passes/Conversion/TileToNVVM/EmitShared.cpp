@@ -113,6 +113,9 @@ void KernelEmitter::emitSharedLoad(LoadOp op) {
   // What a loop copies ahead is there.
   if (op->use_empty() || residents.contains(op.getResult()))
     return;
+  for (auto [k, copy] : llvm::enumerate(producer.held))
+    if (copy.load == op)
+      return takeHeld(k);
   guardLoad(op);
   const Resident &tile = makeResident(op.getResult());
   beginWriting();

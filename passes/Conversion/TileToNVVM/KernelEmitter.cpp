@@ -56,10 +56,10 @@ FailureOr<int64_t> nsa::cuda::getFragmentWarps(KernelOp kernel) {
 }
 
 KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
-                             unsigned stages, bool wgmma)
+                             const EmissionOptions &options)
     : kernel(kernel), plan(plan), threads(plan.getThreads()),
-      b(kernel.getLoc(), kernel.getContext()), bounds(kernel), stages(stages),
-      wgmma(wgmma) {
+      b(kernel.getLoc(), kernel.getContext()), bounds(kernel),
+      options(options) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
   kernel.walk([&](LoadOp op) {
     if (written.contains(getArgument(op.getRef())))
@@ -81,24 +81,36 @@ static int32_t getRegisterLimit(KernelOp kernel, int64_t threads) {
   return int32_t(limit < fewest && blocks > 1 ? most : limit);
 }
 
-LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
-                                  uint64_t sharedLimit) {
-  b.setInsertionPoint(kernel);
+/// One parameter for each argument, and one for each tensor map.
+LLVM::LLVMFuncOp KernelEmitter::createFunction() {
   auto global =
       LLVM::LLVMPointerType::get(kernel.getContext(), unsigned(Space::Global));
   SmallVector<Type> parameters(kernel.getNumArguments(), global);
+  parameters.append(producer.maps.size(),
+                    LLVM::LLVMPointerType::get(kernel.getContext()));
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(kernel.getContext()), parameters);
   auto func = LLVM::LLVMFuncOp::create(b, kernel.getSymName(), type);
   Block *entry = func.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
   for (auto [argument, parameter] :
-       llvm::zip_equal(kernel.getArguments(), entry->getArguments()))
+       llvm::zip(kernel.getArguments(), entry->getArguments()))
     scalars.map(argument, parameter);
+  addTensorMaps(func);
+  return func;
+}
+
+LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
+                                  uint64_t sharedLimit) {
   FailureOr<int64_t> fragmentWarps = getFragmentWarps(kernel);
   if (failed(fragmentWarps))
     return failure();
   warps = *fragmentWarps;
+  if (warps && options.wgmma)
+    findWarpgroupProducts();
+  planRoles(sharedLimit);
+  b.setInsertionPoint(kernel);
+  LLVM::LLVMFuncOp func = createFunction();
   tid = b.threadId();
   sharedBase = LLVM::AddressOfOp::create(b, sharedMemory);
   exchangeBase = sharedBase;
@@ -107,10 +119,9 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     exchangeStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
     exchangeBase = b.address(sharedBase, exchangeStart, b.getI8Type());
     startEnd = exchangeBase.getDefiningOp();
-    if (wgmma)
-      findWarpgroupProducts();
   }
-  if (failed(emitBlock(kernel.getBody().front())))
+  if (failed(producer.empty() ? emitBlock(kernel.getBody().front())
+                              : emitRoles(func)))
     return failure();
   LLVM::ReturnOp::create(b, ValueRange());
   if (warps) {
@@ -125,8 +136,8 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
            << " that a block may have";
   func->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   func->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                b.getDenseI32ArrayAttr({int32_t(threads), 1, 1}));
-  if (warps)
+                b.getDenseI32ArrayAttr({int32_t(getBlockThreads()), 1, 1}));
+  if (warps && producer.empty())
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                   b.getI32IntegerAttr(getRegisterLimit(kernel, threads)));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
@@ -326,6 +337,8 @@ Value KernelEmitter::element(const Source &source, int64_t k, Value row,
 LogicalResult KernelEmitter::emitBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     b.setLoc(op.getLoc());
+    if (leftOut.contains(&op))
+      continue;
     awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
@@ -452,6 +465,31 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
   }
 }
 
+LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
+  LogicalResult result = success();
+  bool carriesRing = producer.around.contains(op);
+  auto body = [&](Value i, ValueRange carried) -> SmallVector<Value> {
+    scalars.map(op.getInductionVar(), i);
+    unflatten(op.getRegionIterArgs(),
+              carriesRing ? takeRing(carried) : carried);
+    result = emitBlock(*op.getBody());
+    if (failed(result))
+      return carried;
+    settle();
+    SmallVector<Value> yielded = flatten(op.getYieldedValues());
+    return carriesRing ? withRing(std::move(yielded)) : yielded;
+  };
+  SmallVector<Value> inits = flatten(op.getInitArgs());
+  if (carriesRing)
+    inits = withRing(std::move(inits));
+  SmallVector<Value> results =
+      b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
+             scalar(op.getStep()), inits, body);
+  unflatten(op.getResults(),
+            carriesRing ? takeRing(results) : ValueRange(results));
+  return result;
+}
+
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
@@ -462,31 +500,13 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
   pendingStores = true;
   settle();
   residentsRead |= readsResidents(op);
-  if (stages > 1) {
-    Prefetch prefetch = findPrefetch(op, written);
-    if (!prefetch.empty()) {
-      LogicalResult result = emitPipelinedFor(op, prefetch);
-      pendingLoads = std::move(accesses);
-      pendingWrites = std::move(writes);
-      pendingStores = true;
-      return result;
-    }
-  }
-  LogicalResult result = success();
-  SmallVector<Value> results =
-      b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
-             scalar(op.getStep()), flatten(op.getInitArgs()),
-             [&](Value i, ValueRange carried) -> SmallVector<Value> {
-               scalars.map(op.getInductionVar(), i);
-               unflatten(op.getRegionIterArgs(), carried);
-               result = emitBlock(*op.getBody());
-               if (failed(result))
-                 return carried;
-               settle();
-               return flatten(op.getYieldedValues());
-             });
+  Prefetch prefetch;
+  if (options.stages > 1)
+    prefetch = findPrefetch(op, written);
+  LogicalResult result = producer.loops.contains(op) ? emitConsumerLoop(op)
+                         : prefetch.empty() ? emitPlainLoop(op)
+                                            : emitPipelinedFor(op, prefetch);
   residentsRead |= readsResidents(op);
-  unflatten(op.getResults(), results);
   pendingLoads = std::move(accesses);
   pendingWrites = std::move(writes);
   pendingStores = true;

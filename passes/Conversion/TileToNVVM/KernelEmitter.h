@@ -10,6 +10,7 @@
 #include "passes/Analysis/TileBounds.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/Spread.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
@@ -24,14 +25,23 @@ struct Prefetch;
 /// they do not agree.
 mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
 
+/// What kernels are emitted for.
+struct EmissionOptions {
+  /// How many places tiles at least have that a loop copies: with two, the next
+  /// iteration's are copied during this one.
+  unsigned stages;
+  /// Whether warpgroups multiply where they can, and whether another one then
+  /// copies for them.
+  bool wgmma, producers;
+  /// Sums of a thread from which on a loop is worth that one.
+  int64_t producerSums;
+};
+
 /// Emits the CUDA kernel of one tile kernel.
 class KernelEmitter {
 public:
-  /// `stages` is how many places tiles at least have that a loop copies: with
-  /// two, the next iteration's are copied during this one. `wgmma`: whether
-  /// warpgroups multiply where they can.
-  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan, unsigned stages,
-                bool wgmma);
+  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan,
+                const EmissionOptions &options);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
@@ -99,10 +109,13 @@ private:
   mlir::Value element(const Source &source, int64_t k, mlir::Value row,
                       mlir::Value col);
 
+  mlir::LLVM::LLVMFuncOp createFunction();
+
   // Operations.
   mlir::LogicalResult emitBlock(mlir::Block &block);
   mlir::LogicalResult emitOp(mlir::Operation *op);
   mlir::LogicalResult emitFor(mlir::scf::ForOp op);
+  mlir::LogicalResult emitPlainLoop(mlir::scf::ForOp op);
   mlir::LogicalResult emitIf(mlir::scf::IfOp op);
   void emitScalarOp(mlir::Operation *op);
   void emitSelect(mlir::arith::SelectOp op);
@@ -297,6 +310,56 @@ private:
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
+  // EmitProducer.cpp
+  void planRoles(uint64_t sharedLimit);
+  void addTensorMaps(mlir::LLVM::LLVMFuncOp func);
+  /// Threads of a block, the producer's included.
+  int64_t getBlockThreads() const;
+  mlir::LogicalResult emitRoles(mlir::LLVM::LLVMFuncOp func);
+  mlir::Value ringBarrier(mlir::Value place, bool isFull);
+  void awaitPhase(mlir::Value barrier, mlir::Value parity);
+  void initializeRing();
+  void advanceRing();
+  llvm::SmallVector<mlir::Value>
+  withRing(llvm::SmallVector<mlir::Value> values) const;
+  mlir::ValueRange takeRing(mlir::ValueRange values);
+  void copyBoxes(const ProducerPlan::Copy &copy, mlir::Value place,
+                 mlir::Value barrier);
+  void emitProducerLoop(mlir::scf::ForOp loop);
+  void emitProducerBlock(mlir::Block &block);
+  mlir::Value heldBarrier(size_t number);
+  void copyHeld(size_t number);
+  void takeHeld(size_t number);
+
+  // EmitConsumer.cpp
+  /// A product that is made an iteration later: the loop's value that it adds
+  /// to, and its operand a and the place of b there.
+  struct LateProduct {
+    tile::DotOp product;
+    mlir::Value sum;
+    llvm::SmallVector<mlir::Value> a;
+    mlir::Value place;
+  };
+  /// A loop whose tiles lie in the ring.
+  struct ConsumerLoop {
+    mlir::scf::ForOp op;
+    llvm::ArrayRef<ProducerPlan::Copy> copies;
+    LateProduct late;
+  };
+  void releasePlace(mlir::Value place);
+  void selectPlace(llvm::ArrayRef<ProducerPlan::Copy> copies,
+                   mlir::Value place);
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  emitIteration(ConsumerLoop &loop, mlir::ValueRange carried,
+                mlir::Value place);
+  mlir::LogicalResult emitConsumerLoop(mlir::scf::ForOp loop);
+  LateProduct findLateProduct(mlir::scf::ForOp loop,
+                              llvm::ArrayRef<ProducerPlan::Copy> copies);
+  llvm::SmallVector<mlir::Value> startLate(const LateProduct &late);
+  mlir::ValueRange takeLate(LateProduct &late, mlir::ValueRange values);
+  void emitLateProduct(const ConsumerLoop &loop, mlir::Value place);
+  void finishLate(const ConsumerLoop &loop, mlir::Value hasIterations);
+
   // EmitConvert.cpp
   void emitConvert(tile::ConvertOp op);
   void convertToShared(tile::ConvertOp op);
@@ -414,8 +477,21 @@ private:
   llvm::DenseSet<mlir::Value> deferred;
   /// Arguments that the kernel writes.
   llvm::DenseSet<mlir::Value> written;
-  unsigned stages;
-  bool wgmma;
+  EmissionOptions options;
+
+  /// Loops for which a warpgroup of its own copies.
+  ProducerPlan producer;
+  /// What lies between it and the others: where places and barriers are, the
+  /// parameters that describe tensors, and the next place in turn with the
+  /// parity of its phase.
+  struct Ring {
+    int64_t offset = 0, barriers = 0;
+    llvm::SmallVector<mlir::Value> maps;
+    mlir::Value place, phase;
+  };
+  Ring ring;
+  /// Operations that their block leaves to others.
+  llvm::DenseSet<mlir::Operation *> leftOut;
 };
 
 } // namespace nsa::cuda

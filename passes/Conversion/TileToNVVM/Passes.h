@@ -3,6 +3,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 
+#include "dialects/RT/RTDialect.h"
 #include "dialects/Tile/TileDialect.h"
 #include "mlir/Pass/Pass.h"
 
@@ -15,6 +16,10 @@ namespace nsa {
 /// Attribute of a function made from a kernel, an i64: bytes of dynamic shared
 /// memory that a launch gives it.
 inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
+
+/// Attribute of a function made from a kernel, an array of #rt.tensor_map: what
+/// the parameters behind the pointers describe.
+inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
 
 /// Attribute of an argument of a kernel, an i64: bytes of which its address is
 /// a multiple in every launch. Without it, that of a tensor of its own is one
@@ -34,12 +39,14 @@ inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
 /// Appends what turns a module of tile kernels into a module of the LLVM and
 /// NVVM dialects: one CUDA kernel per tile kernel (see `nsa-tile-to-nvvm`), no
 /// calls. `sharedLimit` is in bytes per block; `wgmma`: whether warpgroups can
-/// multiply, which takes sm_90a.
+/// multiply, which takes sm_90a; `producerSums`: sums of a thread from which on
+/// one more warpgroup copies for them.
 void buildTileToNVVMPipeline(mlir::OpPassManager &manager,
-                             uint64_t sharedLimit = 232448, bool wgmma = false);
+                             uint64_t sharedLimit = 232448, bool wgmma = false,
+                             unsigned producerSums = 64);
 
 /// Makes the pipeline available as `nsa-tile-to-nvvm-llvm`, with the options
-/// `shared-limit` and `wgmma`.
+/// `shared-limit`, `wgmma` and `producer-sums`.
 void registerTileToNVVMPipeline();
 
 } // namespace nsa

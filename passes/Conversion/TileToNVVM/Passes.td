@@ -75,12 +75,19 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     slabs are rows of the result; the other products of fragments are of single
     warps, with a remark that says why.
 
+    Where the loops of warpgroups load boxes of tensors only, one warpgroup more
+    has these copied for them (cp.async.bulk.tensor), through a ring of up to
+    four places with barriers of their own. The last product of an iteration is
+    made behind the first one of the next where nothing needs it before. The
+    function then has parameters behind the pointers, tensor maps of 128 bytes,
+    which the attribute `nsa.tensor_maps` describes.
+
     The result needs `nsa-expand-math` and upstream conversions to LLVM.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
-    "::mlir::scf::SCFDialect"];
+    "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect"];
   let options = [
     Option<"threads", "threads", "unsigned", /*default=*/"0",
            "Threads of a block, a multiple of 32; 0 chooses up to 256 by the "
@@ -94,6 +101,12 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
            "a multiprocessor">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether warpgroups multiply where they can, on sm_90a">,
+    Option<"producers", "producers", "bool", /*default=*/"true",
+           "Whether a warpgroup of its own copies for those that multiply, where "
+           "all that their loops load are boxes of tensors">,
+    Option<"producerSums", "producer-sums", "unsigned", /*default=*/"64",
+           "Sums of a thread from which on a loop is worth such a warpgroup: with "
+           "fewer, more blocks run at once and hide each other's waits">,
   ];
 }
 

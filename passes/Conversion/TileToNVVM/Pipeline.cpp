@@ -16,7 +16,7 @@
 using namespace mlir;
 
 void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
-                                  bool wgmma) {
+                                  bool wgmma, unsigned producerSums) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createLoopInvariantCodeMotionPass());
@@ -26,6 +26,7 @@ void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
   NSATileToNVVMOptions options;
   options.sharedLimit = sharedLimit;
   options.wgmma = wgmma;
+  options.producerSums = producerSums;
   manager.addPass(createNSATileToNVVM(options));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createNSAExpandMath());
@@ -48,6 +49,11 @@ struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
   Option<bool> wgmma{*this, "wgmma",
                      llvm::cl::desc("warpgroups multiply where they can"),
                      llvm::cl::init(false)};
+  Option<unsigned> producerSums{
+      *this, "producer-sums",
+      llvm::cl::desc("sums of a thread from which on a warpgroup copies for "
+                     "those that multiply"),
+      llvm::cl::init(64)};
 };
 } // namespace
 
@@ -56,6 +62,7 @@ void nsa::registerTileToNVVMPipeline() {
       "nsa-tile-to-nvvm-llvm",
       "Lower tile kernels to the LLVM and NVVM dialects",
       [](OpPassManager &manager, const TileToNVVMOptions &options) {
-        buildTileToNVVMPipeline(manager, options.sharedLimit, options.wgmma);
+        buildTileToNVVMPipeline(manager, options.sharedLimit, options.wgmma,
+                                options.producerSums);
       });
 }

@@ -18,22 +18,23 @@ int64_t nsa::cuda::getCopyWidth(LoadOp load) {
 }
 
 namespace {
-/// Collects the operations in a loop that values depend on.
+/// Collects the operations in a loop or in a kernel that values depend on.
 class Slice {
 public:
-  Slice(scf::ForOp loop, const llvm::DenseSet<Value> &written)
-      : loop(loop), written(written) {}
+  Slice(Operation *scope, const llvm::DenseSet<Value> &written)
+      : scope(scope), written(written) {}
 
-  /// False if a value depends on what the last iteration computed, or on more
-  /// than scalars and elements computed where they are used.
+  /// False if a value depends on what an iteration computed, or on more than
+  /// scalars and elements computed where they are used.
   bool add(Value value) {
-    if (value == loop.getInductionVar())
+    Operation *parent = value.getParentRegion()->getParentOp();
+    if (!scope->isAncestor(parent))
       return true;
-    if (!loop->isProperAncestor(value.getParentRegion()->getParentOp()) &&
-        value.getParentRegion()->getParentOp() != loop)
-      return true;
-    Operation *def = value.getDefiningOp();
-    return def && add(def);
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      auto loop = dyn_cast<scf::ForOp>(parent);
+      return loop ? argument == loop.getInductionVar() : isa<KernelOp>(parent);
+    }
+    return add(value.getDefiningOp());
   }
 
   const llvm::DenseSet<Operation *> &operations() const { return found; }
@@ -48,8 +49,7 @@ private:
     bool fits = true;
     op->walk([&](Operation *inner) {
       for (Value operand : inner->getOperands())
-        if (!op->isProperAncestor(operand.getParentRegion()->getParentOp()) &&
-            operand.getParentRegion()->getParentOp() != op)
+        if (!op->isAncestor(operand.getParentRegion()->getParentOp()))
           fits = fits && add(operand);
     });
     found.insert(op);
@@ -76,11 +76,21 @@ private:
     return !result.wasInterrupted();
   }
 
-  scf::ForOp loop;
+  Operation *scope;
   const llvm::DenseSet<Value> &written;
   llvm::DenseSet<Operation *> found;
 };
 } // namespace
+
+bool nsa::cuda::addSlice(Operation *scope, ValueRange values,
+                         const llvm::DenseSet<Value> &written,
+                         llvm::DenseSet<Operation *> &operations) {
+  Slice slice(scope, written);
+  bool fits =
+      llvm::all_of(values, [&](Value value) { return slice.add(value); });
+  operations.insert_range(slice.operations());
+  return fits;
+}
 
 /// Whether a load makes one row or one column of 4-byte elements, which several
 /// threads repeat.

@@ -27,6 +27,13 @@ struct Prefetch {
 Prefetch findPrefetch(mlir::scf::ForOp loop,
                       const llvm::DenseSet<mlir::Value> &written);
 
+/// Adds the operations in `scope` that values depend on. False if they depend
+/// on what an iteration computed, on memory that the kernel writes, or on more
+/// than scalars and elements computed where they are used.
+bool addSlice(mlir::Operation *scope, mlir::ValueRange values,
+              const llvm::DenseSet<mlir::Value> &written,
+              llvm::DenseSet<mlir::Operation *> &operations);
+
 /// How many elements an asynchronous copy can move of a load: 2, 4 or 8; 0 if
 /// there is no such copy.
 int64_t getCopyWidth(tile::LoadOp load);

@@ -6,7 +6,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
-#include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -135,20 +135,6 @@ static void sinkLoad(LoadOp load) {
     load->moveBefore(first);
 }
 
-/// Registers that the sums of a loop around `op` take.
-static int64_t countCarried(Operation *op) {
-  int64_t most = 0;
-  for (auto loop = op->getParentOfType<scf::ForOp>(); loop;
-       loop = loop->getParentOfType<scf::ForOp>()) {
-    int64_t count = 0;
-    for (Value sum : loop.getRegionIterArgs())
-      if (isFragment(sum.getType()))
-        count += Fragment(sum).registers();
-    most = std::max(most, count);
-  }
-  return most;
-}
-
 /// Lets operands a of products stay in shared memory where sums leave no
 /// registers for them: reading them again costs a few of many ldmatrix. And
 /// those of warpgroups, which take no time to read.
@@ -166,7 +152,8 @@ static void keepInSharedMemory(LoadOp load, bool wgmma) {
       return;
     bool isOfWarpgroups =
         wgmma && Fragment(dot.getResult()).warps % warpsOfGroup == 0;
-    if (!isOfWarpgroups && countCarried(dot) < manyRegisters)
+    if (!isOfWarpgroups &&
+        countSums(dot->getParentOfType<scf::ForOp>()) < manyRegisters)
       return;
   }
   auto type = cast<TileType>(load.getType());

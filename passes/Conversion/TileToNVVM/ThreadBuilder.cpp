@@ -188,12 +188,25 @@ Value ThreadBuilder::blockId(unsigned axis) {
   }
 }
 
-void ThreadBuilder::barrier() { NVVM::BarrierOp::create(*this); }
+/// The barrier of some threads of the block; 0 is that of all.
+static constexpr int64_t partialBarrier = 1;
+
+void ThreadBuilder::barrier() {
+  if (participants == 0) {
+    NVVM::BarrierOp::create(*this);
+    return;
+  }
+  NVVM::BarrierOp::create(*this, TypeRange(), i32(partialBarrier),
+                          i32(participants), NVVM::BarrierReductionAttr(),
+                          Value());
+}
 
 Value ThreadBuilder::anyThread(Value value) {
   Value word = arith::ExtUIOp::create(*this, getI32Type(), value);
   auto barrier = NVVM::BarrierOp::create(
-      *this, TypeRange(getI32Type()), Value(), Value(),
+      *this, TypeRange(getI32Type()),
+      participants ? i32(partialBarrier) : Value(),
+      participants ? i32(participants) : Value(),
       NVVM::BarrierReductionAttr::get(getContext(), NVVM::BarrierReduction::OR),
       word);
   return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne,

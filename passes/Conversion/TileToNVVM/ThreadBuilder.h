@@ -15,7 +15,7 @@
 namespace nsa::cuda {
 
 /// Address spaces of `!llvm.ptr`.
-enum class Space : unsigned { Global = 1, Shared = 3 };
+enum class Space : unsigned { Global = 1, Shared = 3, SharedCluster = 7 };
 
 /// Bytes of an element in memory; i1 takes one.
 unsigned elementBytes(mlir::Type elementType);
@@ -68,7 +68,10 @@ public:
 
   mlir::Value threadId();
   mlir::Value blockId(unsigned axis);
-  /// Waits for all threads of the block.
+  /// Lets only the first `count` threads of the block take part in barriers
+  /// from now on; 0 for all.
+  void setParticipants(int64_t count) { participants = count; }
+  /// Waits for all threads that take part.
   void barrier();
   /// The same, and whether `value`, an i1, is true in any of them.
   mlir::Value anyThread(mlir::Value value);
@@ -83,6 +86,9 @@ public:
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
                                                          mlir::ValueRange)>
            body);
+
+private:
+  int64_t participants = 0;
 };
 
 } // namespace nsa::cuda

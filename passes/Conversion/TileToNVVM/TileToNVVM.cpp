@@ -60,12 +60,12 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         builder, module.getLoc(), bytes, /*isConstant=*/false,
         LLVM::Linkage::External, "nsa_shared_memory", Attribute(),
         /*alignment=*/1024, unsigned(Space::Shared));
+    EmissionOptions options{stages, wgmma, producers, producerSums};
     for (KernelOp kernel : kernels) {
       prepareKernel(kernel, wgmma);
       if (failed(verifyGrid(kernel)) ||
-          failed(
-              KernelEmitter(kernel, planSpread(kernel, threads), stages, wgmma)
-                  .emit(shared, sharedLimit)))
+          failed(KernelEmitter(kernel, planSpread(kernel, threads), options)
+                     .emit(shared, sharedLimit)))
         return signalPassFailure();
       kernel.erase();
     }

@@ -18,6 +18,17 @@ rt.tensor input @tokens : memref<1x64xi32> at <@io, offset = 0, size = 256>
 // CHECK: rt.tensor output @hidden : memref<1x64x32xf32>
 rt.tensor output @hidden : memref<1x64x32xf32>
 
+// CHECK: rt.kernel @mapped : (memref<512x4x128xbf16>, memref<64xf32>) -> () {
+// CHECK-SAME: tensor_maps = [#rt.tensor_map<argument = 0, element = bf16, extents = array<i64: 128, 4, 512>, strides = array<i64: 256, 1024>, box = array<i64: 64, 1, 64>, swizzle = 128>,
+// CHECK-SAME: #rt.tensor_map<argument = 1, element = f32, extents = array<i64: 64>, strides = array<i64>, box = array<i64: 4>, swizzle = 0>]
+rt.kernel @mapped : (memref<512x4x128xbf16>, memref<64xf32>) -> ()
+    {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 0 : i64, stack_bytes = 0 : i64,
+     tensor_maps = [
+       #rt.tensor_map<argument = 0, element = bf16, extents = array<i64: 128, 4, 512>, strides = array<i64: 256, 1024>,
+         box = array<i64: 64, 1, 64>, swizzle = 128>,
+       #rt.tensor_map<argument = 1, element = f32, extents = array<i64: 64>, strides = array<i64>, box = array<i64: 4>,
+         swizzle = 0>]}
+
 func.func private @embedding(memref<256x32xf32>, memref<1x64xi32>, memref<1x64x32xf32>)
 
 // CHECK-LABEL: rt.entry @init inputs [] outputs [] {

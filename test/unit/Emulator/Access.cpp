@@ -40,6 +40,16 @@ std::string place(int argument, uint64_t offset) {
 
 Place Access::find(bool shared, uint64_t address, unsigned bytes,
                    uint64_t align, bool writes) {
+  Place place = locate(shared, address, bytes, align, writes);
+  if (!shared || !place.data || !block.mbarriers.overlap(place.offset, bytes))
+    return place;
+  fail((writes ? "writes " : "reads ") + ::place(-1, place.offset) +
+       ", where an mbarrier is");
+  return {};
+}
+
+Place Access::locate(bool shared, uint64_t address, unsigned bytes,
+                     uint64_t align, bool writes) {
   Place place;
   uint64_t size;
   char *data;
@@ -91,13 +101,14 @@ bool Access::isDefined(const Place &place, unsigned bytes, bool records,
   Finding found = Finding::None;
   Stamp other = 0;
   int32_t otherBlock = 0;
+  Stamp recorded = records ? reader : 0;
   if (place.argument < 0) {
     unsigned granule = block.code.sharedGranule;
     uint64_t first = place.offset / granule,
              last = (place.offset + bytes - 1) / granule;
     for (uint64_t cell = first; cell <= last; ++cell) {
       Finding one = checkRead(block.cells[cell], block.clocks, warp.number,
-                              lane, records);
+                              lane, recorded);
       if (one != Finding::None && found == Finding::None) {
         found = one;
         other = block.cells[cell].write;
@@ -112,7 +123,7 @@ bool Access::isDefined(const Place &place, unsigned bytes, bool records,
              last = (place.offset + view.skipped + bytes - 1) / granule;
     for (uint64_t cell = first; cell <= last; ++cell) {
       Finding one = view.cells[cell].checkRead(block.clocks, block.number,
-                                               warp.number, lane, records);
+                                               warp.number, lane, recorded);
       if (one != Finding::None && found == Finding::None) {
         found = one;
         other = view.cells[cell].write;
@@ -125,41 +136,35 @@ bool Access::isDefined(const Place &place, unsigned bytes, bool records,
   // The first one is enough for a message.
   if (!records || origin)
     return false;
-  origin =
-      block.note({&i, warp.thread(lane), block.number, found, threadOf(other),
-                  otherBlock, place.argument, place.offset});
+  origin = block.note({&i, warp.thread(lane), block.number, found,
+                       block.threadBehind(other), otherBlock, place.argument,
+                       place.offset});
   return false;
 }
 
-bool Access::isFenced(const Place &place, unsigned bytes) const {
+bool Access::isFenced(const Place &place, unsigned bytes, bool own) const {
   unsigned granule = block.code.sharedGranule;
   for (uint64_t index = place.offset / granule;
        index <= (place.offset + bytes - 1) / granule; ++index) {
     const Cell &cell = block.cells[index];
-    if (cell.write &&
-        block.publishedFences[threadOf(cell.write)] <= cell.fences)
+    // Copies write through the proxy that products read through.
+    if (!cell.write || isCopy(cell.write))
+      continue;
+    unsigned writer = threadOf(cell.write);
+    const auto &known = own && writer == warp.thread(lane)
+                            ? block.proxyFences
+                            : block.publishedFences;
+    if (known[writer] <= cell.fences)
       return false;
   }
   return true;
 }
 
 void Access::markWritten(const Place &place, unsigned bytes, Stamp flags) {
-  if (place.argument < 0) {
-    unsigned granule = block.code.sharedGranule;
-    uint64_t first = place.offset / granule,
-             last = (place.offset + bytes - 1) / granule;
-    for (uint64_t index = first; index <= last; ++index) {
-      Cell &cell = block.cells[index];
-      Cell before = cell;
-      Finding found = checkWrite(cell, block.clocks, warp.number, lane, flags);
-      cell.fences = block.proxyFences[warp.thread(lane)];
-      if (found != Finding::None)
-        failRace(place, found,
-                 found == Finding::ReadRace ? readerOf(before) : before.write,
-                 0);
-    }
-    return;
-  }
+  if (place.argument < 0)
+    return markShared(
+        place, bytes,
+        makeStamp(block.clocks.now(warp.number), warp.number, lane) | flags);
   const GlobalMemory::View &view = block.global.views[place.argument];
   unsigned granule = block.global.granule;
   uint64_t first = (place.offset + view.skipped) / granule,
@@ -177,6 +182,21 @@ void Access::markWritten(const Place &place, unsigned bytes, Stamp flags) {
   }
 }
 
+void Access::markShared(const Place &place, unsigned bytes, Stamp stamp) {
+  unsigned granule = block.code.sharedGranule;
+  uint64_t first = place.offset / granule,
+           last = (place.offset + bytes - 1) / granule;
+  for (uint64_t index = first; index <= last; ++index) {
+    Cell &cell = block.cells[index];
+    Cell before = cell;
+    Finding found = checkWrite(cell, block.clocks, warp.number, lane, stamp);
+    cell.fences = block.proxyFences[warp.thread(lane)];
+    if (found != Finding::None)
+      failRace(place, found,
+               found == Finding::ReadRace ? readerOf(before) : before.write, 0);
+  }
+}
+
 Stamp Access::readerOf(const Cell &cell) const {
   return block.clocks.isBefore(cell.read, warp.number, lane) ? cell.otherRead
                                                              : cell.read;
@@ -187,15 +207,17 @@ void Access::failRace(const Place &place, Finding found, Stamp other,
   bool blocks =
       found == Finding::OtherBlockWrote || found == Finding::OtherBlockRead;
   fail("writes " + ::place(place.argument, place.offset) + "; " +
-       describe(found) +
-       std::to_string(blocks ? unsigned(otherBlock) : threadOf(other)));
+       (isProduct(other) && found == Finding::ReadRace
+            ? "a product reads this until it is waited for, and no barrier "
+              "stands between: thread "
+            : describe(found)) +
+       std::to_string(blocks ? unsigned(otherBlock)
+                             : block.threadBehind(other)));
 }
 
-namespace {
-
-/// Fails where the address or something else that must be known is undefined.
-bool requireDefined(Warp &warp, const Instruction &i, LaneMask mask,
-                    uint32_t reg, const char *what) {
+bool nsa::emulator::requireDefined(Warp &warp, const Instruction &i,
+                                   LaneMask mask, uint32_t reg,
+                                   const char *what) {
   LaneMask bad = warp.undefined(reg) & mask;
   if (!bad)
     return true;
@@ -204,6 +226,8 @@ bool requireDefined(Warp &warp, const Instruction &i, LaneMask mask,
                       warp.block.describe(warp.origin(reg)));
   return false;
 }
+
+namespace {
 
 /// One lane's components, `Bytes` bytes each.
 template <unsigned Bytes>

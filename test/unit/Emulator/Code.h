@@ -41,6 +41,9 @@ enum class Kind : uint8_t {
   Mask,
   /// Runs once all lanes of the warp are here.
   Warp,
+  /// Each lane goes on when the phase before the current one of the mbarrier of
+  /// register `a` has the parity of register `b`.
+  Wait,
   /// Waits for other warps. Register `a` is the number of the barrier, `b` the
   /// number of threads; `immediate` says what to do, see Barrier.
   Barrier,
@@ -65,6 +68,16 @@ struct Instruction {
   const uint32_t *all = nullptr;
 };
 
+/// A tensor in the memory of an argument, and the boxes that are copied of it;
+/// all innermost first. Strides and the swizzle are in bytes; the innermost
+/// dimension has no stride.
+struct TensorMap {
+  unsigned argument, elementBytes, swizzle;
+  std::vector<int64_t> extents, strides, box;
+
+  uint64_t rowBytes() const { return uint64_t(box[0]) * elementBytes; }
+};
+
 /// A kernel that is ready to run. Register `r` takes 32 words, or 64 if it is
 /// wide: then `r + 1` is no register.
 struct Code {
@@ -84,7 +97,12 @@ struct Code {
   /// Registers that hold the pointers to the arguments.
   std::vector<uint32_t> arguments;
 
+  /// What the kernel's last parameters say.
+  std::vector<TensorMap> maps;
+
   unsigned threads = 0;
+  /// Registers that a GPU gives a thread at the launch.
+  unsigned registersAtLaunch = 0;
   uint64_t sharedBytes = 0;
   /// The smallest access to each memory, in bytes: what the checks are made
   /// for.
@@ -100,6 +118,9 @@ constexpr uint64_t kArgumentBias = uint64_t(1) << (kArgumentShift - 1);
 constexpr uint64_t argumentBase(unsigned argument) {
   return (uint64_t(argument + 1) << kArgumentShift) + kArgumentBias;
 }
+
+/// Tensor maps lie where nothing else does.
+constexpr uint64_t kTensorMapBase = uint64_t(1) << 40, kTensorMapBytes = 128;
 
 } // namespace nsa::emulator
 

@@ -1,6 +1,7 @@
 //===- Emulator.cpp - CUDA kernels without a GPU --------------------------===//
 
 #include "test/unit/Emulator/Emulator.h"
+#include "dialects/RT/RTDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Parser/Parser.h"
@@ -11,7 +12,7 @@ using namespace nsa;
 using namespace nsa::emulator;
 
 Emulator::Emulator() : context(MLIRContext::Threading::DISABLED) {
-  context.loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  context.loadDialect<LLVM::LLVMDialect, NVVM::NVVMDialect, rt::RTDialect>();
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
     llvm::raw_string_ostream stream(messages);
     stream << diagnostic.getLocation() << ": " << diagnostic << "\n";

@@ -26,7 +26,8 @@ public:
   /// Reads a module as text. The kernels are translated at their first launch.
   static Result<std::unique_ptr<Emulator>> parse(const std::string &text);
 
-  /// Runs all blocks of a kernel. The error says which thread of which block
+  /// Runs all blocks of a kernel. What its tensor maps describe, an attribute
+  /// says: they are no arguments. The error says which thread of which block
   /// did what wrong, in which operation.
   Status launch(const std::string &symbol, Dim3 grid,
                 const std::vector<Argument> &arguments);

@@ -212,6 +212,29 @@ TEST_F(EmulatorTest, FindsWritesOfWhatAnotherThreadReads) {
   EXPECT_TRUE(run(body + barrier + again, 64).ok());
 }
 
+// The first of seven warps does not arrive before the eighth writes.
+TEST_F(EmulatorTest, RemembersReadersOfManyWarps) {
+  std::string read = word("%p", "%shared", "%lane") + load("%v", "%p", "3");
+  std::string body = "  %lane = llvm.and %tid, %c31 : i32\n" +
+                     word("%first", "%shared", "%lane") +
+                     "  %isFirst = llvm.icmp \"ult\" %tid, %c32 : i32\n"
+                     "  llvm.cond_br %isFirst, ^bb1, ^bb2\n^bb1:\n" +
+                     store("%tid", "%first", "3") + "  llvm.br ^bb2\n^bb2:\n" +
+                     barrier + read +
+                     "  %c224 = llvm.mlir.constant(224 : i32) : i32\n"
+                     "  %isLast = llvm.icmp \"uge\" %tid, %c224 : i32\n"
+                     "  llvm.cond_br %isFirst, ^bb6, ^bb3\n^bb3:\n"
+                     "  llvm.cond_br %isLast, ^bb5, ^bb4\n^bb4:\n"
+                     "  llvm.inline_asm has_side_effects \"bar.arrive $0, $1;\""
+                     ", \"r,r\" %c1, %c224 : (i32, i32) -> ()\n"
+                     "  llvm.br ^bb6\n^bb5:\n"
+                     "  nvvm.barrier id = %c1 number_of_threads = %c224\n" +
+                     store("%v", "%first", "3") + "  llvm.br ^bb6\n^bb6:\n";
+  expectFailure(run(body, 256),
+                "another thread read this without a barrier between: thread",
+                "llvm.store");
+}
+
 TEST_F(EmulatorTest, FindsTwoWritesOfOneWord) {
   expectFailure(run(word("%p", "%shared", "%c0") + store("%tid", "%p", "3")),
                 "another thread wrote this", "llvm.store");
@@ -444,9 +467,9 @@ TEST_F(EmulatorTest, MatricesMultiply) {
 //===----------------------------------------------------------------------===//
 
 TEST_F(EmulatorTest, UnknownOperationsAreErrors) {
-  expectFailure(run("  nvvm.fence.mbarrier.init\n"),
-                "the emulator does not know 'nvvm.fence.mbarrier.init'",
-                "nvvm.fence.mbarrier.init");
+  expectFailure(run("  nvvm.fence.sc.cluster\n"),
+                "the emulator does not know 'nvvm.fence.sc.cluster'",
+                "nvvm.fence.sc.cluster");
   expectFailure(run("  llvm.inline_asm has_side_effects \"trap;\", \"\" : () "
                     "-> ()\n"),
                 "with the text 'trap;'", "llvm.inline_asm");

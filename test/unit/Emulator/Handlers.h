@@ -69,8 +69,21 @@ Handler getWarpgroupFence();
 Handler getWarpgroupCommit();
 /// Waits for all groups but the last `immediate`. all: as for the fence.
 Handler getWarpgroupWait();
-/// Lets products read what this thread has written to shared memory.
+/// Lets products read what this thread has written to shared memory, and copies
+/// complete on the mbarriers that it has made.
 Handler getProxyFence();
+/// `immediate` is how many registers each thread has from now on; `count` is 1
+/// if these are to be more than before.
+Handler getSetRegisters();
+
+/// a: address, b: threads of each phase.
+Handler getMakeMbarrier();
+/// The part of the proxy fence that is about mbarriers.
+Handler getMbarrierFence();
+/// a: address; b (if `count` is 1): bytes that are expected.
+Handler getArrive();
+/// all: to, the tensor map, the mbarrier, `count` coordinates.
+Handler getCopyTensor();
 
 /// `immediate` 0 to 2: along x, y, z.
 Handler getThreadId();

@@ -42,8 +42,10 @@ void Warp::start() {
   results.clear();
   productGroup = productTrace = 0;
   isFenced = false;
+  registers = block.code.registersAtLaunch;
+  registersSet = nullptr;
   alive = kAllLanes;
-  waiting = 0;
+  waiting = blocked = 0;
   waitsFor = nullptr;
 }
 
@@ -55,10 +57,11 @@ void Warp::move(LaneMask lanes, uint32_t to) {
 /// one to come waits for the others.
 void Warp::run() {
   const std::vector<Instruction> &code = block.code.instructions;
+  wake();
   while (!block.failed() && !waitsFor) {
-    LaneMask runnable = alive & ~waiting, mask = 0;
+    LaneMask runnable = alive & ~waiting & ~blocked, mask = 0;
     if (!runnable) {
-      if (alive)
+      if (alive && !blocked)
         reportStuck();
       return;
     }
@@ -82,6 +85,21 @@ void Warp::run() {
       if (!step(mask, pc))
         break;
     }
+  }
+}
+
+void Warp::wake() {
+  for (LaneMask rest = blocked; rest && !block.failed();) {
+    uint32_t pc = place[std::countr_zero(rest)];
+    LaneMask here = 0;
+    forLanes(rest, [&](unsigned lane) {
+      here |= LaneMask(place[lane] == pc) << lane;
+    });
+    LaneMask ready =
+        block.mbarriers.poll(*this, block.code.instructions[pc], here);
+    move(ready, pc + 1);
+    blocked &= ~ready;
+    rest &= ~here;
   }
 }
 
@@ -130,6 +148,17 @@ bool Warp::step(LaneMask &mask, uint32_t &pc) {
     i.run(*this, i, mask);
     ++pc;
     return !block.failed();
+  case Kind::Wait: {
+    LaneMask ready = block.mbarriers.poll(*this, i, mask);
+    if (ready == mask) {
+      ++pc;
+      return !block.failed();
+    }
+    move(ready, pc + 1);
+    move(mask & ~ready, pc);
+    blocked |= mask & ~ready;
+    return false;
+  }
   case Kind::Barrier:
     if (!meet(mask, pc))
       return false;
@@ -185,6 +214,10 @@ void Warp::pass() {
   waitsFor = nullptr;
 }
 
+const Instruction &Warp::instructionOf(unsigned lane) const {
+  return block.code.instructions[place[lane]];
+}
+
 void Warp::reportStuck() {
   auto first = unsigned(std::countr_zero(waiting));
   std::string text = "lanes of a warp wait for each other:";
@@ -227,6 +260,7 @@ bool Block::run(Dim3 at) {
   publishedFences.assign(code.threads, 0);
   for (NamedBarrier &barrier : named)
     barrier = {};
+  mbarriers.reset();
   for (auto &warp : warps)
     warp->start();
   while (!failed()) {
@@ -238,9 +272,14 @@ bool Block::run(Dim3 at) {
     if (failed())
       break;
     checkWarpgroups();
-    if (all)
+    if (all) {
+      checkRegisters();
+      mbarriers.checkEnd(warps);
       break;
-    if (!releaseBarriers() && !failed())
+    }
+    bool progress = releaseBarriers();
+    progress |= mbarriers.takeProgress();
+    if (!progress && !failed() && !mbarriers.land())
       reportDeadlock();
   }
   return !failed();
@@ -333,18 +372,25 @@ bool Block::release(unsigned id, const std::vector<Warp *> &waiting) {
   return true;
 }
 
-void Block::publishFences(const Warp &warp) {
-  for (unsigned lane = 0; lane < kLanes; ++lane)
+void Block::publishFences(const Warp &warp, LaneMask lanes) {
+  forLanes(lanes, [&](unsigned lane) {
     publishedFences[warp.thread(lane)] = proxyFences[warp.thread(lane)];
+  });
 }
 
-/// All warps have come to a barrier or to their end.
+/// All warps have come to a barrier or to their end. Those that wait at
+/// mbarriers may be behind others of their group.
 void Block::checkWarpgroups() {
+  std::vector<bool> waits(warps.size() / 4 + 1);
+  for (auto &warp : warps)
+    waits[warp->number / 4] =
+        waits[warp->number / 4] || warp->blockedLanes() != 0;
   for (auto &warp : warps) {
     const Warp &first = *warps[warp->number / 4 * 4];
-    if (warp->productTrace != first.productTrace && !failed())
+    if (!waits[warp->number / 4] && warp->productTrace != first.productTrace &&
+        !failed())
       fail(*warp, code.instructions.front(), -1,
-           "has issued other products than warp " +
+           "has issued other products or register counts than warp " +
                std::to_string(first.number) + " of its group");
     if (warp->ended() && !warp->products.empty() && !failed())
       fail(*warp, *warp->products.front().instruction, -1,
@@ -352,20 +398,46 @@ void Block::checkWarpgroups() {
   }
 }
 
-void Block::reportDeadlock() {
+/// The registers that warps have in the end must be enough for all of them.
+void Block::checkRegisters() {
+  unsigned sum = 0;
+  const Warp *last = nullptr;
   for (auto &warp : warps) {
-    if (!warp->waitsFor)
-      continue;
-    std::string text = "waits for ever;";
-    for (auto &other : warps) {
-      text += " warp " + std::to_string(other->number) +
-              (other->ended() ? " has left the kernel" : "");
-      if (other->waitsFor)
-        text += " is at '" + describe(*other->waitsFor) + "' with " +
-                std::to_string(std::popcount(other->aliveLanes())) + " lanes";
-      text += ";";
+    sum += warp->registers;
+    last = warp->registersSet ? warp.get() : last;
+  }
+  if (last && sum > code.registersAtLaunch * warps.size())
+    fail(*last, *last->registersSet, -1,
+         "the threads of all warps have " + std::to_string(sum * kLanes) +
+             " registers together, and had " +
+             std::to_string(code.threads * code.registersAtLaunch) +
+             " at the launch");
+}
+
+std::string Block::describeWait(Warp &warp) {
+  std::string text = " warp " + std::to_string(warp.number);
+  if (warp.ended())
+    return text + " has left the kernel;";
+  if (warp.waitsFor)
+    return text + " is at '" + describe(*warp.waitsFor) + "' with " +
+           std::to_string(std::popcount(warp.aliveLanes())) + " lanes;";
+  auto lane = unsigned(std::countr_zero(warp.blockedLanes()));
+  return text + " waits with " +
+         std::to_string(std::popcount(warp.blockedLanes())) + " lanes for " +
+         mbarriers.describeWait(warp, warp.instructionOf(lane), lane) + ";";
+}
+
+void Block::reportDeadlock() {
+  std::string text = "waits for ever;";
+  for (auto &warp : warps)
+    text += describeWait(*warp);
+  for (auto &warp : warps) {
+    if (warp->waitsFor)
+      return fail(*warp, *warp->waitsFor, -1, text);
+    if (LaneMask lanes = warp->blockedLanes()) {
+      auto lane = unsigned(std::countr_zero(lanes));
+      return fail(*warp, warp->instructionOf(lane), int(lane), text);
     }
-    return fail(*warp, *warp->waitsFor, -1, text);
   }
 }
 

@@ -4,6 +4,7 @@
 #define NSA_TEST_UNIT_EMULATOR_MACHINE_H
 
 #include "test/unit/Emulator/Code.h"
+#include "test/unit/Emulator/Mbarriers.h"
 #include "test/unit/Emulator/Shadow.h"
 
 #include <bit>
@@ -129,14 +130,20 @@ public:
   /// The lanes that will be undefined of a register that a product writes; null
   /// if none does.
   const LaneMask *findInFlight(uint32_t reg) const;
-  /// Warps of a group must issue the same products.
+  /// Warps of a group must issue the same products, and hand over registers
+  /// together.
   void traceProduct(uint64_t what) {
     productTrace = (productTrace ^ what) * 0x100000001b3;
   }
   uint64_t productTrace = 0;
+  /// Registers of each thread, and what last changed them.
+  unsigned registers = 0;
+  const Instruction *registersSet = nullptr;
 
   bool ended() const { return alive == 0; }
   LaneMask aliveLanes() const { return alive; }
+  /// The lanes that wait at mbarriers.
+  LaneMask blockedLanes() const { return blocked; }
   /// The barrier that all threads wait at; null if none.
   const Instruction *waitsFor = nullptr;
   /// Lets the threads go on behind the barrier.
@@ -150,11 +157,14 @@ private:
   };
 
   bool step(LaneMask &mask, uint32_t &pc);
+  /// Lets lanes go on whose mbarriers' phases are over.
+  void wake();
   /// Whether the lanes `mask` may run the collective at `pc`: then they become
   /// all that it waits for. Else they wait.
   bool meet(LaneMask &mask, uint32_t pc);
   void move(LaneMask lanes, uint32_t to);
   void reportStuck();
+  const Instruction &instructionOf(unsigned lane) const;
 
   struct Free {
     void operator()(uint32_t *words) const { std::free(words); }
@@ -163,7 +173,7 @@ private:
   std::vector<Mark> marks;
   /// Where each lane is; lanes in `waiting` have arrived at a collective.
   uint32_t place[kLanes] = {};
-  LaneMask alive = 0, waiting = 0;
+  LaneMask alive = 0, waiting = 0, blocked = 0;
 };
 
 struct Dim3 {
@@ -198,9 +208,18 @@ public:
   std::vector<char> shared;
   std::vector<Cell> cells;
   Clocks clocks;
+  Mbarriers mbarriers;
+  /// The thread that a stamp is about; of a copy or a product, one that issued
+  /// it.
+  unsigned threadBehind(Stamp stamp) const {
+    return isCopy(stamp) ? mbarriers.copierOf(stamp)
+                         : threadOf(stamp) % (kMaxWarps * kLanes);
+  }
   /// How often each thread has fenced for asynchronous products, and how often
   /// until its last barrier.
   std::vector<uint32_t> proxyFences, publishedFences;
+  /// Threads are at a barrier.
+  void publishFences(const Warp &warp, LaneMask lanes = kAllLanes);
   std::string error;
   /// Instructions of all warps, in all blocks and before this block.
   uint64_t executed = 0, executedBefore = 0;
@@ -208,8 +227,9 @@ public:
 private:
   bool releaseBarriers();
   void reportDeadlock();
-  void publishFences(const Warp &warp);
+  std::string describeWait(Warp &warp);
   void checkWarpgroups();
+  void checkRegisters();
   struct NamedBarrier {
     unsigned arrived = 0;
     Clocks::Times times = {};

@@ -25,7 +25,8 @@ void nsa::test::registerTargetDialects(DialectRegistry &registry) {
 void nsa::test::runOnTarget(ModuleOp module, const KernelCase &kernelCase,
                             ArrayRef<KernelArgument> arguments) {
   PassManager manager(module.getContext());
-  buildTileToNVVMPipeline(manager, sharedLimit, wgmma);
+  // Tiles are small here.
+  buildTileToNVVMPipeline(manager, sharedLimit, wgmma, /*producerSums=*/0);
   ASSERT_TRUE(succeeded(manager.run(module)));
   std::string text;
   llvm::raw_string_ostream(text) << module;

@@ -1,73 +1,16 @@
 //===- Shadow.h - who accessed which memory, and when -----------*- C++ -*-===//
 //
 // Finds reads of memory that nobody has written and accesses of two threads
-// that no barrier puts in order. Every warp has a clock that its barriers
-// advance, and knows from barriers up to which time of another warp all
-// accesses lie before its own next one.
+// that no barrier puts in order.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_TEST_UNIT_EMULATOR_SHADOW_H
 #define NSA_TEST_UNIT_EMULATOR_SHADOW_H
 
-#include <array>
-#include <cstdint>
-#include <vector>
+#include "test/unit/Emulator/Clocks.h"
 
 namespace nsa::emulator {
-
-/// Warps of the largest block.
-constexpr unsigned kMaxWarps = 32;
-
-/// A thread at a time: clock, warp, lane and two flags. 0 is nobody.
-using Stamp = uint32_t;
-/// The value is still on its way (cp.async); it is undefined.
-constexpr Stamp kInFlight = 1, kPoison = 2;
-constexpr unsigned kClockShift = 12;
-constexpr uint32_t kMaxClock = (uint32_t(1) << (32 - kClockShift)) - 1;
-
-inline Stamp makeStamp(uint32_t clock, unsigned warp, unsigned lane) {
-  return clock << kClockShift | warp << 7 | lane << 2;
-}
-inline unsigned threadOf(Stamp stamp) { return stamp >> 2 & 0x3ff; }
-
-/// What each warp of a block knows of the others' clocks.
-class Clocks {
-public:
-  Clocks() { reset(); }
-
-  void reset() {
-    for (auto &row : seen)
-      row.fill(1);
-  }
-
-  uint32_t now(unsigned warp) const { return seen[warp][warp]; }
-  /// Threads of a warp have met.
-  void tick(unsigned warp) { ++seen[warp][warp]; }
-
-  /// Whether what `stamp` says happened before anything that this thread does
-  /// from now on.
-  bool isBefore(Stamp stamp, unsigned warp, unsigned lane) const {
-    return (stamp >> kClockShift) < seen[warp][stamp >> 7 & 31] ||
-           threadOf(stamp) == (warp << 5 | lane);
-  }
-
-  using Times = std::array<uint32_t, kMaxWarps>;
-  /// Adds what `warp` knows to `times`, and that it was there.
-  void release(unsigned warp, Times &times) {
-    for (unsigned i = 0; i < kMaxWarps; ++i)
-      times[i] = times[i] > seen[warp][i] ? times[i] : seen[warp][i];
-    times[warp] = ++seen[warp][warp];
-  }
-  void acquire(unsigned warp, const Times &times) {
-    for (unsigned i = 0; i < kMaxWarps; ++i)
-      if (times[i] > seen[warp][i])
-        seen[warp][i] = times[i];
-  }
-
-private:
-  std::array<Times, kMaxWarps> seen;
-};
 
 /// What an access found.
 enum class Finding : uint8_t {
@@ -97,37 +40,53 @@ struct Cell {
   uint32_t fences = 0;
 };
 
+/// A read stands for those before it. Of more than two that nothing orders, it
+/// is left to chance which are remembered: in a tile that many warps read,
+/// there are cells that remember each of them.
+inline void recordRead(Cell &cell, const Clocks &clocks, unsigned warp,
+                       unsigned lane, Stamp reader) {
+  if (cell.read == reader)
+    return;
+  unsigned agent = agentOf(reader);
+  bool isSame = agentOf(cell.read) == agent;
+  // Who has waited for a product has for those before.
+  bool isLater = isSame && isProduct(reader);
+  if (cell.read && !isLater && !clocks.isBefore(cell.read, warp, lane)) {
+    bool isFree = !cell.otherRead || agentOf(cell.otherRead) == agent ||
+                  clocks.isBefore(cell.otherRead, warp, lane);
+    if (isFree || (!isSame && !clocks.toss()))
+      cell.otherRead = cell.read;
+  }
+  cell.read = reader;
+}
+
+/// `reader` is remembered to have read this; 0: nobody is.
 inline Finding checkRead(Cell &cell, const Clocks &clocks, unsigned warp,
-                         unsigned lane, bool records) {
+                         unsigned lane, Stamp reader) {
   if (cell.write == 0)
     return Finding::Unwritten;
   Finding finding = Finding::None;
   if (cell.write & (kInFlight | kPoison))
     finding = cell.write & kInFlight ? Finding::InFlight : Finding::Poison;
   else if (!clocks.isBefore(cell.write, warp, lane))
-    finding = Finding::WriteRace;
-  if (records) {
-    Stamp stamp = makeStamp(clocks.now(warp), warp, lane);
-    if (cell.read >> 7 != stamp >> 7)
-      cell.otherRead = cell.read;
-    else if (cell.read != stamp && clocks.isBefore(cell.otherRead, warp, lane))
-      cell.otherRead = cell.read;
-    cell.read = stamp;
-  }
+    finding = isCopy(cell.write) ? Finding::InFlight : Finding::WriteRace;
+  if (reader)
+    recordRead(cell, clocks, warp, lane, reader);
   return finding;
 }
 
+/// `stamp` says who the writer is from then on.
 inline Finding checkWrite(Cell &cell, const Clocks &clocks, unsigned warp,
-                          unsigned lane, Stamp flags) {
+                          unsigned lane, Stamp stamp) {
   Finding finding = Finding::None;
   if (cell.write & kInFlight)
     finding = Finding::InFlight;
   else if (cell.write && !clocks.isBefore(cell.write, warp, lane))
-    finding = Finding::WriteRace;
+    finding = isCopy(cell.write) ? Finding::InFlight : Finding::WriteRace;
   else if ((cell.read && !clocks.isBefore(cell.read, warp, lane)) ||
            (cell.otherRead && !clocks.isBefore(cell.otherRead, warp, lane)))
     finding = Finding::ReadRace;
-  cell.write = makeStamp(clocks.now(warp), warp, lane) | flags;
+  cell.write = stamp;
   cell.read = cell.otherRead = 0;
   return finding;
 }
@@ -140,8 +99,8 @@ struct GlobalCell : Cell {
   bool defined = false;
 
   Finding checkRead(const Clocks &clocks, int32_t block, unsigned warp,
-                    unsigned lane, bool records) {
-    if (records && reader != block) {
+                    unsigned lane, Stamp who) {
+    if (who && reader != block) {
       manyReaders |= reader != nobody;
       reader = block;
       read = otherRead = 0;
@@ -151,25 +110,26 @@ struct GlobalCell : Cell {
         return Finding::Unwritten;
       // Everything before the launch is before everything in it.
       write = makeStamp(0, 0, 1);
-      Finding finding = emulator::checkRead(*this, clocks, warp, lane, records);
+      Finding finding = emulator::checkRead(*this, clocks, warp, lane, who);
       write = 0;
       return finding;
     }
     if (writer != block)
       return Finding::OtherBlockWrote;
-    return emulator::checkRead(*this, clocks, warp, lane, records);
+    return emulator::checkRead(*this, clocks, warp, lane, who);
   }
 
   Finding checkWrite(const Clocks &clocks, int32_t block, unsigned warp,
                      unsigned lane) {
     Finding finding = Finding::None;
+    Stamp stamp = makeStamp(clocks.now(warp), warp, lane);
     if (writer != nobody && writer != block)
       finding = Finding::OtherBlockWrote;
     else if (reader != nobody && (reader != block || manyReaders))
       finding = Finding::OtherBlockRead;
     else
-      finding = emulator::checkWrite(*this, clocks, warp, lane, 0);
-    write = makeStamp(clocks.now(warp), warp, lane);
+      finding = emulator::checkWrite(*this, clocks, warp, lane, stamp);
+    write = stamp;
     writer = block;
     return finding;
   }

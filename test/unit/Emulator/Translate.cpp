@@ -248,6 +248,19 @@ void Translator::assignRegisters() {
 // Functions
 //===----------------------------------------------------------------------===//
 
+/// Registers of a thread: as many as the kernel may have, in units of 8.
+static unsigned countRegisters(LLVM::LLVMFuncOp function, int64_t threads) {
+  constexpr int64_t all = 65536, most = 255;
+  auto given = [&](StringRef name, int64_t otherwise) {
+    auto number = function->getAttrOfType<IntegerAttr>(name);
+    return number ? number.getInt() : otherwise;
+  };
+  int64_t blocks =
+      std::max<int64_t>(given(NVVM::NVVMDialect::getMinctasmAttrName(), 1), 1);
+  int64_t fit = std::min(all / (blocks * threads), most);
+  return unsigned(given(NVVM::NVVMDialect::getMaxnregAttrName(), fit) / 8 * 8);
+}
+
 FailureOr<Code> Translator::run() {
   op = function;
   code.name = function.getSymName().str();
@@ -260,8 +273,14 @@ FailureOr<Code> Translator::run() {
            << kSharedBytesAttr;
   code.threads = unsigned(threads[0]);
   code.sharedBytes = uint64_t(shared.getInt());
+  code.registersAtLaunch = countRegisters(function, threads[0]);
+  unsigned pointers;
+  if (failed(translateTensorMaps(pointers)))
+    return failure();
   for (Block &block : function.getBody())
     for (BlockArgument argument : block.getArguments()) {
+      if (block.isEntryBlock() && argument.getArgNumber() >= pointers)
+        continue;
       SmallVector<ScalarType> scalars;
       if (failed(flatten(argument.getType(), scalars, function)))
         return failure();

@@ -32,6 +32,13 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
     emit(getPackBF16(), define(op->getResult(0)), {high, low});
     return success();
   }
+  // What nvvm.mbarrier.try_wait.parity becomes.
+  if (asmText.contains("LAB_WAIT: \n\tmbarrier.try_wait.parity.shared.b64 P1, "
+                       "[$0], $1, $2; ") &&
+      operands.size() == 3) {
+    translatePhaseWait(operands[0], operands[1]);
+    return success();
+  }
   if (asmText.contains("wgmma."))
     return translateWarpgroupAsm(text);
   if (asmText.starts_with("fence.proxy.async.shared::cta;")) {
@@ -246,6 +253,21 @@ LogicalResult Translator::translateNVVM() {
       .Case([&](NVVM::LaneIdOp) { return number(getLaneId(), 0); })
       .Case([&](NVVM::BarrierOp barrier) {
         translateBarrier(barrier);
+        return success();
+      })
+      .Case<NVVM::MBarrierInitOp, NVVM::MBarrierArriveOp,
+            NVVM::MBarrierArriveExpectTxOp, NVVM::MBarrierTryWaitParityOp,
+            NVVM::FenceMbarrierInitOp>(
+          [&](auto) { return translateMbarrier(); })
+      .Case([&](NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp copy) {
+        return translateTensorCopy(copy);
+      })
+      .Case([&](NVVM::SetMaxRegisterOp set) {
+        // Its verifier knows which numbers there are.
+        Instruction &instruction = emit(getSetRegisters(), {}, {}, Kind::Warp);
+        instruction.immediate = set.getRegCount();
+        instruction.count =
+            set.getAction() == NVVM::SetMaxRegisterAction::increase;
         return success();
       })
       .Case([&](NVVM::SyncWarpOp sync) {

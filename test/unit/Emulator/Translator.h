@@ -52,6 +52,9 @@ private:
                    llvm::ArrayRef<uint32_t> operands, int64_t immediate = 0);
   mlir::LogicalResult unknown(const llvm::Twine &why = "");
 
+  /// Gives the number of parameters in front of the tensor maps.
+  mlir::LogicalResult translateTensorMaps(unsigned &pointers);
+
   // Operations; each translates `op`.
   mlir::LogicalResult translateOp();
   mlir::LogicalResult translateStructure(bool &known);
@@ -74,6 +77,10 @@ private:
   mlir::LogicalResult translateMultiply(mlir::NVVM::MmaOp multiply);
   mlir::LogicalResult translateWarpgroupAsm(mlir::LLVM::InlineAsmOp text);
   void translateBarrier(mlir::NVVM::BarrierOp barrier);
+  mlir::LogicalResult translateMbarrier();
+  void translatePhaseWait(mlir::Value address, mlir::Value parity);
+  mlir::LogicalResult translateTensorCopy(
+      mlir::NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp copy);
   mlir::LogicalResult translateTerminator();
   void emitEdge(mlir::Block *to, mlir::ValueRange arguments);
   void emitJump(mlir::Block *to);

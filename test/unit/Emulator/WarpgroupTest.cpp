@@ -52,7 +52,7 @@ struct Order {
       "#nvvm.shared_space<cta>}\n  nvvm.barrier\n";
   std::string fenced = "  nvvm.wgmma.fence.aligned\n";
   std::string waits = "0";
-  std::string issued;
+  std::string issued, waited;
 };
 
 constexpr unsigned kColumns = 16, kResults = 8;
@@ -153,7 +153,7 @@ protected:
             "\"wgmma.wait_group.sync.aligned " +
             order.waits + ";\", \"" + outputs.substr(0, outputs.size() - 1) +
             constraints + "\" " + values + " : (" + f32s + ") -> " + results +
-            "\n" + constant("%eight", kResults) +
+            "\n" + order.waited + constant("%eight", kResults) +
             "  %o = llvm.mul %tid, %eight : i32\n";
     for (unsigned r = 0; r < kResults; ++r) {
       std::string n = std::to_string(r);
@@ -261,5 +261,13 @@ TEST_F(WarpgroupTest, FindsWritesToWhatAProductReads) {
   order.issued = "  nvvm.barrier\n  %first = llvm.getelementptr %shared[%tid] "
                  ": (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32\n"
                  "  llvm.store %tid, %first : i32, !llvm.ptr<3>\n";
-  expectFailure(run(a, b, false, 0, order), "changes while a product reads it");
+  expectFailure(run(a, b, false, 0, order),
+                "a product reads this until it is waited for");
+  // A product may read until it has been waited for.
+  order.waited = order.issued.substr(order.issued.find("  %first"));
+  order.issued = "  nvvm.barrier\n";
+  expectFailure(run(a, b, false, 0, order),
+                "a product reads this until it is waited for");
+  order.waited = "  nvvm.barrier\n" + order.waited;
+  EXPECT_TRUE(run(a, b, false, 0, order).ok());
 }

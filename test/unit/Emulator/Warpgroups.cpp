@@ -119,6 +119,8 @@ bool Product::readMatrix(uint32_t reg, bool across, unsigned first,
     Warp::InFlight::Read note{place.offset, {}};
     std::memcpy(note.data, place.data, 16);
     reads.push_back(note);
+    access.readFor(
+        Clocks::productOf(warp.number, (row + k) % kLanes, warp.productGroup));
     bool isDefined = access.isDefined(place, 16, true, origin);
     if (!access.isFenced(place, 16)) {
       access.fail("a product reads byte " + std::to_string(place.offset) +
@@ -274,7 +276,8 @@ void fence(Warp &warp, const Instruction &i, LaneMask mask) {
 
 void commit(Warp &warp, const Instruction &i, LaneMask) {
   warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
-  ++warp.productGroup;
+  if (++warp.productGroup >= kMaxClock)
+    warp.block.fail(warp, i, -1, "too many products for the emulator's clock");
 }
 
 void await(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -296,6 +299,7 @@ void await(Warp &warp, const Instruction &i, LaneMask mask) {
                 " of shared memory changes while a product reads it");
   }
   warp.products = std::move(kept);
+  warp.block.clocks.awaitProducts(warp.number, ended);
   warp.isFenced = false;
   moveResults(warp, i, mask, ended);
 }
@@ -326,7 +330,21 @@ Handler nsa::emulator::getProxyFence() {
   return [](Warp &warp, const Instruction &, LaneMask mask) {
     forLanes(mask, [&](unsigned lane) {
       ++warp.block.proxyFences[warp.thread(lane)];
+      warp.block.mbarriers.fence(warp, lane);
     });
+  };
+}
+
+Handler nsa::emulator::getSetRegisters() {
+  return [](Warp &warp, const Instruction &i, LaneMask) {
+    auto wanted = unsigned(i.immediate);
+    if (i.count ? wanted < warp.registers : wanted > warp.registers)
+      return warp.block.fail(warp, i, -1,
+                             "threads have " + std::to_string(warp.registers) +
+                                 " registers before");
+    warp.registers = wanted;
+    warp.registersSet = &i;
+    warp.traceProduct(uint64_t(&i - warp.block.code.instructions.data()));
   };
 }
 

@@ -11,6 +11,7 @@
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "lib/Support/Float16.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -39,7 +40,11 @@ struct FakeModule {
 struct FakeFunction {
   std::string name;
   KernelFunction run = nullptr;
-  int arguments = 0;
+  int arguments = 0, maps = 0;
+};
+/// A tensor map is a parameter of so many bytes.
+struct alignas(128) MapParameter {
+  unsigned char bytes[128];
 };
 struct FakeEvent {
   double seconds = 0;
@@ -330,10 +335,13 @@ int cuModuleGetFunction(void **handle, void *module, const char *name) {
   if (!library)
     return 0;
   function->run = reinterpret_cast<KernelFunction>(::dlsym(library, name));
-  std::string count = std::string(name) + "_arguments";
-  if (auto *arguments =
-          static_cast<const int *>(::dlsym(library, count.c_str())))
-    function->arguments = *arguments;
+  auto count = [&](const char *suffix) {
+    std::string symbol = std::string(name) + suffix;
+    auto *found = static_cast<const int *>(::dlsym(library, symbol.c_str()));
+    return found ? *found : 0;
+  };
+  function->arguments = count("_arguments");
+  function->maps = count("_maps");
   return function->run ? 0 : 500;
 }
 
@@ -347,12 +355,49 @@ int cuLaunchKernel(void *handle, unsigned x, unsigned y, unsigned z, unsigned,
   arguments.reserve(size_t(function->arguments));
   for (int i = 0; i < function->arguments; ++i)
     arguments.push_back(*static_cast<void **>(parameters[i]));
+  // What they hold now is what the kernel reads, whenever it runs.
+  std::vector<MapParameter> maps;
+  maps.reserve(size_t(function->maps));
+  for (int i = 0; i < function->maps; ++i)
+    maps.push_back(
+        *static_cast<MapParameter *>(parameters[function->arguments + i]));
   int64_t programs = int64_t(x) * y * z;
-  enqueue(1e-3, [=] {
+  enqueue(1e-3, [=]() mutable {
+    std::vector<void *> all = arguments;
+    for (MapParameter &map : maps)
+      all.push_back(&map);
     if (function->run)
-      function->run(arguments.data(), 0, programs);
+      function->run(all.data(), 0, programs);
   });
   return call("cuLaunchKernel", function->name);
+}
+
+/// Refuses, as the driver does, a map or an address that is misaligned.
+int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
+                           const uint64_t *extents, const uint64_t *strides,
+                           const uint32_t *box, const uint32_t *steps,
+                           int interleave, int swizzle, int promotion,
+                           int fill) {
+  auto isAligned = [](const void *pointer, uintptr_t bytes) {
+    return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  };
+  if (!isAligned(map, 64) || !isAligned(address, 16) || rank < 1 || rank > 5)
+    return 1;
+  FakeTensorMap fake = {};
+  fake.address = reinterpret_cast<uintptr_t>(address);
+  std::copy_n(extents, rank, fake.extents);
+  std::copy_n(strides, rank - 1, fake.strides);
+  std::copy_n(box, rank, fake.box);
+  std::copy_n(steps, rank, fake.steps);
+  fake.rank = uint8_t(rank);
+  fake.type = uint8_t(type);
+  fake.interleave = uint8_t(interleave);
+  fake.swizzle = uint8_t(swizzle);
+  fake.promotion = uint8_t(promotion);
+  fake.fill = uint8_t(fill);
+  static_assert(sizeof fake <= sizeof(MapParameter));
+  std::memcpy(map, &fake, sizeof fake);
+  return call("cuTensorMapEncodeTiled");
 }
 
 int cuStreamCreate(void **stream, unsigned) {

@@ -11,6 +11,13 @@
 constexpr double kFakeCopySpeed = 3e12, kFakeFloatSpeed = 5e13,
                  kFakeHalfSpeed = 8e14;
 
+/// What a tensor map holds there: the arguments of cuTensorMapEncodeTiled.
+struct FakeTensorMap {
+  uint64_t address, extents[5], strides[4];
+  uint32_t box[5], steps[5];
+  uint8_t rank, type, interleave, swizzle, promotion, fill;
+};
+
 extern "C" {
 /// The calls since the last reset that do something, one per line: the name,
 /// then bytes or the kernel.

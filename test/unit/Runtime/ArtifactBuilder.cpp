@@ -32,11 +32,19 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
                                  const std::string &symbol, uint32_t programs,
                                  const std::vector<uint64_t> &bytes,
                                  unsigned outputs,
-                                 const std::vector<artifact::Rows> &rows) {
-  auto types = builder.CreateVector(
-      std::vector<uint8_t>(bytes.size(), uint8_t(DataType::F32)));
+                                 const std::vector<artifact::Rows> &rows,
+                                 const std::vector<Map> &maps, DataType type) {
+  auto types =
+      builder.CreateVector(std::vector<uint8_t>(bytes.size(), uint8_t(type)));
   auto sizes = builder.CreateVector(bytes);
   auto layouts = builder.CreateVectorOfStructs(rows);
+  std::vector<flatbuffers::Offset<artifact::TensorMap>> list;
+  list.reserve(maps.size());
+  for (const Map &map : maps)
+    list.push_back(artifact::CreateTensorMapDirect(builder, map.argument,
+                                                   &map.extents, &map.strides,
+                                                   &map.box, map.swizzle));
+  auto tensorMaps = builder.CreateVector(list);
   auto nameOffset = builder.CreateString(name);
   auto symbolOffset = builder.CreateString(symbol);
   artifact::KernelBuilder kernel(builder);
@@ -54,6 +62,8 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
   kernel.add_argument_bytes(sizes);
   if (!rows.empty())
     kernel.add_argument_rows(layouts);
+  if (!maps.empty())
+    kernel.add_tensor_maps(tensorMaps);
   kernels.push_back(kernel.Finish());
   return unsigned(kernels.size() - 1);
 }

@@ -34,12 +34,22 @@ public:
   /// The slice of a tensor.
   Slice of(unsigned tensor) const { return tensorSlices[tensor]; }
 
-  /// A kernel of the test's library with one f32 argument per element of
+  /// A tensor map of an argument of a kernel.
+  struct Map {
+    uint32_t argument;
+    std::vector<uint64_t> extents, strides;
+    std::vector<uint32_t> box;
+    uint32_t swizzle;
+  };
+
+  /// A kernel of the test's library with one argument of `type` per element of
   /// `bytes`. Returns its index.
   unsigned kernel(const std::string &name, const std::string &symbol,
                   uint32_t programs, const std::vector<uint64_t> &bytes,
                   unsigned outputs,
-                  const std::vector<artifact::Rows> &rows = {});
+                  const std::vector<artifact::Rows> &rows = {},
+                  const std::vector<Map> &maps = {},
+                  DataType type = DataType::F32);
 
   Command launch(unsigned kernel, const std::vector<Slice> &operands);
   Command gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,

@@ -95,10 +95,11 @@ TEST(Artifact, EveryFlippedByteIsAnError) {
   }
 }
 
-// With a right hash the verifier and the bounds checks are on their own. What
-// passes them must be safe to print.
-TEST(Artifact, NoChangeUnderARightHashCrashes) {
-  std::string bytes = makeTestArtifact();
+namespace {
+
+/// With a right hash the verifier and the bounds checks are on their own. What
+/// passes them must be safe to print.
+void expectNoChangeCrashes(const std::string &bytes) {
   std::string payload = bytes.substr(sizeof(artifact::FileHeader));
   size_t accepted = 0, tried = 0;
   auto attempt = [&](const std::string &changed) {
@@ -125,6 +126,12 @@ TEST(Artifact, NoChangeUnderARightHashCrashes) {
     attempt(payload.substr(0, size));
   EXPECT_GT(accepted, 0u);
   EXPECT_LT(accepted, tried);
+}
+
+} // namespace
+
+TEST(Artifact, NoChangeUnderARightHashCrashes) {
+  expectNoChangeCrashes(makeTestArtifact());
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,6 +232,123 @@ TEST(Artifact, RowsFitTheirArguments) {
     expectError(withRows({rows, Rows(16, 16)}),
                 "argument 0 of 14 elements cannot be rows of " +
                     std::to_string(rows.width()));
+}
+
+namespace {
+
+using Map = ArtifactBuilder::Map;
+
+/// An artefact for a GPU whose kernel has these tensor maps of a first argument
+/// of 4096 bytes, and a second one of 64.
+std::string withMaps(const std::vector<Map> &maps,
+                     DataType type = DataType::BF16,
+                     const std::string &target = "sm_90a") {
+  return withCommand([&](ArtifactBuilder &b) {
+    b.target = target;
+    unsigned kernel = b.kernel("k", "k", 1, {4096, 64}, 1, {}, maps, type);
+    return b.launch(kernel, {b.arena(4096), b.arena(64)});
+  });
+}
+
+} // namespace
+
+TEST(Artifact, TensorMapsAreThoseOfTheHardware) {
+  EXPECT_TRUE(open(withMaps({{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128},
+                             {1, {32}, {}, {8}, 0}}))
+                  .ok());
+  const std::pair<Map, const char *> wrong[] = {
+      {{0, {}, {}, {}, 0}, "a tensor map has 1 to 5 dimensions, not 0"},
+      {{0, {1, 1, 1, 1, 1, 1}, {16, 16, 16, 16, 16}, {8, 1, 1, 1, 1, 1}, 0},
+       "a tensor map has 1 to 5 dimensions, not 6"},
+      {{0, {64, 8, 4}, {128}, {64, 8, 2}, 0},
+       "a tensor map of 3 dimensions has 2 strides, not 1"},
+      {{0, {64, 8, 4}, {128, 1024}, {64, 8}, 0},
+       "a tensor map of 3 dimensions has a box of as many, not 2"},
+      {{0, {64, 0}, {128}, {64, 1}, 0},
+       "extent 0 of dimension 1 is not between 1 and 4294967296"},
+      {{0, {(uint64_t(1) << 32) + 1, 1}, {128}, {64, 1}, 0},
+       "extent 4294967297 of dimension 0 is not between 1 and 4294967296"},
+      {{0, {64, 8}, {0}, {64, 1}, 0}, "stride 0 of dimension 1 is not a"},
+      {{0, {64, 8, 4}, {128, 1032}, {64, 1, 1}, 0},
+       "stride 1032 of dimension 2 is not a multiple of 16 between 1 and "
+       "1099511627775"},
+      {{0, {64, 8}, {uint64_t(1) << 40}, {64, 1}, 0},
+       "stride 1099511627776 of dimension 1 is not a multiple of 16"},
+      {{0, {64, 8}, {128}, {64, 0}, 0},
+       "box 0 of dimension 1 is not between 1 and 256"},
+      {{0, {64, 8}, {128}, {257, 1}, 0},
+       "box 257 of dimension 0 is not between 1 and 256"},
+      {{0, {64, 8}, {128}, {12, 1}, 0},
+       "a row of the box has 24 bytes, which is not a multiple of 16"},
+      {{0, {64, 8}, {128}, {64, 1}, 256},
+       "a swizzle of 256 bytes is none of 0, 32, 64 and 128"},
+      {{0, {64, 8}, {128}, {64, 1}, 64},
+       "a row of the box has 128 bytes, but the swizzle 64"}};
+  for (const auto &[map, message] : wrong)
+    expectError(withMaps({map}),
+                std::string("kernel 'k': tensor map 0: ") + message);
+}
+
+TEST(Artifact, TensorMapsDescribeTheirArgument) {
+  Map good = {0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128};
+  uint64_t most = uint64_t(1) << 32, furthest = (uint64_t(1) << 40) - 16;
+  expectError(withMaps({good, {2, {64}, {}, {64}, 0}}),
+              "tensor map 1: is of argument 2, but there are 2");
+  expectError(withMaps({{1, {33}, {}, {8}, 0}}),
+              "describes 66 bytes of argument 1, which has 64");
+  expectError(withMaps({{0, {64, 8, 4}, {128, 1040}, {64, 8, 2}, 128}}),
+              "describes 4144 bytes of argument 0, which has 4096");
+  for (const Map &large :
+       {Map{0, {8, most, most}, {furthest, 16}, {8, 1, 1}, 0},
+        Map{0,
+            {8, 16777217, 16777217, 16777217, 16777217},
+            {furthest, furthest, furthest, furthest},
+            {8, 1, 1, 1, 1},
+            0}})
+    expectError(withMaps({large}), "bytes of argument 0, which has 4096");
+  expectError(withMaps({good}, DataType::I32),
+              "argument 0 has elements of type i32, which is none of f32, bf16 "
+              "and f16");
+  expectError(withMaps({good}, DataType::BF16, "cpu"),
+              "it has 1 tensor maps, but is for the target 'cpu'");
+}
+
+/// Columns begin anywhere, but not where the copy engine reads them.
+TEST(Artifact, OperandsWithTensorMapsAreAligned) {
+  using artifact::Rows;
+  auto at = [](uint64_t offset) {
+    return withCommand([&](ArtifactBuilder &b) {
+      b.target = "sm_90a";
+      unsigned kernel =
+          b.kernel("k", "k", 1, {96, 64}, 1, {Rows(8, 16), Rows(16, 16)},
+                   {{0, {8, 2}, {64}, {8, 2}, 0}});
+      b.arena(256);
+      return b.launch(kernel, {Slice(2, offset, 96), Slice(2, 192, 64)});
+    });
+  };
+  EXPECT_TRUE(open(at(16)).ok());
+  expectError(at(8), "operand 0 begins at offset 8, which is not a multiple of "
+                     "16");
+}
+
+TEST(Artifact, NoChangeOfTensorMapsCrashes) {
+  expectNoChangeCrashes(withMaps(
+      {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
+}
+
+TEST(Artifact, DumpsShowTensorMaps) {
+  Result<Artifact> artifact = open(withMaps(
+      {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  DumpOptions options;
+  options.kernels = true;
+  std::string text = dumpArtifact(*artifact, options);
+  EXPECT_NE(text.find("\n    tensor map of argument 0: bf16[64x8x4], strides "
+                      "[128, 1024], box 64x8x2, swizzle 128\n"
+                      "    tensor map of argument 1: bf16[32], strides [], box "
+                      "8, swizzle 0\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Artifact, GemmsFitTheirSlices) {

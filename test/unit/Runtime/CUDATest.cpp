@@ -1,12 +1,15 @@
 //===- CUDATest.cpp - programs on a stand-in for a GPU --------------------===//
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/CUDA/Driver.h"
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <utility>
 
 using namespace nsa;
 
@@ -151,6 +154,106 @@ TEST_F(CUDATest, InputsThatLieTogetherAreOneCopy) {
                        "cuGraphLaunch\n"
                        "cuMemcpyHtoDAsync 4 pinned\n"
                        "cuGraphLaunch\n");
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor maps
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// An entry whose one kernel gives out what it is launched with besides `seen`:
+/// the address of columns of a bf16 matrix, and two tensor maps of them.
+std::string makeMapped() {
+  using artifact::Rows;
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned x = b.tensor("x", DataType::BF16, {4, 2, 96}, TensorRole::Input);
+  unsigned seen = b.tensor("seen", DataType::BF16, {132}, TensorRole::Output);
+  ArtifactBuilder::Slice whole = b.of(x);
+  ArtifactBuilder::Slice columns(whole.segment(), whole.offset() + 64, 1472);
+  unsigned kernel = b.kernel(
+      "maps", "test_maps", 1, {1472, 264}, 1, {Rows(64, 96), Rows(132, 132)},
+      {{0, {64, 2, 4}, {192, 384}, {64, 1, 4}, 128}, {0, {64}, {}, {16}, 0}},
+      DataType::BF16);
+  b.entry("main", {x}, {seen}, {b.launch(kernel, {columns, b.of(seen)})});
+  return b.finish();
+}
+
+struct Seen {
+  uint64_t address;
+  FakeTensorMap maps[2];
+};
+
+Seen seenBy(const Program &program) {
+  Seen seen;
+  const char *data = program.findTensor("seen")->as<char>();
+  std::memcpy(&seen.address, data, sizeof seen.address);
+  for (unsigned i = 0; i < 2; ++i)
+    std::memcpy(&seen.maps[i], data + 8 + 128 * i, sizeof seen.maps[i]);
+  return seen;
+}
+
+template <typename T, size_t n>
+std::vector<T> listOf(const T (&values)[n]) {
+  return {values, values + n};
+}
+
+} // namespace
+
+TEST_F(CUDATest, LaunchesPassTensorMapsBehindTheArguments) {
+  Program program = load(makeMapped());
+  // The second run records a graph, the third replays it.
+  for (int run = 0; run < 3; ++run) {
+    const TensorView *view = program.findTensor("seen");
+    std::memset(view->as<char>(), 0, view->bytes);
+    ASSERT_TRUE(program.run("main").ok());
+    Seen seen = seenBy(program);
+    const FakeTensorMap &wide = seen.maps[0], &narrow = seen.maps[1];
+    EXPECT_NE(seen.address, 0u);
+    EXPECT_EQ(wide.address, seen.address);
+    EXPECT_EQ(narrow.address, seen.address);
+    using Longs = std::vector<uint64_t>;
+    using Ints = std::vector<uint32_t>;
+    EXPECT_EQ(wide.rank, 3);
+    EXPECT_EQ(listOf(wide.extents), (Longs{64, 2, 4, 0, 0}));
+    EXPECT_EQ(listOf(wide.strides), (Longs{192, 384, 0, 0}));
+    EXPECT_EQ(listOf(wide.box), (Ints{64, 1, 4, 0, 0}));
+    EXPECT_EQ(listOf(wide.steps), (Ints{1, 1, 1, 0, 0}));
+    // CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, ..._SWIZZLE_128B, ..._L2_256B.
+    EXPECT_EQ(wide.type, 9);
+    EXPECT_EQ(wide.swizzle, 3);
+    EXPECT_EQ(wide.promotion, 3);
+    EXPECT_EQ(wide.interleave, 0);
+    EXPECT_EQ(wide.fill, 0);
+    EXPECT_EQ(narrow.rank, 1);
+    EXPECT_EQ(listOf(narrow.extents), (Longs{64, 0, 0, 0, 0}));
+    EXPECT_EQ(listOf(narrow.box), (Ints{16, 0, 0, 0, 0}));
+    EXPECT_EQ(narrow.swizzle, 0);
+  }
+}
+
+TEST_F(CUDATest, AnErrorOfATensorMapNamesIt) {
+  fakeCUDAFail("cuTensorMapEncodeTiled", 2);
+  EXPECT_EQ(create(makeMapped()).message(),
+            "test.nsax: entry 'main': command 0 (launch @maps): tensor map 1 "
+            "of argument 0: cuTensorMapEncodeTiled: an illegal memory access "
+            "was encountered (CUDA_ERROR_ILLEGAL_ADDRESS), from "
+            "model.mlir:1:3");
+}
+
+TEST_F(CUDATest, OldDriversRunWhatNeedsNoTensorMaps) {
+  Result<const cuda::Driver *> opened = cuda::Driver::open();
+  ASSERT_TRUE(opened.ok()) << opened.message();
+  auto *driver = const_cast<cuda::Driver *>(*opened);
+  auto encode = std::exchange(driver->TensorMapEncodeTiled, nullptr);
+  EXPECT_EQ(create(makeMapped()).message(),
+            "test.nsax: entry 'main': command 0 (launch @maps): needs tensor "
+            "maps, but the CUDA driver is too old: it has no "
+            "cuTensorMapEncodeTiled, from model.mlir:1:3");
+  EXPECT_TRUE(create(makeStep()).ok());
+  driver->TensorMapEncodeTiled = encode;
 }
 
 //===----------------------------------------------------------------------===//

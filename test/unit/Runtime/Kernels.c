@@ -1,7 +1,9 @@
 // Kernels with the interface of compiled ones, for the runtime's tests. The
-// stand-in for a GPU needs their numbers of arguments as well.
+// stand-in for a GPU needs their numbers of arguments as well, and of tensor
+// maps.
 
 #include <stdint.h>
+#include <string.h>
 
 // out[row] = a[row] + b[row], rows of 16 floats.
 const int test_add_arguments = 3;
@@ -47,4 +49,14 @@ void test_column(void *const *args, int64_t begin, int64_t end) {
   float *out = args[1];
   for (int64_t i = begin; i < end; ++i)
     out[4 * i] = (float)i * *in;
+}
+
+// out = what a launch passes besides it: the address of the other argument and
+// two tensor maps, 264 bytes.
+const int test_maps_arguments = 2, test_maps_maps = 2;
+void test_maps(void *const *args, int64_t begin, int64_t end) {
+  char *out = args[1];
+  memcpy(out, &args[0], 8);
+  memcpy(out + 8, args[2], 128);
+  memcpy(out + 136, args[3], 128);
 }

@@ -1,0 +1,266 @@
+//===- EmitProducer.cpp - a warp that copies for warpgroups ---------------===//
+//
+// A ring of places in shared memory lies between one thread, which has boxes of
+// tensors copied to the places in turn (the producer), and the warpgroups that
+// multiply what is there (the consumers). Each place has two barriers in shared
+// memory (mbarrier): "full" is passed when all bytes of a copy have arrived,
+// "empty" when all warps have read them. The warpgroups do not wait for each
+// other.
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Registers are handed over by whole warpgroups, so the producer is one too,
+/// though one thread does its work.
+static constexpr int64_t producerThreads = 32 * warpsOfGroup;
+/// Registers of a producer, of all and of most threads.
+static constexpr int64_t producerRegisters = 24, allRegisters = 65536,
+                         mostRegisters = 240, mostAtLaunch = 255;
+
+/// How many registers a thread has when the kernel starts, and how many one of
+/// the consumers when the producer has given its own away.
+static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
+                                                  int64_t blocks) {
+  int64_t all = consumers + producerThreads;
+  int64_t atLaunch =
+      std::min(allRegisters / (blocks * all), mostAtLaunch) / 8 * 8;
+  int64_t rest = atLaunch * all - producerRegisters * producerThreads;
+  return {atLaunch, std::min(rest / consumers / 8 * 8, mostRegisters)};
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+static constexpr int64_t barrierBytes = 8;
+
+/// The barrier of a place. Those that say that places are empty lie behind the
+/// others.
+Value KernelEmitter::ringBarrier(Value place, bool isFull) {
+  Value first = b.advance(
+      sharedBase, ring.barriers + (isFull ? 0 : producer.depth) * barrierBytes);
+  return b.advance(first, b.mul(place, barrierBytes));
+}
+
+/// The barrier of a held tile, which is filled once.
+Value KernelEmitter::heldBarrier(size_t number) {
+  int64_t index = 2 * producer.depth + int64_t(number);
+  return b.advance(sharedBase, ring.barriers + index * barrierBytes);
+}
+
+/// Waits until a barrier's phase of this parity is over.
+void KernelEmitter::awaitPhase(Value barrier, Value parity) {
+  // Nanoseconds that a thread may sleep before it asks again.
+  constexpr int64_t patience = 10'000'000;
+  NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, b.i32(patience));
+}
+
+void KernelEmitter::initializeRing() {
+  ring.offset = pool.allocate(producer.depth * producer.stageBytes);
+  for (ProducerPlan::Copy &copy : producer.held)
+    copy.offset =
+        pool.allocate(SharedShape(cast<TileType>(copy.load.getType())).bytes());
+  ring.barriers = pool.allocate(
+      (2 * producer.depth + int64_t(producer.held.size())) * barrierBytes);
+  // Of tiles that arrive, the producer; of places that are free, each warp.
+  auto initialize = [&](Value barrier, int64_t arrivals) {
+    NVVM::MBarrierInitOp::create(b, barrier, b.i32(arrivals), Value());
+  };
+  b.ifThen(b.less(tid, 1), [&] {
+    for (int64_t k = 0; k < producer.depth; ++k) {
+      initialize(ringBarrier(b.i32(k), true), 1);
+      initialize(ringBarrier(b.i32(k), false), warps);
+    }
+    for (size_t k = 0; k < producer.held.size(); ++k)
+      initialize(heldBarrier(k), 1);
+    NVVM::FenceMbarrierInitOp::create(b);
+  });
+  b.barrier();
+}
+
+/// The place behind this one: its number and the parity of its phase.
+void KernelEmitter::advanceRing() {
+  Value isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, ring.place,
+                                       b.i32(producer.depth - 1));
+  Value turn = arith::ExtUIOp::create(b, b.getI32Type(), isLast);
+  ring.phase = arith::XOrIOp::create(b, ring.phase, turn);
+  ring.place = b.select(isLast, b.i32(0), b.add(ring.place, 1));
+}
+
+//===----------------------------------------------------------------------===//
+// Producer
+//===----------------------------------------------------------------------===//
+
+/// Starts a copy into the ring, or if `place` is null of a held tile.
+void KernelEmitter::copyBoxes(const ProducerPlan::Copy &copy, Value place,
+                              Value barrier) {
+  SmallVector<Value> start = llvm::map_to_vector(
+      copy.copy.start, [&](Value index) { return scalar(index); });
+  auto inCluster = LLVM::LLVMPointerType::get(b.getContext(),
+                                              unsigned(Space::SharedCluster));
+  Value to =
+      place ? b.advance(b.advance(sharedBase, place), ring.offset) : sharedBase;
+  to = b.advance(to, copy.offset);
+  for (int64_t k = 0; k < copy.copy.boxes; ++k) {
+    SmallVector<Value> coordinates = start;
+    coordinates[0] = b.add(start[0], k * copy.copy.boxElements);
+    // A block is a cluster of its own. The form of the instruction that names
+    // the block instead takes PTX 8.6.
+    Value target = LLVM::AddrSpaceCastOp::create(
+        b, inCluster, b.advance(to, k * copy.copy.boxBytes));
+    NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+        b, target, ring.maps[copy.map], coordinates, barrier,
+        /*im2colOffsets=*/ValueRange(), /*multicastMask=*/Value(),
+        /*l2CacheHint=*/Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+        NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
+  }
+}
+
+/// Says how many bytes are going to arrive.
+static void announce(ThreadBuilder &b, Value full, int64_t bytes) {
+  NVVM::MBarrierArriveExpectTxOp::create(b, /*res=*/Type(), full, b.i32(bytes),
+                                         NVVM::MemScopeKind::CTA,
+                                         /*relaxed=*/false, Value());
+}
+
+/// Copies a tile of the whole program.
+void KernelEmitter::copyHeld(size_t number) {
+  const ProducerPlan::Copy &copy = producer.held[number];
+  Value full = heldBarrier(number);
+  announce(b, full, copy.copy.bytes());
+  copyBoxes(copy, /*place=*/{}, full);
+}
+
+/// The values of a loop and the ring's, which change in it.
+SmallVector<Value> KernelEmitter::withRing(SmallVector<Value> values) const {
+  values.append({ring.place, ring.phase});
+  return values;
+}
+
+ValueRange KernelEmitter::takeRing(ValueRange values) {
+  ring.place = values[values.size() - 2];
+  ring.phase = values.back();
+  return values.drop_back(2);
+}
+
+void KernelEmitter::emitProducerLoop(scf::ForOp loop) {
+  const auto *known = producer.loops.find(loop);
+  auto body = [&](Value i, ValueRange carried) {
+    scalars.map(loop.getInductionVar(), i);
+    takeRing(carried);
+    if (known == producer.loops.end()) {
+      emitProducerBlock(*loop.getBody());
+      return withRing({});
+    }
+    // A place that nobody has filled is empty: its first phase counts as over.
+    awaitPhase(ringBarrier(ring.place, false),
+               arith::XOrIOp::create(b, ring.phase, b.i32(1)));
+    emitProducerBlock(*loop.getBody());
+    int64_t bytes = 0;
+    for (const ProducerPlan::Copy &copy : known->second)
+      bytes += copy.copy.bytes();
+    Value full = ringBarrier(ring.place, true);
+    announce(b, full, bytes);
+    Value place = b.mul(ring.place, producer.stageBytes);
+    for (const ProducerPlan::Copy &copy : known->second)
+      copyBoxes(copy, place, full);
+    advanceRing();
+    return withRing({});
+  };
+  takeRing(b.loop(scalar(loop.getLowerBound()), scalar(loop.getUpperBound()),
+                  scalar(loop.getStep()), withRing({}), body));
+}
+
+/// What the producer does of a block.
+void KernelEmitter::emitProducerBlock(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    b.setLoc(op.getLoc());
+    if (producer.loops.contains(&op) || producer.around.contains(&op))
+      emitProducerLoop(cast<scf::ForOp>(op));
+    else if (producer.operations.contains(&op))
+      (void)emitOp(&op);
+    for (auto [k, copy] : llvm::enumerate(producer.held))
+      if (copy.load == &op)
+        copyHeld(k);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Roles
+//===----------------------------------------------------------------------===//
+
+void KernelEmitter::planRoles(uint64_t sharedLimit) {
+  if (!options.wgmma || !options.producers || warps == 0 ||
+      warps % warpsOfGroup != 0)
+    return;
+  producer = planProducer(
+      kernel, written,
+      [&](scf::ForOp loop) {
+        return findFirstProduct(loop) &&
+               countSums(loop) >= options.producerSums;
+      },
+      threads, int64_t(sharedLimit));
+}
+
+/// The parameters of a kernel that describe tensors.
+void KernelEmitter::addTensorMaps(LLVM::LLVMFuncOp func) {
+  if (producer.empty())
+    return;
+  auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
+  for (size_t k = 0; k < producer.maps.size(); ++k) {
+    auto number = unsigned(kernel.getNumArguments() + k);
+    func.setArgAttr(number, LLVM::LLVMDialect::getByValAttrName(),
+                    TypeAttr::get(bytes));
+    func.setArgAttr(number, LLVM::LLVMDialect::getAlignAttrName(),
+                    b.getI64IntegerAttr(64));
+    func.setArgAttr(number, NVVM::NVVMDialect::getGridConstantAttrName(),
+                    b.getUnitAttr());
+    ring.maps.push_back(func.getArgument(number));
+  }
+  func->setAttr(kTensorMapsAttr, b.getArrayAttr(producer.maps));
+}
+
+int64_t KernelEmitter::getBlockThreads() const {
+  return threads + (producer.empty() ? 0 : producerThreads);
+}
+
+/// One warpgroup more, which copies for the others.
+LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
+  initializeRing();
+  // The same in all lanes, which the assembler sees of a shuffle.
+  Value warp = NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), thread().warp,
+                                    b.i32(0), b.i32(31), NVVM::ShflKind::idx,
+                                    UnitAttr());
+  auto [atLaunch, ofConsumers] = shareRegisters(threads, producer.blocks);
+  Value isConsumer = b.less(warp, warps), zero = b.i32(0);
+  auto roles = scf::IfOp::create(b, isConsumer, /*withElseRegion=*/true);
+  bool handsOver = ofConsumers > atLaunch;
+  OpBuilder::InsertionGuard guard(b);
+  ring.place = ring.phase = zero;
+  b.setInsertionPointToStart(&roles.getElseRegion().front());
+  if (handsOver)
+    NVVM::SetMaxRegisterOp::create(b, producerRegisters,
+                                   NVVM::SetMaxRegisterAction::decrease);
+  Value copies =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tid, b.i32(threads));
+  b.ifThen(copies, [&] { emitProducerBlock(kernel.getBody().front()); });
+
+  ring.place = ring.phase = zero;
+  b.setInsertionPointToStart(&roles.getThenRegion().front());
+  if (handsOver)
+    NVVM::SetMaxRegisterOp::create(b, ofConsumers,
+                                   NVVM::SetMaxRegisterAction::increase);
+  b.setParticipants(threads);
+  LogicalResult result = emitBlock(kernel.getBody().front());
+  b.setParticipants(0);
+  func->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                b.getI32IntegerAttr(int32_t(producer.blocks)));
+  return result;
+}

@@ -1,0 +1,214 @@
+//===- ProducerPlan.cpp - what a warp of its own copies -------------------===//
+
+#include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static constexpr int64_t mostPlaces = 4;
+/// A multiprocessor's shared memory, of which a block takes this much more than
+/// it asks for; and what barriers and small exchanges between threads take.
+static constexpr int64_t allShared = 228 << 10, ownShared = 1 << 10,
+                         forBarriers = 1 << 10, forExchanges = 7 << 10;
+
+namespace {
+class Planner {
+public:
+  Planner(KernelOp kernel, const llvm::DenseSet<Value> &written)
+      : kernel(kernel), written(written) {}
+
+  void add(scf::ForOp loop);
+  void addHeld();
+  void layOut(int64_t threads, int64_t sharedLimit);
+
+  ProducerPlan plan;
+
+private:
+  bool addCopy(LoadOp load, SmallVectorImpl<ProducerPlan::Copy> &copies);
+  int64_t countOtherBytes();
+  void noteMap(ProducerPlan::Copy &copy);
+
+  KernelOp kernel;
+  const llvm::DenseSet<Value> &written;
+};
+} // namespace
+
+bool Planner::addCopy(LoadOp load,
+                      SmallVectorImpl<ProducerPlan::Copy> &copies) {
+  std::optional<TensorCopy> copy = findTensorCopy(load);
+  if (!copy)
+    return false;
+  copies.push_back({load, std::move(*copy), 0, 0});
+  return true;
+}
+
+int64_t nsa::cuda::countSums(scf::ForOp loop) {
+  int64_t most = 0;
+  for (; loop; loop = loop->getParentOfType<scf::ForOp>()) {
+    int64_t count = 0;
+    for (Value sum : loop.getRegionIterArgs())
+      if (isFragment(sum.getType()))
+        count += Fragment(sum).registers();
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+/// The loops around `loop`; nothing if there is something else.
+static std::optional<SmallVector<scf::ForOp>> getLoopsAround(scf::ForOp loop) {
+  SmallVector<scf::ForOp> loops;
+  Operation *parent = loop->getParentOp();
+  for (; !isa<KernelOp>(parent); parent = parent->getParentOp()) {
+    auto outer = dyn_cast<scf::ForOp>(parent);
+    if (!outer)
+      return std::nullopt;
+    loops.push_back(outer);
+  }
+  return loops;
+}
+
+void Planner::add(scf::ForOp loop) {
+  Prefetch prefetch = findPrefetch(loop, written);
+  auto around = getLoopsAround(loop);
+  if (prefetch.empty() || !around)
+    return;
+  SmallVector<ProducerPlan::Copy> copies;
+  if (!llvm::all_of(prefetch.loads,
+                    [&](LoadOp load) { return addCopy(load, copies); }))
+    return;
+  // Threads load a line themselves if need be.
+  for (LoadOp load : prefetch.lines)
+    (void)addCopy(load, copies);
+  SmallVector<Value> needed;
+  for (const ProducerPlan::Copy &copy : copies)
+    llvm::append_range(needed, copy.copy.start);
+  SmallVector<scf::ForOp> nest = *around;
+  nest.push_back(loop);
+  for (scf::ForOp trips : nest)
+    needed.append(
+        {trips.getLowerBound(), trips.getUpperBound(), trips.getStep()});
+  llvm::DenseSet<Operation *> operations;
+  if (!addSlice(kernel, needed, written, operations) ||
+      llvm::any_of(operations, llvm::IsaPred<scf::ForOp, scf::IfOp>))
+    return;
+  plan.operations.insert_range(operations);
+  plan.around.insert_range(*around);
+  plan.loops.try_emplace(loop, std::move(copies));
+}
+
+/// The tiles that the kernel's own block loads.
+void Planner::addHeld() {
+  for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
+    if (!isShared(load.getType()) || load->use_empty() ||
+        written.contains(getArgument(load.getRef())))
+      continue;
+    SmallVector<ProducerPlan::Copy> copies;
+    llvm::DenseSet<Operation *> operations;
+    if (!addCopy(load, copies) ||
+        !addSlice(kernel, copies[0].copy.start, written, operations) ||
+        llvm::any_of(operations, llvm::IsaPred<scf::ForOp, scf::IfOp>))
+      continue;
+    plan.operations.insert_range(operations);
+    plan.held.push_back(std::move(copies[0]));
+  }
+}
+
+/// The most that an operation exchanges between threads. Fragments need that
+/// for sums of columns only.
+static int64_t countExchanged(Operation *op) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  bool isQuiet = llvm::all_of(op->getResultTypes(), [](Type type) {
+    return !isa<TileType>(type) || cast<TileType>(type).getLayout();
+  });
+  if (!isa<TopNOp, SortOp, TransposeOp>(op))
+    return isQuiet && !(reduce && reduce.getAxis() == 0) ? 0 : forExchanges;
+  // Whole tiles, with a word more in each row.
+  int64_t bytes = forExchanges;
+  for (Type type : llvm::concat<Type>(llvm::to_vector(op->getOperandTypes()),
+                                      llvm::to_vector(op->getResultTypes())))
+    if (auto tile = dyn_cast<TileType>(type))
+      bytes += llvm::alignTo(4 * tile.getRows() * (tile.getCols() + 1), 16);
+  return bytes;
+}
+
+/// The most that tiles outside of the ring take.
+int64_t Planner::countOtherBytes() {
+  int64_t bytes = 0, exchanged = 0;
+  kernel.walk([&](Operation *op) {
+    auto known = plan.loops.find(op->getParentOp());
+    bool isCopied =
+        known != plan.loops.end() &&
+        llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
+          return copy.load == op;
+        });
+    exchanged = std::max(exchanged, countExchanged(op));
+    if (isCopied || !isa<LoadOp, ConvertOp>(op))
+      return;
+    for (Type type : op->getResultTypes())
+      if (isShared(type))
+        bytes += llvm::alignTo(SharedShape(cast<TileType>(type)).bytes(),
+                               SharedPool::alignment);
+  });
+  return bytes + exchanged + forBarriers;
+}
+
+void Planner::noteMap(ProducerPlan::Copy &copy) {
+  auto *known = llvm::find(plan.maps, copy.copy.map);
+  copy.map = known - plan.maps.begin();
+  if (known == plan.maps.end())
+    plan.maps.push_back(copy.copy.map);
+}
+
+void Planner::layOut(int64_t threads, int64_t sharedLimit) {
+  for (ProducerPlan::Copy &copy : plan.held)
+    noteMap(copy);
+  // Lines behind the tiles: those are at multiples of their swizzle's pattern.
+  constexpr int64_t lineAlignment = 128;
+  for (auto &loop : plan.loops) {
+    int64_t bytes = 0;
+    for (ProducerPlan::Copy &copy : loop.second) {
+      copy.offset = bytes;
+      bytes += llvm::alignTo(copy.copy.bytes(), isShared(copy.load.getType())
+                                                    ? SharedPool::alignment
+                                                    : lineAlignment);
+      noteMap(copy);
+    }
+    plan.stageBytes = std::max<int64_t>(
+        plan.stageBytes, llvm::alignTo(bytes, SharedPool::alignment));
+  }
+  // Two blocks of one warpgroup each, or one of more: registers are enough for
+  // as many.
+  plan.blocks = threads == 32 * warpsOfGroup ? 2 : 1;
+  int64_t others = countOtherBytes();
+  auto countPlaces = [&] {
+    int64_t own = std::min(sharedLimit, allShared / plan.blocks - ownShared);
+    return plan.stageBytes ? (own - others) / plan.stageBytes : 0;
+  };
+  if (countPlaces() < 2)
+    plan.blocks = 1;
+  plan.depth = std::min(countPlaces(), mostPlaces);
+}
+
+ProducerPlan
+nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
+                        llvm::function_ref<bool(scf::ForOp)> multiplies,
+                        int64_t threads, int64_t sharedLimit) {
+  // Registers that were asked for are not there to be handed over.
+  if (kernel->hasAttr(kResidentsAttr))
+    return {};
+  Planner planner(kernel, written);
+  kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
+    if (multiplies(loop))
+      planner.add(loop);
+  });
+  if (planner.plan.empty())
+    return {};
+  planner.addHeld();
+  planner.layOut(threads, sharedLimit);
+  return planner.plan.depth < 2 ? ProducerPlan() : std::move(planner.plan);
+}

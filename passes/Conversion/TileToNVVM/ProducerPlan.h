@@ -1,0 +1,55 @@
+//===- ProducerPlan.h - what a warp of its own copies -----------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H
+
+#include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/TensorCopies.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace nsa::cuda {
+
+/// Splits a kernel between warpgroups that multiply and one that only has the
+/// tiles of their loops copied, as far ahead as a ring of places allows. All of
+/// these loops take turns in one ring.
+struct ProducerPlan {
+  struct Copy {
+    tile::LoadOp load;
+    TensorCopy copy;
+    /// Where it lies in a place of the ring.
+    int64_t offset;
+    /// Which of the kernel's maps is its.
+    size_t map;
+  };
+  /// Tiles of the whole kernel, which lie in places of their own.
+  llvm::SmallVector<Copy> held;
+  /// The loops with their copies, and those around them.
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<Copy>> loops;
+  llvm::DenseSet<mlir::Operation *> around;
+  /// What the places of copies and the trips of loops are computed with.
+  llvm::DenseSet<mlir::Operation *> operations;
+  llvm::SmallVector<mlir::Attribute> maps;
+
+  /// Bytes of a place of the ring, how many there are, and blocks that a
+  /// multiprocessor runs at once.
+  int64_t stageBytes = 0, depth = 0, blocks = 1;
+
+  bool empty() const { return loops.empty(); }
+};
+
+/// The most registers that the sums of a loop, or of one around it, take.
+int64_t countSums(mlir::scf::ForOp loop);
+
+/// Plans the loops of which `multiplies` holds and that copy nothing but boxes
+/// from places that do not depend on results. `threads` are those of the
+/// warpgroups that multiply. Nothing if there are no such loops, if the kernel
+/// asks for blocks at once, or if a ring of two places does not fit into
+/// `sharedLimit` bytes.
+ProducerPlan planProducer(tile::KernelOp kernel,
+                          const llvm::DenseSet<mlir::Value> &written,
+                          llvm::function_ref<bool(mlir::scf::ForOp)> multiplies,
+                          int64_t threads, int64_t sharedLimit);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H

@@ -1,0 +1,136 @@
+//===- TensorCopies.cpp - loads that the copy engine can make -------------===//
+
+#include "passes/Conversion/TileToNVVM/TensorCopies.h"
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// What a tensor map can say (CUDA driver API, "Tensor Map Object Management").
+static constexpr int64_t maxRank = 5, maxBox = 256, unit = 16;
+
+/// The axis of a tile along which an index goes in steps of one; -1 for the
+/// same index everywhere, nothing for other indices.
+static std::optional<int64_t> getAxis(Value index) {
+  if (!isa<TileType>(index.getType()))
+    return -1;
+  auto range = index.getDefiningOp<RangeOp>();
+  if (!range || range.getStep() != 1)
+    return std::nullopt;
+  return range.getAxis();
+}
+
+static Value getStart(Value index) {
+  if (auto range = index.getDefiningOp<RangeOp>())
+    return range.getStart();
+  return index;
+}
+
+namespace {
+/// The elements of a box along the rows and the columns of a tile.
+struct Box {
+  int64_t rows, cols;
+  /// The axis of the tile that lies along the innermost dimension.
+  int64_t innerAxis;
+  unsigned swizzle;
+};
+} // namespace
+
+/// The box of a shared tile: a panel of its columns.
+static std::optional<Box> getPanel(LoadOp load) {
+  SharedShape shape(cast<TileType>(load.getType()));
+  if (shape.rows != shape.paddedRows() || shape.cols != shape.paddedCols())
+    return std::nullopt;
+  return Box{shape.rows, shape.panelChunks() * SharedShape::chunkElements, 1,
+             unsigned(shape.rowBytes())};
+}
+
+/// The box of a row or a column.
+static std::optional<Box> getLine(LoadOp load) {
+  Fragment fragment(load.getResult());
+  bool isRow = fragment.rows == 1;
+  int64_t length = isRow ? fragment.cols : fragment.rows;
+  int64_t held = isRow ? 8 : 16 * fragment.warps * fragment.slabs();
+  if (!fragment.element.isF32() || length % held != 0)
+    return std::nullopt;
+  return Box{fragment.rows, fragment.cols, isRow ? 1 : 0, 0};
+}
+
+/// Bytes from element to element along each dimension but the innermost.
+static std::optional<SmallVector<int64_t>> getStrides(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset = 0, bytes = type.getElementTypeBitWidth() / 8;
+  if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return std::nullopt;
+  SmallVector<int64_t> result;
+  for (int64_t stride : llvm::reverse(ArrayRef(strides).drop_back())) {
+    if (stride <= 0 || stride * bytes % unit != 0)
+      return std::nullopt;
+    result.push_back(stride * bytes);
+  }
+  return result;
+}
+
+/// How many elements a box has along each dimension of an access, innermost
+/// first.
+static std::optional<SmallVector<int64_t>> getExtents(LoadOp load,
+                                                      const Box &box) {
+  SmallVector<int64_t> extents;
+  bool hasRows = box.rows == 1, hasCols = box.cols == 1;
+  for (Value index : llvm::reverse(load.getIndices())) {
+    std::optional<int64_t> axis = getAxis(index);
+    if (!axis)
+      return std::nullopt;
+    bool isFirst = extents.empty();
+    if (isFirst != (*axis == box.innerAxis))
+      return std::nullopt;
+    // A diagonal is no box.
+    if ((*axis == 0 && hasRows) || (*axis == 1 && hasCols))
+      return std::nullopt;
+    extents.push_back(*axis < 0 ? 1 : *axis == 0 ? box.rows : box.cols);
+    hasRows |= *axis == 0;
+    hasCols |= *axis == 1;
+  }
+  return hasRows && hasCols ? std::optional(extents) : std::nullopt;
+}
+
+std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
+  auto argument = dyn_cast<BlockArgument>(load.getRef());
+  auto type = cast<MemRefType>(load.getRef().getType());
+  auto tile = dyn_cast<TileType>(load.getType());
+  if (!argument || !tile || type.getRank() < 1 || type.getRank() > maxRank ||
+      type.getNumElements() == 0 ||
+      getAlignment(load.getRef()) % kTensorAlignment != 0)
+    return std::nullopt;
+  std::optional<Box> box = isShared(tile) ? getPanel(load) : getLine(load);
+  std::optional<SmallVector<int64_t>> strides = getStrides(type);
+  if (!box || !strides)
+    return std::nullopt;
+  std::optional<SmallVector<int64_t>> extents = getExtents(load, *box);
+  if (!extents || llvm::any_of(*extents, [](int64_t n) { return n > maxBox; }))
+    return std::nullopt;
+  TensorCopy copy;
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  copy.boxElements = extents->front();
+  copy.boxBytes = box->rows * box->cols * bytes;
+  copy.boxes = isShared(tile) ? tile.getCols() / box->cols : 1;
+  if (copy.boxElements * bytes % unit != 0)
+    return std::nullopt;
+  for (Value index : llvm::reverse(load.getIndices()))
+    copy.start.push_back(getStart(index));
+  // An H200 takes other places for an illegal instruction.
+  if (getDivisor(copy.start.front(), unit / bytes) != unit / bytes)
+    return std::nullopt;
+  SmallVector<int64_t> shape(llvm::reverse(type.getShape()));
+  Builder b(load.getContext());
+  copy.map = rt::TensorMapAttr::get(
+      load.getContext(), argument.getArgNumber(), type.getElementType(),
+      b.getDenseI64ArrayAttr(shape), b.getDenseI64ArrayAttr(*strides),
+      b.getDenseI64ArrayAttr(*extents), box->swizzle);
+  return copy;
+}

@@ -1,0 +1,38 @@
+//===- TensorCopies.h - loads that the copy engine can make -----*- C++ -*-===//
+//
+// On sm_90a one thread can have a box of a tensor copied to shared memory
+// (cp.async.bulk.tensor), swizzled as products of warpgroups read it. What the
+// tensor looks like is a parameter of the kernel, a tensor map. No IR is made
+// here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_TENSORCOPIES_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_TENSORCOPIES_H
+
+#include "dialects/RT/RTOps.h"
+#include "dialects/Tile/TileOps.h"
+
+namespace nsa::cuda {
+
+/// A load as boxes that lie beside each other: the panels of a shared tile, or
+/// one line of 4-byte elements.
+struct TensorCopy {
+  rt::TensorMapAttr map;
+  /// Where the first box starts along each dimension, innermost first.
+  llvm::SmallVector<mlir::Value> start;
+  /// How many boxes there are along the innermost dimension, and the elements
+  /// and bytes of each.
+  int64_t boxes, boxElements, boxBytes;
+
+  int64_t bytes() const { return boxes * boxBytes; }
+};
+
+/// A load that makes a shared tile, or a line of a fragment, as boxes. Nothing
+/// if it needs more than ranges along one or two dimensions of an argument,
+/// padding, or places that are no multiples of 16 bytes.
+std::optional<TensorCopy> findTensorCopy(tile::LoadOp load);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_TENSORCOPIES_H

@@ -1,0 +1,303 @@
+//===- Mbarriers.cpp - barriers in shared memory --------------------------===//
+
+#include "test/unit/Emulator/Mbarriers.h"
+#include "test/unit/Emulator/Access.h"
+#include "test/unit/Emulator/Handlers.h"
+
+using namespace nsa::emulator;
+
+static constexpr uint64_t kBytes = 8;
+/// The most threads and bytes of a phase.
+static constexpr uint32_t kMaxCount = (1 << 20) - 1;
+
+static std::string nameOf(const Mbarrier &barrier) {
+  return "the mbarrier at byte " + std::to_string(barrier.offset) +
+         " of shared memory";
+}
+
+//===----------------------------------------------------------------------===//
+// Objects
+//===----------------------------------------------------------------------===//
+
+void Mbarriers::reset() {
+  objects.clear();
+  copiers.clear();
+  begin = ~uint64_t(0);
+  end = 0;
+  progress = false;
+}
+
+bool Mbarriers::search(uint64_t offset, uint64_t bytes) const {
+  auto behind = objects.lower_bound(offset + bytes);
+  return behind != objects.begin() &&
+         std::prev(behind)->first + kBytes > offset;
+}
+
+void Mbarriers::make(Warp &warp, const Instruction &i, unsigned lane,
+                     uint64_t address, uint32_t count) {
+  Access access(warp, i, lane);
+  Place place = access.locate(true, address, kBytes, kBytes, true);
+  if (!place.data)
+    return;
+  if (overlap(place.offset, kBytes))
+    return access.fail("makes an mbarrier at byte " +
+                       std::to_string(place.offset) +
+                       " of shared memory, where there is one");
+  if (count == 0 || count > kMaxCount)
+    return access.fail("makes an mbarrier for " + std::to_string(count) +
+                       " threads");
+  access.markWritten(place, kBytes, 0);
+  Mbarrier &barrier = objects[place.offset];
+  barrier.offset = place.offset;
+  barrier.count = barrier.pending = count;
+  barrier.made =
+      makeStamp(warp.block.clocks.now(warp.number), warp.number, lane);
+  begin = std::min(begin, place.offset);
+  end = std::max(end, place.offset + kBytes);
+}
+
+void Mbarriers::fence(Warp &warp, unsigned lane) {
+  for (auto &[offset, barrier] : objects)
+    if (threadOf(barrier.made) == warp.thread(lane) && !barrier.fenced)
+      barrier.fenced =
+          makeStamp(warp.block.clocks.now(warp.number), warp.number, lane);
+}
+
+Mbarrier *Mbarriers::get(Warp &warp, const Instruction &i, unsigned lane,
+                         uint64_t address) {
+  Access access(warp, i, lane);
+  Place place = access.locate(true, address, kBytes, kBytes, true);
+  if (!place.data)
+    return nullptr;
+  auto known = objects.find(place.offset);
+  if (known == objects.end()) {
+    access.fail("there is no mbarrier at byte " + std::to_string(place.offset) +
+                " of shared memory");
+    return nullptr;
+  }
+  Mbarrier &barrier = known->second;
+  if (!warp.block.clocks.isBefore(barrier.made, warp.number, lane)) {
+    access.fail(nameOf(barrier) +
+                " was made without a barrier between, by "
+                "thread " +
+                std::to_string(threadOf(barrier.made)));
+    return nullptr;
+  }
+  return &barrier;
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+void Mbarriers::complete(Mbarrier &barrier) {
+  std::swap(barrier.completed, barrier.arrived);
+  barrier.arrived = {};
+  ++barrier.phase;
+  if (barrier.agent)
+    barrier.completed.agents[barrier.agent] = barrier.phase + 1;
+  barrier.pending = barrier.count;
+  barrier.expected = barrier.issued = 0;
+  progress = true;
+}
+
+void Mbarriers::settle(Warp &warp, const Instruction &i, unsigned lane,
+                       Mbarrier &barrier) {
+  if (barrier.pending > 0)
+    return;
+  if (barrier.issued > barrier.expected)
+    return warp.block.fail(warp, i, int(lane),
+                           nameOf(barrier) + " expects " +
+                               std::to_string(barrier.expected) +
+                               " bytes in this phase, and " +
+                               std::to_string(barrier.issued) + " are copied");
+  if (barrier.expected == 0)
+    complete(barrier);
+}
+
+bool Mbarriers::land() {
+  for (auto &[offset, barrier] : objects)
+    if (barrier.pending == 0 && barrier.issued == barrier.expected)
+      complete(barrier);
+  return takeProgress();
+}
+
+LaneMask &Mbarriers::lanesOf(std::vector<Use> &uses, Mbarrier *barrier) {
+  for (Use &use : uses)
+    if (use.barrier == barrier)
+      return use.lanes;
+  return uses.emplace_back(Use{barrier, 0}).lanes;
+}
+
+void Mbarriers::arrive(Warp &warp, const Instruction &i, LaneMask mask) {
+  std::vector<Use> uses;
+  const uint64_t *address = warp.wide(i.a);
+  forLanes(mask, [&](unsigned lane) {
+    if (warp.block.failed())
+      return;
+    Mbarrier *barrier = get(warp, i, lane, address[lane]);
+    if (!barrier)
+      return;
+    lanesOf(uses, barrier) |= LaneMask(1) << lane;
+    uint32_t bytes = i.count ? warp.narrow(i.b)[lane] : 0;
+    barrier->expected += bytes;
+    if (bytes > kMaxCount || barrier->expected > kMaxCount)
+      warp.block.fail(warp, i, int(lane),
+                      nameOf(*barrier) + " cannot expect " +
+                          std::to_string(barrier->expected) + " bytes");
+  });
+  for (const Use &use : uses)
+    if (!warp.block.failed())
+      arrive(warp, i, use);
+}
+
+void Mbarriers::arrive(Warp &warp, const Instruction &i, const Use &use) {
+  Block &block = warp.block;
+  Mbarrier &barrier = *use.barrier;
+  auto count = uint32_t(std::popcount(use.lanes));
+  auto first = unsigned(std::countr_zero(use.lanes));
+  if (count > barrier.pending)
+    return block.fail(warp, i, int(first),
+                      std::to_string(count) + " threads arrive at " +
+                          nameOf(barrier) + ", which waits for " +
+                          std::to_string(barrier.pending) + " in this phase");
+  if (use.lanes == warp.aliveLanes())
+    block.clocks.releaseEach(warp.number, barrier.arrived);
+  else
+    forLanes(use.lanes, [&](unsigned lane) {
+      block.clocks.releaseOne(warp.number, lane, barrier.arrived);
+    });
+  if (block.clocks.now(warp.number) >= kMaxClock)
+    return block.fail(warp, i, int(first),
+                      "too many arrivals for the emulator's clock");
+  block.publishFences(warp, use.lanes);
+  barrier.pending -= count;
+  settle(warp, i, first, barrier);
+}
+
+LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
+  if (!requireDefined(warp, i, mask, i.a, "the address of an mbarrier") ||
+      !requireDefined(warp, i, mask, i.b, "the parity of a phase"))
+    return 0;
+  Clocks &clocks = warp.block.clocks;
+  std::vector<Use> uses;
+  forLanes(mask, [&](unsigned lane) {
+    if (warp.block.failed())
+      return;
+    Mbarrier *barrier = get(warp, i, lane, warp.wide(i.a)[lane]);
+    uint32_t parity = warp.narrow(i.b)[lane];
+    if (parity > 1)
+      warp.block.fail(warp, i, int(lane),
+                      "there is no parity " + std::to_string(parity));
+    else if (barrier && barrier->hasPassed(parity))
+      lanesOf(uses, barrier) |= LaneMask(1) << lane;
+  });
+  if (warp.block.failed())
+    return 0;
+  LaneMask ready = 0;
+  for (const Use &use : uses) {
+    Mbarrier &barrier = *use.barrier;
+    ready |= use.lanes;
+    barrier.awaited = barrier.phase;
+    if (barrier.phase == 0)
+      continue;
+    if (use.lanes == warp.aliveLanes())
+      clocks.acquire(warp.number, barrier.completed);
+    else
+      forLanes(use.lanes, [&](unsigned lane) {
+        clocks.acquireOne(warp.number, lane, barrier.completed);
+      });
+  }
+  return ready;
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+Stamp Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
+                       uint64_t address, uint64_t bytes) {
+  auto fail = [&](const std::string &what) {
+    warp.block.fail(warp, i, int(lane), what);
+    return 0;
+  };
+  Mbarrier *barrier = get(warp, i, lane, address);
+  if (!barrier)
+    return 0;
+  if (!barrier->fenced ||
+      !warp.block.clocks.isBefore(barrier->fenced, warp.number, lane))
+    return fail("a copy completes on " + nameOf(*barrier) +
+                ", behind which no fence.mbarrier.init stands");
+  if (!barrier->agent) {
+    if (copiers.size() == kMaxCopyBarriers)
+      return fail("the emulator knows no more than " +
+                  std::to_string(kMaxCopyBarriers) +
+                  " mbarriers that copies complete on");
+    barrier->agent = kMaxWarps + unsigned(copiers.size());
+    copiers.push_back(0);
+  }
+  if (barrier->phase + 2 >= kMaxClock)
+    return fail("too many phases for the emulator's clock");
+  copiers[barrier->agent - kMaxWarps] = barrier->copier = warp.thread(lane);
+  barrier->copy = &i;
+  barrier->copyPhases = barrier->phase + 1;
+  barrier->issued += bytes;
+  settle(warp, i, lane, *barrier);
+  return makeStamp(barrier->phase + 1, barrier->agent, lane);
+}
+
+void Mbarriers::checkEnd(
+    const std::vector<std::unique_ptr<Warp>> &warps) const {
+  for (const auto &[offset, barrier] : objects)
+    if (barrier.copyPhases > barrier.awaited) {
+      Warp &warp = *warps[barrier.copier / kLanes];
+      return warp.block.fail(warp, *barrier.copy, int(barrier.copier % kLanes),
+                             "nobody waits for this copy before the kernel "
+                             "ends");
+    }
+}
+
+std::string Mbarriers::describeWait(Warp &warp, const Instruction &i,
+                                    unsigned lane) {
+  const Mbarrier *barrier = get(warp, i, lane, warp.wide(i.a)[lane]);
+  if (!barrier)
+    return "an mbarrier";
+  return "parity " + std::to_string(warp.narrow(i.b)[lane]) + " of " +
+         nameOf(*barrier) + ", where " + std::to_string(barrier->pending) +
+         " threads are missing and " + std::to_string(barrier->issued) +
+         " of " + std::to_string(barrier->expected) + " bytes are copied";
+}
+
+//===----------------------------------------------------------------------===//
+// Handlers
+//===----------------------------------------------------------------------===//
+
+Handler nsa::emulator::getMakeMbarrier() {
+  return [](Warp &warp, const Instruction &i, LaneMask mask) {
+    if (!requireDefined(warp, i, mask, i.a, "the address of an mbarrier") ||
+        !requireDefined(warp, i, mask, i.b, "how many threads arrive"))
+      return;
+    forLanes(mask, [&](unsigned lane) {
+      if (!warp.block.failed())
+        warp.block.mbarriers.make(warp, i, lane, warp.wide(i.a)[lane],
+                                  warp.narrow(i.b)[lane]);
+    });
+  };
+}
+
+Handler nsa::emulator::getMbarrierFence() {
+  return [](Warp &warp, const Instruction &, LaneMask mask) {
+    forLanes(mask,
+             [&](unsigned lane) { warp.block.mbarriers.fence(warp, lane); });
+  };
+}
+
+Handler nsa::emulator::getArrive() {
+  return [](Warp &warp, const Instruction &i, LaneMask mask) {
+    if (!requireDefined(warp, i, mask, i.a, "the address of an mbarrier") ||
+        (i.count &&
+         !requireDefined(warp, i, mask, i.b, "how many bytes are expected")))
+      return;
+    warp.block.mbarriers.arrive(warp, i, mask);
+  };
+}

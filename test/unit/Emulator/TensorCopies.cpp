@@ -1,0 +1,172 @@
+//===- TensorCopies.cpp - boxes of tensors to shared memory ---------------===//
+//
+// cp.async.bulk.tensor by the rules of the PTX ISA ("Tensors"): a box lies
+// densely in shared memory, zeros where it is outside of the tensor, and a
+// swizzle exchanges bits of each address. What a copy writes is there at once,
+// but for those who have waited for its mbarrier alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/unit/Emulator/Access.h"
+#include "test/unit/Emulator/Handlers.h"
+
+#include <cstring>
+
+using namespace nsa::emulator;
+
+namespace {
+
+/// What is copied at once.
+constexpr unsigned kChunk = 16;
+
+/// One lane's copy of a box.
+class BoxCopy {
+public:
+  BoxCopy(Warp &warp, const Instruction &i, unsigned lane)
+      : warp(warp), i(i), lane(lane), access(warp, i, lane) {}
+
+  void run();
+
+private:
+  bool findMap();
+  bool checkTarget();
+  bool gather();
+  bool gatherRow(const std::vector<int64_t> &at, char *row);
+  void scatter(Stamp stamp);
+
+  Warp &warp;
+  const Instruction &i;
+  unsigned lane;
+  Access access;
+  const TensorMap *map = nullptr;
+  uint64_t target = 0;
+  std::vector<char> box;
+};
+
+bool BoxCopy::findMap() {
+  const Block &block = warp.block;
+  uint64_t offset = warp.wide(i.b)[lane] - kTensorMapBase;
+  uint64_t number = offset / kTensorMapBytes;
+  if (offset % kTensorMapBytes != 0 || number >= block.code.maps.size()) {
+    access.fail("copies by something that is no tensor map");
+    return false;
+  }
+  map = &block.code.maps[number];
+  if (map->box.size() != i.count) {
+    access.fail("gives " + std::to_string(i.count) + " coordinates of " +
+                std::to_string(map->box.size()));
+    return false;
+  }
+  auto start =
+      reinterpret_cast<uintptr_t>(block.global.views[map->argument].data);
+  if (start % kChunk != 0) {
+    access.fail("argument " + std::to_string(map->argument) +
+                " is not aligned to the 16 bytes that its tensor map claims");
+    return false;
+  }
+  uint64_t bytes = map->elementBytes;
+  for (int64_t extent : map->box)
+    bytes *= uint64_t(extent);
+  box.resize(bytes);
+  return true;
+}
+
+/// The pattern of a swizzle is 8 rows long.
+bool BoxCopy::checkTarget() {
+  target = warp.wide(i.a)[lane];
+  uint64_t align = std::max<uint64_t>(128, uint64_t(map->swizzle) * 8);
+  if (target % align == 0)
+    return true;
+  access.fail("copies to byte " + std::to_string(target - kSharedBase) +
+              " of shared memory, which is not aligned to " +
+              std::to_string(align) + " bytes");
+  return false;
+}
+
+/// `at`: where the row starts.
+bool BoxCopy::gatherRow(const std::vector<int64_t> &at, char *row) {
+  uint64_t address = argumentBase(map->argument);
+  for (size_t d = 1; d < at.size(); ++d) {
+    if (at[d] < 0 || at[d] >= map->extents[d])
+      return true;
+    address += uint64_t(at[d] * map->strides[d - 1]);
+  }
+  int64_t first = std::max<int64_t>(at[0], 0);
+  int64_t last = std::min(at[0] + map->box[0], map->extents[0]);
+  if (first >= last)
+    return true;
+  auto bytes = unsigned(uint64_t(last - first) * map->elementBytes);
+  Place source =
+      access.find(false, address + uint64_t(first) * map->elementBytes, bytes,
+                  map->elementBytes, false);
+  if (!source.data)
+    return false;
+  uint32_t origin = 0;
+  if (!access.isDefined(source, bytes, true, origin)) {
+    access.fail("copies an undefined value; " + warp.block.describe(origin));
+    return false;
+  }
+  std::memcpy(row + uint64_t(first - at[0]) * map->elementBytes, source.data,
+              bytes);
+  return true;
+}
+
+bool BoxCopy::gather() {
+  std::vector<int64_t> start, at;
+  for (unsigned d = 0; d < i.count; ++d)
+    start.push_back(int32_t(warp.narrow(i.all[3 + d])[lane]));
+  for (uint64_t offset = 0; offset < box.size(); offset += map->rowBytes()) {
+    auto rest = int64_t(offset / map->rowBytes());
+    at = start;
+    for (size_t d = 1; d < at.size(); ++d) {
+      at[d] += rest % map->box[d];
+      rest /= map->box[d];
+    }
+    if (!gatherRow(at, &box[offset]))
+      return false;
+  }
+  return true;
+}
+
+void BoxCopy::scatter(Stamp stamp) {
+  for (uint64_t offset = 0; offset < box.size(); offset += kChunk) {
+    uint64_t address = target + offset;
+    if (map->swizzle)
+      address ^= address >> 3 & (map->swizzle - kChunk);
+    Place place = access.find(true, address, kChunk, kChunk, true);
+    if (!place.data)
+      return;
+    if (!access.isFenced(place, kChunk, /*own=*/true))
+      return access.fail("a copy writes byte " + std::to_string(place.offset) +
+                         " of shared memory, which was written without "
+                         "fence.proxy.async and a barrier behind");
+    access.markShared(place, kChunk, stamp);
+    std::memcpy(place.data, &box[offset], kChunk);
+  }
+}
+
+void BoxCopy::run() {
+  if (!findMap() || !checkTarget() || !gather())
+    return;
+  if (Stamp stamp = warp.block.mbarriers.issue(
+          warp, i, lane, warp.wide(i.c)[lane], box.size()))
+    scatter(stamp);
+}
+
+} // namespace
+
+Handler nsa::emulator::getCopyTensor() {
+  return [](Warp &warp, const Instruction &i, LaneMask mask) {
+    static const char *const what[] = {"where a copy goes to",
+                                       "a tensor map's address",
+                                       "the address of an mbarrier"};
+    for (unsigned k = 0; k < 3u + i.count; ++k)
+      if (!requireDefined(warp, i, mask, i.all[k],
+                          k < 3 ? what[k] : "a coordinate"))
+        return;
+    forLanes(mask, [&](unsigned lane) {
+      if (!warp.block.failed())
+        BoxCopy(warp, i, lane).run();
+    });
+  };
+}
