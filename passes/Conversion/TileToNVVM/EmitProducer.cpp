@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 
@@ -20,7 +21,8 @@ using namespace nsa::tile;
 /// Registers are handed over by whole warpgroups, so the producer is one too,
 /// though one thread does its work.
 static constexpr int64_t producerThreads = 32 * warpsOfGroup;
-/// Registers of a producer, of all and of most threads.
+/// Registers of a thread of the producer, of a multiprocessor, and the most of
+/// a consumer and of any thread when the kernel starts.
 static constexpr int64_t producerRegisters = 24, allRegisters = 65536,
                          mostRegisters = 240, mostAtLaunch = 255;
 
@@ -207,6 +209,14 @@ void KernelEmitter::planRoles(uint64_t sharedLimit) {
                countSums(loop) >= options.producerSums;
       },
       threads, int64_t(sharedLimit));
+  if (!producer.empty())
+    remark::passed(kernel.getLoc(), remark::RemarkOpts::name("Producer")
+                                        .category("nsa-tile-to-nvvm")
+                                        .function(kernel.getSymName()))
+        << remark::add("a warpgroup copies for {0} loops, to {1} places of {2} "
+                       "bytes; {3} blocks at once",
+                       producer.loops.size(), producer.depth,
+                       producer.stageBytes, producer.blocks);
 }
 
 /// The parameters of a kernel that describe tensors.

@@ -129,6 +129,13 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     sharedBytes += pool.size();
   }
 
+  if (uint64_t(sharedBytes) > sharedLimit && !producer.empty()) {
+    // The plan has underestimated what threads exchange.
+    func.erase();
+    EmissionOptions without = options;
+    without.producers = false;
+    return KernelEmitter(kernel, plan, without).emit(sharedMemory, sharedLimit);
+  }
   if (uint64_t(sharedBytes) > sharedLimit)
     return kernel.emitError("kernel @")
            << kernel.getSymName() << " needs " << sharedBytes

@@ -140,7 +140,7 @@ static int64_t countExchanged(Operation *op) {
 int64_t Planner::countOtherBytes() {
   int64_t bytes = 0, exchanged = 0;
   kernel.walk([&](Operation *op) {
-    auto known = plan.loops.find(op->getParentOp());
+    auto *known = plan.loops.find(op->getParentOp());
     bool isCopied =
         known != plan.loops.end() &&
         llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {

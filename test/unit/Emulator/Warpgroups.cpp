@@ -292,7 +292,8 @@ void await(Warp &warp, const Instruction &i, LaneMask mask) {
       continue;
     }
     for (const Warp::InFlight::Read &read : product.reads)
-      if (std::memcmp(read.data, warp.block.shared.data() + read.offset, 16))
+      if (std::memcmp(read.data, warp.block.shared.data() + read.offset, 16) !=
+          0)
         return warp.block.fail(
             warp, *product.instruction, -1,
             "byte " + std::to_string(read.offset) +
