@@ -42,6 +42,10 @@ static bool isKnown(Operation *op) {
 static LogicalResult verifySupported(Operation *op) {
   if (!op->getDialect() || !isKnown(op))
     return op->emitOpError("has no lowering to the CPU");
+  for (Type type : op->getResultTypes())
+    if (auto tile = dyn_cast<TileType>(type); tile && tile.getLayout())
+      return op->emitOpError("makes a tile of layout ")
+             << tile.getLayout() << ", which only GPUs have";
   auto types =
       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes());
   bool isArithmetic =
