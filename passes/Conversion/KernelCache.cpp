@@ -2,7 +2,7 @@
 
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/SlowPaths.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"

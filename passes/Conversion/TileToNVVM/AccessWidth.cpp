@@ -4,7 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 
 using namespace mlir;
 using namespace nsa;

@@ -192,13 +192,8 @@ Value KernelEmitter::warpgroup() {
     return {};
   if (!warpgroupNumber) {
     Value warp = thread().warp;
-    warpgroupNumber = hoisted([&] {
-      // The same in all lanes, which the assembler sees of a shuffle.
-      Value first =
-          NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), warp, b.i32(0),
-                               b.i32(31), NVVM::ShflKind::idx, UnitAttr());
-      return b.div(first, warpsOfGroup);
-    });
+    warpgroupNumber =
+        hoisted([&] { return b.div(b.broadcast(warp), warpsOfGroup); });
   }
   return warpgroupNumber;
 }

@@ -14,18 +14,6 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Elements of a row or a column, filled up to what fragments hold.
-static int64_t lineLength(const Fragment &fragment) {
-  return fragment.rows == 1 ? llvm::alignTo(fragment.cols, 8)
-                            : 16 * fragment.warps * fragment.slabs();
-}
-
-static constexpr int64_t lineAlignment = 128;
-
-static int64_t lineBytes(LoadOp load) {
-  return 4 * lineLength(Fragment(load.getResult()));
-}
-
 /// Places for the tiles of a loop, of `bytes` each. Warpgroups multiply faster
 /// than one copy ahead comes, so they get more as long as no fewer blocks fit
 /// into a multiprocessor: 512 threads with 128 registers share its memory, of
@@ -45,11 +33,11 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   for (LoadOp load : prefetch.loads) {
     SharedShape shape(cast<TileType>(load.getType()));
     residents.try_emplace(load.getResult(), Resident{shape, bytes, {}});
-    bytes += llvm::alignTo(shape.bytes(), SharedPool::alignment);
+    bytes += getPlaceBytes(load);
   }
   int64_t lineStart = bytes;
   for (LoadOp load : prefetch.lines)
-    bytes += llvm::alignTo(lineBytes(load), lineAlignment);
+    bytes += getPlaceBytes(load);
   bytes = llvm::alignTo(bytes, SharedPool::alignment);
   unsigned depth = chooseDepth(loop, bytes);
   Pipeline pipeline{prefetch.loads, prefetch.lines,
@@ -58,7 +46,7 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
     residents.find(load.getResult())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
     residentLines[load.getResult()] = {pipeline.offset + lineStart, {}};
-    lineStart += llvm::alignTo(lineBytes(load), lineAlignment);
+    lineStart += getPlaceBytes(load);
   }
   pipelines.push_back(std::move(pipeline));
 }
@@ -87,7 +75,7 @@ void KernelEmitter::copyLine(LoadOp load) {
   Fragment fragment(load.getResult());
   bool isRow = fragment.rows == 1;
   int64_t length = isRow ? fragment.cols : fragment.rows;
-  int64_t padded = lineLength(fragment);
+  int64_t padded = fragment.lineLength();
   int64_t width =
       isRow ? getAccessWidth(load.getRef(), load.getIndices(), 4) : 1;
   if (width < 4 || length % 4 != 0)

@@ -11,8 +11,9 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Remarks.h"
+#include "nsa/Artifact/TensorMap.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -223,7 +224,7 @@ void KernelEmitter::planRoles(uint64_t sharedLimit) {
 void KernelEmitter::addTensorMaps(LLVM::LLVMFuncOp func) {
   if (producer.empty())
     return;
-  auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
+  auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), tensorMapBytes);
   for (size_t k = 0; k < producer.maps.size(); ++k) {
     auto number = unsigned(kernel.getNumArguments() + k);
     func.setArgAttr(number, LLVM::LLVMDialect::getByValAttrName(),
@@ -244,10 +245,7 @@ int64_t KernelEmitter::getBlockThreads() const {
 /// One warpgroup more, which copies for the others.
 LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
   initializeRing();
-  // The same in all lanes, which the assembler sees of a shuffle.
-  Value warp = NVVM::ShflOp::create(b, b.getI32Type(), b.i32(-1), thread().warp,
-                                    b.i32(0), b.i32(31), NVVM::ShflKind::idx,
-                                    UnitAttr());
+  Value warp = b.broadcast(thread().warp);
   auto [atLaunch, ofConsumers] = shareRegisters(threads, producer.blocks);
   Value isConsumer = b.less(warp, warps), zero = b.i32(0);
   auto roles = scf::IfOp::create(b, isConsumer, /*withElseRegion=*/true);

@@ -46,6 +46,11 @@ struct Fragment {
   int64_t registers() const { return isPacked() ? elements() / 2 : elements(); }
   mlir::Type registerType() const;
 
+  /// Elements of a row or a column, filled up to what fragments hold.
+  int64_t lineLength() const {
+    return rows == 1 ? int64_t(llvm::alignTo(cols, 8)) : 16 * warps * slabs();
+  }
+
   /// Whether row `r` (column `c`) of a thread is one of the tile in all of
   /// them.
   bool hasRow(int64_t r) const {

@@ -6,6 +6,7 @@
 #include "dialects/RT/RTDialect.h"
 #include "dialects/Tile/TileDialect.h"
 #include "mlir/Pass/Pass.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 
 namespace mlir {
 class OpPassManager;
@@ -13,23 +14,9 @@ class OpPassManager;
 
 namespace nsa {
 
-/// Attribute of a function made from a kernel, an i64: bytes of dynamic shared
-/// memory that a launch gives it.
-inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
-
-/// Attribute of a function made from a kernel, an array of #rt.tensor_map: what
-/// the parameters behind the pointers describe.
-inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
-
-/// Attribute of an argument of a kernel, an i64: bytes of which its address is
-/// a multiple in every launch. Without it, that of a tensor of its own is one
-/// of `kTensorAlignment`, that of columns of a matrix one of an element.
-inline constexpr llvm::StringLiteral kAlignmentAttr = "nsa.alignment";
-inline constexpr int64_t kTensorAlignment = 16;
-
-/// Attribute of a kernel, an i64: blocks that a multiprocessor is to run at
-/// once, as far as registers go. Without it, as many as fit.
-inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
+/// Sums of a thread from which on one more warpgroup copies for those that
+/// multiply.
+inline constexpr unsigned kProducerSums = 64;
 
 #define GEN_PASS_DECL
 #include "passes/Conversion/TileToNVVM/Passes.h.inc"
@@ -43,7 +30,7 @@ inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
 /// one more warpgroup copies for them.
 void buildTileToNVVMPipeline(mlir::OpPassManager &manager,
                              uint64_t sharedLimit = 232448, bool wgmma = false,
-                             unsigned producerSums = 64);
+                             unsigned producerSums = kProducerSums);
 
 /// Makes the pipeline available as `nsa-tile-to-nvvm-llvm`, with the options
 /// `shared-limit`, `wgmma` and `producer-sums`.

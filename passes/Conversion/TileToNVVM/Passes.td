@@ -104,7 +104,7 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Option<"producers", "producers", "bool", /*default=*/"true",
            "Whether a warpgroup of its own copies for those that multiply, where "
            "all that their loops load are boxes of tensors">,
-    Option<"producerSums", "producer-sums", "unsigned", /*default=*/"64",
+    Option<"producerSums", "producer-sums", "unsigned", /*default=*/"kProducerSums",
            "Sums of a thread from which on a loop is worth such a warpgroup: with "
            "fewer, more blocks run at once and hide each other's waits">,
   ];

@@ -53,7 +53,7 @@ struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
       *this, "producer-sums",
       llvm::cl::desc("sums of a thread from which on a warpgroup copies for "
                      "those that multiply"),
-      llvm::cl::init(64)};
+      llvm::cl::init(nsa::kProducerSums)};
 };
 } // namespace
 

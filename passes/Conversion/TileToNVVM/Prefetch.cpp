@@ -4,6 +4,7 @@
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -15,6 +16,14 @@ int64_t nsa::cuda::getCopyWidth(LoadOp load) {
                                  SharedShape::chunkElements);
   bool empty = cast<MemRefType>(load.getRef().getType()).getNumElements() == 0;
   return width < 2 || type.getCols() % width != 0 || empty ? 0 : width;
+}
+
+int64_t nsa::cuda::getPlaceBytes(LoadOp load) {
+  constexpr int64_t lineAlignment = 128;
+  auto type = cast<TileType>(load.getType());
+  if (isShared(type))
+    return llvm::alignTo(SharedShape(type).bytes(), SharedPool::alignment);
+  return llvm::alignTo(4 * Fragment(type).lineLength(), lineAlignment);
 }
 
 namespace {

@@ -34,6 +34,11 @@ bool addSlice(mlir::Operation *scope, mlir::ValueRange values,
               const llvm::DenseSet<mlir::Value> &written,
               llvm::DenseSet<mlir::Operation *> &operations);
 
+/// Bytes that a shared tile, or a line of 4-byte elements, takes where a loop
+/// copies it. Lines go behind tiles, which begin at multiples of a swizzle's
+/// pattern.
+int64_t getPlaceBytes(tile::LoadOp load);
+
 /// How many elements an asynchronous copy can move of a load: 2, 4 or 8; 0 if
 /// there is no such copy.
 int64_t getCopyWidth(tile::LoadOp load);

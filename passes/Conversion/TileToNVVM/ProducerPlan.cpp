@@ -2,8 +2,8 @@
 
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
@@ -30,6 +30,7 @@ public:
 
 private:
   bool addCopy(LoadOp load, SmallVectorImpl<ProducerPlan::Copy> &copies);
+  bool addOperations(ValueRange values);
   int64_t countOtherBytes();
   void noteMap(ProducerPlan::Copy &copy);
 
@@ -72,6 +73,16 @@ static std::optional<SmallVector<scf::ForOp>> getLoopsAround(scf::ForOp loop) {
   return loops;
 }
 
+/// Lets the producer compute values, if they depend on no branch or loop.
+bool Planner::addOperations(ValueRange values) {
+  llvm::DenseSet<Operation *> operations;
+  if (!addSlice(kernel, values, written, operations) ||
+      llvm::any_of(operations, llvm::IsaPred<scf::ForOp, scf::IfOp>))
+    return false;
+  plan.operations.insert_range(operations);
+  return true;
+}
+
 void Planner::add(scf::ForOp loop) {
   Prefetch prefetch = findPrefetch(loop, written);
   auto around = getLoopsAround(loop);
@@ -92,11 +103,8 @@ void Planner::add(scf::ForOp loop) {
   for (scf::ForOp trips : nest)
     needed.append(
         {trips.getLowerBound(), trips.getUpperBound(), trips.getStep()});
-  llvm::DenseSet<Operation *> operations;
-  if (!addSlice(kernel, needed, written, operations) ||
-      llvm::any_of(operations, llvm::IsaPred<scf::ForOp, scf::IfOp>))
+  if (!addOperations(needed))
     return;
-  plan.operations.insert_range(operations);
   plan.around.insert_range(*around);
   plan.loops.try_emplace(loop, std::move(copies));
 }
@@ -108,13 +116,8 @@ void Planner::addHeld() {
         written.contains(getArgument(load.getRef())))
       continue;
     SmallVector<ProducerPlan::Copy> copies;
-    llvm::DenseSet<Operation *> operations;
-    if (!addCopy(load, copies) ||
-        !addSlice(kernel, copies[0].copy.start, written, operations) ||
-        llvm::any_of(operations, llvm::IsaPred<scf::ForOp, scf::IfOp>))
-      continue;
-    plan.operations.insert_range(operations);
-    plan.held.push_back(std::move(copies[0]));
+    if (addCopy(load, copies) && addOperations(copies[0].copy.start))
+      plan.held.push_back(std::move(copies[0]));
   }
 }
 
@@ -167,15 +170,11 @@ void Planner::noteMap(ProducerPlan::Copy &copy) {
 void Planner::layOut(int64_t threads, int64_t sharedLimit) {
   for (ProducerPlan::Copy &copy : plan.held)
     noteMap(copy);
-  // Lines behind the tiles: those are at multiples of their swizzle's pattern.
-  constexpr int64_t lineAlignment = 128;
   for (auto &loop : plan.loops) {
     int64_t bytes = 0;
     for (ProducerPlan::Copy &copy : loop.second) {
       copy.offset = bytes;
-      bytes += llvm::alignTo(copy.copy.bytes(), isShared(copy.load.getType())
-                                                    ? SharedPool::alignment
-                                                    : lineAlignment);
+      bytes += getPlaceBytes(copy.load);
       noteMap(copy);
     }
     plan.stageBytes = std::max<int64_t>(

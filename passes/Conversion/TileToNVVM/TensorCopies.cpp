@@ -1,9 +1,10 @@
 //===- TensorCopies.cpp - loads that the copy engine can make -------------===//
 
 #include "passes/Conversion/TileToNVVM/TensorCopies.h"
+#include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
@@ -11,8 +12,7 @@ using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// What a tensor map can say (CUDA driver API, "Tensor Map Object Management").
-static constexpr int64_t maxRank = 5, maxBox = 256, unit = 16;
+static constexpr auto unit = int64_t(tensorMapAlignment);
 
 /// The axis of a tile along which an index goes in steps of one; -1 for the
 /// same index everywhere, nothing for other indices.
@@ -55,8 +55,7 @@ static std::optional<Box> getLine(LoadOp load) {
   Fragment fragment(load.getResult());
   bool isRow = fragment.rows == 1;
   int64_t length = isRow ? fragment.cols : fragment.rows;
-  int64_t held = isRow ? 8 : 16 * fragment.warps * fragment.slabs();
-  if (!fragment.element.isF32() || length % held != 0)
+  if (!fragment.element.isF32() || length != fragment.lineLength())
     return std::nullopt;
   return Box{fragment.rows, fragment.cols, isRow ? 1 : 0, 0};
 }
@@ -103,7 +102,8 @@ std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
   auto argument = dyn_cast<BlockArgument>(load.getRef());
   auto type = cast<MemRefType>(load.getRef().getType());
   auto tile = dyn_cast<TileType>(load.getType());
-  if (!argument || !tile || type.getRank() < 1 || type.getRank() > maxRank ||
+  if (!argument || !tile || type.getRank() < 1 ||
+      type.getRank() > int64_t(maxTensorMapRank) ||
       type.getNumElements() == 0 ||
       getAlignment(load.getRef()) % kTensorAlignment != 0)
     return std::nullopt;
@@ -112,7 +112,9 @@ std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
   if (!box || !strides)
     return std::nullopt;
   std::optional<SmallVector<int64_t>> extents = getExtents(load, *box);
-  if (!extents || llvm::any_of(*extents, [](int64_t n) { return n > maxBox; }))
+  if (!extents || llvm::any_of(*extents, [](int64_t n) {
+        return n > int64_t(maxTensorMapBox);
+      }))
     return std::nullopt;
   TensorCopy copy;
   int64_t bytes = type.getElementTypeBitWidth() / 8;

@@ -218,6 +218,11 @@ Value ThreadBuilder::shuffle(Value value, unsigned mask) {
                               i32(31), NVVM::ShflKind::bfly, UnitAttr());
 }
 
+Value ThreadBuilder::broadcast(Value value) {
+  return NVVM::ShflOp::create(*this, getI32Type(), i32(-1), value, i32(0),
+                              i32(31), NVVM::ShflKind::idx, UnitAttr());
+}
+
 //===----------------------------------------------------------------------===//
 // Control flow
 //===----------------------------------------------------------------------===//

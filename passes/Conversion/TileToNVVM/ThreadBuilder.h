@@ -78,6 +78,10 @@ public:
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
 
+  /// The value of the warp's first lane, an i32: the assembler sees of it that
+  /// all lanes have the same.
+  mlir::Value broadcast(mlir::Value value);
+
   void ifThen(mlir::Value condition, llvm::function_ref<void()> body);
   /// for (i = begin; i < end; i += step) over i32 with carried values.
   llvm::SmallVector<mlir::Value>

@@ -28,10 +28,9 @@ static FailureOr<std::string> lowerKernels(ModuleOp module,
   // others wherever that is possible, in the rest where it pays.
   std::string source;
   llvm::raw_string_ostream(source) << detached.getSources();
-  constexpr unsigned whereItPays = 64;
   bool isEager = hashBytes(source.data(), source.size()) % 2 == 0;
   buildTileToNVVMPipeline(manager, chip.sharedLimit, chip.wgmma,
-                          isEager ? 0 : whereItPays);
+                          isEager ? 0 : kProducerSums);
   if (failed(manager.run(detached.getSources())) ||
       failed(describeLaunches(detached)))
     return failure();

@@ -115,6 +115,12 @@ bool BoxCopy::gather() {
   std::vector<int64_t> start, at;
   for (unsigned d = 0; d < i.count; ++d)
     start.push_back(int32_t(warp.narrow(i.all[3 + d])[lane]));
+  // An H200 says that this is an illegal instruction.
+  if (start[0] * int64_t(map->elementBytes) % int64_t(kChunk) != 0) {
+    access.fail("copies from column " + std::to_string(start[0]) +
+                ", which is at no multiple of 16 bytes");
+    return false;
+  }
   for (uint64_t offset = 0; offset < box.size(); offset += map->rowBytes()) {
     auto rest = int64_t(offset / map->rowBytes());
     at = start;

@@ -261,3 +261,10 @@ TEST_F(TensorCopyTest, FindsMisalignedTargets) {
                       std::to_string(std::max(128u, swizzle * 8)) + " bytes");
   }
 }
+
+TEST_F(TensorCopyTest, FindsMisalignedColumns) {
+  Ring ring;
+  ring.copied = copyBox("%data", "%full", "%c1, %y, %z");
+  expectFailure(run(ring), "copies from column 1, which is at no multiple of "
+                           "16 bytes");
+}
