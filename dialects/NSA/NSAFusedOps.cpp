@@ -30,6 +30,18 @@ LogicalResult GatedAttentionOp::inferReturnTypes(
   return success();
 }
 
+LogicalResult RotaryCompressedAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  Value query = adaptor.getQuery();
+  SmallVector<int64_t> shape(getShape(query));
+  shape.back() = getDim(adaptor.getValue(), 3);
+  types.append({RankedTensorType::get(shape, getElementType(query)),
+                getLseType(query), query.getType()});
+  llvm::append_range(types, adaptor.getKeys().getTypes());
+  return success();
+}
+
 LogicalResult GatedAttentionBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
@@ -88,6 +100,9 @@ static double scaleOrDefault(OpT op) {
 }
 
 double GatedAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double RotaryCompressedAttentionOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}
 double GatedAttentionBackwardOp::getScaleOrDefault() {
   return scaleOrDefault(*this);
 }
@@ -188,9 +203,48 @@ LogicalResult GatedAttentionBackwardOp::verify() {
       failed(checkShape(*this, "selected lse", getSelectedLse(), lse)) ||
       failed(checkShape(*this, "window lse", getWindowLse(), lse)))
     return failure();
-  return getTable()
-             ? verifyTable(*this, getTable(), getCompressedKey(), getStride())
-             : success();
+  if (!getTable())
+    return getRotateTokens()
+               ? emitOpError("has no rotary table to rotate tokens by")
+               : success();
+  if (getRotateTokens() &&
+      failed(verifyTable(*this, getTable(), getQuery(), /*stride=*/1)))
+    return failure();
+  return verifyTable(*this, getTable(), getCompressedKey(), getStride());
+}
+
+LogicalResult RotaryCompressedAttentionOp::verify() {
+  Value query = getQuery();
+  if (failed(
+          checkMultiple(*this, "block", getBlock(), "stride", getStride())) ||
+      failed(checkNotEmpty(*this, "query", query)))
+    return failure();
+  ArrayRef<int64_t> q = getShape(query);
+  int64_t keyHeads = getDim(getKey(), 2), width = getDim(getValue(), 3);
+  if (keyHeads == 0)
+    return emitOpError("key heads (0) must be at least 1");
+  if (width == 0)
+    return emitOpError("value head width (0) must be at least 1");
+  int64_t blocks = getNumCompressedBlocks(q[1], getBlock(), getStride());
+  if (failed(
+          checkMultiple(*this, "query heads", q[2], "key heads", keyHeads)) ||
+      failed(verifyBranch(*this, "compressed", query, getKey(), getKey(),
+                          getValue(), blocks, width)) ||
+      failed(verifyTable(*this, getTable(), query, /*stride=*/1)))
+    return failure();
+  for (Value key : getKeys()) {
+    int64_t heads = getDim(key, 2);
+    if (failed(
+            checkShape(*this, "rotated key", key, {q[0], q[1], heads, q[3]})))
+      return failure();
+    if (heads > q[2])
+      return emitOpError("rotated key heads (")
+             << heads << ") must be at most query heads (" << q[2] << ")";
+    if (getElementType(key) != getElementType(query))
+      return emitOpError("rotated key has element type ")
+             << getElementType(key) << ", expected " << getElementType(query);
+  }
+  return success();
 }
 
 /// The parameters of `kind` for x [B, S, H, D], called `name` in errors.

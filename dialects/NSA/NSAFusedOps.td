@@ -100,6 +100,8 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
     The gradient of the queries is summed over the branches in fp32. With a
     `rotary` table, `dk_cmp` is the gradient of the compressed keys before they
     were rotated, as `nn.rotary` with `stride` does: row `i` is rotated back.
+    With `rotate_tokens` as well, `dq`, `dk_slc` and `dk_win` are those before
+    row `t` was rotated by the angles of position `t`.
 
     Example:
 
@@ -129,7 +131,7 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
            Optional<NSA_F32TensorOfRank<3>>:$table),
       NSA_CompressionParameters<>.members,
       (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$window,
-           OptionalAttr<F64Attr>:$scale));
+           UnitAttr:$rotate_tokens, OptionalAttr<F64Attr>:$scale));
   let results = (outs NSA_Activation:$query_grad,
                       NSA_Activation:$compressed_key_grad,
                       NSA_Activation:$compressed_value_grad,
@@ -148,6 +150,50 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
     `,` $selected `,` $selected_lse `,` $indices `,` $window_key `,`
     $window_value `,` $window_output `,` $window_lse `,` $gates (`,` $bias^)?
     (`rotary` $table^)? attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Attention that rotates what it loads
+//===----------------------------------------------------------------------===//
+
+def NSA_RotaryCompressedAttentionOp
+    : NSA_GraphOp<"rotary_compressed_attention", [
+          AllElementTypesMatch<["query", "key", "value"]>]> {
+  let summary = "`nsa.compressed_attention` of queries that are not rotated yet";
+  let description = [{
+    ```
+    q_rotated   = rotary(q, table)
+    k_rotated_i = rotary(keys_i, table)
+    o, lse      = compressed_attention(q_rotated, k, v)
+    ```
+
+    as `nn.rotary` of stride 1 and `nsa.compressed_attention` do. `keys` are
+    those of other branches [B, S, H, dk], with no more heads than the queries
+    have. Each query is read by one program only, so it is rotated once, and the
+    program leaves it rotated for the other branches, with as many rows of the
+    keys.
+
+    Example:
+
+    ```mlir
+    %o, %lse, %qr, %ksr, %kwr = nsa.rotary_compressed_attention %q, %k, %v, %ks, %kw rotary %table {block = 8 : i64, stride = 4 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+    ```
+  }];
+  let arguments = !con(
+      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value,
+           Variadic<NSA_Activation>:$keys, NSA_F32TensorOfRank<3>:$table),
+      NSA_CompressionParameters<>.members, (ins OptionalAttr<F64Attr>:$scale));
+  let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
+                      NSA_Activation:$rotated_query,
+                      Variadic<NSA_Activation>:$rotated_keys);
+  let resultNames = [{"o", "lse", "q_rotated", "k_rotated", "k_rotated"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
+  let assemblyFormat = [{
+    $query `,` $key `,` $value (`,` $keys^)? `rotary` $table attr-dict
+      `:` functional-type(operands, results)
   }];
 }
 

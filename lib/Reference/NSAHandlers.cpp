@@ -210,6 +210,24 @@ static LogicalResult runGatedAttention(GatedAttentionOp op, Operands in,
   return success();
 }
 
+static LogicalResult
+runRotaryCompressedAttention(RotaryCompressedAttentionOp op, Operands in,
+                             Results &out) {
+  auto rotate = [&](const Tensor &x) {
+    return rotary(x, *in.back(), /*stride=*/1, /*inverse=*/false);
+  };
+  Tensor q = rotate(*in[0]);
+  AttentionResult result =
+      attention(q, *in[1], *in[2], op.getScaleOrDefault(),
+                compressedKeys(in[1]->dim(1), op.getBlock(), op.getStride()));
+  out.push_back(std::move(result.output));
+  out.push_back(std::move(result.lse));
+  out.push_back(std::move(q));
+  for (const Tensor *key : in.slice(3, op.getKeys().size()))
+    out.push_back(rotate(*key));
+  return success();
+}
+
 static LogicalResult runGatedAttentionBackward(GatedAttentionBackwardOp op,
                                                Operands in, Results &out) {
   const Tensor &q = *in[1];
@@ -226,11 +244,17 @@ static LogicalResult runGatedAttentionBackward(GatedAttentionBackwardOp op,
                         selectedKeys(*in[10], op.getSelectBlock(), q.dim(1))),
       attentionBackward(sum.window, q, *in[11], *in[12], *in[13], *in[14],
                         scale, windowKeys(op.getWindow()))};
-  out.push_back(
-      reference::add(reference::add(grads[0].q, grads[1].q), grads[2].q));
+  Tensor queryGrad =
+      reference::add(reference::add(grads[0].q, grads[1].q), grads[2].q);
+  auto rotateBack = [&](Tensor &grad, int64_t stride) {
+    grad = rotary(grad, *in.back(), stride, /*inverse=*/true);
+  };
   if (op.getTable())
-    grads[0].k = rotary(grads[0].k, *in.back(), op.getStride(),
-                        /*inverse=*/true);
+    rotateBack(grads[0].k, op.getStride());
+  if (op.getRotateTokens())
+    for (Tensor *grad : {&queryGrad, &grads[1].k, &grads[2].k})
+      rotateBack(*grad, 1);
+  out.push_back(std::move(queryGrad));
   for (AttentionGradients &branch : grads) {
     out.push_back(std::move(branch.k));
     out.push_back(std::move(branch.v));
@@ -253,5 +277,6 @@ void nsa::reference::addNSAHandlers(Evaluator &evaluator) {
   addCombination(evaluator);
   addStatistics(evaluator);
   evaluator.add<GatedAttentionOp>(runGatedAttention);
+  evaluator.add<RotaryCompressedAttentionOp>(runRotaryCompressedAttention);
   evaluator.add<GatedAttentionBackwardOp>(runGatedAttentionBackward);
 }

@@ -1,5 +1,6 @@
 //===- FuseAttention.cpp - branches of attention in fewer launches --------===//
 
+#include "passes/Transforms/FuseAttention.h"
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/NN/NNOps.h"
@@ -27,11 +28,10 @@ struct FuseAttentionPass : nsa::impl::FuseAttentionBase<FuseAttentionPass> {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Remarks
+// What the patterns share
 //===----------------------------------------------------------------------===//
 
-/// Says what became of a pattern: fused where `obstacle` is empty.
-static void report(Operation *op, StringRef name, StringRef obstacle) {
+void nsa::reportFusion(Operation *op, StringRef name, StringRef obstacle) {
   auto function = op->getParentOfType<func::FuncOp>();
   auto options = remark::RemarkOpts::name(name)
                      .category(DEBUG_TYPE)
@@ -42,9 +42,11 @@ static void report(Operation *op, StringRef name, StringRef obstacle) {
     remark::missed(op->getLoc(), options) << remark::reason("{0}", obstacle);
 }
 
-//===----------------------------------------------------------------------===//
-// What the patterns share
-//===----------------------------------------------------------------------===//
+bool nsa::isReadBefore(Operation *producer, Operation *op) {
+  return llvm::any_of(producer->getUsers(), [&](Operation *user) {
+    return user != op && user->isBeforeInBlock(op);
+  });
+}
 
 namespace {
 /// Where the gates of a sum of branches come from.
@@ -86,12 +88,6 @@ static StringRef findDifference(First first, Second second) {
 // Forward
 //===----------------------------------------------------------------------===//
 
-static bool isReadBefore(Operation *branch, Operation *op) {
-  return llvm::any_of(branch->getUsers(), [&](Operation *user) {
-    return user != op && user->isBeforeInBlock(op);
-  });
-}
-
 static StringRef findObstacle(CombineOp combine, SelectedAttentionOp selected,
                               WindowAttentionOp window) {
   if (!selected)
@@ -116,7 +112,7 @@ static bool fuseForward(CombineOp combine) {
   auto selected = combine.getSelected().getDefiningOp<SelectedAttentionOp>();
   auto window = combine.getWindow().getDefiningOp<WindowAttentionOp>();
   StringRef obstacle = findObstacle(combine, selected, window);
-  report(combine, "Branches", obstacle);
+  reportFusion(combine, "Branches", obstacle);
   if (!obstacle.empty()) {
     // A sum that is computed again has its branches from the first time.
     if (selected && window)
@@ -151,15 +147,6 @@ static bool fuseForward(CombineOp combine) {
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
-
-/// The operation of type OpT that is the only reader of `value`; null if there
-/// is none.
-template <typename OpT>
-static OpT getOnlyReader(Value value) {
-  if (!value.hasOneUse())
-    return nullptr;
-  return dyn_cast<OpT>(*value.getUsers().begin());
-}
 
 /// The additions that sum `terms`, in order; nothing if a partial sum or a term
 /// has other readers.
@@ -291,7 +278,8 @@ void BackwardMatch::replace() {
       selected.getIndices(), window.getKey(), window.getValue(),
       combine.getWindow(), window.getLse(), gates.gates, gates.bias,
       /*table=*/Value(), compressed.getBlock(), compressed.getStride(),
-      selected.getSelectBlock(), window.getWindow(), selected.getScaleAttr());
+      selected.getSelectBlock(), window.getWindow(), /*rotate_tokens=*/false,
+      selected.getScaleAttr());
   if (!additions.empty())
     additions.back().getOutput().replaceAllUsesWith(fused.getQueryGrad());
   for (nn::AddOp addition : llvm::reverse(additions))
@@ -322,7 +310,7 @@ static bool fuseBackward(CombineBackwardOp combine) {
   StringRef obstacle = match.findObstacle();
   if (obstacle.empty() && failed(match.moveOperands()))
     obstacle = "the gradient of a branch reads the gradient of another";
-  report(combine, "Gradients", obstacle);
+  reportFusion(combine, "Gradients", obstacle);
   if (!obstacle.empty()) {
     addSlowPaths(combine, {kUnfusedPath});
     return false;
@@ -332,145 +320,8 @@ static bool fuseBackward(CombineBackwardOp combine) {
 }
 
 //===----------------------------------------------------------------------===//
-// Compression
+// Pass
 //===----------------------------------------------------------------------===//
-
-/// Why the compression of keys and of values cannot be one operation.
-template <typename OpT>
-static StringRef findDifferentCompression(OpT key, OpT value) {
-  if (key.getKind() != value.getKind() ||
-      key.getParameters().size() != value.getParameters().size())
-    return "keys and values are compressed in different ways";
-  if (key.getBlock() != value.getBlock() ||
-      key.getStride() != value.getStride())
-    return "keys and values are compressed in different blocks";
-  return "";
-}
-
-/// Moves the operands of the later of two operations in front of the earlier
-/// one, and returns that; null if they depend on it.
-static Operation *moveTogether(Operation *first, Operation *second,
-                               ValueRange more = {}) {
-  if (second->isBeforeInBlock(first))
-    std::swap(first, second);
-  SmallVector<Value> operands(second->getOperands());
-  llvm::append_range(operands, more);
-  IRRewriter rewriter(first->getContext());
-  return succeeded(moveValueDefinitions(rewriter, operands, first)) ? first
-                                                                    : nullptr;
-}
-
-/// The rotation of compressed keys, if it can be part of the compression.
-static nn::RotaryOp getRotation(Value key, CompressOp compress) {
-  auto rotation = key.getDefiningOp<nn::RotaryOp>();
-  if (!rotation || rotation.getInverse() ||
-      rotation.getStride() != compress.getStride() ||
-      !rotation.getInput().hasOneUse())
-    return nullptr;
-  return rotation;
-}
-
-/// Fuses the compression of `key` and of `value`, operands of one attention.
-static bool fuseCompression(Value key, Value value) {
-  auto rotated = key.getDefiningOp<nn::RotaryOp>();
-  auto compressKey =
-      (rotated ? rotated.getInput() : key).getDefiningOp<CompressOp>();
-  auto compressValue = value.getDefiningOp<CompressOp>();
-  if (!compressKey || !compressValue || compressKey == compressValue)
-    return false;
-  StringRef obstacle = findDifferentCompression(compressKey, compressValue);
-  nn::RotaryOp rotation = getRotation(key, compressKey);
-  Operation *place = nullptr;
-  if (obstacle.empty()) {
-    SmallVector<Value> table;
-    if (rotation)
-      table.push_back(rotation.getTable());
-    place = moveTogether(compressKey, compressValue, table);
-    if (!place)
-      obstacle = "the tokens of one compression follow from the other";
-  }
-  report(compressKey, "Compression", obstacle);
-  if (!obstacle.empty())
-    return false;
-  if (rotated && !rotation)
-    report(rotated, "Rotation",
-           "the compressed keys are read before they are rotated, or rotated "
-           "for other positions");
-  OpBuilder builder(place);
-  auto fused = CompressKeyValueOp::create(
-      builder, compressKey.getLoc(), compressKey.getKind(),
-      compressKey.getInput(), compressValue.getInput(),
-      compressKey.getParameters(), compressValue.getParameters(),
-      rotation ? rotation.getTable() : Value(), compressKey.getBlock(),
-      compressKey.getStride());
-  if (rotation) {
-    rotation.getOutput().replaceAllUsesWith(fused.getCompressedKey());
-    rotation.erase();
-  } else {
-    compressKey.getOutput().replaceAllUsesWith(fused.getCompressedKey());
-  }
-  compressValue.getOutput().replaceAllUsesWith(fused.getCompressedValue());
-  compressKey.erase();
-  compressValue.erase();
-  return true;
-}
-
-/// Makes the inverse rotation of the gradient of compressed keys part of
-/// `backward`.
-static void fuseRotationBack(GatedAttentionBackwardOp backward) {
-  Value grad = backward.getCompressedKeyGrad();
-  auto rotation = getOnlyReader<nn::RotaryOp>(grad);
-  if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
-      rotation.getStride() != backward.getStride())
-    return;
-  IRRewriter rewriter(backward.getContext());
-  bool moved =
-      succeeded(moveValueDefinitions(rewriter, rotation.getTable(), backward));
-  report(rotation, "Rotation",
-         moved ? "" : "the angles follow from the gradient");
-  if (!moved)
-    return;
-  backward.getTableMutable().assign(rotation.getTable());
-  rotation.getOutput().replaceAllUsesWith(grad);
-  rotation.erase();
-}
-
-/// Fuses the gradients of the compression of keys and of values, which read the
-/// results `keyGrad` and `valueGrad` of one attention.
-static bool fuseCompressionBackward(Value keyGrad, Value valueGrad) {
-  if (auto rotation = getOnlyReader<nn::RotaryOp>(keyGrad))
-    keyGrad = rotation.getOutput();
-  auto key = getOnlyReader<CompressBackwardOp>(keyGrad);
-  auto value = getOnlyReader<CompressBackwardOp>(valueGrad);
-  if (!key || !value || key.getOutputGrad() != keyGrad ||
-      value.getOutputGrad() != valueGrad)
-    return false;
-  StringRef obstacle = findDifferentCompression(key, value);
-  Operation *place = nullptr;
-  if (obstacle.empty()) {
-    place = moveTogether(key, value);
-    if (!place)
-      obstacle = "the tokens of one compression follow from the other";
-  }
-  report(key, "CompressionGradient", obstacle);
-  if (!obstacle.empty())
-    return false;
-  OpBuilder builder(place);
-  auto fused = CompressKeyValueBackwardOp::create(
-      builder, key.getLoc(), key.getKind(), key.getOutputGrad(),
-      value.getOutputGrad(), key.getInput(), value.getInput(),
-      key.getParameters(), value.getParameters(), key.getBlock(),
-      key.getStride());
-  key.getInputGrad().replaceAllUsesWith(fused.getKeyInputGrad());
-  value.getInputGrad().replaceAllUsesWith(fused.getValueInputGrad());
-  ValueRange grads = fused.getParameterGrads();
-  size_t count = key.getParameters().size();
-  key.getParameterGrads().replaceAllUsesWith(grads.take_front(count));
-  value.getParameterGrads().replaceAllUsesWith(grads.drop_front(count));
-  key.erase();
-  value.erase();
-  return true;
-}
 
 /// The compressed keys and values that an operation attends to, if it does.
 static std::pair<Value, Value> getCompressed(Operation *op) {
@@ -504,7 +355,7 @@ void FuseAttentionPass::runOnOperation() {
   }
   for (Operation *op : attentions) {
     if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op)) {
-      fuseRotationBack(backward);
+      numRotations += fuseRotationsBack(backward);
       numCompressions += fuseCompressionBackward(
           backward.getCompressedKeyGrad(), backward.getCompressedValueGrad());
     } else if (auto backward = dyn_cast<CompressedAttentionBackwardOp>(op)) {
@@ -512,4 +363,7 @@ void FuseAttentionPass::runOnOperation() {
                                                  backward.getValueGrad());
     }
   }
+  for (auto op :
+       llvm::make_early_inc_range(function.getOps<CompressedAttentionOp>()))
+    numRotations += fuseRotation(op);
 }

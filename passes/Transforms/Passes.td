@@ -450,13 +450,16 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
       in front of it.
     - `nsa.compress` of the keys and of the values of one attention become one
       `nsa.compress_key_value` if they are of one kind, with the rotation of the
-      compressed keys; so do their gradients. The gradient of compressed keys is
-      rotated back by `nsa.gated_attention_backward`.
+      compressed keys; so do their gradients.
     - In both forms of gated attention the gates are computed from their logits: `nn.gate` and
       `nn.gate_backward` disappear where nothing else reads them.
 
-    Other rotary embedding stays outside: a kernel reads the same keys once per tile
-    of queries, and would rotate them as often.
+    - `nn.rotary` of the queries becomes part of `nsa.compressed_attention`, which
+      reads each of them once, and leaves them rotated for the other branches,
+      with the keys of these: `nsa.rotary_compressed_attention`. Rotating keys
+      where they are attended to would rotate them once per tile of queries.
+      `nsa.gated_attention_backward` rotates the gradients of queries and keys
+      back.
 
     The pass runs after recomputation. It changes the rounding of results, the
     same way under every recomputation policy, and never that of what
@@ -486,6 +489,9 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
               "Number of gradients of sums of branches fused">,
     Statistic<"numCompressions", "compressions",
               "Number of compressions of keys and values fused, and gradients">,
+    Statistic<"numRotations", "rotations",
+              "Number of attentions that rotate what they load, and gradients "
+              "that are rotated back where they are stored">,
   ];
 }
 

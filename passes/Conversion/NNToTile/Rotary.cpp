@@ -1,9 +1,9 @@
 //===- Rotary.cpp - rotation of channel pairs -----------------------------===//
 
 #include "dialects/NN/NNOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/NNToTile/KernelGraph.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
+#include "passes/Conversion/Rotation.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -49,14 +49,8 @@ void RotaryKernel::rotate(nn::RotaryOp op, Elements lower, Elements upper,
   auto rotated = b.map(
       {lower.get(op.getInput()), upper.get(op.getInput()), cosines, sines},
       {b.f32(), b.f32()}, [&](ArrayRef<Expr> e) -> SmallVector<Value> {
-        // Which product is rounded must not depend on what the code generator
-        // finds around it.
-        auto multiplyAdd = [&](Expr x, Expr y, Expr z) -> Value {
-          return math::FmaOp::create(b.getBuilder(), x, y, z);
-        };
-        Expr sine = inverse ? -e[3] : e[3];
-        return {multiplyAdd(e[2], e[0], -(sine * e[1])),
-                multiplyAdd(e[2], e[1], sine * e[0])};
+        auto pair = rotatePair(b, e[0], e[1], e[2], e[3], inverse);
+        return {pair[0], pair[1]};
       });
   lower.set(op.getOutput(), rotated[0]);
   upper.set(op.getOutput(), rotated[1]);

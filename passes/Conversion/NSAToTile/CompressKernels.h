@@ -83,12 +83,6 @@ private:
                        body) const;
 };
 
-/// Rotates `count` rows from `first` on of `ref` [B, rows, H, D] where they
-/// lie, as `nn.rotary` with `stride` does; `inverse` rotates back.
-void rotateRows(tile::TileBuilder &b, mlir::Value ref, mlir::Value table,
-                tile::Expr batch, tile::Expr head, tile::Expr first,
-                int64_t count, int64_t stride, bool inverse);
-
 } // namespace nsa
 
 #endif // NSA_PASSES_CONVERSION_NSATOTILE_COMPRESSKERNELS_H

@@ -8,29 +8,11 @@
 #include "passes/Conversion/LaunchGroup.h"
 #include "passes/Conversion/NSAToTile/CompressKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
+#include "passes/Conversion/Rotation.h"
 
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
-
-void nsa::rotateRows(TileBuilder &b, Value ref, Value table, Expr batch,
-                     Expr head, Expr first, int64_t count, int64_t stride,
-                     bool inverse) {
-  int64_t pairs = cast<MemRefType>(ref.getType()).getShape().back() / 2;
-  Value row = b.range(first, count, 0);
-  Value position = b.range(first * stride, count, 0, stride);
-  Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
-  auto rotated = b.map(
-      {b.load(ref, {batch, row, head, low}),
-       b.load(ref, {batch, row, head, high}), b.load(table, {position, low, 0}),
-       b.load(table, {position, low, 1})},
-      {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-        Expr sine = inverse ? -x[3] : x[3];
-        return {x[2] * x[0] - sine * x[1], x[2] * x[1] + sine * x[0]};
-      });
-  b.store(rotated[0], ref, {batch, row, head, low});
-  b.store(rotated[1], ref, {batch, row, head, high});
-}
 
 namespace {
 /// The keys' or the values' part of an operation, in the form of nsa.compress.
@@ -114,9 +96,9 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
       own.push_back(args.back());
       compress(b, own);
       int64_t rows = kernel.blockTile();
-      rotateRows(b, args.back(), args[args.size() - 2], b.programId(2),
-                 b.programId(1), b.programId(0) * rows, rows, kernel.stride,
-                 /*inverse=*/false);
+      rotateStretch(b, args.back(), args.back(), args[args.size() - 2],
+                    b.programId(2), b.programId(1), b.programId(0) * rows, rows,
+                    kernel.stride, /*inverse=*/false);
     };
   }
   auto results = launchTogether(cache, rewriter, op, "", launches);

@@ -7,6 +7,7 @@
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
+#include "passes/Conversion/Rotation.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -119,7 +120,6 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// Program: (query tile, query head, batch). `args` are q, k, v, o and lse.
 void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
   HeadProgram program(*this, ownQueryTile, b);
@@ -136,6 +136,31 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   auto softmax = OnlineSoftmax::fromCarried(results);
   program.storeRows(softmax.output(b), o, shape.valueWidth);
   b.store(softmax.lse(b), lse, {range.batch, program.head, range.query});
+}
+
+/// `args` are q, k, v, the keys of other branches, the table, o, lse, q rotated
+/// and the keys rotated. The program of a query head has the rows of the keys'
+/// head of that number.
+static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
+                               ArrayRef<Value> args) {
+  size_t numKeys = (args.size() - 7) / 2;
+  ArrayRef<Value> keys = args.slice(3, numKeys);
+  Value table = args[3 + numKeys];
+  ArrayRef<Value> outputs = args.drop_front(4 + numKeys);
+  HeadProgram program(attention, attention.ownQueryTile, b);
+  const QueryRange &range = program.range;
+  auto rotate = [&](Value from, Value to) {
+    rotateStretch(b, from, to, table, range.batch, program.head, range.first,
+                  range.count, /*stride=*/1, /*inverse=*/false);
+  };
+  rotate(args[0], outputs[2]);
+  for (auto [from, to] : llvm::zip_equal(keys, outputs.drop_front(3))) {
+    int64_t heads = cast<MemRefType>(from.getType()).getShape()[2];
+    b.ifThen(program.head < static_cast<double>(heads),
+             [&, from = from, to = to] { rotate(from, to); });
+  }
+  attention.buildForward(
+      b, {outputs[2], args[1], args[2], outputs[0], outputs[1]});
 }
 
 /// Program: (query tile, query head, batch). Also writes do . o of every row,
@@ -221,14 +246,21 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   b.store(sums[1], args.valueGrad, {batch, i, keyHead, valueCols});
 }
 
+KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
+                                       StringRef suffix,
+                                       std::string name) const {
+  KernelSpec spec = {suffix.str(), std::move(name), headGrid(ownQueryTile),
+                     flops(shape.keyWidth + shape.valueWidth)};
+  spec.residents = getResidents(schedule);
+  return spec;
+}
+
 ResultRange DenseAttention::launchForward(KernelCache &cache,
                                           OpBuilder &builder, Operation *op,
                                           StringRef suffix, std::string name,
                                           ValueRange inputs,
                                           TypeRange types) const {
-  KernelSpec spec = {suffix.str(), std::move(name), headGrid(ownQueryTile),
-                     flops(shape.keyWidth + shape.valueWidth)};
-  spec.residents = getResidents(cache.getSchedule());
+  KernelSpec spec = forwardSpec(cache.getSchedule(), suffix, std::move(name));
   return cache.launch(
       builder, op, spec, inputs, types,
       [&](TileBuilder &b, ArrayRef<Value> args) { buildForward(b, args); });
@@ -249,6 +281,23 @@ struct ConvertForward : KernelPattern<OpT> {
                                                    "", getName(attention),
                                                    op->getOperands(),
                                                    op->getResultTypes()));
+    return success();
+  }
+};
+
+struct ConvertRotaryForward : KernelPattern<RotaryCompressedAttentionOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(RotaryCompressedAttentionOp op,
+                                PatternRewriter &rewriter) const override {
+    DenseAttention attention = getAttention(op, getSchedule());
+    KernelSpec spec =
+        attention.forwardSpec(getSchedule(), "", getName(attention));
+    rewriter.replaceOp(op,
+                       cache.launch(rewriter, op, spec, op->getOperands(),
+                                    op->getResultTypes(),
+                                    [&](TileBuilder &b, ArrayRef<Value> args) {
+                                      buildRotaryForward(attention, b, args);
+                                    }));
     return success();
   }
 };
@@ -296,7 +345,7 @@ struct ConvertBackward : KernelPattern<OpT> {
 void nsa::populateDenseAttentionPatterns(RewritePatternSet &patterns,
                                          KernelCache &cache) {
   patterns.add<ConvertForward<CompressedAttentionOp>,
-               ConvertForward<WindowAttentionOp>,
+               ConvertForward<WindowAttentionOp>, ConvertRotaryForward,
                ConvertBackward<CompressedAttentionBackwardOp>,
                ConvertBackward<WindowAttentionBackwardOp>>(
       patterns.getContext(), cache);

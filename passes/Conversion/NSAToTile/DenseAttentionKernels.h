@@ -63,6 +63,13 @@ struct DenseAttention {
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
                  KeyTileBody body) const;
+  /// What launches the kernel of the output. `suffix` and `name` are a
+  /// KernelSpec's.
+  KernelSpec forwardSpec(const KernelSchedule &schedule, llvm::StringRef suffix,
+                         std::string name) const;
+  /// Program: (query tile, query head, batch). `args` are q, k, v, o and lse.
+  void buildForward(tile::TileBuilder &b,
+                    llvm::ArrayRef<mlir::Value> args) const;
   /// Launches the kernel that computes the output and its log-sum-exp, of
   /// `types`, from `inputs`: q, k and v. `suffix` and `name` are a
   /// KernelSpec's.
@@ -95,8 +102,6 @@ private:
   int64_t getProductRows(const KernelSchedule &schedule) const {
     return shape.elementBits == 16 ? schedule.productRows : 0;
   }
-  void buildForward(tile::TileBuilder &b,
-                    llvm::ArrayRef<mlir::Value> args) const;
   int64_t getResidents(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   /// As large as a key tile if there are programs enough, and no smaller than

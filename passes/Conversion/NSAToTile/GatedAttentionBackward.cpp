@@ -7,14 +7,17 @@
 //        GPU two launches: dq_slc has the rows of the selected branch, dq_dense
 //        adds the other branches.
 // dkdv   one launch for each branch; that of the compressed branch also adds
-//        the programs' parts of the gradient of the bias, and rotates the
-//        gradient of its keys back.
+//        the programs' parts of the gradient of the bias and, where many
+//        programs share the list of a block, those of the selected branch.
+//
+// Whoever writes the gradient of queries or keys rotates it back where it lies.
 //
 //===----------------------------------------------------------------------===//
 
-#include "passes/Conversion/NSAToTile/CompressKernels.h"
+#include "passes/Conversion/LaunchGroup.h"
 #include "passes/Conversion/NSAToTile/GatedAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
+#include "passes/Conversion/Rotation.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -30,7 +33,8 @@ struct GatedAttentionBackward : GatedAttention {
                                   op.getScaleOrDefault()),
                    {static_cast<int64_t>(op.getStride()),
                     static_cast<int64_t>(op.getBlock()), std::nullopt},
-                   schedule) {}
+                   schedule),
+        rotatesTokens(op.getRotateTokens()) {}
 
   /// The name of the shape, the compressed branch included.
   std::string wholeName() const {
@@ -59,8 +63,18 @@ struct GatedAttentionBackward : GatedAttention {
   Value sumBiasGrads(const GroupProgram &program,
                      const BranchTiles &grads) const;
   void buildBiasGrad(TileBuilder &b, Value parts, Value biasGrad) const;
+  /// Rotates the gradient of the queries or keys of some tokens back.
+  static void rotateTokens(TileBuilder &b, Value grad, Value table, Expr batch,
+                           Expr head, Expr first, int64_t count) {
+    rotateStretch(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
+                  /*inverse=*/true);
+  }
+  /// Whether the kernel with the rows of the selected branch has the whole
+  /// gradient of the queries, and rotates it back.
+  bool rotatesRows() const { return rotatesTokens && !isSplit(); }
 
   DenseAttention compressed;
+  bool rotatesTokens;
 };
 
 /// Results of the launch of dq.
@@ -71,13 +85,19 @@ enum QueryResult { QueryGrad, GatesGrad, Statistics, BiasParts };
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// `in` are the operands of the operation but the table, and the union of the
-/// selection if there is one. If split, the gradient of the queries is that of
-/// the selected branch, in fp32 and without the scale. Returns the tile's part
-/// of the gradient of the bias, f32 [group, branches], or null without one.
+/// `in` are the operands of the operation but the table, the union of the
+/// selection if there is one, and the table if the queries are rotated back
+/// here. If split, the gradient of the queries is that of the selected branch,
+/// in fp32 and without the scale. Returns the tile's part of the gradient of
+/// the bias, f32 [group, branches], or null without one.
 Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                              ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
+  Value table;
+  if (rotatesRows()) {
+    table = in.back();
+    in = in.drop_back();
+  }
   SelectionUnion selection = selected.takeUnion(in);
   Value indices = in[10];
   GroupProgram program(shape, selected.queryTile, b, tile);
@@ -124,6 +144,10 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                 step(Selected));
   program.storeRows(isSplit() ? sum[0] : scaled(b, sum[0], shape.scale),
                     out[QueryGrad], shape.keyWidth);
+  if (table)
+    rotateRows(b, out[QueryGrad], out[QueryGrad], table,
+               {range.batch, range.query, program.head}, range.query,
+               /*inverse=*/true);
   return biasGrad;
 }
 
@@ -186,7 +210,11 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   };
   addBranch(compressed, Compressed, args[2], args[3], args[4]);
   addBranch(window, Window, args[5], args[6], args[7]);
-  program.storeRows(scaled(b, sum[0], shape.scale), args[10], shape.keyWidth);
+  Value queryGrad = args.back();
+  program.storeRows(scaled(b, sum[0], shape.scale), queryGrad, shape.keyWidth);
+  if (rotatesTokens)
+    rotateTokens(b, queryGrad, args[10], range.batch, program.head, range.first,
+                 range.count);
 }
 
 /// The sums of `grads` over the queries of the program for each head of the
@@ -259,8 +287,10 @@ private:
   ResultRange launchQueryGrad(ArrayRef<Value> lists);
   Value launchDenseQueryGrad(ResultRange query);
   ResultRange launchCompressedParts(ResultRange query);
-  ResultRange launchCompressed(ResultRange query);
+  LaunchPart makeCompressed(ResultRange query);
+  LaunchPart makeBiasGrad(ResultRange query);
   ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
+  LaunchPart sumSelected(ValueRange grads);
   ResultRange launchWindow(ResultRange query);
   /// A kernel of dk and dv of one branch.
   KernelSpec spec(StringRef branch, int64_t tiles, int64_t flops) const {
@@ -300,12 +330,6 @@ private:
 };
 } // namespace
 
-/// `program - count`, in a form of which it is known that it is not negative:
-/// loads need no checks then.
-static Expr after(Expr program, int64_t count) {
-  return max(program - static_cast<double>(count), 0);
-}
-
 ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   const AttentionShape &shape = attention.shape;
   bool isSplit = attention.isSplit();
@@ -332,6 +356,8 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   if (op.getTable())
     operands.pop_back();
   llvm::append_range(operands, lists.drop_front(2));
+  if (attention.rotatesRows())
+    operands.push_back(op.getTable());
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         attention.buildQueryGrads(
@@ -347,33 +373,44 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
       "dq_dense", attention.wholeName(),
       attention.compressed.headGrid(attention.compressed.queryTile),
       attention.denseFlops(queryWidth())};
-  return cache.launch(rewriter, op, spec,
-                      {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
-                       op.getCompressedValue(), op.getCompressedLse(),
-                       op.getWindowKey(), op.getWindowValue(),
-                       op.getWindowLse(), query[Statistics], query[QueryGrad]},
-                      {op.getQuery().getType()},
+  SmallVector<Value> inputs = {op.getOutputGrad(),    op.getQuery(),
+                               op.getCompressedKey(), op.getCompressedValue(),
+                               op.getCompressedLse(), op.getWindowKey(),
+                               op.getWindowValue(),   op.getWindowLse(),
+                               query[Statistics],     query[QueryGrad]};
+  if (attention.rotatesTokens)
+    inputs.push_back(op.getTable());
+  return cache.launch(rewriter, op, spec, inputs, {op.getQuery().getType()},
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         attention.buildDenseQueryGrad(b, args);
                       })[0];
 }
 
 ResultRange Launcher::launchWindow(ResultRange query) {
+  const DenseAttention &window = attention.window;
+  SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
+                               op.getWindowKey(),  op.getWindowValue(),
+                               op.getWindowLse(),  query[Statistics]};
+  if (attention.rotatesTokens)
+    inputs.push_back(op.getTable());
   return cache.launch(
       rewriter, op,
-      spec("win", attention.window.numKeyTiles(attention.window.ownKeyTile),
-           attention.window.flops(keyValueWidth())),
-      {op.getOutputGrad(), op.getQuery(), op.getWindowKey(),
-       op.getWindowValue(), op.getWindowLse(), query[Statistics]},
-      {op.getWindowKey().getType(), op.getWindowValue().getType()},
+      spec("win", window.numKeyTiles(window.ownKeyTile),
+           window.flops(keyValueWidth())),
+      inputs, {op.getWindowKey().getType(), op.getWindowValue().getType()},
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        attention.window.buildKeyValueGrad(b, b.programId(0),
-                                           {args[0], args[1], args[2], args[3],
-                                            args[4], args[5], Window, args[6],
-                                            args[7]});
+        ArrayRef<Value> out = args.take_back(2);
+        window.buildKeyValueGrad(b, b.programId(0),
+                                 {args[0], args[1], args[2], args[3], args[4],
+                                  args[5], Window, out[0], out[1]});
+        if (attention.rotatesTokens)
+          attention.rotateTokens(
+              b, out[0], args[6], b.programId(2), b.programId(1),
+              b.programId(0) * window.ownKeyTile, window.ownKeyTile);
       });
 }
 
+/// dk and dv of the selected branch, or sums of parts of them.
 ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   const SelectedAttention &selected = attention.selected;
   int64_t parts = selected.gradParts;
@@ -381,27 +418,49 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   SmallVector<Type> types = {operands[0].getType(), operands[1].getType()};
   KernelSpec whole = spec("slc", 0, selected.flops(keyValueWidth()));
   whole.grid = selected.gradGrid(parts);
-  ResultRange grads = cache.launch(
-      rewriter, op, whole,
-      {op.getOutputGrad(), op.getQuery(), operands[0], operands[1],
-       op.getSelectedLse(), query[Statistics], lists[0], lists[1]},
+  SmallVector<Value> inputs = {
+      op.getOutputGrad(),  op.getQuery(),     operands[0], operands[1],
+      op.getSelectedLse(), query[Statistics], lists[0],    lists[1]};
+  bool rotates = parts == 1 && attention.rotatesTokens;
+  if (rotates)
+    inputs.push_back(op.getTable());
+  return cache.launch(
+      rewriter, op, whole, inputs,
       parts == 1 ? types : partTypes(parts, operands),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        selected.buildKeyValueGrad(b, selected.getGradProgram(b, parts),
+        ArrayRef<Value> out = args.take_back(2);
+        SelectedAttention::GradProgram program =
+            selected.getGradProgram(b, parts);
+        selected.buildKeyValueGrad(b, program,
                                    {args[0], args[1], args[2], args[3], args[4],
-                                    args[5], Selected, args[8], args[9]},
+                                    args[5], Selected, out[0], out[1]},
                                    args[6], args[7], parts);
+        if (rotates)
+          attention.rotateTokens(
+              b, out[0], args[8], program.batch, program.keyHead,
+              program.tile * selected.keyTile, selected.keyTile);
       });
-  if (parts == 1)
-    return grads;
-  return cache.launch(rewriter, op, spec("slc_sum", selected.numKeyTiles(), 0),
-                      grads, types, [&](TileBuilder &b, ArrayRef<Value> args) {
-                        Expr first = b.programId(0) * selected.keyTile;
-                        sumParts(
-                            b, args, args.drop_front(2),
-                            b.range(first, selected.keyTile, 0),
-                            selected.firstPart(first / selected.selectBlock));
-                      });
+}
+
+/// Adds what the programs of `launchSelected` have.
+LaunchPart Launcher::sumSelected(ValueRange grads) {
+  const SelectedAttention &selected = attention.selected;
+  SmallVector<Value> inputs = llvm::to_vector_of<Value>(grads);
+  if (attention.rotatesTokens)
+    inputs.push_back(op.getTable());
+  return {spec("slc_sum", selected.numKeyTiles(), 0),
+          inputs,
+          {op.getSelectedKey().getType(), op.getSelectedValue().getType()},
+          [this](TileBuilder &b, ArrayRef<Value> args) {
+            const SelectedAttention &selected = attention.selected;
+            ArrayRef<Value> out = args.take_back(2);
+            Expr first = b.programId(0) * selected.keyTile;
+            sumParts(b, args, out, b.range(first, selected.keyTile, 0),
+                     selected.firstPart(first / selected.selectBlock));
+            if (attention.rotatesTokens)
+              attention.rotateTokens(b, out[0], args[2], b.programId(2),
+                                     b.programId(1), first, selected.keyTile);
+          }};
 }
 
 /// Sums of parts of dk and dv, a head of the group each.
@@ -425,8 +484,8 @@ ResultRange Launcher::launchCompressedParts(ResultRange query) {
       });
 }
 
-/// With a bias, the first programs are left to its gradient.
-ResultRange Launcher::launchCompressed(ResultRange query) {
+/// dk and dv of the compressed branch, from parts where there are any.
+LaunchPart Launcher::makeCompressed(ResultRange query) {
   const DenseAttention &compressed = attention.compressed;
   bool hasParts = compressed.numGradParts() > 1;
   int64_t keys = hasParts ? compressed.sumTile : compressed.ownKeyTile;
@@ -435,19 +494,14 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
                                op.getCompressedLse(), query[Statistics]};
   if (hasParts)
     inputs = llvm::to_vector_of<Value>(launchCompressedParts(query));
-  size_t numOwn = inputs.size();
-  SmallVector<Type> types = {op.getCompressedKey().getType(),
-                             op.getCompressedValue().getType()};
-  bool hasBias = attention.hasBias, isRotated = bool(op.getTable());
+  bool isRotated = bool(op.getTable());
   if (isRotated)
     inputs.push_back(op.getTable());
-  if (hasBias) {
-    inputs.push_back(query[BiasParts]);
-    types.push_back(op.getBias().getType());
-  }
-  auto build = [&](TileBuilder &b, Expr number, ArrayRef<Value> args) {
-    ArrayRef<Value> out = args.drop_front(inputs.size());
-    Expr first = number * keys;
+  auto build = [this, hasParts, isRotated, keys](TileBuilder &b,
+                                                 ArrayRef<Value> args) {
+    const DenseAttention &compressed = attention.compressed;
+    ArrayRef<Value> out = args.take_back(2);
+    Expr number = b.programId(0), first = number * keys;
     if (hasParts) {
       sumParts(b, args, out, b.range(first, keys, 0));
     } else {
@@ -456,37 +510,27 @@ ResultRange Launcher::launchCompressed(ResultRange query) {
                                     args[5], Compressed, out[0], out[1]});
     }
     if (isRotated)
-      rotateRows(b, out[0], args[numOwn], b.programId(2), b.programId(1), first,
-                 keys, compressed.visibility.stride, /*inverse=*/true);
+      rotateStretch(b, out[0], out[0], args[args.size() - 3], b.programId(2),
+                    b.programId(1), first, keys, compressed.visibility.stride,
+                    /*inverse=*/true);
   };
-  auto buildWithBias = [&](TileBuilder &b, ArrayRef<Value> args) {
-    Expr program = b.programId(0);
-    b.ifThenElse(
-        program == 0,
-        [&] {
-          Expr isFirst = b.programId(2) == 0;
-          if (!attention.isSplit())
-            isFirst = isFirst & (b.programId(1) == 0);
-          b.ifThen(isFirst, [&] {
-            attention.buildBiasGrad(b, args[inputs.size() - 1], args.back());
-          });
-          return SmallVector<Value>();
-        },
-        [&] {
-          build(b, after(program, 1), args);
-          return SmallVector<Value>();
-        });
-  };
-  return cache.launch(rewriter, op,
-                      spec("cmp",
-                           compressed.numKeyTiles(keys) + (hasBias ? 1 : 0),
-                           hasParts ? 0 : compressed.flops(keyValueWidth())),
-                      inputs, types, [&](TileBuilder &b, ArrayRef<Value> args) {
-                        if (hasBias)
-                          buildWithBias(b, args);
-                        else
-                          build(b, b.programId(0), args);
-                      });
+  return {spec("cmp", compressed.numKeyTiles(keys),
+               hasParts ? 0 : compressed.flops(keyValueWidth())),
+          inputs,
+          {op.getCompressedKey().getType(), op.getCompressedValue().getType()},
+          build};
+}
+
+/// Of all heads, or on wide machines a program for each key head.
+LaunchPart Launcher::makeBiasGrad(ResultRange query) {
+  KernelSpec own = spec("dbias", 1, 0);
+  own.grid = {1, attention.isSplit() ? attention.shape.keyHeads : 1, 1};
+  return {own,
+          {query[BiasParts]},
+          {op.getBias().getType()},
+          [this](TileBuilder &b, ArrayRef<Value> args) {
+            attention.buildBiasGrad(b, args[0], args[1]);
+          }};
 }
 
 SmallVector<Value> Launcher::launch() {
@@ -496,14 +540,31 @@ SmallVector<Value> Launcher::launch() {
   Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
                                         : Value(query[QueryGrad]);
   ResultRange window = launchWindow(query);
-  ResultRange selected = launchSelected(query, lists);
-  ResultRange compressed = launchCompressed(query);
-  SmallVector<Value> results = {queryGrad,   compressed[0],   compressed[1],
-                                selected[0], selected[1],     window[0],
-                                window[1],   query[GatesGrad]};
+  SmallVector<Value> selected =
+      llvm::to_vector_of<Value>(launchSelected(query, lists));
+
+  // What is left are sums, and the gradient that needs no sum.
+  std::vector<LaunchPart> last;
   if (attention.hasBias)
-    results.push_back(compressed[2]);
-  return results;
+    last.push_back(makeBiasGrad(query));
+  size_t compressed = last.size();
+  last.push_back(makeCompressed(query));
+  if (attention.selected.gradParts > 1)
+    last.push_back(sumSelected(selected));
+  auto results = launchTogether(cache, rewriter, op, "dkdv_cmp", last);
+  if (attention.selected.gradParts > 1)
+    selected = results.back();
+  SmallVector<Value> grads = {queryGrad,
+                              results[compressed][0],
+                              results[compressed][1],
+                              selected[0],
+                              selected[1],
+                              window[0],
+                              window[1],
+                              query[GatesGrad]};
+  if (attention.hasBias)
+    grads.push_back(results.front()[0]);
+  return grads;
 }
 
 namespace {

@@ -13,10 +13,13 @@ static Value getAccessed(Value argument) {
   return argument;
 }
 
-/// The stores to `memory` if nothing else uses it and they are in one block.
+/// The stores to `memory` if they are in one block and nothing else uses it but
+/// loads of what the program has stored.
 static SmallVector<tile::StoreOp> getStores(Value memory) {
   SmallVector<tile::StoreOp> stores;
   for (Operation *user : memory.getUsers()) {
+    if (isa<tile::LoadOp>(user))
+      continue;
     auto store = dyn_cast<tile::StoreOp>(user);
     if (!store ||
         (!stores.empty() && store->getBlock() != stores.front()->getBlock()))

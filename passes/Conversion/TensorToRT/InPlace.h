@@ -14,6 +14,7 @@ namespace nsa {
 /// in one block, and every load of the input stands before them in it with the
 /// coordinates of one of them: then each element is read just before it is
 /// written, and as the coordinates of elements written differ, by nobody else.
+/// A program may load what it has stored.
 class InPlaceAnalysis {
 public:
   /// Whether output `output` of `kernel` may be the memory of input `input`.

@@ -81,6 +81,37 @@ func.func @rotated_back(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %
   return
 }
 
+// CHECK-LABEL: func.func @all_rotated_back
+// CHECK: nsa.gated_attention_backward given {{.*}} rotary %{{.*}} {block = 8 : i64, rotate_tokens, select_block = 16 : i64, stride = 4 : i64, window = 32 : i64}
+func.func @all_rotated_back(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
+    %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
+    %os: tensor<1x64x4x16xf32>, %ls: tensor<1x4x64xf32>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>,
+    %vw: tensor<1x64x2x16xf32>, %ow: tensor<1x64x4x16xf32>, %lw: tensor<1x4x64xf32>, %g: tensor<1x64x4x3xf32>, %t: tensor<64x8x2xf32>) {
+  %r:8 = nsa.gated_attention_backward given %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g rotary %t
+      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64, rotate_tokens}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>, tensor<64x8x2xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
+         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @rotated
+// CHECK: %o, %lse, %q_rotated, %k_rotated, %k_rotated_0 = nsa.rotary_compressed_attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} rotary %{{.*}} {block = 8 : i64, stride = 4 : i64}
+// CHECK: nsa.rotary_compressed_attention %{{.*}}, %{{.*}}, %{{.*}} rotary %{{.*}} {block = 8 : i64, scale = 5.000000e-01 : f64, stride = 4 : i64}
+func.func @rotated(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x8xf32>, %ks: tensor<1x64x2x16xf32>,
+    %kw: tensor<1x64x1x16xf32>, %t: tensor<64x8x2xf32>) {
+  %r:5 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks, %kw rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x8xf32>, tensor<1x64x2x16xf32>, tensor<1x64x1x16xf32>, tensor<64x8x2xf32>)
+      -> (tensor<1x64x4x8xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x1x16xf32>)
+  %n:3 = nsa.rotary_compressed_attention %q, %kc, %vc rotary %t {block = 8 : i64, scale = 0.5 : f64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x8xf32>, tensor<64x8x2xf32>)
+      -> (tensor<1x64x4x8xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>)
+  return
+}
+
 !x = tensor<1x64x2x16xf32>
 !y = tensor<1x15x2x16xf32>
 !w = tensor<2x128x16xf32>

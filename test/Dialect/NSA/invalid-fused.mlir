@@ -560,3 +560,143 @@ func.func @pair_value_gradient(%dk: tensor<1x15x2x16xf32>, %dv: tensor<1x15x2x8x
       : (tensor<1x15x2x16xf32>, tensor<1x15x2x8xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
   return
 }
+
+// -----
+
+func.func @rotary_stride(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{block (8) must be a multiple of stride (3)}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 3 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_blocks(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x14x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{compressed key has shape 1x14x2x16, expected 1x15x2x16}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x14x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_groups(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x3x16xf32>, %vc: tensor<1x15x3x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{query heads (4) must be a multiple of key heads (3)}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x3x16xf32>, tensor<1x15x3x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_value(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x1x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{compressed value has shape 1x15x1x16, expected 1x15x2x16}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x1x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_table(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x4x2xf32>) {
+  // expected-error @below {{rotary table has shape 64x4x2, expected 64x8x2}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x4x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_table_length(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<63x8x2xf32>) {
+  // expected-error @below {{rotary table length (63) must be above the last position (63)}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<63x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_odd_width(%q: tensor<1x64x4x15xf32>, %kc: tensor<1x15x2x15xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x15xf32>, %t: tensor<64x7x2xf32>) {
+  // expected-error @below {{rotated head width (15) must be a multiple of pair (2)}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x15xf32>, tensor<1x15x2x15xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x15xf32>, tensor<64x7x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x15xf32>, tensor<1x64x2x15xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_key_rows(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x63x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{rotated key has shape 1x63x2x16, expected 1x64x2x16}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x63x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x63x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_key_heads(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x5x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{rotated key heads (5) must be at most query heads (4)}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x5x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x5x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_key_element(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xbf16>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{rotated key has element type 'bf16', expected 'f32'}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xbf16>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xbf16>)
+  return
+}
+
+// -----
+
+func.func @rotary_no_key_heads(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x0x16xf32>, %vc: tensor<1x15x0x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{key heads (0) must be at least 1}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x0x16xf32>, tensor<1x15x0x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_no_queries(%q: tensor<1x64x0x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{query has shape 1x64x0x16 with an empty dimension}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x0x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x0x16xf32>, tensor<1x0x64xf32>, tensor<1x64x0x16xf32>, tensor<1x64x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @tokens_without_table(%do: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %l: tensor<1x4x64xf32>, %k: tensor<1x64x2x16xf32>,
+    %i: tensor<1x2x64x3xi32>, %g: tensor<1x64x4x3xf32>) {
+  // expected-error @below {{has no rotary table to rotate tokens by}}
+  %r:8 = nsa.gated_attention_backward given %do, %do, %kc, %kc, %do, %l, %k, %k, %do, %l, %i, %k, %k, %do, %l, %g
+      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64, rotate_tokens}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
+          tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
+  return
+}
+
+// -----
+
+func.func @tokens_table_length(%do: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %l: tensor<1x4x64xf32>, %k: tensor<1x64x2x16xf32>,
+    %i: tensor<1x2x64x3xi32>, %g: tensor<1x64x4x3xf32>, %t: tensor<60x8x2xf32>) {
+  // expected-error @below {{rotary table length (60) must be above the last position (63)}}
+  %r:8 = nsa.gated_attention_backward given %do, %do, %kc, %kc, %do, %l, %k, %k, %do, %l, %i, %k, %k, %do, %l, %g rotary %t
+      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64, rotate_tokens}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>, tensor<60x8x2xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
+          tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
+  return
+}

@@ -107,6 +107,16 @@ TEST(EmulatedKernels, GatedAttentionAgreesWithTheReference) {
   }
 }
 
+TEST(EmulatedKernels, RotationInAttentionIsBitwiseThatApart) {
+  size_t number = 0;
+  for (const Combination &c : combinations(testSeed() + 2)) {
+    bool given = std::getenv("NSA_COMBINATION");
+    checkRotation(given ? c : withGating(c, number++), chosenCompiler());
+    if (HasFailure())
+      break;
+  }
+}
+
 // With ten times as many tokens as a query selects, and heads in groups, the
 // gradients of keys are sums of parts that other programs compute.
 TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
@@ -120,5 +130,6 @@ TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
     std::optional<Combination> c = parseCombination(text);
     ASSERT_TRUE(c) << text;
     checkGated(*c, chosenCompiler());
+    checkRotation(*c, chosenCompiler());
   }
 }

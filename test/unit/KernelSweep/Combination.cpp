@@ -248,10 +248,12 @@ private:
     return key + " = " + std::to_string(value) + " : i64";
   }
 
-  /// A function of one op: `%results = op %arguments {attributes}`.
+  /// A function of one op: `%results = op %arguments {attributes}`. `lastSign`
+  /// stands in front of the last argument.
   void single(const std::string &name, const std::string &op,
               const std::vector<Named> &in, const std::vector<Named> &out,
-              const std::string &attributes);
+              const std::string &attributes,
+              const std::string &lastSign = ", ");
   void compression(const std::string &suffix, const std::string &x,
                    const std::string &y, int64_t width);
   void attention(const std::string &branch, const std::string &op,
@@ -259,6 +261,7 @@ private:
                  const std::string &attributes, bool withIndices);
   void full();
   void gated();
+  void rotation();
 
   bool wants(const std::string &entry) const {
     return only.empty() ||
@@ -283,7 +286,8 @@ static std::string joinTypes(const std::vector<Named> &list) {
 void ModuleWriter::single(const std::string &name, const std::string &op,
                           const std::vector<Named> &in,
                           const std::vector<Named> &out,
-                          const std::string &attributes) {
+                          const std::string &attributes,
+                          const std::string &lastSign) {
   if (!wants(name))
     return;
   std::string arguments, operands, results, values;
@@ -291,7 +295,8 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
     std::string comma = i ? ", " : "";
     arguments += comma + "%a" + std::to_string(i) + ": " + in[i].type +
                  " {nn.name = \"" + in[i].name + "\", nn.role = \"input\"}";
-    operands += comma + "%a" + std::to_string(i);
+    operands +=
+        (i && i + 1 == in.size() ? lastSign : comma) + "%a" + std::to_string(i);
   }
   for (size_t i = 0; i < out.size(); ++i) {
     std::string comma = i ? ", " : "";
@@ -436,9 +441,43 @@ void ModuleWriter::gated() {
                               {"slc.dk", k}, {"slc.dv", v},  {"win.dk", k},
                               {"win.dv", v}};
   grads.insert(grads.end(), gatingGrads.begin(), gatingGrads.end());
-  single(
-      "gated_backward", "nsa.gated_attention_backward " + c.gating, back, grads,
-      attribute("block", c.l) + ", " + attribute("stride", c.d) + ", " + sizes);
+  std::string backSizes =
+      attribute("block", c.l) + ", " + attribute("stride", c.d) + ", " + sizes;
+  single("gated_backward", "nsa.gated_attention_backward " + c.gating, back,
+         grads, backSizes);
+  for (Named &grad : grads)
+    grad.name = "turned." + grad.name;
+  back.push_back({"table", tensor({c.sequence, c.dk / 2, 2}, "f32")});
+  single("gated_backward_turned", "nsa.gated_attention_backward " + c.gating,
+         back, grads, backSizes + ", rotate_tokens", " rotary ");
+}
+
+void ModuleWriter::rotation() {
+  if (only.empty())
+    return;
+  Named table = {"table", tensor({c.sequence, c.dk / 2, 2}, "f32")};
+  single("rotary_attention", "nsa.rotary_compressed_attention",
+         {{"q", q},
+          {"cmp.k", kc},
+          {"cmp.v", vc},
+          {"slc.k", k},
+          {"win.k", k},
+          table},
+         {{"rotary.o", o},
+          {"rotary.lse", lse},
+          {"rotary.q", q},
+          {"rotary.slc.k", k},
+          {"rotary.win.k", k}},
+         attribute("block", c.l) + ", " + attribute("stride", c.d), " rotary ");
+  single("rotate_q", "nn.rotary", {{"q", q}, table}, {{"rotated.q", q}}, "");
+  single("rotate_k", "nn.rotary", {{"slc.k", k}, table}, {{"rotated.k", k}},
+         "");
+  single("turn_q", "nn.rotary", {{"grad.q", q}, table}, {{"apart.q", q}},
+         "inverse");
+  single("turn_k", "nn.rotary", {{"grad.k", k}, table}, {{"apart.k", k}},
+         "inverse");
+  single("turn_kc", "nn.rotary", {{"grad.kc", kc}, table}, {{"apart.kc", kc}},
+         "inverse, " + attribute("stride", c.d));
 }
 
 std::string ModuleWriter::write() {
@@ -463,6 +502,7 @@ std::string ModuleWriter::write() {
          {{"dgates", gates}, {"doc", o}, {"dos", o}, {"dow", o}}, "");
   full();
   gated();
+  rotation();
   return text.str();
 }
 

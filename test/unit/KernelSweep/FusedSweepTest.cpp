@@ -27,6 +27,15 @@ TEST(FusedSweep, GatedAttentionAgreesWithTheReference) {
 
 // Also where rows see nothing, where there is no compressed row at all, and
 // where every score is equal.
+TEST(FusedSweep, RotationInAttentionIsBitwiseThatApart) {
+  size_t number = 0;
+  for (const Combination &c : spread(sweepCount(80, 6), testSeed() + 2, 1e8)) {
+    checkRotation(withGating(c, number++));
+    if (HasFailure())
+      break;
+  }
+}
+
 TEST(FusedSweep, EveryRowIsFiniteAtEveryLength) {
   size_t number = 0;
   for (int64_t sequence : {1, 7, 8, 17, 65}) {

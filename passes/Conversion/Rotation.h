@@ -1,0 +1,42 @@
+//===- Rotation.h - rotary embedding of elements and of rows ----*- C++ -*-===//
+//
+// One formula for every kernel that rotates: which of them a value went through
+// must not show in its bits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_ROTATION_H
+#define NSA_PASSES_CONVERSION_ROTATION_H
+
+#include "dialects/Tile/TileBuilder.h"
+
+namespace nsa {
+
+/// A channel of the lower half of a head and its partner of the upper half,
+/// turned by an angle, forth or back: f32 values from f32 values.
+std::array<mlir::Value, 2> rotatePair(tile::TileBuilder &b, tile::Expr lower,
+                                      tile::Expr upper, tile::Expr cosine,
+                                      tile::Expr sine, bool inverse);
+
+/// Rows of a tensor [B, rows, H, D]: of one batch, row or rows [n, 1], and head
+/// or head of each row.
+struct RowsOfHeads {
+  tile::Operand batch, row, head;
+};
+
+/// Writes the rows `rows` of `from`, turned by the angles of `position`, i32,
+/// in `table` [L, D/2, 2], to the same rows of `to`, which may be `from`.
+void rotateRows(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
+                mlir::Value table, const RowsOfHeads &rows,
+                tile::Operand position, bool inverse);
+
+/// The same for the `count` rows from `first` on of a batch and head, a few at
+/// a time. The position of row `i` is `i * stride`.
+void rotateStretch(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
+                   mlir::Value table, tile::Expr batch, tile::Expr head,
+                   tile::Expr first, int64_t count, int64_t stride,
+                   bool inverse);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_ROTATION_H

@@ -1,0 +1,44 @@
+//===- FuseAttention.h - parts of the pass nsa-fuse-attention ---*- C++ -*-===//
+
+#ifndef NSA_PASSES_TRANSFORMS_FUSEATTENTION_H
+#define NSA_PASSES_TRANSFORMS_FUSEATTENTION_H
+
+#include "dialects/NSA/NSAOps.h"
+
+namespace nsa {
+
+/// A remark on what became of a pattern: fused where `obstacle` is empty.
+void reportFusion(mlir::Operation *op, llvm::StringRef name,
+                  llvm::StringRef obstacle);
+
+/// Whether something reads a result of `producer` in front of `op`, an
+/// operation of the same block.
+bool isReadBefore(mlir::Operation *producer, mlir::Operation *op);
+
+/// The operation of type OpT that is the only reader of `value`; null if there
+/// is none.
+template <typename OpT>
+OpT getOnlyReader(mlir::Value value) {
+  if (!value.hasOneUse())
+    return nullptr;
+  return mlir::dyn_cast<OpT>(*value.getUsers().begin());
+}
+
+/// Fuses the compression of `key` and of `value`, operands of one attention,
+/// with the rotation of the keys; whether it did.
+bool fuseCompression(mlir::Value key, mlir::Value value);
+/// Fuses the gradients of the compression of keys and of values, which read the
+/// results `keyGrad` and `valueGrad` of one attention; whether it did.
+bool fuseCompressionBackward(mlir::Value keyGrad, mlir::Value valueGrad);
+
+/// Makes the rotation of the queries part of `attention`, which is replaced,
+/// and with it that of the keys to which other attention of the same queries
+/// attends; whether it did.
+bool fuseRotation(CompressedAttentionOp attention);
+/// Makes the inverse rotations of the gradients that `backward` has part of it;
+/// how many.
+int64_t fuseRotationsBack(GatedAttentionBackwardOp backward);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_TRANSFORMS_FUSEATTENTION_H

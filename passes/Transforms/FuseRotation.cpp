@@ -1,0 +1,197 @@
+//===- FuseRotation.cpp - rotary embedding in the kernels of attention ----===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
+#include "passes/Transforms/FuseAttention.h"
+
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// Forward
+//===----------------------------------------------------------------------===//
+
+/// Whether row `t` is rotated by the angles of position `t`.
+static bool rotatesTokens(nn::RotaryOp rotation) {
+  return !rotation.getInverse() && rotation.getStride() == 1;
+}
+
+/// The keys to which `attention` attends with the queries `query`, each a row
+/// for every token.
+static SmallVector<Value> getKeysOf(Operation *attention, Value query) {
+  return llvm::TypeSwitch<Operation *, SmallVector<Value>>(attention)
+      .Case([&](GatedAttentionOp op) -> SmallVector<Value> {
+        if (op.getQuery() != query)
+          return {};
+        return {op.getSelectedKey(), op.getWindowKey()};
+      })
+      .Case<SelectedAttentionOp, WindowAttentionOp>(
+          [&](auto op) -> SmallVector<Value> {
+            return op.getQuery() == query ? SmallVector<Value>{op.getKey()}
+                                          : SmallVector<Value>{};
+          })
+      .Default({});
+}
+
+/// Why `attention` cannot rotate these keys while it rotates its queries, or
+/// nothing.
+static StringRef findObstacle(nn::RotaryOp keys, nn::RotaryOp queries,
+                              CompressedAttentionOp attention) {
+  if (!rotatesTokens(keys) || keys.getTable() != queries.getTable())
+    return "the keys are rotated by other angles than the queries";
+  if (getDim(keys.getInput(), 2) > getDim(queries.getInput(), 2))
+    return "the keys have more heads than the queries";
+  if (getElementType(keys.getInput()) != getElementType(queries.getInput()))
+    return "the keys have another element type than the queries";
+  IRRewriter rewriter(attention.getContext());
+  if (failed(moveValueDefinitions(rewriter, keys.getInput(), attention)))
+    return "the keys follow from the compressed branch";
+  return "";
+}
+
+/// The rotations of keys that `attention` can do with that of its queries.
+static SmallVector<nn::RotaryOp> findKeys(nn::RotaryOp queries,
+                                          CompressedAttentionOp attention) {
+  llvm::SetVector<Operation *> found;
+  for (Operation *user : queries.getOutput().getUsers())
+    for (Value key : getKeysOf(user, queries.getOutput()))
+      if (auto rotation = key.getDefiningOp<nn::RotaryOp>();
+          rotation && rotation != queries)
+        found.insert(rotation);
+  SmallVector<nn::RotaryOp> keys;
+  for (Operation *op : found) {
+    auto rotation = cast<nn::RotaryOp>(op);
+    StringRef obstacle = findObstacle(rotation, queries, attention);
+    if (obstacle.empty())
+      keys.push_back(rotation);
+    else
+      reportFusion(rotation, "Rotation", obstacle);
+  }
+  // Users come in the order in which they were made.
+  llvm::sort(keys, [](nn::RotaryOp first, nn::RotaryOp second) {
+    return first->isBeforeInBlock(second);
+  });
+  return keys;
+}
+
+static constexpr StringLiteral kReadBefore =
+    "what is rotated is read before the compressed branch";
+
+bool nsa::fuseRotation(CompressedAttentionOp attention) {
+  auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
+  if (!queries)
+    return false;
+  if (!rotatesTokens(queries)) {
+    reportFusion(queries, "Rotation",
+                 "the queries are rotated by other angles "
+                 "than those of their positions");
+    return false;
+  }
+  SmallVector<nn::RotaryOp> keys = findKeys(queries, attention);
+  // What was moved may read the rotated keys or queries.
+  llvm::erase_if(keys, [&](nn::RotaryOp rotation) {
+    bool isRead = isReadBefore(rotation, attention);
+    if (isRead)
+      reportFusion(rotation, "Rotation", kReadBefore);
+    return isRead;
+  });
+  if (isReadBefore(queries, attention)) {
+    reportFusion(queries, "Rotation", kReadBefore);
+    return false;
+  }
+  SmallVector<Value> inputs;
+  for (nn::RotaryOp rotation : keys)
+    inputs.push_back(rotation.getInput());
+  OpBuilder builder(attention);
+  auto fused = RotaryCompressedAttentionOp::create(
+      builder, attention.getLoc(), queries.getInput(), attention.getKey(),
+      attention.getValue(), inputs, queries.getTable(), attention.getBlock(),
+      attention.getStride(), attention.getScaleAttr());
+  reportFusion(queries, "Rotation", "");
+  attention.getOutput().replaceAllUsesWith(fused.getOutput());
+  attention.getLse().replaceAllUsesWith(fused.getLse());
+  attention.erase();
+  queries.getOutput().replaceAllUsesWith(fused.getRotatedQuery());
+  queries.erase();
+  for (auto [rotation, rotated] :
+       llvm::zip_equal(keys, fused.getRotatedKeys())) {
+    reportFusion(rotation, "Rotation", "");
+    rotation.getOutput().replaceAllUsesWith(rotated);
+    rotation.erase();
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+/// The inverse rotation of rows at a distance of `stride` that is the only
+/// reader of `grad`; null if there is none.
+static nn::RotaryOp getRotationBack(Value grad, int64_t stride) {
+  auto rotation = getOnlyReader<nn::RotaryOp>(grad);
+  if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
+      static_cast<int64_t>(rotation.getStride()) != stride)
+    return nullptr;
+  return rotation;
+}
+
+static void replaceByInput(nn::RotaryOp rotation) {
+  rotation.getOutput().replaceAllUsesWith(rotation.getInput());
+  rotation.erase();
+}
+
+/// That of the compressed keys.
+static bool fuseCompressedRotation(GatedAttentionBackwardOp backward) {
+  nn::RotaryOp rotation =
+      getRotationBack(backward.getCompressedKeyGrad(), backward.getStride());
+  if (!rotation)
+    return false;
+  IRRewriter rewriter(backward.getContext());
+  bool moved =
+      succeeded(moveValueDefinitions(rewriter, rotation.getTable(), backward));
+  reportFusion(rotation, "Rotation",
+               moved ? "" : "the angles follow from the gradient");
+  if (!moved)
+    return false;
+  backward.getTableMutable().assign(rotation.getTable());
+  replaceByInput(rotation);
+  return true;
+}
+
+/// Those of the queries and of the keys of the other branches.
+static bool fuseTokenRotations(GatedAttentionBackwardOp backward) {
+  SmallVector<nn::RotaryOp> rotations;
+  for (Value grad : {backward.getQueryGrad(), backward.getSelectedKeyGrad(),
+                     backward.getWindowKeyGrad()})
+    if (nn::RotaryOp rotation = getRotationBack(grad, /*stride=*/1))
+      rotations.push_back(rotation);
+  if (rotations.empty())
+    return false;
+  bool haveOneTable = rotations.size() == 3 &&
+                      llvm::all_of(rotations, [&](nn::RotaryOp rotation) {
+                        return rotation.getTable() == backward.getTable();
+                      });
+  StringRef obstacle =
+      haveOneTable ? ""
+                   : "the gradients of the queries and of all keys are not "
+                     "rotated back by the same angles";
+  for (nn::RotaryOp rotation : rotations)
+    reportFusion(rotation, "Rotation", obstacle);
+  if (!haveOneTable)
+    return false;
+  backward.setRotateTokens(true);
+  for (nn::RotaryOp rotation : rotations)
+    replaceByInput(rotation);
+  return true;
+}
+
+int64_t nsa::fuseRotationsBack(GatedAttentionBackwardOp backward) {
+  int64_t fused = fuseCompressedRotation(backward);
+  return fused + fuseTokenRotations(backward);
+}

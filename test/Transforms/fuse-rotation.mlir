@@ -1,0 +1,149 @@
+// RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention --split-input-file --remarks-filter-missed=nsa-fuse-attention -o /dev/null 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=MISSED
+
+!q = tensor<1x16x2x4xf32>
+!k = tensor<1x16x1x4xf32>
+!kc = tensor<1x3x1x4xf32>
+!lse = tensor<1x2x16xf32>
+!table = tensor<16x2x2xf32>
+!i = tensor<1x1x16x2xi32>
+!gates = tensor<1x16x2x3xf32>
+
+// The compressed branch rotates the queries and the keys of the others, and
+// nobody rotates a gradient back but the attention that stores it.
+// CHECK-LABEL: func.func @all
+// CHECK-NOT: nn.rotary
+// CHECK: %[[O:.*]], %[[L:.*]], %[[Q:.*]], %[[KS:.*]], %[[KW:.*]] = nsa.rotary_compressed_attention %arg0, %{{.*}}, %{{.*}}, %arg3, %arg4 rotary %arg5 {block = 8 : i64, stride = 4 : i64}
+// CHECK-NOT: nn.rotary
+// CHECK: nsa.gated_attention given %[[Q]], %[[O]], %[[KS]], %arg2, %arg6, %[[KW]], %arg2, %arg7
+// CHECK-NOT: nn.rotary
+// CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[DKS:.*]], %{{.*}}, %[[DKW:.*]], %{{.*}}, %{{.*}} = nsa.gated_attention_backward given
+// CHECK-SAME: rotary %arg5 {block = 8 : i64, rotate_tokens, select_block
+// CHECK-NOT: nn.rotary
+// CHECK: return %{{.*}}, %[[DQ]], %{{.*}}, %[[DKS]], %[[DKW]]
+func.func @all(%q: !q {nn.differentiate, nn.name = "q"}, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k,
+               %ks: !k {nn.differentiate, nn.name = "ks"}, %kw: !k {nn.differentiate, nn.name = "kw"}, %t: !table, %i: !i, %g: !gates)
+    -> (!q {nn.objective, nn.name = "y"}) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %kc = nsa.compress mean %k {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
+  %kr = nn.rotary %kc, %t {stride = 4 : i64} : (!kc, !table) -> !kc
+  %vc = nsa.compress mean %v {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
+  %o, %lse = nsa.compressed_attention %qr, %kr, %vc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  %ksr = nn.rotary %ks, %t : (!k, !table) -> !k
+  %os, %ls = nsa.selected_attention %qr, %ksr, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
+  %kwr = nn.rotary %kw, %t : (!k, !table) -> !k
+  %ow, %lw = nsa.window_attention %qr, %kwr, %v {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  %y = nsa.combine %g, %o, %os, %ow : (!gates, !q, !q, !q) -> !q
+  return %y : !q
+}
+
+// -----
+
+!q = tensor<1x16x2x4xf32>
+!k = tensor<1x16x1x4xf32>
+!kc = tensor<1x3x1x4xf32>
+!lse = tensor<1x2x16xf32>
+!table = tensor<16x2x2xf32>
+
+// Branches that no operation sums take their rotated keys as well; the scale
+// stays. Keys that are computed later move.
+// CHECK-LABEL: func.func @apart
+// CHECK-NEXT: %[[S:.*]] = nn.silu %arg3
+// CHECK-NEXT: %{{.*}}, %{{.*}}, %[[Q:.*]], %[[K:.*]] = nsa.rotary_compressed_attention %arg0, %arg1, %arg2, %[[S]] rotary %arg4 {block = 8 : i64, scale = 5.000000e-01 : f64, stride = 4 : i64}
+// CHECK-NEXT: nsa.window_attention %[[Q]], %[[K]], %arg3
+func.func @apart(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !q) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, scale = 0.5 : f64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  %s = nn.silu %k : (!k) -> !k
+  %kr = nn.rotary %s, %t : (!k, !table) -> !k
+  %ow, %lw = nsa.window_attention %qr, %kr, %k {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  return %o, %ow : !q, !q
+}
+
+// One rotation serves both branches.
+// CHECK-LABEL: func.func @shared
+// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2, %arg3 rotary %arg4
+// CHECK-NOT: nn.rotary
+func.func @shared(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %i: tensor<1x1x16x2xi32>) -> (!q, !q, !q) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  %kr = nn.rotary %k, %t : (!k, !table) -> !k
+  %os, %ls = nsa.selected_attention %qr, %kr, %k, %i {select_block = 8 : i64} : (!q, !k, !k, tensor<1x1x16x2xi32>) -> (!q, !lse)
+  %ow, %lw = nsa.window_attention %qr, %kr, %k {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  return %o, %os, %ow : !q, !q, !q
+}
+
+//===----------------------------------------------------------------------===//
+// Refusals
+//===----------------------------------------------------------------------===//
+
+// CHECK-LABEL: func.func @read_before
+// CHECK: nn.rotary
+// CHECK: nsa.compressed_attention
+// MISSED: [Missed] Rotation | Category:nsa-fuse-attention | Function=read_before | Reason="what is rotated is read before the compressed branch"
+func.func @read_before(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !q) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %ow, %lw = nsa.window_attention %qr, %k, %k {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  return %o, %ow : !q, !q
+}
+
+// CHECK-LABEL: func.func @other_positions
+// CHECK: nn.rotary
+// CHECK: nsa.compressed_attention
+// MISSED: Function=other_positions | Reason="the queries are rotated by other angles than those of their positions"
+func.func @other_positions(%q: !q, %kc: !kc, %vc: !kc, %t: !table) -> !q {
+  %qr = nn.rotary %q, %t {inverse} : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  return %o : !q
+}
+
+// The keys stay outside, the queries do not.
+// CHECK-LABEL: func.func @other_table
+// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2 rotary %arg4
+// CHECK: nn.rotary %arg3, %arg5
+// MISSED: Function=other_table | Reason="the keys are rotated by other angles than the queries"
+func.func @other_table(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %u: !table) -> (!q, !q) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  %kr = nn.rotary %k, %u : (!k, !table) -> !k
+  %ow, %lw = nsa.window_attention %qr, %kr, %k {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  return %o, %ow : !q, !q
+}
+
+// CHECK-LABEL: func.func @dependent
+// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2 rotary %arg3
+// CHECK: nn.rotary
+// MISSED: Function=dependent | Reason="the keys follow from the compressed branch"
+func.func @dependent(%q: !q, %kc: tensor<1x3x2x4xf32>, %vc: tensor<1x3x2x4xf32>, %t: !table) -> !q {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, stride = 4 : i64} : (!q, tensor<1x3x2x4xf32>, tensor<1x3x2x4xf32>) -> (!q, !lse)
+  %kr = nn.rotary %o, %t : (!q, !table) -> !q
+  %ow, %lw = nsa.window_attention %qr, %kr, %o {window = 6 : i64} : (!q, !q, !q) -> (!q, !lse)
+  return %ow : !q
+}
+
+// -----
+
+!q = tensor<1x16x2x4xf32>
+!k = tensor<1x16x1x4xf32>
+!kc = tensor<1x3x1x4xf32>
+!lse = tensor<1x2x16xf32>
+!table = tensor<16x2x2xf32>
+
+// Gradients of which some are rotated back: nobody does it for them.
+// CHECK-LABEL: func.func @some
+// CHECK: nsa.gated_attention_backward given
+// CHECK-NOT: rotate_tokens
+// CHECK: nn.rotary {{.*}} {inverse}
+// MISSED: Function=some | Reason="the gradients of the queries and of all keys are not rotated back by the same angles"
+func.func @some(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc, %k: !k, %t: !table, %i: tensor<1x1x16x2xi32>, %g: tensor<1x16x2x3xf32>)
+    -> (!q {nn.objective, nn.name = "y"}) {
+  %qr = nn.rotary %q, %t : (!q, !table) -> !q
+  %o, %lse = nsa.compressed_attention %qr, %kc, %kc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
+  %os, %ls = nsa.selected_attention %qr, %k, %k, %i {select_block = 8 : i64} : (!q, !k, !k, tensor<1x1x16x2xi32>) -> (!q, !lse)
+  %ow, %lw = nsa.window_attention %qr, %k, %k {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
+  %y = nsa.combine %g, %o, %os, %ow : (tensor<1x16x2x3xf32>, !q, !q, !q) -> !q
+  return %y : !q
+}
