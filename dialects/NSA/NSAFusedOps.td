@@ -172,7 +172,9 @@ def NSA_RotaryCompressedAttentionOp
     those of other branches [B, S, H, dk], with no more heads than the queries
     have. Each query is read by one program only, so it is rotated once, and the
     program leaves it rotated for the other branches, with as many rows of the
-    keys.
+    keys. On a GPU the launch of `nsa.compress_key_value` that gives `k` and `v`
+    has programs that rotate, if there is one: each reads the table for several
+    heads.
 
     Example:
 

@@ -178,6 +178,8 @@ Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,
 }
 
 Value ModelBuilder::rotate(Value x, const Twine &name, int64_t stride) {
+  if (model.ropeBase == 0)
+    return x;
   return create<nn::RotaryOp>(name, x, rotaryTable(), stride,
                               /*inverse=*/false);
 }

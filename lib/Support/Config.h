@@ -35,6 +35,7 @@ struct ModelConfig {
   /// Width of the hidden layer; 0 stands for 4 * dim.
   int64_t mlpDim = 0;
   int64_t vocabSize = 256;
+  /// 0: no rotary embedding.
   double ropeBase = 10000.0;
   double normEps = 1e-5;
   /// Standard deviation of the initial weights; the projections that write to

@@ -76,13 +76,14 @@ void addModel(std::vector<ConfigField> &fields) {
   s.number("n_heads", &C::nHeads, 1, 1024, "query heads");
   s.number("n_kv_groups", &C::nKvGroups, 1, 1024,
            "key/value heads; divides n_heads");
-  s.number("d_k", &C::dK, 2, 512, "width of a query and key head; even");
+  s.number("d_k", &C::dK, 2, 512, "width of a query and key head; even with a rotary embedding");
   s.number("d_v", &C::dV, 1, 512, "width of a value head");
   s.text("mlp", &C::mlp, {"silu", "swiglu"}, "feed-forward layer");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
            "hidden width of the feed-forward layer; 0 is 4 * dim");
   s.number("vocab_size", &C::vocabSize, 2, 65536, "number of tokens");
-  s.real("rope_base", &C::ropeBase, 1.0, 1e12, "base of the rotary embedding");
+  s.real("rope_base", &C::ropeBase, 0.0, 1e12,
+         "base of the rotary embedding, at least 1; 0 leaves it out");
   s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
   s.real("init_std", &C::initStd, 1e-6, 10.0,
          "standard deviation of the initial weights");
@@ -200,7 +201,11 @@ static Status validateModel(const RunConfig &config) {
     return conflict("model.n_kv_groups", "n_kv_groups (" + str(m.nKvGroups) +
                                              ") must divide n_heads (" +
                                              str(m.nHeads) + ")");
-  if (m.dK % 2 != 0)
+  if (m.ropeBase != 0 && m.ropeBase < 1)
+    return conflict("model.rope_base", "rope_base (" +
+                                           nlohmann::json(m.ropeBase).dump() +
+                                           ") must be 0 or at least 1");
+  if (m.ropeBase != 0 && m.dK % 2 != 0)
     return conflict("model.d_k", "d_k (" + str(m.dK) +
                                      ") must be even for the rotary embedding");
   if (n.l % n.d != 0)

@@ -28,17 +28,31 @@ static int64_t countPairs(Value ref) {
   return cast<MemRefType>(ref.getType()).getShape().back() / 2;
 }
 
-void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
-                     const RowsOfHeads &rows, Operand position, bool inverse) {
-  int64_t pairs = countPairs(from);
-  Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
+namespace {
+/// Cosines and sines of some rows, f32 [rows, pairs] each.
+struct Angles {
+  Angles(TileBuilder &b, Value table, Operand position, int64_t pairs)
+      : low(b.range(0, pairs, 1)), high(b.range(pairs, pairs, 1)),
+        cosines(b.load(table, {position, low, 0})),
+        sines(b.load(table, {position, low, 1})) {}
+
+  void rotate(TileBuilder &b, Value from, Value to, const RowsOfHeads &rows,
+              bool inverse) const;
+
+  /// Columns of the two halves of a head.
+  Value low, high;
+  Value cosines, sines;
+};
+} // namespace
+
+void Angles::rotate(TileBuilder &b, Value from, Value to,
+                    const RowsOfHeads &rows, bool inverse) const {
   auto load = [&](Value columns) {
     return b.load(from, {rows.batch, rows.row, rows.head, columns});
   };
   auto rotated =
-      b.map({load(low), load(high), b.load(table, {position, low, 0}),
-             b.load(table, {position, low, 1})},
-            {b.f32(), b.f32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+      b.map({load(low), load(high), cosines, sines}, {b.f32(), b.f32()},
+            [&](ArrayRef<Expr> x) -> SmallVector<Value> {
               auto pair = rotatePair(b, x[0], x[1], x[2], x[3], inverse);
               return {pair[0], pair[1]};
             });
@@ -46,11 +60,17 @@ void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
   b.store(rotated[1], to, {rows.batch, rows.row, rows.head, high});
 }
 
+void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
+                     const RowsOfHeads &rows, Operand position, bool inverse) {
+  Angles(b, table, position, countPairs(from))
+      .rotate(b, from, to, rows, inverse);
+}
+
 void nsa::rotateStretch(TileBuilder &b, Value from, Value to, Value table,
                         Expr batch, Expr head, Expr first, int64_t count,
                         int64_t stride, bool inverse) {
   // Two halves and their angles, in the registers of a few warps.
-  constexpr int64_t mostPairs = 2048;
+  constexpr int64_t mostPairs = 4096;
   int64_t fitting = std::max<int64_t>(mostPairs / countPairs(from), 1);
   int64_t some =
       count <= fitting
@@ -67,4 +87,29 @@ void nsa::rotateStretch(TileBuilder &b, Value from, Value to, Value table,
               rotate(begin);
               return {};
             });
+}
+
+LaunchPart nsa::rotateTensor(Value from, Value table, bool inverse) {
+  constexpr int64_t rows = 64, mostHeads = 4;
+  auto type = cast<RankedTensorType>(from.getType());
+  int64_t batch = type.getDimSize(0), sequence = type.getDimSize(1);
+  int64_t heads = type.getDimSize(2), width = type.getDimSize(3);
+  KernelSpec spec = {"rotary",
+                     "",
+                     {static_cast<int64_t>(llvm::divideCeil(sequence, rows)),
+                      static_cast<int64_t>(llvm::divideCeil(heads, mostHeads)),
+                      batch},
+                     3 * type.getNumElements()};
+  return {
+      spec, {from, table}, {type}, [=](TileBuilder &b, ArrayRef<Value> args) {
+        Expr firstHead = b.programId(1) * mostHeads;
+        Value row = b.range(b.programId(0) * rows, rows, 0);
+        Angles angles(b, args[1], row, width / 2);
+        b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
+                  [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
+                    angles.rotate(b, args[0], args[2],
+                                  {b.programId(2), row, head}, inverse);
+                    return {};
+                  });
+      }};
 }

@@ -9,6 +9,7 @@
 #define NSA_PASSES_CONVERSION_ROTATION_H
 
 #include "dialects/Tile/TileBuilder.h"
+#include "passes/Conversion/LaunchGroup.h"
 
 namespace nsa {
 
@@ -36,6 +37,11 @@ void rotateStretch(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
                    mlir::Value table, tile::Expr batch, tile::Expr head,
                    tile::Expr first, int64_t count, int64_t stride,
                    bool inverse);
+
+/// Programs that rotate all of `from` [B, S, H, D], forth or back, each a few
+/// heads of some rows, for which it has the angles. The result may take the
+/// memory of `from`.
+LaunchPart rotateTensor(mlir::Value from, mlir::Value table, bool inverse);
 
 } // namespace nsa
 

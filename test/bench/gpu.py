@@ -30,12 +30,12 @@ STEPS = {
 def one_layer(heads, groups, width):
     """Overrides that leave one layer with attention of this shape."""
     return {"model.n_layers": 1, "model.n_heads": heads, "model.n_kv_groups": groups,
-            "model.d_k": width, "model.d_v": width, "model.dim": 256, "model.mlp_dim": 256}
+            "model.d_k": width, "model.d_v": width, "model.dim": 256, "model.mlp_dim": 256,
+            "model.rope_base": 0}
 
 
-# The attention of one layer: everything from projected and rotated queries, keys and
-# values to the combined output. Rotations are listed, but not added: what others
-# measure gets rotated inputs.
+# The attention of one layer: everything from projected queries, keys and values to the
+# combined output. There is no rotary embedding: what others measure gets rotated inputs.
 ATTENTION = {
     f"attention-64x4x128-{length}": ("m7c_125m", length, 1, one_layer(64, 4, 128))
     for length in (4096, 8192, 16384, 32768, 65536)

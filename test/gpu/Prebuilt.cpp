@@ -14,7 +14,8 @@ std::string nsa::test::prebuiltName(const std::string &text) {
 }
 
 std::vector<std::string> nsa::test::modulesOf(const Combination &c) {
-  return {moduleText(c), moduleText(c, {"gated", "gated_backward"})};
+  return {moduleText(c), moduleText(c, {"gated", "gated_backward"}),
+          moduleText(c, rotationEntries())};
 }
 
 Result<std::vector<Combination>>

@@ -66,6 +66,10 @@ TEST_P(PrebuiltKernels, FusedOnesAgreeWithTheReference) {
   checkGated(GetParam());
 }
 
+TEST_P(PrebuiltKernels, RotationInAttentionIsBitwiseThatApart) {
+  checkRotation(GetParam());
+}
+
 // Lesson 1: every row is finite, and a future token never changes an earlier
 // output, bitwise.
 TEST_P(PrebuiltKernels, Lesson01AFutureTokenChangesNoEarlierOutput) {

@@ -121,6 +121,13 @@ TEST(Config, ConflictsNameBothNumbersAndThePlace) {
   EXPECT_EQ(errorOf("model:\n  n_heads: 5\n  n_kv_groups: 2\n"),
             "x.yaml:3:3: model.n_kv_groups: n_kv_groups (2) must divide "
             "n_heads (5)");
+  EXPECT_EQ(errorOf("model:\n  rope_base: 0.5\n"),
+            "x.yaml:2:3: model.rope_base: rope_base (0.5) must be 0 or at "
+            "least 1");
+  EXPECT_EQ(errorOf("model:\n  d_k: 15\n"),
+            "x.yaml:2:3: model.d_k: d_k (15) must be even for the rotary "
+            "embedding");
+  EXPECT_EQ(errorOf("model:\n  d_k: 15\n  rope_base: 0\n"), "accepted");
   EXPECT_EQ(errorOf("train:\n  batch_size: 8\n  micro_batch: 3\n"),
             "x.yaml:3:3: train.micro_batch: micro_batch (3) must divide "
             "batch_size (8)");

@@ -10,6 +10,8 @@
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Rotation.h"
 
+#include "mlir/Transforms/RegionUtils.h"
+
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
@@ -70,13 +72,13 @@ struct ConvertCompressKeyValueBackward
 };
 } // namespace
 
-LogicalResult
-ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
-                                         PatternRewriter &rewriter) const {
+/// The kernels of the keys and of the values.
+static std::vector<LaunchPart> makeParts(CompressKeyValueOp op,
+                                         const KernelSchedule &schedule) {
   std::vector<LaunchPart> launches;
   bool mean = op.getKind() == CompressionKind::Mean;
   for (auto [part, result] : llvm::zip_equal(getParts(op), op.getResults())) {
-    CompressKernel kernel(part, getSchedule());
+    CompressKernel kernel(part, schedule);
     SmallVector<Value> inputs = {part.input};
     llvm::append_range(inputs, part.parameters);
     launches.push_back(makeLaunch(
@@ -87,7 +89,7 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
   }
   if (Value table = op.getTable()) {
     LaunchPart &keys = launches.front();
-    CompressKernel kernel(getParts(op).front(), getSchedule());
+    CompressKernel kernel(getParts(op).front(), schedule);
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {
@@ -101,9 +103,62 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
                     kernel.stride, /*inverse=*/false);
     };
   }
-  auto results = launchTogether(cache, rewriter, op, "", launches);
+  return launches;
+}
+
+LogicalResult
+ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
+                                         PatternRewriter &rewriter) const {
+  auto results =
+      launchTogether(cache, rewriter, op, "", makeParts(op, getSchedule()));
   rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});
   return success();
+}
+
+/// Launches `compress` with programs that rotate what `attention` would, and
+/// replaces both.
+static void rotateWith(CompressKeyValueOp compress,
+                       RotaryCompressedAttentionOp attention,
+                       KernelCache &cache) {
+  std::vector<LaunchPart> parts = makeParts(compress, cache.getSchedule());
+  llvm::raw_string_ostream key(parts.front().spec.key);
+  SmallVector<Value> tokens = {attention.getQuery()};
+  llvm::append_range(tokens, attention.getKeys());
+  for (Value x : tokens) {
+    parts.push_back(rotateTensor(x, attention.getTable(), /*inverse=*/false));
+    key << "rotates " << x.getType();
+  }
+  IRRewriter rewriter(compress);
+  auto results = launchTogether(cache, rewriter, compress, "rotary", parts);
+  rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});
+  SmallVector<Value> rotated;
+  for (const SmallVector<Value> &result : ArrayRef(results).drop_front(2))
+    rotated.push_back(result[0]);
+
+  rewriter.setInsertionPoint(attention);
+  auto apart = CompressedAttentionOp::create(
+      rewriter, attention.getLoc(), rotated[0], attention.getKey(),
+      attention.getValue(), attention.getBlock(), attention.getStride(),
+      attention.getScaleAttr());
+  SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
+  llvm::append_range(all, rotated);
+  rewriter.replaceOp(attention, all);
+}
+
+void nsa::rotateWithCompression(ModuleOp module, KernelCache &cache) {
+  SmallVector<RotaryCompressedAttentionOp> attentions;
+  module.walk(
+      [&](RotaryCompressedAttentionOp op) { attentions.push_back(op); });
+  for (RotaryCompressedAttentionOp attention : attentions) {
+    auto compress = attention.getKey().getDefiningOp<CompressKeyValueOp>();
+    if (!compress)
+      continue;
+    SmallVector<Value> inputs(attention.getKeys());
+    inputs.append({attention.getQuery(), attention.getTable()});
+    IRRewriter rewriter(module.getContext());
+    if (succeeded(moveValueDefinitions(rewriter, inputs, compress)))
+      rotateWith(compress, attention, cache);
+  }
 }
 
 static Type getGradType(Value parameter) {

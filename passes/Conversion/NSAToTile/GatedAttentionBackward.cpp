@@ -10,7 +10,10 @@
 //        the programs' parts of the gradient of the bias and, where many
 //        programs share the list of a block, those of the selected branch.
 //
-// Whoever writes the gradient of queries or keys rotates it back where it lies.
+// What writes the gradient of queries or keys also rotates it back, where it
+// lies: on a CPU at once, while it is in the cache. On a GPU, where each of
+// many programs would read the table of angles, programs of the last launch do
+// it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -69,9 +72,8 @@ struct GatedAttentionBackward : GatedAttention {
     rotateStretch(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
                   /*inverse=*/true);
   }
-  /// Whether the kernel with the rows of the selected branch has the whole
-  /// gradient of the queries, and rotates it back.
-  bool rotatesRows() const { return rotatesTokens && !isSplit(); }
+  /// Whether those who write the gradient of tokens rotate it back at once.
+  bool rotatesAtOnce() const { return rotatesTokens && !isSplit(); }
 
   DenseAttention compressed;
   bool rotatesTokens;
@@ -94,7 +96,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                              ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
   Value table;
-  if (rotatesRows()) {
+  if (rotatesAtOnce()) {
     table = in.back();
     in = in.drop_back();
   }
@@ -210,11 +212,7 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   };
   addBranch(compressed, Compressed, args[2], args[3], args[4]);
   addBranch(window, Window, args[5], args[6], args[7]);
-  Value queryGrad = args.back();
-  program.storeRows(scaled(b, sum[0], shape.scale), queryGrad, shape.keyWidth);
-  if (rotatesTokens)
-    rotateTokens(b, queryGrad, args[10], range.batch, program.head, range.first,
-                 range.count);
+  program.storeRows(scaled(b, sum[0], shape.scale), args[10], shape.keyWidth);
 }
 
 /// The sums of `grads` over the queries of the program for each head of the
@@ -356,7 +354,7 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   if (op.getTable())
     operands.pop_back();
   llvm::append_range(operands, lists.drop_front(2));
-  if (attention.rotatesRows())
+  if (attention.rotatesAtOnce())
     operands.push_back(op.getTable());
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
@@ -373,14 +371,12 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
       "dq_dense", attention.wholeName(),
       attention.compressed.headGrid(attention.compressed.queryTile),
       attention.denseFlops(queryWidth())};
-  SmallVector<Value> inputs = {op.getOutputGrad(),    op.getQuery(),
-                               op.getCompressedKey(), op.getCompressedValue(),
-                               op.getCompressedLse(), op.getWindowKey(),
-                               op.getWindowValue(),   op.getWindowLse(),
-                               query[Statistics],     query[QueryGrad]};
-  if (attention.rotatesTokens)
-    inputs.push_back(op.getTable());
-  return cache.launch(rewriter, op, spec, inputs, {op.getQuery().getType()},
+  return cache.launch(rewriter, op, spec,
+                      {op.getOutputGrad(), op.getQuery(), op.getCompressedKey(),
+                       op.getCompressedValue(), op.getCompressedLse(),
+                       op.getWindowKey(), op.getWindowValue(),
+                       op.getWindowLse(), query[Statistics], query[QueryGrad]},
+                      {op.getQuery().getType()},
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         attention.buildDenseQueryGrad(b, args);
                       })[0];
@@ -391,7 +387,7 @@ ResultRange Launcher::launchWindow(ResultRange query) {
   SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
                                op.getWindowKey(),  op.getWindowValue(),
                                op.getWindowLse(),  query[Statistics]};
-  if (attention.rotatesTokens)
+  if (attention.rotatesAtOnce())
     inputs.push_back(op.getTable());
   return cache.launch(
       rewriter, op,
@@ -403,7 +399,7 @@ ResultRange Launcher::launchWindow(ResultRange query) {
         window.buildKeyValueGrad(b, b.programId(0),
                                  {args[0], args[1], args[2], args[3], args[4],
                                   args[5], Window, out[0], out[1]});
-        if (attention.rotatesTokens)
+        if (attention.rotatesAtOnce())
           attention.rotateTokens(
               b, out[0], args[6], b.programId(2), b.programId(1),
               b.programId(0) * window.ownKeyTile, window.ownKeyTile);
@@ -421,7 +417,7 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
   SmallVector<Value> inputs = {
       op.getOutputGrad(),  op.getQuery(),     operands[0], operands[1],
       op.getSelectedLse(), query[Statistics], lists[0],    lists[1]};
-  bool rotates = parts == 1 && attention.rotatesTokens;
+  bool rotates = parts == 1 && attention.rotatesAtOnce();
   if (rotates)
     inputs.push_back(op.getTable());
   return cache.launch(
@@ -539,7 +535,8 @@ SmallVector<Value> Launcher::launch() {
   ResultRange query = launchQueryGrad(lists);
   Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
                                         : Value(query[QueryGrad]);
-  ResultRange window = launchWindow(query);
+  SmallVector<Value> windowGrads =
+      llvm::to_vector_of<Value>(launchWindow(query));
   SmallVector<Value> selected =
       llvm::to_vector_of<Value>(launchSelected(query, lists));
 
@@ -549,18 +546,31 @@ SmallVector<Value> Launcher::launch() {
     last.push_back(makeBiasGrad(query));
   size_t compressed = last.size();
   last.push_back(makeCompressed(query));
-  if (attention.selected.gradParts > 1)
+  bool hasParts = attention.selected.gradParts > 1;
+  if (hasParts)
     last.push_back(sumSelected(selected));
+  // What these programs rotate back.
+  SmallVector<Value *> rotated;
+  if (attention.rotatesTokens && attention.isSplit()) {
+    rotated = {&queryGrad, &windowGrads[0]};
+    if (!hasParts)
+      rotated.push_back(&selected[0]);
+  }
+  for (Value *grad : rotated)
+    last.push_back(rotateTensor(*grad, op.getTable(), /*inverse=*/true));
   auto results = launchTogether(cache, rewriter, op, "dkdv_cmp", last);
-  if (attention.selected.gradParts > 1)
-    selected = results.back();
+  if (hasParts)
+    selected = results[compressed + 1];
+  for (auto [grad, result] :
+       llvm::zip(rotated, ArrayRef(results).take_back(rotated.size())))
+    *grad = result[0];
   SmallVector<Value> grads = {queryGrad,
                               results[compressed][0],
                               results[compressed][1],
                               selected[0],
                               selected[1],
-                              window[0],
-                              window[1],
+                              windowGrads[0],
+                              windowGrads[1],
                               query[GatesGrad]};
   if (attention.hasBias)
     grads.push_back(results.front()[0]);

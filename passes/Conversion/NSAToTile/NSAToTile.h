@@ -31,6 +31,11 @@ void populateGatedAttentionPatterns(mlir::RewritePatternSet &patterns,
 void populateGatedAttentionBackwardPatterns(mlir::RewritePatternSet &patterns,
                                             KernelCache &cache);
 
+/// Replaces attention that rotates what it loads where the launch that
+/// compresses its keys can do it: on machines with many programs, each of which
+/// would read the table of angles.
+void rotateWithCompression(mlir::ModuleOp module, KernelCache &cache);
+
 } // namespace nsa
 
 #endif // NSA_PASSES_CONVERSION_NSATOTILE_NSATOTILE_H

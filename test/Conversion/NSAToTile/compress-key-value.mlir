@@ -36,8 +36,8 @@ func.func @linear(%k: !k, %v: !k, %w: !wk, %w1: !wk, %dk: !kc, %dv: !kc) -> (!kc
 // CHECK: %[[KEYS:.+]] = arith.cmpi slt, %[[ID]],
 // CHECK: scf.if %[[KEYS]]
 // CHECK: tile.store %{{.+}}, %[[KC]][
-// CHECK: tile.load %[[KC]][
-// CHECK: tile.load %[[T]][
+// CHECK-COUNT-2: tile.load %[[T]][
+// CHECK-COUNT-2: tile.load %[[KC]][
 // CHECK: tile.store %{{.+}}, %[[KC]][
 // CHECK: } else {
 // CHECK: tile.load %[[V]][

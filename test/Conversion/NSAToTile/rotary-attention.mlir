@@ -10,8 +10,8 @@
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<1x64x4x16xf32>, %{{[a-z0-9]+}}: memref<1x4x64xf32>, %[[QR:[a-z0-9]+]]: memref<1x64x4x16xf32>, %[[KR:[a-z0-9]+]]: memref<1x64x2x16xf32>)
 // CHECK-SAME: grid = array<i32: 1, 4, 1>
 // CHECK: %[[HEAD:.*]] = tile.program_id 1
-// CHECK-COUNT-2: tile.load %[[Q]]
 // CHECK-COUNT-2: tile.load %[[T]]
+// CHECK-COUNT-2: tile.load %[[Q]]
 // CHECK-COUNT-2: math.fma
 // CHECK-COUNT-2: tile.store %{{.*}}, %[[QR]]
 // CHECK: arith.cmpi slt, %[[HEAD]], %c2_i32

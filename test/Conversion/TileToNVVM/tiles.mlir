@@ -3,7 +3,7 @@
 // One element of 64 belongs to each thread: no loop, no barrier.
 // CHECK: llvm.mlir.global external @nsa_shared_memory() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
 // CHECK-LABEL: llvm.func @double(
-// CHECK-SAME: %[[X:.*]]: !llvm.ptr<1>, %[[Y:.*]]: !llvm.ptr<1>)
+// CHECK-SAME: %[[X:.*]]: !llvm.ptr<1> {llvm.align = 16 : i64}, %[[Y:.*]]: !llvm.ptr<1> {llvm.align = 16 : i64})
 // CHECK-SAME: nsa.shared_bytes = 0
 // CHECK-SAME: nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>
 // CHECK-NOT: nvvm.barrier

@@ -262,6 +262,7 @@ private:
   void full();
   void gated();
   void rotation();
+  void compressedAndRotated(const Named &table);
 
   bool wants(const std::string &entry) const {
     return only.empty() ||
@@ -452,6 +453,38 @@ void ModuleWriter::gated() {
          back, grads, backSizes + ", rotate_tokens", " rotary ");
 }
 
+/// Keys and values are compressed by a launch that may have more to do.
+void ModuleWriter::compressedAndRotated(const Named &table) {
+  if (!wants("compressed_and_rotated"))
+    return;
+  std::string blocks =
+      attribute("block", c.l) + ", " + attribute("stride", c.d);
+  std::vector<Named> in = {
+      {"slc.k", k}, {"slc.v", v}, {"q", q}, {"win.k", k}, table};
+  std::vector<Named> out = {{"whole.kc", kc}, {"whole.vc", vc},
+                            {"whole.o", o},   {"whole.lse", lse},
+                            {"whole.q", q},   {"whole.win.k", k}};
+  std::string arguments, results;
+  for (size_t i = 0; i < in.size(); ++i)
+    arguments += (i ? ", %a" : "%a") + std::to_string(i) + ": " + in[i].type +
+                 " {nn.name = \"" + in[i].name + "\", nn.role = \"input\"}";
+  for (size_t i = 0; i < out.size(); ++i)
+    results +=
+        (i ? ", " : "") + out[i].type + " {nn.name = \"" + out[i].name + "\"}";
+  text << "func.func @compressed_and_rotated(" << arguments << ")\n    -> ("
+       << results << ") {\n"
+       << "  %kc, %vc = nsa.compress_key_value mean %a0, %a1 rotary %a4 {"
+       << blocks << "} : (" << k << ", " << v << ", " << table.type << ") -> ("
+       << kc << ", " << vc << ")\n"
+       << "  %o, %lse, %qr, %kr = nsa.rotary_compressed_attention %a2, %kc, "
+          "%vc, %a3 rotary %a4 {"
+       << blocks << "} : (" << q << ", " << kc << ", " << vc << ", " << k
+       << ", " << table.type << ") -> (" << o << ", " << lse << ", " << q
+       << ", " << k
+       << ")\n  return %kc, %vc, %o, %lse, %qr, %kr : " << joinTypes(out)
+       << "\n}\n";
+}
+
 void ModuleWriter::rotation() {
   if (only.empty())
     return;
@@ -469,6 +502,7 @@ void ModuleWriter::rotation() {
           {"rotary.slc.k", k},
           {"rotary.win.k", k}},
          attribute("block", c.l) + ", " + attribute("stride", c.d), " rotary ");
+  compressedAndRotated(table);
   single("rotate_q", "nn.rotary", {{"q", q}, table}, {{"rotated.q", q}}, "");
   single("rotate_k", "nn.rotary", {{"slc.k", k}, table}, {{"rotated.k", k}},
          "");
@@ -504,6 +538,19 @@ std::string ModuleWriter::write() {
   gated();
   rotation();
   return text.str();
+}
+
+std::vector<std::string> nsa::test::rotationEntries() {
+  return {"compressed_and_rotated",
+          "rotary_attention",
+          "cmp",
+          "rotate_q",
+          "rotate_k",
+          "turn_q",
+          "turn_k",
+          "turn_kc",
+          "gated_backward",
+          "gated_backward_turned"};
 }
 
 std::string nsa::test::moduleText(const Combination &combination,

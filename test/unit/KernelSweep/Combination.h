@@ -66,9 +66,13 @@ std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
 /// slc, win, combine, each but select with a `_backward` entry, and `full`,
 /// the whole operation; or those of them that `only` names, and only then the
-/// fused operations, gated and gated_backward.
+/// fused operations, gated and gated_backward, and `rotationEntries`.
 std::string moduleText(const Combination &combination,
                        const std::vector<std::string> &only = {});
+
+/// The entries in which attention rotates what it loads and stores, those of
+/// the same without, and rotations alone.
+std::vector<std::string> rotationEntries();
 
 } // namespace nsa::test
 

@@ -21,9 +21,14 @@ static void checkForward(Trial &trial, const Inputs &in) {
   trial.set("q", in.q);
   trial.set("slc.k", in.kSlc);
   trial.set("win.k", in.kWin);
-  trial.set("cmp.k", trial.normal({c.batch, c.compressed(), c.kvHeads, c.dk}));
-  trial.set("cmp.v", trial.normal({c.batch, c.compressed(), c.kvHeads, c.dv}));
+  trial.set("slc.v", in.vSlc);
+  trial.run("compressed_and_rotated");
+  trial.set("cmp.k", trial.get("whole.kc"));
+  trial.set("cmp.v", trial.get("whole.vc"));
   trial.run("rotary_attention");
+  for (const char *name : {"o", "lse", "q", "win.k"})
+    expectSame(trial, std::string("rotary.") + name,
+               std::string("whole.") + name);
   trial.run("rotate_q");
   expectSame(trial, "rotary.q", "rotated.q");
   trial.run("rotate_k");
@@ -82,9 +87,7 @@ static void checkBackward(Trial &trial, const Inputs &in) {
 void nsa::test::checkRotation(Combination c, const Compile &compile) {
   c.logits = 1.0;
   Trial trial(c, compile);
-  Status status = trial.prepare({"cmp", "rotary_attention", "rotate_q",
-                                 "rotate_k", "turn_q", "turn_k", "turn_kc",
-                                 "gated_backward", "gated_backward_turned"});
+  Status status = trial.prepare(rotationEntries());
   ASSERT_TRUE(status.ok()) << c.describe() << "\n" << status.message();
   trial.set("table", rotaryTable(c.sequence, c.dk, 100.0));
   Inputs in(trial);

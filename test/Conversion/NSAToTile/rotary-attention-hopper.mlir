@@ -1,0 +1,40 @@
+// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper --canonicalize --cse | FileCheck %s
+
+// On a GPU each program would read the table again: programs of the launch that
+// compresses keys rotate instead, a few heads of 64 rows each.
+// CHECK-LABEL: func.func @with_compression
+// CHECK: %[[C:.+]]:4 = tile.launch @compress_key_value_rotary_mean_{{[^(]*}}(%arg1, %arg4, %arg2, %arg0, %arg4, %arg3, %arg4)
+// CHECK-NEXT: %[[O:.+]]:2 = tile.launch @compressed_attention_{{[^(]*}}(%[[C]]#2, %[[C]]#0, %[[C]]#1)
+// CHECK-NEXT: return %[[O]]#0, %[[C]]#2, %[[C]]#3
+func.func @with_compression(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>, %ks: tensor<1x64x2x16xf32>,
+                            %t: tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>) {
+  %kc, %vc = nsa.compress_key_value mean %k, %v rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
+  return %r#0, %r#2, %r#3 : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>
+}
+
+// So do programs of the last launch for the gradients.
+// CHECK-LABEL: func.func @backward
+// CHECK: %[[DQ:.+]] = tile.launch @gated_attention_backward_dq_dense
+// CHECK: %[[W:.+]]:2 = tile.launch @gated_attention_backward_dkdv_win
+// CHECK: %[[S:.+]]:2 = tile.launch @gated_attention_backward_dkdv_slc
+// CHECK: %[[C:.+]]:5 = tile.launch @gated_attention_backward_dkdv_cmp_{{[^(]*}}({{.*}}, %[[DQ]], %{{[^,]*}}, %[[W]]#0, %{{[^,]*}}, %[[S]]#0, %
+// CHECK-NEXT: return %[[C]]#2, %[[C]]#0, %[[C]]#1, %[[C]]#4, %[[S]]#1, %[[C]]#3, %[[W]]#1
+func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %l: tensor<1x4x64xf32>, %k: tensor<1x64x2x16xf32>,
+                    %i: tensor<1x2x64x3xi32>, %g: tensor<1x64x4x3xf32>, %t: tensor<64x8x2xf32>)
+    -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
+        tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) {
+  %r:8 = nsa.gated_attention_backward given %do, %q, %kc, %kc, %do, %l, %k, %k, %do, %l, %i, %k, %k, %do, %l, %g rotary %t
+      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64, rotate_tokens}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
+         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
+         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>, tensor<64x8x2xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
+          tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5, %r#6 : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
+      tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+}
