@@ -359,6 +359,10 @@ static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
     return op.emitOpError("contracts ")
            << length << " elements into " << n
            << " columns; with layouts these are multiples of 16 and 8";
+  // The threads of a fragment of one row all hold that row.
+  if (op.getAcc().getType().getRows() == 1)
+    return op.emitOpError("accumulates 1 row in ")
+           << acc << "; with layouts there are 2 at least";
   return success();
 }
 

@@ -99,6 +99,10 @@ collectParameters(func::FuncOp accumulate) {
       return emitError(argument.getLoc(), "parameter `")
              << name << "` of type " << argument.getType()
              << " has no fp32 master weights";
+    if (!cast<ShapedType>(argument.getType()).hasStaticShape())
+      return emitError(argument.getLoc(), "parameter `")
+             << name << "` of type " << argument.getType()
+             << " has no static shape";
     auto result = results.find(("grad." + name).str());
     if (result == results.end())
       return emitError(argument.getLoc(), "parameter `")

@@ -14,6 +14,17 @@ using namespace nsa;
 /// Name of the entry that gives persistent tensors their initial values.
 static constexpr StringLiteral kInitEntry = "init";
 
+/// Whether everything that `function` computes can lie in memory.
+static LogicalResult verifyTensors(func::FuncOp function) {
+  for (Operation &op : function.front())
+    for (Type type : op.getResultTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          !tensor || !tensor.hasStaticShape())
+        return op.emitOpError("computes a value of type ")
+               << type << ", but an entry computes tensors of static shape";
+  return success();
+}
+
 /// The functions to convert, or failure if one cannot be.
 static FailureOr<SmallVector<func::FuncOp>> getEntryFunctions(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
@@ -24,6 +35,8 @@ static FailureOr<SmallVector<func::FuncOp>> getEntryFunctions(ModuleOp module) {
       return function.emitOpError("has ")
              << function.getBody().getBlocks().size()
              << " blocks, but an entry is made of 1";
+    if (failed(verifyTensors(function)))
+      return failure();
     functions.push_back(function);
   }
   return functions;

@@ -110,3 +110,11 @@ func.func @blocks() {
 ^bb1:
   return
 }
+
+// -----
+
+func.func @scalar(%x: tensor<4xf32> {nn.name = "x", nn.role = "input"}) -> (tensor<4xf32> {nn.name = "y"}) {
+  // expected-error @below {{computes a value of type 'i32', but an entry computes tensors of static shape}}
+  %n = tile.program_id 0 : i32
+  return %x : tensor<4xf32>
+}

@@ -340,6 +340,14 @@ func.func @dot_length(%x: !tile.tile<16x8xbf16, #tile.shared>, %y: !tile.tile<8x
 
 // -----
 
+func.func @dot_row(%x: !tile.tile<1x16xbf16, #tile.fragment<warps = 4>>, %y: !tile.tile<16x24xbf16, #tile.shared>, %acc: !tile.tile<1x24xf32, #tile.fragment<warps = 4>>) {
+  // expected-error@+1 {{accumulates 1 row in #tile.fragment<warps = 4>; with layouts there are 2 at least}}
+  %0 = tile.dot %x, %y, %acc : !tile.tile<1x16xbf16, #tile.fragment<warps = 4>>, !tile.tile<16x24xbf16, #tile.shared>, !tile.tile<1x24xf32, #tile.fragment<warps = 4>>
+  return
+}
+
+// -----
+
 func.func @reduce_layout(%x: !tile.tile<16x16xf32, #tile.on_demand>) {
   // expected-error@+1 {{input in #tile.on_demand must have no layout or #tile.fragment}}
   %0 = tile.reduce max %x {axis = 1 : i32} : !tile.tile<16x16xf32, #tile.on_demand> -> !tile.tile<16x1xf32, #tile.on_demand>
