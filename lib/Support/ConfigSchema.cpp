@@ -76,7 +76,8 @@ void addModel(std::vector<ConfigField> &fields) {
   s.number("n_heads", &C::nHeads, 1, 1024, "query heads");
   s.number("n_kv_groups", &C::nKvGroups, 1, 1024,
            "key/value heads; divides n_heads");
-  s.number("d_k", &C::dK, 2, 512, "width of a query and key head; even with a rotary embedding");
+  s.number("d_k", &C::dK, 2, 512,
+           "width of a query and key head; even with a rotary embedding");
   s.number("d_v", &C::dV, 1, 512, "width of a value head");
   s.text("mlp", &C::mlp, {"silu", "swiglu"}, "feed-forward layer");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
