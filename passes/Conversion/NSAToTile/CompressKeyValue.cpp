@@ -52,7 +52,7 @@ using Build = void (CompressKernel::*)(TileBuilder &,
 LaunchPart makeLaunch(const CompressKernel &kernel, KernelSpec spec,
                       ArrayRef<Value> inputs, ArrayRef<Type> outputs,
                       Build build) {
-  return {spec, llvm::to_vector(inputs), llvm::to_vector(outputs),
+  return {std::move(spec), llvm::to_vector(inputs), llvm::to_vector(outputs),
           [kernel, build](TileBuilder &b, ArrayRef<Value> args) {
             (kernel.*build)(b, args);
           }};
