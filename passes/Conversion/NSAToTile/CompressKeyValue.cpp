@@ -121,13 +121,16 @@ static void rotateWith(CompressKeyValueOp compress,
                        RotaryCompressedAttentionOp attention,
                        KernelCache &cache) {
   std::vector<LaunchPart> parts = makeParts(compress, cache.getSchedule());
-  llvm::raw_string_ostream key(parts.front().spec.key);
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << "by " << attention.getTable().getType();
   SmallVector<Value> tokens = {attention.getQuery()};
   llvm::append_range(tokens, attention.getKeys());
   for (Value x : tokens) {
     parts.push_back(rotateTensor(x, attention.getTable(), /*inverse=*/false));
-    key << "rotates " << x.getType();
+    os << " rotates " << x.getType();
   }
+  parts.front().spec.key = key;
   IRRewriter rewriter(compress);
   auto results = launchTogether(cache, rewriter, compress, "rotary", parts);
   rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});
