@@ -35,6 +35,8 @@ static void describeLaunch(rt::LaunchOp launch, const SymbolTable &symbols,
   Operation *kernel = symbols.lookup(launch.getKernel());
   if (auto flops = kernel->getAttrOfType<IntegerAttr>("flops"))
     report.flops = flops.getValue().getZExtValue();
+  if (auto assembled = dyn_cast<rt::KernelOp>(kernel))
+    report.registers = assembled.getRegisters();
 }
 
 static void describeGemm(rt::GemmOp gemm, CommandReport &report) {
@@ -180,7 +182,8 @@ static void printCommands(llvm::raw_ostream &os, const CompileReport &report) {
           command.flops ? std::to_string(*command.flops) : "-",
           std::to_string(command.bytes),
           command.flops ? formatIntensity(*command.flops, command.bytes) : "-",
-          "n/a", command.location);
+          command.registers ? std::to_string(*command.registers) : "n/a",
+          command.location);
 }
 
 static void printSums(llvm::raw_ostream &os, const CompileReport &report) {

@@ -123,10 +123,12 @@ static void addOutputOptions(CLI::App &app, Options &options) {
   app.add_flag("--estimate", options.estimate,
                "Print the memory that the program needs; make no artefact")
       ->excludes(phase);
-  app.add_flag("--report{-}", options.report,
-               "Print kernel or library call, flops, bytes, flops per byte and "
-               "source of each command, and sums; --report=FILE writes it to a "
-               "file. Without -o no artefact is made")
+  app.add_flag(
+         "--report{-}", options.report,
+         "Print kernel or library call, flops, bytes, flops per byte, "
+         "registers (of a GPU's kernels that ptxas assembled, so with -o) "
+         "and source of each command, and sums; --report=FILE writes it to "
+         "a file. Without -o no artefact is made")
       ->excludes(phase)
       ->excludes("--estimate");
 }

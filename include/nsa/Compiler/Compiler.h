@@ -93,6 +93,9 @@ struct CommandReport {
   std::optional<uint64_t> flops;
   /// Bytes of all operands: what the command reads and writes, each once.
   uint64_t bytes = 0;
+  /// 32-bit registers of a thread of the kernel; nothing on a CPU, and where no
+  /// assembler has run.
+  std::optional<uint64_t> registers;
   /// Where in the source it comes from, with the tags of passes.
   std::string location;
   /// The layer of the model that it belongs to, from 0; nothing outside of
