@@ -9,6 +9,7 @@
 #include "test/unit/RandomModules/Check.h"
 #include "test/unit/RandomModules/Writer.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace nsa;
@@ -106,7 +107,8 @@ TEST_F(OracleTest, HiddenRowsOfACompressionAreRounded) {
   EXPECT_LE(oracle.getTolerance(0, 1.0, 1), 0x1p-6 * top);
 }
 
-// With 1 of 3 free blocks to choose, any other block is a bad choice.
+// With 1 of 3 free blocks to choose, any other block is a bad choice unless
+// errors can make its score the best.
 TEST_F(OracleTest, OtherBlocksAreABadChoice) {
   Oracle oracle(parse(
       "func.func @f(%q: tensor<1x32x1x8xf32>, %k: tensor<1x15x1x8xf32>,\n"
@@ -128,14 +130,19 @@ TEST_F(OracleTest, OtherBlocksAreABadChoice) {
   Tensor indices = selection.indices;
   EXPECT_EQ(oracle.findBadChoice(selection, indices), "");
   // The last token has blocks 0 to 3 and must take 3.
+  const double *scores = selection.scores.row({0, 0, 31});
+  double best = *std::max_element(scores, scores + 3);
+  auto expected = std::count_if(scores, scores + 3, [&](double score) {
+    return best - score > selection.deviation;
+  });
   double *row = indices.row({0, 0, 31});
-  unsigned bad = 0;
+  long bad = 0;
   for (double block : {0.0, 1.0, 2.0}) {
     row[0] = block;
     bad += oracle.findBadChoice(selection, indices) ==
            "not the best blocks at token 31";
   }
-  EXPECT_EQ(bad, 2u);
+  EXPECT_EQ(bad, expected);
   row[1] = row[0];
   EXPECT_EQ(oracle.findBadChoice(selection, indices),
             "no list of blocks at token 31");
