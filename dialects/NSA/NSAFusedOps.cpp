@@ -234,7 +234,8 @@ LogicalResult RotaryCompressedAttentionOp::verify() {
     return failure();
   for (Value key : getKeys()) {
     int64_t heads = getDim(key, 2);
-    if (failed(
+    if (failed(checkNotEmpty(*this, "rotated key", key)) ||
+        failed(
             checkShape(*this, "rotated key", key, {q[0], q[1], heads, q[3]})))
       return failure();
     if (heads > q[2])

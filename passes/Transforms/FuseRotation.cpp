@@ -44,6 +44,8 @@ static StringRef findObstacle(nn::RotaryOp keys, nn::RotaryOp queries,
                               CompressedAttentionOp attention) {
   if (!rotatesTokens(keys) || keys.getTable() != queries.getTable())
     return "the keys are rotated by other angles than the queries";
+  if (getDim(keys.getInput(), 2) == 0)
+    return "there are no keys";
   if (getDim(keys.getInput(), 2) > getDim(queries.getInput(), 2))
     return "the keys have more heads than the queries";
   if (getElementType(keys.getInput()) != getElementType(queries.getInput()))

@@ -644,6 +644,15 @@ func.func @rotary_key_heads(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32
 
 // -----
 
+func.func @rotary_no_rotated_key(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x0x16xf32>, %t: tensor<64x8x2xf32>) {
+  // expected-error @below {{rotated key has shape 1x64x0x16 with an empty dimension}}
+  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x0x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x0x16xf32>)
+  return
+}
+
+// -----
+
 func.func @rotary_key_element(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>, %ks: tensor<1x64x2x16xbf16>, %t: tensor<64x8x2xf32>) {
   // expected-error @below {{rotated key has element type 'bf16', expected 'f32'}}
   %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
