@@ -11,9 +11,6 @@ static StringRef getString(Attribute attribute) {
   return string ? string.getValue() : StringRef();
 }
 
-static StringAttr toAttr(FunctionOpInterface function, StringRef value) {
-  return StringAttr::get(function.getContext(), value);
-}
 
 //===----------------------------------------------------------------------===//
 // Arguments

@@ -61,7 +61,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
   tile::KernelOp &kernel = kernels[getKey(op, spec)];
-  auto noteSlowPaths = llvm::make_scope_exit([&] {
+  llvm::scope_exit noteSlowPaths([&] {
     op->walk(
         [&](Operation *part) { addSlowPaths(kernel, getSlowPaths(part)); });
   });

@@ -26,10 +26,6 @@ bool nsa::isTagged(Operation *op, StringRef tag) {
   return name && name.getName() == tag;
 }
 
-RankedTensorType nsa::withElementType(Type type, Type element) {
-  return cast<RankedTensorType>(type).clone(element);
-}
-
 bool nsa::isFloatTensor(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && isa<FloatType>(tensor.getElementType());

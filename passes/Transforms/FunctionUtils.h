@@ -28,9 +28,6 @@ mlir::Location tagLocation(mlir::Location location, llvm::StringRef tag);
 /// Whether the location of the operation has this tag in front.
 bool isTagged(mlir::Operation *op, llvm::StringRef tag);
 
-/// The type of `type` with another element type.
-mlir::RankedTensorType withElementType(mlir::Type type, mlir::Type element);
-
 /// Whether values of the type have a floating-point element type.
 bool isFloatTensor(mlir::Type type);
 

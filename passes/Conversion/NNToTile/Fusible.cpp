@@ -59,15 +59,17 @@ struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
       for (auto [grid, input, output] :
            llvm::zip(grids, args, args.drop_front(op.getInputs().size()))) {
         int64_t end = first + grid.programs;
-        b.ifThen((program >= first) & (program < end), [&] {
-          Value source = grid.view(b, input), target = grid.view(b, output);
-          auto castTile = [&](ArrayRef<Operand> at,
-                              ArrayRef<Value>) -> SmallVector<Value> {
-            b.store(b.load(source, at), target, at);
-            return {};
-          };
-          grid.forEachTile(b, {}, castTile, first);
-        });
+        b.ifThen((program >= first) & (program < end),
+                 [&, grid = grid, input = input, output = output] {
+                   Value source = grid.view(b, input),
+                         target = grid.view(b, output);
+                   auto castTile = [&](ArrayRef<Operand> at,
+                                       ArrayRef<Value>) -> SmallVector<Value> {
+                     b.store(b.load(source, at), target, at);
+                     return {};
+                   };
+                   grid.forEachTile(b, {}, castTile, first);
+                 });
         first = end;
       }
     };

@@ -92,8 +92,9 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   tile.values = b.load(args.v, {batch, u, keyHead, valueCols});
   tile.key = u;
   tile.isVisible = [](Expr t, Expr u) { return u <= t; };
-  auto [begin, end] =
+  std::pair<Expr, Expr> range =
       getListPart(b, offsets, batch, keyHead, block, program.part, parts);
+  Expr begin = range.first, end = range.second;
   // Rows past the end of the list get a query outside of the sequence: they
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {

@@ -196,7 +196,7 @@ void KernelEmitter::emitFragmentDot(DotOp op) {
   require(op.getB());
   Resident rhs = residents.at(op.getB());
   SmallVector<Value> sums = registersOf(op.getAcc());
-  for (int64_t k = 0; k < llvm::divideCeil(length, 16); ++k) {
+  for (int64_t k = 0; 16 * k < length; ++k) {
     SmallVector<SmallVector<Value>> lhs;
     for (int64_t s = 0; s < acc.slabs(); ++s)
       lhs.push_back(operandA(op, s, k));
