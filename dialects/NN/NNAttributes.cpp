@@ -11,7 +11,6 @@ static StringRef getString(Attribute attribute) {
   return string ? string.getValue() : StringRef();
 }
 
-
 //===----------------------------------------------------------------------===//
 // Arguments
 //===----------------------------------------------------------------------===//
