@@ -84,7 +84,7 @@ has_our_frame() {
     grep -vE "$root/test/fuzz/|nsa::fuzz::" |
     sed -E 's/^ *#[0-9]+ 0x[0-9a-f]+ (in )?//' |
     grep -vE '^(fuzzer::|LLVMFuzzer|__|_start|main |check\(|print\(|requireRoundTrip|store\()' |
-    grep -qE "$root/(build[a-z-]*/)?(dialects|passes|lib|runtime|include/nsa|tools)/|nsa::.*/OptFuzzer\+|^[^ :]*\(.*/OptFuzzer\+"
+    grep -qE "$root/(build[a-z-]*/(\.\./)?)?(dialects|passes|lib|runtime|include/nsa|tools)/|nsa::.*/OptFuzzer\+|^[^ :]*\(.*/OptFuzzer\+"
 }
 
 # judge TARGET FILE: runs one finding again and says whose it is.

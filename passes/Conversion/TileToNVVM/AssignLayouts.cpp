@@ -74,9 +74,10 @@ void LayoutRewriter::run() {
       for (OpOperand &use : op->getOpOperands())
         if (isa<TileType>(use.get().getType()))
           use.set(get(use.get(), layouts.getWanted(use)));
-  // What is computed elsewhere now.
+  // What is computed elsewhere now. Erasing one also erases what is inside.
+  llvm::erase_if(ops, [&](Operation *op) { return !isRecomputed(op); });
   for (Operation *op : llvm::reverse(ops))
-    if (isRecomputed(op) && isOpTriviallyDead(op))
+    if (isOpTriviallyDead(op))
       op->erase();
 }
 
