@@ -124,6 +124,15 @@ static LogicalResult verifyBranch(Operation *op, const Twine &name, Value query,
                     {batch, rows, heads, valueWidth});
 }
 
+/// Query heads in groups, one for each key head.
+template <typename OpT>
+static LogicalResult verifyGroups(OpT op, int64_t queryHeads,
+                                  int64_t keyHeads) {
+  if (keyHeads == 0)
+    return op.emitOpError("key heads (0) must be at least 1");
+  return checkMultiple(op, "query heads", queryHeads, "key heads", keyHeads);
+}
+
 /// What forward and backward share: q, the selected and the window branch, and
 /// the gates. `output` is the output of a branch.
 template <typename OpT>
@@ -134,9 +143,7 @@ static LogicalResult verifyGatedAttention(OpT op, Value output) {
     return failure();
   ArrayRef<int64_t> q = getShape(query);
   int64_t keyHeads = getDim(firstKey, 2), width = getDim(output, 3);
-  if (keyHeads == 0)
-    return op.emitOpError("key heads (0) must be at least 1");
-  if (failed(checkMultiple(op, "query heads", q[2], "key heads", keyHeads)) ||
+  if (failed(verifyGroups(op, q[2], keyHeads)) ||
       failed(checkShape(op, "compressed output", output,
                         {q[0], q[1], q[2], width})) ||
       failed(verifyBranch(op, "selected", query, firstKey, firstKey,
@@ -220,14 +227,11 @@ LogicalResult RotaryCompressedAttentionOp::verify() {
       failed(checkNotEmpty(*this, "query", query)))
     return failure();
   ArrayRef<int64_t> q = getShape(query);
-  int64_t keyHeads = getDim(getKey(), 2), width = getDim(getValue(), 3);
-  if (keyHeads == 0)
-    return emitOpError("key heads (0) must be at least 1");
+  int64_t width = getDim(getValue(), 3);
   if (width == 0)
     return emitOpError("value head width (0) must be at least 1");
   int64_t blocks = getNumCompressedBlocks(q[1], getBlock(), getStride());
-  if (failed(
-          checkMultiple(*this, "query heads", q[2], "key heads", keyHeads)) ||
+  if (failed(verifyGroups(*this, q[2], getDim(getKey(), 2))) ||
       failed(verifyBranch(*this, "compressed", query, getKey(), getKey(),
                           getValue(), blocks, width)) ||
       failed(verifyTable(*this, getTable(), query, /*stride=*/1)))

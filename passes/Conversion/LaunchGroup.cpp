@@ -77,7 +77,10 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
   spec.flops = 0;
   SmallVector<Value> inputs;
   SmallVector<Type> outputs;
+  llvm::raw_string_ostream key(spec.key);
   for (const LaunchPart &part : parts) {
+    key << part.spec.suffix << ' ';
+    llvm::interleaveComma(TypeRange(part.inputs), key);
     spec.grid[0] += getNumPrograms(part);
     spec.flops += part.spec.flops;
     llvm::append_range(inputs, part.inputs);

@@ -25,7 +25,8 @@ struct LaunchPart {
 };
 
 /// Launches the parts as one kernel of `op`, called after the first part's
-/// shape, and returns the outputs of each.
+/// shape, and returns the outputs of each. Groups of other parts, or of parts
+/// with other inputs, are other kernels.
 llvm::SmallVector<llvm::SmallVector<mlir::Value>>
 launchTogether(KernelCache &cache, mlir::OpBuilder &builder,
                mlir::Operation *op, llvm::StringRef suffix,

@@ -121,16 +121,10 @@ static void rotateWith(CompressKeyValueOp compress,
                        RotaryCompressedAttentionOp attention,
                        KernelCache &cache) {
   std::vector<LaunchPart> parts = makeParts(compress, cache.getSchedule());
-  std::string key;
-  llvm::raw_string_ostream os(key);
-  os << "by " << attention.getTable().getType();
   SmallVector<Value> tokens = {attention.getQuery()};
   llvm::append_range(tokens, attention.getKeys());
-  for (Value x : tokens) {
+  for (Value x : tokens)
     parts.push_back(rotateTensor(x, attention.getTable(), /*inverse=*/false));
-    os << " rotates " << x.getType();
-  }
-  parts.front().spec.key = key;
   IRRewriter rewriter(compress);
   auto results = launchTogether(cache, rewriter, compress, "rotary", parts);
   rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});

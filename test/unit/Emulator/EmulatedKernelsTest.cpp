@@ -97,24 +97,25 @@ TEST(EmulatedKernels, EveryKernelAgreesWithTheReference) {
   }
 }
 
-TEST(EmulatedKernels, GatedAttentionAgreesWithTheReference) {
+using Check = void (*)(const Combination &, const Compile &);
+
+/// Checks combinations with every kind of gates, up to the first that fails.
+static void checkEach(Check check, uint64_t seed) {
   size_t number = 0;
-  for (const Combination &c : combinations(testSeed() + 1)) {
+  for (const Combination &c : combinations(seed)) {
     bool given = std::getenv("NSA_COMBINATION");
-    checkGated(given ? c : withGating(c, number++), chosenCompiler());
-    if (HasFailure())
+    check(given ? c : withGating(c, number++), chosenCompiler());
+    if (testing::Test::HasFailure())
       break;
   }
 }
 
+TEST(EmulatedKernels, GatedAttentionAgreesWithTheReference) {
+  checkEach(checkGated, testSeed() + 1);
+}
+
 TEST(EmulatedKernels, RotationInAttentionIsBitwiseThatApart) {
-  size_t number = 0;
-  for (const Combination &c : combinations(testSeed() + 2)) {
-    bool given = std::getenv("NSA_COMBINATION");
-    checkRotation(given ? c : withGating(c, number++), chosenCompiler());
-    if (HasFailure())
-      break;
-  }
+  checkEach(checkRotation, testSeed() + 2);
 }
 
 // With ten times as many tokens as a query selects, and heads in groups, the

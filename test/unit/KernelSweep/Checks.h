@@ -17,7 +17,7 @@ void checkGated(const Combination &c, const Compile &compile = {});
 /// Compiles `c` and checks that attention which rotates what it loads, and what
 /// it stores of gradients, gives the bits of nn.rotary and attention apart. The
 /// head width of queries is even; logits are about 1 whatever `c` says.
-void checkRotation(Combination c, const Compile &compile = {});
+void checkRotation(const Combination &c, const Compile &compile = {});
 
 /// Every gating with and without bias in turn.
 Combination withGating(Combination c, size_t number);

@@ -231,6 +231,7 @@ public:
     lse = tensor({c.batch, c.heads(), c.sequence}, "f32");
     indices = tensor({c.batch, c.kvHeads, c.sequence, c.count}, "i32");
     gates = tensor({c.batch, c.sequence, c.heads(), 3}, "f32");
+    table = {"table", tensor({c.sequence, c.dk / 2, 2}, "f32")};
   }
 
   std::string write();
@@ -248,6 +249,9 @@ private:
     return key + " = " + std::to_string(value) + " : i64";
   }
 
+  /// Writes where a function begins, whose arguments are %a0, %a1 and so on.
+  void begin(const std::string &name, const std::vector<Named> &in,
+             const std::vector<Named> &out);
   /// A function of one op: `%results = op %arguments {attributes}`. `lastSign`
   /// stands in front of the last argument.
   void single(const std::string &name, const std::string &op,
@@ -262,7 +266,7 @@ private:
   void full();
   void gated();
   void rotation();
-  void compressedAndRotated(const Named &table);
+  void compressedAndRotated();
 
   bool wants(const std::string &entry) const {
     return only.empty() ||
@@ -272,6 +276,8 @@ private:
   const Combination &c;
   const std::vector<std::string> &only;
   std::string element, q, k, v, kc, vc, o, lse, indices, gates;
+  /// Angles of every position.
+  Named table;
   std::ostringstream text;
 };
 
@@ -284,6 +290,19 @@ static std::string joinTypes(const std::vector<Named> &list) {
   return text;
 }
 
+void ModuleWriter::begin(const std::string &name, const std::vector<Named> &in,
+                         const std::vector<Named> &out) {
+  text << "func.func @" << name << "(";
+  for (size_t i = 0; i < in.size(); ++i)
+    text << (i ? ", " : "") << "%a" << i << ": " << in[i].type
+         << " {nn.name = \"" << in[i].name << "\", nn.role = \"input\"}";
+  text << ")\n    -> (";
+  for (size_t i = 0; i < out.size(); ++i)
+    text << (i ? ", " : "") << out[i].type << " {nn.name = \"" << out[i].name
+         << "\"}";
+  text << ") {\n";
+}
+
 void ModuleWriter::single(const std::string &name, const std::string &op,
                           const std::vector<Named> &in,
                           const std::vector<Named> &out,
@@ -291,24 +310,18 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
                           const std::string &lastSign) {
   if (!wants(name))
     return;
-  std::string arguments, operands, results, values;
-  for (size_t i = 0; i < in.size(); ++i) {
-    std::string comma = i ? ", " : "";
-    arguments += comma + "%a" + std::to_string(i) + ": " + in[i].type +
-                 " {nn.name = \"" + in[i].name + "\", nn.role = \"input\"}";
-    operands +=
-        (i && i + 1 == in.size() ? lastSign : comma) + "%a" + std::to_string(i);
-  }
-  for (size_t i = 0; i < out.size(); ++i) {
-    std::string comma = i ? ", " : "";
-    results += comma + out[i].type + " {nn.name = \"" + out[i].name + "\"}";
-    values += comma + "%r" + std::to_string(i);
-  }
-  text << "func.func @" << name << "(" << arguments << ")\n    -> (" << results
-       << ") {\n  " << values << " = " << op << " " << operands << " {"
-       << attributes << "}\n      : (" << joinTypes(in) << ") -> ("
-       << joinTypes(out) << ")\n  return " << values << " : " << joinTypes(out)
-       << "\n}\n";
+  begin(name, in, out);
+  std::string operands, values;
+  for (size_t i = 0; i < in.size(); ++i)
+    operands += (i == 0               ? ""
+                 : i + 1 == in.size() ? lastSign
+                                      : ", ") +
+                "%a" + std::to_string(i);
+  for (size_t i = 0; i < out.size(); ++i)
+    values += (i ? ", %r" : "%r") + std::to_string(i);
+  text << "  " << values << " = " << op << " " << operands << " {" << attributes
+       << "}\n      : (" << joinTypes(in) << ") -> (" << joinTypes(out)
+       << ")\n  return " << values << " : " << joinTypes(out) << "\n}\n";
 }
 
 void ModuleWriter::compression(const std::string &suffix, const std::string &x,
@@ -361,15 +374,17 @@ void ModuleWriter::full() {
   std::string blocks =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
   std::string cut = attribute("select_block", c.lSel);
-  std::vector<Named> in = {{"q", q},     {"cmp.x", k},    {"cmp.y", v},
-                           {"slc.k", k}, {"slc.v", v},    {"win.k", k},
-                           {"win.v", v}, {"gates", gates}};
-  text << "func.func @full(";
-  for (size_t i = 0; i < in.size(); ++i)
-    text << (i ? ", " : "") << "%a" << i << ": " << in[i].type
-         << " {nn.name = \"" << in[i].name << "\", nn.role = \"input\"}";
-  text << ")\n    -> (" << o << " {nn.name = \"full.o\"}) {\n"
-       << "  %kc = nsa.compress mean %a1 {" << blocks << "} : (" << k << ") -> "
+  begin("full",
+        {{"q", q},
+         {"cmp.x", k},
+         {"cmp.y", v},
+         {"slc.k", k},
+         {"slc.v", v},
+         {"win.k", k},
+         {"win.v", v},
+         {"gates", gates}},
+        {{"full.o", o}});
+  text << "  %kc = nsa.compress mean %a1 {" << blocks << "} : (" << k << ") -> "
        << kc << "\n"
        << "  %vc = nsa.compress mean %a2 {" << blocks << "} : (" << v << ") -> "
        << vc << "\n"
@@ -448,32 +463,23 @@ void ModuleWriter::gated() {
          grads, backSizes);
   for (Named &grad : grads)
     grad.name = "turned." + grad.name;
-  back.push_back({"table", tensor({c.sequence, c.dk / 2, 2}, "f32")});
+  back.push_back(table);
   single("gated_backward_turned", "nsa.gated_attention_backward " + c.gating,
          back, grads, backSizes + ", rotate_tokens", " rotary ");
 }
 
 /// Keys and values are compressed by a launch that may have more to do.
-void ModuleWriter::compressedAndRotated(const Named &table) {
+void ModuleWriter::compressedAndRotated() {
   if (!wants("compressed_and_rotated"))
     return;
   std::string blocks =
       attribute("block", c.l) + ", " + attribute("stride", c.d);
-  std::vector<Named> in = {
-      {"slc.k", k}, {"slc.v", v}, {"q", q}, {"win.k", k}, table};
   std::vector<Named> out = {{"whole.kc", kc}, {"whole.vc", vc},
                             {"whole.o", o},   {"whole.lse", lse},
                             {"whole.q", q},   {"whole.win.k", k}};
-  std::string arguments, results;
-  for (size_t i = 0; i < in.size(); ++i)
-    arguments += (i ? ", %a" : "%a") + std::to_string(i) + ": " + in[i].type +
-                 " {nn.name = \"" + in[i].name + "\", nn.role = \"input\"}";
-  for (size_t i = 0; i < out.size(); ++i)
-    results +=
-        (i ? ", " : "") + out[i].type + " {nn.name = \"" + out[i].name + "\"}";
-  text << "func.func @compressed_and_rotated(" << arguments << ")\n    -> ("
-       << results << ") {\n"
-       << "  %kc, %vc = nsa.compress_key_value mean %a0, %a1 rotary %a4 {"
+  begin("compressed_and_rotated",
+        {{"slc.k", k}, {"slc.v", v}, {"q", q}, {"win.k", k}, table}, out);
+  text << "  %kc, %vc = nsa.compress_key_value mean %a0, %a1 rotary %a4 {"
        << blocks << "} : (" << k << ", " << v << ", " << table.type << ") -> ("
        << kc << ", " << vc << ")\n"
        << "  %o, %lse, %qr, %kr = nsa.rotary_compressed_attention %a2, %kc, "
@@ -488,7 +494,6 @@ void ModuleWriter::compressedAndRotated(const Named &table) {
 void ModuleWriter::rotation() {
   if (only.empty())
     return;
-  Named table = {"table", tensor({c.sequence, c.dk / 2, 2}, "f32")};
   single("rotary_attention", "nsa.rotary_compressed_attention",
          {{"q", q},
           {"cmp.k", kc},
@@ -502,7 +507,7 @@ void ModuleWriter::rotation() {
           {"rotary.slc.k", k},
           {"rotary.win.k", k}},
          attribute("block", c.l) + ", " + attribute("stride", c.d), " rotary ");
-  compressedAndRotated(table);
+  compressedAndRotated();
   single("rotate_q", "nn.rotary", {{"q", q}, table}, {{"rotated.q", q}}, "");
   single("rotate_k", "nn.rotary", {{"slc.k", k}, table}, {{"rotated.k", k}},
          "");

@@ -16,12 +16,15 @@ static void expectSame(const Trial &trial, const std::string &name,
       << name << ", " << trial.c.describe();
 }
 
-static void checkForward(Trial &trial, const Inputs &in) {
-  const Combination &c = trial.c;
+static void setTokens(Trial &trial, const Inputs &in) {
   trial.set("q", in.q);
   trial.set("slc.k", in.kSlc);
-  trial.set("win.k", in.kWin);
   trial.set("slc.v", in.vSlc);
+  trial.set("win.k", in.kWin);
+}
+
+static void checkForward(Trial &trial, const Inputs &in) {
+  setTokens(trial, in);
   trial.run("compressed_and_rotated");
   trial.set("cmp.k", trial.get("whole.kc"));
   trial.set("cmp.v", trial.get("whole.vc"));
@@ -44,11 +47,8 @@ static void checkForward(Trial &trial, const Inputs &in) {
 
 static void checkBackward(Trial &trial, const Inputs &in) {
   const Combination &c = trial.c;
-  trial.set("q", in.q);
+  setTokens(trial, in);
   trial.set("do", in.dout);
-  trial.set("slc.k", in.kSlc);
-  trial.set("slc.v", in.vSlc);
-  trial.set("win.k", in.kWin);
   trial.set("win.v", in.vWin);
   Tensor scores = trial.normal(
       {c.batch, c.kvHeads, c.sequence, (c.sequence + c.lSel - 1) / c.lSel});
@@ -84,7 +84,9 @@ static void checkBackward(Trial &trial, const Inputs &in) {
     expectSame(trial, std::string("turned.") + value, value);
 }
 
-void nsa::test::checkRotation(Combination c, const Compile &compile) {
+void nsa::test::checkRotation(const Combination &given,
+                              const Compile &compile) {
+  Combination c = given;
   c.logits = 1.0;
   Trial trial(c, compile);
   Status status = trial.prepare(rotationEntries());
