@@ -333,7 +333,12 @@ Value TileBuilder::reduce(ReduceKind kind, Value input, int axis) {
   return ReduceOp::create(b, kind, input, axis);
 }
 
-Expr TileBuilder::any(Value input) { return expr(AnyOp::create(b, input)); }
+Expr TileBuilder::any(Value input) {
+  return expr(AnyOp::create(b, input, /*bySlab=*/false));
+}
+Expr TileBuilder::anyOfSlab(Value rows) {
+  return expr(AnyOp::create(b, rows, /*bySlab=*/true));
+}
 
 Value TileBuilder::transpose(Value input) {
   return TransposeOp::create(b, input);

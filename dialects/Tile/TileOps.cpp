@@ -419,7 +419,19 @@ LogicalResult ReduceOp::verify() {
   return success();
 }
 
-LogicalResult AnyOp::verify() { return verifyNoLayout(*this); }
+LogicalResult AnyOp::verify() {
+  if (!getBySlab())
+    return verifyNoLayout(*this);
+  TileType type = getInput().getType();
+  if (type.getCols() != 1)
+    return emitOpError("by_slab takes one element for each row, not ")
+           << type.getCols();
+  if (Attribute layout = type.getLayout();
+      layout && !isa<FragmentAttr>(layout))
+    return emitOpError("input in ")
+           << layout << " must have no layout or #tile.fragment";
+  return success();
+}
 
 LogicalResult ConvertOp::verify() {
   TileType from = getInput().getType(), to = getResult().getType();

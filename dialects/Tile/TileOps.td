@@ -374,15 +374,22 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
   let description = [{
     A scalar, so that control flow can depend on the elements of a tile.
 
+    With `by_slab`, which takes one element for each row, whoever computes a
+    part of the rows may look at these rows only, and differ from others: an
+    `scf.if` on it has to leave rows alone that are false.
+
     Example:
 
     ```mlir
     %some = tile.any %mask : !tile.tile<8x16xi1>
+    %own = tile.any %rows by_slab : !tile.tile<64x1xi1, #tile.fragment<4>>
     ```
   }];
-  let arguments = (ins TileOf<[I1]>:$input);
+  let arguments = (ins TileOf<[I1]>:$input, UnitAttr:$bySlab);
   let results = (outs I1:$result);
-  let assemblyFormat = "$input attr-dict `:` qualified(type($input))";
+  let assemblyFormat = [{
+    $input (`by_slab` $bySlab^)? attr-dict `:` qualified(type($input))
+  }];
   let hasVerifier = 1;
 }
 

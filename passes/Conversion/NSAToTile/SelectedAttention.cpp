@@ -42,8 +42,14 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
-    if (shape.sequence > 2 * count * selectBlock)
-      return std::max<int64_t>(16 / shape.group(), 1);
+    if (isLong(shape, selectBlock, count)) {
+      int64_t queries = std::max<int64_t>(16 / shape.group(), 1);
+      bool isShared = schedule.productRows != 0 &&
+                      shape.elementBits == 16 && queries <= 4 &&
+                      16 % shape.group() == 0 &&
+                      shape.keyWidth + shape.valueWidth <= 256;
+      return isShared ? 4 * queries : queries;
+    }
     // Whole warpgroups, if not too many queries fill their rows.
     int64_t product = schedule.productRows;
     if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
@@ -134,8 +140,15 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
           Expr first = block * selectBlock;
           if (perBlock > 1)
             first = first + i % perBlock * stepTile;
-          return body(makeKeyTile(program, blocks, k, v, block, first),
-                      carried);
+          KeyTile tile = makeKeyTile(program, blocks, k, v, block, first);
+          if (!skipsSlabs())
+            return body(tile, carried);
+          Value isSelected =
+              b.map({tile.row}, b.i1(),
+                    [](ArrayRef<Expr> x) { return x[0] >= 0; });
+          return b.ifThenElse(
+              b.anyOfSlab(isSelected), [&] { return body(tile, carried); },
+              [&] { return llvm::to_vector(carried); });
         });
   };
   if (selection.counts) {

@@ -42,10 +42,21 @@ struct SelectedAttention {
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
   /// On wide machines, where every query selects a good part of all blocks,
   /// those of about 64 rows, or of up to three whole warpgroups; else as many
-  /// as fill the 16 rows of a slab, which one warp multiplies: with more, warps
-  /// would wait for each other at every block that only one of them needs.
+  /// as fill the 16 rows of a slab, which one warp multiplies, or four times as
+  /// many where another warp copies the blocks of all of them, and each passes
+  /// those by that its queries did not select.
   static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
+  /// Whether queries select a small part of the blocks only.
+  static bool isLong(const AttentionShape &shape, int64_t selectBlock,
+                     int64_t count) {
+    return shape.sequence > 2 * count * selectBlock;
+  }
+  /// Whether slabs of a program pass by blocks that they did not select.
+  bool skipsSlabs() const {
+    return isWide && isLong(shape, selectBlock, count) &&
+           queryTile * shape.group() > 16;
+  }
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelSchedule &schedule);
   /// Blocks whose queries a program lists on wide machines: as few as give no

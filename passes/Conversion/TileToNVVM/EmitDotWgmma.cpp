@@ -17,6 +17,7 @@
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -39,6 +40,8 @@ static bool keepsRegisters(DotOp op) {
 /// Why a product on fragments stays with single warps, or nothing.
 static std::string findWarpgroupObstacle(DotOp op) {
   Fragment acc(op.getResult());
+  if (isInSlabBranch(op))
+    return "single warps may pass it by";
   // ptxas 13.0 gives the registers of such an operand to that of another
   // product of the iteration, and the next iteration reads what that left.
   if (keepsRegisters(op))

@@ -14,6 +14,7 @@
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -206,8 +207,9 @@ void KernelEmitter::planRoles(uint64_t sharedLimit) {
   producer = planProducer(
       kernel, written,
       [&](scf::ForOp loop) {
-        return findFirstProduct(loop) &&
-               countSums(loop) >= options.producerSums;
+        return findSlabBranch(loop) ||
+               (findFirstProduct(loop) &&
+                countSums(loop) >= options.producerSums);
       },
       threads, int64_t(sharedLimit));
   if (!producer.empty())

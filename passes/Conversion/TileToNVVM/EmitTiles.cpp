@@ -1,7 +1,10 @@
 //===- EmitTiles.cpp - computation on tiles -------------------------------===//
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -133,11 +136,29 @@ void KernelEmitter::emitDot(DotOp op) {
 
 /// All threads vote at a barrier.
 void KernelEmitter::emitAny(AnyOp op) {
-  Spread spread = spreadOf(op.getInput());
   Value some = b.constant(b.getI1Type(), 0);
-  for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
-    some =
-        b.createOrFold<arith::OrIOp>(some, b.both(value, isElement(spread, k)));
+  auto add = [&](Value value, Value exists) {
+    some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
+  };
+  if (isFragment(op.getInput().getType())) {
+    Fragment fragment(op.getInput());
+    for (auto [r, value] : llvm::enumerate(elementsOf(op.getInput())))
+      add(value, hasRow(fragment, int64_t(r)));
+    std::string obstacle = findSlabObstacle(op);
+    if (obstacle.empty())
+      return scalars.map(
+          op.getResult(),
+          NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), some,
+                                   NVVM::VoteSyncKind::any));
+    remark::missed(op.getLoc(), remark::RemarkOpts::name("Branch")
+                                    .category("nsa-tile-to-nvvm")
+                                    .function(kernel.getSymName()))
+        << remark::reason("not for each warp alone: {0}", obstacle);
+  } else {
+    Spread spread = spreadOf(op.getInput());
+    for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
+      add(value, isElement(spread, int64_t(k)));
+  }
   scalars.map(op.getResult(), b.anyThread(some));
   pendingLoads.clear();
   pendingStores = false;

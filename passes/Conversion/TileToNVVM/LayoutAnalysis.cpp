@@ -268,6 +268,10 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
         return getWanted(value, getHome(map->getResult(0)));
       })
       .Case([&](arith::SelectOp select) { return getHome(select.getResult()); })
+      .Case([&](AnyOp any) {
+        bool isKnown = fragments.contains(value) || isRecomputed(value);
+        return any.getBySlab() && isKnown ? fragment() : Attribute();
+      })
       .Case([&](scf::ForOp loop) {
         return getHome(loop.getTiedLoopRegionIterArg(&use));
       })
