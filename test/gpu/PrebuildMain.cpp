@@ -3,7 +3,8 @@
 //   nsa-prebuild FOLDER TARGET COUNT [SEED [WORK]]
 //
 // Writes what PrebuiltKernelsTest needs to try COUNT combinations of shapes on
-// TARGET, cpu or one of nsa-compile's GPUs. None has an attention of more than
+// TARGET, cpu or one of nsa-compile's GPUs, and some in which queries select
+// few of many blocks. None of COUNT has an attention of more than
 // WORK multiplications (2e8).
 //
 //===----------------------------------------------------------------------===//
@@ -30,6 +31,13 @@ static std::vector<Combination> choose(size_t count, uint64_t seed,
     list[i] = withGating(list[i], i);
     list[i].element = elements[i % 3];
   }
+  for (const Combination &c : withManyBlocks())
+    list.push_back(c);
+  // As wide as those of models.
+  if (auto c = parseCombination("B=1 S=300 Hkv=1 G=16 dk=128 dv=128 n=2 w=64 "
+                                "l=32 d=16 l'=64 bf16 mean logits=1 "
+                                "gating=sigmoid with bias seed=16"))
+    list.push_back(*c);
   return list;
 }
 

@@ -28,6 +28,9 @@ static constexpr int64_t producerThreads = 32 * warpsOfGroup;
 static constexpr int64_t producerRegisters = 24, allRegisters = 65536,
                          mostRegisters = 240, mostAtLaunch = 255;
 
+/// The cache policy of createpolicy.fractional.L2::evict_last for all bytes.
+static constexpr int64_t evictLast = 0x14F0000000000000;
+
 /// How many registers a thread has when the kernel starts, and how many one of
 /// the consumers when the producer has given its own away.
 static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
@@ -112,6 +115,11 @@ void KernelEmitter::copyBoxes(const ProducerPlan::Copy &copy, Value place,
   Value to =
       place ? b.advance(b.advance(sharedBase, place), ring.offset) : sharedBase;
   to = b.advance(to, copy.offset);
+  // What loops copy, other programs copy too: the cache is to keep it longer
+  // than what goes through it once.
+  Value hint;
+  if (place)
+    hint = b.constant(b.getI64Type(), evictLast);
   for (int64_t k = 0; k < copy.copy.boxes; ++k) {
     SmallVector<Value> coordinates = start;
     coordinates[0] = b.add(start[0], k * copy.copy.boxElements);
@@ -122,7 +130,7 @@ void KernelEmitter::copyBoxes(const ProducerPlan::Copy &copy, Value place,
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
         b, target, ring.maps[copy.map], coordinates, barrier,
         /*im2colOffsets=*/ValueRange(), /*multicastMask=*/Value(),
-        /*l2CacheHint=*/Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+        /*l2CacheHint=*/hint, NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
         NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
   }
 }

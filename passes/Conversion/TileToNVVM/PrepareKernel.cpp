@@ -7,6 +7,7 @@
 #include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -203,8 +204,14 @@ void nsa::cuda::prepareKernel(KernelOp kernel, bool wgmma) {
   llvm::for_each(maps, continueMap);
   llvm::for_each(loops, continueSums);
   llvm::for_each(loads, sinkLoad);
+  // Warps that pass blocks by need the memory of two for their ring.
+  auto isOfSlabs = [](LoadOp load) {
+    return llvm::any_of(load->getUsers(), isInSlabBranch);
+  };
+  bool staysOut = llvm::count_if(loads, isOfSlabs) > 1;
   for (LoadOp load : loads)
-    keepInSharedMemory(load, wgmma);
+    if (!staysOut || !isOfSlabs(load))
+      keepInSharedMemory(load, wgmma);
   for (scf::ForOp loop : loops)
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))

@@ -5,12 +5,14 @@
 #include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-static constexpr int64_t mostPlaces = 4;
+/// Of rings; warps that pass places by run further apart.
+static constexpr int64_t mostPlaces = 4, mostPlacesOfSlabs = 6;
 /// A multiprocessor's shared memory, of which a block takes this much more than
 /// it asks for; and what barriers and small exchanges between threads take.
 static constexpr int64_t allShared = 228 << 10, ownShared = 1 << 10,
@@ -190,7 +192,11 @@ void Planner::layOut(int64_t threads, int64_t sharedLimit) {
   };
   if (countPlaces() < 2)
     plan.blocks = 1;
-  plan.depth = std::min(countPlaces(), mostPlaces);
+  bool passesBy = llvm::any_of(plan.loops, [](const auto &loop) {
+    return bool(findSlabBranch(cast<scf::ForOp>(loop.first)));
+  });
+  plan.depth =
+      std::min(countPlaces(), passesBy ? mostPlacesOfSlabs : mostPlaces);
 }
 
 ProducerPlan

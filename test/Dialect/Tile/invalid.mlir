@@ -401,3 +401,19 @@ func.func @any_layout(%x: !tile.tile<16x16xi1, #tile.on_demand>) {
   %0 = tile.any %x : !tile.tile<16x16xi1, #tile.on_demand>
   return
 }
+
+// -----
+
+func.func @any_of_slabs_of_rows(%x: !tile.tile<16x8xi1>) {
+  // expected-error@+1 {{by_slab takes one element for each row, not 8}}
+  %0 = tile.any %x by_slab : !tile.tile<16x8xi1>
+  return
+}
+
+// -----
+
+func.func @any_of_slabs_layout(%x: !tile.tile<16x1xi1, #tile.on_demand>) {
+  // expected-error@+1 {{input in #tile.on_demand must have no layout or #tile.fragment}}
+  %0 = tile.any %x by_slab : !tile.tile<16x1xi1, #tile.on_demand>
+  return
+}

@@ -63,6 +63,9 @@ tile.kernel private @compute(%q: memref<1x256x4x16xbf16>, %loss: memref<f32>)
   }
   // CHECK: tile.any %{{.*}} : !tile.tile<64x64xi1>
   %some = tile.any %mask : !tile.tile<64x64xi1>
+  %column = tile.splat %some : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
+  // CHECK: tile.any %{{.*}} by_slab : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
+  %own = tile.any %column by_slab : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
   %none = arith.constant -1 : i32
   %minus = arith.constant -1.0 : f32
   %v0 = tile.splat %minus : !tile.tile<64x4xf32>

@@ -63,6 +63,10 @@ size_t sweepCount(size_t full, size_t sample);
 /// equally often. `budget` bounds the multiplications of one attention.
 std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 
+/// Sequences of so many blocks that queries select a small part of them, with
+/// heads in groups of 4, 8 and 16.
+std::vector<Combination> withManyBlocks();
+
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
 /// slc, win, combine, each but select with a `_backward` entry, and `full`,
 /// the whole operation; or those of them that `only` names, and only then the
