@@ -426,8 +426,7 @@ LogicalResult AnyOp::verify() {
   if (type.getCols() != 1)
     return emitOpError("by_slab takes one element for each row, not ")
            << type.getCols();
-  if (Attribute layout = type.getLayout();
-      layout && !isa<FragmentAttr>(layout))
+  if (Attribute layout = type.getLayout(); layout && !isa<FragmentAttr>(layout))
     return emitOpError("input in ")
            << layout << " must have no layout or #tile.fragment";
   return success();

@@ -382,7 +382,7 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
 
     ```mlir
     %some = tile.any %mask : !tile.tile<8x16xi1>
-    %own = tile.any %rows by_slab : !tile.tile<64x1xi1, #tile.fragment<4>>
+    %own = tile.any %rows by_slab : !tile.tile<64x1xi1>
     ```
   }];
   let arguments = (ins TileOf<[I1]>:$input, UnitAttr:$bySlab);

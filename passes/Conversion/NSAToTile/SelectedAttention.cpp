@@ -44,9 +44,8 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
   if (schedule.isWide) {
     if (isLong(shape, selectBlock, count)) {
       int64_t queries = std::max<int64_t>(16 / shape.group(), 1);
-      bool isShared = schedule.productRows != 0 &&
-                      shape.elementBits == 16 && queries <= 4 &&
-                      16 % shape.group() == 0 &&
+      bool isShared = schedule.productRows != 0 && shape.elementBits == 16 &&
+                      queries <= 4 && 16 % shape.group() == 0 &&
                       shape.keyWidth + shape.valueWidth <= 256;
       return isShared ? 4 * queries : queries;
     }
@@ -143,9 +142,8 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
           KeyTile tile = makeKeyTile(program, blocks, k, v, block, first);
           if (!skipsSlabs())
             return body(tile, carried);
-          Value isSelected =
-              b.map({tile.row}, b.i1(),
-                    [](ArrayRef<Expr> x) { return x[0] >= 0; });
+          Value isSelected = b.map({tile.row}, b.i1(),
+                                   [](ArrayRef<Expr> x) { return x[0] >= 0; });
           return b.ifThenElse(
               b.anyOfSlab(isSelected), [&] { return body(tile, carried); },
               [&] { return llvm::to_vector(carried); });

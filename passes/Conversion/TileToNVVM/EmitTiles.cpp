@@ -146,10 +146,9 @@ void KernelEmitter::emitAny(AnyOp op) {
       add(value, hasRow(fragment, int64_t(r)));
     std::string obstacle = findSlabObstacle(op);
     if (obstacle.empty())
-      return scalars.map(
-          op.getResult(),
-          NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), some,
-                                   NVVM::VoteSyncKind::any));
+      return scalars.map(op.getResult(), NVVM::VoteSyncOp::create(
+                                             b, b.getI1Type(), b.i32(-1), some,
+                                             NVVM::VoteSyncKind::any));
     remark::missed(op.getLoc(), remark::RemarkOpts::name("Branch")
                                     .category("nsa-tile-to-nvvm")
                                     .function(kernel.getSymName()))

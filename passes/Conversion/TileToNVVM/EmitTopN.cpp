@@ -49,23 +49,24 @@ void KernelEmitter::emitTopN(TopNOp op) {
 // In lanes
 //===----------------------------------------------------------------------===//
 
-/// A value of one of two branches.
-static Value ifElse(ThreadBuilder &b, Value condition,
-                    function_ref<Value()> yes, function_ref<Value()> no) {
+/// `values`, or if `condition` holds what `change` makes of them.
+static SmallVector<Value> changeIf(ThreadBuilder &b, Value condition,
+                                   ArrayRef<Value> values,
+                                   function_ref<SmallVector<Value>()> change) {
   OpBuilder::InsertionGuard guard(b);
-  auto branch = scf::IfOp::create(b, TypeRange(b.getI64Type()), condition,
+  auto branch = scf::IfOp::create(b, TypeRange(ValueRange(values)), condition,
                                   /*addThenBlock=*/true,
                                   /*addElseBlock=*/true);
-  for (auto [block, value] : {std::pair(branch.thenBlock(), yes),
-                              std::pair(branch.elseBlock(), no)}) {
-    b.setInsertionPointToEnd(block);
-    scf::YieldOp::create(b, value());
-  }
-  return branch.getResult(0);
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, values);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(b, change());
+  return llvm::to_vector_of<Value>(branch.getResults());
 }
 
 namespace {
-/// Sorts what groups of lanes hold, one element each, in descending order.
+/// Sorts what groups of lanes hold, one element each, in descending order; of
+/// several rows in step, so that a row does not wait for its own exchanges.
 class LaneSorter {
 public:
   /// Groups of `places` lanes, a power of two; `place` is this lane's.
@@ -77,9 +78,9 @@ public:
   Value pack(Value value, Value index);
   /// The value and the index of an element.
   std::pair<Value, Value> unpack(Value element);
-  Value sort(Value element);
+  SmallVector<Value> sort(SmallVector<Value> elements);
   /// The first `places` of two sorted groups, sorted.
-  Value merge(Value first, Value second);
+  SmallVector<Value> merge(ArrayRef<Value> first, ArrayRef<Value> second);
   Value isLarger(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, x, y);
   }
@@ -110,7 +111,8 @@ private:
   }
   /// Compares with the lane whose place differs in `distance`: the lower place
   /// gets the larger element, or the smaller one where `ascending` holds.
-  Value exchange(Value element, int64_t distance, Value ascending);
+  void exchange(MutableArrayRef<Value> elements, int64_t distance,
+                Value ascending);
 
   ThreadBuilder &b;
   int64_t places;
@@ -147,43 +149,51 @@ std::pair<Value, Value> LaneSorter::unpack(Value element) {
           arith::XOrIOp::create(b, low(element), b.i32(-1))};
 }
 
-Value LaneSorter::exchange(Value element, int64_t distance, Value ascending) {
-  Value other = across(element, distance);
+void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t distance,
+                          Value ascending) {
   Value keepsSmaller = hasBit(distance);
   if (ascending)
     keepsSmaller = arith::XOrIOp::create(b, keepsSmaller, ascending);
-  Value keeps =
-      arith::XOrIOp::create(b, isLarger(element, other), keepsSmaller);
-  return b.select(keeps, element, other);
+  SmallVector<Value> others = llvm::map_to_vector(
+      elements, [&](Value element) { return across(element, distance); });
+  for (auto [element, other] : llvm::zip_equal(elements, others)) {
+    Value keeps =
+        arith::XOrIOp::create(b, isLarger(element, other), keepsSmaller);
+    element = b.select(keeps, element, other);
+  }
 }
 
 /// Batcher's bitonic sort: runs of 2, 4, 8 .. places, in turns descending and
 /// ascending.
-Value LaneSorter::sort(Value element) {
+SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements) {
   for (int64_t run = 2; run <= places; run *= 2) {
     Value ascending = run < places ? hasBit(run) : Value();
     for (int64_t distance = run / 2; distance > 0; distance /= 2)
-      element = exchange(element, distance, ascending);
+      exchange(elements, distance, ascending);
   }
-  return element;
+  return elements;
 }
 
 /// Each place and the one opposite of it in the other group: the larger ones
 /// are a bitonic sequence of the largest.
-Value LaneSorter::merge(Value first, Value second) {
-  Value opposite = places > 1 ? across(second, places - 1) : second;
-  Value element = b.select(isLarger(first, opposite), first, opposite);
+SmallVector<Value> LaneSorter::merge(ArrayRef<Value> first,
+                                     ArrayRef<Value> second) {
+  SmallVector<Value> elements(second);
+  if (places > 1)
+    for (Value &element : elements)
+      element = across(element, places - 1);
+  for (auto [element, own] : llvm::zip_equal(elements, first))
+    element = b.select(isLarger(own, element), own, element);
   for (int64_t distance = places / 2; distance > 0; distance /= 2)
-    element = exchange(element, distance, Value());
-  return element;
+    exchange(elements, distance, Value());
+  return elements;
 }
 
 void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
+  // Rows of a thread in step.
+  constexpr int64_t mostRows = 4;
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
-  const SharedTile &from = tiles.from, &values = tiles.values,
-                   &indices = tiles.indices;
-  const SharedTile &topValues = tiles.topValues, &topIndices = tiles.topIndices;
   auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
   int64_t rowsAtOnce = threads / places;
   Value place = b.rem(tid, places), base = scalar(op.getBase());
@@ -196,33 +206,50 @@ void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
         sorter.pack(readShared(tile, row, inside), indexOf(row, inside));
     return b.select(b.less(col, cols), element, b.i64(0));
   };
-  for (int64_t done = 0; done < best.rows; done += rowsAtOnce) {
-    Value row = b.add(b.div(tid, places), done);
-    Value exists =
-        done + rowsAtOnce > best.rows ? b.less(row, best.rows) : Value();
-    row = arith::MinSIOp::create(b, row, b.i32(best.rows - 1));
-    auto readIndex = [&](Value row, Value col) {
-      return readShared(indices, row, col);
-    };
-    Value list = read(values, row, place, best.cols, readIndex);
-    Value last = read(values, row, b.i32(best.cols - 1), best.cols, readIndex);
-    for (int64_t c = 0; c < candidates.cols; c += places) {
-      Value candidate = read(from, row, b.add(place, c), candidates.cols,
-                             [&](Value, Value col) -> Value {
-                               return arith::AddIOp::create(b, base, col);
-                             });
-      Value some = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1),
-                                            sorter.isLarger(candidate, last),
-                                            NVVM::VoteSyncKind::any);
-      list = ifElse(
-          b, some, [&] { return sorter.merge(list, sorter.sort(candidate)); },
-          [&] { return list; });
-    }
-    auto unpacked = sorter.unpack(list);
-    b.ifThen(b.both(exists, b.less(place, best.cols)), [&] {
-      writeShared(unpacked.first, topValues, row, place);
-      writeShared(unpacked.second, topIndices, row, place);
+  auto readListed = [&](Value row, Value col) {
+    return read(tiles.values, row, col, best.cols, [&](Value row, Value col) {
+      return readShared(tiles.indices, row, col);
     });
+  };
+  auto readCandidate = [&](Value row, Value col) {
+    return read(tiles.from, row, col, candidates.cols,
+                [&](Value, Value col) -> Value {
+                  return arith::AddIOp::create(b, base, col);
+                });
+  };
+  for (int64_t done = 0; done < best.rows; done += mostRows * rowsAtOnce) {
+    SmallVector<Value> rows, exist, lists, last;
+    for (int64_t k = done;
+         k < std::min(best.rows, done + mostRows * rowsAtOnce);
+         k += rowsAtOnce) {
+      Value row = b.add(b.div(tid, places), k);
+      exist.push_back(k + rowsAtOnce > best.rows ? b.less(row, best.rows)
+                                                 : Value());
+      rows.push_back(arith::MinSIOp::create(b, row, b.i32(best.rows - 1)));
+      lists.push_back(readListed(rows.back(), place));
+      last.push_back(readListed(rows.back(), b.i32(best.cols - 1)));
+    }
+    for (int64_t c = 0; c < candidates.cols; c += places) {
+      SmallVector<Value> found;
+      Value isNew = b.constant(b.getI1Type(), 0);
+      for (auto [row, least] : llvm::zip_equal(rows, last)) {
+        found.push_back(readCandidate(row, b.add(place, c)));
+        isNew = b.createOrFold<arith::OrIOp>(
+            isNew, sorter.isLarger(found.back(), least));
+      }
+      Value some = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), isNew,
+                                            NVVM::VoteSyncKind::any);
+      lists = changeIf(b, some, lists, [&] {
+        return sorter.merge(lists, sorter.sort(std::move(found)));
+      });
+    }
+    for (auto [row, exists, list] : llvm::zip_equal(rows, exist, lists)) {
+      auto unpacked = sorter.unpack(list);
+      b.ifThen(b.both(exists, b.less(place, best.cols)), [&, row = row] {
+        writeShared(unpacked.first, tiles.topValues, row, place);
+        writeShared(unpacked.second, tiles.topIndices, row, place);
+      });
+    }
   }
 }
 

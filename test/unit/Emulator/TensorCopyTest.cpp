@@ -66,10 +66,18 @@ TEST_F(TensorCopyTest, ABlockIsACluster) {
   expectTiles();
   ring.copied.insert(ring.copied.find(" : !llvm.ptr<7>, "),
                      " l2_cache_hint = %hint");
-  ring.copied = "  %hint = llvm.mlir.constant(0 : i64) : i64\n" + ring.copied;
+  std::string copied = ring.copied;
+  auto hint = [](const std::string &policy) {
+    return "  %hint = llvm.mlir.constant(" + policy + " : i64) : i64\n";
+  };
+  ring.copied = hint("1508705875169116160") + copied;
+  status = run(ring);
+  ASSERT_TRUE(status.ok()) << status.message();
+  expectTiles();
+  ring.copied = hint("0") + copied;
   expectFailure(run(ring), "the emulator does not know "
                            "'nvvm.cp.async.bulk.tensor.shared.cluster.global' "
-                           "of this kind");
+                           "with this cache policy");
 }
 
 TEST_F(TensorCopyTest, OneLaneArrivesForItsWarp) {

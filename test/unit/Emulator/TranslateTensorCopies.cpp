@@ -1,6 +1,7 @@
 //===- TranslateTensorCopies.cpp - tensor maps, copies and mbarriers ------===//
 
 #include "dialects/RT/RTDialect.h"
+#include "mlir/IR/Matchers.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "test/unit/Emulator/Translator.h"
 
@@ -58,8 +59,15 @@ LogicalResult Translator::translateTensorCopy(
   // spaces. The operation's verifier knows which pointers there are.
   if (copy.getMode() != NVVM::TMALoadMode::TILE ||
       !copy.getIm2colOffsets().empty() || copy.getMulticastMask() ||
-      copy.getL2CacheHint() || copy.getGroup() || copy.getPredicate())
+      copy.getGroup() || copy.getPredicate())
     return unknown(" of this kind");
+  // The policy of createpolicy for evict_last; a GPU may refuse other numbers.
+  constexpr uint64_t evictLast = 0x14F0000000000000;
+  APInt hint;
+  if (copy.getL2CacheHint() &&
+      (!matchPattern(copy.getL2CacheHint(), m_ConstantInt(&hint)) ||
+       hint != evictLast))
+    return unknown(" with this cache policy");
   Regs operands = {reg(copy.getDstMem()), reg(copy.getTmaDescriptor()),
                    reg(copy.getMbar())};
   for (Value coordinate : copy.getCoordinates())
