@@ -44,6 +44,16 @@ CUDAExecutable::~CUDAExecutable() {
   memory.reset();
 }
 
+/// The code of the program's kernels, or null.
+static const artifact::Binary *findCode(const artifact::Artifact &program) {
+  const artifact::Binary *found = nullptr;
+  for (const artifact::Binary *binary : *program.binaries())
+    if (binary->format()->string_view() == artifact::cubinFormat ||
+        binary->format()->string_view() == artifact::ptxFormat)
+      found = binary;
+  return found;
+}
+
 Status CUDAExecutable::load() {
   if (options.checkFinite)
     if (Status status = canCheckResults(source.root()); !status)
@@ -51,8 +61,13 @@ Status CUDAExecutable::load() {
   int size = options.ranks ? options.ranks->size() : 1;
   if (Status status = checkRanks(source.root(), size); !status)
     return status;
+  const artifact::Binary *binary = findCode(source.root());
+  if (!binary && source->kernels()->size() != 0)
+    return Error{"has no binary for a GPU"};
+  bool isText =
+      binary && binary->format()->string_view() == artifact::ptxFormat;
   Result<std::unique_ptr<GPU>> opened =
-      GPU::open(options.device, source->target()->str());
+      GPU::open(options.device, {source->target()->str(), isText});
   if (!opened)
     return opened.takeError();
   gpu = std::move(*opened);
@@ -71,16 +86,10 @@ Status CUDAExecutable::load() {
 Status CUDAExecutable::loadKernels() {
   if (source->kernels()->size() == 0)
     return {};
-  const artifact::Binary *found = nullptr;
-  for (const artifact::Binary *binary : *source->binaries())
-    if (binary->format()->string_view() == artifact::cubinFormat ||
-        binary->format()->string_view() == artifact::ptxFormat)
-      found = binary;
-  if (!found)
-    return Error{"has no binary for a GPU"};
+  const artifact::Binary *binary = findCode(source.root());
   const Driver &driver = gpu->driver();
   // Text has to end with a zero.
-  std::string image(found->data()->begin(), found->data()->end());
+  std::string image(binary->data()->begin(), binary->data()->end());
   if (Status status = driver.check(
           driver.ModuleLoadDataEx(&code, image.c_str(), 0, nullptr, nullptr),
           "cuModuleLoadDataEx");

@@ -9,7 +9,7 @@
 using namespace nsa;
 using namespace nsa::cuda;
 
-Result<std::unique_ptr<GPU>> GPU::open(int number, const std::string &target) {
+Result<std::unique_ptr<GPU>> GPU::open(int number, const Target &target) {
   Result<const Driver *> opened = Driver::open();
   if (!opened)
     return opened.takeError();
@@ -32,17 +32,19 @@ GPU::~GPU() {
 }
 
 /// Whether a GPU of this compute capability runs code for the target: a name
-/// with a letter is for that one alone, others run on later ones of the same
-/// generation.
-static bool canRun(const std::string &target, int major, int minor) {
-  std::string digits = target.substr(target.find('_') + 1);
+/// with a letter is for that one alone, other names stand for later ones too, as
+/// text without end and as machine code within their generation.
+static bool canRun(const GPU::Target &target, int major, int minor) {
+  std::string digits = target.name.substr(target.name.find('_') + 1);
   bool exact = !digits.empty() && digits.back() == 'a';
   long wanted = std::strtol(digits.c_str(), nullptr, 10);
   long have = 10L * major + minor;
-  return exact ? wanted == have : wanted / 10 == major && wanted <= have;
+  if (exact)
+    return wanted == have;
+  return wanted <= have && (target.isText || wanted / 10 == major);
 }
 
-Status GPU::choose(int number, const std::string &target) {
+Status GPU::choose(int number, const Target &target) {
   int count = 0, major = 0, minor = 0, version = 0;
   functions->DeviceGetCount(&count);
   if (number < 0 || number >= count)
@@ -58,7 +60,7 @@ Status GPU::choose(int number, const std::string &target) {
          std::to_string(version % 1000 / 10);
   if (canRun(target, major, minor))
     return {};
-  return Error{"is for the target '" + target + "'; the " + name +
+  return Error{"is for the target '" + target.name + "'; the " + name +
                " has compute capability " + std::to_string(major) + "." +
                std::to_string(minor)};
 }

@@ -13,10 +13,16 @@ namespace nsa::cuda {
 /// A GPU with a stream for the commands of one program.
 class GPU {
 public:
+  /// What code is for: "sm_90a", and whether it is PTX, which the driver
+  /// compiles, or machine code.
+  struct Target {
+    std::string name;
+    bool isText = false;
+  };
+
   /// Opens GPU `number`. Fails when there is no driver or no such GPU, and when
   /// it cannot run code for `target`.
-  static Result<std::unique_ptr<GPU>> open(int number,
-                                           const std::string &target);
+  static Result<std::unique_ptr<GPU>> open(int number, const Target &target);
   ~GPU();
 
   const Driver &driver() const { return *functions; }
@@ -37,7 +43,7 @@ public:
 
 private:
   GPU() = default;
-  Status choose(int number, const std::string &target);
+  Status choose(int number, const Target &target);
   Status start();
   uint64_t freeBytes() const;
 

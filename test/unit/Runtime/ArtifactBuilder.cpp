@@ -158,8 +158,7 @@ std::string ArtifactBuilder::finish() {
   if (!bytes.empty())
     binaries.push_back(artifact::CreateBinaryDirect(
         builder,
-        target == artifact::cpuTarget ? artifact::elfFormat
-                                      : artifact::cubinFormat,
+        target == artifact::cpuTarget ? artifact::elfFormat : gpuFormat,
         &bytes));
   std::vector<flatbuffers::Offset<flatbuffers::String>> featureOffsets,
       locationOffsets;
@@ -187,10 +186,12 @@ std::string ArtifactBuilder::seal(const std::string &payload) {
          payload;
 }
 
-std::string nsa::makeTestArtifact(const std::string &target) {
+std::string nsa::makeTestArtifact(const std::string &target,
+                                  const char *gpuFormat) {
   using InitKind = artifact::InitKind;
   ArtifactBuilder b;
   b.target = target;
+  b.gpuFormat = gpuFormat;
   b.binary(NSA_TEST_KERNELS);
   unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
                         InitKind::Normal, 0.5);

@@ -76,6 +76,8 @@ public:
   /// The file that the commands' locations name.
   std::string source = "model.mlir";
   std::string target = "cpu";
+  /// What the binary of a program for a GPU is said to be.
+  const char *gpuFormat = artifact::cubinFormat;
   /// The number of ranks that run it; 0 for any.
   uint32_t ranks = 0;
   std::vector<std::string> features;
@@ -108,7 +110,9 @@ private:
 ///          first element
 ///   ids:   ids[i] = i, one program each
 ///   poles: out = the logarithm of a filled value, not finite for 0 and -1
-std::string makeTestArtifact(const std::string &target = "cpu");
+/// For a GPU its code is said to be of the format `gpuFormat`.
+std::string makeTestArtifact(const std::string &target = "cpu",
+                             const char *gpuFormat = artifact::cubinFormat);
 
 } // namespace nsa
 

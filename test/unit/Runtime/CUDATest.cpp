@@ -397,3 +397,8 @@ TEST_F(CUDATest, OtherChipsAreRefused) {
             "test.nsax: is for the target 'sm_80'; the Fake H100 has compute "
             "capability 9.0");
 }
+
+TEST_F(CUDATest, TextRunsOnLaterChips) {
+  Program program = load(makeTestArtifact("sm_86", artifact::ptxFormat));
+  EXPECT_TRUE(program.run("ids").ok());
+}
