@@ -20,22 +20,22 @@ using namespace nsa::tile;
 //===----------------------------------------------------------------------===//
 
 SmallVector<tile::Operand> RowGates::place(const GroupProgram &program,
-                                           int64_t branch) const {
-  const QueryRange &range = program.range;
+                                           Value query, int64_t branch) const {
+  Expr batch = program.range.batch;
   if (gating == Gating::Given)
-    return {range.batch, range.query, program.head, branch};
+    return {batch, query, program.head, branch};
   Value channel =
       program.b.map({program.head}, program.b.i32(), [&](ArrayRef<Expr> x) {
         return x[0] * NumBranches + static_cast<double>(branch);
       });
-  return {range.batch, range.query, channel};
+  return {batch, query, channel};
 }
 
 BranchTiles RowGates::load(const GroupProgram &program) const {
   TileBuilder &b = program.b;
   BranchTiles values;
   for (int64_t c = 0; c < NumBranches; ++c) {
-    SmallVector<tile::Operand> indices = place(program, c);
+    SmallVector<tile::Operand> indices = place(program, program.range.query, c);
     values[c] = b.loadF32(gates, indices);
     if (bias)
       values[c] = add(b, values[c], b.load(bias, {indices.back()}));
@@ -75,7 +75,7 @@ BranchTiles RowGates::differentiate(TileBuilder &b, const BranchTiles &grads,
 void RowGates::store(const GroupProgram &program, const BranchTiles &values,
                      Value ref) const {
   for (int64_t c = 0; c < NumBranches; ++c)
-    program.b.store(values[c], ref, place(program, c));
+    program.b.store(values[c], ref, place(program, program.stored, c));
 }
 
 //===----------------------------------------------------------------------===//
@@ -94,8 +94,8 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   Value q = in[0], compressed = in[1], indices = in[4];
   Value bias = attention.hasBias ? in[8] : Value();
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.selected.queryTile, b,
-                       attention.selected.queryTileOf(b.programId(0)));
+  GroupProgram program = attention.selected.makeProgram(
+      b, attention.selected.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {

@@ -102,7 +102,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   }
   SelectionUnion selection = selected.takeUnion(in);
   Value indices = in[10];
-  GroupProgram program(shape, selected.queryTile, b, tile);
+  GroupProgram program = selected.makeProgram(b, tile);
   Value queries = program.loadRows(in[1], shape.keyWidth);
   Value outputGrads = program.loadRows(in[0], shape.valueWidth);
   std::array<Value, NumBranches> outputs = {in[4], in[8], in[13]};
@@ -118,12 +118,12 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] * x[1]; });
     terms[c].shift = finiteOrZero(b, program.loadStatistic(lses[c]));
-    b.store(
-        terms[c].gate, out[Statistics],
-        {range.batch, program.head, KeyValueGradArgs::gateOf(c), range.query});
-    b.store(
-        terms[c].delta, out[Statistics],
-        {range.batch, program.head, KeyValueGradArgs::deltaOf(c), range.query});
+    auto storeStatistic = [&](Value value, int64_t number) {
+      b.store(value, out[Statistics],
+              {range.batch, program.head, number, program.stored});
+    };
+    storeStatistic(terms[c].gate, KeyValueGradArgs::gateOf(c));
+    storeStatistic(terms[c].delta, KeyValueGradArgs::deltaOf(c));
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
   rowGates.store(program, grads, out[GatesGrad]);
@@ -232,7 +232,7 @@ Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
   Value isOfHead = b.map(
       {b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
       [&](ArrayRef<Expr> x) {
-        return convert(x[0] % static_cast<double>(group) == x[1], b.f32());
+        return convert(program.headInGroup(x[0]) == x[1], b.f32());
       });
   return b.dot(isOfHead, columns, b.zeros(group, NumBranches),
                /*transposeB=*/false, /*transposeA=*/true);

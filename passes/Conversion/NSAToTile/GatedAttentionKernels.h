@@ -31,9 +31,9 @@ public:
              mlir::Value ref) const;
 
 private:
-  /// Where row and branch are in a tensor of the shape of `gates`.
-  llvm::SmallVector<tile::Operand> place(const GroupProgram &program,
-                                         int64_t branch) const;
+  /// Where rows of `query` and branch are in a tensor of the shape of `gates`.
+  llvm::SmallVector<tile::Operand>
+  place(const GroupProgram &program, mlir::Value query, int64_t branch) const;
 
   Gating gating;
   mlir::Value gates, bias;

@@ -7,17 +7,41 @@ using namespace nsa;
 using namespace nsa::tile;
 
 GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
-                           TileBuilder &b, Expr tile)
-    : b(b), group(shape.group()),
+                           int64_t slabQueries, TileBuilder &b, Expr tile)
+    : b(b), group(shape.group()), slabQueries(slabQueries),
       range{b.programId(2), b.programId(1), tile * queries, queries, Value()} {
   Expr firstHead = range.keyHead * group;
+  Value row = b.range(0, numRows(), 0);
+  if (slabQueries == 0) {
+    auto coordinates =
+        b.map({row}, {b.i32(), b.i32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                return {range.first + x[0] / group, firstHead + x[0] % group};
+              });
+    range.query = stored = coordinates[0];
+    head = coordinates[1];
+    return;
+  }
   auto coordinates =
-      b.map({b.range(0, numRows(), 0)}, {b.i32(), b.i32()},
+      b.map({row}, {b.i32(), b.i32(), b.i32()},
             [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-              return {range.first + x[0] / group, firstHead + x[0] % group};
+              Expr inSlab = x[0] % slabRows;
+              Expr number = min(inSlab / group, slabQueries - 1);
+              Expr query =
+                  range.first + x[0] / slabRows * slabQueries + number;
+              return {query, firstHead + inSlab % group,
+                      select(headInGroup(x[0]) >= 0, query, -1)};
             });
   range.query = coordinates[0];
   head = coordinates[1];
+  stored = coordinates[2];
+}
+
+Expr GroupProgram::headInGroup(Expr row) const {
+  if (slabQueries == 0)
+    return row % group;
+  Expr inSlab = row % slabRows;
+  return select(inSlab < slabQueries * group, inSlab % group, -1);
 }
 
 RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, tile::Operand batch,

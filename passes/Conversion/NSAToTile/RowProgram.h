@@ -27,33 +27,44 @@ struct QueryRange {
 /// A program whose rows are (query, head of the group) pairs, heads innermost,
 /// so that keys and values are read once per group. Programs are numbered by
 /// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
-/// grid.
+/// grid. Rows may come in slabs of 16, which one warp multiplies, of whole
+/// queries: what these leave of a slab repeats the last one, and is not stored.
 class GroupProgram {
 public:
-  GroupProgram(const AttentionShape &shape, int64_t queries,
-               tile::TileBuilder &b, tile::Expr tile);
+  static constexpr int64_t slabRows = 16;
 
-  int64_t numRows() const { return range.count * group; }
+  /// `queries` of them, and `slabQueries` of a slab, which divide them; 0 for
+  /// rows without gaps.
+  GroupProgram(const AttentionShape &shape, int64_t queries,
+               int64_t slabQueries, tile::TileBuilder &b, tile::Expr tile);
+
+  int64_t numRows() const {
+    return slabQueries == 0 ? range.count * group
+                            : range.count / slabQueries * slabRows;
+  }
+  /// Of the group, the head of row `row`; -1 for one that is not stored.
+  tile::Expr headInGroup(tile::Expr row) const;
   /// Rows of what is stored as [B, S, Hq, width].
   mlir::Value loadRows(mlir::Value ref, int64_t width) const {
     return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
   }
   void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
-    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
+    b.store(value, ref, {range.batch, stored, head, b.range(0, width, 1)});
   }
   /// For what is stored as [B, Hq, S].
   mlir::Value loadStatistic(mlir::Value ref) const {
     return b.load(ref, {range.batch, head, range.query});
   }
   void storeStatistic(mlir::Value value, mlir::Value ref) const {
-    b.store(value, ref, {range.batch, head, range.query});
+    b.store(value, ref, {range.batch, head, stored});
   }
 
   tile::TileBuilder &b;
-  int64_t group;
+  int64_t group, slabQueries;
   QueryRange range;
-  /// The query head of each row, i32 [rows, 1].
-  mlir::Value head;
+  /// The query head of each row, and the query that is stored from it, outside
+  /// of the sequence if none is, i32 [rows, 1].
+  mlir::Value head, stored;
 };
 
 /// What a kernel of dk and dv reads and writes.

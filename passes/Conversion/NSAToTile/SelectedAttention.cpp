@@ -43,11 +43,11 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         const KernelSchedule &schedule) {
   if (schedule.isWide) {
     if (isLong(shape, selectBlock, count)) {
-      int64_t queries = std::max<int64_t>(16 / shape.group(), 1);
+      int64_t queries = GroupProgram::slabRows / shape.group();
       bool isShared = schedule.productRows != 0 && shape.elementBits == 16 &&
-                      queries <= 4 && 16 % shape.group() == 0 &&
+                      queries >= 1 && queries <= 4 &&
                       shape.keyWidth + shape.valueWidth <= 256;
-      return isShared ? 4 * queries : queries;
+      return isShared ? 4 * queries : std::max<int64_t>(queries, 1);
     }
     // Whole warpgroups, if not too many queries fill their rows.
     int64_t product = schedule.productRows;
@@ -195,8 +195,8 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
   Value q = in[0], k = in[1], v = in[2], indices = in[3];
   Value o = args.drop_back().back(), lse = args.back();
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.queryTile, b,
-                       attention.queryTileOf(b.programId(0)));
+  GroupProgram program =
+      attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto results = attention.forEachKeyTile(

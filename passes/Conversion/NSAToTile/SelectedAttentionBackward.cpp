@@ -154,8 +154,8 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   Value lse = in[5], indices = in[6];
   Value dQ = args.drop_back().back(), delta = args.back();
   const AttentionShape &shape = attention.shape;
-  GroupProgram program(shape, attention.queryTile, b,
-                       attention.queryTileOf(b.programId(0)));
+  GroupProgram program =
+      attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;

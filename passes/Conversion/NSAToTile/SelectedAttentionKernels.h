@@ -55,7 +55,13 @@ struct SelectedAttention {
   /// Whether slabs of a program pass by blocks that they did not select.
   bool skipsSlabs() const {
     return isWide && isLong(shape, selectBlock, count) &&
-           queryTile * shape.group() > 16;
+           queryTile * shape.group() > GroupProgram::slabRows;
+  }
+  /// The program of a tile of queries.
+  GroupProgram makeProgram(tile::TileBuilder &b, tile::Expr tile) const {
+    constexpr int64_t rows = GroupProgram::slabRows;
+    bool hasGaps = skipsSlabs() && rows % shape.group() != 0;
+    return {shape, queryTile, hasGaps ? rows / shape.group() : 0, b, tile};
   }
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelSchedule &schedule);

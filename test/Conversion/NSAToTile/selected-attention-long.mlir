@@ -39,3 +39,21 @@ func.func @selected(%q: tensor<1x512x8x64xbf16>, %k: tensor<1x512x2x64xbf16>, %v
       : (tensor<1x512x8x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x2x512x2xi32>) -> (tensor<1x512x8x64xbf16>, tensor<1x8x512xf32>)
   return %o, %lse : tensor<1x512x8x64xbf16>, tensor<1x8x512xf32>
 }
+
+// Of 6 heads, 2 queries leave 4 rows of a slab: these repeat the last query and
+// are stored nowhere.
+// CHECK-LABEL: tile.kernel private @selected_attention_b1s512h12x2d64_
+// CHECK-SAME: grid = array<i32: 64, 2, 1>
+// CHECK: %[[ROW:.+]] = tile.range %{{.+}} : !tile.tile<64x1xi32>
+// CHECK: tile.map (%[[ROW]] : !tile.tile<64x1xi32>)
+// CHECK: arith.remsi %{{.+}}, %c16_i32
+// CHECK: arith.divsi %{{.+}}, %c6_i32
+// CHECK: arith.minsi %{{.+}}, %c1_i32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %c-1_i32
+// CHECK: tile.yield
+func.func @gaps(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x512x2x64xbf16>, %v: tensor<1x512x2x64xbf16>, %i: tensor<1x2x512x2xi32>)
+    -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>) {
+  %o, %lse = nsa.selected_attention %q, %k, %v, %i {select_block = 16 : i64}
+      : (tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x2x512x2xi32>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>)
+  return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
+}

@@ -163,7 +163,12 @@ std::vector<Combination> nsa::test::withManyBlocks() {
         "B=1 S=97 Hkv=1 G=16 dk=16 dv=16 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
         "logits=1 gating=given seed=14",
         "B=1 S=131 Hkv=1 G=8 dk=32 dv=32 n=2 w=16 l=16 d=8 l'=16 f32 mean "
-        "logits=1 gating=sigmoid seed=15"}) {
+        "logits=1 gating=sigmoid seed=15",
+        // Queries whose rows leave gaps in slabs of 16.
+        "B=1 S=133 Hkv=2 G=6 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
+        "logits=1 gating=sigmoid with bias seed=17",
+        "B=1 S=99 Hkv=1 G=12 dk=32 dv=64 n=2 w=16 l=8 d=4 l'=16 f16 mean "
+        "logits=1 gating=softmax with bias seed=18"}) {
     std::optional<Combination> c = parseCombination(text);
     assert(c && "an unknown word");
     list.push_back(*c);
