@@ -21,9 +21,10 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
 }
 
 namespace {
-/// The gradient of a table. Program: a slice of columns and a range of rows of
-/// one part of the gradient, which no other program touches. It adds the tokens
-/// of a stretch in order; a part of its own has each stretch.
+/// The gradient of a table. Program: a slice of columns of every so manieth row
+/// of one part of the gradient, which no other program touches: frequent tokens
+/// tend to be neighbours. It adds the tokens of a stretch in order; a part of
+/// its own has each stretch.
 struct TableGradient {
   TableGradient(nn::EmbeddingBackwardOp op, const KernelSchedule &schedule);
 
@@ -32,7 +33,8 @@ struct TableGradient {
 
   RowGrid grid;
   int64_t vocab, slice, slices;
-  int64_t parts = 1, ranges = 1;
+  /// Rows `i` and `i + strides` of the table are the same program's.
+  int64_t parts = 1, strides = 1;
 
 private:
   /// What a program works on.
@@ -42,7 +44,7 @@ private:
     Value table;
     SmallVector<tile::Operand> part;
     Value cols;
-    Expr firstRow, endRow;
+    Expr firstRow;
   };
   SmallVector<tile::Operand> place(const Target &target, Operand row) const {
     SmallVector<tile::Operand> indices = target.part;
@@ -50,19 +52,16 @@ private:
     indices.push_back(target.cols);
     return indices;
   }
-  /// Whole tiles of zeros, so that no program clears what another adds to.
-  int64_t rowsPerRange() const {
-    return llvm::alignTo(llvm::divideCeil(vocab, ranges), zeroRows);
-  }
   void clear(TileBuilder &b, const Target &target) const;
   /// Reads the token's gradient if that is not `dy`.
   void addToken(TileBuilder &b, const Target &target, Expr t, Expr id,
                 Value dy = {}) const;
   void addTokens(TileBuilder &b, const Target &target, Expr first) const;
 
-  /// Rows that are cleared at once.
+  /// Rows that are cleared at once; 1 with strides.
   int64_t zeroRows = 16;
-  /// Tokens that are read before any of them is added.
+  /// Tokens whose ids, and without strides gradients too, are read before any
+  /// of them is added.
   int64_t ahead = 1;
 };
 } // namespace
@@ -84,26 +83,26 @@ TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
   parts = std::max<int64_t>(
       std::min<int64_t>(llvm::divideCeil(grid.rows, tokensPerPart), mostParts),
       1);
-  ranges =
+  strides =
       std::clamp<int64_t>(llvm::divideCeil(schedule.programs, parts * slices),
                           1, std::max<int64_t>(vocab / fewestRows, 1));
-  ahead = ranges == 1 ? 8 : 1;
+  ahead = strides == 1 ? 8 : 16;
   // As many threads as a row needs do all.
   zeroRows = 1;
 }
 
 KernelSpec TableGradient::spec() const {
-  return {"", grid.name(), {slices, ranges, parts}, grid.rows * grid.width};
+  return {"", grid.name(), {slices, strides, parts}, grid.rows * grid.width};
 }
 
 void TableGradient::clear(TileBuilder &b, const Target &target) const {
   Value zeros = b.zeros(zeroRows, slice);
-  int64_t zeroTiles =
-      llvm::divideCeil(ranges > 1 ? rowsPerRange() : vocab, zeroRows);
+  auto zeroTiles =
+      static_cast<int64_t>(llvm::divideCeil(vocab, zeroRows * strides));
   b.forLoop(0, zeroTiles, 1, {},
             [&](Expr i, ArrayRef<Value>) -> SmallVector<Value> {
-              Expr first = i * zeroRows;
-              if (ranges > 1)
+              Expr first = i * (zeroRows * strides);
+              if (strides > 1)
                 first = first + target.firstRow;
               b.store(zeros, target.table,
                       place(target, b.range(first, zeroRows, 0)));
@@ -124,22 +123,22 @@ void TableGradient::addToken(TileBuilder &b, const Target &target, Expr t,
 /// Tokens behind the last one are zeros.
 void TableGradient::addTokens(TileBuilder &b, const Target &target,
                               Expr first) const {
-  if (ranges > 1) {
-    Expr id = b.loadScalar(target.ids, {first});
-    b.ifThen((id >= target.firstRow) & (id < target.endRow),
-             [&] { addToken(b, target, first, id); });
-    return;
-  }
   if (ahead == 1)
     return addToken(b, target, first, b.loadScalar(target.ids, {first}));
   SmallVector<std::tuple<Expr, Expr, Value>> tokens;
   for (int64_t i = 0; i < ahead; ++i) {
     Expr t = first + static_cast<double>(i);
     Expr id = b.loadScalar(target.ids, {t});
-    tokens.emplace_back(t, id, b.load(target.dy, {t, target.cols}));
+    Value dy = strides == 1 ? b.load(target.dy, {t, target.cols}) : Value();
+    tokens.emplace_back(t, id, dy);
   }
-  for (auto [t, id, dy] : tokens)
-    addToken(b, target, t, id, dy);
+  for (auto [t, id, dy] : tokens) {
+    if (strides == 1)
+      addToken(b, target, t, id, dy);
+    else
+      b.ifThen(id % static_cast<double>(strides) == target.firstRow,
+               [&, t = t, id = id] { addToken(b, target, t, id); });
+  }
 }
 
 void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
@@ -148,10 +147,8 @@ void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
   target.ids = grid.viewPerRow(b, args[1]);
   target.table = args[2];
   target.cols = b.range(b.programId(0) * slice, slice, 1);
-  if (ranges > 1) {
-    target.firstRow = b.programId(1) * rowsPerRange();
-    target.endRow = min(target.firstRow + rowsPerRange(), vocab);
-  }
+  if (strides > 1)
+    target.firstRow = b.programId(1);
   tile::Operand first = 0, end = grid.rows;
   if (parts > 1) {
     target.table = b.view(args[2], {parts, vocab, grid.width});

@@ -68,10 +68,19 @@ func.func @embedding(%dy: tensor<32x2048x768xbf16>, %ids: tensor<32x2048xi32>) -
   return %dw : tensor<256x768xf32>
 }
 
-// A table of which there is no room for several is cut into ranges of rows.
+// Of a table of which there is no room for several, each program has every so
+// manieth row. It reads the ids of several tokens before it looks at them.
 
 // CPU: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 12, 1, 1>
 // CUDA: tile.kernel private @embedding_backward_t4096x768_bf16{{.*}}grid = array<i32: 6, 88, 1>
+// CUDA: %[[OWN:.+]] = tile.program_id 1
+// CUDA: scf.for
+// CUDA: tile.store
+// CUDA: scf.for %{{.+}} to %{{.+}} step %c16_i32
+// CUDA-COUNT-16: tile.load %{{.+}} : memref<4096xi32>, (i32) -> i32
+// CUDA: arith.remsi %{{.+}}, %c88_i32
+// CUDA-NEXT: arith.cmpi eq, %{{.+}}, %[[OWN]]
+// CUDA-NEXT: scf.if
 func.func @large_embedding(%dy: tensor<2x2048x768xbf16>, %ids: tensor<2x2048xi32>) -> tensor<50304x768xf32> {
   %dw = nn.embedding_backward %dy, %ids {vocab = 50304 : i64}
       : (tensor<2x2048x768xbf16>, tensor<2x2048xi32>) -> tensor<50304x768xf32>
