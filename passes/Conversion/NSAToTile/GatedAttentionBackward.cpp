@@ -229,11 +229,11 @@ Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
       });
   if (rows == group)
     return columns;
-  Value isOfHead = b.map(
-      {b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
-      [&](ArrayRef<Expr> x) {
-        return convert(program.headInGroup(x[0]) == x[1], b.f32());
-      });
+  Value isOfHead =
+      b.map({b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
+            [&](ArrayRef<Expr> x) {
+              return convert(program.headInGroup(x[0]) == x[1], b.f32());
+            });
   return b.dot(isOfHead, columns, b.zeros(group, NumBranches),
                /*transposeB=*/false, /*transposeA=*/true);
 }

@@ -13,11 +13,10 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
   Expr firstHead = range.keyHead * group;
   Value row = b.range(0, numRows(), 0);
   if (slabQueries == 0) {
-    auto coordinates =
-        b.map({row}, {b.i32(), b.i32()},
-              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                return {range.first + x[0] / group, firstHead + x[0] % group};
-              });
+    auto coordinates = b.map(
+        {row}, {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+          return {range.first + x[0] / group, firstHead + x[0] % group};
+        });
     range.query = stored = coordinates[0];
     head = coordinates[1];
     return;
@@ -27,8 +26,7 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
             [&](ArrayRef<Expr> x) -> SmallVector<Value> {
               Expr inSlab = x[0] % slabRows;
               Expr number = min(inSlab / group, slabQueries - 1);
-              Expr query =
-                  range.first + x[0] / slabRows * slabQueries + number;
+              Expr query = range.first + x[0] / slabRows * slabQueries + number;
               return {query, firstHead + inSlab % group,
                       select(headInGroup(x[0]) >= 0, query, -1)};
             });

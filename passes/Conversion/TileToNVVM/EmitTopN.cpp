@@ -2,7 +2,8 @@
 //
 // Lists of up to 32 elements lie in neighbouring lanes, one for each place, and
 // are sorted by exchanges between lanes. An element is one number of 64 bits:
-// larger values first, then lower indices.
+// larger values first, then lower indices. Most candidates are below all of the
+// list: lanes vote which ones are not, and sort these few.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,15 +29,22 @@ static Value isGreater(ThreadBuilder &b, Value x, Value y) {
 void KernelEmitter::emitTopN(TopNOp op) {
   Spread best = spreadOf(op.getBestValues());
   beginExchange();
-  TopNTiles tiles{publish(op.getValues()),
-                  publish(op.getBestValues()),
-                  publish(op.getBestIndices()),
-                  {},
-                  {}};
+  TopNTiles tiles{};
+  tiles.from = publish(op.getValues());
+  // Each thread may hold one element of a row already.
+  bool inLanes = best.cols <= 32;
+  if (inLanes && best.team == best.cols && best.perRow() == 1 &&
+      llvm::isPowerOf2_64(uint64_t(best.cols))) {
+    endPublishing();
+    emitTopNInLanes(op, tiles);
+    return;
+  }
+  tiles.values = publish(op.getBestValues());
+  tiles.indices = publish(op.getBestIndices());
   tiles.topValues = allocate(best.rows, best.cols, tiles.values.element);
   tiles.topIndices = allocate(best.rows, best.cols, tiles.indices.element);
   endPublishing();
-  if (best.cols <= 32)
+  if (inLanes)
     emitTopNInLanes(op, tiles);
   else
     emitTopNByCounting(op, tiles);
@@ -49,38 +57,40 @@ void KernelEmitter::emitTopN(TopNOp op) {
 // In lanes
 //===----------------------------------------------------------------------===//
 
-/// `values`, or if `condition` holds what `change` makes of them.
-static SmallVector<Value> changeIf(ThreadBuilder &b, Value condition,
-                                   ArrayRef<Value> values,
-                                   function_ref<SmallVector<Value>()> change) {
-  OpBuilder::InsertionGuard guard(b);
-  auto branch = scf::IfOp::create(b, TypeRange(ValueRange(values)), condition,
-                                  /*addThenBlock=*/true,
-                                  /*addElseBlock=*/true);
-  b.setInsertionPointToEnd(branch.elseBlock());
-  scf::YieldOp::create(b, values);
-  b.setInsertionPointToEnd(branch.thenBlock());
-  scf::YieldOp::create(b, change());
-  return llvm::to_vector_of<Value>(branch.getResults());
-}
-
 namespace {
 /// Sorts what groups of lanes hold, one element each, in descending order; of
 /// several rows in step, so that a row does not wait for its own exchanges.
 class LaneSorter {
 public:
-  /// Groups of `places` lanes, a power of two; `place` is this lane's.
-  LaneSorter(ThreadBuilder &b, int64_t places, Value place)
-      : b(b), places(places), place(place) {}
+  /// Groups of `places` lanes, a power of two.
+  LaneSorter(ThreadBuilder &b, int64_t places, Value lane)
+      : b(b), places(places), lane(lane), place(b.rem(lane, places)) {}
+
+  /// The place of this lane.
+  Value getPlace() const { return place; }
 
   /// 0 for what is no candidate, else a number that is larger for larger
   /// values, and for lower indices of equal values.
   Value pack(Value value, Value index);
   /// The value and the index of an element.
   std::pair<Value, Value> unpack(Value element);
-  SmallVector<Value> sort(SmallVector<Value> elements);
+  /// Sorts `count` neighbours each, a power of two.
+  SmallVector<Value> sort(SmallVector<Value> elements, int64_t count);
   /// The first `places` of two sorted groups, sorted.
   SmallVector<Value> merge(ArrayRef<Value> first, ArrayRef<Value> second);
+  /// What the last lane of a group holds.
+  Value last(Value element);
+
+  /// The lists of some rows, sorted, and the last element of each.
+  struct Lists {
+    SmallVector<Value> rows, elements, last;
+  };
+  /// Element `col` of a row of candidates; 0 behind its end.
+  using Candidates = llvm::function_ref<Value(Value row, Value col)>;
+  /// Merges columns `first` and on, up to 32 of `cols`, into lists; returns how
+  /// many.
+  int64_t mergeNext(Lists &lists, int64_t first, int64_t cols,
+                    Candidates candidates);
   Value isLarger(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::ugt, x, y);
   }
@@ -113,10 +123,32 @@ private:
   /// gets the larger element, or the smaller one where `ascending` holds.
   void exchange(MutableArrayRef<Value> elements, int64_t distance,
                 Value ascending);
+  Value vote(Value condition, NVVM::VoteSyncKind kind) {
+    Type type =
+        kind == NVVM::VoteSyncKind::ballot ? b.getI32Type() : b.getI1Type();
+    return NVVM::VoteSyncOp::create(b, type, b.i32(-1), condition, kind);
+  }
+  /// The groups of columns of one call of mergeNext.
+  int64_t countGroups(int64_t first, int64_t cols) const {
+    return std::min<int64_t>(32 / places,
+                             llvm::divideCeil(cols - first, places));
+  }
+  /// Bit `k` of a row: its candidate of column `first + k` is above its last
+  /// element. And all votes of the warp in one number, zero if nothing is.
+  std::pair<SmallVector<Value>, Value> findAbove(const Lists &lists,
+                                                 int64_t first, int64_t groups,
+                                                 Candidates candidates);
+  /// Merges all columns, or those of up to `few` bits of each row.
+  SmallVector<Value> mergeAll(const Lists &lists, int64_t first, int64_t groups,
+                              Candidates candidates);
+  SmallVector<Value> mergeFew(const Lists &lists, int64_t first,
+                              ArrayRef<Value> above, Candidates candidates);
+
+  static constexpr int64_t few = 8;
 
   ThreadBuilder &b;
   int64_t places;
-  Value place;
+  Value lane, place;
 };
 } // namespace
 
@@ -165,9 +197,10 @@ void LaneSorter::exchange(MutableArrayRef<Value> elements, int64_t distance,
 
 /// Batcher's bitonic sort: runs of 2, 4, 8 .. places, in turns descending and
 /// ascending.
-SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements) {
-  for (int64_t run = 2; run <= places; run *= 2) {
-    Value ascending = run < places ? hasBit(run) : Value();
+SmallVector<Value> LaneSorter::sort(SmallVector<Value> elements,
+                                    int64_t count) {
+  for (int64_t run = 2; run <= count; run *= 2) {
+    Value ascending = run < count ? hasBit(run) : Value();
     for (int64_t distance = run / 2; distance > 0; distance /= 2)
       exchange(elements, distance, ascending);
   }
@@ -189,15 +222,108 @@ SmallVector<Value> LaneSorter::merge(ArrayRef<Value> first,
   return elements;
 }
 
+Value LaneSorter::last(Value element) {
+  Value source = arith::OrIOp::create(b, lane, b.i32(int32_t(places - 1)));
+  return join(b.shuffleFrom(high(element), source),
+              b.shuffleFrom(low(element), source));
+}
+
+std::pair<SmallVector<Value>, Value>
+LaneSorter::findAbove(const Lists &lists, int64_t first, int64_t groups,
+                      Candidates candidates) {
+  Value firstLane = arith::SubIOp::create(b, lane, place), all = b.i32(0);
+  SmallVector<Value> above;
+  for (auto [row, last] : llvm::zip_equal(lists.rows, lists.last)) {
+    Value bits = b.i32(0);
+    for (int64_t g = 0; g < groups; ++g) {
+      Value candidate = candidates(row, b.add(place, first + g * places));
+      Value votes = vote(isLarger(candidate, last), NVVM::VoteSyncKind::ballot);
+      all = b.createOrFold<arith::OrIOp>(all, votes);
+      Value own = arith::ShRUIOp::create(b, votes, firstLane);
+      if (places < 32)
+        own = arith::AndIOp::create(b, own, b.i32((1 << places) - 1));
+      own = b.createOrFold<arith::ShLIOp>(own, b.i32(int32_t(g * places)));
+      bits = b.createOrFold<arith::OrIOp>(bits, own);
+    }
+    above.push_back(bits);
+  }
+  return {std::move(above), all};
+}
+
+SmallVector<Value> LaneSorter::mergeAll(const Lists &lists, int64_t first,
+                                        int64_t groups, Candidates candidates) {
+  SmallVector<Value> elements = lists.elements;
+  for (int64_t g = 0; g < groups; ++g) {
+    Value col = b.add(place, first + g * places);
+    SmallVector<Value> found = llvm::map_to_vector(
+        lists.rows, [&](Value row) { return candidates(row, col); });
+    elements = merge(elements, sort(std::move(found), places));
+  }
+  return elements;
+}
+
+SmallVector<Value> LaneSorter::mergeFew(const Lists &lists, int64_t first,
+                                        ArrayRef<Value> above,
+                                        Candidates candidates) {
+  SmallVector<Value> found;
+  for (auto [row, bits] : llvm::zip_equal(lists.rows, above)) {
+    // The place-th bit: as many lower ones are cleared.
+    Value rest = bits;
+    for (int64_t k = 0; k + 1 < few; ++k) {
+      Value cleared = arith::AndIOp::create(
+          b, rest, arith::AddIOp::create(b, rest, b.i32(-1)));
+      rest = b.select(b.less(place, k + 1), rest, cleared);
+    }
+    Value exists = b.both(
+        b.less(place, few),
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, rest, b.i32(0)));
+    Value bit = LLVM::CountTrailingZerosOp::create(b, b.getI32Type(), rest,
+                                                   /*is_zero_poison=*/false);
+    Value element = candidates(row, b.add(bit, first));
+    found.push_back(b.select(exists, element, b.i64(0)));
+  }
+  return merge(lists.elements, sort(std::move(found), few));
+}
+
+int64_t LaneSorter::mergeNext(Lists &lists, int64_t first, int64_t cols,
+                              Candidates candidates) {
+  int64_t groups = countGroups(first, cols);
+  auto [above, all] = findAbove(lists, first, groups, candidates);
+  ValueRange before = lists.elements;
+  auto mergeSome = [&, above = above]() -> SmallVector<Value> {
+    if (places < few)
+      return mergeAll(lists, first, groups, candidates);
+    Value isMany = b.constant(b.getI1Type(), 0);
+    for (Value bits : above) {
+      Value count = LLVM::CtPopOp::create(b, b.getI32Type(), bits);
+      isMany = b.createOrFold<arith::OrIOp>(
+          isMany, arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, count,
+                                        b.i32(few)));
+    }
+    return b.ifElse(
+        vote(isMany, NVVM::VoteSyncKind::any), TypeRange(before),
+        [&] { return mergeAll(lists, first, groups, candidates); },
+        [&] { return mergeFew(lists, first, above, candidates); });
+  };
+  Value some =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, all, b.i32(0));
+  lists.elements = b.ifElse(some, TypeRange(before), mergeSome,
+                            [&] { return lists.elements; });
+  return groups * places;
+}
+
+/// Without places for them in shared memory, lists are in the registers of the
+/// threads that are their lanes.
 void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
   // Rows of a thread in step.
   constexpr int64_t mostRows = 4;
+  auto isShared = bool(tiles.values.base);
   Spread candidates = spreadOf(op.getValues());
   Spread best = spreadOf(op.getBestValues());
   auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
   int64_t rowsAtOnce = threads / places;
-  Value place = b.rem(tid, places), base = scalar(op.getBase());
-  LaneSorter sorter(b, places, place);
+  LaneSorter sorter(b, places, b.rem(tid, 32));
+  Value place = sorter.getPlace(), base = scalar(op.getBase());
   /// Element `col` of a row, 0 behind the last one.
   auto read = [&](const SharedTile &tile, Value row, Value col, int64_t cols,
                   llvm::function_ref<Value(Value, Value)> indexOf) -> Value {
@@ -217,39 +343,46 @@ void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
                   return arith::AddIOp::create(b, base, col);
                 });
   };
-  for (int64_t done = 0; done < best.rows; done += mostRows * rowsAtOnce) {
-    SmallVector<Value> rows, exist, lists, last;
-    for (int64_t k = done;
-         k < std::min(best.rows, done + mostRows * rowsAtOnce);
-         k += rowsAtOnce) {
-      Value row = b.add(b.div(tid, places), k);
-      exist.push_back(k + rowsAtOnce > best.rows ? b.less(row, best.rows)
-                                                 : Value());
-      rows.push_back(arith::MinSIOp::create(b, row, b.i32(best.rows - 1)));
-      lists.push_back(readListed(rows.back(), place));
-      last.push_back(readListed(rows.back(), b.i32(best.cols - 1)));
+  SmallVector<Value> bestValues, bestIndices, topValues, topIndices;
+  if (!isShared) {
+    bestValues = registersOf(op.getBestValues());
+    bestIndices = registersOf(op.getBestIndices());
+  }
+  int64_t ownRows = llvm::divideCeil(best.rows, rowsAtOnce);
+  for (int64_t done = 0; done < ownRows; done += mostRows) {
+    LaneSorter::Lists lists;
+    int64_t end = std::min(done + mostRows, ownRows);
+    for (int64_t k = done; k < end; ++k) {
+      Value row = arith::MinSIOp::create(
+          b, b.add(b.div(tid, places), k * rowsAtOnce), b.i32(best.rows - 1));
+      Value element = isShared ? readListed(row, place)
+                               : sorter.pack(bestValues[k], bestIndices[k]);
+      lists.rows.push_back(row);
+      lists.elements.push_back(element);
+      lists.last.push_back(isShared ? readListed(row, b.i32(best.cols - 1))
+                                    : sorter.last(element));
     }
-    for (int64_t c = 0; c < candidates.cols; c += places) {
-      SmallVector<Value> found;
-      Value isNew = b.constant(b.getI1Type(), 0);
-      for (auto [row, least] : llvm::zip_equal(rows, last)) {
-        found.push_back(readCandidate(row, b.add(place, c)));
-        isNew = b.createOrFold<arith::OrIOp>(
-            isNew, sorter.isLarger(found.back(), least));
-      }
-      Value some = NVVM::VoteSyncOp::create(b, b.getI1Type(), b.i32(-1), isNew,
-                                            NVVM::VoteSyncKind::any);
-      lists = changeIf(b, some, lists, [&] {
-        return sorter.merge(lists, sorter.sort(std::move(found)));
-      });
+    for (int64_t c = 0; c < candidates.cols;)
+      c += sorter.mergeNext(lists, c, candidates.cols, readCandidate);
+    for (int64_t k = done; k < end; ++k) {
+      auto [value, index] = sorter.unpack(lists.elements[k - done]);
+      topValues.push_back(value);
+      topIndices.push_back(index);
     }
-    for (auto [row, exists, list] : llvm::zip_equal(rows, exist, lists)) {
-      auto unpacked = sorter.unpack(list);
-      b.ifThen(b.both(exists, b.less(place, best.cols)), [&, row = row] {
-        writeShared(unpacked.first, tiles.topValues, row, place);
-        writeShared(unpacked.second, tiles.topIndices, row, place);
-      });
-    }
+  }
+  if (!isShared) {
+    registers[op.getTopValues()] = std::move(topValues);
+    registers[op.getTopIndices()] = std::move(topIndices);
+    return;
+  }
+  for (int64_t k = 0; k < ownRows; ++k) {
+    Value row = b.add(b.div(tid, places), k * rowsAtOnce);
+    Value exists =
+        (k + 1) * rowsAtOnce > best.rows ? b.less(row, best.rows) : Value();
+    b.ifThen(b.both(exists, b.less(place, best.cols)), [&, k = k] {
+      writeShared(topValues[k], tiles.topValues, row, place);
+      writeShared(topIndices[k], tiles.topIndices, row, place);
+    });
   }
 }
 

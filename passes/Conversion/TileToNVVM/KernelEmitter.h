@@ -84,6 +84,9 @@ private:
   void beginExchange();
   SharedTile allocate(int64_t rows, int64_t cols, mlir::Type element);
   SharedTile publish(mlir::Value tile);
+  /// A tile as threads can read it: where it still lies since `op`'s block had
+  /// it converted, or published in an exchange of its own.
+  SharedTile share(mlir::Value tile, mlir::Operation *op);
   /// Ends the writes of an exchange: what was published can be read.
   void endPublishing() { barrier(); }
   mlir::Value readShared(const SharedTile &tile, mlir::Value row,

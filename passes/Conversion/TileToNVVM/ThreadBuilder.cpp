@@ -218,9 +218,13 @@ Value ThreadBuilder::shuffle(Value value, unsigned mask) {
                               i32(31), NVVM::ShflKind::bfly, UnitAttr());
 }
 
-Value ThreadBuilder::broadcast(Value value) {
-  return NVVM::ShflOp::create(*this, getI32Type(), i32(-1), value, i32(0),
+Value ThreadBuilder::shuffleFrom(Value value, Value lane) {
+  return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, lane,
                               i32(31), NVVM::ShflKind::idx, UnitAttr());
+}
+
+Value ThreadBuilder::broadcast(Value value) {
+  return shuffleFrom(value, i32(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -234,6 +238,20 @@ void ThreadBuilder::ifThen(Value condition, function_ref<void()> body) {
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToStart(&branch.getThenRegion().front());
   body();
+}
+
+SmallVector<Value>
+ThreadBuilder::ifElse(Value condition, TypeRange types,
+                      function_ref<SmallVector<Value>()> yes,
+                      function_ref<SmallVector<Value>()> no) {
+  auto branch = scf::IfOp::create(*this, types, condition,
+                                  /*addThenBlock=*/true, /*addElseBlock=*/true);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToEnd(branch.thenBlock());
+  scf::YieldOp::create(*this, yes());
+  setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(*this, no());
+  return llvm::to_vector_of<Value>(branch.getResults());
 }
 
 SmallVector<Value>

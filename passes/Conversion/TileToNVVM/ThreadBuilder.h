@@ -77,12 +77,19 @@ public:
   mlir::Value anyThread(mlir::Value value);
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
+  /// The value of lane `lane`, an i32, of the warp.
+  mlir::Value shuffleFrom(mlir::Value value, mlir::Value lane);
 
   /// The value of the warp's first lane, an i32: the assembler sees of it that
   /// all lanes have the same.
   mlir::Value broadcast(mlir::Value value);
 
   void ifThen(mlir::Value condition, llvm::function_ref<void()> body);
+  /// Values of `types`, from one of two branches.
+  llvm::SmallVector<mlir::Value>
+  ifElse(mlir::Value condition, mlir::TypeRange types,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> yes,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> no);
   /// for (i = begin; i < end; i += step) over i32 with carried values.
   llvm::SmallVector<mlir::Value>
   loop(mlir::Value begin, mlir::Value end, mlir::Value step,

@@ -84,19 +84,22 @@ TEST_F(RowsTest, SumsOfSums) {
 
 TEST_F(RowsTest, TopNAndSort) {
   struct Shape {
-    int64_t rows, cols, slots;
+    int64_t rows, cols, slots, tiles;
   };
-  const Shape shapes[] = {{4, 32, 4}, {3, 9, 1}, {5, 17, 16}, {2, 5, 20},
-                          {1, 64, 3}, {6, 8, 8}, {3, 24, 40}};
+  // With many tiles, few candidates of the last ones enter.
+  const Shape shapes[] = {{4, 32, 4, 2},   {3, 9, 1, 2},    {5, 17, 16, 2},
+                          {2, 5, 20, 2},   {1, 64, 3, 2},   {6, 8, 8, 2},
+                          {3, 24, 40, 2},  {70, 31, 16, 9}, {9, 24, 8, 7},
+                          {33, 40, 32, 6}, {17, 32, 12, 8}};
   for (Shape shape : shapes) {
     KernelCase test;
-    test.inputs = {shapeOf(shape.rows, 2 * shape.cols, "f32")};
+    test.inputs = {shapeOf(shape.rows, shape.tiles * shape.cols, "f32")};
     test.outputs = {shapeOf(shape.rows, shape.slots, "f32"),
                     shapeOf(shape.rows, shape.slots, "i32"),
                     shapeOf(shape.rows, shape.slots, "i32")};
     // Ties, zeros and columns that are no candidates.
     const double choices[] = {-1, 0, 0.25, 0.25, 0.5, -0.5, -0.25};
-    for (int64_t i = 0; i < shape.rows * shape.cols * 2; ++i)
+    for (int64_t i = 0; i < shape.rows * shape.cols * shape.tiles; ++i)
       test.data[0].push_back(random() % 3 ? choices[random() % 7]
                                           : random() % 1024 / 1024.0);
     test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
@@ -106,7 +109,7 @@ TEST_F(RowsTest, TopNAndSort) {
           b.full(-1, shape.rows, shape.slots),
           b.splat(b.constant(-1), shape.rows, shape.slots));
       auto results = b.forLoop(
-          0, 2 * shape.cols, shape.cols, {values, indices},
+          0, shape.tiles * shape.cols, shape.cols, {values, indices},
           [&](Expr base, ArrayRef<Value> best) -> llvm::SmallVector<Value> {
             Value x = b.load(args[0], {rows, b.range(base, shape.cols, 1)});
             auto [v, i] = b.topN(x, base, best[0], best[1]);
