@@ -173,6 +173,7 @@ void KernelEmitter::convertToSpread(ConvertOp op) {
     beginExchange();
     SharedTile from = publishFragment(input);
     endPublishing();
+    stillShared.try_emplace(op.getResult(), from);
     return readBack(op.getResult(), from);
   }
   require(input);

@@ -28,17 +28,17 @@ static Value isGreater(ThreadBuilder &b, Value x, Value y) {
 
 void KernelEmitter::emitTopN(TopNOp op) {
   Spread best = spreadOf(op.getBestValues());
-  beginExchange();
   TopNTiles tiles{};
-  tiles.from = publish(op.getValues());
   // Each thread may hold one element of a row already.
   bool inLanes = best.cols <= 32;
   if (inLanes && best.team == best.cols && best.perRow() == 1 &&
       llvm::isPowerOf2_64(uint64_t(best.cols))) {
-    endPublishing();
+    tiles.from = share(op.getValuesMutable());
     emitTopNInLanes(op, tiles);
     return;
   }
+  beginExchange();
+  tiles.from = publish(op.getValues());
   tiles.values = publish(op.getBestValues());
   tiles.indices = publish(op.getBestIndices());
   tiles.topValues = allocate(best.rows, best.cols, tiles.values.element);
@@ -277,8 +277,10 @@ SmallVector<Value> LaneSorter::mergeFew(const Lists &lists, int64_t first,
     Value exists = b.both(
         b.less(place, few),
         arith::CmpIOp::create(b, arith::CmpIPredicate::ne, rest, b.i32(0)));
-    Value bit = LLVM::CountTrailingZerosOp::create(b, b.getI32Type(), rest,
-                                                   /*is_zero_poison=*/false);
+    // Without another bit there would be a branch for none.
+    Value some = arith::OrIOp::create(b, rest, b.i32(INT32_MIN));
+    Value bit = LLVM::CountTrailingZerosOp::create(b, b.getI32Type(), some,
+                                                   /*is_zero_poison=*/true);
     Value element = candidates(row, b.add(bit, first));
     found.push_back(b.select(exists, element, b.i64(0)));
   }

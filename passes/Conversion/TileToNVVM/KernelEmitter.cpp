@@ -251,6 +251,7 @@ void KernelEmitter::barrier() {
 void KernelEmitter::beginExchange() {
   barrier();
   sharedUsed = 0;
+  stillShared.clear();
 }
 
 KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
@@ -263,6 +264,19 @@ KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
   sharedUsed += llvm::alignTo(rows * pitch * bytes, 16);
   sharedBytes = std::max(sharedBytes, sharedUsed);
   return tile;
+}
+
+KernelEmitter::SharedTile KernelEmitter::share(OpOperand &operand) {
+  Value tile = operand.get();
+  // In a loop, what others exchange behind the operation would lie there.
+  auto known = stillShared.find(tile);
+  if (known != stillShared.end() &&
+      tile.getParentBlock() == operand.getOwner()->getBlock())
+    return known->second;
+  beginExchange();
+  SharedTile shared = publish(tile);
+  endPublishing();
+  return shared;
 }
 
 KernelEmitter::SharedTile KernelEmitter::publish(Value tile) {

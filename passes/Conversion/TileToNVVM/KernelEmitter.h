@@ -84,9 +84,9 @@ private:
   void beginExchange();
   SharedTile allocate(int64_t rows, int64_t cols, mlir::Type element);
   SharedTile publish(mlir::Value tile);
-  /// A tile as threads can read it: where it still lies since `op`'s block had
-  /// it converted, or published in an exchange of its own.
-  SharedTile share(mlir::Value tile, mlir::Operation *op);
+  /// The operand of an operation where all threads can read it: where it still
+  /// lies since it was converted, or published in an exchange of its own.
+  SharedTile share(mlir::OpOperand &operand);
   /// Ends the writes of an exchange: what was published can be read.
   void endPublishing() { barrier(); }
   mlir::Value readShared(const SharedTile &tile, mlir::Value row,
@@ -422,6 +422,9 @@ private:
   /// The exchange area lies behind the tiles that stay in shared memory.
   mlir::Value exchangeBase;
   int64_t sharedUsed = 0, sharedBytes = 0;
+  /// The tiles that the last exchange brought to another layout, and which
+  /// still lie there.
+  llvm::SmallDenseMap<mlir::Value, SharedTile, 1> stillShared;
   mlir::IRMapping scalars;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
 
