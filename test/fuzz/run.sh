@@ -72,6 +72,7 @@ llvm_bin=$(sed -n 's/^LLVM_TOOLS_BINARY_DIR:[^=]*=//p' build/CMakeCache.txt)
 export ASAN_SYMBOLIZER_PATH=${llvm_bin:-/usr/lib/llvm-22/bin}/llvm-symbolizer
 export ASAN_OPTIONS=detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$root/test/fuzz/leaks.supp:print_suppressions=0
 
 # has_our_frame LOG: the first stack in it has a frame of this project: a source
 # file, or, without debug information, a function of ours in the target. The
