@@ -14,9 +14,15 @@ using namespace mlir;
 using namespace nsa;
 
 /// What determines the kernels of `op`, and which of them is meant.
-static std::string getKey(Operation *op, const KernelSpec &spec) {
+static std::string getKey(Operation *op, const KernelSpec &spec,
+                          TypeRange inputs) {
   std::string key;
   llvm::raw_string_ostream os(key);
+  if (!spec.ownName.empty()) {
+    os << spec.ownName << ' ' << spec.shape << ' ' << spec.key << ' ';
+    llvm::interleaveComma(inputs, os);
+    return key;
+  }
   os << op->getName() << ' ' << spec.suffix << ' ' << spec.key << ' ';
   if (Attribute properties = op->getPropertiesAsAttribute())
     properties.print(os);
@@ -40,8 +46,12 @@ static Type getComputeType(Operation *op) {
 }
 
 static std::string getName(Operation *op, const KernelSpec &spec) {
-  std::string name;
+  std::string name = spec.ownName;
   llvm::raw_string_ostream os(name);
+  if (!spec.ownName.empty()) {
+    os << '_' << spec.shape;
+    return name;
+  }
   os << op->getName().stripDialect();
   for (StringRef part : {spec.suffix, spec.shape})
     if (!part.empty())
@@ -60,7 +70,7 @@ static int64_t getNumBytes(Type type) {
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
-  tile::KernelOp &kernel = kernels[getKey(op, spec)];
+  tile::KernelOp &kernel = kernels[getKey(op, spec, inputs)];
   llvm::scope_exit noteSlowPaths([&] {
     op->walk(
         [&](Operation *part) { addSlowPaths(kernel, getSlowPaths(part)); });
@@ -96,9 +106,27 @@ ResultRange KernelCache::launch(OpBuilder &builder, Operation *op,
                                 TypeRange outputs, BodyFn body) {
   tile::KernelOp kernel =
       getOrCreate(op, spec, inputs.getTypes(), outputs, body);
+  return create(builder, op->getLoc(), kernel, inputs, outputs).getResults();
+}
+
+ResultRange KernelCache::launchOnce(OpBuilder &builder, Operation *op,
+                                    const KernelSpec &spec, Value input,
+                                    TypeRange outputs, BodyFn body) {
+  tile::KernelOp kernel = getOrCreate(op, spec, input.getType(), outputs, body);
+  for (Operation *user : input.getUsers())
+    if (auto launch = dyn_cast<tile::LaunchOp>(user);
+        launch && launch.getKernel() == kernel.getSymName())
+      return launch.getResults();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointAfterValue(input);
+  return create(builder, op->getLoc(), kernel, input, outputs).getResults();
+}
+
+tile::LaunchOp KernelCache::create(OpBuilder &builder, Location loc,
+                                   tile::KernelOp kernel, ValueRange inputs,
+                                   TypeRange outputs) {
   ++numLaunches;
-  auto launch = tile::LaunchOp::create(
-      builder, op->getLoc(), outputs,
-      FlatSymbolRefAttr::get(kernel.getSymNameAttr()), inputs);
-  return launch.getResults();
+  return tile::LaunchOp::create(builder, loc, outputs,
+                                FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
+                                inputs);
 }

@@ -32,6 +32,9 @@ struct KernelSpec {
   /// What else the kernel depends on than the operation's name, attributes and
   /// types.
   std::string key = "";
+  /// The name of a kernel that depends on none of these, but on its inputs'
+  /// types, the shape and the key alone.
+  std::string ownName = "";
   /// Programs that a multiprocessor of a GPU is to run at once, as far as
   /// registers go; 0 for as many as fit.
   int64_t residents = 0;
@@ -69,10 +72,19 @@ public:
                            const KernelSpec &spec, mlir::ValueRange inputs,
                            mlir::TypeRange outputs, BodyFn body);
 
+  /// Launches a kernel with a name of its own where its input is made, once for
+  /// all operations that ask for it.
+  mlir::ResultRange launchOnce(mlir::OpBuilder &builder, mlir::Operation *op,
+                               const KernelSpec &spec, mlir::Value input,
+                               mlir::TypeRange outputs, BodyFn body);
+
   int64_t getNumKernels() const { return kernels.size(); }
   int64_t getNumLaunches() const { return numLaunches; }
 
 private:
+  tile::LaunchOp create(mlir::OpBuilder &builder, mlir::Location loc,
+                        tile::KernelOp kernel, mlir::ValueRange inputs,
+                        mlir::TypeRange outputs);
   tile::KernelOp getOrCreate(mlir::Operation *op, const KernelSpec &spec,
                              mlir::TypeRange inputs, mlir::TypeRange outputs,
                              BodyFn body);

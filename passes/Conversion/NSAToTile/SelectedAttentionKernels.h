@@ -9,7 +9,7 @@ namespace nsa {
 
 /// For each tile of queries, the blocks that some query of it selected: how
 /// many, i32 [B, Hkv, tiles], and which, in ascending order, i32 [B, Hkv,
-/// tiles, queries * count]. Null where a kernel does without.
+/// tiles, mostInUnion]. Null where a kernel does without.
 struct SelectionUnion {
   mlir::Value counts, blocks;
 };
@@ -108,10 +108,14 @@ struct SelectedAttention {
   /// Whether programs walk over a SelectionUnion: on machines where looking at
   /// every block would take long, if they have several queries.
   bool hasUnion() const { return isWide && queryTile > 1; }
+  /// The most blocks that queries of a tile select.
+  int64_t mostInUnion() const {
+    return std::min(queryTile * count, numBlocks());
+  }
   /// Types of a SelectionUnion; none where programs do without.
   llvm::SmallVector<mlir::Type> getUnionTypes(mlir::MLIRContext *context) const;
-  /// Launches the kernel that makes the SelectionUnion of `op`; no values where
-  /// programs do without.
+  /// The SelectionUnion of `op`, of a launch that forward and backward share;
+  /// no values where programs do without.
   llvm::SmallVector<mlir::Value> launchUnion(KernelCache &cache,
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,

@@ -99,11 +99,11 @@ SmallVector<Type> SelectedAttention::getUnionTypes(MLIRContext *context) const {
   if (!hasUnion())
     return {};
   auto i32 = IntegerType::get(context, 32);
-  return {RankedTensorType::get({shape.batch, shape.keyHeads, numQueryTiles()},
-                                i32),
-          RankedTensorType::get(
-              {shape.batch, shape.keyHeads, numQueryTiles(), queryTile * count},
-              i32)};
+  return {
+      RankedTensorType::get({shape.batch, shape.keyHeads, numQueryTiles()},
+                            i32),
+      RankedTensorType::get(
+          {shape.batch, shape.keyHeads, numQueryTiles(), mostInUnion()}, i32)};
 }
 
 SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
@@ -112,9 +112,11 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
                                                   Value indices) const {
   if (!hasUnion())
     return {};
-  KernelSpec spec = {
-      "union", name(), {numQueryTiles(), shape.keyHeads, shape.batch}, 0};
-  return llvm::to_vector_of<Value>(cache.launch(
+  KernelSpec spec;
+  spec.ownName = "selection_union";
+  spec.shape = name();
+  spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
+  return llvm::to_vector_of<Value>(cache.launchOnce(
       builder, op, spec, indices, getUnionTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         SelectionUnion selection = {args[1], args[2]};

@@ -67,8 +67,8 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 
 // 8 queries of 6 heads, which walk over the union of their lists, or 32 where
 // warpgroups multiply. Of few blocks, members are marked.
-// CHECK-LABEL: tile.kernel private @selected_attention_backward_union_
-// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x32xi32>
+// CHECK-LABEL: tile.kernel private @selection_union_b1s512h12x2d64_s64n4(
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x8xi32>
 // CHECK-SAME: grid = array<i32: 64, 2, 1>
 // CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<8x4xi32>
 // CHECK: arith.shli
@@ -76,7 +76,7 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK: tile.store %{{.+}}, %[[UNION]]
 // CHECK: tile.store %{{.+}}, %[[COUNTS]]
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_dq_
-// CHECK-SAME: %[[COUNTS:[^:]+]]: memref<1x2x64xi32>, %[[UNION:[^:]+]]: memref<1x2x64x32xi32>,
+// CHECK-SAME: %[[COUNTS:[^:]+]]: memref<1x2x64xi32>, %[[UNION:[^:]+]]: memref<1x2x64x8xi32>,
 // CHECK-SAME: grid = array<i32: 64, 2, 1>
 // CHECK: %[[NUMBER:.+]] = tile.load %[[COUNTS]]
 // CHECK: scf.for %[[I:.+]] = %{{.+}} to %[[NUMBER]]
@@ -112,7 +112,7 @@ func.func @alone(%q: tensor<1x1024x16x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %i
 }
 
 // Two queries of 8 heads have short lists of many blocks: entries are compared.
-// CHECK-LABEL: tile.kernel private @selected_attention_union_b1s1024h8x1d16_s16n4_bf16(
+// CHECK-LABEL: tile.kernel private @selection_union_b1s1024h8x1d16_s16n4(
 // CHECK-SAME: %[[INDICES:[^:]+]]: memref<1x1x1024x4xi32>, %[[COUNTS:[^:]+]]: memref<1x1x512xi32>, %[[UNION:[^:]+]]: memref<1x1x512x8xi32>
 // CHECK-SAME: grid = array<i32: 512, 1, 1>
 // CHECK-NOT: arith.shli
