@@ -1,7 +1,7 @@
 //===- GatedAttentionBackward.cpp - gradients of branches that share rows -===//
 //
-// lists  the queries that selected a block, and on a GPU the blocks that a tile
-//        of queries selected.
+// lists  the queries that selected a block; on a GPU after counts, how many of
+//        some queries selected it.
 // dq     the gradient of the queries, of all branches in one sum, and that of
 //        the gates; writes the gate and do . o of every row and branch. On a
 //        GPU two launches: dq_slc has the rows of the selected branch, dq_dense

@@ -1,7 +1,9 @@
 //===- InverseIndex.cpp - which queries selected a block ------------------===//
 //
 // For each block the queries that selected it, ascending, in compressed rows of
-// batch * key heads * sequence * count entries in all.
+// batch * key heads * sequence * count entries in all. On a GPU programs have a
+// stretch of queries each: one launch counts how many of these selected each
+// block, from which those of the next one know where to write.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,11 +78,6 @@ void SelectedAttention::sortEntries(TileBuilder &b, Expr keyHead, Expr batch,
   });
 }
 
-/// The sum of all elements, 1x1.
-static Value sumOf(TileBuilder &b, Value tile) {
-  return b.reduceAdd(b.reduceAdd(tile, /*axis=*/1), /*axis=*/0);
-}
-
 /// For each element of a tile of 0 and 1 the sum of those above it: a product
 /// with a triangle of ones. Sums are exact.
 static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
@@ -94,105 +91,106 @@ static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
                [&](ArrayRef<Expr> x) { return convert(x[0], b.i32()); });
 }
 
-int64_t SelectedAttention::getIndexBlocks(const AttentionShape &shape,
-                                          int64_t selectBlock,
-                                          const KernelSchedule &schedule) {
-  int64_t blocks = llvm::divideCeil(shape.sequence, selectBlock);
-  int64_t each = 8;
-  auto programs = [&] {
-    return static_cast<int64_t>(llvm::divideCeil(blocks, each)) *
-           shape.keyHeads * shape.batch;
-  };
-  while (each < 32 && programs() > schedule.processors)
-    each *= 2;
-  return each;
-}
-
 namespace {
-/// A program that lists the queries of the blocks from `block` on. Entries of
-/// blocks that a query does not see are left out.
-class ListProgram {
+/// A program that counts or lists the queries of a stretch. Entries of blocks
+/// that a query does not see are left out.
+class IndexProgram {
 public:
-  ListProgram(const SelectedAttention &attention, TileBuilder &b, Expr block,
-              ArrayRef<Value> args)
-      : attention(attention), b(b), block(block), keyHead(b.programId(1)),
-        batch(b.programId(2)), indices(args[0]), offsets(args[1]),
-        list(args[2]), sequence(attention.shape.sequence),
-        blocks(attention.indexBlocks) {}
+  IndexProgram(const SelectedAttention &attention, TileBuilder &b)
+      : attention(attention), b(b), stretch(b.programId(0)),
+        keyHead(b.programId(1)), batch(b.programId(2)),
+        sequence(attention.shape.sequence),
+        first(stretch * attention.indexQueries()),
+        end(min(first + attention.indexQueries(), sequence)),
+        blocks(std::min<int64_t>(
+            16, llvm::alignTo(attention.numBlocks(), /*multiple=*/8))) {}
 
-  void build();
+  /// `args` are the lists of the queries and, for each stretch, how many of
+  /// its queries selected each block, i32 [B, Hkv, stretches, blocks].
+  void count(ArrayRef<Value> args);
+  /// `args` are the same, and the results.
+  void list(ArrayRef<Value> args);
 
 private:
-  /// The entries of queries, which are loaded one tile ahead.
-  Value loadEntries(Expr t0, int64_t queries);
-  SelectionLists listsOf(Value entries, Expr t0, int64_t queries);
-  Value countStarts();
-  void storeOffsets(Operand firstPart, Operand endPart, Value places);
-  Value placeQueries(Value starts, Expr first, int64_t rows);
+  SelectionLists load(Value indices, Expr t0, int64_t queries) {
+    Value t = b.range(t0, queries, 0);
+    return {
+        attention, t,
+        b.load(indices, {batch, keyHead, t, b.range(0, attention.count, 1)})};
+  }
+  Value zeros(int64_t rows) { return b.splat(b.constant(0), rows, blocks); }
+  /// How many queries selected each of the blocks from `block` on: all of them,
+  /// and those before the stretch.
+  std::array<Value, 2> sumCounts(Value counts, Expr block);
+  void storeOffsets(Value offsets, Operand firstPart, Operand endPart,
+                    Expr block, Value places);
+  void placeQueries(Value indices, Value list, Expr block, Value starts,
+                    Value triangle);
 
   const SelectedAttention &attention;
   TileBuilder &b;
-  Expr block, keyHead, batch;
-  Value indices, offsets, list;
-  int64_t sequence, blocks;
+  Expr stretch, keyHead, batch;
+  int64_t sequence;
+  /// The queries of the stretch, from the first to behind the last.
+  Expr first, end;
+  /// Blocks that are taken at once, as many as registers allow.
+  int64_t blocks;
 };
 } // namespace
 
-Value ListProgram::loadEntries(Expr t0, int64_t queries) {
-  return b.load(indices, {batch, keyHead, b.range(t0, queries, 0),
-                          b.range(0, attention.count, 1)});
-}
-
-SelectionLists ListProgram::listsOf(Value entries, Expr t0, int64_t queries) {
-  return {attention, b.range(t0, queries, 0), entries};
-}
-
-/// Where the lists start, [1, blocks]: behind the entries of the blocks before,
-/// which every program counts for itself.
-Value ListProgram::countStarts() {
-  int64_t rows = getTileSize(sequence, 512, 16);
-  Value none = b.splat(b.constant(0), rows, attention.count);
-  auto count = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
-    Value next = loadEntries(t0 + rows, rows);
-    SelectionLists queries = listsOf(carried[2], t0, rows);
-    Value before = b.map({carried[0], queries.entries, queries.number}, b.i32(),
-                         [&](ArrayRef<Expr> x) {
-                           Expr isOne =
-                               (x[1] < block) & queries.isSeen(x[1], x[2]);
-                           return x[0] + convert(isOne, b.i32());
-                         });
-    Value members = queries.findMembers(b, block, blocks);
-    return {before, add(b, carried[1], members), next};
+void IndexProgram::count(ArrayRef<Value> args) {
+  SelectionLists queries = load(args[0], first, attention.indexQueries());
+  auto forBlocks = [&](Operand from, Operand to,
+                       llvm::function_ref<Value(Expr)> countOf) {
+    b.forLoop(from, to, blocks, {}, [&](Expr block, ArrayRef<Value>) {
+      b.store(countOf(block), args[1],
+              {batch, keyHead, stretch, b.range(block, blocks, 1)});
+      return SmallVector<Value>();
+    });
   };
-  auto counts = b.forLoop(0, sequence, rows,
-                          {none, b.splat(b.constant(0), rows, blocks),
-                           loadEntries(b.expr(b.constant(0)), rows)},
-                          count);
-  return add(b, sumOf(b, counts[0]),
-             sumBefore(b, b.reduceAdd(counts[1], /*axis=*/0)));
+  // Nobody sees later blocks.
+  Expr seen = (end - 1) / attention.selectBlock / blocks + 1;
+  forBlocks(0, seen * blocks, [&](Expr block) {
+    return b.reduceAdd(queries.findMembers(b, block, blocks), /*axis=*/0);
+  });
+  forBlocks(seen * blocks, attention.numBlocks(),
+            [&](Expr) { return zeros(1); });
+}
+
+std::array<Value, 2> IndexProgram::sumCounts(Value counts, Expr block) {
+  int64_t stretches = attention.numIndexPrograms();
+  int64_t rows = getTileSize(stretches, 128, 16);
+  auto sums = b.forLoop(
+      0, stretches, rows, {zeros(rows), zeros(rows)},
+      [&](Expr r0, ArrayRef<Value> sums) -> SmallVector<Value> {
+        Value r = b.range(r0, rows, 0);
+        Value own =
+            b.load(counts, {batch, keyHead, r, b.range(block, blocks, 1)});
+        Value before = b.map({own, r}, b.i32(), [&](ArrayRef<Expr> x) {
+          return select(x[1] < stretch, x[0], 0);
+        });
+        return {add(b, sums[0], own), add(b, sums[1], before)};
+      });
+  return {b.reduceAdd(sums[0], /*axis=*/0), b.reduceAdd(sums[1], /*axis=*/0)};
 }
 
 /// Writes where these parts of the lists begin.
-void ListProgram::storeOffsets(Operand firstPart, Operand endPart,
-                               Value places) {
+void IndexProgram::storeOffsets(Value offsets, Operand firstPart,
+                                Operand endPart, Expr block, Value places) {
   b.forLoop(firstPart, endPart, 1, {}, [&](Expr part, ArrayRef<Value>) {
     b.store(places, offsets, {batch, keyHead, part, b.range(block, blocks, 1)});
     return SmallVector<Value>();
   });
 }
 
-/// Fills the lists with the queries from `first` on, and returns their ends.
-Value ListProgram::placeQueries(Value starts, Expr first, int64_t rows) {
-  Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
-                         b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
-                           return select(x[1] < x[0], b.constantF32(1), 0);
-                         });
+/// Fills lists with the queries of the stretch, from `starts` on.
+void IndexProgram::placeQueries(Value indices, Value list, Expr block,
+                                Value starts, Value triangle) {
+  int64_t rows = attention.indexTile();
+  // Queries before the first block do not see it.
+  Expr from = max(first, block * attention.selectBlock / rows * rows);
   auto place = [&](Expr t0, ArrayRef<Value> carried) -> SmallVector<Value> {
-    Value next = loadEntries(t0 + rows, rows);
-    Expr part = t0 / attention.partQueries();
-    b.ifThen(t0 % attention.partQueries() == 0,
-             [&] { storeOffsets(part, part + 1, carried[0]); });
-    SelectionLists queries = listsOf(carried[1], t0, rows);
+    SelectionLists queries = load(indices, t0, rows);
     Value members = queries.findMembers(b, block, blocks);
     // Others have a place that does not exist.
     auto listed = b.map(
@@ -201,36 +199,66 @@ Value ListProgram::placeQueries(Value starts, Expr first, int64_t rows) {
           return {select(x[0] != 0, x[1] + x[2], -1), x[3]};
         });
     b.store(listed[1], list, {batch, keyHead, listed[0]});
-    return {add(b, carried[0], b.reduceAdd(members, /*axis=*/0)), next};
+    return {add(b, carried[0], b.reduceAdd(members, /*axis=*/0))};
   };
-  return b.forLoop(first, sequence, rows, {starts, loadEntries(first, rows)},
-                   place)[0];
+  b.forLoop(from, end, rows, {starts}, place);
 }
 
-void ListProgram::build() {
-  Value starts = countStarts();
-  // Queries before the first block do not see it.
-  int64_t rows = getTileSize(sequence, SelectedAttention::indexTile, 16);
-  int64_t partQueries = attention.partQueries();
-  Expr first = block * attention.selectBlock / rows * rows;
-  storeOffsets(0, first / partQueries + 1, starts);
-  Value ends = placeQueries(starts, first, rows);
-  int64_t parts = llvm::divideCeil(sequence, partQueries);
-  storeOffsets(parts, attention.gradParts + 1, ends);
+void IndexProgram::list(ArrayRef<Value> args) {
+  Value indices = args[0], counts = args[1], offsets = args[2], list = args[3];
+  int64_t rows = attention.indexTile(), each = attention.partQueries();
+  int64_t parts = llvm::divideCeil(sequence, each);
+  Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
+                         b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
+                           return select(x[1] < x[0], b.constantF32(1), 0);
+                         });
+  auto listBlocks = [&](Expr block,
+                        ArrayRef<Value> carried) -> SmallVector<Value> {
+    std::array<Value, 2> sums = sumCounts(counts, block);
+    Value all = sums[0];
+    Value begins = b.map({sumBefore(b, all), carried[0]}, b.i32(),
+                         [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+    Value starts = add(b, begins, sums[1]);
+    b.ifThen(first % each == 0, [&] {
+      Expr part = first / each;
+      storeOffsets(offsets, part, part + 1, block, starts);
+    });
+    b.ifThen(stretch == attention.numIndexPrograms() - 1, [&] {
+      storeOffsets(offsets, parts, attention.gradParts + 1, block,
+                   add(b, begins, all));
+    });
+    placeQueries(indices, list, block, starts, triangle);
+    return {add(b, carried[0], b.reduceAdd(all))};
+  };
+  b.forLoop(0, attention.numBlocks(), blocks, {b.splat(b.constant(0), 1, 1)},
+            listBlocks);
 }
 
 SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                                   OpBuilder &builder,
                                                   Operation *op,
                                                   Value indices) const {
-  int64_t programs = isWide ? llvm::divideCeil(numBlocks(), indexBlocks) : 1;
-  KernelSpec spec = {
-      "lists", name(), {programs, shape.keyHeads, shape.batch}, 0};
+  KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
+  SmallVector<Value> inputs = {indices};
+  if (isWide) {
+    spec.grid[0] = numIndexPrograms();
+    // One program alone would wait for its exchanges.
+    spec.residents = 2;
+    KernelSpec countSpec = spec;
+    countSpec.suffix = "counts";
+    auto type = RankedTensorType::get(
+        {shape.batch, shape.keyHeads, numIndexPrograms(), numBlocks()},
+        builder.getI32Type());
+    inputs.push_back(cache.launch(builder, op, countSpec, inputs, type,
+                                  [&](TileBuilder &b, ArrayRef<Value> args) {
+                                    IndexProgram(*this, b).count(args);
+                                  })[0]);
+  }
   auto results = llvm::to_vector_of<Value>(cache.launch(
-      builder, op, spec, indices, getIndexTypes(builder.getContext()),
+      builder, op, spec, inputs, getIndexTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         if (isWide)
-          ListProgram(*this, b, b.programId(0) * indexBlocks, args).build();
+          IndexProgram(*this, b).list(args);
         else
           sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
                       args[2]);

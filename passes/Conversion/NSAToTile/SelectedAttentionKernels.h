@@ -24,7 +24,6 @@ struct SelectedAttention {
         queryTile(getQueryTile(shape, selectBlock, count, schedule)),
         stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
-        indexBlocks(getIndexBlocks(shape, selectBlock, schedule)),
         gradParts(getGradParts(shape, selectBlock, count, schedule)),
         isWide(schedule.isWide) {}
   template <typename OpT>
@@ -65,11 +64,6 @@ struct SelectedAttention {
   }
   static int64_t getGatherTile(const AttentionShape &shape,
                                const KernelSchedule &schedule);
-  /// Blocks whose queries a program lists on wide machines: as few as give no
-  /// more programs than run at once, for each reads all lists of a key head.
-  static int64_t getIndexBlocks(const AttentionShape &shape,
-                                int64_t selectBlock,
-                                const KernelSchedule &schedule);
   /// Parts of the list of a block, each a program's: every query selects the
   /// first block, on a GPU others would wait for the program of that one. As
   /// many as leave that program half of the time that all of them take, two on
@@ -136,13 +130,20 @@ struct SelectedAttention {
   /// machines [B, Hkv, parts + 1, blocks], and the queries of part p of block j
   /// those at offsets[p, j] .. offsets[p + 1, j] - 1.
   llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
-  /// Queries that a program which lists them takes at once.
-  static constexpr int64_t indexTile = 128;
+  /// Queries that a program lists on wide machines, and those of them that it
+  /// takes at once.
+  int64_t indexQueries() const {
+    return std::min<int64_t>(512, llvm::alignTo(shape.sequence, indexTile()));
+  }
+  int64_t indexTile() const { return getTileSize(shape.sequence, 128, 16); }
+  int64_t numIndexPrograms() const {
+    return llvm::divideCeil(shape.sequence, indexQueries());
+  }
   /// Queries of a part: programs of the same part find the same ones in the
-  /// cache. Whole tiles of those that list them.
+  /// cache. Those of whole programs that list them.
   int64_t partQueries() const {
-    return static_cast<int64_t>(
-        llvm::alignTo(llvm::divideCeil(shape.sequence, gradParts), indexTile));
+    return static_cast<int64_t>(llvm::alignTo(
+        llvm::divideCeil(shape.sequence, gradParts), indexQueries()));
   }
   /// The first part that has queries which see `block`.
   tile::Expr firstPart(tile::Expr block) const {
@@ -175,7 +176,7 @@ struct SelectedAttention {
   /// Keys of a program that walks over queries; queries of one that walks over
   /// keys, and keys that it takes at once; queries that the former takes at
   /// once.
-  int64_t keyTile, queryTile, stepTile, gatherTile, indexBlocks, gradParts;
+  int64_t keyTile, queryTile, stepTile, gatherTile, gradParts;
   bool isWide;
 
 private:

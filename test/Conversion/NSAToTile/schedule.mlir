@@ -46,24 +46,29 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
   return %o, %lse : tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>
 }
 
-// One program lists the queries of eight blocks: it counts the entries of those
-// before, and the queries of each block above a query by a product. Entries are
-// loaded one tile ahead.
-// CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
-// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[OFFSETS:.+]]: memref<1x2x2x8xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
+// Programs have 512 queries each. The first launch counts how many of these
+// selected each of eight blocks at a time; from the sums of those before it a
+// program of the second one knows where its queries go, and within a tile from
+// the number of those above, which is a product.
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_counts_
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x1x8xi32>)
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
 // CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<512x4xi32>
+// CHECK: scf.for
 // CHECK: arith.shli
 // CHECK: arith.shrui
+// CHECK: tile.reduce add %{{.+}} {axis = 0 : i32} : !tile.tile<512x8xi32>
+// CHECK: tile.store %{{.+}}, %[[COUNTS]]
+// CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
+// CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x1x8xi32>, %[[OFFSETS:.+]]: memref<1x2x2x8xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
+// CHECK-SAME: grid = array<i32: 1, 2, 1>
+// CHECK-SAME: nsa.residents = 2
+// CHECK: tile.load %[[COUNTS]]
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
-// CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
 // CHECK: scf.for
 // CHECK: tile.load %[[INDICES]]{{.*}} -> !tile.tile<128x4xi32>
-// CHECK: scf.if
-// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: tile.dot {{.*}} !tile.tile<128x128xbf16>, !tile.tile<128x8xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
-// CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 
 // 8 queries of 6 heads, which walk over the union of their lists, or 32 where
 // warpgroups multiply. Of few blocks, members are marked.
