@@ -127,7 +127,10 @@ TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
         "B=2 S=230 Hkv=1 G=6 dk=64 dv=64 n=3 w=32 l=8 d=4 l'=8 bf16 mean "
         "logits=1 gating=softmax seed=5",
         "B=1 S=260 Hkv=2 G=1 dk=16 dv=16 n=2 w=16 l=4 d=4 l'=8 f32 mean "
-        "logits=1 gating=given seed=3"}) {
+        "logits=1 gating=given seed=3",
+        // Several programs list queries.
+        "B=1 S=1300 Hkv=2 G=2 dk=16 dv=16 n=3 w=16 l=16 d=8 l'=16 bf16 mean "
+        "logits=1 gating=sigmoid with bias seed=31"}) {
     std::optional<Combination> c = parseCombination(text);
     ASSERT_TRUE(c) << text;
     checkGated(*c, chosenCompiler());
