@@ -11,7 +11,7 @@ sample=1795224286
 [ "${NSA_TEST_SUITE:-}" = full ] && sample=$(date +%s)
 export NSA_TEST_SEED=${NSA_TEST_SEED:-$sample}
 passed=0
-failed=0
+failed=()
 
 # check NAME COMMAND...: runs one suite; its output is shown as it comes.
 check() {
@@ -22,7 +22,7 @@ check() {
     passed=$((passed + 1))
     printf '==> %s: passed (%d s)\n' "$name" $((SECONDS - began))
   else
-    failed=$((failed + 1))
+    failed+=("$name")
     printf '==> %s: FAILED (%d s)\n' "$name" $((SECONDS - began))
   fi
 }
@@ -49,5 +49,6 @@ fuzz=(60 --jobs 3)
 check "fuzzing" test/fuzz/run.sh "${fuzz[@]}"
 
 printf '\nseed %s, %d s\n' "$NSA_TEST_SEED" $((SECONDS - start))
-printf '%d passed, %d failed\n' "$passed" "$failed"
-[ "$failed" -eq 0 ]
+for name in "${failed[@]}"; do printf 'FAILED: %s\n' "$name"; done
+printf '%d passed, %d failed\n' "$passed" ${#failed[@]}
+[ ${#failed[@]} -eq 0 ]

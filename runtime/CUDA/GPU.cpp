@@ -32,8 +32,8 @@ GPU::~GPU() {
 }
 
 /// Whether a GPU of this compute capability runs code for the target: a name
-/// with a letter is for that one alone, other names stand for later ones too, as
-/// text without end and as machine code within their generation.
+/// with a letter is for that one alone, other names stand for later ones too,
+/// as text without end and as machine code within their generation.
 static bool canRun(const GPU::Target &target, int major, int minor) {
   std::string digits = target.name.substr(target.name.find('_') + 1);
   bool exact = !digits.empty() && digits.back() == 'a';

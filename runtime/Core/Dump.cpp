@@ -303,11 +303,11 @@ void Dumper::dumpArena(unsigned index) {
     for (const artifact::Buffer *buffer : *root.buffers())
       if (buffer->entry() == index)
         buffers.push_back(buffer);
-  std::stable_sort(buffers.begin(), buffers.end(),
-                   [](const auto *a, const auto *b) {
-                     return std::make_tuple(a->slice()->offset(), a->first()) <
-                            std::make_tuple(b->slice()->offset(), b->first());
-                   });
+  // Buffers are in the order of the file: the address is the last key.
+  std::sort(buffers.begin(), buffers.end(), [](const auto *a, const auto *b) {
+    return std::make_tuple(a->slice()->offset(), a->first(), a) <
+           std::make_tuple(b->slice()->offset(), b->first(), b);
+  });
   line("\nentry @" + entry.name()->str() + ": arena peak " +
        num(entry.arena_peak()) + " bytes, " + num(buffers.size()) +
        (buffers.size() == 1 ? " buffer" : " buffers"));
