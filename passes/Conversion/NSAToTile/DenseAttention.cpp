@@ -44,6 +44,25 @@ int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
   return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
 }
 
+/// Neighbouring queries see more keys of a window together than one of them
+/// does, so that a program of few queries with all heads of their group
+/// computes fewer pairs that do not count.
+int64_t DenseAttention::getPackedQueries(const KernelSchedule &schedule) const {
+  bool fits = ownQueryTile % shape.group() == 0 && shape.group() > 1 &&
+              ownQueryTile == 2 * getProductRows(schedule);
+  return visibility.window && fits ? ownQueryTile / shape.group() : 0;
+}
+
+/// Three warpgroups that another one copies for have registers for more keys
+/// at once.
+int64_t
+DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
+  int64_t rows = getProductRows(schedule);
+  bool isLarge = rows != 0 && ownQueryTile == 3 * rows && keyTile == 64 &&
+                 shape.keyWidth <= 128 && shape.valueWidth <= 128;
+  return isLarge ? 80 : keyTile;
+}
+
 /// Warpgroups of one program wait for each other, those of two do not: while
 /// one program computes exponentials, the other one multiplies. Two fit if each
 /// thread makes do with 128 registers.
@@ -81,11 +100,10 @@ static std::string getName(const DenseAttention &attention) {
 // Key tiles
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b,
-                                                  const QueryRange &queries,
-                                                  Value k, Value v,
-                                                  ArrayRef<Value> inits,
-                                                  KeyTileBody body) const {
+SmallVector<Value>
+DenseAttention::forEachKeyTile(TileBuilder &b, const QueryRange &queries,
+                               Value k, Value v, ArrayRef<Value> inits,
+                               KeyTileBody body, int64_t keyTile) const {
   Expr last = min(queries.first + (queries.count - 1), shape.sequence - 1);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
@@ -122,20 +140,29 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
 
 void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
-  HeadProgram program(*this, ownQueryTile, b);
-  const QueryRange &range = program.range;
-  Value queries = program.loadRows(q, shape.keyWidth);
-  auto init = OnlineSoftmax::init(b, range.count, shape.valueWidth);
-  auto results =
-      forEachKeyTile(b, range, k, v, init.carried(),
-                     [&](const KeyTile &tile, ArrayRef<Value> carried) {
-                       return attend(b, queries, tile, shape.scale,
-                                     OnlineSoftmax::fromCarried(carried))
-                           .carried();
-                     });
-  auto softmax = OnlineSoftmax::fromCarried(results);
-  program.storeRows(softmax.output(b), o, shape.valueWidth);
-  b.store(softmax.lse(b), lse, {range.batch, program.head, range.query});
+  auto build = [&](const auto &program, int64_t rows) {
+    Value queries = program.loadRows(q, shape.keyWidth);
+    auto init = OnlineSoftmax::init(b, rows, shape.valueWidth);
+    auto results = forEachKeyTile(
+        b, program.range, k, v, init.carried(),
+        [&](const KeyTile &tile, ArrayRef<Value> carried) {
+          return attend(b, queries, tile, shape.scale,
+                        OnlineSoftmax::fromCarried(carried))
+              .carried();
+        },
+        forwardKeyTile);
+    auto softmax = OnlineSoftmax::fromCarried(results);
+    program.storeRows(softmax.output(b), o, shape.valueWidth);
+    program.storeStatistic(softmax.lse(b), lse);
+  };
+  if (packedQueries == 0) {
+    HeadProgram program(*this, ownQueryTile, b);
+    return build(program, program.range.count);
+  }
+  Expr tile =
+      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isWide);
+  GroupProgram program(shape, packedQueries, /*slabQueries=*/0, b, tile);
+  build(program, program.numRows());
 }
 
 /// `args` are q, k, v, the keys of other branches, the table, o, lse, q rotated
@@ -249,7 +276,10 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
 KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
                                        StringRef suffix,
                                        std::string name) const {
-  KernelSpec spec = {suffix.str(), std::move(name), headGrid(ownQueryTile),
+  std::array<int64_t, 3> grid = headGrid(ownQueryTile);
+  if (packedQueries != 0)
+    grid = {numQueryTiles(packedQueries), shape.keyHeads, shape.batch};
+  KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.residents = getResidents(schedule);
   return spec;

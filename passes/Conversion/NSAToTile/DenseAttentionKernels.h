@@ -22,6 +22,8 @@ struct DenseAttention {
         keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
                             schedule.tileMultiple)),
         ownQueryTile(getOwnQueryTile(schedule)),
+        packedQueries(getPackedQueries(schedule)),
+        forwardKeyTile(getForwardKeyTile(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
         sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide) {}
 
@@ -62,12 +64,15 @@ struct DenseAttention {
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
                  mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
-                 KeyTileBody body) const;
+                 KeyTileBody body) const {
+    return forEachKeyTile(b, queries, k, v, inits, body, keyTile);
+  }
   /// What launches the kernel of the output. `suffix` and `name` are a
   /// KernelSpec's.
   KernelSpec forwardSpec(const KernelSchedule &schedule, llvm::StringRef suffix,
                          std::string name) const;
-  /// Program: (query tile, query head, batch). `args` are q, k, v, o and lse.
+  /// Program: (query tile, query head, batch), or (query tile, key head, batch)
+  /// if heads are packed. `args` are q, k, v, o and lse.
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
   /// Launches the kernel that computes the output and its log-sum-exp, of
@@ -94,7 +99,11 @@ struct DenseAttention {
   /// Queries and keys of a tile; queries of a program that computes their
   /// outputs, keys of one that computes their gradients, and of one that adds
   /// parts of these.
-  int64_t queryTile, keyTile, ownQueryTile, ownKeyTile, sumTile;
+  int64_t queryTile, keyTile, ownQueryTile;
+  /// Queries of a program that computes the outputs of all heads of a group, 0
+  /// if it takes one head; keys of a tile there.
+  int64_t packedQueries, forwardKeyTile;
+  int64_t ownKeyTile, sumTile;
   bool isWide;
 
 private:
@@ -104,6 +113,12 @@ private:
   }
   int64_t getResidents(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
+  int64_t getPackedQueries(const KernelSchedule &schedule) const;
+  int64_t getForwardKeyTile(const KernelSchedule &schedule) const;
+  llvm::SmallVector<mlir::Value>
+  forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
+                 mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
+                 KeyTileBody body, int64_t keyTile) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.
   int64_t getOwnKeyTile(const KernelSchedule &schedule, int64_t fewest) const;
@@ -121,6 +136,10 @@ struct HeadProgram {
   }
   void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
     b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
+  }
+  /// For what is stored as [B, Hq, S].
+  void storeStatistic(mlir::Value value, mlir::Value ref) const {
+    b.store(value, ref, {range.batch, head, range.query});
   }
 
   tile::TileBuilder &b;

@@ -168,7 +168,10 @@ std::vector<Combination> nsa::test::withManyBlocks() {
         "B=1 S=133 Hkv=2 G=6 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
         "logits=1 gating=sigmoid with bias seed=17",
         "B=1 S=99 Hkv=1 G=12 dk=32 dv=64 n=2 w=16 l=8 d=4 l'=16 f16 mean "
-        "logits=1 gating=softmax with bias seed=18"}) {
+        "logits=1 gating=softmax with bias seed=18",
+        // Programs of the window have all heads of a group.
+        "B=1 S=150 Hkv=2 G=4 dk=64 dv=64 n=2 w=140 l=16 d=8 l'=16 bf16 mean "
+        "logits=1 gating=sigmoid seed=21"}) {
     std::optional<Combination> c = parseCombination(text);
     assert(c && "an unknown word");
     list.push_back(*c);

@@ -64,7 +64,7 @@ size_t sweepCount(size_t full, size_t sample);
 std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 
 /// Sequences of so many blocks that queries select a small part of them, with
-/// heads in groups of 4, 8 and 16.
+/// heads in groups of 4 to 16.
 std::vector<Combination> withManyBlocks();
 
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
