@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 
 namespace nsa {
 
@@ -12,13 +13,23 @@ namespace {
 /// What a way to start processes calls its variables.
 struct Names {
   const char *rank, *size, *localRank, *localSize;
+  /// A variable that is set only where this way has started the process.
+  const char *sign;
 };
 
+/// A batch script of Slurm has SLURM_PROCID too, but is no step. Inside a step,
+/// Slurm's own PMI gives no local ranks, and what mpiexec starts there has
+/// SLURM_PROCID of its helper: MPI_LOCALRANKID tells these apart.
 constexpr Names knownNames[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"}};
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_COMM_WORLD_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     "MPI_LOCALRANKID"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr,
+     "SLURM_STEP_ID"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK"}};
 
 constexpr int maxRanks = 1 << 16;
 
@@ -59,12 +70,72 @@ private:
 
 } // namespace
 
-/// The first way that has said a rank; null if none has.
+/// The first way that has started this process; null if none has.
 static const Names *findNames(const Variables &variables) {
   for (const Names &names : knownNames)
-    if (variables(names.rank))
+    if (variables(names.sign))
       return &names;
   return nullptr;
+}
+
+/// The tasks of one machine, from Slurm's list for all, such as "2(x3),1".
+static std::optional<int> findTasksOfNode(std::string_view list, int node) {
+  auto readNumber = [&]() -> int {
+    int value = 0;
+    auto [end, code] =
+        std::from_chars(list.data(), list.data() + list.size(), value);
+    list.remove_prefix(end - list.data());
+    return code == std::errc() ? value : 0;
+  };
+  while (!list.empty()) {
+    int tasks = readNumber(), times = 1;
+    if (list.substr(0, 2) == "(x") {
+      list.remove_prefix(2);
+      times = readNumber();
+      list.remove_prefix(std::min<size_t>(list.size(), 1));
+    }
+    if (tasks < 1 || times < 1)
+      return std::nullopt;
+    if (node < times)
+      return tasks;
+    node -= times;
+    if (!list.empty() && list.front() != ',')
+      return std::nullopt;
+    list.remove_prefix(std::min<size_t>(list.size(), 1));
+  }
+  return std::nullopt;
+}
+
+/// The first name of Slurm's list of machines: "n03" of "n[03-05,9],m1".
+static std::string findFirstNode(std::string_view list) {
+  std::string name;
+  for (size_t i = 0; i < list.size() && list[i] != ','; ++i) {
+    if (list[i] != '[') {
+      name += list[i];
+      continue;
+    }
+    size_t end = std::min(list.find(']', i), list.size());
+    size_t number = std::min(list.find_first_of("-,]", i), list.size());
+    name += list.substr(i + 1, number - i - 1);
+    i = end;
+  }
+  return name;
+}
+
+/// What srun says of this machine, and of the one of rank 0.
+static void readStep(const Variables &variables, NumberReader &numbers,
+                     RankPlace &place) {
+  int node = numbers.read("SLURM_NODEID", 0, maxRanks, 0);
+  std::string list = variables("SLURM_STEP_TASKS_PER_NODE").value_or("");
+  if (std::optional<int> tasks = findTasksOfNode(list, node))
+    place.localSize = *tasks;
+  else
+    numbers.fail("SLURM_STEP_TASKS_PER_NODE is '" + list +
+                 "', expected the tasks of node " + std::to_string(node) +
+                 ", as in '2(x3),1'");
+  if (place.localSize < place.size)
+    place.address =
+        findFirstNode(variables("SLURM_STEP_NODELIST").value_or(""));
 }
 
 Result<RankPlace> findRank(const Variables &variables) {
@@ -77,13 +148,18 @@ Result<RankPlace> findRank(const Variables &variables) {
   place.size = numbers.read(names->size, 1, maxRanks, std::nullopt);
   place.rank =
       numbers.read(names->rank, 0, std::max(0, place.size - 1), std::nullopt);
-  place.localSize = numbers.read(names->localSize, 1, maxRanks, place.size);
+  std::string nearby = place.address;
+  if (names->localSize)
+    place.localSize = numbers.read(names->localSize, 1, maxRanks, place.size);
+  else
+    readStep(variables, numbers, place);
   place.localSize = std::min(place.localSize, place.size);
   place.localRank = numbers.read(names->localRank, 0, place.localSize - 1,
                                  place.rank % place.localSize);
   if (std::optional<std::string> address = variables("MASTER_ADDR"))
     place.address = *address;
-  else if (place.localSize < place.size)
+  else if (place.localSize < place.size &&
+           (place.address.empty() || place.address == nearby))
     numbers.fail("MASTER_ADDR is not set, but only " +
                  std::to_string(place.localSize) + " of " +
                  std::to_string(place.size) + " ranks are on this machine");

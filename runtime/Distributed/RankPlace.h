@@ -31,9 +31,11 @@ using Variables =
     std::function<std::optional<std::string>(const std::string &)>;
 
 /// Reads the variables of torchrun and `nsa-train --nproc` (RANK, WORLD_SIZE,
-/// LOCAL_RANK, LOCAL_WORLD_SIZE), of mpirun (OMPI_COMM_WORLD_*) or of srun
-/// (SLURM_*), in this order, and MASTER_ADDR and MASTER_PORT. A process without
-/// them is alone. Several machines need MASTER_ADDR. Errors name the variable.
+/// LOCAL_RANK, LOCAL_WORLD_SIZE), of Open MPI (OMPI_COMM_WORLD_*), of MPICH and
+/// Intel MPI (PMI_*, MPI_LOCAL*) or of a step of srun (SLURM_*), in this order,
+/// and MASTER_ADDR and MASTER_PORT. A process without them is alone. Several
+/// machines need MASTER_ADDR; of srun's, the first is taken without it. Errors
+/// name the variable.
 ///
 /// Where torchrun's agent serves a store of its own at MASTER_PORT
 /// (TORCHELASTIC_USE_AGENT_STORE), ours is at the next port.

@@ -55,14 +55,58 @@ TEST(RankPlace, ReadsWhatMpirunAndSrunSet) {
   EXPECT_EQ(place->rank, 1);
   EXPECT_EQ(place->localSize, 2);
   EXPECT_EQ(place->address, "127.0.0.1");
-  place = find({{"SLURM_PROCID", "3"},
-                {"SLURM_NTASKS", "4"},
-                {"SLURM_LOCALID", "1"},
-                {"SLURM_NTASKS_PER_NODE", "2"},
+  place = find({{"PMI_RANK", "3"},
+                {"PMI_SIZE", "4"},
+                {"MPI_LOCALRANKID", "1"},
+                {"MPI_LOCALNRANKS", "2"},
+                {"SLURM_STEP_ID", "0"},
+                {"SLURM_PROCID", "0"},
                 {"MASTER_ADDR", "10.0.0.1"}});
   ASSERT_TRUE(place.ok()) << place.message();
   EXPECT_EQ(place->rank, 3);
   EXPECT_EQ(place->localRank, 1);
+}
+
+/// A rank of a step of seven on four machines.
+std::map<std::string, std::string> makeStep(const std::string &tasks,
+                                            const std::string &nodes) {
+  return {{"SLURM_PROCID", "4"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NUM_TASKS", "7"},
+          {"SLURM_NTASKS", "7"},
+          {"SLURM_LOCALID", "0"},
+          {"SLURM_NODEID", "2"},
+          {"SLURM_STEP_TASKS_PER_NODE", tasks},
+          {"SLURM_STEP_NODELIST", nodes}};
+}
+
+TEST(RankPlace, ReadsStepsOfSeveralMachines) {
+  Result<RankPlace> place = find(makeStep("2(x3),1", "gpu[07-09,12],login"));
+  ASSERT_TRUE(place.ok()) << place.message();
+  EXPECT_EQ(place->rank, 4);
+  EXPECT_EQ(place->size, 7);
+  EXPECT_EQ(place->localSize, 2);
+  EXPECT_EQ(place->address, "gpu07");
+  EXPECT_EQ(find(makeStep("3,1,2,1", "a,b,c,d"))->address, "a");
+  EXPECT_EQ(find(makeStep("3,1,2,1", "a,b,c,d"))->localSize, 2);
+  EXPECT_EQ(find(makeStep("3(x2),1(x2)", "r[1-2]n[3-4]-ib"))->localSize, 1);
+  EXPECT_EQ(find(makeStep("2(x4)", "r[1-2]n[3-4]-ib"))->address, "r1n3-ib");
+  std::map<std::string, std::string> named = makeStep("2(x4)", "a,b,c,d");
+  named["MASTER_ADDR"] = "c";
+  EXPECT_EQ(find(named)->address, "c");
+  // Slurm's PMI knows no machines.
+  named["PMI_RANK"] = "4";
+  named["PMI_SIZE"] = "7";
+  EXPECT_EQ(find(named)->source, "SLURM_PROCID");
+  for (const char *wrong : {"", "x", "2", "2(x", "2(x)", "2(x1)3", "0(x9)"})
+    EXPECT_FALSE(find(makeStep(wrong, "a,b,c,d")).ok()) << wrong;
+}
+
+TEST(RankPlace, ABatchScriptIsNoStep) {
+  Result<RankPlace> place = find(
+      {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}});
+  ASSERT_TRUE(place.ok()) << place.message();
+  EXPECT_EQ(place->size, 1);
 }
 
 TEST(RankPlace, SaysWhatIsWrong) {
@@ -81,6 +125,11 @@ TEST(RankPlace, SaysWhatIsWrong) {
                {"LOCAL_WORLD_SIZE", "2"},
                {"LOCAL_RANK", "0"}}),
       "MASTER_ADDR is not set, but only 2 of 4 ranks are on this machine");
+  EXPECT_EQ(message({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}), "nothing");
+  EXPECT_EQ(message({{"PMI_RANK", "0"}}), "PMI_SIZE is not set");
+  EXPECT_EQ(message(makeStep("2(x4)", "")),
+            "MASTER_ADDR is not set, but only 2 of 7 ranks are on this "
+            "machine");
 }
 
 } // namespace
