@@ -173,6 +173,10 @@ Status validateConfig(const RunConfig &config);
 std::string printConfigYaml(const RunConfig &config);
 std::string printConfigJson(const RunConfig &config);
 
+/// Every key with its default as YAML; comments say what it means and which
+/// values it takes.
+std::string printConfigReference();
+
 /// XXH3-64 of printConfigJson, as 16 hexadecimal digits.
 std::string configHash(const RunConfig &config);
 

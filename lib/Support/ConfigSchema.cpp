@@ -278,7 +278,10 @@ std::string nsa::printConfigJson(const RunConfig &config) {
   return jsonText(root, 2);
 }
 
-std::string nsa::printConfigYaml(const RunConfig &config) {
+/// A line for every key; `finish` ends it.
+static std::string printYaml(
+    const RunConfig &config,
+    const std::function<void(std::string &, const ConfigField &)> &finish) {
   RunConfig copy = config;
   std::string text, section;
   for (const ConfigField &field : configSchema()) {
@@ -287,9 +290,43 @@ std::string nsa::printConfigYaml(const RunConfig &config) {
       text += section + ":\n";
     }
     // A JSON scalar is a YAML scalar, quoted strings included.
-    text += "  " + field.key + ": " + jsonText(fieldToJson(field, copy)) + "\n";
+    std::string line =
+        "  " + field.key + ": " + jsonText(fieldToJson(field, copy));
+    finish(line, field);
+    text += line + "\n";
   }
   return text;
+}
+
+std::string nsa::printConfigYaml(const RunConfig &config) {
+  return printYaml(config, [](std::string &, const ConfigField &) {});
+}
+
+/// "1 to 8", "at least 1", "nsa or window"; empty for a flag and any text.
+static std::string describeValues(const ConfigField &field) {
+  std::string text;
+  for (const std::string &choice : field.choices)
+    text += (text.empty() ? "" : " or ") + choice;
+  if (!std::holds_alternative<ConfigField::IntAccess>(field.access) &&
+      !std::holds_alternative<ConfigField::FloatAccess>(field.access))
+    return text;
+  char bounds[80];
+  if (field.maximum < kMaxInt)
+    std::snprintf(bounds, sizeof bounds, "%.8g to %.8g", field.minimum,
+                  field.maximum);
+  else
+    std::snprintf(bounds, sizeof bounds, "at least %.8g", field.minimum);
+  return bounds;
+}
+
+std::string nsa::printConfigReference() {
+  static constexpr size_t column = 34;
+  return printYaml({}, [](std::string &line, const ConfigField &field) {
+    line.resize(std::max(line.size() + 1, column), ' ');
+    line += "# " + field.help;
+    if (std::string values = describeValues(field); !values.empty())
+      line += " (" + values + ")";
+  });
 }
 
 std::string nsa::configHash(const RunConfig &config) {

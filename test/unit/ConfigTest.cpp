@@ -197,6 +197,15 @@ static std::string otherValue(const ConfigField &field) {
 }
 
 // Lesson 6: configuration keys that nothing read.
+TEST(Config, TheReferenceIsTheDefaultConfigurationExplained) {
+  std::string text = printConfigReference();
+  Result<RunConfig> config = parseConfig(text, "reference.yaml");
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(printConfigYaml(*config), printConfigYaml({}));
+  for (const ConfigField &field : configSchema())
+    EXPECT_NE(text.find("# " + field.help), std::string::npos) << field.path();
+}
+
 TEST(Config, Lesson06EveryKeyChangesTheResolvedConfigurationOrIsRefused) {
   const std::string base = printConfigJson(RunConfig());
   ASSERT_GT(configSchema().size(), 30u);

@@ -15,12 +15,16 @@
 using namespace llvm;
 
 static cl::OptionCategory category("nsa-model options");
-static cl::opt<std::string> inputFile(cl::Positional, cl::Required,
-                                      cl::desc("<config.yaml>"),
+static cl::opt<std::string> inputFile(cl::Positional, cl::desc("<config.yaml>"),
                                       cl::cat(category));
-static cl::opt<std::string> outputFile("o", cl::desc("Output file"),
-                                       cl::value_desc("model.mlir"),
-                                       cl::init("-"), cl::cat(category));
+static cl::opt<bool>
+    keys("keys",
+         cl::desc("Print every key of a configuration with its default, "
+                  "meaning and values, and do nothing else"),
+         cl::cat(category));
+static cl::opt<std::string>
+    outputFile("o", cl::desc("Output file (default: standard output)"),
+               cl::value_desc("model.mlir"), cl::init("-"), cl::cat(category));
 static cl::list<std::string>
     overrides("set", cl::desc("Change a value: section.key=value"),
               cl::value_desc("section.key=value"), cl::cat(category));
@@ -36,6 +40,15 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv, "Writes the model that a configuration describes\n");
 
+  if (keys) {
+    outs() << nsa::printConfigReference();
+    return 0;
+  }
+  if (inputFile.empty()) {
+    errs() << "nsa-model: error: no configuration given; --keys shows what one "
+              "may say\n";
+    return 1;
+  }
   nsa::Result<nsa::RunConfig> config =
       nsa::loadConfig(inputFile, {overrides.begin(), overrides.end()});
   if (!config) {
