@@ -16,6 +16,8 @@ forbid "include/nsa/Artifact include/nsa/Runtime include/nsa/Support lib/Support
   'mlir/|llvm/|dialects/|passes/'
 forbid "dialects" 'passes/|lib/|runtime/|tools/'
 forbid "passes" 'lib/|runtime/|tools/'
+forbid "dialects passes" 'nsa/(Compiler|Runtime)/'
+forbid "lib" 'runtime/|tools/'
 forbid "include/nsa" 'lib/|runtime/|dialects/|passes/|tools/'
 forbid "runtime" 'lib/(Reference|Frontend|Target|Compiler|Python)|tools/'
 
