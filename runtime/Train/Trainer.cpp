@@ -312,11 +312,15 @@ Result<StepRecord> Trainer::runStep() {
   std::array<float, 8> hyper =
       hyperParameters(config.train, state.step, plan.passes);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
-  bool fused = plan.passes == 1 && binding.hasStep && !options.separateUpdate;
+  // `step` is an accumulation with the update behind it: in the last pass,
+  // reductions over ranks run beside backward.
+  bool fused = binding.hasStep && !options.separateUpdate;
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     if (Status status = loadPass(state.step, pass); !status)
       return Error{status.message()};
-    if (Status status = model.start(fused ? "step" : "accumulate"); !status)
+    bool last = pass + 1 == plan.passes;
+    if (Status status = model.start(fused && last ? "step" : "accumulate");
+        !status)
       return Error{status.message()};
   }
   if (!fused)

@@ -119,7 +119,7 @@ TEST_F(TrainerTest, TheSameSeedGivesTheSameBits) {
 }
 
 TEST_F(TrainerTest, StepEqualsAccumulateAndUpdate) {
-  config.train.batchSize = 2;
+  // The last of three passes.
   BigramModel fused(2, 8, 16), separate(2, 8, 16);
   ASSERT_TRUE(train(fused, named("a")).ok());
   TrainOptions options = named("b");
@@ -130,8 +130,10 @@ TEST_F(TrainerTest, StepEqualsAccumulateAndUpdate) {
   auto ran = [](const BigramModel &model, const char *entry) {
     return std::count(model.calls.begin(), model.calls.end(), entry);
   };
+  EXPECT_EQ(ran(fused, "accumulate"), 40);
   EXPECT_EQ(ran(fused, "step"), 20);
   EXPECT_EQ(ran(fused, "update"), 0);
+  EXPECT_EQ(ran(separate, "accumulate"), 60);
   EXPECT_EQ(ran(separate, "step"), 0);
   EXPECT_EQ(ran(separate, "update"), 20);
 }
