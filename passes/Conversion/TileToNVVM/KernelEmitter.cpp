@@ -542,10 +542,11 @@ LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
 
 LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   bool hasElse = !op.getElseRegion().empty();
+  // In front of the branch: behind it nobody waits again.
+  settle();
   auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
-  settle();
   bool readBefore = residentsRead, readAfter = residentsRead;
   llvm::SetVector<LoadOp> before = pendingLoads, after;
   llvm::SetVector<StoreOp> writesBefore = pendingWrites, writesAfter;
