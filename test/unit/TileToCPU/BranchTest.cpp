@@ -33,3 +33,29 @@ TEST_F(BranchTest, ProductsOfTilesThatAreLoadedBefore) {
       check(test);
     }
 }
+
+/// Both branches read what other threads stored before: a barrier in one of
+/// them is none in the other.
+TEST_F(BranchTest, LoadsOfWhatWasStoredBefore) {
+  for (double taken : {0, 1}) {
+    KernelCase test;
+    test.inputs = {"64x8xf32", "1xi32"};
+    test.outputs = {"64x8xf32", "64x8xf32"};
+    test.data[1] = {taken};
+    test.body = [](TileBuilder &b, ArrayRef<Value> args) {
+      Value rows = b.range(0, 64, 0), cols = b.range(0, 8, 1);
+      Value back = b.range(63, 64, 0, -1);
+      b.store(b.load(args[0], {rows, cols}), args[2], {rows, cols});
+      SmallVector<Value> result = b.ifThenElse(
+          b.loadScalar(args[1], {0}) > 0,
+          [&] { return SmallVector<Value>{b.load(args[2], {back, cols})}; },
+          [&] {
+            return SmallVector<Value>{
+                b.map({b.load(args[2], {back, cols})}, b.f32(),
+                      [](ArrayRef<Expr> e) { return e[0] + e[0]; })};
+          });
+      b.store(result[0], args[3], {rows, cols});
+    };
+    check(test);
+  }
+}
