@@ -135,12 +135,16 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     sharedBytes += pool.size();
   }
 
-  if (uint64_t(sharedBytes) > sharedLimit && !producer.empty()) {
-    // The plan has underestimated what threads exchange.
+  if (uint64_t(sharedBytes) > sharedLimit &&
+      (!producer.empty() || options.stages > 1)) {
+    // The plan has underestimated what threads exchange; or there is no room
+    // to copy the tiles of a loop ahead.
     func.erase();
-    EmissionOptions without = options;
-    without.producers = false;
-    return KernelEmitter(kernel, plan, without).emit(sharedMemory, sharedLimit);
+    EmissionOptions smaller = options;
+    if (producer.empty())
+      smaller.stages = 1;
+    smaller.producers = false;
+    return KernelEmitter(kernel, plan, smaller).emit(sharedMemory, sharedLimit);
   }
   if (uint64_t(sharedBytes) > sharedLimit)
     return kernel.emitError("kernel @")
