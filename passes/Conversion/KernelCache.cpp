@@ -15,12 +15,14 @@ using namespace nsa;
 
 /// What determines the kernels of `op`, and which of them is meant.
 static std::string getKey(Operation *op, const KernelSpec &spec,
-                          TypeRange inputs) {
+                          TypeRange inputs, TypeRange outputs) {
   std::string key;
   llvm::raw_string_ostream os(key);
   if (!spec.ownName.empty()) {
     os << spec.ownName << ' ' << spec.shape << ' ' << spec.key << ' ';
     llvm::interleaveComma(inputs, os);
+    os << " -> ";
+    llvm::interleaveComma(outputs, os);
     return key;
   }
   os << op->getName() << ' ' << spec.suffix << ' ' << spec.key << ' ';
@@ -70,7 +72,7 @@ static int64_t getNumBytes(Type type) {
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
-  tile::KernelOp &kernel = kernels[getKey(op, spec, inputs)];
+  tile::KernelOp &kernel = kernels[getKey(op, spec, inputs, outputs)];
   llvm::scope_exit noteSlowPaths([&] {
     op->walk(
         [&](Operation *part) { addSlowPaths(kernel, getSlowPaths(part)); });

@@ -32,8 +32,8 @@ struct KernelSpec {
   /// What else the kernel depends on than the operation's name, attributes and
   /// types.
   std::string key = "";
-  /// The name of a kernel that depends on none of these, but on its inputs'
-  /// types, the shape and the key alone.
+  /// The name of a kernel that depends on none of these, but on the types of
+  /// its inputs and outputs, the shape and the key alone.
   std::string ownName = "";
   /// Programs that a multiprocessor of a GPU is to run at once, as far as
   /// registers go; 0 for as many as fit.

@@ -59,6 +59,20 @@ void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
   }
 }
 
+Error nsa::checkLaunchRegisters(const Assembly &assembly,
+                                const StringMap<uint64_t> &expected) {
+  for (const auto &kernel : expected) {
+    auto known = assembly.kernels.find(kernel.first());
+    if (known != assembly.kernels.end() &&
+        known->second.registers != kernel.second)
+      return createStringError(
+          "ptxas gives a thread of kernel @" + kernel.first() + " " +
+          Twine(known->second.registers) + " registers at launch instead of " +
+          Twine(kernel.second) + ", of which some hand theirs over");
+  }
+  return Error::success();
+}
+
 Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
                                       const CUDAChip &chip, unsigned threads) {
   TemporaryDirectory directory("nsa-ptxas");

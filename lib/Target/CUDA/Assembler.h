@@ -31,6 +31,12 @@ struct Assembly {
 /// Reads what `ptxas -v` prints.
 void parseAssemblerLog(llvm::StringRef log, Assembly &assembly);
 
+/// Fails if a kernel starts with another number of registers of a thread than
+/// `expected` says, by its name: its threads would wait forever for registers
+/// that nobody gives away, or give away too many.
+llvm::Error checkLaunchRegisters(const Assembly &assembly,
+                                 const llvm::StringMap<uint64_t> &expected);
+
 /// Runs the program `ptxas` on PTX text. Fails with what it printed.
 llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
                                   const CUDAChip &chip, unsigned threads);

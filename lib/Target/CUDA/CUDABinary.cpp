@@ -18,6 +18,7 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "nsa/Artifact/Format.h"
+#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -68,6 +69,15 @@ liftRegisterLimits(std::string &ptx,
   return isLifted;
 }
 
+/// The registers that kernels have to start with, if they depend on that.
+static llvm::StringMap<uint64_t> getLaunchRegisters(ModuleOp module) {
+  llvm::StringMap<uint64_t> expected;
+  for (auto function : module.getOps<LLVM::LLVMFuncOp>())
+    if (auto count = function->getAttrOfType<IntegerAttr>(kLaunchRegistersAttr))
+      expected[function.getSymName()] = uint64_t(count.getInt());
+  return expected;
+}
+
 FailureOr<CUDABinary>
 nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
                     unsigned threads,
@@ -98,6 +108,9 @@ nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
     assembly = assemble(ptxas, binary.ptx, chip, threads);
   if (!assembly)
     return module.emitError() << llvm::toString(assembly.takeError());
+  if (llvm::Error wrong =
+          checkLaunchRegisters(*assembly, getLaunchRegisters(module)))
+    return module.emitError() << llvm::toString(std::move(wrong));
   binary.cubin = std::move(assembly->cubin);
   resources = std::move(assembly->kernels);
   for (const std::string &warning : assembly->warnings)

@@ -13,8 +13,12 @@ struct SelectionLists {
   /// [queries, count].
   SelectionLists(const SelectedAttention &attention, mlir::Value number,
                  mlir::Value entries)
-      : selectBlock(attention.selectBlock), sequence(attention.shape.sequence),
-        number(number), entries(entries) {}
+      : SelectionLists(attention.selectBlock, attention.shape.sequence, number,
+                       entries) {}
+  SelectionLists(int64_t selectBlock, int64_t sequence, mlir::Value number,
+                 mlir::Value entries)
+      : selectBlock(selectBlock), sequence(sequence), number(number),
+        entries(entries) {}
 
   /// Whether an entry is a block that the query `t` sees.
   tile::Expr isSeen(tile::Expr entry, tile::Expr t) const;

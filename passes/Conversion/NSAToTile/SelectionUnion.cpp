@@ -115,6 +115,8 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
   KernelSpec spec;
   spec.ownName = "selection_union";
   spec.shape = name();
+  // It depends on the width of the heads and on their type.
+  spec.key = std::to_string(queryTile);
   spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
   return llvm::to_vector_of<Value>(cache.launchOnce(
       builder, op, spec, indices, getUnionTypes(builder.getContext()),

@@ -1,12 +1,13 @@
 //===- Statistics.cpp - what gates and selections do ----------------------===//
 //
-// A few numbers of a tensor that is read once: one program each.
+// A few numbers of a tensor that is read once.
 //
 //===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
+#include "passes/Conversion/NSAToTile/SelectionLists.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -69,7 +70,7 @@ static void buildGateStatistics(TileBuilder &b, int64_t rows,
 
 namespace {
 /// Indices [B, Hkv, S, n], seen in blocks of queries as long as the blocks that
-/// are selected.
+/// are selected: a program each, whose sums another kernel adds in order.
 struct SelectionKernel {
   explicit SelectionKernel(SelectionStatisticsOp op)
       : batch(getDim(op.getIndices(), 0)), heads(getDim(op.getIndices(), 1)),
@@ -79,100 +80,113 @@ struct SelectionKernel {
         rows(std::clamp<int64_t>(4096 / count, 1,
                                  std::min<int64_t>(selectBlock, 64))) {}
 
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+  int64_t numPrograms() const { return batch * heads * queryBlocks; }
+  std::array<int64_t, 3> getGrid() const { return {queryBlocks, heads, batch}; }
+  RankedTensorType getPartsType(MLIRContext *context) const {
+    return RankedTensorType::get({numSums, batch, heads, queryBlocks},
+                                 Float32Type::get(context));
+  }
+  void buildParts(TileBuilder &b, Value indices, Value parts) const;
+  void buildSums(TileBuilder &b, Value parts, Value y) const;
 
   int64_t batch, heads, sequence, count, selectBlock, queryBlocks, rows;
 
 private:
-  /// Queries `first .. end - 1` of one head, `rows` at a time.
-  struct Queries {
-    Value indices;
-    Expr batchRow, head, first, end;
-  };
+  /// Selected blocks, their distances, different blocks.
+  static constexpr int64_t numSums = 3;
+
   SmallVector<Value> forEachTile(
-      TileBuilder &b, const Queries &queries, ArrayRef<Value> inits,
-      function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const;
-  SmallVector<Value> addBlock(TileBuilder &b, const Queries &queries,
-                              Expr queryBlock, ArrayRef<Value> sums) const;
+      TileBuilder &b, Value indices, ArrayRef<Value> inits,
+      function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
+          body) const;
+  Value countDifferent(TileBuilder &b, Value indices) const;
 };
 } // namespace
 
-/// Runs `body` on the indices of each tile of queries; -1 behind the last.
+/// Runs `body` on the lists of each tile of the program's queries; those behind
+/// the last one have selected nothing.
 SmallVector<Value> SelectionKernel::forEachTile(
-    TileBuilder &b, const Queries &queries, ArrayRef<Value> inits,
-    function_ref<SmallVector<Value>(Value, ArrayRef<Value>)> body) const {
+    TileBuilder &b, Value indices, ArrayRef<Value> inits,
+    function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
+        body) const {
+  Expr start = b.programId(0) * selectBlock;
+  Expr end = min(start + selectBlock, sequence);
   return b.forLoop(
-      queries.first, queries.end, rows, inits,
-      [&](Expr first, ArrayRef<Value> carried) {
+      start, end, rows, inits, [&](Expr first, ArrayRef<Value> carried) {
         Value t = b.range(first, rows, 0);
-        Value loaded = b.load(queries.indices, {queries.batchRow, queries.head,
-                                                t, b.range(0, count, 1)});
+        Value loaded = b.load(
+            indices, {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
         Value chosen = b.map({loaded, t}, b.i32(), [&](ArrayRef<Expr> x) {
-          return select(x[1] < queries.end, x[0], -1);
+          return select(x[1] < end, x[0], -1);
         });
-        return body(chosen, carried);
+        return body(SelectionLists(selectBlock, sequence, t, chosen), carried);
       });
 }
 
-/// `sums` (selected blocks, their distances, different blocks) with those of
-/// one block of queries.
-SmallVector<Value> SelectionKernel::addBlock(TileBuilder &b,
-                                             const Queries &queries,
-                                             Expr queryBlock,
-                                             ArrayRef<Value> sums) const {
-  SmallVector<Value> next = forEachTile(
-      b, queries, sums.take_front(2),
-      [&](Value chosen, ArrayRef<Value> carried) -> SmallVector<Value> {
-        SmallVector<Value> parts = b.map(
-            {chosen}, {b.f32(), b.f32()},
-            [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-              Expr isBlock = x[0] >= 0;
-              return {convert(isBlock, b.f32()),
-                      convert(select(isBlock, queryBlock - x[0], 0), b.f32())};
-            });
-        return {add(b, carried[0], total(b, parts[0])),
-                add(b, carried[1], total(b, parts[1]))};
-      });
-  auto countBlock = [&](Expr j, ArrayRef<Value> carried) -> SmallVector<Value> {
-    auto find = [&](Value chosen, ArrayRef<Value> found) -> SmallVector<Value> {
-      Value equal = b.map({chosen}, b.f32(), [&](ArrayRef<Expr> x) {
-        return convert(x[0] == j, b.f32());
-      });
-      Value any = b.reduceMax(b.reduceMax(equal), /*axis=*/0);
-      return {b.map({found[0], any}, b.f32(),
+/// How many different blocks the program's queries selected.
+Value SelectionKernel::countDifferent(TileBuilder &b, Value indices) const {
+  int64_t some = std::min<int64_t>(queryBlocks, 32);
+  Value nothing = b.splat(b.constant(0), 1, some);
+  auto countSome = [&](Expr block,
+                       ArrayRef<Value> number) -> SmallVector<Value> {
+    auto mark = [&](const SelectionLists &lists,
+                    ArrayRef<Value> marked) -> SmallVector<Value> {
+      Value members =
+          b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
+      return {b.map({marked[0], members}, b.i32(),
                     [](ArrayRef<Expr> x) { return max(x[0], x[1]); })};
     };
-    Value found = forEachTile(b, queries, b.zeros(1, 1), find)[0];
-    return {add(b, carried[0], found)};
+    Value marked = forEachTile(b, indices, nothing, mark)[0];
+    return {add(b, number[0], b.reduceAdd(marked))};
   };
-  next.push_back(b.forLoop(0, queryBlock + 1, 1, sums[2], countBlock)[0]);
-  return next;
+  return b.forLoop(0, b.programId(0) + 1, some, b.splat(b.constant(0), 1, 1),
+                   countSome)[0];
 }
 
-void SelectionKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
-  auto addHead = [&](Expr batchRow, Expr head, ArrayRef<Value> sums) {
-    return b.forLoop(0, queryBlocks, 1, sums,
-                     [&](Expr queryBlock, ArrayRef<Value> carried) {
-                       Expr first = queryBlock * selectBlock;
-                       Expr end = min(first + selectBlock, sequence);
-                       return addBlock(b, {args[0], batchRow, head, first, end},
-                                       queryBlock, carried);
-                     });
+void SelectionKernel::buildParts(TileBuilder &b, Value indices,
+                                 Value parts) const {
+  Expr queryBlock = b.programId(0);
+  auto addTile = [&](const SelectionLists &lists,
+                     ArrayRef<Value> carried) -> SmallVector<Value> {
+    SmallVector<Value> terms = b.map(
+        {lists.entries}, {b.f32(), b.f32()},
+        [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+          Expr isBlock = x[0] >= 0;
+          return {convert(isBlock, b.f32()),
+                  convert(select(isBlock, queryBlock - x[0], 0), b.f32())};
+        });
+    return {add(b, carried[0], total(b, terms[0])),
+            add(b, carried[1], total(b, terms[1]))};
   };
   SmallVector<Value> sums =
-      b.forLoop(0, batch, 1, SmallVector<Value>(3, b.zeros(1, 1)),
-                [&](Expr batchRow, ArrayRef<Value> carried) {
-                  return b.forLoop(0, heads, 1, carried,
-                                   [&](Expr head, ArrayRef<Value> carried) {
-                                     return addHead(batchRow, head, carried);
-                                   });
-                });
+      forEachTile(b, indices, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
+  sums.push_back(b.toF32(countDifferent(b, indices)));
+  for (auto [k, sum] : llvm::enumerate(sums))
+    b.store(sum, parts,
+            {int64_t(k), b.programId(2), b.programId(1),
+             b.range(queryBlock, 1, 0)});
+}
+
+void SelectionKernel::buildSums(TileBuilder &b, Value parts, Value y) const {
+  Value flat = b.view(parts, {numSums, numPrograms()});
+  const int64_t tile = 256;
+  SmallVector<Value> sums = b.forLoop(
+      0, numPrograms(), tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
+      [&](Expr first, ArrayRef<Value> carried) {
+        SmallVector<Value> next;
+        for (auto [k, sum] : llvm::enumerate(carried))
+          next.push_back(
+              add(b, sum, b.load(flat, {int64_t(k), b.range(first, tile, 1)})));
+        return next;
+      });
+  for (Value &sum : sums)
+    sum = total(b, sum);
   auto number = [&](int64_t value) {
     return b.full(static_cast<double>(value), 1, 1);
   };
-  storeRatio(b, sums[0], number(batch * heads * sequence), args[1], 0);
-  storeRatio(b, sums[1], sums[0], args[1], 1);
-  storeRatio(b, sums[2], number(batch * heads * queryBlocks), args[1], 2);
+  storeRatio(b, sums[0], number(batch * heads * sequence), y, 0);
+  storeRatio(b, sums[1], sums[0], y, 1);
+  storeRatio(b, sums[2], number(numPrograms()), y, 2);
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,11 +218,18 @@ struct ConvertSelectionStatistics : KernelPattern<SelectionStatisticsOp> {
         ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
          Twine(kernel.heads) + "n" + Twine(kernel.count))
             .str();
-    rewriter.replaceOp(op, cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.build(b, args);
-                                        }));
+    KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
+    Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
+                               kernel.getPartsType(rewriter.getContext()),
+                               [&](TileBuilder &b, ArrayRef<Value> args) {
+                                 kernel.buildParts(b, args[0], args[1]);
+                               })[0];
+    rewriter.replaceOp(op,
+                       cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},
+                                    parts, op->getResultTypes(),
+                                    [&](TileBuilder &b, ArrayRef<Value> args) {
+                                      kernel.buildSums(b, args[0], args[1]);
+                                    }));
     return success();
   }
 };

@@ -16,6 +16,11 @@ namespace nsa {
 /// memory that a launch gives it.
 inline constexpr llvm::StringLiteral kSharedBytesAttr = "nsa.shared_bytes";
 
+/// Attribute of a function made from a kernel, an i64: registers that each
+/// thread has to have at launch, because some hand theirs over to others.
+inline constexpr llvm::StringLiteral kLaunchRegistersAttr =
+    "nsa.launch_registers";
+
 /// Attribute of a function made from a kernel, an array of #rt.tensor_map: what
 /// the parameters behind the pointers describe.
 inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";

@@ -31,7 +31,7 @@ void KernelEmitter::convertToShared(ConvertOp op) {
   Value input = op.getInput();
   Resident tile = makeResident(op.getResult());
   beginWriting();
-  unseen.insert(op.getResult());
+  order.unseen.insert(op.getResult());
   if (isFragment(input.getType()) && Fragment(input).isPacked())
     return storeFragment(input, tile);
   // Element by element: from an exchange area, or computed.
@@ -41,7 +41,7 @@ void KernelEmitter::convertToShared(ConvertOp op) {
     from =
         isFragment(input.getType()) ? publishFragment(input) : publish(input);
     endPublishing();
-    unseen.insert(op.getResult());
+    order.unseen.insert(op.getResult());
   }
   Type element = cast<TileType>(op.getType()).getElementType();
   const SharedShape &shape = tile.shape;

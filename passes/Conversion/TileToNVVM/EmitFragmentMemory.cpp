@@ -149,6 +149,12 @@ void KernelEmitter::storeChunks(StoreOp op, const Fragment &fragment,
   auto chunk = VectorType::get({8}, fragment.element);
   // Where the columns of this thread begin, from those of its fragment.
   Value ahead = b.mul(thread().pair, 3);
+  // Chunks lie inside if they begin there. The last index is the only one that
+  // changes along columns.
+  Value columns = op.getIndices().back();
+  int64_t extent = cast<MemRefType>(op.getRef().getType()).getShape().back();
+  bool isBound = !isInside(columns, extent);
+  Memo memo;
   for (int64_t r = 0; r < fragment.rowCount(); ++r)
     for (int64_t c = 0; c < fragment.colCount(); c += 8) {
       SmallVector<Value> own;
@@ -162,7 +168,12 @@ void KernelEmitter::storeChunks(StoreOp op, const Fragment &fragment,
       Value offset = ahead;
       if (address.offset.getType() != offset.getType())
         offset = arith::ExtSIOp::create(b, address.offset.getType(), offset);
-      b.ifThen(addresses.rows[r].valid, [&] {
+      Value valid = addresses.rows[r].valid;
+      if (isBound) {
+        Value first = fragmentElement(columns, fragment, r, c, memo);
+        valid = b.both(valid, b.inside(b.add(first, ahead), extent));
+      }
+      b.ifThen(valid, [&] {
         b.storeVector(b.bitcast(vector, chunk), scalar(op.getRef()),
                       b.add(address.offset, offset));
       });

@@ -129,9 +129,9 @@ KernelEmitter::Address KernelEmitter::addressAt(Value ref, ValueRange indices,
 
 /// A kernel that reads what it has written needs the writes of all threads.
 void KernelEmitter::guardLoad(LoadOp op) {
-  if (pendingStores && readAndWritten.contains(getArgument(op.getRef())))
+  if (order.stores && readAndWritten.contains(getArgument(op.getRef())))
     barrier();
-  pendingLoads.insert(op);
+  order.loads.insert(op);
 }
 
 /// Whether the same threads make both stores: those run in order.
@@ -161,13 +161,13 @@ void KernelEmitter::guardStore(StoreOp op) {
     return getArgument(other.getRef()) == getArgument(op.getRef()) &&
            !areOfSameThreads(other, op);
   };
-  if (!llvm::all_of(pendingLoads, isOwn) ||
-      llvm::any_of(pendingWrites, overtakes)) {
+  if (!llvm::all_of(order.loads, isOwn) ||
+      llvm::any_of(order.writes, overtakes)) {
     settle();
     barrier();
   }
-  pendingWrites.insert(op);
-  pendingStores = true;
+  order.writes.insert(op);
+  order.stores = true;
 }
 
 //===----------------------------------------------------------------------===//

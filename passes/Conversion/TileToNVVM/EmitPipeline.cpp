@@ -54,7 +54,7 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
 void KernelEmitter::endPipeline() {
   pool.release(pipelines.back().offset);
   pipelines.pop_back();
-  residentsRead = true;
+  order.residentsRead = true;
 }
 
 void KernelEmitter::selectStage(Value stage) {
@@ -145,7 +145,7 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
 void KernelEmitter::beginStage() {
   NVVM::CpAsyncWaitGroupOp::create(b, pipelines.back().depth - 2);
   for (LoadOp load : pipelines.back().loads)
-    unseen.insert(load.getResult());
+    order.unseen.insert(load.getResult());
   barrier();
 }
 

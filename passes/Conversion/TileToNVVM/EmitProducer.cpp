@@ -260,6 +260,8 @@ LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
   Value isConsumer = b.less(warp, warps), zero = b.i32(0);
   auto roles = scf::IfOp::create(b, isConsumer, /*withElseRegion=*/true);
   bool handsOver = ofConsumers > atLaunch;
+  if (handsOver)
+    func->setAttr(kLaunchRegistersAttr, b.getI64IntegerAttr(atLaunch));
   OpBuilder::InsertionGuard guard(b);
   ring.place = ring.phase = zero;
   b.setInsertionPointToStart(&roles.getElseRegion().front());

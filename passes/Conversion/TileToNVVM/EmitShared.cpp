@@ -82,26 +82,27 @@ static void waitForCopies(ThreadBuilder &b, size_t others) {
 }
 
 void KernelEmitter::require(Value tile) {
-  if (auto *known = llvm::find(inFlight, tile); known != inFlight.end()) {
+  if (auto *known = llvm::find(order.inFlight, tile);
+      known != order.inFlight.end()) {
     ++known;
-    waitForCopies(b, inFlight.end() - known);
-    unseen.insert(inFlight.begin(), known);
-    inFlight.erase(inFlight.begin(), known);
+    waitForCopies(b, order.inFlight.end() - known);
+    order.unseen.insert(order.inFlight.begin(), known);
+    order.inFlight.erase(order.inFlight.begin(), known);
   }
-  if (unseen.contains(tile))
+  if (order.unseen.contains(tile))
     barrier();
-  residentsRead = true;
+  order.residentsRead = true;
 }
 
 void KernelEmitter::beginWriting() {
-  if (residentsRead)
+  if (order.residentsRead)
     barrier();
 }
 
 void KernelEmitter::settle() {
-  if (!inFlight.empty())
-    require(inFlight.back());
-  else if (!unseen.empty())
+  if (!order.inFlight.empty())
+    require(order.inFlight.back());
+  else if (!order.unseen.empty())
     barrier();
 }
 
@@ -122,12 +123,12 @@ void KernelEmitter::emitSharedLoad(LoadOp op) {
   int64_t width = getCopyWidth(op);
   if (!width) {
     copyElements(op, tile);
-    unseen.insert(op.getResult());
+    order.unseen.insert(op.getResult());
     return;
   }
   copyChunks(op, tile, width);
   NVVM::CpAsyncCommitGroupOp::create(b);
-  inFlight.push_back(op.getResult());
+  order.inFlight.push_back(op.getResult());
 }
 
 /// Bytes from a row of an access to the next one, if all are equal.

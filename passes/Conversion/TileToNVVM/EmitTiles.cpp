@@ -159,8 +159,10 @@ void KernelEmitter::emitAny(AnyOp op) {
       add(value, isElement(spread, int64_t(k)));
   }
   scalars.map(op.getResult(), b.anyThread(some));
-  pendingLoads.clear();
-  pendingStores = false;
+  // The vote is a barrier, but without the fence that warpgroups need.
+  order.loads.clear();
+  order.writes.clear();
+  order.stores = false;
 }
 
 //===----------------------------------------------------------------------===//

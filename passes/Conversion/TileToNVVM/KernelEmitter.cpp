@@ -135,12 +135,16 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     sharedBytes += pool.size();
   }
 
-  if (uint64_t(sharedBytes) > sharedLimit && !producer.empty()) {
-    // The plan has underestimated what threads exchange.
+  if (uint64_t(sharedBytes) > sharedLimit &&
+      (!producer.empty() || options.stages > 1)) {
+    // The plan has underestimated what threads exchange; or there is no room
+    // to copy the tiles of a loop ahead.
     func.erase();
-    EmissionOptions without = options;
-    without.producers = false;
-    return KernelEmitter(kernel, plan, without).emit(sharedMemory, sharedLimit);
+    EmissionOptions smaller = options;
+    if (producer.empty())
+      smaller.stages = 1;
+    smaller.producers = false;
+    return KernelEmitter(kernel, plan, smaller).emit(sharedMemory, sharedLimit);
   }
   if (uint64_t(sharedBytes) > sharedLimit)
     return kernel.emitError("kernel @")
@@ -232,20 +236,29 @@ SmallVector<Value> KernelEmitter::registersOf(Value tile) {
 // Exchange through shared memory
 //===----------------------------------------------------------------------===//
 
+void KernelEmitter::Order::join(const Order &other) {
+  assert(inFlight.empty() && other.inFlight.empty() && "copies are running");
+  loads.insert_range(other.loads);
+  writes.insert_range(other.writes);
+  stores |= other.stores;
+  unseen.insert_range(other.unseen);
+  residentsRead |= other.residentsRead;
+}
+
 void KernelEmitter::barrier() {
   awaitProducts();
   // Warpgroups read shared memory through another path than threads write it.
-  if (!warpgroupProducts.empty() && !unseen.empty())
+  if (!warpgroupProducts.empty() && !order.unseen.empty())
     NVVM::FenceProxyOp::create(
         b, NVVM::ProxyKind::async_shared,
         NVVM::SharedSpaceAttr::get(b.getContext(),
                                    NVVM::SharedSpace::shared_cta));
   b.barrier();
-  pendingLoads.clear();
-  pendingWrites.clear();
-  pendingStores = false;
-  unseen.clear();
-  residentsRead = false;
+  order.loads.clear();
+  order.writes.clear();
+  order.stores = false;
+  order.unseen.clear();
+  order.residentsRead = false;
 }
 
 void KernelEmitter::beginExchange() {
@@ -518,63 +531,49 @@ LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
 }
 
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
+  settle();
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
-  op.walk([&](LoadOp load) { pendingLoads.insert(load); });
-  op.walk([&](StoreOp store) { pendingWrites.insert(store); });
-  llvm::SetVector<LoadOp> accesses = pendingLoads;
-  llvm::SetVector<StoreOp> writes = pendingWrites;
-  pendingStores = true;
-  settle();
-  residentsRead |= readsResidents(op);
+  op.walk([&](LoadOp load) { order.loads.insert(load); });
+  op.walk([&](StoreOp store) { order.writes.insert(store); });
+  order.stores = true;
+  order.residentsRead |= readsResidents(op);
+  Order around = order;
   Prefetch prefetch;
   if (options.stages > 1)
     prefetch = findPrefetch(op, written);
   LogicalResult result = producer.loops.contains(op) ? emitConsumerLoop(op)
                          : prefetch.empty() ? emitPlainLoop(op)
                                             : emitPipelinedFor(op, prefetch);
-  residentsRead |= readsResidents(op);
-  pendingLoads = std::move(accesses);
-  pendingWrites = std::move(writes);
-  pendingStores = true;
+  order.join(around);
   return result;
 }
 
 LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   bool hasElse = !op.getElseRegion().empty();
+  // In front of the branch: behind it nobody waits again.
+  settle();
   auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
-  settle();
-  bool readBefore = residentsRead, readAfter = residentsRead;
-  llvm::SetVector<LoadOp> before = pendingLoads, after;
-  llvm::SetVector<StoreOp> writesBefore = pendingWrites, writesAfter;
+  Order before = order, after;
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;
     OpBuilder::InsertionGuard guard(b);
     to.front().clear();
     b.setInsertionPointToEnd(&to.front());
-    pendingLoads = before;
-    pendingWrites = writesBefore;
-    residentsRead = readBefore;
+    order = before;
     if (failed(emitBlock(from.front())))
       return failure();
     settle();
-    readAfter |= residentsRead;
     scf::YieldOp::create(b,
                          flatten(from.front().getTerminator()->getOperands()));
-    after.insert_range(pendingLoads);
-    writesAfter.insert_range(pendingWrites);
+    after.join(order);
   }
-  residentsRead = readAfter;
-  pendingLoads = std::move(after);
-  pendingWrites = std::move(writesAfter);
-  if (!hasElse) {
-    pendingLoads.insert_range(before);
-    pendingWrites.insert_range(writesBefore);
-  }
-  pendingStores = true;
+  if (!hasElse)
+    after.join(before);
+  order = std::move(after);
   unflatten(op.getResults(), branch.getResults());
   return success();
 }

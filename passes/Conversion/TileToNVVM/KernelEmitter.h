@@ -428,11 +428,27 @@ private:
   mlir::IRMapping scalars;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
 
-  /// Accesses to memory since the last barrier that others may not have made
-  /// yet.
-  llvm::SetVector<tile::LoadOp> pendingLoads;
-  llvm::SetVector<tile::StoreOp> pendingWrites;
-  bool pendingStores = false;
+  /// What other threads may not have done, or may not see, where code is
+  /// emitted: that of a branch starts with what there is before it, and behind
+  /// it is what any path leaves.
+  struct Order {
+    /// Accesses to memory since the last barrier that others may not have made
+    /// yet.
+    llvm::SetVector<tile::LoadOp> loads;
+    llvm::SetVector<tile::StoreOp> writes;
+    /// Whether stores are among them.
+    bool stores = false;
+    /// Tiles that are being copied, one group of copies each, in order.
+    llvm::SmallVector<mlir::Value> inFlight;
+    /// Tiles that other threads may not see yet.
+    llvm::DenseSet<mlir::Value> unseen;
+    /// Whether shared tiles were read since the last barrier.
+    bool residentsRead = false;
+
+    /// Behind one path or the other. No copies run on either.
+    void join(const Order &other);
+  };
+  Order order;
   /// Arguments that the kernel both reads and writes.
   llvm::DenseSet<mlir::Value> readAndWritten;
 
@@ -451,10 +467,6 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
-  /// Tiles that are being copied, one group of copies each, in order.
-  llvm::SmallVector<mlir::Value> inFlight;
-  /// Tiles that other threads may not see yet.
-  llvm::DenseSet<mlir::Value> unseen;
   /// Products that warpgroups make, and their results that are not there yet,
   /// in order.
   llvm::DenseSet<mlir::Operation *> warpgroupProducts;
@@ -462,8 +474,6 @@ private:
   mlir::Value warpgroupNumber, sharedStartUnits;
   /// What is emitted when a product has been issued.
   llvm::DenseMap<mlir::Operation *, std::function<void()>> behindProduct;
-  /// Whether shared tiles were read since the last barrier.
-  bool residentsRead = false;
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
   /// of these.
   struct Pipeline {

@@ -1,4 +1,5 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s
+// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s --check-prefix=HOPPER
 
 // Forward and backward share the union, which is made where the selection is.
 // CHECK-LABEL: func.func @both(
@@ -18,4 +19,19 @@ func.func @both(%q: tensor<1x1024x8x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %c: 
       : (tensor<1x1024x8x16xbf16>, tensor<1x1024x8x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x8x16xbf16>, tensor<1x8x1024xf32>, tensor<1x1x1024x4xi32>)
       -> (tensor<1x1024x8x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>)
   return %dq, %dk, %dv : tensor<1x1024x8x16xbf16>, tensor<1x1024x1x16xbf16>, tensor<1x1024x1x16xbf16>
+}
+
+// Where heads of another type have other tiles of queries, they have another
+// union.
+// HOPPER-LABEL: func.func @types(
+// HOPPER-SAME: %[[SELECTION:[a-z0-9]+]]: tensor<1x2x4096x16xi32>
+// HOPPER-DAG: tile.launch @[[FIRST:selection_union_[a-z0-9_]+]](%[[SELECTION]]) {{.*}} -> (tensor<1x2x256xi32>,
+// HOPPER-DAG: tile.launch @[[SECOND:selection_union_[a-z0-9_]+]](%[[SELECTION]]) {{.*}} -> (tensor<1x2x1024xi32>,
+func.func @types(%indices: tensor<1x2x4096x16xi32>, %q: tensor<1x4096x8x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %r: tensor<1x4096x8x64xf32>, %l: tensor<1x4096x2x64xf32>)
+    -> (tensor<1x4096x8x64xbf16>, tensor<1x4096x8x64xf32>) {
+  %o, %lse = nsa.selected_attention %q, %k, %k, %indices {select_block = 64 : i64}
+      : (tensor<1x4096x8x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x2x4096x16xi32>) -> (tensor<1x4096x8x64xbf16>, tensor<1x8x4096xf32>)
+  %p, %lse2 = nsa.selected_attention %r, %l, %l, %indices {select_block = 64 : i64}
+      : (tensor<1x4096x8x64xf32>, tensor<1x4096x2x64xf32>, tensor<1x4096x2x64xf32>, tensor<1x2x4096x16xi32>) -> (tensor<1x4096x8x64xf32>, tensor<1x8x4096xf32>)
+  return %o, %p : tensor<1x4096x8x64xbf16>, tensor<1x4096x8x64xf32>
 }

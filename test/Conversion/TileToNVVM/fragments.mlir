@@ -168,3 +168,27 @@ tile.kernel private @columns(%x: memref<32x16xbf16>, %y: memref<32x16xbf16>, %z:
   tile.store %back, %y[%r, %c] : !tile.tile<32x16xbf16, #tile.fragment<warps = 2>>, memref<32x16xbf16>, (!tile.tile<32x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
   tile.return
 }
+
+// -----
+
+// Chunks of 8 columns are stored where they begin inside.
+// CHECK-LABEL: llvm.func @chunks_outside(
+// CHECK: nvvm.shfl.sync
+// CHECK: %[[INSIDE:.+]] = arith.cmpi ult, %{{.*}}, %c48_i32
+// CHECK: scf.if %[[INSIDE]] {
+// CHECK: llvm.store %{{.*}} : vector<8xbf16>, !llvm.ptr<1>
+!f = !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+!rd = !tile.tile<64x1xi32, #tile.on_demand>
+!cd = !tile.tile<1x32xi32, #tile.on_demand>
+tile.kernel private @chunks_outside(%x: memref<64x48xbf16>, %z: memref<64x48xbf16>)
+    attributes {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %c32 = arith.constant 32 : i32
+  %p = tile.program_id 0 : i32
+  %s = arith.muli %p, %c32 : i32
+  %rows = tile.range %c0 : !rd
+  %cols = tile.range %s : !cd
+  %a = tile.load %x[%rows, %cols] : memref<64x48xbf16>, (!rd, !cd) -> !f
+  tile.store %a, %z[%rows, %cols] : !f, memref<64x48xbf16>, (!rd, !cd)
+  tile.return
+}

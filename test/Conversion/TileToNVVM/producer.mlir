@@ -25,6 +25,7 @@
 // CHECK-LABEL: llvm.func @attend(
 // CHECK-SAME: %[[QMAP:[^ ]*]]: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant},
 // CHECK-SAME: %[[KMAP:[^ ]*]]: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant}
+// CHECK-SAME: nsa.launch_registers = 128 : i64
 // CHECK-SAME: nsa.tensor_maps = [#rt.tensor_map<argument = 0, element = bf16, extents = array<i64: 32, 64>, strides = array<i64: 64>, box = array<i64: 32, 64>, swizzle = 64>,
 // CHECK-SAME: #rt.tensor_map<argument = 1, element = bf16, extents = array<i64: 32, 100>, strides = array<i64: 64>, box = array<i64: 32, 16>, swizzle = 64>]
 // CHECK-SAME: nvvm.minctasm = 2 : i32, nvvm.reqntid = array<i32: 256, 1, 1>

@@ -559,6 +559,8 @@ std::string ModuleWriter::write() {
          {{"indices", indices}},
          blocks + ", " + cut + ", " + attribute("count", c.count) + ", " +
              attribute("local", c.local));
+  single("statistics", "nsa.selection_statistics", {{"chosen", indices}},
+         {{"y", tensor({3}, "f32")}}, cut);
   attention("slc", "selected_attention", k, v, cut, true);
   attention("win", "window_attention", k, v, attribute("window", c.window),
             false);

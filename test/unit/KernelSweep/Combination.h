@@ -68,9 +68,10 @@ std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
 std::vector<Combination> withManyBlocks();
 
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
-/// slc, win, combine, each but select with a `_backward` entry, and `full`,
-/// the whole operation; or those of them that `only` names, and only then the
-/// fused operations, gated and gated_backward, and `rotationEntries`.
+/// statistics, slc, win, combine, each but select and statistics with a
+/// `_backward` entry, and `full`, the whole operation; or those of them that
+/// `only` names, and only then the fused operations, gated and gated_backward,
+/// and `rotationEntries`.
 std::string moduleText(const Combination &combination,
                        const std::vector<std::string> &only = {});
 

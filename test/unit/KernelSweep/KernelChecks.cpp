@@ -2,6 +2,7 @@
 
 #include "lib/Reference/Kernels/Attention.h"
 #include "lib/Reference/Kernels/Compression.h"
+#include "lib/Reference/Kernels/Statistics.h"
 #include "test/unit/KernelSweep/Checks.h"
 
 #include <algorithm>
@@ -177,6 +178,12 @@ void checkSelection(Trial &trial, const Inputs &in, const Tensor &k,
               << "selection at t=" << t << " of " << c.describe();
         }
       }
+  trial.set("chosen", expected);
+  trial.run("statistics");
+  Tensor statistics = selectionStatistics(expected, c.lSel);
+  ASSERT_LE(distance(trial.get("y"), statistics),
+            1e-6 * magnitude(statistics))
+      << "statistics of " << c.describe();
 }
 
 void checkCombination(Trial &trial, const Inputs &in, const Tensor &cmp,

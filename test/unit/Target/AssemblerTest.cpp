@@ -59,6 +59,17 @@ TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
   EXPECT_EQ(assembly.warnings.size(), 5u);
 }
 
+TEST(Assembler, KernelsThatHandRegistersOverStartWithTheseAlone) {
+  Assembly assembly;
+  assembly.kernels["ring"].registers = 128;
+  EXPECT_FALSE(checkLaunchRegisters(assembly, {{"ring", 128}}));
+  llvm::Error wrong = checkLaunchRegisters(assembly, {{"ring", 168}});
+  ASSERT_TRUE(bool(wrong));
+  EXPECT_NE(llvm::toString(std::move(wrong))
+                .find("@ring 128 registers at launch instead of 168"),
+            std::string::npos);
+}
+
 TEST(Assembler, AProgramThatIsNotThereIsAnError) {
   llvm::Expected<Assembly> assembly =
       assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1);

@@ -78,6 +78,29 @@ TEST_F(MemoryTest, Columns) {
     }
 }
 
+/// Products in 16 bits, of which some columns are outside.
+TEST_F(MemoryTest, NarrowColumnsThatReachOutside) {
+  for (int first : {0, 8, -8}) {
+    KernelCase test;
+    test.grid = {2, 1, 1};
+    test.inputs = {"64x16xbf16", "48x16xbf16"};
+    test.outputs = {"64x48xbf16"};
+    test.body = [=](TileBuilder &b, ArrayRef<Value> args) {
+      Expr start = b.programId(0) * 32 + first;
+      Value rows = b.range(0, 64, 0), across = b.range(0, 16, 1);
+      Value left = b.load(args[0], {rows, across});
+      Value right = b.load(args[1], {b.range(start, 32, 0), across});
+      Value sums = b.dot(left, right, b.zeros(64, 32), /*transposeB=*/true);
+      auto element = cast<TileType>(left.getType()).getElementType();
+      Value narrow = b.map({sums}, element, [&](ArrayRef<Expr> e) {
+        return convert(e[0], element);
+      });
+      b.store(narrow, args[2], {rows, b.range(start, 32, 1)});
+    };
+    check(test);
+  }
+}
+
 TEST_F(MemoryTest, Gathers) {
   KernelCase test;
   test.inputs = {"10x24xf32", "6xi32"};
