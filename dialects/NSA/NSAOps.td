@@ -22,8 +22,6 @@ def NSA_Lse : NSA_F32TensorOfRank<3>;
 def NSA_Indices : NSA_I32TensorOfRank<4>;
 def NSA_Gates : NSA_F32TensorOfRank<4>;
 
-def NSA_PositiveI64 : ConfinedAttr<I64Attr, [IntPositive]>;
-
 /// An op without side effects whose result types follow from its operands.
 class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
     : NSA_Op<mnemonic, !listconcat(traits, [
@@ -321,7 +319,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
       (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse),
       NSA_CompressionParameters<>.members,
       (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$count,
-           DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "1">:$initial,
+           DefaultValuedAttr<NSA_NonNegativeI64, "1">:$initial,
            DefaultValuedAttr<NSA_PositiveI64, "2">:$local,
            OptionalAttr<F64Attr>:$scale));
   let results = (outs NSA_Indices:$indices);
