@@ -6,6 +6,7 @@
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 #define DEBUG_TYPE "nsa-differentiate"
 
@@ -44,6 +45,8 @@ private:
   /// flow through.
   void findActiveValues();
   bool isActiveOperand(Operation &op, unsigned index);
+  /// Whether a region of the operation reads such a value.
+  bool capturesActive(Operation &op);
   Value buildSeed(unsigned objective, Value value);
   LogicalResult visit(Operation &op);
   /// The gradients of the results as the operation takes them.
@@ -103,15 +106,26 @@ bool Differentiator::isActiveOperand(Operation &op, unsigned index) {
   return !differentiable || differentiable.isDifferentiableOperand(index);
 }
 
+bool Differentiator::capturesActive(Operation &op) {
+  if (op.getNumRegions() == 0)
+    return false;
+  llvm::SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op.getRegions(), captured);
+  return llvm::any_of(captured, [&](Value v) { return active.contains(v); });
+}
+
 void Differentiator::findActiveValues() {
   active.insert_range(targets);
   for (Operation &op : function.front().without_terminator()) {
     auto operands = llvm::seq<unsigned>(0, op.getNumOperands());
     if (llvm::none_of(operands,
-                      [&](unsigned i) { return isActiveOperand(op, i); }))
+                      [&](unsigned i) { return isActiveOperand(op, i); }) &&
+        !capturesActive(op))
       continue;
+    // What others make of a value that is no tensor may be one again.
+    bool hasAdjoint = isa<DifferentiableOpInterface>(op);
     for (Value result : op.getResults())
-      if (isFloatTensor(result.getType()))
+      if (!hasAdjoint || isFloatTensor(result.getType()))
         active.insert(result);
   }
 }
@@ -161,7 +175,7 @@ LogicalResult Differentiator::visit(Operation &op) {
     return success();
   }
   auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
-  if (!differentiable)
+  if (!differentiable || capturesActive(op))
     return op.emitOpError("lies between a parameter and the objective but has "
                           "no adjoint");
   SmallVector<Value> operandGradients;
