@@ -233,11 +233,20 @@ void UpdateFuser::fuse(Group &group) {
     update.erase();
 }
 
+/// Whether both have the same values, each as often.
+static bool haveSameValues(ValueRange first, ValueRange second) {
+  if (first.size() != second.size())
+    return false;
+  DenseMap<Value, int64_t> excess;
+  for (auto [a, b] : llvm::zip_equal(first, second)) {
+    ++excess[a];
+    --excess[b];
+  }
+  return llvm::all_of(excess, [](auto &entry) { return entry.second == 0; });
+}
+
 void UpdateFuser::fuseNorm(nn::GradientNormOp norm) {
-  DenseSet<Value> bundled(gradients.values.begin(), gradients.values.end());
-  if (norm.getGradients().size() != bundled.size() ||
-      !llvm::all_of(norm.getGradients(),
-                    [&](Value value) { return bundled.contains(value); }))
+  if (!haveSameValues(norm.getGradients(), gradients.values))
     return refuse(norm, "its gradients are not those of fused updates");
   if (!layout.claim(gradients.tensors))
     return refuse(norm, "another function has the gradients in another order");
