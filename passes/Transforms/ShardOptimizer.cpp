@@ -23,7 +23,9 @@ namespace {
 class Sharder {
 public:
   Sharder(func::FuncOp function, int64_t ranks)
-      : function(function), ranks(ranks), signature(function) {}
+      : function(function), ranks(ranks),
+        numArguments(function.getNumArguments()),
+        numResults(function.getNumResults()), signature(function) {}
 
   LogicalResult run(ArrayRef<nn::AdamWOp> updates);
 
@@ -37,6 +39,8 @@ private:
 
   func::FuncOp function;
   int64_t ranks;
+  /// Before anything is added.
+  unsigned numArguments, numResults;
   Signature signature;
   /// The parts of the gradients, by update.
   DenseMap<Operation *, Value> gradients;
@@ -164,12 +168,13 @@ void Sharder::shard(nn::AdamWOp update) {
 void Sharder::eraseOldMoments() {
   SmallVector<unsigned> keep;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (!oldMoments.contains(nn::getResultAlias(function, i)))
+    if (i >= numResults ||
+        !oldMoments.contains(nn::getResultAlias(function, i)))
       keep.push_back(i);
   keepResults(function, keep);
   eraseDeadOps(function);
   BitVector unused(function.getNumArguments());
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+  for (unsigned i = 0; i < numArguments; ++i)
     if (oldMoments.contains(nn::getArgumentName(function, i)))
       unused.set(i);
   (void)function.eraseArguments(unused);
