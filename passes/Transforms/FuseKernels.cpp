@@ -216,6 +216,12 @@ void KernelFuser::outline(Cluster *cluster) {
                        [&](Operation *user) { return !isIn(user, cluster); }))
         outputs.push_back(result);
   }
+  if (outputs.empty()) {
+    // Nothing needs what it computes.
+    for (Operation *op : llvm::reverse(cluster->ops))
+      op->erase();
+    return;
+  }
   for (Value input : inputs)
     inputLocations.push_back(input.getLoc());
   OpBuilder builder(cluster->front());
