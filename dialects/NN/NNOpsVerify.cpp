@@ -181,6 +181,10 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
   if (parts.size() != tensors.size())
     return op->emitOpError("has ") << parts.size() << " parts, but names "
                                    << tensors.size() << " tensors";
+  llvm::SmallDenseSet<Attribute> seen;
+  for (Attribute tensor : tensors)
+    if (!seen.insert(tensor).second)
+      return op->emitOpError("names the tensor ") << tensor << " twice";
   int64_t length = nn::getBundleLength(parts);
   int64_t elements = ShapedType::getNumElements(getShape(whole));
   if (length != elements)

@@ -441,3 +441,30 @@ func.func @part(%x: tensor<16xf32>) {
   %part = nn.take_part %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
   return
 }
+
+// -----
+
+func.func @bundle_of_one_tensor_twice(%x: tensor<16xf32>) {
+  // expected-error @below {{'nn.bundle' op names the tensor "x" twice}}
+  %0 = nn.bundle %x, %x in ["x", "x"] : (tensor<16xf32>, tensor<16xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @unbundle_into_one_tensor_twice(%x: tensor<32xf32>) {
+  // expected-error @below {{'nn.unbundle' op names the tensor "x" twice}}
+  %0, %1 = nn.unbundle %x in ["x", "x"] : (tensor<32xf32>) -> (tensor<16xf32>, tensor<16xf32>)
+  return
+}
+
+// -----
+
+func.func @fused_without_output(%x: tensor<4xf32>) {
+  // expected-error @below {{'nn.fused' op must have at least one output}}
+  "nn.fused"(%x) ({
+  ^bb0(%0: tensor<4xf32>):
+    "nn.yield"() : () -> ()
+  }) : (tensor<4xf32>) -> ()
+  return
+}
