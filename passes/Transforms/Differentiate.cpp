@@ -47,7 +47,8 @@ private:
   bool isActiveOperand(Operation &op, unsigned index);
   /// Whether a region of the operation reads such a value.
   bool capturesActive(Operation &op);
-  Value buildSeed(unsigned objective, Value value);
+  FailureOr<Value> findSeed(RankedTensorType objective);
+  FailureOr<Value> buildSeed(unsigned objective, Value value);
   LogicalResult visit(Operation &op);
   /// The gradients of the results as the operation takes them.
   SmallVector<Value> getResultGradients(Operation &op);
@@ -220,15 +221,34 @@ static DictionaryAttr nameGradient(MLIRContext *context, StringRef name,
   return attributes.getDictionary(context);
 }
 
-Value Differentiator::buildSeed(unsigned objective, Value value) {
+/// The argument that is marked as the gradient of the objective, which has the
+/// type `objective`; null if there is none.
+FailureOr<Value> Differentiator::findSeed(RankedTensorType objective) {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    if (!nn::isSeed(function, index))
+      continue;
+    if (cast<RankedTensorType>(argument.getType()).getShape() !=
+        objective.getShape())
+      return emitError(argument.getLoc(), "argument ")
+             << index << " of type " << argument.getType()
+             << " is marked nn.seed, but the objective has type " << objective;
+    return Value(argument);
+  }
+  return Value();
+}
+
+FailureOr<Value> Differentiator::buildSeed(unsigned objective, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
-  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
-    if (nn::isSeed(function, i) && type == function.getArgumentTypes()[i])
-      return function.getArgument(i);
+  FailureOr<Value> seed = findSeed(type);
+  if (failed(seed))
+    return failure();
+  if (*seed)
+    return castTo(*seed, type.getElementType());
   if (type.getRank() == 0)
     return nn::FillOp::create(builder, value.getLoc(),
-                              builder.getF64FloatAttr(1.0),
-                              TypeAttr::get(type));
+                              builder.getF64FloatAttr(1.0), TypeAttr::get(type))
+        .getResult();
   unsigned index = function.getNumArguments();
   StringRef name = nn::getResultName(function, objective);
   LogicalResult inserted = function.insertArgument(
@@ -236,7 +256,7 @@ Value Differentiator::buildSeed(unsigned objective, Value value) {
       value.getLoc());
   assert(succeeded(inserted) && "function type without a new argument");
   (void)inserted;
-  return function.getArgument(index);
+  return Value(function.getArgument(index));
 }
 
 LogicalResult Differentiator::appendGradients() {
@@ -266,7 +286,10 @@ LogicalResult Differentiator::run(unsigned objective) {
 
   Value value = ret->getOperand(objective);
   builder.setInsertionPoint(*ret);
-  gradients[value] = buildSeed(objective, value);
+  FailureOr<Value> seed = buildSeed(objective, value);
+  if (failed(seed))
+    return failure();
+  gradients[value] = *seed;
   auto primals = llvm::to_vector(
       llvm::make_pointer_range(function.front().without_terminator()));
   for (Operation *op : llvm::reverse(primals))

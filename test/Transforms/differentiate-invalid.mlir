@@ -102,3 +102,12 @@ func.func @captured(%x: tensor<4xf32> {nn.differentiate}, %c: i1) -> (tensor<4xf
   %2 = nn.add %x, %0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %2 : tensor<4xf32>
 }
+
+// -----
+
+func.func @seed_of_another_shape(
+    %x: tensor<4xf32> {nn.differentiate},
+    // expected-error @+1 {{argument 1 of type 'tensor<f32>' is marked nn.seed, but the objective has type 'tensor<4xf32>'}}
+    %s: tensor<f32> {nn.seed}) -> (tensor<4xf32> {nn.objective}) {
+  return %x : tensor<4xf32>
+}
