@@ -46,6 +46,16 @@ class NSA_IndexAttr<AttrConstraint minimum>
 def NSA_PositiveI64 : NSA_IndexAttr<IntPositive>;
 def NSA_NonNegativeI64 : NSA_IndexAttr<IntNonNegative>;
 
+/// Numbers that kernels compute with: no infinity, and not so small that fp32
+/// is not exact.
+def NSA_NormalInF32 : AttrConstraint<
+    CPred<"::std::isnormal(float(::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble()))">,
+    "whose value is a normal number in fp32">;
+def NSA_ScaleAttr : ConfinedAttr<F64Attr, [AttrConstraint<
+    Or<[NSA_NormalInF32.predicate,
+        CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() == 0.0">]>,
+    "whose value is 0 or a normal number in fp32">]>;
+
 /// A single fp32 number, `tensor<f32>`.
 def NSA_F32Scalar : NSA_F32TensorOfRank<0>;
 

@@ -20,7 +20,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def NN_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
-    "whose value is positive">]>;
+    "whose value is positive">, NSA_NormalInF32]>;
 
 /// An element type of tensors, as an attribute.
 def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;

@@ -115,6 +115,11 @@ collectParameters(func::FuncOp accumulate) {
       return emitError(argument.getLoc(), "parameter `")
              << name << "` has no result `grad." << name << "` in function `"
              << accumulate.getName() << "`";
+    if (Type type = accumulate.getResultTypes()[result->second];
+        type != argument.getType())
+      return emitError(argument.getLoc(), "parameter `")
+             << name << "` of type " << argument.getType()
+             << " has a gradient of type " << type;
     parameters.push_back(
         {argument, name, accumulate.getArgAttrDict(index), result->second});
   }

@@ -59,3 +59,12 @@ func.func @accumulate(%w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
     -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}, tensor<f32> {nn.name = "grad_norm"}) {
   return %w, %w, %w : tensor<f32>, tensor<f32>, tensor<f32>
 }
+
+// -----
+
+func.func @accumulate(
+    %x: tensor<f32>,
+    // expected-error @+1 {{parameter `w` of type 'tensor<4xf32>' has a gradient of type 'tensor<f32>'}}
+    %w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}) {
+  return %x, %x : tensor<f32>, tensor<f32>
+}

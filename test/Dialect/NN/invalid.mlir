@@ -468,3 +468,34 @@ func.func @fused_without_output(%x: tensor<4xf32>) {
   }) : (tensor<4xf32>) -> ()
   return
 }
+
+// -----
+
+// Products of extents do not wrap around.
+func.func @many_rows(%x: tensor<4294967296x4294967296x8xf32>, %w: tensor<0x4xf32>) {
+  // expected-error @below {{rows of lhs (9223372036854775807) must be equal to rows of rhs (0)}}
+  %y = nn.matmul %x, %w {transpose_lhs} : (tensor<4294967296x4294967296x8xf32>, tensor<0x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 of type 'tensor<4xi32>' cannot start from #nn.init<normal}}
+func.func @normal_integers(%x: tensor<4xi32> {nn.name = "x", nn.role = "state", nn.init = #nn.init<normal, 1.0>}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 of type 'tensor<4xi32>' cannot start from #nn.init<constant}}
+func.func @large_integers(%x: tensor<4xi32> {nn.name = "x", nn.role = "state", nn.init = #nn.init<constant, 3.0e9>}) {
+  return
+}
+
+// -----
+
+func.func @eps_that_is_nothing(%x: tensor<4x8xf32>, %w: tensor<8xf32>) {
+  // expected-error @below {{whose value is a normal number in fp32}}
+  %y, %r = nn.rms_norm %x, %w {eps = 1.0e-300 : f64} : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+  return
+}

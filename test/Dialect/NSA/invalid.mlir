@@ -421,3 +421,13 @@ func.func @initial_has_32_bits(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
   return
 }
+
+// -----
+
+func.func @scale_is_finite(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{attribute 'scale' failed to satisfy constraint: 64-bit float attribute whose value is 0 or a normal number in fp32}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 4 : i64, scale = 1.0e300 : f64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
