@@ -8,6 +8,7 @@
 #ifndef NSA_INTERFACES_TENSORTYPES_TD
 #define NSA_INTERFACES_TENSORTYPES_TD
 
+include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/CommonTypeConstraints.td"
 
 /// Element types of activations and weights.
@@ -38,6 +39,22 @@ class NSA_FloatTensorOfRank<int rank>
     : NSA_StaticTensorOfRank<[NSA_FloatElement], rank>;
 class NSA_F32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[F32], rank>;
 class NSA_I32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[I32], rank>;
+
+/// Sizes that kernels count with: they compute with 32 bits.
+class NSA_IndexAttr<AttrConstraint minimum>
+    : ConfinedAttr<I64Attr, [minimum, IntMaxValue<0x7fffffff>]>;
+def NSA_PositiveI64 : NSA_IndexAttr<IntPositive>;
+def NSA_NonNegativeI64 : NSA_IndexAttr<IntNonNegative>;
+
+/// Numbers that kernels compute with: no infinity, and not so small that fp32
+/// is not exact.
+def NSA_NormalInF32 : AttrConstraint<
+    CPred<"::std::isnormal(float(::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble()))">,
+    "whose value is a normal number in fp32">;
+def NSA_ScaleAttr : ConfinedAttr<F64Attr, [AttrConstraint<
+    Or<[NSA_NormalInF32.predicate,
+        CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() == 0.0">]>,
+    "whose value is 0 or a normal number in fp32">]>;
 
 /// A single fp32 number, `tensor<f32>`.
 def NSA_F32Scalar : NSA_F32TensorOfRank<0>;

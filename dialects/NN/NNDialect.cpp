@@ -4,6 +4,7 @@
 #include "dialects/NN/NNOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -174,6 +175,30 @@ static LogicalResult verifyDims(FunctionOpInterface function, unsigned index,
   return success();
 }
 
+/// Whether a tensor of these elements can have this value: any if they are
+/// floating-point numbers, else those that fit.
+static bool isElementValue(Type element, double value) {
+  auto integer = dyn_cast<IntegerType>(element);
+  if (!integer)
+    return true;
+  double limit = std::ldexp(1.0, integer.getWidth() - 1);
+  return value == std::trunc(value) && value >= -limit && value < limit;
+}
+
+/// The initial value is one of the argument's element type.
+static LogicalResult verifyInitElements(FunctionOpInterface function,
+                                        unsigned index, InitAttr init) {
+  Type type = function.getArgumentTypes()[index];
+  Type element = getElementTypeOrSelf(type);
+  bool fits = init.getKind() == InitKind::Constant
+                  ? isElementValue(element, init.getValue())
+                  : isa<FloatType>(element);
+  if (fits)
+    return success();
+  return function->emitError("argument ")
+         << index << " of type " << type << " cannot start from " << init;
+}
+
 static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
                                 NamedAttribute attribute) {
   auto init = dyn_cast<InitAttr>(attribute.getValue());
@@ -183,6 +208,8 @@ static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
   if (!role || *role == ArgumentRole::Input)
     return function->emitError("argument ")
            << index << " has an initial value but is no persistent tensor";
+  if (failed(verifyInitElements(function, index, init)))
+    return failure();
   if (init.getKind() != InitKind::Rotary)
     return success();
   auto type = dyn_cast<RankedTensorType>(function.getArgumentTypes()[index]);

@@ -5,9 +5,21 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
+
+/// Elements of a tensor of this shape, or the largest number.
+static int64_t countElements(ArrayRef<int64_t> shape) {
+  if (llvm::is_contained(shape, 0))
+    return 0;
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    elements = saturatingProduct(elements, extent);
+  return elements;
+}
 
 static RankedTensorType withElement(Value value, Type element) {
   return RankedTensorType::get(getShape(value), element);
@@ -35,18 +47,14 @@ static RankedTensorType getRowSumType(MLIRContext *context, int64_t width,
   return RankedTensorType::get({partialSums.getInt(), width}, f32);
 }
 
-static int64_t product(ArrayRef<int64_t> shape) {
-  return ShapedType::getNumElements(shape);
-}
-
 //===----------------------------------------------------------------------===//
 // Matrix product
 //===----------------------------------------------------------------------===//
 
 MatmulOp::Sizes MatmulOp::getSizes() {
-  int64_t lhsRows = product(leadingShape(getLhs()));
+  int64_t lhsRows = countElements(leadingShape(getLhs()));
   int64_t lhsColumns = getShape(getLhs()).back();
-  int64_t rhsRows = product(leadingShape(getRhs()));
+  int64_t rhsRows = countElements(leadingShape(getRhs()));
   int64_t rhsColumns = getShape(getRhs()).back();
   return {getTransposeLhs() ? lhsColumns : lhsRows,
           getTransposeRhs() ? rhsRows : rhsColumns,
@@ -58,7 +66,7 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   Value lhs = adaptor.getLhs(), rhs = adaptor.getRhs();
-  int64_t columns = adaptor.getTransposeRhs() ? product(leadingShape(rhs))
+  int64_t columns = adaptor.getTransposeRhs() ? countElements(leadingShape(rhs))
                                               : getShape(rhs).back();
   Type element = adaptor.getResultType().value_or(getElementType(lhs));
   int64_t lhsColumns = getShape(lhs).back();
@@ -135,9 +143,9 @@ LogicalResult MergeHeadsOp::inferReturnTypes(MLIRContext *context,
                                              Adaptor adaptor,
                                              SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = getShape(adaptor.getInput());
-  types.push_back(
-      RankedTensorType::get({shape[0], shape[1], shape[2] * shape[3]},
-                            getElementType(adaptor.getInput())));
+  types.push_back(RankedTensorType::get(
+      {shape[0], shape[1], saturatingProduct(shape[2], shape[3])},
+      getElementType(adaptor.getInput())));
   return success();
 }
 
@@ -171,7 +179,11 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *context,
   int64_t &extent = adaptor.getRows() ? shape.front() : shape.back();
   for (Value part : adaptor.getParts().drop_front()) {
     ArrayRef<int64_t> other = getShape(part);
-    extent += adaptor.getRows() ? other.front() : other.back();
+    if (llvm::AddOverflow(
+            extent, adaptor.getRows() ? other.front() : other.back(), extent))
+      return emitOptionalError(
+          location, "'nn.concat' op has parts of more than ",
+          std::numeric_limits<int64_t>::max(), " rows or columns together");
   }
   types.push_back(RankedTensorType::get(shape, getElementType(first)));
   return success();
@@ -192,7 +204,7 @@ LogicalResult GateBackwardOp::inferReturnTypes(MLIRContext *context,
                                                Adaptor adaptor,
                                                SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = getShape(adaptor.getGates());
-  int64_t logits = shape[2] * shape[3];
+  int64_t logits = saturatingProduct(shape[2], shape[3]);
   types.push_back(
       withLast(shape.take_front(2), logits, adaptor.getLogitsType()));
   types.push_back(getRowSumType(context, logits, adaptor.getPartialSumsAttr()));

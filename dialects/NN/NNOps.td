@@ -18,11 +18,9 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 // Base classes
 //===----------------------------------------------------------------------===//
 
-def NN_PositiveI64 : ConfinedAttr<I64Attr, [IntPositive]>;
-
 def NN_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
     CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
-    "whose value is positive">]>;
+    "whose value is positive">, NSA_NormalInF32]>;
 
 /// An element type of tensors, as an attribute.
 def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;
@@ -100,7 +98,7 @@ def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
     ```
   }];
   let arguments = (ins NSA_FloatRows:$output_grad, NSA_I32Tensor:$ids,
-                       NN_PositiveI64:$vocab);
+                       NSA_PositiveI64:$vocab);
   let results = (outs NSA_F32TensorOfRank<2>:$table_grad);
   let resultNames = [{"dtable"}];
   let hasVerifier = 1;
@@ -209,7 +207,7 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
   }];
   let arguments = (ins NSA_FloatRows:$output_grad, NSA_FloatRows:$input,
                        NSA_F32TensorOfRank<1>:$weight, NSA_F32Tensor:$rstd,
-                       OptionalAttr<NN_PositiveI64>:$partial_sums);
+                       OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatRows:$input_grad,
                       NSA_F32Tensor:$weight_grad);
   let resultNames = [{"dx", "dweight"}];
@@ -249,7 +247,7 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
   }];
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input,
                        NSA_F32TensorOfRank<3>:$table,
-                       DefaultValuedAttr<NN_PositiveI64, "1">:$stride,
+                       DefaultValuedAttr<NSA_PositiveI64, "1">:$stride,
                        UnitAttr:$inverse);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
   let resultNames = [{"rotated"}];
@@ -267,7 +265,7 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
     %y = nn.split_heads %x {heads = 4 : i64} : (tensor<1x64x48xf32>) -> tensor<1x64x4x12xf32>
     ```
   }];
-  let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NN_PositiveI64:$heads);
+  let arguments = (ins NSA_FloatTensorOfRank<3>:$input, NSA_PositiveI64:$heads);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);
   let resultNames = [{"heads"}];
   let hasVerifier = 1;
@@ -418,7 +416,7 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
                        NSA_F32TensorOfRank<4>:$gates_grad,
                        NSA_F32TensorOfRank<4>:$gates,
                        NN_FloatElementTypeAttr:$logits_type,
-                       OptionalAttr<NN_PositiveI64>:$partial_sums);
+                       OptionalAttr<NSA_PositiveI64>:$partial_sums);
   let results = (outs NSA_FloatTensorOfRank<3>:$logits_grad,
                       NSA_F32Tensor:$bias_grad);
   let resultNames = [{"dlogits", "dbias"}];

@@ -159,6 +159,8 @@ void FusedOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 }
 
 LogicalResult FusedOp::verify() {
+  if (getNumResults() == 0)
+    return emitOpError("must have at least one output");
   if (getInputs().getTypes() != getBody().getArgumentTypes())
     return emitOpError("has inputs of types ")
            << getInputs().getTypes() << ", but its body takes "

@@ -12,6 +12,16 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
 
+/// Elements of a tensor of this shape, or the largest number.
+static int64_t countElements(ArrayRef<int64_t> shape) {
+  if (llvm::is_contained(shape, 0))
+    return 0;
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    elements = saturatingProduct(elements, extent);
+  return elements;
+}
+
 LogicalResult EmbeddingOp::verify() {
   return checkNotEmpty(*this, "table", getTable());
 }
@@ -23,7 +33,7 @@ LogicalResult EmbeddingBackwardOp::verify() {
 }
 
 LogicalResult MatmulOp::verify() {
-  int64_t rhsRows = ShapedType::getNumElements(getShape(getRhs()).drop_back());
+  int64_t rhsRows = countElements(getShape(getRhs()).drop_back());
   int64_t rhsLength = getTransposeRhs() ? getShape(getRhs()).back() : rhsRows;
   if (getAccumulator() && getAccumulator().getType() != getType())
     return emitOpError("adds ") << getAccumulator().getType()
@@ -47,8 +57,7 @@ LogicalResult RMSNormOp::verify() { return verifyRMSNorm(*this); }
 template <typename OpT>
 static LogicalResult verifyPartialSums(OpT op, ArrayRef<int64_t> rows) {
   return checkAtMost(op, "partial sums", op.getPartialSums().value_or(1),
-                     "rows",
-                     std::max<int64_t>(ShapedType::getNumElements(rows), 1));
+                     "rows", std::max<int64_t>(countElements(rows), 1));
 }
 
 LogicalResult RMSNormBackwardOp::verify() {
@@ -148,8 +157,8 @@ LogicalResult UpdateLossScaleOp::verify() {
 
 /// Each rank has as many elements of the whole.
 static LogicalResult verifyPart(Operation *op, Value part, Value whole) {
-  int64_t own = ShapedType::getNumElements(getShape(part));
-  int64_t elements = ShapedType::getNumElements(getShape(whole));
+  int64_t own = countElements(getShape(part));
+  int64_t elements = countElements(getShape(whole));
   if (own == 0 || elements % own != 0)
     return op->emitOpError("has a part of ")
            << own << " elements of " << elements;
@@ -171,7 +180,7 @@ LogicalResult GatherPartsOp::verify() {
 int64_t nn::getBundleLength(TypeRange parts) {
   int64_t length = 0;
   for (Type part : parts)
-    length += llvm::alignTo(cast<ShapedType>(part).getNumElements(),
+    length += llvm::alignTo(countElements(cast<ShapedType>(part).getShape()),
                             kBundleAlignment);
   return length;
 }
@@ -181,8 +190,12 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
   if (parts.size() != tensors.size())
     return op->emitOpError("has ") << parts.size() << " parts, but names "
                                    << tensors.size() << " tensors";
+  llvm::SmallDenseSet<Attribute> seen;
+  for (Attribute tensor : tensors)
+    if (!seen.insert(tensor).second)
+      return op->emitOpError("names the tensor ") << tensor << " twice";
   int64_t length = nn::getBundleLength(parts);
-  int64_t elements = ShapedType::getNumElements(getShape(whole));
+  int64_t elements = countElements(getShape(whole));
   if (length != elements)
     return op->emitOpError("has parts of ")
            << length << " elements together, but the whole has " << elements;

@@ -82,7 +82,7 @@ def NN_RootOfMeanOp : NN_GraphOp<"root_of_mean"> {
     %norm = nn.root_of_mean %mean {ranks = 4 : i64} : (tensor<f32>) -> tensor<f32>
     ```
   }];
-  let arguments = (ins NSA_F32Scalar:$mean, NN_PositiveI64:$ranks);
+  let arguments = (ins NSA_F32Scalar:$mean, NSA_PositiveI64:$ranks);
   let results = (outs NSA_F32Scalar:$root);
   let resultNames = [{"norm"}];
 }
@@ -173,7 +173,7 @@ def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
   let arguments = (ins NSA_F32TensorOfRank<1>:$hyper, NSA_F32Scalar:$norm,
                        NSA_F32Scalar:$loss, NSA_F32Scalar:$scale,
                        NSA_F32Scalar:$streak, NSA_F32Scalar:$skipped,
-                       NN_PositiveI64:$growth_interval);
+                       NSA_PositiveI64:$growth_interval);
   let results = (outs NSA_F32TensorOfRank<1>:$unscaled_hyper,
                       NSA_F32Scalar:$unscaled_norm, NSA_F32Scalar:$new_scale,
                       NSA_F32Scalar:$new_streak, NSA_F32Scalar:$new_skipped);

@@ -60,7 +60,7 @@ def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
                        NSA_Activation:$window_value, NSA_FloatTensor:$gates,
                        Optional<NSA_F32TensorOfRank<1>>:$bias, UnitAttr:$keep,
                        NSA_PositiveI64:$select_block, NSA_PositiveI64:$window,
-                       OptionalAttr<F64Attr>:$scale);
+                       OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$output,
                       Variadic<NSA_FloatTensor>:$kept);
   let resultNames = [{"o", "slc", "lse_slc", "win", "lse_win"}];
@@ -131,7 +131,7 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
            Optional<NSA_F32TensorOfRank<3>>:$table),
       NSA_CompressionParameters<>.members,
       (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$window,
-           UnitAttr:$rotate_tokens, OptionalAttr<F64Attr>:$scale));
+           UnitAttr:$rotate_tokens, OptionalAttr<NSA_ScaleAttr>:$scale));
   let results = (outs NSA_Activation:$query_grad,
                       NSA_Activation:$compressed_key_grad,
                       NSA_Activation:$compressed_value_grad,
@@ -187,7 +187,7 @@ def NSA_RotaryCompressedAttentionOp
   let arguments = !con(
       (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value,
            Variadic<NSA_Activation>:$keys, NSA_F32TensorOfRank<3>:$table),
-      NSA_CompressionParameters<>.members, (ins OptionalAttr<F64Attr>:$scale));
+      NSA_CompressionParameters<>.members, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
                       NSA_Activation:$rotated_query,
                       Variadic<NSA_Activation>:$rotated_keys);

@@ -22,8 +22,6 @@ def NSA_Lse : NSA_F32TensorOfRank<3>;
 def NSA_Indices : NSA_I32TensorOfRank<4>;
 def NSA_Gates : NSA_F32TensorOfRank<4>;
 
-def NSA_PositiveI64 : ConfinedAttr<I64Attr, [IntPositive]>;
-
 /// An op without side effects whose result types follow from its operands.
 class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
     : NSA_Op<mnemonic, !listconcat(traits, [
@@ -69,7 +67,7 @@ class NSA_AttentionOp<string mnemonic, dag extraOperands, dag parameters>
         NSA_KeptForBackward]> {
   let arguments = !con(
       (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value),
-      extraOperands, parameters, (ins OptionalAttr<F64Attr>:$scale));
+      extraOperands, parameters, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
   let resultNames = [{"o", "lse"}];
   let declarations = NSA_ScaleMethod<>.declarations;
@@ -86,7 +84,7 @@ class NSA_AttentionBackwardOp<string mnemonic, dag extraOperands,
       (ins NSA_Activation:$output_grad, NSA_Activation:$query,
            NSA_Activation:$key, NSA_Activation:$value, NSA_Activation:$output,
            NSA_Lse:$lse),
-      extraOperands, parameters, (ins OptionalAttr<F64Attr>:$scale));
+      extraOperands, parameters, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
   let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
                       NSA_Activation:$value_grad);
   let resultNames = [{"dq", "dk", "dv"}];
@@ -321,9 +319,9 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
       (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse),
       NSA_CompressionParameters<>.members,
       (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$count,
-           DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "1">:$initial,
+           DefaultValuedAttr<NSA_NonNegativeI64, "1">:$initial,
            DefaultValuedAttr<NSA_PositiveI64, "2">:$local,
-           OptionalAttr<F64Attr>:$scale));
+           OptionalAttr<NSA_ScaleAttr>:$scale));
   let results = (outs NSA_Indices:$indices);
   let resultNames = [{"indices"}];
   let declarations = NSA_ScaleMethod<>.declarations;

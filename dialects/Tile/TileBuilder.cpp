@@ -17,8 +17,10 @@ using namespace nsa::tile;
 static Expr makeConstant(ImplicitLocOpBuilder &b, Type type, double number) {
   if (isa<FloatType>(type))
     return Expr(b, arith::ConstantOp::create(b, b.getFloatAttr(type, number)));
-  return Expr(b, arith::ConstantOp::create(
-                     b, b.getIntegerAttr(type, static_cast<int64_t>(number))));
+  auto integer = static_cast<int64_t>(number);
+  assert((!type.isInteger(32) || llvm::isInt<32>(integer)) &&
+         "kernels compute with 32 bits");
+  return Expr(b, arith::ConstantOp::create(b, b.getIntegerAttr(type, integer)));
 }
 
 Expr Expr::constant(double number) const {

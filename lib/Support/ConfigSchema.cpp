@@ -18,6 +18,8 @@ using namespace nsa;
 namespace {
 
 constexpr double kMaxInt = 9e15;
+/// Kernels count tokens with 32 bits.
+constexpr double kMaxTokens = 2147483647;
 
 template <typename Section>
 struct SectionBuilder {
@@ -100,7 +102,7 @@ void addNsa(std::vector<ConfigField> &fields) {
   s.number("l_sel", &C::lSel, 1, 65536,
            "selection block, tokens; a multiple of d, at least l");
   s.number("n_sel", &C::nSel, 1, 4096, "selected blocks per query");
-  s.number("w", &C::w, 1, kMaxInt, "sliding window, tokens");
+  s.number("w", &C::w, 1, kMaxTokens, "sliding window, tokens");
   s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
   s.flag("phi_pos", &C::phiPos,
          "learned embedding of the place in a compression block; not for mean");

@@ -52,8 +52,9 @@ private:
 static void describeBinary(ModuleOp module, const CPUBinary &binary) {
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   uint64_t hash = hashBytes(binary.image.data(), binary.image.size());
-  rt::BinaryOp::create(builder, module.getLoc(), "kernels", artifact::elfFormat,
-                       binary.cpu.name, binary.image.size(), toHex(hash));
+  rt::BinaryOp::create(builder, module.getLoc(), getBinaryName(module),
+                       artifact::elfFormat, binary.cpu.name,
+                       binary.image.size(), toHex(hash));
 }
 
 /// Lowers the kernels and compiles them, in their order.

@@ -8,6 +8,18 @@
 using namespace mlir;
 using namespace nsa;
 
+std::string nsa::getBinaryName(ModuleOp module) {
+  StringRef name = "kernels";
+  if (!module.lookupSymbol(name))
+    return name.str();
+  unsigned count = 0;
+  return SymbolTable::generateSymbolName<16>(
+             name, [&](StringRef name) { return module.lookupSymbol(name); },
+             count)
+      .str()
+      .str();
+}
+
 /// Puts the description of a kernel whose code does not exist yet in its place.
 static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
   OpBuilder builder(kernel);

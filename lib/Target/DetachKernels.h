@@ -9,6 +9,9 @@
 
 namespace nsa {
 
+/// A name for the code of all kernels that nothing else in the module has.
+std::string getBinaryName(mlir::ModuleOp module);
+
 /// The tile kernels of a module in a module of their own, nested at its end,
 /// and what stands in their place: descriptions without the figures of their
 /// code, in the same order. The nested module goes with this object.

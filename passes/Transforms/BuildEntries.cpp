@@ -52,6 +52,23 @@ FailureOr<func::FuncOp> BuildEntriesPass::findModel() {
   return model;
 }
 
+/// The objective is chosen here, and so is what it is differentiated by.
+static LogicalResult checkNoMarks(func::FuncOp model) {
+  for (BlockArgument argument : model.getArguments())
+    if (model.getArgAttr(argument.getArgNumber(), nn::kDifferentiateAttr))
+      return emitError(argument.getLoc(), "argument ")
+             << argument.getArgNumber() << " of function `" << model.getName()
+             << "` is marked nn.differentiate, but a function marked nn.train "
+                "is differentiated with respect to its parameters";
+  for (unsigned i = 0, e = model.getNumResults(); i < e; ++i)
+    if (nn::isObjective(model, i))
+      return model.emitError("result ")
+             << i << " of function `" << model.getName()
+             << "` is marked nn.objective, but the objective of a function "
+                "marked nn.train is its `loss`";
+  return success();
+}
+
 /// Whether a result is the argument's new value.
 static bool isUpdated(func::FuncOp function, unsigned index) {
   StringRef name = nn::getArgumentName(function, index);
@@ -116,7 +133,7 @@ void BuildEntriesPass::runOnOperation() {
   if (!model)
     return;
   FailureOr<unsigned> loss = findLoss(model);
-  if (failed(loss) || failed(getReturn(model)))
+  if (failed(loss) || failed(getReturn(model)) || failed(checkNoMarks(model)))
     return signalPassFailure();
   std::optional<unsigned> logits = nn::findResult(model, "logits");
   if (!logits) {

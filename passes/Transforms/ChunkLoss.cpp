@@ -54,8 +54,11 @@ struct ChunkLossPass : nsa::impl::ChunkLossBase<ChunkLossPass> {
 // What is there
 //===----------------------------------------------------------------------===//
 
-/// Whether both are the same or one is the other computed again.
-static bool isSameValue(Value a, Value b) {
+using ValuePairs = DenseMap<std::pair<Value, Value>, bool>;
+
+/// Whether both are the same or one is the other computed again. `known` has
+/// what was found out: values that are read twice are compared once.
+static bool isSameValue(Value a, Value b, ValuePairs &known) {
   auto strip = [](Value value) {
     while (auto barrier = value.getDefiningOp<nn::RecomputeBarrierOp>())
       value = barrier.getInput();
@@ -67,18 +70,26 @@ static bool isSameValue(Value a, Value b) {
   auto x = dyn_cast<OpResult>(a), y = dyn_cast<OpResult>(b);
   if (!x || !y || x.getResultNumber() != y.getResultNumber())
     return false;
+  if (auto pair = known.find({a, b}); pair != known.end())
+    return pair->second;
   Operation *first = x.getOwner(), *second = y.getOwner();
-  return first->getName() == second->getName() &&
-         first->getPropertiesAsAttribute() ==
-             second->getPropertiesAsAttribute() &&
-         first->getResultTypes() == second->getResultTypes() &&
-         first->getNumOperands() > 0 &&
-         first->getNumOperands() == second->getNumOperands() &&
-         llvm::all_of(llvm::zip(first->getOperands(), second->getOperands()),
-                      [](auto pair) {
-                        return isSameValue(std::get<0>(pair),
-                                           std::get<1>(pair));
-                      });
+  bool isSame =
+      first->getName() == second->getName() &&
+      first->getPropertiesAsAttribute() == second->getPropertiesAsAttribute() &&
+      first->getResultTypes() == second->getResultTypes() &&
+      first->getNumOperands() > 0 &&
+      first->getNumOperands() == second->getNumOperands() &&
+      llvm::all_of(llvm::zip(first->getOperands(), second->getOperands()),
+                   [&](auto pair) {
+                     return isSameValue(std::get<0>(pair), std::get<1>(pair),
+                                        known);
+                   });
+  return known[{a, b}] = isSame;
+}
+
+static bool isSameValue(Value a, Value b) {
+  ValuePairs known;
+  return isSameValue(a, b, known);
 }
 
 /// Sorts the product that reads the gradient of the logits. Returns why it
@@ -132,6 +143,9 @@ static StringRef collect(Loss &found) {
         return "something else reads the statistics of the loss";
   if (!found.backward)
     return "";
+  if (found.backward.getTargets() != found.loss.getTargets() ||
+      found.backward.getCount() != found.loss.getCount())
+    return "the gradient of the logits is not that of the loss";
   if (!isKnownAt(found.backward.getLossGrad(), found.loss))
     return "the gradient of the loss depends on the loss";
   for (Operation *user : found.backward->getUsers())

@@ -6,6 +6,7 @@
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 #define DEBUG_TYPE "nsa-differentiate"
 
@@ -44,7 +45,10 @@ private:
   /// flow through.
   void findActiveValues();
   bool isActiveOperand(Operation &op, unsigned index);
-  Value buildSeed(unsigned objective, Value value);
+  /// Whether a region of the operation reads such a value.
+  bool capturesActive(Operation &op);
+  FailureOr<Value> findSeed(RankedTensorType objective);
+  FailureOr<Value> buildSeed(unsigned objective, Value value);
   LogicalResult visit(Operation &op);
   /// The gradients of the results as the operation takes them.
   SmallVector<Value> getResultGradients(Operation &op);
@@ -103,15 +107,26 @@ bool Differentiator::isActiveOperand(Operation &op, unsigned index) {
   return !differentiable || differentiable.isDifferentiableOperand(index);
 }
 
+bool Differentiator::capturesActive(Operation &op) {
+  if (op.getNumRegions() == 0)
+    return false;
+  llvm::SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op.getRegions(), captured);
+  return llvm::any_of(captured, [&](Value v) { return active.contains(v); });
+}
+
 void Differentiator::findActiveValues() {
   active.insert_range(targets);
   for (Operation &op : function.front().without_terminator()) {
     auto operands = llvm::seq<unsigned>(0, op.getNumOperands());
     if (llvm::none_of(operands,
-                      [&](unsigned i) { return isActiveOperand(op, i); }))
+                      [&](unsigned i) { return isActiveOperand(op, i); }) &&
+        !capturesActive(op))
       continue;
+    // What others make of a value that is no tensor may be one again.
+    bool hasAdjoint = isa<DifferentiableOpInterface>(op);
     for (Value result : op.getResults())
-      if (isFloatTensor(result.getType()))
+      if (!hasAdjoint || isFloatTensor(result.getType()))
         active.insert(result);
   }
 }
@@ -161,7 +176,7 @@ LogicalResult Differentiator::visit(Operation &op) {
     return success();
   }
   auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
-  if (!differentiable)
+  if (!differentiable || capturesActive(op))
     return op.emitOpError("lies between a parameter and the objective but has "
                           "no adjoint");
   SmallVector<Value> operandGradients;
@@ -206,15 +221,34 @@ static DictionaryAttr nameGradient(MLIRContext *context, StringRef name,
   return attributes.getDictionary(context);
 }
 
-Value Differentiator::buildSeed(unsigned objective, Value value) {
+/// The argument that is marked as the gradient of the objective, which has the
+/// type `objective`; null if there is none.
+FailureOr<Value> Differentiator::findSeed(RankedTensorType objective) {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    if (!nn::isSeed(function, index))
+      continue;
+    if (cast<RankedTensorType>(argument.getType()).getShape() !=
+        objective.getShape())
+      return emitError(argument.getLoc(), "argument ")
+             << index << " of type " << argument.getType()
+             << " is marked nn.seed, but the objective has type " << objective;
+    return Value(argument);
+  }
+  return Value();
+}
+
+FailureOr<Value> Differentiator::buildSeed(unsigned objective, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
-  for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
-    if (nn::isSeed(function, i) && type == function.getArgumentTypes()[i])
-      return function.getArgument(i);
+  FailureOr<Value> seed = findSeed(type);
+  if (failed(seed))
+    return failure();
+  if (*seed)
+    return castTo(*seed, type.getElementType());
   if (type.getRank() == 0)
     return nn::FillOp::create(builder, value.getLoc(),
-                              builder.getF64FloatAttr(1.0),
-                              TypeAttr::get(type));
+                              builder.getF64FloatAttr(1.0), TypeAttr::get(type))
+        .getResult();
   unsigned index = function.getNumArguments();
   StringRef name = nn::getResultName(function, objective);
   LogicalResult inserted = function.insertArgument(
@@ -222,7 +256,7 @@ Value Differentiator::buildSeed(unsigned objective, Value value) {
       value.getLoc());
   assert(succeeded(inserted) && "function type without a new argument");
   (void)inserted;
-  return function.getArgument(index);
+  return Value(function.getArgument(index));
 }
 
 LogicalResult Differentiator::appendGradients() {
@@ -252,7 +286,10 @@ LogicalResult Differentiator::run(unsigned objective) {
 
   Value value = ret->getOperand(objective);
   builder.setInsertionPoint(*ret);
-  gradients[value] = buildSeed(objective, value);
+  FailureOr<Value> seed = buildSeed(objective, value);
+  if (failed(seed))
+    return failure();
+  gradients[value] = *seed;
   auto primals = llvm::to_vector(
       llvm::make_pointer_range(function.front().without_terminator()));
   for (Operation *op : llvm::reverse(primals))

@@ -23,6 +23,7 @@ using namespace nsa;
 namespace {
 struct FusePass : nsa::impl::FuseBase<FusePass> {
   using FuseBase::FuseBase;
+  LogicalResult initialize(MLIRContext *context) override;
   void runOnOperation() override;
   void fuseSums(func::FuncOp function);
 };
@@ -178,6 +179,14 @@ static void sinkViews(func::FuncOp function) {
         op = op->getOperand(0).getDefiningOp();
       }
     }
+}
+
+LogicalResult FusePass::initialize(MLIRContext *context) {
+  if (mostPartialSums < 1 || mostPartialSums > INT32_MAX)
+    return emitError(UnknownLoc::get(context), "at most ")
+           << mostPartialSums.getValue() << " partial sums, expected 1 to "
+           << INT32_MAX;
+  return success();
 }
 
 void FusePass::runOnOperation() {

@@ -32,6 +32,10 @@ struct Cluster {
   Operation *back() const { return ops.back(); }
 };
 
+/// Tensors of a fused kernel at most: GPUs take a few hundred pointers, and a
+/// root may have tensors of its own.
+constexpr size_t kMostTensors = 128;
+
 class KernelFuser {
 public:
   explicit KernelFuser(func::FuncOp function) : function(function) {}
@@ -42,6 +46,7 @@ private:
   void joinProducer(OpOperand &use);
   void joinAlike(Cluster *first, ArrayRef<Cluster *> others);
   StringRef findObstacle(Cluster *producer, Cluster *consumer) const;
+  bool hasManyTensors(Cluster *first, Cluster *second) const;
   bool canMerge(Cluster *first, Cluster *second) const;
   void merge(Cluster *first, Cluster *second);
   void report(Operation *op, Operation *other, StringRef obstacle);
@@ -63,6 +68,9 @@ private:
 //===----------------------------------------------------------------------===//
 // Which operations are joined
 //===----------------------------------------------------------------------===//
+
+static constexpr StringLiteral kManyTensors =
+    "the kernel would have too many tensors";
 
 /// Whether an operation outside of both reads the cluster before `reader`.
 bool KernelFuser::isReadBefore(Cluster *cluster, Cluster *reader) const {
@@ -88,6 +96,23 @@ bool KernelFuser::isKnownAt(Cluster *cluster, Cluster *place) const {
 /// Whether both can stand one after the other, `first` in front.
 bool KernelFuser::canMerge(Cluster *first, Cluster *second) const {
   return !isReadBefore(first, second) || isKnownAt(second, first);
+}
+
+/// Whether a kernel of both would read and write too many tensors.
+bool KernelFuser::hasManyTensors(Cluster *first, Cluster *second) const {
+  auto isInside = [&](Operation *op) {
+    return isIn(op, first) || isIn(op, second);
+  };
+  llvm::SmallDenseSet<Value, 16> tensors;
+  for (Operation *op : llvm::concat<Operation *>(first->ops, second->ops)) {
+    for (Value operand : op->getOperands())
+      if (!isInside(operand.getDefiningOp()))
+        tensors.insert(operand);
+    for (Value result : op->getResults())
+      if (!llvm::all_of(result.getUsers(), isInside))
+        tensors.insert(result);
+  }
+  return tensors.size() > kMostTensors;
 }
 
 /// Makes one cluster of both, at the place of the second if that is possible.
@@ -144,7 +169,7 @@ StringRef KernelFuser::findObstacle(Cluster *producer,
     return "both are kernels that are not elementwise";
   if (!canMerge(producer, consumer))
     return "another operation has to come between";
-  return "";
+  return hasManyTensors(producer, consumer) ? StringRef(kManyTensors) : "";
 }
 
 void KernelFuser::joinProducer(OpOperand &use) {
@@ -190,6 +215,8 @@ void KernelFuser::joinAlike(Cluster *first, ArrayRef<Cluster *> others) {
       obstacle = "another operation has to come between";
     else if (dependsOn(*second, *first))
       obstacle = "one needs the other";
+    else if (hasManyTensors(first, second))
+      obstacle = kManyTensors;
     else
       merge(first, second);
     if (obstacle.empty() || isNearest)
@@ -215,6 +242,12 @@ void KernelFuser::outline(Cluster *cluster) {
       if (llvm::any_of(result.getUsers(),
                        [&](Operation *user) { return !isIn(user, cluster); }))
         outputs.push_back(result);
+  }
+  if (outputs.empty()) {
+    // Nothing needs what it computes.
+    for (Operation *op : llvm::reverse(cluster->ops))
+      op->erase();
+    return;
   }
   for (Value input : inputs)
     inputLocations.push_back(input.getLoc());

@@ -84,6 +84,28 @@ static SmallVector<nn::RotaryOp> findKeys(nn::RotaryOp queries,
 static constexpr StringLiteral kReadBefore =
     "what is rotated is read before the compressed branch";
 
+/// Whether the branch has the output as its key or value. The operation that
+/// rotates cannot be given it.
+static bool isKeyOrValue(nn::RotaryOp rotation,
+                         CompressedAttentionOp attention) {
+  return rotation.getOutput() == attention.getKey() ||
+         rotation.getOutput() == attention.getValue();
+}
+
+/// Why `attention` cannot do the rotation of keys, among others that it does,
+/// or nothing.
+static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
+                            CompressedAttentionOp attention) {
+  auto before = rotation.getInput().getDefiningOp<nn::RotaryOp>();
+  if (before && (before.getOutput() == attention.getQuery() ||
+                 llvm::is_contained(keys, before)))
+    return "the keys are rotated already";
+  if (isKeyOrValue(rotation, attention))
+    return "the compressed branch reads the rotated keys";
+  // What was moved may read the rotated keys or queries.
+  return isReadBefore(rotation, attention) ? StringRef(kReadBefore) : "";
+}
+
 bool nsa::fuseRotation(CompressedAttentionOp attention) {
   auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
   if (!queries)
@@ -95,15 +117,22 @@ bool nsa::fuseRotation(CompressedAttentionOp attention) {
     return false;
   }
   SmallVector<nn::RotaryOp> keys = findKeys(queries, attention);
-  // What was moved may read the rotated keys or queries.
-  llvm::erase_if(keys, [&](nn::RotaryOp rotation) {
-    bool isRead = isReadBefore(rotation, attention);
-    if (isRead)
-      reportFusion(rotation, "Rotation", kReadBefore);
-    return isRead;
-  });
+  SmallVector<nn::RotaryOp> fusible;
+  for (nn::RotaryOp rotation : keys) {
+    StringRef obstacle = findReader(rotation, keys, attention);
+    if (obstacle.empty())
+      fusible.push_back(rotation);
+    else
+      reportFusion(rotation, "Rotation", obstacle);
+  }
+  keys = fusible;
   if (isReadBefore(queries, attention)) {
     reportFusion(queries, "Rotation", kReadBefore);
+    return false;
+  }
+  if (isKeyOrValue(queries, attention)) {
+    reportFusion(queries, "Rotation",
+                 "the compressed branch also has the queries as keys");
     return false;
   }
   SmallVector<Value> inputs;

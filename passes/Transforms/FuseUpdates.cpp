@@ -5,6 +5,7 @@
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 
 #define DEBUG_TYPE "nsa-fuse"
 
@@ -15,6 +16,9 @@ using namespace nsa;
 /// as up to 16 rows of equal length, whose elements they count in 32 bits.
 static constexpr int64_t kMaxLength = int64_t(1) << 34;
 static_assert(nn::kBundleAlignment == 16);
+
+static constexpr StringLiteral kNotInPlace =
+    "its tensors are not updated in place";
 
 namespace {
 
@@ -57,7 +61,8 @@ public:
   unsigned run();
 
 private:
-  bool collect(nn::AdamWOp update);
+  bool claim(ArrayRef<StringRef> tensors);
+  StringRef collect(nn::AdamWOp update);
   StringRef getGradientTensor(Value gradient);
   void arrange(Group &group);
   bool fits(const Group &group);
@@ -76,6 +81,7 @@ private:
   llvm::MapVector<std::tuple<unsigned, Value, Value, Value>, Group> groups;
   /// The gradients of all fused groups.
   Parts gradients;
+  llvm::StringSet<> claimed;
   unsigned numReplaced = 0;
 };
 
@@ -132,35 +138,46 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
   return {};
 }
 
-/// Adds an update to its group. Returns false if it has to stay as it is.
-bool UpdateFuser::collect(nn::AdamWOp update) {
+/// Whether no other update has one of the tensors: a bundle has each once.
+bool UpdateFuser::claim(ArrayRef<StringRef> tensors) {
+  if (llvm::any_of(tensors, [&](StringRef t) { return claimed.contains(t); }))
+    return false;
+  claimed.insert_range(tensors);
+  return true;
+}
+
+/// Adds an update to its group. Returns why it has to stay as it is, or
+/// nothing.
+StringRef UpdateFuser::collect(nn::AdamWOp update) {
   StringRef tensors[4];
   for (unsigned i = 0; i < 3; ++i) {
     auto argument = dyn_cast<BlockArgument>(update->getOperand(i));
     if (!argument)
-      return false;
+      return kNotInPlace;
     tensors[i] = nn::getArgumentName(function, argument.getArgNumber());
     Value result = update->getResult(i);
     if (tensors[i].empty() || !result.hasOneUse() ||
         !llvm::all_of(argument.getUsers(), [&](Operation *user) {
           return user == update || user->isBeforeInBlock(update);
         }))
-      return false;
+      return kNotInPlace;
     OpOperand &use = *result.use_begin();
     if (use.getOwner() != ret ||
         nn::getResultAlias(function, use.getOperandNumber()) != tensors[i])
-      return false;
+      return kNotInPlace;
   }
   tensors[3] = getGradientTensor(update.getGradient());
   if (tensors[3].empty())
-    return false;
+    return kNotInPlace;
+  if (!claim(tensors))
+    return "another update has one of its tensors";
   Group &group = groups[{unsigned(update.getDecay()), update.getNorm(),
                          update.getLoss(), update.getHyper()}];
   group.updates.push_back(update);
   for (auto [parts, operand, tensor] :
        llvm::zip(group.operands, update->getOperands().take_front(4), tensors))
     parts.append(operand, tensor);
-  return true;
+  return "";
 }
 
 /// Orders the updates so that bundles that are there already stay together.
@@ -233,11 +250,20 @@ void UpdateFuser::fuse(Group &group) {
     update.erase();
 }
 
+/// Whether both have the same values, each as often.
+static bool haveSameValues(ValueRange first, ValueRange second) {
+  if (first.size() != second.size())
+    return false;
+  DenseMap<Value, int64_t> excess;
+  for (auto [a, b] : llvm::zip_equal(first, second)) {
+    ++excess[a];
+    --excess[b];
+  }
+  return llvm::all_of(excess, [](auto &entry) { return entry.second == 0; });
+}
+
 void UpdateFuser::fuseNorm(nn::GradientNormOp norm) {
-  DenseSet<Value> bundled(gradients.values.begin(), gradients.values.end());
-  if (norm.getGradients().size() != bundled.size() ||
-      !llvm::all_of(norm.getGradients(),
-                    [&](Value value) { return bundled.contains(value); }))
+  if (!haveSameValues(norm.getGradients(), gradients.values))
     return refuse(norm, "its gradients are not those of fused updates");
   if (!layout.claim(gradients.tensors))
     return refuse(norm, "another function has the gradients in another order");
@@ -286,8 +312,8 @@ void UpdateFuser::fuseFills() {
 unsigned UpdateFuser::run() {
   SmallVector<nn::GradientNormOp> norms(function.getOps<nn::GradientNormOp>());
   for (auto update : function.getOps<nn::AdamWOp>())
-    if (!collect(update))
-      refuse(update, "its tensors are not updated in place");
+    if (StringRef obstacle = collect(update); !obstacle.empty())
+      refuse(update, obstacle);
   for (auto &[scalars, group] : groups) {
     arrange(group);
     if (fits(group))

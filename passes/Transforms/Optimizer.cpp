@@ -6,6 +6,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSet.h"
 
 #define DEBUG_TYPE "nsa-optimizer"
 
@@ -80,6 +81,12 @@ static Value createZero(OpBuilder &builder, Location loc, Type type) {
 // @accumulate
 //===----------------------------------------------------------------------===//
 
+/// The argument by which gradients are larger than those of the loss.
+static std::optional<unsigned> findLossScale(func::FuncOp accumulate) {
+  std::optional<unsigned> scale = nn::findArgument(accumulate, nn::kLossScale);
+  return scale && nn::isSeed(accumulate, *scale) ? scale : std::nullopt;
+}
+
 static FailureOr<SmallVector<Parameter>>
 collectParameters(func::FuncOp accumulate) {
   SmallVector<Parameter> parameters;
@@ -108,10 +115,46 @@ collectParameters(func::FuncOp accumulate) {
       return emitError(argument.getLoc(), "parameter `")
              << name << "` has no result `grad." << name << "` in function `"
              << accumulate.getName() << "`";
+    if (Type type = accumulate.getResultTypes()[result->second];
+        type != argument.getType())
+      return emitError(argument.getLoc(), "parameter `")
+             << name << "` of type " << argument.getType()
+             << " has a gradient of type " << type;
     parameters.push_back(
         {argument, name, accumulate.getArgAttrDict(index), result->second});
   }
   return parameters;
+}
+
+/// No argument or result of `@accumulate` has a name of what is made here: in
+/// `@step` both would be one.
+static LogicalResult checkNames(func::FuncOp accumulate,
+                                ArrayRef<Parameter> parameters) {
+  llvm::StringSet<> made = {"hyper", kLossSum, "loss_sum_out", "grad_norm"};
+  for (const Parameter &p : parameters)
+    for (StringRef prefix : {"m.", "v.", "grad."})
+      made.insert((prefix + p.name).str());
+  if (findLossScale(accumulate)) {
+    made.insert(nn::kLossScaleStreak);
+    made.insert(nn::kSkippedUpdates);
+    for (StringRef name : {nn::kLossScale, nn::kSkippedUpdates})
+      made.insert((name + "_out").str());
+  }
+  for (BlockArgument argument : accumulate.getArguments())
+    if (StringRef name =
+            nn::getArgumentName(accumulate, argument.getArgNumber());
+        made.contains(name))
+      return emitError(argument.getLoc(), "argument `")
+             << name << "` of function `" << accumulate.getName()
+             << "` has the name of a tensor of the optimizer";
+  for (const Parameter &p : parameters)
+    made.erase(p.getGradientName());
+  for (unsigned i = 0, e = accumulate.getNumResults(); i < e; ++i)
+    if (StringRef name = nn::getResultName(accumulate, i); made.contains(name))
+      return accumulate.emitError("result `")
+             << name << "` of function `" << accumulate.getName()
+             << "` has the name of a tensor of the optimizer";
+  return success();
 }
 
 /// The sum of a persistent value and `value`, right after the latter, so that
@@ -165,12 +208,6 @@ static func::FuncOp createEntry(ModuleOp module, StringRef name, Location loc) {
   builder.setInsertionPointToStart(entry.addEntryBlock());
   func::ReturnOp::create(builder, loc);
   return entry;
-}
-
-/// The argument by which gradients are larger than those of the loss.
-static std::optional<unsigned> findLossScale(func::FuncOp accumulate) {
-  std::optional<unsigned> scale = nn::findArgument(accumulate, nn::kLossScale);
-  return scale && nn::isSeed(accumulate, *scale) ? scale : std::nullopt;
 }
 
 /// Appends the scale of the loss and its new value. Returns the scalars of the
@@ -324,8 +361,8 @@ void OptimizerPass::runOnOperation() {
   if (failed(loss))
     return signalPassFailure();
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
-  if (failed(parameters) || failed(checkFree("update")) ||
-      failed(checkFree("step")))
+  if (failed(parameters) || failed(checkNames(accumulate, *parameters)) ||
+      failed(checkFree("update")) || failed(checkFree("step")))
     return signalPassFailure();
   buildAccumulation(accumulate, *loss, *parameters);
   buildStep(accumulate, buildUpdate(accumulate, *parameters));

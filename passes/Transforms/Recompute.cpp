@@ -111,6 +111,23 @@ LogicalResult RecomputePass::initialize(MLIRContext *context) {
   return success();
 }
 
+/// What is backward shows in locations. A function that lost them must not pass
+/// for one that computes no gradients.
+static LogicalResult checkNoGradients(func::FuncOp function) {
+  Operation *ret = function.front().getTerminator();
+  for (OpOperand &operand : ret->getOpOperands()) {
+    unsigned index = operand.getOperandNumber();
+    StringRef name = nn::getResultName(function, index);
+    Operation *producer = operand.get().getDefiningOp();
+    if (name.starts_with("grad.") && producer && producer->getNumOperands() > 0)
+      return function.emitError("function `")
+             << function.getName() << "` has the gradient `" << name
+             << "`, but no location in it says what is backward; print it with "
+                "--mlir-print-debuginfo";
+  }
+  return success();
+}
+
 void RecomputePass::runOnOperation() {
   func::FuncOp function = getOperation();
   if (policy == RecomputePolicy::None || function.isExternal())
@@ -118,8 +135,11 @@ void RecomputePass::runOnOperation() {
   if (failed(getReturn(function)))
     return signalPassFailure();
   RecomputePlan plan(function, static_cast<uint64_t>(budgetMiB) << 20);
-  if (plan.getBackward().empty())
+  if (plan.getBackward().empty()) {
+    if (failed(checkNoGradients(function)))
+      signalPassFailure();
     return;
+  }
   uint64_t before = plan.getKeptBytes();
   if (policy == RecomputePolicy::Block)
     plan.selectBlocks();
@@ -135,10 +155,14 @@ void RecomputePass::runOnOperation() {
       << remark::metric("Operations", cloner.numClones)
       << remark::metric("BytesBefore", before)
       << remark::metric("Bytes", plan.getKeptBytes());
-  if (budgetMiB > 0 && !plan.fitsBudget())
-    remark::missed(function.getLoc(), remark::RemarkOpts::name("Budget")
-                                          .category(DEBUG_TYPE)
-                                          .function(function.getName()))
-        << remark::add("{0} bytes are kept, above the budget of {1} MiB",
-                       plan.getKeptBytes(), budgetMiB.getValue());
+  if (budgetMiB == 0 || plan.fitsBudget())
+    return;
+  emitWarning(function.getLoc(), "values that backward needs of function `")
+      << function.getName() << "` take " << plan.getKeptBytes()
+      << " bytes, above the budget of " << budgetMiB.getValue() << " MiB";
+  remark::missed(function.getLoc(), remark::RemarkOpts::name("Budget")
+                                        .category(DEBUG_TYPE)
+                                        .function(function.getName()))
+      << remark::add("{0} bytes are kept, above the budget of {1} MiB",
+                     plan.getKeptBytes(), budgetMiB.getValue());
 }

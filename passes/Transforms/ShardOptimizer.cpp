@@ -23,12 +23,15 @@ namespace {
 class Sharder {
 public:
   Sharder(func::FuncOp function, int64_t ranks)
-      : function(function), ranks(ranks), signature(function) {}
+      : function(function), ranks(ranks),
+        numArguments(function.getNumArguments()),
+        numResults(function.getNumResults()), signature(function) {}
 
   LogicalResult run(ArrayRef<nn::AdamWOp> updates);
 
 private:
   LogicalResult checkFused(nn::AdamWOp update);
+  LogicalResult checkNorm(ArrayRef<nn::AdamWOp> updates);
   Value takePart(OpBuilder &builder, Value whole, int64_t shard);
   void shardNorm(nn::GradientNormOp norm, ArrayRef<nn::AdamWOp> updates);
   void shard(nn::AdamWOp update);
@@ -36,6 +39,8 @@ private:
 
   func::FuncOp function;
   int64_t ranks;
+  /// Before anything is added.
+  unsigned numArguments, numResults;
   Signature signature;
   /// The parts of the gradients, by update.
   DenseMap<Operation *, Value> gradients;
@@ -77,6 +82,37 @@ Value Sharder::takePart(OpBuilder &builder, Value whole, int64_t shard) {
   auto part = RankedTensorType::get(type.getNumElements() / ranks,
                                     type.getElementType());
   return nn::TakePartOp::create(builder, whole.getLoc(), part, whole, shard);
+}
+
+/// Values and the parts of those that are bundles, in an order of their own.
+static SmallVector<Value> getParts(ValueRange values) {
+  SmallVector<Value> parts;
+  for (Value value : values)
+    if (nn::BundleOp bundle = getBundle(value))
+      llvm::append_range(parts, bundle.getParts());
+    else
+      parts.push_back(value);
+  llvm::sort(parts, [](Value a, Value b) {
+    return a.getAsOpaquePointer() < b.getAsOpaquePointer();
+  });
+  return parts;
+}
+
+/// The norm will be that of the parts, so it has to be that of the wholes.
+LogicalResult Sharder::checkNorm(ArrayRef<nn::AdamWOp> updates) {
+  nn::AdamWOp first = updates.front();
+  auto norm = first.getNorm().getDefiningOp<nn::GradientNormOp>();
+  if (!norm || norm.getSquared())
+    return first.emitOpError("has a norm that is none of gradients");
+  SmallVector<Value> gradients;
+  for (nn::AdamWOp update : updates) {
+    if (update.getNorm() != first.getNorm())
+      return update.emitOpError("has another norm than other updates");
+    gradients.push_back(update.getGradient());
+  }
+  if (getParts(norm.getGradients()) != getParts(gradients))
+    return norm.emitOpError("is not that of the gradients of all updates");
+  return success();
 }
 
 /// The norm of all parts of all ranks.
@@ -132,12 +168,13 @@ void Sharder::shard(nn::AdamWOp update) {
 void Sharder::eraseOldMoments() {
   SmallVector<unsigned> keep;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (!oldMoments.contains(nn::getResultAlias(function, i)))
+    if (i >= numResults ||
+        !oldMoments.contains(nn::getResultAlias(function, i)))
       keep.push_back(i);
   keepResults(function, keep);
   eraseDeadOps(function);
   BitVector unused(function.getNumArguments());
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+  for (unsigned i = 0; i < numArguments; ++i)
     if (oldMoments.contains(nn::getArgumentName(function, i)))
       unused.set(i);
   (void)function.eraseArguments(unused);
@@ -147,11 +184,10 @@ LogicalResult Sharder::run(ArrayRef<nn::AdamWOp> updates) {
   for (nn::AdamWOp update : updates)
     if (failed(checkFused(update)))
       return failure();
+  if (failed(checkNorm(updates)))
+    return failure();
   nn::AdamWOp first = updates.front();
-  auto norm = first.getNorm().getDefiningOp<nn::GradientNormOp>();
-  if (!norm)
-    return first.emitOpError("has a norm that is none of gradients");
-  shardNorm(norm, updates);
+  shardNorm(first.getNorm().getDefiningOp<nn::GradientNormOp>(), updates);
   for (nn::AdamWOp update : updates)
     shard(update);
   signature.update();

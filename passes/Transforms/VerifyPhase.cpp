@@ -71,20 +71,22 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Precision:
   case Phase::Gradient:
   case Phase::Optimizer:
-    return {{"builtin", "func", "nsa", "nn"}, {}};
+    return {{"builtin.module", "func", "nsa", "nn"}, {}};
   case Phase::Kernel:
-    return {{"builtin", "func", "tile.kernel", "tile.launch", "nn.matmul",
-             "nn.split_heads", "nn.merge_heads", "nn.recompute_barrier",
-             "nn.fill", "nn.split", "nn.concat", "nn.bundle", "nn.unbundle",
-             "nn.all_reduce", "nn.take_part", "nn.gather_parts"},
+    return {{"builtin.module", "func", "tile.kernel", "tile.launch",
+             "nn.matmul", "nn.split_heads", "nn.merge_heads",
+             "nn.recompute_barrier", "nn.fill", "nn.split", "nn.concat",
+             "nn.bundle", "nn.unbundle", "nn.all_reduce", "nn.take_part",
+             "nn.gather_parts"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:
   case Phase::Collective:
   case Phase::Plan:
-    return {{"builtin", "rt", "tile.kernel"}, {"tile", "arith", "math", "scf"}};
+    return {{"builtin.module", "rt", "tile.kernel"},
+            {"tile", "arith", "math", "scf"}};
   case Phase::Binary:
-    return {{"builtin", "rt"}, {}};
+    return {{"builtin.module", "rt"}, {}};
   }
   llvm_unreachable("unknown phase");
 }

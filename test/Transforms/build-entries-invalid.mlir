@@ -44,3 +44,19 @@ func.func @m(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {n
 
 // expected-error @+1 {{function `m` is marked nn.train but has no body}}
 func.func private @m(tensor<f32>) -> tensor<f32> attributes {nn.train}
+
+// -----
+
+// expected-error @+1 {{result 0 of function `model` is marked nn.objective, but the objective of a function marked nn.train is its `loss`}}
+func.func @model(%x: tensor<f32> {nn.name = "x", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss", nn.objective}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x, %x : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{argument 0 of function `model` is marked nn.differentiate, but a function marked nn.train is differentiated with respect to its parameters}}
+func.func @model(%x: tensor<f32> {nn.name = "x", nn.role = "parameter", nn.differentiate})
+    -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "logits"}) attributes {nn.train} {
+  return %x, %x : tensor<f32>, tensor<f32>
+}

@@ -173,3 +173,29 @@ func.func @added(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600
   %dx = nn.matmul %dlogits, %w, %x {transpose_rhs} : (tensor<600x1024xf32>, tensor<16x1024xf32>, tensor<600x16xf32>) -> tensor<600x16xf32>
   return %dx : tensor<600x16xf32>
 }
+
+// CHECK-LABEL: func.func @other_targets
+// CHECK-NOT: nn.split_rows
+// CHECK: return
+// MISSED: Function=other_targets | Reason="the gradient of the logits is not that of the loss"
+func.func @other_targets(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>, %u: tensor<600xi32>, %dloss: tensor<f32>) -> (tensor<f32>, tensor<600x16xf32>) {
+  %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
+  %loss, %lse, %count = nn.cross_entropy %logits, %t : (tensor<600x1024xf32>, tensor<600xi32>) -> (tensor<f32>, tensor<600xf32>, tensor<f32>)
+  %dlogits = nn.cross_entropy_backward %dloss, %logits, %u, %lse, %count
+      : (tensor<f32>, tensor<600x1024xf32>, tensor<600xi32>, tensor<600xf32>, tensor<f32>) -> tensor<600x1024xf32>
+  %dx = nn.matmul %dlogits, %w {transpose_rhs} : (tensor<600x1024xf32>, tensor<16x1024xf32>) -> tensor<600x16xf32>
+  return %loss, %dx : tensor<f32>, tensor<600x16xf32>
+}
+
+// CHECK-LABEL: func.func @other_count
+// CHECK-NOT: nn.split_rows
+// CHECK: return
+// MISSED: Function=other_count | Reason="the gradient of the logits is not that of the loss"
+func.func @other_count(%x: tensor<600x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<600xi32>, %count: tensor<f32>, %dloss: tensor<f32>) -> (tensor<f32>, tensor<600x16xf32>) {
+  %logits = nn.matmul %x, %w : (tensor<600x16xf32>, tensor<16x1024xf32>) -> tensor<600x1024xf32>
+  %loss, %lse, %own = nn.cross_entropy %logits, %t : (tensor<600x1024xf32>, tensor<600xi32>) -> (tensor<f32>, tensor<600xf32>, tensor<f32>)
+  %dlogits = nn.cross_entropy_backward %dloss, %logits, %t, %lse, %count
+      : (tensor<f32>, tensor<600x1024xf32>, tensor<600xi32>, tensor<600xf32>, tensor<f32>) -> tensor<600x1024xf32>
+  %dx = nn.matmul %dlogits, %w {transpose_rhs} : (tensor<600x1024xf32>, tensor<16x1024xf32>) -> tensor<600x16xf32>
+  return %loss, %dx : tensor<f32>, tensor<600x16xf32>
+}

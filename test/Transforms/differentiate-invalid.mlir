@@ -76,3 +76,38 @@ func.func @statistic(%x: tensor<4x4xf32> {nn.differentiate}, %w: tensor<4xf32>) 
   %y, %rstd = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : (tensor<4x4xf32>, tensor<4xf32>) -> (tensor<4x4xf32>, tensor<4xf32>)
   return %rstd : tensor<4xf32>
 }
+
+// -----
+
+// The gradient flows through a value that is no tensor.
+func.func @scalar(%x: tensor<f32> {nn.differentiate}) -> (tensor<f32> {nn.objective}) {
+  %0 = builtin.unrealized_conversion_cast %x : tensor<f32> to f32
+  // expected-error @+1 {{'builtin.unrealized_conversion_cast' op lies between a parameter and the objective but has no adjoint}}
+  %1 = builtin.unrealized_conversion_cast %0 : f32 to tensor<f32>
+  %2 = nn.add %x, %1 : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// -----
+
+// A region reads what has a gradient.
+func.func @captured(%x: tensor<4xf32> {nn.differentiate}, %c: i1) -> (tensor<4xf32> {nn.objective}) {
+  // expected-error @+1 {{'scf.if' op lies between a parameter and the objective but has no adjoint}}
+  %0 = scf.if %c -> tensor<4xf32> {
+    scf.yield %x : tensor<4xf32>
+  } else {
+    %1 = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  }
+  %2 = nn.add %x, %0 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
+func.func @seed_of_another_shape(
+    %x: tensor<4xf32> {nn.differentiate},
+    // expected-error @+1 {{argument 1 of type 'tensor<f32>' is marked nn.seed, but the objective has type 'tensor<4xf32>'}}
+    %s: tensor<f32> {nn.seed}) -> (tensor<4xf32> {nn.objective}) {
+  return %x : tensor<4xf32>
+}

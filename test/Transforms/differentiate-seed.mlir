@@ -12,3 +12,12 @@ func.func @scaled(%w: tensor<4x8xf32> {nn.name = "w", nn.role = "parameter"},
   %loss, %lse, %count = nn.cross_entropy %w, %ids : (tensor<4x8xf32>, tensor<4xi32>) -> (tensor<f32>, tensor<4xf32>, tensor<f32>)
   return %loss : tensor<f32>
 }
+
+// It takes the type of the objective.
+// CHECK-LABEL: func.func @narrow_objective(
+// CHECK-SAME: %[[SEED:[^:]*]]: tensor<f32> {nn.seed}
+// CHECK: nn.cast %[[SEED]] to bf16
+func.func @narrow_objective(%x: tensor<bf16> {nn.differentiate}, %seed: tensor<f32> {nn.seed}) -> (tensor<bf16> {nn.objective}) {
+  %0 = nn.silu %x : (tensor<bf16>) -> tensor<bf16>
+  return %0 : tensor<bf16>
+}

@@ -140,3 +140,12 @@ func.func @refused(%x: tensor<4x4xf32>, %w: tensor<4xf32>)
   %t = nn.add %u, %v : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %t, %s, %y, %z : tensor<4x4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// What nothing needs makes no kernel.
+// CHECK-LABEL: func.func @dead
+// CHECK-NEXT: return
+func.func @dead(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = nn.silu %a : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = nn.silu %0 : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %a : tensor<4x8xf32>
+}

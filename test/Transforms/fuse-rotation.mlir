@@ -147,3 +147,28 @@ func.func @some(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc, %k: !k, %t: 
   %y = nsa.combine %g, %o, %os, %ow : (tensor<1x16x2x3xf32>, !q, !q, !q) -> !q
   return %y : !q
 }
+
+// With blocks of one token, the compressed branch may have the rotated keys
+// itself. The operation that rotates cannot read what it makes.
+// CHECK-LABEL: func.func @rotated_compressed_keys
+// CHECK: %[[K:.*]] = nn.rotary %arg1
+// CHECK: nsa.rotary_compressed_attention %arg0, %[[K]], %arg2
+// CHECK: nsa.window_attention %{{.*}}, %[[K]], %arg2
+func.func @rotated_compressed_keys(%q: tensor<1x16x2x16xf32>, %k: tensor<1x16x2x16xf32>, %v: tensor<1x16x2x16xf32>, %t: tensor<16x8x2xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) {
+  %qr = nn.rotary %q, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
+  %kr = nn.rotary %k, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
+  %o, %l = nsa.compressed_attention %qr, %kr, %v {block = 1 : i64, stride = 1 : i64} : (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x2x16xf32>)
+  %o2, %l2 = nsa.window_attention %qr, %kr, %v {window = 8 : i64} : (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x2x16xf32>)
+  return %o, %o2 : tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>
+}
+
+// CHECK-LABEL: func.func @keys_of_rotated_queries
+// CHECK: %[[F:.*]] = nsa.rotary_compressed_attention %arg0
+// CHECK: nn.rotary
+func.func @keys_of_rotated_queries(%q: tensor<1x16x2x16xf32>, %k: tensor<1x1x2x16xf32>, %v: tensor<1x1x2x16xf32>, %w: tensor<1x16x2x16xf32>, %t: tensor<16x8x2xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) {
+  %qr = nn.rotary %q, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
+  %o, %l = nsa.compressed_attention %qr, %k, %v {block = 16 : i64, stride = 16 : i64} : (tensor<1x16x2x16xf32>, tensor<1x1x2x16xf32>, tensor<1x1x2x16xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x2x16xf32>)
+  %kr = nn.rotary %qr, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
+  %o2, %l2 = nsa.window_attention %qr, %kr, %w {window = 8 : i64} : (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x2x16xf32>)
+  return %o, %o2 : tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>
+}

@@ -32,3 +32,39 @@ func.func @accumulate(%x: tensor<f32>) -> (tensor<f32> {nn.name = "loss"}) {
 func.func @step() {
   return
 }
+
+// -----
+
+// In @step an argument of this name would be the first moment of `w`.
+func.func @accumulate(
+    %w: tensor<f32> {nn.name = "w", nn.role = "parameter"},
+    // expected-error @+1 {{argument `m.w` of function `accumulate` has the name of a tensor of the optimizer}}
+    %x: tensor<f32> {nn.name = "m.w"}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}) {
+  return %x, %w : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+func.func @accumulate(
+    %w: tensor<f32> {nn.name = "w", nn.role = "parameter"},
+    // expected-error @+1 {{argument `hyper` of function `accumulate` has the name of a tensor of the optimizer}}
+    %x: tensor<f32> {nn.name = "hyper"}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}) {
+  return %x, %w : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+// expected-error @+1 {{result `grad_norm` of function `accumulate` has the name of a tensor of the optimizer}}
+func.func @accumulate(%w: tensor<f32> {nn.name = "w", nn.role = "parameter"})
+    -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}, tensor<f32> {nn.name = "grad_norm"}) {
+  return %w, %w, %w : tensor<f32>, tensor<f32>, tensor<f32>
+}
+
+// -----
+
+func.func @accumulate(
+    %x: tensor<f32>,
+    // expected-error @+1 {{parameter `w` of type 'tensor<4xf32>' has a gradient of type 'tensor<f32>'}}
+    %w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}) -> (tensor<f32> {nn.name = "loss"}, tensor<f32> {nn.name = "grad.w"}) {
+  return %x, %x : tensor<f32>, tensor<f32>
+}

@@ -61,3 +61,11 @@ func.func @graph(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %1 = nn.silu %0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %1 : tensor<4x4xf32>
 }
+
+// -----
+
+func.func @cast(%x: tensor<f32>) -> f32 {
+  // expected-error @+1 {{after phase optimizer, `builtin.unrealized_conversion_cast` may no longer be in a function}}
+  %0 = builtin.unrealized_conversion_cast %x : tensor<f32> to f32
+  return %0 : f32
+}

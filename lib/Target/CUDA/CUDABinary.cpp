@@ -235,7 +235,7 @@ void CUDABinaryPass::runOnOperation() {
   StringRef image = assembled
                         ? StringRef(binary->cubin.data(), binary->cubin.size())
                         : StringRef(binary->ptx);
-  rt::BinaryOp::create(builder, module.getLoc(), "kernels",
+  rt::BinaryOp::create(builder, module.getLoc(), getBinaryName(module),
                        assembled ? artifact::cubinFormat : artifact::ptxFormat,
                        target->name, image.size(),
                        toHex(hashBytes(image.data(), image.size())));

@@ -36,14 +36,29 @@ static void buildSquares(TileBuilder &b, const FlatGrid &grid,
   b.store(b.reduceAdd(sums), args[1], {b.range(b.programId(0), 1, 0)});
 }
 
-/// One program: the parts of all gradients, in order.
-static void buildNorm(TileBuilder &b, bool squared, ArrayRef<Value> args) {
-  int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
+/// Gradients whose parts one kernel adds: GPUs take a few hundred pointers.
+static constexpr size_t kMostParts = 128;
+
+/// The parts of gradients, in order, as a row.
+static Value sumParts(TileBuilder &b, ArrayRef<Value> gradients) {
+  int64_t count = cast<MemRefType>(gradients[0].getType()).getNumElements();
   Value i = b.range(0, count, 1);
   Value sums = b.zeros(1, count);
-  for (Value parts : args.drop_back())
+  for (Value parts : gradients)
     sums = b.map({sums, b.load(parts, {i})}, b.f32(),
                  [](ArrayRef<Expr> x) { return x[0] + x[1]; });
+  return sums;
+}
+
+/// One program: the parts of the first gradients, for a kernel that goes on.
+static void buildSumOfParts(TileBuilder &b, ArrayRef<Value> args) {
+  int64_t count = cast<MemRefType>(args[0].getType()).getNumElements();
+  b.store(sumParts(b, args.drop_back()), args.back(), {b.range(0, count, 1)});
+}
+
+/// One program: the parts of all gradients, in order.
+static void buildNorm(TileBuilder &b, bool squared, ArrayRef<Value> args) {
+  Value sums = sumParts(b, args.drop_back());
   Value norm = b.map({b.reduceAdd(sums)}, b.f32(), [&](ArrayRef<Expr> x) {
     return squared ? x[0] : sqrt(x[0]);
   });
@@ -188,6 +203,14 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
                                    [&](auto &b, ArrayRef<Value> args) {
                                      buildSquares(b, grid, args);
                                    })[0]);
+    }
+    while (parts.size() > kMostParts) {
+      KernelSpec spec = {"parts", "n" + std::to_string(kMostParts), {1, 1, 1}};
+      Value sum = cache.launch(rewriter, op, spec,
+                               ArrayRef(parts).take_front(kMostParts), type,
+                               buildSumOfParts)[0];
+      parts.erase(parts.begin() + 1, parts.begin() + kMostParts);
+      parts.front() = sum;
     }
     bool squared = op.getSquared();
     KernelSpec spec = {

@@ -54,6 +54,17 @@ struct Visibility {
   /// No limit if not given.
   std::optional<int64_t> window;
 
+  /// Of a window. One that is longer than the sequence hides nothing.
+  static Visibility ofWindow(int64_t window, int64_t sequence) {
+    return {1, 1, std::min(window, sequence)};
+  }
+  /// Of compressed blocks. All that are longer than the sequence hide all.
+  static Visibility ofBlocks(int64_t block, int64_t stride, int64_t sequence) {
+    if (block > sequence)
+      return {sequence + 1, sequence + 1, std::nullopt};
+    return {stride, block, std::nullopt};
+  }
+
   tile::Expr isVisible(tile::Expr t, tile::Expr i) const;
   /// Keys before it, and from the end on, are invisible to `t`. The end may be
   /// negative.

@@ -21,7 +21,11 @@ struct CompressKernel {
         batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
         heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
         block(op.getBlock()), stride(op.getStride()),
-        blocks(getNumCompressedBlocks(sequence, block, stride)) {}
+        blocks(getNumCompressedBlocks(sequence, block, stride)) {
+    // No block fits: how long it would be matters to parameters only.
+    if (blocks == 0 && kind == CompressionKind::Mean)
+      block = stride = sequence + 1;
+  }
 
   int64_t overlap() const { return block / stride; }
   int64_t blockTile() const { return getTileSize(blocks); }

@@ -14,15 +14,15 @@ using namespace nsa;
 using namespace nsa::tile;
 
 static Visibility getVisibility(WindowAttentionOp op) {
-  return {1, 1, static_cast<int64_t>(op.getWindow())};
+  return Visibility::ofWindow(op.getWindow(), getDim(op.getQuery(), 1));
 }
 static Visibility getVisibility(WindowAttentionBackwardOp op) {
-  return {1, 1, static_cast<int64_t>(op.getWindow())};
+  return Visibility::ofWindow(op.getWindow(), getDim(op.getQuery(), 1));
 }
 template <typename OpT>
 static Visibility getVisibility(OpT op) {
-  return {static_cast<int64_t>(op.getStride()),
-          static_cast<int64_t>(op.getBlock()), std::nullopt};
+  return Visibility::ofBlocks(op.getBlock(), op.getStride(),
+                              getDim(op.getQuery(), 1));
 }
 
 template <typename OpT>

@@ -34,8 +34,8 @@ struct GatedAttentionBackward : GatedAttention {
         compressed(AttentionShape(op.getQuery(), op.getCompressedKey(),
                                   op.getCompressedValue(),
                                   op.getScaleOrDefault()),
-                   {static_cast<int64_t>(op.getStride()),
-                    static_cast<int64_t>(op.getBlock()), std::nullopt},
+                   Visibility::ofBlocks(op.getBlock(), op.getStride(),
+                                        getDim(op.getQuery(), 1)),
                    schedule),
         rotatesTokens(op.getRotateTokens()) {}
 

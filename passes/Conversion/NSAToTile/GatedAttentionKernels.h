@@ -53,7 +53,8 @@ struct GatedAttention {
               op.getScaleOrDefault()),
         selected(shape, op.getSelectBlock(), getDim(op.getIndices(), 3),
                  schedule),
-        window(shape, {1, 1, static_cast<int64_t>(op.getWindow())}, schedule),
+        window(shape, Visibility::ofWindow(op.getWindow(), shape.sequence),
+               schedule),
         gating(op.getGating()), hasBias(static_cast<bool>(op.getBias())) {}
 
   /// For kernel names: "sigmoid_b1s64h4x2d16_s16n3_w32".

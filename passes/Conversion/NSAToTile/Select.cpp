@@ -14,10 +14,12 @@ namespace {
 struct SelectKernel {
   SelectKernel(SelectOp op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
-        visibility{static_cast<int64_t>(op.getStride()),
-                   static_cast<int64_t>(op.getBlock()), std::nullopt},
-        selectBlock(op.getSelectBlock()), count(op.getCount()),
-        initial(op.getInitial()), local(op.getLocal()), isWide(schedule.isWide),
+        visibility(Visibility::ofBlocks(op.getBlock(), op.getStride(),
+                                        shape.sequence)),
+        selectBlock(limitBlock(op.getSelectBlock())), count(op.getCount()),
+        initial(std::min<int64_t>(op.getInitial(), numBlocks())),
+        local(std::min<int64_t>(op.getLocal(), numBlocks())),
+        isWide(schedule.isWide),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
         isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
@@ -27,6 +29,17 @@ struct SelectKernel {
         rowTile(alignUp(blockTile * ratio() + halo(),
                         isOnTensorCores ? 16 : schedule.columnMultiple)) {}
 
+  /// A block with all of the sequence is as good as a longer one, as long as
+  /// compressed blocks fit.
+  int64_t limitBlock(int64_t longest) const {
+    int64_t enough =
+        std::max(alignUp(shape.sequence, visibility.stride), visibility.block);
+    return std::min(longest, enough);
+  }
+  int64_t numBlocks() const {
+    return llvm::divideCeil(shape.sequence, selectBlock);
+  }
+
   static int64_t alignUp(int64_t size, int64_t multiple) {
     return static_cast<int64_t>(llvm::alignTo(size, multiple));
   }
@@ -35,7 +48,7 @@ struct SelectKernel {
   /// cores 128, because the queries of all heads are read again for each tile.
   /// There, rows come in sixteens, which are to be full.
   int64_t getBlockTile() const {
-    int64_t blocks = llvm::divideCeil(shape.sequence, selectBlock);
+    int64_t blocks = numBlocks();
     if (isOnTensorCores) {
       constexpr int64_t rows = 128;
       int64_t fewest = std::min<int64_t>(blocks, 4);

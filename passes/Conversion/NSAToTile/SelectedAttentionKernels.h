@@ -19,12 +19,12 @@ struct SelectionUnion {
 struct SelectedAttention {
   SelectedAttention(const AttentionShape &shape, int64_t selectBlock,
                     int64_t count, const KernelSchedule &schedule)
-      : shape(shape), selectBlock(selectBlock), count(count),
-        keyTile(getKeyTile(shape, selectBlock, schedule)),
-        queryTile(getQueryTile(shape, selectBlock, count, schedule)),
+      : shape(shape), selectBlock(limitBlock(shape, selectBlock)), count(count),
+        keyTile(getKeyTile(shape, this->selectBlock, schedule)),
+        queryTile(getQueryTile(shape, this->selectBlock, count, schedule)),
         stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
-        gradParts(getGradParts(shape, selectBlock, count, schedule)),
+        gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
         isWide(schedule.isWide) {}
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
@@ -33,6 +33,11 @@ struct SelectedAttention {
                           op.getSelectBlock(), getDim(op.getIndices(), 3),
                           schedule) {}
 
+  /// A block with all of the sequence is as good as a longer one.
+  static int64_t limitBlock(const AttentionShape &shape, int64_t selectBlock) {
+    constexpr int64_t handy = 64;
+    return std::min<int64_t>(selectBlock, llvm::alignTo(shape.sequence, handy));
+  }
   /// The largest divisor of a selection block that is a handy tile: a smaller
   /// one for wide heads where programs share what memory there is.
   static int64_t getKeyTile(const AttentionShape &shape, int64_t selectBlock,

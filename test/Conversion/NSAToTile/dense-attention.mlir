@@ -62,10 +62,10 @@ func.func @compressed(%q: tensor<1x64x2x16xf32>, %k: tensor<1x15x1x16xf32>) -> t
 // A sequence shorter than a block has no compressed row, but a launch.
 
 // CHECK-LABEL: func.func @nothing
-// CHECK: tile.launch @compressed_attention_b1s7h2x1d16_l8d4_f32
-// CHECK: tile.kernel private @compressed_attention_b1s7h2x1d16_l8d4_f32
+// CHECK: tile.launch @compressed_attention_b1s7h2x1d16_l8d8_f32
+// CHECK: tile.kernel private @compressed_attention_b1s7h2x1d16_l8d8_f32
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
-// CHECK: tile.kernel private @compressed_attention_backward_dkdv_b1s7h2x1d16_l8d4_f32
+// CHECK: tile.kernel private @compressed_attention_backward_dkdv_b1s7h2x1d16_l8d8_f32
 // CHECK-SAME: grid = array<i32: 1, 1, 1>
 func.func @nothing(%do: tensor<1x7x2x16xf32>, %q: tensor<1x7x2x16xf32>, %k: tensor<1x0x1x16xf32>) -> (tensor<1x7x2x16xf32>, tensor<1x0x1x16xf32>) {
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 8 : i64, stride = 4 : i64}

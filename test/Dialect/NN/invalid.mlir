@@ -102,8 +102,8 @@ func.func @rotary_length(%x: tensor<1x15x2x16xf32>, %table: tensor<56x8x2xf32>) 
 // -----
 
 func.func @rotary_huge_stride(%x: tensor<1x15x2x16xf32>, %table: tensor<56x8x2xf32>) {
-  // expected-error @below {{table length (56) must be above the last position (9223372036854775807)}}
-  %y = nn.rotary %x, %table {stride = 4611686018427387904 : i64} : (tensor<1x15x2x16xf32>, tensor<56x8x2xf32>) -> tensor<1x15x2x16xf32>
+  // expected-error @below {{table length (56) must be above the last position (30064771058)}}
+  %y = nn.rotary %x, %table {stride = 2147483647 : i64} : (tensor<1x15x2x16xf32>, tensor<56x8x2xf32>) -> tensor<1x15x2x16xf32>
   return
 }
 
@@ -439,5 +439,63 @@ func.func @bundle_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
 func.func @part(%x: tensor<16xf32>) {
   // expected-error @below {{has a part of 5 elements of 16}}
   %part = nn.take_part %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @bundle_of_one_tensor_twice(%x: tensor<16xf32>) {
+  // expected-error @below {{'nn.bundle' op names the tensor "x" twice}}
+  %0 = nn.bundle %x, %x in ["x", "x"] : (tensor<16xf32>, tensor<16xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @unbundle_into_one_tensor_twice(%x: tensor<32xf32>) {
+  // expected-error @below {{'nn.unbundle' op names the tensor "x" twice}}
+  %0, %1 = nn.unbundle %x in ["x", "x"] : (tensor<32xf32>) -> (tensor<16xf32>, tensor<16xf32>)
+  return
+}
+
+// -----
+
+func.func @fused_without_output(%x: tensor<4xf32>) {
+  // expected-error @below {{'nn.fused' op must have at least one output}}
+  "nn.fused"(%x) ({
+  ^bb0(%0: tensor<4xf32>):
+    "nn.yield"() : () -> ()
+  }) : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// Products of extents do not wrap around.
+func.func @many_rows(%x: tensor<4294967296x4294967296x8xf32>, %w: tensor<0x4xf32>) {
+  // expected-error @below {{rows of lhs (9223372036854775807) must be equal to rows of rhs (0)}}
+  %y = nn.matmul %x, %w {transpose_lhs} : (tensor<4294967296x4294967296x8xf32>, tensor<0x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 of type 'tensor<4xi32>' cannot start from #nn.init<normal}}
+func.func @normal_integers(%x: tensor<4xi32> {nn.name = "x", nn.role = "state", nn.init = #nn.init<normal, 1.0>}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 of type 'tensor<4xi32>' cannot start from #nn.init<constant}}
+func.func @large_integers(%x: tensor<4xi32> {nn.name = "x", nn.role = "state", nn.init = #nn.init<constant, 3.0e9>}) {
+  return
+}
+
+// -----
+
+func.func @eps_that_is_nothing(%x: tensor<4x8xf32>, %w: tensor<8xf32>) {
+  // expected-error @below {{whose value is a normal number in fp32}}
+  %y, %r = nn.rms_norm %x, %w {eps = 1.0e-300 : f64} : (tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
   return
 }

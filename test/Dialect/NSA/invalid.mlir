@@ -401,3 +401,33 @@ func.func @statistics_of_nothing(%indices: tensor<1x2x0x3xi32>) {
   %y = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x0x3xi32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+// Kernels count with 32 bits.
+func.func @window_has_32_bits(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{attribute 'window' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive whose maximum value is 2147483647}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 2147483653 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @initial_has_32_bits(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{attribute 'initial' failed to satisfy constraint}}
+  %i = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 2147483648 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @scale_is_finite(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{attribute 'scale' failed to satisfy constraint: 64-bit float attribute whose value is 0 or a normal number in fp32}}
+  %o, %lse = nsa.window_attention %q, %k, %k {window = 4 : i64, scale = 1.0e300 : f64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
