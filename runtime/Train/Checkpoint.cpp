@@ -25,6 +25,7 @@ static constexpr const char *modelFile = "model.safetensors";
 static constexpr const char *optimizerFile = "optimizer.safetensors";
 static constexpr const char *latestFile = "latest";
 static constexpr const char *folderPrefix = "step-";
+static constexpr const char *asidePrefix = "abandoned-";
 
 //===----------------------------------------------------------------------===//
 // Tensors
@@ -166,18 +167,30 @@ static Status writeFolder(const std::string &folder, const Model &model,
                              jsonText(json, 2) + "\n");
 }
 
-/// Removes all but the newest `keep` checkpoints, and never the newest.
-static void removeOld(const std::string &root, int64_t keep) {
-  if (keep == 0)
-    return;
+/// The checkpoints below `root` by step.
+static std::vector<std::pair<int64_t, fs::path>>
+listCheckpoints(const std::string &root) {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code code;
-  for (const fs::directory_entry &entry : fs::directory_iterator(root, code))
-    if (int64_t step = stepOf(entry.path().filename().string()); step >= 0)
-      found.emplace_back(step, entry.path());
+  for (fs::directory_iterator entry(root, code), end; !code && entry != end;
+       entry.increment(code))
+    if (int64_t step = stepOf(entry->path().filename().string()); step >= 0)
+      found.emplace_back(step, entry->path());
   std::sort(found.begin(), found.end());
-  for (size_t i = 0; i + size_t(keep) < found.size(); ++i)
-    fs::remove_all(found[i].second, code);
+  return found;
+}
+
+/// Removes all but `keep` of the checkpoints up to the one of `saved`, which
+/// `latest` names: the newest stay, and this one always.
+static void removeOld(const std::string &root, int64_t saved, int64_t keep) {
+  if (keep == 0)
+    return;
+  std::error_code code;
+  int64_t left = keep;
+  std::vector<std::pair<int64_t, fs::path>> found = listCheckpoints(root);
+  for (auto entry = found.rbegin(); entry != found.rend(); ++entry)
+    if (entry->first <= saved && left-- <= 0)
+      fs::remove_all(entry->second, code);
 }
 
 /// Puts `temporary` in the place of `final`. If that exists, the two are
@@ -240,8 +253,45 @@ Result<std::string> saveCheckpoint(const std::string &runDirectory,
     fs::remove_all(temporary, code);
     return Error{"no checkpoint: " + status.message()};
   }
-  removeOld(root, keep);
+  removeOld(root, state.step, keep);
   return final;
+}
+
+/// A name below `root` that is free, for a checkpoint that is set aside.
+static fs::path asideName(const std::string &root, const std::string &name) {
+  fs::path base = root + "/" + asidePrefix + name, path = base;
+  std::error_code code;
+  for (int attempt = 2; fs::exists(fs::symlink_status(path, code)); ++attempt)
+    path = base.string() + "-" + std::to_string(attempt);
+  return path;
+}
+
+Result<std::vector<std::string>> returnTo(const std::string &checkpoint) {
+  fs::path folder(checkpoint);
+  std::string root = folder.parent_path().string();
+  std::string name = folder.filename().string();
+  std::string latest = root + "/" + latestFile;
+  std::vector<std::string> moved;
+  // First `latest`: should this break off, the next resume ends the work.
+  Result<std::string> named = readFile(latest);
+  if (!named || *named != name + "\n")
+    if (Status status = writeFileAtomically(latest, name + "\n"); !status)
+      return Error{status.message()};
+  for (const auto &[step, path] : listCheckpoints(root)) {
+    if (step <= stepOf(name))
+      continue;
+    fs::path aside = asideName(root, path.filename().string());
+    std::error_code code;
+    fs::rename(path, aside, code);
+    if (code)
+      return Error{"cannot rename '" + path.string() + "' to '" +
+                   aside.string() + "': " + code.message()};
+    moved.push_back(aside.string());
+  }
+  if (!moved.empty())
+    if (Status status = syncDirectory(root); !status)
+      return Error{status.message()};
+  return moved;
 }
 
 //===----------------------------------------------------------------------===//

@@ -46,11 +46,16 @@ Status saveShare(const std::string &runDirectory, int64_t step,
                  const Model &model, int rank);
 
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
-/// the newest `keep` (0: all). Where ranks share the moments, all have saved
-/// their share before.
+/// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
+/// share the moments, all have saved their share before.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
                                    const RunConfig &config, int64_t keep);
+
+/// Makes a checkpoint the latest of its run, whose records are about to be cut
+/// there: `latest` names it, and those of later steps are set aside as
+/// `abandoned-step-N`, which nothing resumes from or removes. Returns them.
+Result<std::vector<std::string>> returnTo(const std::string &checkpoint);
 
 /// A checkpoint that was found and whose hashes match its files.
 struct Checkpoint {

@@ -212,6 +212,13 @@ Status Trainer::resumeFrom(const std::string &folder) {
   if (!opened)
     return opened.takeError();
   directory = std::move(*opened);
+  if (ranks.isFirst()) {
+    Result<std::vector<std::string>> abandoned = returnTo(folder);
+    if (!abandoned)
+      return abandoned.takeError();
+    for (const std::string &path : *abandoned)
+      notes.push_back("later than that, set aside: " + path);
+  }
   state = saved;
   savedStep = saved.step;
   lastCheckpoint = folder;

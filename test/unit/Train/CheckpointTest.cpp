@@ -84,6 +84,46 @@ TEST(Checkpoint, KeepsTheNewest) {
   EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000015"));
 }
 
+// After going back, the numbers of the abandoned future were once kept and the
+// checkpoint just saved was removed.
+TEST(Checkpoint, KeepsTheOneJustSaved) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  for (int64_t step : {2, 8, 10, 4})
+    ASSERT_TRUE(
+        saveCheckpoint(dir.str(), model, stateAt(step), RunConfig(), 2).ok());
+  EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000004\n");
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000004/state.json"));
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(6), RunConfig(), 1).ok());
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000004"));
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000006/state.json"));
+}
+
+TEST(Checkpoint, ReturningSetsLaterOnesAside) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t step : {2, 8, 10})
+      ASSERT_TRUE(
+          saveCheckpoint(dir.str(), model, stateAt(step), RunConfig(), 0).ok());
+    Result<std::vector<std::string>> moved =
+        returnTo(dir / "checkpoints/step-00000002");
+    ASSERT_TRUE(moved.ok()) << moved.message();
+    EXPECT_EQ(moved->size(), 2u);
+    EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000002\n");
+  }
+  for (const char *name : {"08", "10", "08-2", "10-2"})
+    EXPECT_TRUE(fs::exists(
+        dir / (std::string("checkpoints/abandoned-step-000000") + name)))
+        << name;
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000008"));
+  Result<std::vector<std::string>> again =
+      returnTo(dir / "checkpoints/step-00000002");
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->empty());
+}
+
 TEST(Checkpoint, ReplacesOneOfTheSameStep) {
   TempDir dir;
   BigramModel model(1, 2, 4);

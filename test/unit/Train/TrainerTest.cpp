@@ -7,6 +7,7 @@
 #include "test/unit/Train/SmallRun.h"
 
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -178,6 +179,44 @@ TEST_F(TrainerTest, ResumesFromBeforeACrash) {
   ASSERT_TRUE(train(second, resume).ok());
   EXPECT_EQ(losses("a"), losses("b"));
   EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
+}
+
+// A crash before the next save once undid the way back, with tables cut.
+TEST_F(TrainerTest, GoingBackHoldsFromItsFirstMoment) {
+  config.train.keepCheckpoints = 4;
+  BigramModel straight(2, 8, 16), first(2, 8, 16), back(2, 8, 16);
+  BigramModel last(2, 8, 16);
+  ASSERT_TRUE(train(straight, named("a")).ok());
+  ASSERT_TRUE(train(first, named("b")).ok());
+  TrainOptions resume;
+  resume.resume = dir / "runs/b/checkpoints/step-00000005";
+  pid_t child = fork();
+  if (child == 0) {
+    // Dies in step 8, before it saves anything.
+    back.dieAt = 3 * 2;
+    (void)train(back, resume);
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(dir.read("runs/b/checkpoints/latest"), "step-00000005\n");
+  fs::last_write_time(dir / "runs/a/checkpoints/latest",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
+  resume.resume = "auto";
+  config.train.keepCheckpoints = 2;
+  Result<TrainEnd> end = train(last, resume);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(run, dir / "runs/b");
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
+  EXPECT_EQ(dir.read("runs/b/checkpoints/latest"), "step-00000020\n");
+  for (const char *step : {"10", "15", "20"})
+    EXPECT_TRUE(fs::exists(
+        dir / (std::string("runs/b/checkpoints/abandoned-step-000000") + step)))
+        << step;
+  EXPECT_NE(dir.read("runs/b/train.log").find("later than that, set aside: "),
+            std::string::npos);
 }
 
 TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
