@@ -9,10 +9,12 @@
 #include "lib/Support/Text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/stat.h>
 
 namespace nsa {
 
@@ -25,6 +27,7 @@ static constexpr const char *modelFile = "model.safetensors";
 static constexpr const char *optimizerFile = "optimizer.safetensors";
 static constexpr const char *latestFile = "latest";
 static constexpr const char *folderPrefix = "step-";
+static constexpr const char *checkpointsFolder = "checkpoints";
 static constexpr const char *asidePrefix = "abandoned-";
 
 //===----------------------------------------------------------------------===//
@@ -378,11 +381,64 @@ std::string Checkpoint::runDirectory() const {
   return fs::path(path).parent_path().parent_path().string();
 }
 
+/// Whether something is there; why that cannot be said is an error.
+static Result<bool> isThere(const std::string &path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0)
+    return true;
+  if (errno == ENOENT || errno == ENOTDIR)
+    return false;
+  return systemError("cannot inspect", path);
+}
+
+Status checkInRun(const std::string &checkpoint) {
+  fs::path folder(checkpoint);
+  std::string name = folder.filename().string();
+  std::string rule = ": a run continues only from <run>/" +
+                     std::string(checkpointsFolder) + "/" + folderPrefix + "N";
+  if (stepOf(name) < 0)
+    return Error{"cannot resume from '" + checkpoint + "': its name is not " +
+                 folderPrefix + "N" + rule};
+  if (folder.parent_path().filename() != checkpointsFolder)
+    return Error{"cannot resume from '" + checkpoint + "': it lies in no '" +
+                 checkpointsFolder + "' folder of a run" + rule};
+  std::string run = folder.parent_path().parent_path().string();
+  for (const char *file : {"config.json", "env.json"}) {
+    Result<bool> there = isThere(run + "/" + file);
+    if (!there)
+      return there.takeError();
+    if (!*there)
+      return Error{"cannot resume from '" + checkpoint + "': '" + run +
+                   "' is no run, it has no " + file + rule};
+  }
+  return {};
+}
+
+/// The absolute path; `step-4` stands for `step-00000004`.
+static Result<std::string> fullPath(const std::string &path) {
+  std::error_code code;
+  fs::path full = fs::absolute(path, code).lexically_normal();
+  if (code)
+    return Error{"cannot find '" + path + "': " + code.message()};
+  if (!full.has_filename() && full.has_relative_path())
+    full = full.parent_path();
+  Result<bool> there = isThere(full.string());
+  if (!there)
+    return there.takeError();
+  if (int64_t step = stepOf(full.filename().string()); !*there && step >= 0)
+    full.replace_filename(folderName(step));
+  return full.string();
+}
+
 Result<std::string> findCheckpoint(const std::string &path) {
-  std::string clean = path;
-  while (clean.size() > 1 && clean.back() == '/')
-    clean.pop_back();
-  if (fs::exists(clean + "/" + stateFile))
+  Result<std::string> full = fullPath(path);
+  if (!full)
+    return full;
+  const std::string &clean = *full;
+  Result<bool> itself = isThere(clean + "/" + stateFile);
+  if (!itself)
+    return itself.takeError();
+  if (*itself)
     return clean;
   for (const std::string &root : {clean + "/checkpoints", clean}) {
     Result<std::string> name = readFile(root + "/" + latestFile);

@@ -74,9 +74,13 @@ struct Checkpoint {
   std::string runDirectory() const;
 };
 
-/// The folder that `path` means: a checkpoint itself, or the latest one of a
-/// run directory.
+/// The folder that `path` means, as an absolute path: a checkpoint itself, or
+/// the latest one of a run directory.
 Result<std::string> findCheckpoint(const std::string &path);
+
+/// Refuses a checkpoint that lies in no run, such as a copy: the run would take
+/// up, and write into, whatever folder lies two above it.
+Status checkInRun(const std::string &checkpoint);
 
 /// What a search below a folder of runs gave.
 struct FoundCheckpoint {

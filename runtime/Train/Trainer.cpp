@@ -120,6 +120,8 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     Result<std::string> folder = findCheckpoint(from);
     if (!folder)
       return folder.takeError();
+    if (Status status = checkInRun(*folder); !status)
+      return Error{status.message()};
     choice.checkpoint = *folder;
     return choice;
   }

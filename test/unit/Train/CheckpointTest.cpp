@@ -100,6 +100,32 @@ TEST(Checkpoint, KeepsTheOneJustSaved) {
   EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000006/state.json"));
 }
 
+TEST(Checkpoint, ShortPathsAreFound) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  ASSERT_TRUE(
+      saveCheckpoint(dir / "run", model, stateAt(4), RunConfig(), 2).ok());
+  std::string expected =
+      fs::canonical(dir / "run/checkpoints/step-00000004").string();
+  fs::path before = fs::current_path();
+  for (const auto &[place, path] :
+       {std::pair<const char *, const char *>{"run", "."},
+        {"run", "./"},
+        {"run", "checkpoints"},
+        {"run", "checkpoints/step-00000004/"},
+        {"run", "checkpoints/step-4"},
+        {"run/checkpoints", "step-4"},
+        {"run/checkpoints", ".."},
+        {"run/checkpoints/step-00000004", "."},
+        {".", "run"}}) {
+    fs::current_path(dir / place);
+    Result<std::string> found = findCheckpoint(path);
+    fs::current_path(before);
+    ASSERT_TRUE(found.ok()) << path << ": " << found.message();
+    EXPECT_EQ(*found, expected) << place << ", " << path;
+  }
+}
+
 TEST(Checkpoint, ReturningSetsLaterOnesAside) {
   TempDir dir;
   BigramModel model(1, 2, 4);

@@ -219,6 +219,34 @@ TEST_F(TrainerTest, GoingBackHoldsFromItsFirstMoment) {
             std::string::npos);
 }
 
+// The folder two above a copied checkpoint was once taken for the run, and its
+// files were overwritten.
+TEST_F(TrainerTest, ACopiedCheckpointIsRefused) {
+  BigramModel first(2, 8, 16), second(2, 8, 16);
+  TrainOptions options = named("a");
+  options.stopAfter = 5;
+  ASSERT_TRUE(train(first, options).ok());
+  dir.write("project/config.yaml", "mine");
+  fs::create_directories(dir / "project/backup");
+  fs::create_directories(dir / "project/checkpoints");
+  TrainOptions resume;
+  for (const char *folder :
+       {"backup/step-00000005", "backup/copy", "checkpoints/step-00000005"}) {
+    std::string copy = dir / "project/" + folder;
+    fs::copy(dir / "runs/a/checkpoints/step-00000005", copy,
+             fs::copy_options::recursive);
+    resume.resume = copy;
+    Result<TrainEnd> end = train(second, resume);
+    ASSERT_FALSE(end.ok());
+    EXPECT_NE(end.message().find("a run continues only from "
+                                 "<run>/checkpoints/step-N"),
+              std::string::npos)
+        << end.message();
+  }
+  EXPECT_EQ(dir.read("project/config.yaml"), "mine");
+  EXPECT_FALSE(fs::exists(dir / "project/train.log"));
+}
+
 TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
   BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
   TrainOptions options = named("a");
