@@ -377,8 +377,8 @@ Status Checkpoint::restore(const Model &model, int rank) const {
   return {};
 }
 
-std::string Checkpoint::runDirectory() const {
-  return fs::path(path).parent_path().parent_path().string();
+std::string runOf(const std::string &checkpoint) {
+  return fs::path(checkpoint).parent_path().parent_path().string();
 }
 
 /// Whether something is there; why that cannot be said is an error.
@@ -402,7 +402,7 @@ Status checkInRun(const std::string &checkpoint) {
   if (folder.parent_path().filename() != checkpointsFolder)
     return Error{"cannot resume from '" + checkpoint + "': it lies in no '" +
                  checkpointsFolder + "' folder of a run" + rule};
-  std::string run = folder.parent_path().parent_path().string();
+  std::string run = runOf(checkpoint);
   for (const char *file : {"config.json", "env.json"}) {
     Result<bool> there = isThere(run + "/" + file);
     if (!there)

@@ -69,14 +69,14 @@ struct Checkpoint {
   /// Copies every persistent tensor into the `model` of a rank. A tensor that
   /// is missing, unknown or of another type or shape is an error.
   Status restore(const Model &model, int rank = 0) const;
-
-  /// The run directory it lies in.
-  std::string runDirectory() const;
 };
 
 /// The folder that `path` means, as an absolute path: a checkpoint itself, or
 /// the latest one of a run directory.
 Result<std::string> findCheckpoint(const std::string &path);
+
+/// The run directory that a checkpoint lies in.
+std::string runOf(const std::string &checkpoint);
 
 /// Refuses a checkpoint that lies in no run, such as a copy: the run would take
 /// up, and write into, whatever folder lies two above it.

@@ -18,6 +18,7 @@ namespace nsa {
 namespace fs = std::filesystem;
 
 static constexpr const char *haltFile = ".HALT";
+static constexpr const char *lockFile = ".lock";
 
 double wallClock() {
   return std::chrono::duration<double>(
@@ -136,6 +137,10 @@ Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
   if (!fs::is_directory(path))
     return Error{"no run directory '" + path + "'"};
   return RunDirectory(path);
+}
+
+Result<FileLock> RunDirectory::lock(const std::string &path) {
+  return FileLock::take(path + "/" + lockFile, "the run '" + path + "'");
 }
 
 Status RunDirectory::write(const std::string &name,

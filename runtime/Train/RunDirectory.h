@@ -13,6 +13,7 @@
 //   metrics.json              the result, at the end
 //   .anomaly_type             what went wrong last
 //   .HALT                     written by people to stop a run
+//   .lock                     held by the process that writes all this
 //
 // Every record is written through at once.
 //
@@ -71,6 +72,9 @@ public:
 
   /// Takes up an existing run.
   static Result<RunDirectory> reopen(const std::string &path);
+
+  /// Holds the run at `path` for this process, which alone may write there.
+  static Result<FileLock> lock(const std::string &path);
 
   const std::string &path() const { return folder; }
   std::string file(const std::string &name) const {

@@ -134,6 +134,21 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   return choice;
 }
 
+/// Makes this process, of the first rank, the only one that writes the run.
+Status Trainer::lockRun(const RunChoice &choice) {
+  std::string path = choice.directory;
+  if (!choice.checkpoint.empty())
+    path = runOf(choice.checkpoint);
+  Result<FileLock> taken = RunDirectory::lock(path);
+  if (!taken)
+    return taken.takeError();
+  if (!taken->isHeld())
+    notes.push_back("the file system of '" + path +
+                    "' has no locks: no other process may continue this run");
+  lock.emplace(std::move(*taken));
+  return {};
+}
+
 /// Takes up the run that the first rank chose. The directory of a rank on a
 /// machine with a file system of its own may have to be made.
 Status Trainer::enterRun(const RunChoice &choice) {
@@ -170,8 +185,7 @@ Status Trainer::openRun() {
     Result<RunChoice> chosen = chooseRun();
     if (chosen)
       choice = *chosen;
-    else
-      status = Error{chosen.message()};
+    status = chosen ? lockRun(choice) : Error{chosen.message()};
   }
   status = ranks.agree("the run is chosen", status);
   if (!status)
@@ -209,8 +223,7 @@ Status Trainer::resumeFrom(const std::string &folder) {
                  std::to_string(config.train.steps)};
   if (Status status = checkpoint->restore(model, ranks.rank()); !status)
     return status;
-  Result<RunDirectory> opened =
-      RunDirectory::reopen(checkpoint->runDirectory());
+  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
   if (!opened)
     return opened.takeError();
   directory = std::move(*opened);

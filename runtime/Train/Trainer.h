@@ -84,6 +84,7 @@ private:
   Status openRun();
   struct RunChoice;
   Result<RunChoice> chooseRun();
+  Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
   Status resumeFrom(const std::string &folder);
   Status writeRunFiles() const;
@@ -129,6 +130,8 @@ private:
   BatchPlan plan;
   std::optional<TrainSampler> sampler;
   std::optional<ValidationWindows> windows;
+  /// Of the first rank.
+  std::optional<FileLock> lock;
   std::optional<RunDirectory> directory;
   std::optional<RunLog> log;
   TrainState state;

@@ -50,7 +50,7 @@ TEST(Checkpoint, RestoresEveryPersistentTensor) {
   EXPECT_EQ(checkpoint->state.samples, 48u);
   EXPECT_EQ(checkpoint->state.seed, 9u);
   EXPECT_EQ(checkpoint->state.artefactHash, 0xabcu);
-  EXPECT_EQ(checkpoint->runDirectory(), dir.str());
+  EXPECT_EQ(runOf(*path), dir.str());
 
   BigramModel other(1, 2, 4);
   ASSERT_TRUE(checkpoint->restore(other));

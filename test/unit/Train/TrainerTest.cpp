@@ -247,6 +247,39 @@ TEST_F(TrainerTest, ACopiedCheckpointIsRefused) {
   EXPECT_FALSE(fs::exists(dir / "project/train.log"));
 }
 
+// Two processes that continued the same run once wrote into each other's files.
+TEST_F(TrainerTest, ARunHasOneProcess) {
+  BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
+  TrainOptions options = named("a");
+  options.stopAfter = 5;
+  ASSERT_TRUE(train(first, options).ok());
+  std::string before = dir.read("runs/a/train.log");
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    Result<FileLock> lock = RunDirectory::lock(dir / "runs/a");
+    (void)!write(ready[1], lock.ok() && lock->isHeld() ? "y" : "n", 1);
+    pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  ASSERT_EQ(answer, 'y');
+  TrainOptions resume;
+  resume.resume = dir / "runs/a";
+  Result<TrainEnd> end = train(second, resume);
+  EXPECT_FALSE(end.ok());
+  EXPECT_EQ(end.message(), "the run '" + (dir / "runs/a") +
+                               "' is in use by process " +
+                               std::to_string(child));
+  EXPECT_EQ(dir.read("runs/a/train.log"), before);
+  // The lock goes with its process.
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  end = train(third, resume);
+  EXPECT_TRUE(end.ok()) << end.message();
+}
+
 TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
   BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
   TrainOptions options = named("a");
