@@ -3,6 +3,7 @@
 #include "runtime/Data/Synth.h"
 #include "lib/Support/Philox.h"
 #include "lib/Support/Text.h"
+#include "runtime/Data/DataFolder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -187,10 +188,11 @@ std::vector<uint16_t> RecallTask::document(uint64_t seed,
 //===----------------------------------------------------------------------===//
 
 static Result<SplitInfo> writeTokens(const SynthOptions &options,
+                                     const std::string &directory,
                                      const std::string &split,
                                      const std::vector<uint16_t> &tokens,
                                      uint64_t documents) {
-  SplitWriter writer(options.output, split, options.shardTokens);
+  SplitWriter writer(directory, split, options.shardTokens);
   if (Status status = writer.append(tokens.data(), tokens.size()); !status)
     return Error{status.message()};
   Result<std::vector<ShardInfo>> shards = writer.finish();
@@ -277,20 +279,21 @@ Result<Manifest> synthesize(const SynthOptions &options) {
         " tokens are too few for two splits: the validation fraction " +
         shortest(options.valFraction) + " leaves " + std::to_string(valTokens) +
         " tokens for it"};
-  if (Status status = prepareDirectory(options.output, options.overwrite);
-      !status)
-    return Error{status.message()};
-  Result<SplitInfo> train =
-      writeTokens(options, "train", tokens->train, tokens->trainDocuments);
+  Result<DataFolder> folder =
+      DataFolder::open(options.output, options.overwrite);
+  if (!folder)
+    return folder.takeError();
+  Result<SplitInfo> train = writeTokens(options, folder->staging(), "train",
+                                        tokens->train, tokens->trainDocuments);
   if (!train)
     return train.takeError();
-  Result<SplitInfo> val =
-      writeTokens(options, "val", tokens->val, tokens->valDocuments);
+  Result<SplitInfo> val = writeTokens(options, folder->staging(), "val",
+                                      tokens->val, tokens->valDocuments);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);
   manifest.val = std::move(*val);
-  if (Status status = manifest.save(options.output); !status)
+  if (Status status = folder->publish(manifest); !status)
     return Error{status.message()};
   return manifest;
 }
