@@ -347,6 +347,10 @@ loadState(const std::string &path,
   }
 }
 
+Result<TrainState> readTrainState(const std::string &checkpoint) {
+  return loadState(checkpoint);
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
   std::vector<std::pair<std::string, uint64_t>> files;
   Result<TrainState> state = loadState(path, &files);

@@ -75,6 +75,9 @@ struct Checkpoint {
 /// the latest one of a run directory.
 Result<std::string> findCheckpoint(const std::string &path);
 
+/// The state of a checkpoint, without a look at its other files.
+Result<TrainState> readTrainState(const std::string &checkpoint);
+
 /// The run directory that a checkpoint lies in.
 std::string runOf(const std::string &checkpoint);
 

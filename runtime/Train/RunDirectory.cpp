@@ -93,7 +93,11 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   Result<OutputFile> file = OutputFile::append(path);
   if (!file)
     return file.takeError();
-  return CsvLog(std::move(*file));
+  std::string rows = contents.substr(header.size() + 1);
+  if (!rows.empty())
+    rows.pop_back();
+  // npos + 1 is 0: a single row is the last.
+  return CsvLog(std::move(*file), rows.substr(rows.rfind('\n') + 1));
 }
 
 Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }

@@ -49,9 +49,14 @@ public:
   /// Appends one row; it is on its way to the disk when this returns.
   Status append(const std::string &row);
 
+  /// The last row that was there when it was opened; empty if there was none.
+  const std::string &lastRow() const { return last; }
+
 private:
-  explicit CsvLog(OutputFile file) : file(std::move(file)) {}
+  CsvLog(OutputFile file, std::string last)
+      : file(std::move(file)), last(std::move(last)) {}
   OutputFile file;
+  std::string last;
 };
 
 /// What a look at `.HALT` gave.

@@ -6,6 +6,7 @@
 #include "runtime/Train/Environment.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <unistd.h>
 
 namespace nsa {
@@ -13,7 +14,7 @@ namespace nsa {
 using Json = nlohmann::ordered_json;
 
 Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
-                            int rank) {
+                            int rank, int64_t lastValidation) {
   Result<OutputFile> heartbeat = OutputFile::append(
       directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl"));
   if (!heartbeat)
@@ -27,7 +28,7 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
   if (!training)
     return training.takeError();
   Result<CsvLog> val =
-      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastStep);
+      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastValidation);
   if (!val)
     return val.takeError();
   Result<EventFile> events =
@@ -37,6 +38,18 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
   log.tables.emplace(
       Tables{std::move(*training), std::move(*val), std::move(*events)});
   return log;
+}
+
+std::optional<float> RunLog::lastLoss() const {
+  if (!tables)
+    return std::nullopt;
+  const std::string &row = tables->training.lastRow();
+  size_t comma = row.find(',');
+  if (comma == std::string::npos)
+    return std::nullopt;
+  char *end = nullptr;
+  float loss = std::strtof(row.c_str() + comma + 1, &end);
+  return *end == ',' ? std::optional<float>(loss) : std::nullopt;
 }
 
 static Json startBeat(int rank, int64_t step, const std::string &message) {

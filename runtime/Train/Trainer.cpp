@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Trainer.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
 
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 namespace nsa {
+
+using Json = nlohmann::ordered_json;
 
 const char *endName(TrainEnd end) {
   switch (end) {
@@ -31,8 +34,13 @@ Result<TrainEnd> Trainer::run() {
   started = steadyClock();
   if (Status status = prepare(); !status)
     return Error{status.message()};
-  if (Status status = showSample("before training", 3.0); !status)
-    return Error{status.message()};
+  if (!finishedRun.empty()) {
+    console.line(finishedRun);
+    return TrainEnd::Finished;
+  }
+  if (state.step < config.train.steps)
+    if (Status status = showSample("before training", 3.0); !status)
+      return Error{status.message()};
   Result<TrainEnd> end = loop();
   if (!end)
     return end;
@@ -80,7 +88,7 @@ Status Trainer::prepare() {
   windows = *held;
   if (Status status = model.run("init"); !status)
     return status;
-  if (Status status = openRun(); !status)
+  if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
   return printHeader();
@@ -92,7 +100,35 @@ struct Trainer::RunChoice {
   std::string checkpoint;
   /// The run directory to begin in.
   std::string directory;
+  /// That the run to go on with is finished; empty if it is not.
+  std::string finished;
 };
+
+/// Whether a run left the result of training to its end.
+static bool hasResult(const std::string &runDirectory) {
+  Result<std::string> text = readFile(runDirectory + "/metrics.json");
+  if (!text)
+    return false;
+  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("end", Json()) == "finished";
+}
+
+/// Nothing is wrong with a finished run where it was not asked for by name.
+Status Trainer::checkFinished(RunChoice &choice) const {
+  std::string run = runOf(choice.checkpoint);
+  bool named = options.restart.empty() && options.resume != "auto";
+  if (named || !hasResult(run))
+    return {};
+  Result<TrainState> saved = readTrainState(choice.checkpoint);
+  if (!saved)
+    return saved.takeError();
+  if (saved->step >= config.train.steps)
+    choice.finished = "the run '" + run + "' is finished at step " +
+                      std::to_string(saved->step) + ", train.steps is " +
+                      std::to_string(config.train.steps) +
+                      ": nothing is left to do";
+  return {};
+}
 
 Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
@@ -123,6 +159,8 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     if (Status status = checkInRun(*folder); !status)
       return Error{status.message()};
     choice.checkpoint = *folder;
+    if (Status status = checkFinished(choice); !status)
+      return Error{status.message()};
     return choice;
   }
   std::string label = std::filesystem::path(options.configPath).stem();
@@ -163,10 +201,15 @@ Status Trainer::enterRun(const RunChoice &choice) {
       return opened.takeError();
     directory = std::move(*opened);
   }
-  Result<RunLog> opened = RunLog::open(*directory, state.step, ranks.rank());
+  bool isComplete = state.step == config.train.steps;
+  Result<RunLog> opened =
+      RunLog::open(*directory, state.step, ranks.rank(),
+                   isComplete ? state.step - 1 : state.step);
   if (!opened)
     return opened.takeError();
   log.emplace(std::move(*opened));
+  if (std::optional<float> loss = log->lastLoss())
+    lastLoss = *loss;
   if (!ranks.isFirst())
     return {};
   if (options.onRunDirectory)
@@ -174,7 +217,8 @@ Status Trainer::enterRun(const RunChoice &choice) {
   if (Status status = console.logTo(directory->file("train.log")); !status)
     return status;
   // Of the process that this one continues.
-  ::unlink(directory->file(".anomaly_type").c_str());
+  for (const char *name : {".anomaly_type", "metrics.json"})
+    ::unlink(directory->file(name).c_str());
   return writeRunFiles();
 }
 
@@ -185,18 +229,24 @@ Status Trainer::openRun() {
     Result<RunChoice> chosen = chooseRun();
     if (chosen)
       choice = *chosen;
-    status = chosen ? lockRun(choice) : Error{chosen.message()};
+    status = chosen ? Status() : Error{chosen.message()};
+    if (chosen && choice.finished.empty())
+      status = lockRun(choice);
   }
   status = ranks.agree("the run is chosen", status);
   if (!status)
     return status;
-  for (std::string *text : {&choice.checkpoint, &choice.directory}) {
+  for (std::string *text :
+       {&choice.checkpoint, &choice.directory, &choice.finished}) {
     Result<std::vector<std::string>> all =
         ranks.exchange("the place of the run", *text);
     if (!all)
       return all.takeError();
     *text = (*all)[0];
   }
+  finishedRun = choice.finished;
+  if (!finishedRun.empty())
+    return {};
   return ranks.agree("the run is open", enterRun(choice));
 }
 
@@ -217,7 +267,10 @@ Status Trainer::resumeFrom(const std::string &folder) {
       compareForResume(checkpoint->config, config);
   if (!changes)
     return changes.takeError();
-  if (saved.step >= config.train.steps)
+  // At the last step there is a result to make, if it is not there.
+  if (saved.step > config.train.steps ||
+      (saved.step == config.train.steps && ranks.isFirst() &&
+       hasResult(runOf(folder))))
     return Error{"nothing to resume: '" + folder + "' is at step " +
                  std::to_string(saved.step) + ", train.steps is " +
                  std::to_string(config.train.steps)};

@@ -84,6 +84,7 @@ private:
   Status openRun();
   struct RunChoice;
   Result<RunChoice> chooseRun();
+  Status checkFinished(RunChoice &choice) const;
   Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
   Status resumeFrom(const std::string &folder);
@@ -137,6 +138,8 @@ private:
   TrainState state;
   int64_t savedStep = -1;
   std::string lastCheckpoint;
+  /// That there is nothing to do; empty if there is.
+  std::string finishedRun;
   /// What was decided before the header could be printed.
   std::vector<std::string> notes;
 

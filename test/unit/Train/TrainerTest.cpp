@@ -293,11 +293,44 @@ TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
   ASSERT_TRUE(train(second, options).ok());
   EXPECT_EQ(run, dir / "runs/a");
   EXPECT_NE(dir.read("runs/a/train.log").find("at step 7"), std::string::npos);
-  // Finished: nothing is left to resume, and that is said.
+  // Finished: nothing is left to resume, and that is said; by name it is an
+  // error.
+  std::string log = dir.read("runs/a/train.log");
   Result<TrainEnd> end = train(third, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_EQ(dir.read("runs/a/train.log"), log);
+  EXPECT_TRUE(fs::exists(dir / "runs/a/metrics.json"));
+  options.resume = dir / "runs/a";
+  end = train(third, options);
   ASSERT_FALSE(end.ok());
   EXPECT_NE(end.message().find("is at step 20, train.steps is 20"),
             std::string::npos);
+  options.resume = "";
+  options.restart = dir / "runs/a";
+  EXPECT_TRUE(train(third, options).ok());
+}
+
+// A run killed in its final evaluation could never be finished.
+TEST_F(TrainerTest, ARunKilledAfterItsLastStepIsFinished) {
+  BigramModel first(2, 8, 16), second(2, 8, 16);
+  ASSERT_TRUE(train(first, named("a")).ok());
+  nlohmann::json before =
+      nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  std::string losses = this->losses("a"), val = dir.read("runs/a/val.csv");
+  fs::remove(dir / "runs/a/metrics.json");
+  TrainOptions resume;
+  resume.resume = "auto";
+  Result<TrainEnd> end = train(second, resume);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_EQ(run, dir / "runs/a");
+  EXPECT_EQ(this->losses("a"), losses);
+  EXPECT_EQ(dir.read("runs/a/val.csv"), val);
+  nlohmann::json after = nlohmann::json::parse(dir.read("runs/a/metrics.json"));
+  for (const char *key : {"end", "step", "tokens", "train_loss", "val_loss",
+                          "ngram_order1", "checkpoint"})
+    EXPECT_EQ(after[key], before[key]) << key;
 }
 
 TEST_F(TrainerTest, RefusesCheckpointsOfOtherPrograms) {
