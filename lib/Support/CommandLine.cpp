@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <iostream>
 #include <limits>
+#include <new>
+#include <stdexcept>
 
 namespace nsa {
 
@@ -68,6 +70,18 @@ int reportError(const std::string &tool, const std::string &message) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());
   return 1;
+}
+
+int runTool(const std::string &tool, const std::function<int()> &body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return reportError(tool, "not enough memory");
+  } catch (const std::length_error &) {
+    return reportError(tool, "not enough memory: a size is beyond any");
+  } catch (const std::exception &error) {
+    return reportError(tool, error.what());
+  }
 }
 
 std::optional<unsigned long long> parseCount(const std::string &text) {

@@ -9,6 +9,7 @@
 #ifndef NSA_SUPPORT_COMMANDLINE_H
 #define NSA_SUPPORT_COMMANDLINE_H
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,10 @@ std::optional<int> parseCommandLine(CLI::App &app, int argc,
 /// Prints "tool: error: message" to stderr and returns 1, the code of a
 /// failure.
 int reportError(const std::string &tool, const std::string &message);
+
+/// Runs what a tool does and returns its exit code. An exception, such as that
+/// memory is short, ends the tool as any other error does.
+int runTool(const std::string &tool, const std::function<int()> &body);
 
 /// A count with an optional suffix k, M or G (powers of 1000), such as 5M.
 std::optional<unsigned long long> parseCount(const std::string &text);

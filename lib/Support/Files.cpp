@@ -31,6 +31,15 @@ struct Descriptor {
 
 } // namespace
 
+Result<bool> fileExists(const std::string &path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0)
+    return true;
+  if (errno == ENOENT || errno == ENOTDIR)
+    return false;
+  return systemError("cannot inspect", path);
+}
+
 Result<std::string> readFile(const std::string &path) {
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0)

@@ -19,6 +19,10 @@ namespace nsa {
 /// An error `what 'path': <text of errno>`.
 Error systemError(const std::string &what, const std::string &path);
 
+/// Whether something is at `path`. That this cannot be said, because a folder
+/// on the way may not be searched, is an error.
+Result<bool> fileExists(const std::string &path);
+
 /// A whole file in memory. A directory is an error.
 Result<std::string> readFile(const std::string &path);
 

@@ -14,7 +14,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <sys/stat.h>
 
 namespace nsa {
 
@@ -202,8 +201,9 @@ static Status replaceFolder(const std::string &temporary,
                             const std::string &final) {
   if (std::rename(temporary.c_str(), final.c_str()) == 0)
     return {};
-  if (!fs::exists(final) || renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD,
-                                      final.c_str(), RENAME_EXCHANGE) != 0)
+  bool exists = errno == ENOTEMPTY || errno == EEXIST;
+  if (!exists || renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(),
+                           RENAME_EXCHANGE) != 0)
     return systemError("cannot create", final);
   std::error_code code;
   fs::remove_all(temporary, code);
@@ -385,16 +385,6 @@ std::string runOf(const std::string &checkpoint) {
   return fs::path(checkpoint).parent_path().parent_path().string();
 }
 
-/// Whether something is there; why that cannot be said is an error.
-static Result<bool> isThere(const std::string &path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) == 0)
-    return true;
-  if (errno == ENOENT || errno == ENOTDIR)
-    return false;
-  return systemError("cannot inspect", path);
-}
-
 Status checkInRun(const std::string &checkpoint) {
   fs::path folder(checkpoint);
   std::string name = folder.filename().string();
@@ -408,7 +398,7 @@ Status checkInRun(const std::string &checkpoint) {
                  checkpointsFolder + "' folder of a run" + rule};
   std::string run = runOf(checkpoint);
   for (const char *file : {"config.json", "env.json"}) {
-    Result<bool> there = isThere(run + "/" + file);
+    Result<bool> there = fileExists(run + "/" + file);
     if (!there)
       return there.takeError();
     if (!*there)
@@ -426,7 +416,7 @@ static Result<std::string> fullPath(const std::string &path) {
     return Error{"cannot find '" + path + "': " + code.message()};
   if (!full.has_filename() && full.has_relative_path())
     full = full.parent_path();
-  Result<bool> there = isThere(full.string());
+  Result<bool> there = fileExists(full.string());
   if (!there)
     return there.takeError();
   if (int64_t step = stepOf(full.filename().string()); !*there && step >= 0)
@@ -439,15 +429,20 @@ Result<std::string> findCheckpoint(const std::string &path) {
   if (!full)
     return full;
   const std::string &clean = *full;
-  Result<bool> itself = isThere(clean + "/" + stateFile);
+  Result<bool> itself = fileExists(clean + "/" + stateFile);
   if (!itself)
     return itself.takeError();
   if (*itself)
     return clean;
   for (const std::string &root : {clean + "/checkpoints", clean}) {
+    Result<bool> named = fileExists(root + "/" + latestFile);
+    if (!named)
+      return named.takeError();
+    if (!*named)
+      continue;
     Result<std::string> name = readFile(root + "/" + latestFile);
     if (!name)
-      continue;
+      return name;
     std::string folder = name->substr(0, name->find('\n'));
     if (stepOf(folder) < 0)
       return Error{"'" + root + "/" + latestFile + "' names no checkpoint: '" +
@@ -457,19 +452,31 @@ Result<std::string> findCheckpoint(const std::string &path) {
   return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
 }
 
+/// Nothing is there, which is no failure to look.
+static bool isMissing(const std::error_code &code) {
+  return code == std::errc::no_such_file_or_directory ||
+         code == std::errc::not_a_directory;
+}
+
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
                                              uint64_t artefactHash,
                                              uint64_t dataDigest) {
   FoundCheckpoint found;
   fs::file_time_type newest = fs::file_time_type::min();
   std::error_code code;
-  for (const fs::directory_entry &run : fs::directory_iterator(outDir, code)) {
-    std::string latest = run.path().string() + "/checkpoints/" + latestFile;
-    std::error_code missing;
-    fs::file_time_type time = fs::last_write_time(latest, missing);
-    if (missing)
+  fs::directory_iterator entry(outDir, code), end;
+  if (isMissing(code))
+    return found;
+  for (; !code && entry != end; entry.increment(code)) {
+    std::string run = entry->path().string();
+    std::string latest = run + "/" + checkpointsFolder + "/" + latestFile;
+    std::error_code failure;
+    fs::file_time_type time = fs::last_write_time(latest, failure);
+    if (isMissing(failure))
       continue;
-    Result<std::string> path = findCheckpoint(run.path().string());
+    if (failure)
+      return Error{"cannot inspect '" + latest + "': " + failure.message()};
+    Result<std::string> path = findCheckpoint(run);
     if (!path)
       return path.takeError();
     Result<TrainState> state = loadState(*path);
@@ -483,6 +490,8 @@ Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
       newest = time;
     }
   }
+  if (code)
+    return Error{"cannot list '" + outDir + "': " + code.message()};
   return found;
 }
 

@@ -79,7 +79,10 @@ static Result<std::string> keepRows(const std::string &path,
 Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
                             int64_t lastStep) {
   std::string contents = header + "\n";
-  if (fs::exists(path)) {
+  Result<bool> there = fileExists(path);
+  if (!there)
+    return there.takeError();
+  if (*there) {
     Result<std::string> text = readFile(path);
     if (!text)
       return text.takeError();
@@ -138,8 +141,10 @@ Result<RunDirectory> RunDirectory::create(const std::string &outDir,
 }
 
 Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
-  if (!fs::is_directory(path))
-    return Error{"no run directory '" + path + "'"};
+  std::error_code code;
+  if (!fs::is_directory(path, code))
+    return Error{"no run directory '" + path + "'" +
+                 (code ? ": " + code.message() : "")};
   return RunDirectory(path);
 }
 

@@ -148,7 +148,10 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   }
   if (!options.restart.empty()) {
     choice.directory = options.restart;
-    if (!std::filesystem::exists(options.restart + "/checkpoints/latest"))
+    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    if (!saved)
+      return saved.takeError();
+    if (!*saved)
       return choice;
     from = options.restart;
   }

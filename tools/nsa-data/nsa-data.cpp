@@ -170,7 +170,7 @@ static void addSynth(CLI::App &app, SynthOptions &options) {
                   "Replace the data set in the folder");
 }
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   CLI::App app("Makes and inspects token shards for nsa-train", toolName);
   app.set_version_flag("--version", toolVersion);
   app.require_subcommand(1);
@@ -205,4 +205,8 @@ int main(int argc, char **argv) {
   if (app.got_subcommand(info))
     return runInfo(directory);
   return runNgram(directory, order);
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName, [&] { return runMain(argc, argv); });
 }

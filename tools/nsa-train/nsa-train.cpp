@@ -393,7 +393,7 @@ static int train(CommandLine &line) {
   return leave(*ranks, trainRank(line, *config, *artifact, *data, *ranks));
 }
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   CLI::App app("Trains a compiled model on token shards", toolName);
   app.set_version_flag("--version", std::string("nsa-train ") + NSA_VERSION);
   app.footer(exitCodes);
@@ -409,4 +409,8 @@ int main(int argc, char **argv) {
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
                       {"command", command}};
   return train(line);
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName, [&] { return runMain(argc, argv); });
 }

@@ -1,6 +1,7 @@
 //===- CheckpointTest.cpp - saving and resuming ---------------------------===//
 
 #include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/RunDirectory.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -240,6 +241,30 @@ TEST(Checkpoint, NewestOfTheSameProgramAndData) {
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->path.empty());
   EXPECT_EQ(found->others, 3u);
+}
+
+// Exceptions of the file system once aborted the process, and a folder that
+// could not be read was taken for one without runs.
+TEST(Checkpoint, WhatCannotBeInspectedIsAnError) {
+  TempDir dir;
+  fs::create_symlink("loop", dir / "loop");
+  std::string name(300, 'x');
+  for (const std::string &path : {dir / "loop", dir / name}) {
+    Result<std::string> found = findCheckpoint(path);
+    ASSERT_FALSE(found.ok());
+    EXPECT_NE(found.message().find("cannot inspect '"), std::string::npos)
+        << found.message();
+    EXPECT_FALSE(RunDirectory::reopen(path).ok());
+    EXPECT_FALSE(CsvLog::open(path, "step,x", 0).ok());
+    Result<FoundCheckpoint> newest = findNewestCheckpoint(path, 1, 2);
+    ASSERT_FALSE(newest.ok());
+    EXPECT_NE(newest.message().find("cannot list '"), std::string::npos)
+        << newest.message();
+  }
+  EXPECT_TRUE(findNewestCheckpoint(dir / "none", 1, 2).ok());
+  Result<FoundCheckpoint> newest = findNewestCheckpoint(dir.str(), 1, 2);
+  ASSERT_FALSE(newest.ok());
+  EXPECT_NE(newest.message().find("cannot inspect '"), std::string::npos);
 }
 
 // Every key either may change on resume or is refused; a new key must decide.
