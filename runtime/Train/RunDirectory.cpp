@@ -117,6 +117,16 @@ RunDirectory::RunDirectory(std::string path)
   runId = toHex(hashBytes(seed)).substr(0, 12);
 }
 
+/// The error about a new run whose name is taken.
+static Error alreadyThere(const std::string &path) {
+  Result<bool> isRun = fileExists(path + "/config.json");
+  if (isRun && *isRun)
+    return Error{"the run '" + path +
+                 "' exists (--resume continues it, --run-name names another)"};
+  return Error{"'" + path +
+               "' exists and is no run (--run-name names another)"};
+}
+
 Result<RunDirectory> RunDirectory::create(const std::string &outDir,
                                           const std::string &name,
                                           const std::string &label) {
@@ -132,9 +142,7 @@ Result<RunDirectory> RunDirectory::create(const std::string &outDir,
     if (errno != EEXIST)
       return systemError("cannot create", path);
     if (!name.empty())
-      return Error{
-          "the run '" + path +
-          "' exists (--resume continues it, --run-name names another)"};
+      return alreadyThere(path);
     path = base + "-" + std::to_string(attempt);
   }
   return RunDirectory(path);

@@ -49,7 +49,7 @@ enum class TrainEnd {
   Finished,
   /// A .HALT file, or stopAfter.
   Halted,
-  /// SIGINT or SIGTERM.
+  /// SIGINT, SIGTERM or SIGHUP.
   Interrupted,
   /// The loss or the gradient norm was not finite; no update was applied.
   NonFinite,

@@ -72,7 +72,13 @@ TEST(RunDirectory, NamesAreUnique) {
   EXPECT_NE(a->path(), b->path());
   EXPECT_NE(a->id(), b->id());
   ASSERT_TRUE(RunDirectory::create(dir.str(), "mine", "").ok());
-  EXPECT_FALSE(RunDirectory::create(dir.str(), "mine", "").ok());
+  EXPECT_EQ(RunDirectory::create(dir.str(), "mine", "").message(),
+            "'" + (dir / "mine") +
+                "' exists and is no run (--run-name names another)");
+  dir.write("mine/config.json", "{}");
+  EXPECT_EQ(RunDirectory::create(dir.str(), "mine", "").message(),
+            "the run '" + (dir / "mine") +
+                "' exists (--resume continues it, --run-name names another)");
   EXPECT_TRUE(RunDirectory::reopen(dir / "mine").ok());
   EXPECT_FALSE(RunDirectory::reopen(dir / "other").ok());
 }

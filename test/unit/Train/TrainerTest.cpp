@@ -576,6 +576,21 @@ TEST_F(TrainerTest, SignalsStopAndDump) {
   EXPECT_TRUE(dumped);
 }
 
+// What came while the program was loaded once killed the run, as did a closed
+// terminal and a reader that left.
+TEST_F(TrainerTest, SignalsBeforeTheRunCount) {
+  BigramModel model(2, 8, 16);
+  SignalScope early;
+  raise(SIGPIPE);
+  raise(SIGUSR1);
+  raise(SIGHUP);
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  EXPECT_TRUE(fs::exists(dir / "runs/a/state_dump_1.json"));
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000001\n");
+}
+
 TEST_F(TrainerTest, WrongProgramsAreRefusedByName) {
   class NoHyper final : public Model {
   public:
