@@ -38,6 +38,14 @@ Result<TrainEnd> Trainer::run() {
     console.line(finishedRun);
     return TrainEnd::Finished;
   }
+  Result<TrainEnd> end = trainAndFinish();
+  // What --check-finite and --no-graph stop at is a planned end too.
+  if (!end && model.foundNonFinite())
+    return reportStopped(end.message());
+  return end;
+}
+
+Result<TrainEnd> Trainer::trainAndFinish() {
   if (state.step < config.train.steps)
     if (Status status = showSample("before training", 3.0); !status)
       return Error{status.message()};

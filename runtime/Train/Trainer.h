@@ -91,6 +91,8 @@ private:
   Status writeRunFiles() const;
   Status printHeader();
 
+  Result<TrainEnd> trainAndFinish();
+
   // A step.
   Status loadPass(int64_t step, int64_t pass);
   Result<StepRecord> runStep();
@@ -103,6 +105,8 @@ private:
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
   Result<std::string> findCulprit();
+  Result<TrainEnd> reportStopped(const std::string &found);
+  Status writeAnomaly(AnomalyKind kind) const;
 
   // Around steps.
   Status saveShares();

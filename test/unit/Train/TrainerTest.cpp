@@ -379,6 +379,34 @@ TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   EXPECT_EQ(losses("a"), losses("b"));
 }
 
+// The gradient that was named was once the first in the order of the program,
+// into which the NaN had only spread.
+TEST_F(TrainerTest, TheGradientThatWentBadFirstIsNamed) {
+  BigramModel model(2, 8, 16);
+  float *spread = model.addGradient("grad.embedding", 9);
+  float *source = model.addGradient("grad.norm", 3);
+  float *fine = model.addGradient("grad.output", 1);
+  spread[0] = source[2] = NAN;
+  fine[0] = 1;
+  Result<std::string> found = firstNonFiniteGradient(model);
+  ASSERT_TRUE(found.ok()) << found.message();
+  EXPECT_EQ(*found, "grad.norm[2]");
+}
+
+// What --check-finite found once ended the run as an error of the program.
+TEST_F(TrainerTest, ACommandThatWritesNaNEndsTheRunAsNonFinite) {
+  BigramModel model(2, 8, 16);
+  model.stopAt = 3 * 12;
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
+            "nan_loss");
+  EXPECT_NE(dir.read("runs/a/train.log").find("step 13: command 7 wrote nan"),
+            std::string::npos);
+}
+
 // fp16: gradients that do not fit at a scale of the loss are no reason to stop,
 // but what happens is said (errors of a scaler were once swallowed).
 TEST_F(TrainerTest, Lesson10AnOverflowSkipsOneUpdateAndIsSaid) {
