@@ -118,6 +118,15 @@ TEST(Console, LinesAreTheOnesPeopleKnow) {
             "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12");
   EXPECT_EQ(Console::duration(3725), "1:02:05");
   EXPECT_EQ(Console::duration(NAN), "--:--");
+  // A line as wide as the terminal would not be redrawn in place.
+  Progress half{5, 10, 1, 1e-3, 1, 1};
+  std::string text(60, 'x');
+  EXPECT_EQ(Console::withBar(text, half, 200),
+            text + " | [##########..........]");
+  EXPECT_EQ(Console::withBar(text, half, 80), text + " | [#######.......]");
+  EXPECT_EQ(Console::withBar(text, half, 80).size(), 79u);
+  EXPECT_EQ(Console::withBar(text, half, 68), text);
+  EXPECT_EQ(Console::withBar(text, half, 40).size(), 39u);
   EXPECT_EQ(Console::bar(5, 10, 10), "[#####.....]");
   EXPECT_EQ(Console::bar(10, 10, 4), "[####]");
   EXPECT_EQ(Console::bar(0, 10, 4), "[....]");
