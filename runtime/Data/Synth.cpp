@@ -30,6 +30,11 @@ Result<MarkovChain> MarkovChain::create(int64_t order, int64_t vocab,
                  " tokens is not possible: the order must be at least 1, the "
                  "vocabulary at least 2, and vocab^(order + 1) at most " +
                  std::to_string(1 << 24)};
+  // Beyond this, probabilities underflow and entropies with them.
+  constexpr double maxSharpness = 20;
+  if (!(sharpness >= 0 && sharpness <= maxSharpness))
+    return Error{"the sharpness must be in 0.." + shortest(maxSharpness) +
+                 ", not " + shortest(sharpness)};
   MarkovChain chain;
   chain.order = uint64_t(order);
   chain.vocab = uint64_t(vocab);
@@ -76,9 +81,7 @@ double MarkovChain::entropyRate() const {
   for (uint64_t c = 0; c < contexts; ++c)
     for (uint64_t x = 0; x < vocab; ++x) {
       double p = table[c * vocab + x];
-      // A sharp row may hold probabilities that underflow; p log p -> 0.
-      if (p > 0)
-        rate -= now[c] * p * std::log(p);
+      rate -= now[c] * p * std::log(p);
     }
   return rate;
 }
@@ -213,6 +216,12 @@ static Result<SynthTokens> drawMarkov(const SynthOptions &options,
       options.order, options.vocab, options.sharpness, options.seed);
   if (!chain)
     return chain.takeError();
+  if (valTokens <= uint64_t(options.order))
+    return Error{
+        "a validation split of " + std::to_string(valTokens) +
+        " tokens is too short for a chain of order " +
+        std::to_string(options.order) + ": " + std::to_string(options.tokens) +
+        " tokens at a validation fraction of " + shortest(options.valFraction)};
   SynthTokens tokens;
   tokens.train = chain->sample(options.tokens - valTokens, 0);
   tokens.val = chain->sample(valTokens, 1);
