@@ -6,7 +6,9 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <limits>
 #include <new>
@@ -70,6 +72,16 @@ int reportError(const std::string &tool, const std::string &message) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());
   return 1;
+}
+
+int finishOutput(const std::string &tool, int code) {
+  errno = 0;
+  bool written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (written || code != 0)
+    return code;
+  return reportError(
+      tool, std::string("cannot write the output") +
+                (errno ? std::string(": ") + std::strerror(errno) : ""));
 }
 
 int runTool(const std::string &tool, const std::function<int()> &body) {

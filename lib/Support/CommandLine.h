@@ -36,6 +36,10 @@ int reportError(const std::string &tool, const std::string &message);
 /// memory is short, ends the tool as any other error does.
 int runTool(const std::string &tool, const std::function<int()> &body);
 
+/// The code to exit with after `code`: that of a failure, with a message, if
+/// what was printed could not be written.
+int finishOutput(const std::string &tool, int code);
+
 /// A count with an optional suffix k, M or G (powers of 1000), such as 5M.
 std::optional<unsigned long long> parseCount(const std::string &text);
 

@@ -211,5 +211,6 @@ static int runMain(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  return runTool(toolName, [&] { return runMain(argc, argv); });
+  return runTool(toolName,
+                 [&] { return finishOutput(toolName, runMain(argc, argv)); });
 }
