@@ -123,7 +123,8 @@ Result<Manifest> Manifest::load(const std::string &directory) {
   std::string path = directory + "/" + manifestName;
   Result<std::string> text = readFile(path);
   if (!text)
-    return Error{"no token shards in '" + directory + "': " + text.message()};
+    return Error{"no token shards in '" + directory + "': " + text.message() +
+                 " (nsa-data pack makes shards from texts)"};
   try {
     return readManifest(parseJson<Json>(text->begin(), text->end()));
   } catch (const std::exception &error) {

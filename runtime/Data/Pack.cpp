@@ -141,8 +141,9 @@ Result<Manifest> Packer::finish(const FileList &list) {
                  "': " + std::to_string(list.paths.size()) + " files, " +
                  std::to_string(counts.binary) + " binary, " +
                  std::to_string(counts.empty) + " empty, " +
-                 std::to_string(counts.unreadable) + " unreadable, " +
-                 std::to_string(counts.overLimit) + " over the limit"};
+                 std::to_string(counts.unreadable + list.unreadable) +
+                 " unreadable, " + std::to_string(counts.overLimit) +
+                 " over the limit"};
   if (trainDocuments == 0 || (valDocuments == 0 && options.valFraction > 0))
     return Error{
         std::string("the ") + (trainDocuments ? "validation" : "training") +
