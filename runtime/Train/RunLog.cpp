@@ -7,16 +7,39 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <unistd.h>
 
 namespace nsa {
 
 using Json = nlohmann::ordered_json;
 
+/// Cuts off the line that a process which was killed did not end.
+static Status dropHalfLine(const std::string &path) {
+  Result<bool> there = fileExists(path);
+  if (!there)
+    return there.takeError();
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!*there || !file || file.tellg() <= 0)
+    return {};
+  std::streamoff size = file.tellg(), kept = size;
+  for (char last = 0; kept > 0; --kept) {
+    file.seekg(kept - 1);
+    if (!file.get(last) || last == '\n')
+      break;
+  }
+  if (kept < size && ::truncate(path.c_str(), kept) != 0)
+    return systemError("cannot shorten", path);
+  return {};
+}
+
 Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
                             int rank, int64_t lastValidation) {
-  Result<OutputFile> heartbeat = OutputFile::append(
-      directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl"));
+  std::string beats =
+      directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl");
+  if (Status status = dropHalfLine(beats); !status)
+    return Error{status.message()};
+  Result<OutputFile> heartbeat = OutputFile::append(beats);
   if (!heartbeat)
     return heartbeat.takeError();
   RunLog log(rank, std::move(*heartbeat));

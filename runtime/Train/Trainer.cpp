@@ -497,10 +497,11 @@ Status Trainer::afterStep(StepRecord record) {
   for (const Anomaly &anomaly : monitor.judge(record))
     if (Status status = reportAnomaly(anomaly, state.step); !status)
       return status;
-  if (sampler->epoch(state.samples) != epoch)
-    console.line("epoch " + std::to_string(sampler->epoch(state.samples)) +
-                 " begins after step " + std::to_string(record.step) +
-                 ": the training split was used once more");
+  if (uint64_t used = sampler->epoch(state.samples); used != epoch)
+    console.line("epoch " + std::to_string(used + 1) + " begins after step " +
+                 std::to_string(record.step) +
+                 ": the training split was used " +
+                 (used == 1 ? "once" : std::to_string(used) + " times"));
   if (signals.takeDumpRequest() && ranks.isFirst())
     return dumpState(record);
   return {};

@@ -13,6 +13,7 @@
 #include "runtime/Train/Signals.h"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -157,7 +158,8 @@ private:
   double recentSpread = 0;
   int slowestRank = 0;
   double started = 0;
-  float lastLoss = 0;
+  /// NaN, null in metrics.json, where no step has ended well.
+  float lastLoss = std::numeric_limits<float>::quiet_NaN();
 
   // The final evaluation.
   struct Final {

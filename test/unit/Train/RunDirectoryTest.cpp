@@ -52,6 +52,19 @@ TEST(RunDirectory, Lesson16HeartbeatsHaveTheKnownFields) {
   EXPECT_EQ(count, 2);
 }
 
+// A process that was killed leaves half a line, to which the next one was
+// glued.
+TEST(RunDirectory, HeartbeatsBeginALineOfTheirOwn) {
+  TempDir dir;
+  dir.write("r/heartbeat_rank0.jsonl", "{\"step\":1}\n{\"st");
+  Result<RunDirectory> run = RunDirectory::reopen(dir / "r");
+  Result<RunLog> log = RunLog::open(*run, 1);
+  ASSERT_TRUE(log.ok()) << log.message();
+  ASSERT_TRUE(log->beat(1, "start"));
+  std::string text = dir.read("r/heartbeat_rank0.jsonl");
+  EXPECT_EQ(text.rfind("{\"step\":1}\n{\"ts\":", 0), 0u) << text;
+}
+
 TEST(CsvLog, DropsRowsAfterTheCheckpoint) {
   TempDir dir;
   dir.write("t.csv", "step,x\n1,a\n2,b\n3,c\n4,incompl");

@@ -87,7 +87,11 @@ TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
   EXPECT_NE(log.find(configHash(config)), std::string::npos);
   EXPECT_LT(log.find(configHash(config)), log.find('\n'));
   EXPECT_NE(log.find("48 tokens per step"), std::string::npos);
-  EXPECT_NE(log.find("epoch 1 begins after step"), std::string::npos);
+  EXPECT_NE(log.find("epoch 2 begins after step"), std::string::npos);
+  EXPECT_NE(log.find(": the training split was used once\n"),
+            std::string::npos);
+  EXPECT_NE(log.find(": the training split was used 2 times\n"),
+            std::string::npos);
   EXPECT_NE(log.find("validation loss"), std::string::npos);
 }
 
@@ -391,6 +395,15 @@ TEST_F(TrainerTest, TheGradientThatWentBadFirstIsNamed) {
   Result<std::string> found = firstNonFiniteGradient(model);
   ASSERT_TRUE(found.ok()) << found.message();
   EXPECT_EQ(*found, "grad.norm[2]");
+}
+
+TEST_F(TrainerTest, ARunWithoutAGoodStepHasNoLoss) {
+  BigramModel model(2, 8, 16);
+  model.poisonAt = 0;
+  ASSERT_TRUE(train(model, named("a")).ok());
+  EXPECT_TRUE(
+      nlohmann::json::parse(dir.read("runs/a/metrics.json"))["train_loss"]
+          .is_null());
 }
 
 // What --check-finite found once ended the run as an error of the program.
