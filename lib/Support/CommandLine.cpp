@@ -6,9 +6,13 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <limits>
+#include <new>
+#include <stdexcept>
 
 namespace nsa {
 
@@ -84,6 +88,28 @@ int reportError(const std::string &tool, const std::string &message) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());
   return 1;
+}
+
+int finishOutput(const std::string &tool, int code) {
+  errno = 0;
+  bool written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (written || code != 0)
+    return code;
+  return reportError(
+      tool, std::string("cannot write the output") +
+                (errno ? std::string(": ") + std::strerror(errno) : ""));
+}
+
+int runTool(const std::string &tool, const std::function<int()> &body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return reportError(tool, "not enough memory");
+  } catch (const std::length_error &) {
+    return reportError(tool, "not enough memory: a size is beyond any");
+  } catch (const std::exception &error) {
+    return reportError(tool, error.what());
+  }
 }
 
 std::optional<unsigned long long> parseCount(const std::string &text) {

@@ -38,6 +38,14 @@ NumberCheck between(long long least, long long most);
 /// failure.
 int reportError(const std::string &tool, const std::string &message);
 
+/// Runs what a tool does and returns its exit code. An exception, such as that
+/// memory is short, ends the tool as any other error does.
+int runTool(const std::string &tool, const std::function<int()> &body);
+
+/// The code to exit with after `code`: that of a failure, with a message, if
+/// what was printed could not be written.
+int finishOutput(const std::string &tool, int code);
+
 /// A count with an optional suffix k, M or G (powers of 1000), such as 5M.
 std::optional<unsigned long long> parseCount(const std::string &text);
 

@@ -67,9 +67,9 @@ struct DataConfig {
 };
 
 struct RuntimeConfig {
-  /// Only the CPU is supported.
+  /// cpu or cuda.
   std::string device = "cpu";
-  /// Compute type: fp32 or bf16 (fp32 master weights in both).
+  /// Compute type: fp32, bf16 or fp16 (fp32 master weights in all).
   std::string precision = "fp32";
   /// What backward computes again: none, cheap or block.
   std::string gradientCheckpointing = "none";

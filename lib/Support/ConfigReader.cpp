@@ -56,6 +56,8 @@ private:
   }
   Position position(fy_node *node) const;
   Status checkText() const;
+  Status checkDocuments() const;
+  Status checkPlain(fy_node *node, Position otherwise) const;
   Status readSection(fy_node *key, fy_node *value, RunConfig &config);
   Status readField(const std::string &section, fy_node *key, fy_node *value,
                    RunConfig &config);
@@ -215,6 +217,21 @@ Position Reader::position(fy_node *node) const {
   return result;
 }
 
+/// Refuses what would need more than a look at the node. A node without a place
+/// of its own is at `otherwise`.
+Status Reader::checkPlain(fy_node *node, Position otherwise) const {
+  if (!node)
+    return {};
+  Position here = fy_node_is_scalar(node) ? position(node) : otherwise;
+  if (fy_node_is_alias(node))
+    return at(here, "aliases ('*') are not supported");
+  if (fy_node_get_anchor(node))
+    return at(here, "anchors ('&') are not supported");
+  if (fy_node_get_tag_token(node))
+    return at(here, "tags ('!') are not supported");
+  return {};
+}
+
 static std::string scalarText(fy_node *node) {
   size_t length = 0;
   const char *data = fy_node_get_scalar(node, &length);
@@ -223,6 +240,9 @@ static std::string scalarText(fy_node *node) {
 
 Status Reader::readField(const std::string &section, fy_node *key,
                          fy_node *value, RunConfig &config) {
+  for (fy_node *node : {key, value})
+    if (Status status = checkPlain(node, position(key)); !status)
+      return status;
   std::string keyText = scalarText(key);
   const ConfigField *field = findField(section, keyText);
   if (!field)
@@ -241,6 +261,9 @@ Status Reader::readField(const std::string &section, fy_node *key,
 }
 
 Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
+  for (fy_node *node : {key, value})
+    if (Status status = checkPlain(node, position(key)); !status)
+      return status;
   std::string section = scalarText(key);
   std::vector<std::string> names = sectionNames();
   if (std::find(names.begin(), names.end(), section) == names.end())
@@ -310,8 +333,33 @@ Status Reader::checkText() const {
   return {};
 }
 
+/// Whether a line begins with a marker of documents, `---` or `...`.
+static bool isMarker(const std::string &line, const char *marker) {
+  return line.compare(0, 3, marker) == 0 &&
+         (line.size() == 3 || std::strchr(" \t\r", line[3]));
+}
+
+/// Refuses a second document, of which the YAML library says nothing.
+Status Reader::checkDocuments() const {
+  bool begun = false, ended = false;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    size_t first = line.find_first_not_of(" \t\r");
+    bool isEmpty = first == std::string::npos || line[first] == '#';
+    bool begins = isMarker(line, "---");
+    if ((begins && begun) || (ended && !isEmpty && !isMarker(line, "...")))
+      return at({number, 1}, "a second document ('---') is not supported");
+    begun |= begins || !isEmpty;
+    ended |= isMarker(line, "...");
+  }
+  return {};
+}
+
 Status Reader::read(RunConfig &config) {
   if (Status status = checkText(); !status)
+    return status;
+  if (Status status = checkDocuments(); !status)
     return status;
   fy_diag_cfg diagConfig;
   fy_diag_cfg_default(&diagConfig);
@@ -333,6 +381,8 @@ Status Reader::read(RunConfig &config) {
     return at({1, 1}, "a configuration is a mapping of sections");
   }
   fy_node *root = fy_document_root(document.get());
+  if (Status status = checkPlain(root, {1, 1}); !status)
+    return status;
   if (!root || !fy_node_is_mapping(root))
     return at({1, 1}, "a configuration is a mapping of sections");
   void *iterator = nullptr;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,15 @@ struct Descriptor {
 };
 
 } // namespace
+
+Result<bool> fileExists(const std::string &path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0)
+    return true;
+  if (errno == ENOENT || errno == ENOTDIR)
+    return false;
+  return systemError("cannot inspect", path);
+}
 
 Result<std::string> readFile(const std::string &path) {
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -188,6 +198,53 @@ Status OutputFile::finish() {
   if (::close(closing) != 0)
     return systemError("cannot close", path);
   return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Locks
+//===----------------------------------------------------------------------===//
+
+/// The error about a lock that another process holds, which wrote its id.
+static Error heldElsewhere(int fd, const std::string &what) {
+  char holder[32] = {};
+  ssize_t got = ::pread(fd, holder, sizeof holder - 1, 0);
+  std::string pid(holder, size_t(got > 0 ? got : 0));
+  pid = pid.substr(0, pid.find_first_not_of("0123456789"));
+  return Error{what + " is in use by " +
+               (pid.empty() ? "another process" : "process " + pid)};
+}
+
+Result<FileLock> FileLock::take(const std::string &path,
+                                const std::string &what) {
+  Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+  if (file.fd < 0)
+    return systemError("cannot open", path);
+  while (::flock(file.fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      return heldElsewhere(file.fd, what);
+    if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP)
+      return FileLock(-1);
+    if (errno != EINTR)
+      return systemError("cannot lock", path);
+  }
+  std::string pid = std::to_string(::getpid()) + "\n";
+  if (::ftruncate(file.fd, 0) != 0 ||
+      ::pwrite(file.fd, pid.data(), pid.size(), 0) != ssize_t(pid.size()))
+    return systemError("cannot write", path);
+  return FileLock(std::exchange(file.fd, -1));
+}
+
+FileLock::FileLock(FileLock &&other) noexcept
+    : fd(std::exchange(other.fd, -1)) {}
+
+FileLock &FileLock::operator=(FileLock &&other) noexcept {
+  std::swap(fd, other.fd);
+  return *this;
+}
+
+FileLock::~FileLock() {
+  if (fd >= 0)
+    ::close(fd);
 }
 
 } // namespace nsa

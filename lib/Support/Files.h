@@ -19,6 +19,10 @@ namespace nsa {
 /// An error `what 'path': <text of errno>`.
 Error systemError(const std::string &what, const std::string &path);
 
+/// Whether something is at `path`. That this cannot be said, because a folder
+/// on the way may not be searched, is an error.
+Result<bool> fileExists(const std::string &path);
+
 /// A whole file in memory. A directory is an error.
 Result<std::string> readFile(const std::string &path);
 
@@ -80,6 +84,27 @@ private:
 
   int fd = -1;
   std::string path;
+};
+
+/// A lock that one process holds on a file until this is destroyed or the
+/// process ends, however it ends. The file stays, and holds the process id.
+class FileLock {
+public:
+  /// Creates `path` if needed. One that another holds is an error that says
+  /// that `what` is in use, and by which process. On a file system without
+  /// locks nothing is locked, and isHeld() says so.
+  static Result<FileLock> take(const std::string &path,
+                               const std::string &what);
+
+  FileLock(FileLock &&other) noexcept;
+  FileLock &operator=(FileLock &&other) noexcept;
+  ~FileLock();
+
+  bool isHeld() const { return fd >= 0; }
+
+private:
+  explicit FileLock(int fd) : fd(fd) {}
+  int fd = -1;
 };
 
 } // namespace nsa

@@ -129,6 +129,12 @@ Result<Artifact> Artifact::open(const std::string &path) {
   if (!S_ISREG(info.st_mode))
     return Error{"cannot open '" + path + "': not a regular file"};
   size_t size = size_t(info.st_size);
+  // Before memory for all of it: a path may be that of anything.
+  FileHeader header;
+  if (size >= sizeof header &&
+      ::pread(fd, &header, sizeof header, 0) == ssize_t(sizeof header))
+    if (Status status = checkHeader(header, size); !status)
+      return Error{path + ": " + status.message()};
   std::shared_ptr<uint8_t> bytes = allocateBytes(size);
   if (!bytes)
     return Error{path + ": no memory for " + bytesText(size)};

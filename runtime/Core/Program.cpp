@@ -131,7 +131,9 @@ Status Program::run(const EntryInfo &entry) {
 }
 
 Status Program::start(const EntryInfo &entry) {
-  return describe(source, entry, executable->start(entry.index));
+  RunResult result = executable->start(entry.index);
+  nonFinite = std::holds_alternative<NonFinite>(result);
+  return describe(source, entry, result);
 }
 
 Status Program::finish(const EntryInfo &entry) {

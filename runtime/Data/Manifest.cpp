@@ -6,8 +6,6 @@
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 
-#include <filesystem>
-
 namespace nsa {
 
 using Json = nlohmann::ordered_json;
@@ -125,7 +123,8 @@ Result<Manifest> Manifest::load(const std::string &directory) {
   std::string path = directory + "/" + manifestName;
   Result<std::string> text = readFile(path);
   if (!text)
-    return Error{"no token shards in '" + directory + "': " + text.message()};
+    return Error{"no token shards in '" + directory + "': " + text.message() +
+                 " (nsa-data pack makes shards from texts)"};
   try {
     return readManifest(parseJson<Json>(text->begin(), text->end()));
   } catch (const std::exception &error) {
@@ -157,56 +156,6 @@ Status verifyShards(const std::string &directory, const Manifest &manifest) {
                      ", its manifest says " + toHex(info.hash)};
     }
   }
-  return {};
-}
-
-namespace fs = std::filesystem;
-
-/// The manifest, first, and the shards of `directory`.
-static Result<std::vector<fs::path>> listData(const std::string &directory) {
-  std::vector<fs::path> found;
-  std::error_code code;
-  for (const fs::directory_entry &entry :
-       fs::directory_iterator(directory, code)) {
-    std::string name = entry.path().filename().string();
-    bool split = name.rfind("train_", 0) == 0 || name.rfind("val_", 0) == 0;
-    if (split && entry.path().extension() == ".bin")
-      found.push_back(entry.path());
-    else if (name == manifestName)
-      found.insert(found.begin(), entry.path());
-  }
-  if (code)
-    return Error{"cannot list '" + directory + "': " + code.message()};
-  return found;
-}
-
-Status removeShards(const std::string &directory) {
-  Result<std::vector<fs::path>> found = listData(directory);
-  if (!found)
-    return found.takeError();
-  for (const fs::path &path : *found) {
-    std::error_code code;
-    fs::remove(path, code);
-    if (code)
-      return Error{"cannot remove '" + path.string() + "': " + code.message()};
-  }
-  return {};
-}
-
-Status prepareDirectory(const std::string &directory, bool overwrite) {
-  std::error_code code;
-  fs::create_directories(directory, code);
-  if (code)
-    return Error{"cannot create '" + directory + "': " + code.message()};
-  if (overwrite)
-    return removeShards(directory);
-  Result<std::vector<fs::path>> found = listData(directory);
-  if (!found)
-    return found.takeError();
-  if (!found->empty())
-    return Error{"'" + directory + "' already holds '" +
-                 found->front().filename().string() +
-                 "' (--overwrite replaces the data set)"};
   return {};
 }
 

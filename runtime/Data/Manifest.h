@@ -69,14 +69,6 @@ struct Manifest {
 /// and both hashes.
 Status verifyShards(const std::string &directory, const Manifest &manifest);
 
-/// Creates `directory` for a new data set. One that holds a data set is an
-/// error unless `overwrite`, which removes its manifest and shards and nothing
-/// else. Any other content is left alone.
-Status prepareDirectory(const std::string &directory, bool overwrite);
-
-/// Removes the manifest and the shards of `directory`, if there are any.
-Status removeShards(const std::string &directory);
-
 } // namespace nsa
 
 #endif // NSA_RUNTIME_DATA_MANIFEST_H

@@ -3,6 +3,7 @@
 #include "runtime/Data/Pack.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
+#include "runtime/Data/DataFolder.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -25,9 +26,10 @@ struct Counts {
 /// Routes documents to the two splits.
 class Packer {
 public:
-  explicit Packer(const PackOptions &options)
-      : options(options), train(options.output, "train", options.shardTokens),
-        val(options.output, "val", options.shardTokens) {}
+  Packer(const PackOptions &options, DataFolder &folder)
+      : options(options), folder(folder),
+        train(folder.staging(), "train", options.shardTokens),
+        val(folder.staging(), "val", options.shardTokens) {}
 
   Status addFile(const std::string &path);
 
@@ -41,6 +43,7 @@ private:
   Status addDocument(const std::string &path, const char *data, size_t size);
 
   const PackOptions &options;
+  DataFolder &folder;
   SplitWriter train, val;
   uint64_t trainDocuments = 0, valDocuments = 0;
   Counts counts;
@@ -138,8 +141,9 @@ Result<Manifest> Packer::finish(const FileList &list) {
                  "': " + std::to_string(list.paths.size()) + " files, " +
                  std::to_string(counts.binary) + " binary, " +
                  std::to_string(counts.empty) + " empty, " +
-                 std::to_string(counts.unreadable) + " unreadable, " +
-                 std::to_string(counts.overLimit) + " over the limit"};
+                 std::to_string(counts.unreadable + list.unreadable) +
+                 " unreadable, " + std::to_string(counts.overLimit) +
+                 " over the limit"};
   if (trainDocuments == 0 || (valDocuments == 0 && options.valFraction > 0))
     return Error{
         std::string("the ") + (trainDocuments ? "validation" : "training") +
@@ -172,7 +176,7 @@ Result<Manifest> Packer::finish(const FileList &list) {
   manifest.sourceDigest = source.digest();
   manifest.train = {train.tokens(), trainDocuments, std::move(*trainShards)};
   manifest.val = {val.tokens(), valDocuments, std::move(*valShards)};
-  if (Status status = manifest.save(options.output); !status)
+  if (Status status = folder.publish(manifest); !status)
     return Error{status.message()};
   return manifest;
 }
@@ -192,8 +196,8 @@ static void dropOutput(FileList &list, const std::string &output) {
 }
 
 static Result<Manifest> packFiles(const PackOptions &options,
-                                  const FileList &list) {
-  Packer packer(options);
+                                  DataFolder &folder, const FileList &list) {
+  Packer packer(options, folder);
   size_t seen = 0;
   while (seen < list.paths.size() && !packer.full())
     if (Status status = packer.addFile(list.paths[seen++]); !status)
@@ -212,20 +216,12 @@ Result<Manifest> packText(const PackOptions &options) {
   Result<FileList> list = listFiles(options.paths, options.filter);
   if (!list)
     return list.takeError();
-  std::error_code code;
-  bool isNew = !std::filesystem::exists(options.output, code);
-  if (Status status = prepareDirectory(options.output, options.overwrite);
-      !status)
-    return Error{status.message()};
+  Result<DataFolder> folder =
+      DataFolder::open(options.output, options.overwrite);
+  if (!folder)
+    return folder.takeError();
   dropOutput(*list, options.output);
-  Result<Manifest> manifest = packFiles(options, *list);
-  if (!manifest) {
-    // The first failure is the one to tell.
-    [[maybe_unused]] Status status = removeShards(options.output);
-    if (isNew)
-      std::filesystem::remove(options.output, code);
-  }
-  return manifest;
+  return packFiles(options, *folder, *list);
 }
 
 } // namespace nsa

@@ -3,6 +3,7 @@
 #include "runtime/Data/Synth.h"
 #include "lib/Support/Philox.h"
 #include "lib/Support/Text.h"
+#include "runtime/Data/DataFolder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,6 +30,11 @@ Result<MarkovChain> MarkovChain::create(int64_t order, int64_t vocab,
                  " tokens is not possible: the order must be at least 1, the "
                  "vocabulary at least 2, and vocab^(order + 1) at most " +
                  std::to_string(1 << 24)};
+  // Beyond this, probabilities underflow and entropies with them.
+  constexpr double maxSharpness = 20;
+  if (!(sharpness >= 0 && sharpness <= maxSharpness))
+    return Error{"the sharpness must be in 0.." + shortest(maxSharpness) +
+                 ", not " + shortest(sharpness)};
   MarkovChain chain;
   chain.order = uint64_t(order);
   chain.vocab = uint64_t(vocab);
@@ -75,9 +81,7 @@ double MarkovChain::entropyRate() const {
   for (uint64_t c = 0; c < contexts; ++c)
     for (uint64_t x = 0; x < vocab; ++x) {
       double p = table[c * vocab + x];
-      // A sharp row may hold probabilities that underflow; p log p -> 0.
-      if (p > 0)
-        rate -= now[c] * p * std::log(p);
+      rate -= now[c] * p * std::log(p);
     }
   return rate;
 }
@@ -187,10 +191,11 @@ std::vector<uint16_t> RecallTask::document(uint64_t seed,
 //===----------------------------------------------------------------------===//
 
 static Result<SplitInfo> writeTokens(const SynthOptions &options,
+                                     const std::string &directory,
                                      const std::string &split,
                                      const std::vector<uint16_t> &tokens,
                                      uint64_t documents) {
-  SplitWriter writer(options.output, split, options.shardTokens);
+  SplitWriter writer(directory, split, options.shardTokens);
   if (Status status = writer.append(tokens.data(), tokens.size()); !status)
     return Error{status.message()};
   Result<std::vector<ShardInfo>> shards = writer.finish();
@@ -211,6 +216,12 @@ static Result<SynthTokens> drawMarkov(const SynthOptions &options,
       options.order, options.vocab, options.sharpness, options.seed);
   if (!chain)
     return chain.takeError();
+  if (valTokens <= uint64_t(options.order))
+    return Error{
+        "a validation split of " + std::to_string(valTokens) +
+        " tokens is too short for a chain of order " +
+        std::to_string(options.order) + ": " + std::to_string(options.tokens) +
+        " tokens at a validation fraction of " + shortest(options.valFraction)};
   SynthTokens tokens;
   tokens.train = chain->sample(options.tokens - valTokens, 0);
   tokens.val = chain->sample(valTokens, 1);
@@ -277,20 +288,21 @@ Result<Manifest> synthesize(const SynthOptions &options) {
         " tokens are too few for two splits: the validation fraction " +
         shortest(options.valFraction) + " leaves " + std::to_string(valTokens) +
         " tokens for it"};
-  if (Status status = prepareDirectory(options.output, options.overwrite);
-      !status)
-    return Error{status.message()};
-  Result<SplitInfo> train =
-      writeTokens(options, "train", tokens->train, tokens->trainDocuments);
+  Result<DataFolder> folder =
+      DataFolder::open(options.output, options.overwrite);
+  if (!folder)
+    return folder.takeError();
+  Result<SplitInfo> train = writeTokens(options, folder->staging(), "train",
+                                        tokens->train, tokens->trainDocuments);
   if (!train)
     return train.takeError();
-  Result<SplitInfo> val =
-      writeTokens(options, "val", tokens->val, tokens->valDocuments);
+  Result<SplitInfo> val = writeTokens(options, folder->staging(), "val",
+                                      tokens->val, tokens->valDocuments);
   if (!val)
     return val.takeError();
   manifest.train = std::move(*train);
   manifest.val = std::move(*val);
-  if (Status status = manifest.save(options.output); !status)
+  if (Status status = folder->publish(manifest); !status)
     return Error{status.message()};
   return manifest;
 }

@@ -22,7 +22,7 @@ namespace nsa {
 /// so the chain is ergodic.
 class MarkovChain {
 public:
-  /// V^(order + 1) above 2^24 is an error.
+  /// V^(order + 1) above 2^24 is an error, as is a sharpness outside of 0..20.
   static Result<MarkovChain> create(int64_t order, int64_t vocab,
                                     double sharpness, uint64_t seed);
 

@@ -39,7 +39,10 @@ static void walk(const fs::path &folder, const FileFilter &filter,
     ++list.unreadable;
     return;
   }
-  for (const fs::directory_entry &entry : entries) {
+  for (fs::directory_iterator end; entries != end; entries.increment(code)) {
+    if (code)
+      break;
+    const fs::directory_entry &entry = *entries;
     std::string name = entry.path().filename().string();
     if (name[0] == '.' || entry.is_symlink(code)) {
       ++list.ignored;
@@ -53,6 +56,8 @@ static void walk(const fs::path &folder, const FileFilter &filter,
       list.paths.push_back(entry.path().string());
     }
   }
+  if (code)
+    ++list.unreadable;
 }
 
 Result<FileList> listFiles(const std::vector<std::string> &roots,
@@ -62,7 +67,9 @@ Result<FileList> listFiles(const std::vector<std::string> &roots,
     std::error_code code;
     fs::file_status status = fs::status(root, code);
     if (!fs::exists(status))
-      return Error{"no file or folder '" + root + "'"};
+      return Error{
+          "no file or folder '" + root + "'" +
+          (status.type() == fs::file_type::none ? ": " + code.message() : "")};
     if (fs::is_directory(status))
       walk(root, filter, list);
     else if (filter.accepts(root))

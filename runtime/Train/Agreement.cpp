@@ -39,7 +39,9 @@ static Status checkOption(const Artifact &artifact, const char *option,
   for (const artifact::Option *compiled : *artifact->options())
     if (compiled->key()->str() == option && compiled->value()->str() != value)
       return Error{key + " is " + value + ", the artefact was compiled for " +
-                   oneLine(compiled->value()->str())};
+                   oneLine(compiled->value()->str()) + " (nsa-compile --" +
+                   option + "=" + value + ", or --set " + key + "=" +
+                   oneLine(compiled->value()->str()) + ")"};
   return {};
 }
 

@@ -69,7 +69,8 @@ std::vector<Anomaly> AnomalyMonitor::judge(const StepRecord &record) {
 //===----------------------------------------------------------------------===//
 
 Watchdog::Watchdog(double seconds, std::function<void()> late)
-    : seconds(seconds), late(std::move(late)) {
+    // Clocks count nanoseconds, in which more than centuries overflow.
+    : seconds(std::min(seconds, 1e9)), late(std::move(late)) {
   if (seconds > 0)
     thread = std::thread([this] { watch(); });
 }

@@ -9,6 +9,7 @@
 #include "lib/Support/Text.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -25,6 +26,8 @@ static constexpr const char *modelFile = "model.safetensors";
 static constexpr const char *optimizerFile = "optimizer.safetensors";
 static constexpr const char *latestFile = "latest";
 static constexpr const char *folderPrefix = "step-";
+static constexpr const char *checkpointsFolder = "checkpoints";
+static constexpr const char *asidePrefix = "abandoned-";
 
 //===----------------------------------------------------------------------===//
 // Tensors
@@ -166,18 +169,30 @@ static Status writeFolder(const std::string &folder, const Model &model,
                              jsonText(json, 2) + "\n");
 }
 
-/// Removes all but the newest `keep` checkpoints, and never the newest.
-static void removeOld(const std::string &root, int64_t keep) {
-  if (keep == 0)
-    return;
+/// The checkpoints below `root` by step.
+static std::vector<std::pair<int64_t, fs::path>>
+listCheckpoints(const std::string &root) {
   std::vector<std::pair<int64_t, fs::path>> found;
   std::error_code code;
-  for (const fs::directory_entry &entry : fs::directory_iterator(root, code))
-    if (int64_t step = stepOf(entry.path().filename().string()); step >= 0)
-      found.emplace_back(step, entry.path());
+  for (fs::directory_iterator entry(root, code), end; !code && entry != end;
+       entry.increment(code))
+    if (int64_t step = stepOf(entry->path().filename().string()); step >= 0)
+      found.emplace_back(step, entry->path());
   std::sort(found.begin(), found.end());
-  for (size_t i = 0; i + size_t(keep) < found.size(); ++i)
-    fs::remove_all(found[i].second, code);
+  return found;
+}
+
+/// Removes all but `keep` of the checkpoints up to the one of `saved`, which
+/// `latest` names: the newest stay, and this one always.
+static void removeOld(const std::string &root, int64_t saved, int64_t keep) {
+  if (keep == 0)
+    return;
+  std::error_code code;
+  int64_t left = keep;
+  std::vector<std::pair<int64_t, fs::path>> found = listCheckpoints(root);
+  for (auto entry = found.rbegin(); entry != found.rend(); ++entry)
+    if (entry->first <= saved && left-- <= 0)
+      fs::remove_all(entry->second, code);
 }
 
 /// Puts `temporary` in the place of `final`. If that exists, the two are
@@ -186,8 +201,9 @@ static Status replaceFolder(const std::string &temporary,
                             const std::string &final) {
   if (std::rename(temporary.c_str(), final.c_str()) == 0)
     return {};
-  if (!fs::exists(final) || renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD,
-                                      final.c_str(), RENAME_EXCHANGE) != 0)
+  bool exists = errno == ENOTEMPTY || errno == EEXIST;
+  if (!exists || renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(),
+                           RENAME_EXCHANGE) != 0)
     return systemError("cannot create", final);
   std::error_code code;
   fs::remove_all(temporary, code);
@@ -240,8 +256,45 @@ Result<std::string> saveCheckpoint(const std::string &runDirectory,
     fs::remove_all(temporary, code);
     return Error{"no checkpoint: " + status.message()};
   }
-  removeOld(root, keep);
+  removeOld(root, state.step, keep);
   return final;
+}
+
+/// A name below `root` that is free, for a checkpoint that is set aside.
+static fs::path asideName(const std::string &root, const std::string &name) {
+  fs::path base = root + "/" + asidePrefix + name, path = base;
+  std::error_code code;
+  for (int attempt = 2; fs::exists(fs::symlink_status(path, code)); ++attempt)
+    path = base.string() + "-" + std::to_string(attempt);
+  return path;
+}
+
+Result<std::vector<std::string>> returnTo(const std::string &checkpoint) {
+  fs::path folder(checkpoint);
+  std::string root = folder.parent_path().string();
+  std::string name = folder.filename().string();
+  std::string latest = root + "/" + latestFile;
+  std::vector<std::string> moved;
+  // First `latest`: should this break off, the next resume ends the work.
+  Result<std::string> named = readFile(latest);
+  if (!named || *named != name + "\n")
+    if (Status status = writeFileAtomically(latest, name + "\n"); !status)
+      return Error{status.message()};
+  for (const auto &[step, path] : listCheckpoints(root)) {
+    if (step <= stepOf(name))
+      continue;
+    fs::path aside = asideName(root, path.filename().string());
+    std::error_code code;
+    fs::rename(path, aside, code);
+    if (code)
+      return Error{"cannot rename '" + path.string() + "' to '" +
+                   aside.string() + "': " + code.message()};
+    moved.push_back(aside.string());
+  }
+  if (!moved.empty())
+    if (Status status = syncDirectory(root); !status)
+      return Error{status.message()};
+  return moved;
 }
 
 //===----------------------------------------------------------------------===//
@@ -294,6 +347,10 @@ loadState(const std::string &path,
   }
 }
 
+Result<TrainState> readTrainState(const std::string &checkpoint) {
+  return loadState(checkpoint);
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
   std::vector<std::pair<std::string, uint64_t>> files;
   Result<TrainState> state = loadState(path, &files);
@@ -324,20 +381,68 @@ Status Checkpoint::restore(const Model &model, int rank) const {
   return {};
 }
 
-std::string Checkpoint::runDirectory() const {
-  return fs::path(path).parent_path().parent_path().string();
+std::string runOf(const std::string &checkpoint) {
+  return fs::path(checkpoint).parent_path().parent_path().string();
+}
+
+Status checkInRun(const std::string &checkpoint) {
+  fs::path folder(checkpoint);
+  std::string name = folder.filename().string();
+  std::string rule = ": a run continues only from <run>/" +
+                     std::string(checkpointsFolder) + "/" + folderPrefix + "N";
+  if (stepOf(name) < 0)
+    return Error{"cannot resume from '" + checkpoint + "': its name is not " +
+                 folderPrefix + "N" + rule};
+  if (folder.parent_path().filename() != checkpointsFolder)
+    return Error{"cannot resume from '" + checkpoint + "': it lies in no '" +
+                 checkpointsFolder + "' folder of a run" + rule};
+  std::string run = runOf(checkpoint);
+  for (const char *file : {"config.json", "env.json"}) {
+    Result<bool> there = fileExists(run + "/" + file);
+    if (!there)
+      return there.takeError();
+    if (!*there)
+      return Error{"cannot resume from '" + checkpoint + "': '" + run +
+                   "' is no run, it has no " + file + rule};
+  }
+  return {};
+}
+
+/// The absolute path; `step-4` stands for `step-00000004`.
+static Result<std::string> fullPath(const std::string &path) {
+  std::error_code code;
+  fs::path full = fs::absolute(path, code).lexically_normal();
+  if (code)
+    return Error{"cannot find '" + path + "': " + code.message()};
+  if (!full.has_filename() && full.has_relative_path())
+    full = full.parent_path();
+  Result<bool> there = fileExists(full.string());
+  if (!there)
+    return there.takeError();
+  if (int64_t step = stepOf(full.filename().string()); !*there && step >= 0)
+    full.replace_filename(folderName(step));
+  return full.string();
 }
 
 Result<std::string> findCheckpoint(const std::string &path) {
-  std::string clean = path;
-  while (clean.size() > 1 && clean.back() == '/')
-    clean.pop_back();
-  if (fs::exists(clean + "/" + stateFile))
+  Result<std::string> full = fullPath(path);
+  if (!full)
+    return full;
+  const std::string &clean = *full;
+  Result<bool> itself = fileExists(clean + "/" + stateFile);
+  if (!itself)
+    return itself.takeError();
+  if (*itself)
     return clean;
   for (const std::string &root : {clean + "/checkpoints", clean}) {
+    Result<bool> named = fileExists(root + "/" + latestFile);
+    if (!named)
+      return named.takeError();
+    if (!*named)
+      continue;
     Result<std::string> name = readFile(root + "/" + latestFile);
     if (!name)
-      continue;
+      return name;
     std::string folder = name->substr(0, name->find('\n'));
     if (stepOf(folder) < 0)
       return Error{"'" + root + "/" + latestFile + "' names no checkpoint: '" +
@@ -347,19 +452,31 @@ Result<std::string> findCheckpoint(const std::string &path) {
   return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
 }
 
+/// Nothing is there, which is no failure to look.
+static bool isMissing(const std::error_code &code) {
+  return code == std::errc::no_such_file_or_directory ||
+         code == std::errc::not_a_directory;
+}
+
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
                                              uint64_t artefactHash,
                                              uint64_t dataDigest) {
   FoundCheckpoint found;
   fs::file_time_type newest = fs::file_time_type::min();
   std::error_code code;
-  for (const fs::directory_entry &run : fs::directory_iterator(outDir, code)) {
-    std::string latest = run.path().string() + "/checkpoints/" + latestFile;
-    std::error_code missing;
-    fs::file_time_type time = fs::last_write_time(latest, missing);
-    if (missing)
+  fs::directory_iterator entry(outDir, code), end;
+  if (isMissing(code))
+    return found;
+  for (; !code && entry != end; entry.increment(code)) {
+    std::string run = entry->path().string();
+    std::string latest = run + "/" + checkpointsFolder + "/" + latestFile;
+    std::error_code failure;
+    fs::file_time_type time = fs::last_write_time(latest, failure);
+    if (isMissing(failure))
       continue;
-    Result<std::string> path = findCheckpoint(run.path().string());
+    if (failure)
+      return Error{"cannot inspect '" + latest + "': " + failure.message()};
+    Result<std::string> path = findCheckpoint(run);
     if (!path)
       return path.takeError();
     Result<TrainState> state = loadState(*path);
@@ -373,6 +490,8 @@ Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
       newest = time;
     }
   }
+  if (code)
+    return Error{"cannot list '" + outDir + "': " + code.message()};
   return found;
 }
 

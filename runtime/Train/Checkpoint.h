@@ -46,11 +46,16 @@ Status saveShare(const std::string &runDirectory, int64_t step,
                  const Model &model, int rank);
 
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
-/// the newest `keep` (0: all). Where ranks share the moments, all have saved
-/// their share before.
+/// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
+/// share the moments, all have saved their share before.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
                                    const RunConfig &config, int64_t keep);
+
+/// Makes a checkpoint the latest of its run, whose records are about to be cut
+/// there: `latest` names it, and those of later steps are set aside as
+/// `abandoned-step-N`, which nothing resumes from or removes. Returns them.
+Result<std::vector<std::string>> returnTo(const std::string &checkpoint);
 
 /// A checkpoint that was found and whose hashes match its files.
 struct Checkpoint {
@@ -64,14 +69,21 @@ struct Checkpoint {
   /// Copies every persistent tensor into the `model` of a rank. A tensor that
   /// is missing, unknown or of another type or shape is an error.
   Status restore(const Model &model, int rank = 0) const;
-
-  /// The run directory it lies in.
-  std::string runDirectory() const;
 };
 
-/// The folder that `path` means: a checkpoint itself, or the latest one of a
-/// run directory.
+/// The folder that `path` means, as an absolute path: a checkpoint itself, or
+/// the latest one of a run directory.
 Result<std::string> findCheckpoint(const std::string &path);
+
+/// The state of a checkpoint, without a look at its other files.
+Result<TrainState> readTrainState(const std::string &checkpoint);
+
+/// The run directory that a checkpoint lies in.
+std::string runOf(const std::string &checkpoint);
+
+/// Refuses a checkpoint that lies in no run, such as a copy: the run would take
+/// up, and write into, whatever folder lies two above it.
+Status checkInRun(const std::string &checkpoint);
 
 /// What a search below a folder of runs gave.
 struct FoundCheckpoint {

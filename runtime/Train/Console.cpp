@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <sys/ioctl.h>
 
 namespace nsa {
 
@@ -41,13 +43,39 @@ void Console::line(const std::string &text) {
   record(text);
 }
 
+/// The width of the terminal.
+int Console::columns() const {
+  struct winsize size = {};
+  if (::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    return size.ws_col;
+  return 80;
+}
+
+void Console::show(const std::string &text) {
+  std::fprintf(out, "\r\x1b[K%s", text.c_str());
+  std::fflush(out);
+  barShown = true;
+}
+
+void Console::busy(const std::string &what) {
+  if (live)
+    show((what + " ...").substr(0, size_t(std::max(columns() - 1, 0))));
+}
+
+std::string Console::withBar(const std::string &text, const Progress &progress,
+                             int columns) {
+  // A line that reaches the last column would begin another.
+  int room = std::max(columns - 1, 0);
+  int cells = std::min(room - int(text.size()) - int(std::strlen(" | []")), 20);
+  if (cells < 5)
+    return text.substr(0, size_t(room));
+  return text + " | " + bar(progress.step, progress.steps, cells);
+}
+
 void Console::progress(const Progress &progress, bool logged) {
   std::string text = format(progress);
   if (live) {
-    std::string cells = bar(progress.step, progress.steps, 20);
-    std::fprintf(out, "\r\x1b[K%s | %s", text.c_str(), cells.c_str());
-    std::fflush(out);
-    barShown = true;
+    show(withBar(text, progress, columns()));
   } else if (logged) {
     std::fprintf(out, "%s\n", text.c_str());
     std::fflush(out);

@@ -40,10 +40,18 @@ public:
   /// `logged`. train.log gets it if `logged`.
   void progress(const Progress &progress, bool logged);
 
+  /// On a live console, says what takes time until the next line.
+  void busy(const std::string &what);
+
   bool isLive() const { return live; }
 
   /// `step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12`
   static std::string format(const Progress &progress);
+
+  /// A progress line for a terminal of this width: with a bar of 20 cells, a
+  /// shorter one, or none.
+  static std::string withBar(const std::string &text, const Progress &progress,
+                             int columns);
 
   /// `[####....]` of `width` cells.
   static std::string bar(int64_t step, int64_t steps, int width);
@@ -52,6 +60,8 @@ public:
   static std::string duration(double seconds);
 
 private:
+  int columns() const;
+  void show(const std::string &text);
   void clearBar();
   void record(const std::string &text);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <tuple>
 
 namespace nsa {
@@ -95,6 +96,21 @@ std::string ProgramModel::origin(std::string_view entryName,
         return commandLocation(root, *commands.Get(i));
   }
   return "";
+}
+
+size_t ProgramModel::firstWriter(std::string_view entryName,
+                                 const TensorView &view) const {
+  const artifact::Artifact &root = program.artifact().root();
+  const EntryInfo *entry = program.findEntry(entryName);
+  for (const artifact::Tensor *tensor : *root.tensors()) {
+    if (!entry || tensor->name()->str() != view.name)
+      continue;
+    const auto &commands = *root.entries()->Get(entry->index)->commands();
+    for (unsigned i = 0; i < commands.size(); ++i)
+      if (writes(root, *commands.Get(i), *tensor->slice()))
+        return i;
+  }
+  return std::numeric_limits<size_t>::max();
 }
 
 //===----------------------------------------------------------------------===//
@@ -315,8 +331,22 @@ float elementAt(const TensorView &tensor, uint64_t index) {
   return 0;
 }
 
+/// The gradients in the order in which backward computes them.
+static std::vector<TensorView> gradientsInOrder(const Model &model) {
+  std::vector<std::pair<size_t, TensorView>> found;
+  for (TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient))
+    found.emplace_back(model.firstWriter("accumulate", tensor), tensor);
+  std::sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
+    return std::tie(a.first, a.second.name) < std::tie(b.first, b.second.name);
+  });
+  std::vector<TensorView> gradients;
+  for (auto &[writer, tensor] : found)
+    gradients.push_back(std::move(tensor));
+  return gradients;
+}
+
 Result<std::string> firstNonFiniteGradient(const Model &model) {
-  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient)) {
+  for (const TensorView &tensor : gradientsInOrder(model)) {
     if (Status status = model.toHost(tensor); !status)
       return Error{status.message()};
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)

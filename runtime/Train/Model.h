@@ -93,6 +93,16 @@ public:
   virtual std::string origin(std::string_view, const TensorView &) const {
     return "";
   }
+
+  /// The number of the first command of an entry that writes into a tensor, by
+  /// which tensors are in the order in which they were computed.
+  virtual size_t firstWriter(std::string_view, const TensorView &) const {
+    return 0;
+  }
+
+  /// Whether the last run stopped because a command wrote a NaN or an infinity;
+  /// see RuntimeOptions::checkFinite. Its error names the command.
+  virtual bool foundNonFinite() const { return false; }
 };
 
 /// A loaded artefact. Owns the program.
@@ -128,6 +138,9 @@ public:
   uint64_t hash() const override { return program.artifact().hash(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;
+  size_t firstWriter(std::string_view entry,
+                     const TensorView &tensor) const override;
+  bool foundNonFinite() const override { return program.foundNonFinite(); }
 
   const Program &get() const { return program; }
 
@@ -171,9 +184,10 @@ std::vector<TensorView> tensorsOfRole(const Model &model, TensorRole role);
 /// Elements of all parameters.
 uint64_t parameterCount(const Model &model);
 
-/// The name of the first gradient, in the program's order, that holds a NaN or
-/// an infinity, with the number of the element and the place in the source that
-/// it comes from; empty if all are finite. Brings the gradients to the host.
+/// The name of the gradient that holds a NaN or an infinity and was computed
+/// before all others that do: the nearest to the source. With the number of the
+/// element and the place in the source that it comes from; empty if all are
+/// finite. Brings the gradients to the host.
 Result<std::string> firstNonFiniteGradient(const Model &model);
 
 /// The name of the gradient with the largest finite element. Brings the

@@ -18,6 +18,7 @@ namespace nsa {
 namespace fs = std::filesystem;
 
 static constexpr const char *haltFile = ".HALT";
+static constexpr const char *lockFile = ".lock";
 
 double wallClock() {
   return std::chrono::duration<double>(
@@ -78,7 +79,10 @@ static Result<std::string> keepRows(const std::string &path,
 Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
                             int64_t lastStep) {
   std::string contents = header + "\n";
-  if (fs::exists(path)) {
+  Result<bool> there = fileExists(path);
+  if (!there)
+    return there.takeError();
+  if (*there) {
     Result<std::string> text = readFile(path);
     if (!text)
       return text.takeError();
@@ -92,7 +96,11 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   Result<OutputFile> file = OutputFile::append(path);
   if (!file)
     return file.takeError();
-  return CsvLog(std::move(*file));
+  std::string rows = contents.substr(header.size() + 1);
+  if (!rows.empty())
+    rows.pop_back();
+  // npos + 1 is 0: a single row is the last.
+  return CsvLog(std::move(*file), rows.substr(rows.rfind('\n') + 1));
 }
 
 Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }
@@ -107,6 +115,16 @@ RunDirectory::RunDirectory(std::string path)
                      std::to_string(started) + " " +
                      std::to_string(steadyClock());
   runId = toHex(hashBytes(seed)).substr(0, 12);
+}
+
+/// The error about a new run whose name is taken.
+static Error alreadyThere(const std::string &path) {
+  Result<bool> isRun = fileExists(path + "/config.json");
+  if (isRun && *isRun)
+    return Error{"the run '" + path +
+                 "' exists (--resume continues it, --run-name names another)"};
+  return Error{"'" + path +
+               "' exists and is no run (--run-name names another)"};
 }
 
 Result<RunDirectory> RunDirectory::create(const std::string &outDir,
@@ -124,18 +142,22 @@ Result<RunDirectory> RunDirectory::create(const std::string &outDir,
     if (errno != EEXIST)
       return systemError("cannot create", path);
     if (!name.empty())
-      return Error{
-          "the run '" + path +
-          "' exists (--resume continues it, --run-name names another)"};
+      return alreadyThere(path);
     path = base + "-" + std::to_string(attempt);
   }
   return RunDirectory(path);
 }
 
 Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
-  if (!fs::is_directory(path))
-    return Error{"no run directory '" + path + "'"};
+  std::error_code code;
+  if (!fs::is_directory(path, code))
+    return Error{"no run directory '" + path + "'" +
+                 (code ? ": " + code.message() : "")};
   return RunDirectory(path);
+}
+
+Result<FileLock> RunDirectory::lock(const std::string &path) {
+  return FileLock::take(path + "/" + lockFile, "the run '" + path + "'");
 }
 
 Status RunDirectory::write(const std::string &name,

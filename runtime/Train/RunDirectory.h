@@ -13,6 +13,7 @@
 //   metrics.json              the result, at the end
 //   .anomaly_type             what went wrong last
 //   .HALT                     written by people to stop a run
+//   .lock                     held by the process that writes all this
 //
 // Every record is written through at once.
 //
@@ -48,9 +49,14 @@ public:
   /// Appends one row; it is on its way to the disk when this returns.
   Status append(const std::string &row);
 
+  /// The last row that was there when it was opened; empty if there was none.
+  const std::string &lastRow() const { return last; }
+
 private:
-  explicit CsvLog(OutputFile file) : file(std::move(file)) {}
+  CsvLog(OutputFile file, std::string last)
+      : file(std::move(file)), last(std::move(last)) {}
   OutputFile file;
+  std::string last;
 };
 
 /// What a look at `.HALT` gave.
@@ -71,6 +77,9 @@ public:
 
   /// Takes up an existing run.
   static Result<RunDirectory> reopen(const std::string &path);
+
+  /// Holds the run at `path` for this process, which alone may write there.
+  static Result<FileLock> lock(const std::string &path);
 
   const std::string &path() const { return folder; }
   std::string file(const std::string &name) const {

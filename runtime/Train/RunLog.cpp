@@ -6,16 +6,40 @@
 #include "runtime/Train/Environment.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <unistd.h>
 
 namespace nsa {
 
 using Json = nlohmann::ordered_json;
 
+/// Cuts off the line that a process which was killed did not end.
+static Status dropHalfLine(const std::string &path) {
+  Result<bool> there = fileExists(path);
+  if (!there)
+    return there.takeError();
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!*there || !file || file.tellg() <= 0)
+    return {};
+  std::streamoff size = file.tellg(), kept = size;
+  for (char last = 0; kept > 0; --kept) {
+    file.seekg(kept - 1);
+    if (!file.get(last) || last == '\n')
+      break;
+  }
+  if (kept < size && ::truncate(path.c_str(), kept) != 0)
+    return systemError("cannot shorten", path);
+  return {};
+}
+
 Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
-                            int rank) {
-  Result<OutputFile> heartbeat = OutputFile::append(
-      directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl"));
+                            int rank, int64_t lastValidation) {
+  std::string beats =
+      directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl");
+  if (Status status = dropHalfLine(beats); !status)
+    return Error{status.message()};
+  Result<OutputFile> heartbeat = OutputFile::append(beats);
   if (!heartbeat)
     return heartbeat.takeError();
   RunLog log(rank, std::move(*heartbeat));
@@ -27,7 +51,7 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
   if (!training)
     return training.takeError();
   Result<CsvLog> val =
-      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastStep);
+      CsvLog::open(directory.file("val.csv"), "step,loss,ppl", lastValidation);
   if (!val)
     return val.takeError();
   Result<EventFile> events =
@@ -37,6 +61,18 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
   log.tables.emplace(
       Tables{std::move(*training), std::move(*val), std::move(*events)});
   return log;
+}
+
+std::optional<float> RunLog::lastLoss() const {
+  if (!tables)
+    return std::nullopt;
+  const std::string &row = tables->training.lastRow();
+  size_t comma = row.find(',');
+  if (comma == std::string::npos)
+    return std::nullopt;
+  char *end = nullptr;
+  float loss = std::strtof(row.c_str() + comma + 1, &end);
+  return *end == ',' ? std::optional<float>(loss) : std::nullopt;
 }
 
 static Json startBeat(int rank, int64_t step, const std::string &message) {

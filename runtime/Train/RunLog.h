@@ -35,9 +35,17 @@ struct StepRecord {
 /// only.
 class RunLog {
 public:
-  /// Opens the files; rows after `lastStep` are removed from the tables.
+  /// Opens the files; rows after `lastStep` are removed from the tables, and
+  /// those of validation after `lastValidation`.
   static Result<RunLog> open(const RunDirectory &directory, int64_t lastStep,
-                             int rank = 0);
+                             int rank, int64_t lastValidation);
+  static Result<RunLog> open(const RunDirectory &directory, int64_t lastStep,
+                             int rank = 0) {
+    return open(directory, lastStep, rank, lastStep);
+  }
+
+  /// The loss in the last row of training.csv as it was opened.
+  std::optional<float> lastLoss() const;
 
   /// A training row and a heartbeat with `message`.
   Status step(const StepRecord &record, const std::string &message);

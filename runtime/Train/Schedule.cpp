@@ -36,18 +36,23 @@ std::array<float, 8> hyperParameters(const TrainConfig &config, int64_t step,
 
 Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,
                             int64_t seqLen, int64_t ranks) {
-  auto differs = [](const char *key, int64_t configured, int64_t compiled) {
-    return Error{std::string(key) + " is " + std::to_string(configured) +
-                 ", the artefact was compiled for " + std::to_string(compiled)};
+  auto differs = [](const std::string &key, const std::string &option,
+                    int64_t configured, int64_t compiled) {
+    std::string here = std::to_string(configured);
+    std::string there = std::to_string(compiled);
+    return Error{key + " is " + here + ", the artefact was compiled for " +
+                 there + " (nsa-compile --" + option + "=" + here +
+                 ", or --set " + key + "=" + there + ")"};
   };
   if (config.seqLen != seqLen)
-    return differs("train.seq_len", config.seqLen, seqLen);
+    return differs("train.seq_len", "seq-len", config.seqLen, seqLen);
   if (config.batchSize % microBatch != 0)
     return Error{"train.batch_size (" + std::to_string(config.batchSize) +
                  ") must be a multiple of the artefact's micro-batch (" +
                  std::to_string(microBatch) + ")"};
   if (config.microBatch != microBatch)
-    return differs("train.micro_batch", config.microBatch, microBatch);
+    return differs("train.micro_batch", "micro-batch", config.microBatch,
+                   microBatch);
   if (config.batchSize % (microBatch * ranks) != 0)
     return Error{"train.batch_size (" + std::to_string(config.batchSize) +
                  ") must be a multiple of the artefact's micro-batch times the "

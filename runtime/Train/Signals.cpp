@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Signals.h"
 
+#include <atomic>
 #include <cstring>
 
 namespace nsa {
@@ -9,6 +10,9 @@ namespace nsa {
 // Handlers can reach nothing but globals of this type.
 static volatile std::sig_atomic_t stopSignal = 0;
 static volatile std::sig_atomic_t dumpRequested = 0;
+/// Scopes that live, and what the first of them found.
+static std::atomic<int> depth = 0;
+static struct sigaction old[5];
 
 extern "C" {
 static void onStop(int signal) { stopSignal = signal; }
@@ -26,17 +30,27 @@ static void install(int signal, void (*handler)(int), int flags,
 }
 
 SignalScope::SignalScope() {
+  if (depth++ > 0)
+    return;
   stopSignal = 0;
   dumpRequested = 0;
-  install(SIGINT, onStop, SA_RESTART | int(SA_RESETHAND), oldInterrupt);
-  install(SIGTERM, onStop, SA_RESTART | int(SA_RESETHAND), oldTerminate);
-  install(SIGUSR1, onDump, SA_RESTART, oldUser);
+  const int once = SA_RESTART | int(SA_RESETHAND);
+  install(SIGINT, onStop, once, old[0]);
+  install(SIGTERM, onStop, once, old[1]);
+  install(SIGHUP, onStop, once, old[2]);
+  // nohup means it.
+  if (old[2].sa_handler == SIG_IGN)
+    sigaction(SIGHUP, &old[2], nullptr);
+  install(SIGUSR1, onDump, SA_RESTART, old[3]);
+  install(SIGPIPE, SIG_IGN, 0, old[4]);
 }
 
 SignalScope::~SignalScope() {
-  sigaction(SIGINT, &oldInterrupt, nullptr);
-  sigaction(SIGTERM, &oldTerminate, nullptr);
-  sigaction(SIGUSR1, &oldUser, nullptr);
+  if (--depth > 0)
+    return;
+  const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
+  for (int i = 0; i < 5; ++i)
+    sigaction(signals[i], &old[i], nullptr);
 }
 
 int SignalScope::stopRequested() const { return stopSignal; }

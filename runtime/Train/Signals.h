@@ -7,8 +7,11 @@
 
 namespace nsa {
 
-/// While it lives, SIGINT and SIGTERM ask for a graceful stop (the second one
-/// kills as usual) and SIGUSR1 asks for a state dump. One object at a time.
+/// While it lives, SIGINT, SIGTERM and, unless it was ignored, SIGHUP ask for a
+/// graceful stop (the second one kills as usual), SIGUSR1 asks for a state
+/// dump, and SIGPIPE is ignored: who reads the console may leave, train.log has
+/// it all. Scopes inside another add nothing: what came before them still
+/// counts.
 class SignalScope {
 public:
   SignalScope();
@@ -21,9 +24,6 @@ public:
 
   /// Whether a dump was asked for since the last call.
   bool takeDumpRequest();
-
-private:
-  struct sigaction oldInterrupt, oldTerminate, oldUser;
 };
 
 } // namespace nsa

@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Trainer.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
 
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 namespace nsa {
+
+using Json = nlohmann::ordered_json;
 
 const char *endName(TrainEnd end) {
   switch (end) {
@@ -31,8 +34,21 @@ Result<TrainEnd> Trainer::run() {
   started = steadyClock();
   if (Status status = prepare(); !status)
     return Error{status.message()};
-  if (Status status = showSample("before training", 3.0); !status)
-    return Error{status.message()};
+  if (!finishedRun.empty()) {
+    console.line(finishedRun);
+    return TrainEnd::Finished;
+  }
+  Result<TrainEnd> end = trainAndFinish();
+  // What --check-finite and --no-graph stop at is a planned end too.
+  if (!end && model.foundNonFinite())
+    return reportStopped(end.message());
+  return end;
+}
+
+Result<TrainEnd> Trainer::trainAndFinish() {
+  if (state.step < config.train.steps)
+    if (Status status = showSample("before training", 3.0); !status)
+      return Error{status.message()};
   Result<TrainEnd> end = loop();
   if (!end)
     return end;
@@ -80,7 +96,7 @@ Status Trainer::prepare() {
   windows = *held;
   if (Status status = model.run("init"); !status)
     return status;
-  if (Status status = openRun(); !status)
+  if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
   return printHeader();
@@ -92,7 +108,35 @@ struct Trainer::RunChoice {
   std::string checkpoint;
   /// The run directory to begin in.
   std::string directory;
+  /// That the run to go on with is finished; empty if it is not.
+  std::string finished;
 };
+
+/// Whether a run left the result of training to its end.
+static bool hasResult(const std::string &runDirectory) {
+  Result<std::string> text = readFile(runDirectory + "/metrics.json");
+  if (!text)
+    return false;
+  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("end", Json()) == "finished";
+}
+
+/// Nothing is wrong with a finished run where it was not asked for by name.
+Status Trainer::checkFinished(RunChoice &choice) const {
+  std::string run = runOf(choice.checkpoint);
+  bool named = options.restart.empty() && options.resume != "auto";
+  if (named || !hasResult(run))
+    return {};
+  Result<TrainState> saved = readTrainState(choice.checkpoint);
+  if (!saved)
+    return saved.takeError();
+  if (saved->step >= config.train.steps)
+    choice.finished = "the run '" + run + "' is finished at step " +
+                      std::to_string(saved->step) + ", train.steps is " +
+                      std::to_string(config.train.steps) +
+                      ": nothing is left to do";
+  return {};
+}
 
 Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
@@ -112,7 +156,10 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   }
   if (!options.restart.empty()) {
     choice.directory = options.restart;
-    if (!std::filesystem::exists(options.restart + "/checkpoints/latest"))
+    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    if (!saved)
+      return saved.takeError();
+    if (!*saved)
       return choice;
     from = options.restart;
   }
@@ -120,7 +167,11 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     Result<std::string> folder = findCheckpoint(from);
     if (!folder)
       return folder.takeError();
+    if (Status status = checkInRun(*folder); !status)
+      return Error{status.message()};
     choice.checkpoint = *folder;
+    if (Status status = checkFinished(choice); !status)
+      return Error{status.message()};
     return choice;
   }
   std::string label = std::filesystem::path(options.configPath).stem();
@@ -130,6 +181,21 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     return created.takeError();
   choice.directory = created->path();
   return choice;
+}
+
+/// Makes this process, of the first rank, the only one that writes the run.
+Status Trainer::lockRun(const RunChoice &choice) {
+  std::string path = choice.directory;
+  if (!choice.checkpoint.empty())
+    path = runOf(choice.checkpoint);
+  Result<FileLock> taken = RunDirectory::lock(path);
+  if (!taken)
+    return taken.takeError();
+  if (!taken->isHeld())
+    notes.push_back("the file system of '" + path +
+                    "' has no locks: no other process may continue this run");
+  lock.emplace(std::move(*taken));
+  return {};
 }
 
 /// Takes up the run that the first rank chose. The directory of a rank on a
@@ -146,10 +212,15 @@ Status Trainer::enterRun(const RunChoice &choice) {
       return opened.takeError();
     directory = std::move(*opened);
   }
-  Result<RunLog> opened = RunLog::open(*directory, state.step, ranks.rank());
+  bool isComplete = state.step == config.train.steps;
+  Result<RunLog> opened =
+      RunLog::open(*directory, state.step, ranks.rank(),
+                   isComplete ? state.step - 1 : state.step);
   if (!opened)
     return opened.takeError();
   log.emplace(std::move(*opened));
+  if (std::optional<float> loss = log->lastLoss())
+    lastLoss = *loss;
   if (!ranks.isFirst())
     return {};
   if (options.onRunDirectory)
@@ -157,7 +228,8 @@ Status Trainer::enterRun(const RunChoice &choice) {
   if (Status status = console.logTo(directory->file("train.log")); !status)
     return status;
   // Of the process that this one continues.
-  ::unlink(directory->file(".anomaly_type").c_str());
+  for (const char *name : {".anomaly_type", "metrics.json"})
+    ::unlink(directory->file(name).c_str());
   return writeRunFiles();
 }
 
@@ -168,19 +240,24 @@ Status Trainer::openRun() {
     Result<RunChoice> chosen = chooseRun();
     if (chosen)
       choice = *chosen;
-    else
-      status = Error{chosen.message()};
+    status = chosen ? Status() : Error{chosen.message()};
+    if (chosen && choice.finished.empty())
+      status = lockRun(choice);
   }
   status = ranks.agree("the run is chosen", status);
   if (!status)
     return status;
-  for (std::string *text : {&choice.checkpoint, &choice.directory}) {
+  for (std::string *text :
+       {&choice.checkpoint, &choice.directory, &choice.finished}) {
     Result<std::vector<std::string>> all =
         ranks.exchange("the place of the run", *text);
     if (!all)
       return all.takeError();
     *text = (*all)[0];
   }
+  finishedRun = choice.finished;
+  if (!finishedRun.empty())
+    return {};
   return ranks.agree("the run is open", enterRun(choice));
 }
 
@@ -201,17 +278,26 @@ Status Trainer::resumeFrom(const std::string &folder) {
       compareForResume(checkpoint->config, config);
   if (!changes)
     return changes.takeError();
-  if (saved.step >= config.train.steps)
+  // At the last step there is a result to make, if it is not there.
+  if (saved.step > config.train.steps ||
+      (saved.step == config.train.steps && ranks.isFirst() &&
+       hasResult(runOf(folder))))
     return Error{"nothing to resume: '" + folder + "' is at step " +
                  std::to_string(saved.step) + ", train.steps is " +
                  std::to_string(config.train.steps)};
   if (Status status = checkpoint->restore(model, ranks.rank()); !status)
     return status;
-  Result<RunDirectory> opened =
-      RunDirectory::reopen(checkpoint->runDirectory());
+  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
   if (!opened)
     return opened.takeError();
   directory = std::move(*opened);
+  if (ranks.isFirst()) {
+    Result<std::vector<std::string>> abandoned = returnTo(folder);
+    if (!abandoned)
+      return abandoned.takeError();
+    for (const std::string &path : *abandoned)
+      notes.push_back("later than that, set aside: " + path);
+  }
   state = saved;
   savedStep = saved.step;
   lastCheckpoint = folder;
@@ -415,10 +501,11 @@ Status Trainer::afterStep(StepRecord record) {
   for (const Anomaly &anomaly : monitor.judge(record))
     if (Status status = reportAnomaly(anomaly, state.step); !status)
       return status;
-  if (sampler->epoch(state.samples) != epoch)
-    console.line("epoch " + std::to_string(sampler->epoch(state.samples)) +
-                 " begins after step " + std::to_string(record.step) +
-                 ": the training split was used once more");
+  if (uint64_t used = sampler->epoch(state.samples); used != epoch)
+    console.line("epoch " + std::to_string(used + 1) + " begins after step " +
+                 std::to_string(record.step) +
+                 ": the training split was used " +
+                 (used == 1 ? "once" : std::to_string(used) + " times"));
   if (signals.takeDumpRequest() && ranks.isFirst())
     return dumpState(record);
   return {};

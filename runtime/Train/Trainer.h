@@ -13,6 +13,7 @@
 #include "runtime/Train/Signals.h"
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,7 +50,7 @@ enum class TrainEnd {
   Finished,
   /// A .HALT file, or stopAfter.
   Halted,
-  /// SIGINT or SIGTERM.
+  /// SIGINT, SIGTERM or SIGHUP.
   Interrupted,
   /// The loss or the gradient norm was not finite; no update was applied.
   NonFinite,
@@ -84,10 +85,14 @@ private:
   Status openRun();
   struct RunChoice;
   Result<RunChoice> chooseRun();
+  Status checkFinished(RunChoice &choice) const;
+  Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
   Status resumeFrom(const std::string &folder);
   Status writeRunFiles() const;
   Status printHeader();
+
+  Result<TrainEnd> trainAndFinish();
 
   // A step.
   Status loadPass(int64_t step, int64_t pass);
@@ -101,6 +106,8 @@ private:
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
   Result<std::string> findCulprit();
+  Result<TrainEnd> reportStopped(const std::string &found);
+  Status writeAnomaly(AnomalyKind kind) const;
 
   // Around steps.
   Status saveShares();
@@ -129,11 +136,15 @@ private:
   BatchPlan plan;
   std::optional<TrainSampler> sampler;
   std::optional<ValidationWindows> windows;
+  /// Of the first rank.
+  std::optional<FileLock> lock;
   std::optional<RunDirectory> directory;
   std::optional<RunLog> log;
   TrainState state;
   int64_t savedStep = -1;
   std::string lastCheckpoint;
+  /// That there is nothing to do; empty if there is.
+  std::string finishedRun;
   /// What was decided before the header could be printed.
   std::vector<std::string> notes;
 
@@ -147,7 +158,8 @@ private:
   double recentSpread = 0;
   int slowestRank = 0;
   double started = 0;
-  float lastLoss = 0;
+  /// NaN, null in metrics.json, where no step has ended well.
+  float lastLoss = std::numeric_limits<float>::quiet_NaN();
 
   // The final evaluation.
   struct Final {

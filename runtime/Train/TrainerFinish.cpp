@@ -50,6 +50,7 @@ Status Trainer::save() {
 }
 
 Status Trainer::validate() {
+  console.busy("validating");
   std::vector<uint64_t> chosen = windows->choose(
       uint64_t(config.train.evalBatches) * uint64_t(plan.microBatch));
   Result<EvalResult> result =
@@ -116,6 +117,7 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
   sample.seed = state.seed;
   sample.stream = uint64_t(state.step);
   sample.forbidden = data.manifest.endOfText;
+  console.busy("sampling");
   double end = steadyClock() + secondsAllowed;
   bool cut = false;
   Result<std::string> text = generate(model, binding, sample, [&] {
@@ -161,6 +163,7 @@ Status Trainer::finish(TrainEnd end) {
 }
 
 Status Trainer::finalEvaluation() {
+  console.busy("validating");
   uint64_t wanted =
       config.train.finalEvalBatches == 0
           ? windows->size()
@@ -180,6 +183,7 @@ Status Trainer::finalEvaluation() {
     return {};
   if (data.manifest.vocabSize > Ngram::maxVocab)
     return {};
+  console.busy("fitting the n-gram baseline");
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
   if (!baseline)
     return baseline.takeError();

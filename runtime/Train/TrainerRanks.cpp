@@ -97,6 +97,26 @@ Result<std::string> Trainer::findCulprit() {
   return std::string();
 }
 
+Status Trainer::writeAnomaly(AnomalyKind kind) const {
+  return directory->write(".anomaly_type",
+                          std::string(anomalyName(kind)) + "\n");
+}
+
+/// Ends the run at a command that wrote what is not finite. The other ranks
+/// may not have come that far: nothing is exchanged.
+Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
+  console.line("step " + std::to_string(state.step + 1) + ": " + found);
+  console.line("no update was applied; last good checkpoint: " +
+               (lastCheckpoint.empty() ? "none" : lastCheckpoint));
+  Status status = log->beat(state.step + 1, "nan_loss: " + found);
+  if (status)
+    status = writeAnomaly(AnomalyKind::NanLoss);
+  if (status)
+    status = finish(TrainEnd::NonFinite);
+  return status ? Result<TrainEnd>(TrainEnd::NonFinite)
+                : Error{status.message()};
+}
+
 Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
   Result<std::string> found = findCulprit();
   if (!found)
@@ -123,10 +143,7 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
     return Error{status.message()};
   if (!ranks.isFirst())
     return TrainEnd::NonFinite;
-  if (Status status = directory->write(
-          ".anomaly_type",
-          std::string(anomalyName(AnomalyKind::NanLoss)) + "\n");
-      !status)
+  if (Status status = writeAnomaly(AnomalyKind::NanLoss); !status)
     return Error{status.message()};
   console.line("step " + std::to_string(record.step) + ": loss " +
                shortest(record.loss) + ", gradient norm " +

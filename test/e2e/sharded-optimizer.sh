@@ -41,8 +41,11 @@ done
 train() {
   local name=$1 model=$2
   shift 2
+  # A run that goes on has its name.
+  local place=(--run-name "$name")
+  [[ " $* " == *" --resume "* ]] && place=()
   "$bin/nsa-train" "$scratch/$model.nsax" --config "$configs/smoke.yaml" --data "$scratch/data" \
-    --out-dir "$scratch" --run-name "$name" --no-progress "${settings[@]}" "$@" \
+    --out-dir "$scratch" "${place[@]}" --no-progress "${settings[@]}" "$@" \
     > "$scratch/$name.log" 2>&1 || fail "training $name: $(tail -20 "$scratch/$name.log")"
 }
 same() {

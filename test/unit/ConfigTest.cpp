@@ -80,6 +80,30 @@ TEST(Config, DirectivesAreRefused) {
   EXPECT_EQ(errorOf("# 100 %\nmodel:\n  dim: 64 # %\n"), "accepted");
 }
 
+/// A second document was once dropped in silence, and what stands for something
+/// else was read as text.
+TEST(Config, WhatIsMoreThanOneMappingOfPlainValuesIsRefused) {
+  EXPECT_EQ(errorOf("train:\n  lr: 0.1\n---\ntrain:\n  lr: 0.2\n"),
+            "x.yaml:3:1: a second document ('---') is not supported");
+  EXPECT_EQ(errorOf("# c\n---\ntrain:\n  lr: 0.1\n--- # more\n"),
+            "x.yaml:5:1: a second document ('---') is not supported");
+  EXPECT_EQ(errorOf("train:\n  lr: 0.1\n...\n# c\ntrain:\n"),
+            "x.yaml:5:1: a second document ('---') is not supported");
+  EXPECT_EQ(errorOf("# c\n---\ntrain:\n  lr: 0.1\n...\n"), "accepted");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: &a x\n"),
+            "x.yaml:2:21: anchors ('&') are not supported");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: *a\n").substr(0, 9), "x.yaml:2:");
+  EXPECT_NE(errorOf("train:\n  sample_prompt: *a\n").find("alias"),
+            std::string::npos);
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: !!str x\n"),
+            "x.yaml:2:24: tags ('!') are not supported");
+  EXPECT_EQ(errorOf("train: &a\n  lr: 0.1\n"),
+            "x.yaml:1:1: anchors ('&') are not supported");
+  EXPECT_EQ(errorOf("!!map {train: {lr: 0.1}}\n"),
+            "x.yaml:1:1: tags ('!') are not supported");
+  EXPECT_EQ(errorOf("train:\n  sample_prompt: '*a & --- !x'\n"), "accepted");
+}
+
 TEST(Config, ErrorsNameFileLineAndColumn) {
   EXPECT_EQ(errorOf("model:\n  n_layer: 2\n"),
             "x.yaml:2:3: unknown key 'n_layer' in 'model'; did you mean "

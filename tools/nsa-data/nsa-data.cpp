@@ -47,6 +47,9 @@ static void printManifest(const Manifest &manifest) {
 }
 
 static int runPack(const PackOptions &options) {
+  if (options.valFraction == 0)
+    return fail("the validation fraction must be in (0, 1), not 0: nsa-train "
+                "needs a validation split");
   Result<Manifest> manifest = packText(options);
   if (!manifest)
     return fail(manifest.message());
@@ -161,7 +164,7 @@ static void addSynth(CLI::App &app, SynthOptions &options) {
   addCount(synth, "--shard-tokens", options.shardTokens, "Tokens per shard");
   synth->add_option("--order", options.order, "markov: preceding tokens");
   synth->add_option("--sharpness", options.sharpness,
-                    "markov: larger gives less entropy");
+                    "markov: 0..20, larger gives less entropy");
   synth->add_option("--pairs", options.pairs, "recall: pairs shown");
   synth->add_option("--distance", options.distance,
                     "recall: filler between pairs and queries");
@@ -170,7 +173,7 @@ static void addSynth(CLI::App &app, SynthOptions &options) {
                   "Replace the data set in the folder");
 }
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   CLI::App app("Makes and inspects token shards for nsa-train", toolName);
   app.set_version_flag("--version", toolVersion);
   app.require_subcommand(1);
@@ -205,4 +208,9 @@ int main(int argc, char **argv) {
   if (app.got_subcommand(info))
     return runInfo(directory);
   return runNgram(directory, order);
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName,
+                 [&] { return finishOutput(toolName, runMain(argc, argv)); });
 }

@@ -299,7 +299,7 @@ static void addOptions(CLI::App &app, Options &options) {
                "Fill scratch memory and outputs with NaNs before each run");
 }
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   Options options;
   if (const char *blas = std::getenv("NSA_BLAS"))
     options.runtime.blasLibrary = blas;
@@ -315,4 +315,9 @@ int main(int argc, char **argv) {
   if (Status status = run(options); !status)
     return reportError(toolName, status.message());
   return 0;
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName,
+                 [&] { return finishOutput(toolName, runMain(argc, argv)); });
 }

@@ -7,6 +7,7 @@
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Agreement.h"
+#include "runtime/Train/Signals.h"
 #include "runtime/Train/Trainer.h"
 
 #include <CLI/App.hpp>
@@ -31,7 +32,7 @@ static constexpr const char *exitCodes =
     "  2  wrong command line\n"
     "  3  the loss or the gradient norm was not finite; the update was not\n"
     "     applied, .anomaly_type is written, the last checkpoint is kept\n"
-    "  4  stopped by SIGINT or SIGTERM (checkpoint saved)\n"
+    "  4  stopped by SIGINT, SIGTERM or SIGHUP (checkpoint saved)\n"
     "  5  another rank was lost, or did not come in time; it is named\n"
     "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
     "A file .HALT there with the run's id, or an empty one made after the\n"
@@ -114,6 +115,11 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--restart", line.train.restart)->group("");
 }
 
+/// What a script passes from a variable that is not set.
+static std::string notEmpty(const std::string &text) {
+  return text.empty() ? "the value is empty" : "";
+}
+
 static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("artefact", line.artefact, "Compiled model (.nsax)")
       ->required();
@@ -129,10 +135,12 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   addOverride(app, line, "--sample-bytes", "train.sample_bytes");
   addOverride(app, line, "--sample-prompt", "train.sample_prompt");
   app.add_option("--run-name", line.train.runName,
-                 "Folder of the run below train.out_dir [time and config]");
+                 "Folder of the run below train.out_dir [time and config]")
+      ->check(notEmpty);
   app.add_option("--resume", line.train.resume,
                  "Checkpoint or run to continue, or auto for the newest one "
-                 "of this artefact and data below train.out_dir");
+                 "of this artefact and data below train.out_dir")
+      ->check(notEmpty);
   app.add_option("--stop-after", line.train.stopAfter,
                  "Save and stop after this many steps of this process")
       ->check(atLeast(1));
@@ -373,6 +381,8 @@ static int trainRank(CommandLine &line, const RunConfig &config,
 }
 
 static int train(CommandLine &line) {
+  // What comes while the program is loaded waits for the first step.
+  SignalScope signals;
   std::vector<std::string> overrides = line.settings;
   overrides.insert(overrides.end(), line.flags.begin(), line.flags.end());
   Result<RunConfig> config = loadConfig(line.config, overrides);
@@ -393,7 +403,7 @@ static int train(CommandLine &line) {
   return leave(*ranks, trainRank(line, *config, *artifact, *data, *ranks));
 }
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   CLI::App app("Trains a compiled model on token shards", toolName);
   app.set_version_flag("--version", std::string("nsa-train ") + NSA_VERSION);
   app.footer(exitCodes);
@@ -401,6 +411,12 @@ int main(int argc, char **argv) {
   addOptions(app, line);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
+  if (!line.train.runName.empty() && !line.train.resume.empty() &&
+      line.train.resume != "auto") {
+    fail("--run-name names a new run, and --resume " + line.train.resume +
+         " continues one: give one of them");
+    return exitUsage;
+  }
   std::string command;
   for (int i = 0; i < argc; ++i)
     command += (i ? " " : "") + std::string(argv[i]);
@@ -409,4 +425,8 @@ int main(int argc, char **argv) {
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
                       {"command", command}};
   return train(line);
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName, [&] { return runMain(argc, argv); });
 }

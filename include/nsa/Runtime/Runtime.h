@@ -198,6 +198,10 @@ public:
   Status start(const EntryInfo &entry);
   Status finish(const EntryInfo &entry);
 
+  /// Whether the error of the last entry that was started was a NaN or an
+  /// infinity that checkFinite found.
+  bool foundNonFinite() const { return nonFinite; }
+
   /// Brings a tensor's elements on the device up to date with what the host has
   /// written to its `data`, or the other way round. `run` does so for the
   /// inputs of an entry and for its outputs of the role output; parameters,
@@ -247,6 +251,7 @@ private:
   std::unique_ptr<Executable> executable;
   std::vector<TensorView> tensorList;
   std::vector<EntryInfo> entryList;
+  bool nonFinite = false;
 };
 
 } // namespace nsa

@@ -1,5 +1,8 @@
 //===- ShardTest.cpp - shards, manifests, token streams -------------------===//
 
+#include "runtime/Data/DataFolder.h"
+#include "runtime/Data/Pack.h"
+#include "runtime/Data/Synth.h"
 #include "runtime/Data/TokenStream.h"
 #include "test/unit/TempDir.h"
 
@@ -195,16 +198,64 @@ TEST(Manifest, DamagedManifestsAreErrors) {
   EXPECT_FALSE(Manifest::load(dir / "nothing").ok());
 }
 
-TEST(Manifest, DirectoriesAreNotOverwrittenUnasked) {
+// A data set was once removed before another one could be made.
+TEST(DataFolder, TheOldDataStaysUntilTheNewIsComplete) {
   TempDir dir;
-  writeData(dir, ramp(10), 100);
+  writeData(dir, ramp(10), 5);
   dir.write("notes.txt", "mine");
-  EXPECT_FALSE(prepareDirectory(dir.str(), false));
-  EXPECT_TRUE(prepareDirectory(dir.str(), true));
-  EXPECT_FALSE(std::filesystem::exists(dir / "manifest.json"));
-  EXPECT_FALSE(std::filesystem::exists(dir / "train_000000.bin"));
+  dir.write("train_extra.bin", "mine too");
+  std::string before = dir.read("manifest.json");
+  EXPECT_FALSE(DataFolder::open(dir.str(), false).ok());
+  SynthOptions synth;
+  synth.output = dir.str();
+  synth.overwrite = true;
+  synth.tokens = 10;
+  synth.valFraction = 0.01;
+  EXPECT_FALSE(synthesize(synth).ok()) << "no validation split";
+  PackOptions pack;
+  pack.paths = {dir / "train_000000.bin"};
+  pack.output = dir.str();
+  pack.overwrite = true;
+  EXPECT_FALSE(packText(pack).ok()) << "nothing to pack";
+  Result<Manifest> old = Manifest::load(dir.str());
+  ASSERT_TRUE(old.ok());
+  EXPECT_TRUE(verifyShards(dir.str(), *old));
+  EXPECT_EQ(dir.read("manifest.json"), before);
+
+  synth.tokens = 1000;
+  synth.valFraction = 0.1;
+  ASSERT_TRUE(synthesize(synth).ok());
+  Result<Manifest> made = Manifest::load(dir.str());
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(verifyShards(dir.str(), *made));
+  EXPECT_EQ(made->kind, "markov");
+  EXPECT_FALSE(std::filesystem::exists(dir / "train_000001.bin"));
+  EXPECT_FALSE(std::filesystem::exists(dir / ".nsa-data.new"));
   EXPECT_EQ(dir.read("notes.txt"), "mine");
-  EXPECT_TRUE(prepareDirectory(dir.str(), false));
+  EXPECT_EQ(dir.read("train_extra.bin"), "mine too");
+}
+
+TEST(DataFolder, FilesOfNoManifestAreNotReplaced) {
+  TempDir dir;
+  dir.write("out/val_000000.bin", "mine");
+  SynthOptions synth;
+  synth.output = dir / "out";
+  synth.tokens = 1000;
+  EXPECT_FALSE(synthesize(synth).ok());
+  synth.overwrite = true;
+  Result<Manifest> made = synthesize(synth);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.message().find("val_000000.bin' is in the way"),
+            std::string::npos);
+  EXPECT_EQ(dir.read("out/val_000000.bin"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(dir / "out/train_000000.bin"));
+  // A folder that was made for nothing goes again.
+  PackOptions pack;
+  pack.paths = {dir / "out"};
+  pack.output = dir / "new";
+  pack.filter.include = {"*.txt"};
+  EXPECT_FALSE(packText(pack).ok());
+  EXPECT_FALSE(std::filesystem::exists(dir / "new"));
 }
 
 } // namespace

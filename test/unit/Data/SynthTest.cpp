@@ -38,6 +38,12 @@ TEST(Markov, RefusesTablesThatDoNotFit) {
   EXPECT_FALSE(MarkovChain::create(0, 4, 1.0, 1).ok());
   EXPECT_FALSE(MarkovChain::create(1, 1, 1.0, 1).ok());
   EXPECT_TRUE(MarkovChain::create(2, 256, 1.0, 1).ok());
+  for (double sharpness : {-1.0, 20.5, 1000.0, double(NAN), double(INFINITY)})
+    EXPECT_FALSE(MarkovChain::create(1, 4, sharpness, 1).ok()) << sharpness;
+  Result<MarkovChain> sharp = MarkovChain::create(1, 64, 20, 1);
+  ASSERT_TRUE(sharp.ok());
+  EXPECT_GT(sharp->entropyRate(), 0);
+  EXPECT_TRUE(std::isfinite(sharp->loss(sharp->sample(10000, 1))));
 }
 
 TEST(Recall, QueriesRepeatPairs) {

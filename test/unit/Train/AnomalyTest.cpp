@@ -3,7 +3,9 @@
 #include "runtime/Train/Anomaly.h"
 
 #include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
+#include <thread>
 
 using namespace nsa;
 
@@ -107,6 +109,16 @@ TEST(Watchdog, IsQuietInTimeAndWithoutALimit) {
     EXPECT_FALSE(watchdog->stop());
   }
   EXPECT_EQ(calls, 0);
+}
+
+// More seconds than a clock can count once were none.
+TEST(Watchdog, LongTimesDoNotOverflow) {
+  for (double seconds : {1e10, 1e300}) {
+    Watchdog watchdog(seconds, [] {});
+    watchdog.start();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(watchdog.stop()) << seconds;
+  }
 }
 
 } // namespace

@@ -12,6 +12,7 @@
 #include "runtime/Train/Model.h"
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -56,6 +57,22 @@ public:
     skippedOut = add("skipped_updates_out", {}, TensorRole::Output);
   }
 
+  /// Adds a gradient that the command of this number writes first. Nothing else
+  /// uses it.
+  float *addGradient(const std::string &name, size_t writer) {
+    writers[name] = writer;
+    return add(name, {4}, TensorRole::Gradient);
+  }
+  size_t firstWriter(std::string_view,
+                     const TensorView &tensor) const override {
+    auto found = writers.find(tensor.name);
+    return found == writers.end() ? 0 : found->second;
+  }
+
+  /// This call of accumulate stops as --check-finite does.
+  int64_t stopAt = -1;
+  bool foundNonFinite() const override { return stopAt == accumulated; }
+
   /// The calls of accumulate (from 0) that take this long, in seconds.
   std::map<int64_t, double> slow;
   /// Every gradient is 0.
@@ -64,6 +81,8 @@ public:
   /// element is NaN.
   int64_t poisonAt = -1;
   int64_t poisonEnd = std::numeric_limits<int64_t>::max();
+  /// In this call of accumulate the process is killed.
+  int64_t dieAt = -1;
   /// What averages gradients and losses before an update; null for one rank.
   Communicator *communicator = nullptr;
   /// Entries run so far, by name.
@@ -77,6 +96,8 @@ public:
 
   Status start(std::string_view entry) override {
     calls.emplace_back(entry);
+    if (foundNonFinite() && (entry == "accumulate" || entry == "step"))
+      return Error{"command 7 wrote nan"};
     copyRole(TensorRole::Input, /*isUpload=*/true);
     if (entry == "init")
       init();
@@ -198,6 +219,8 @@ private:
   }
 
   void accumulate() {
+    if (accumulated == dieAt)
+      std::raise(SIGKILL);
     if (auto found = slow.find(accumulated); found != slow.end())
       std::this_thread::sleep_for(std::chrono::duration<double>(found->second));
     *loss = meanLoss(grad);
@@ -264,6 +287,7 @@ private:
   float *scale = nullptr, *scaleOut = nullptr, *skippedOut = nullptr;
   std::vector<std::vector<float>> attention;
   std::vector<float *> attentionOutputs;
+  std::map<std::string, size_t> writers;
   std::list<std::vector<float>> storage;
   /// Where the tensors lie in the model's own memory.
   std::map<std::string, float *> device;

@@ -1,6 +1,7 @@
 //===- CheckpointTest.cpp - saving and resuming ---------------------------===//
 
 #include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/RunDirectory.h"
 #include "test/unit/TempDir.h"
 #include "test/unit/Train/BigramModel.h"
 
@@ -50,7 +51,7 @@ TEST(Checkpoint, RestoresEveryPersistentTensor) {
   EXPECT_EQ(checkpoint->state.samples, 48u);
   EXPECT_EQ(checkpoint->state.seed, 9u);
   EXPECT_EQ(checkpoint->state.artefactHash, 0xabcu);
-  EXPECT_EQ(checkpoint->runDirectory(), dir.str());
+  EXPECT_EQ(runOf(*path), dir.str());
 
   BigramModel other(1, 2, 4);
   ASSERT_TRUE(checkpoint->restore(other));
@@ -82,6 +83,72 @@ TEST(Checkpoint, KeepsTheNewest) {
   ASSERT_TRUE(
       saveCheckpoint(dir.str(), model, stateAt(25), RunConfig(), 0).ok());
   EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000015"));
+}
+
+// After going back, the numbers of the abandoned future were once kept and the
+// checkpoint just saved was removed.
+TEST(Checkpoint, KeepsTheOneJustSaved) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  for (int64_t step : {2, 8, 10, 4})
+    ASSERT_TRUE(
+        saveCheckpoint(dir.str(), model, stateAt(step), RunConfig(), 2).ok());
+  EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000004\n");
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000004/state.json"));
+  ASSERT_TRUE(
+      saveCheckpoint(dir.str(), model, stateAt(6), RunConfig(), 1).ok());
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000004"));
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000006/state.json"));
+}
+
+TEST(Checkpoint, ShortPathsAreFound) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  ASSERT_TRUE(
+      saveCheckpoint(dir / "run", model, stateAt(4), RunConfig(), 2).ok());
+  std::string expected =
+      fs::canonical(dir / "run/checkpoints/step-00000004").string();
+  fs::path before = fs::current_path();
+  for (const auto &[place, path] :
+       {std::pair<const char *, const char *>{"run", "."},
+        {"run", "./"},
+        {"run", "checkpoints"},
+        {"run", "checkpoints/step-00000004/"},
+        {"run", "checkpoints/step-4"},
+        {"run/checkpoints", "step-4"},
+        {"run/checkpoints", ".."},
+        {"run/checkpoints/step-00000004", "."},
+        {".", "run"}}) {
+    fs::current_path(dir / place);
+    Result<std::string> found = findCheckpoint(path);
+    fs::current_path(before);
+    ASSERT_TRUE(found.ok()) << path << ": " << found.message();
+    EXPECT_EQ(*found, expected) << place << ", " << path;
+  }
+}
+
+TEST(Checkpoint, ReturningSetsLaterOnesAside) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t step : {2, 8, 10})
+      ASSERT_TRUE(
+          saveCheckpoint(dir.str(), model, stateAt(step), RunConfig(), 0).ok());
+    Result<std::vector<std::string>> moved =
+        returnTo(dir / "checkpoints/step-00000002");
+    ASSERT_TRUE(moved.ok()) << moved.message();
+    EXPECT_EQ(moved->size(), 2u);
+    EXPECT_EQ(dir.read("checkpoints/latest"), "step-00000002\n");
+  }
+  for (const char *name : {"08", "10", "08-2", "10-2"})
+    EXPECT_TRUE(fs::exists(
+        dir / (std::string("checkpoints/abandoned-step-000000") + name)))
+        << name;
+  EXPECT_FALSE(fs::exists(dir / "checkpoints/step-00000008"));
+  Result<std::vector<std::string>> again =
+      returnTo(dir / "checkpoints/step-00000002");
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(again->empty());
 }
 
 TEST(Checkpoint, ReplacesOneOfTheSameStep) {
@@ -174,6 +241,30 @@ TEST(Checkpoint, NewestOfTheSameProgramAndData) {
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->path.empty());
   EXPECT_EQ(found->others, 3u);
+}
+
+// Exceptions of the file system once aborted the process, and a folder that
+// could not be read was taken for one without runs.
+TEST(Checkpoint, WhatCannotBeInspectedIsAnError) {
+  TempDir dir;
+  fs::create_symlink("loop", dir / "loop");
+  std::string name(300, 'x');
+  for (const std::string &path : {dir / "loop", dir / name}) {
+    Result<std::string> found = findCheckpoint(path);
+    ASSERT_FALSE(found.ok());
+    EXPECT_NE(found.message().find("cannot inspect '"), std::string::npos)
+        << found.message();
+    EXPECT_FALSE(RunDirectory::reopen(path).ok());
+    EXPECT_FALSE(CsvLog::open(path, "step,x", 0).ok());
+    Result<FoundCheckpoint> newest = findNewestCheckpoint(path, 1, 2);
+    ASSERT_FALSE(newest.ok());
+    EXPECT_NE(newest.message().find("cannot list '"), std::string::npos)
+        << newest.message();
+  }
+  EXPECT_TRUE(findNewestCheckpoint(dir / "none", 1, 2).ok());
+  Result<FoundCheckpoint> newest = findNewestCheckpoint(dir.str(), 1, 2);
+  ASSERT_FALSE(newest.ok());
+  EXPECT_NE(newest.message().find("cannot inspect '"), std::string::npos);
 }
 
 // Every key either may change on resume or is refused; a new key must decide.

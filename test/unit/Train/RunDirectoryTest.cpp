@@ -52,6 +52,19 @@ TEST(RunDirectory, Lesson16HeartbeatsHaveTheKnownFields) {
   EXPECT_EQ(count, 2);
 }
 
+// A process that was killed leaves half a line, to which the next one was
+// glued.
+TEST(RunDirectory, HeartbeatsBeginALineOfTheirOwn) {
+  TempDir dir;
+  dir.write("r/heartbeat_rank0.jsonl", "{\"step\":1}\n{\"st");
+  Result<RunDirectory> run = RunDirectory::reopen(dir / "r");
+  Result<RunLog> log = RunLog::open(*run, 1);
+  ASSERT_TRUE(log.ok()) << log.message();
+  ASSERT_TRUE(log->beat(1, "start"));
+  std::string text = dir.read("r/heartbeat_rank0.jsonl");
+  EXPECT_EQ(text.rfind("{\"step\":1}\n{\"ts\":", 0), 0u) << text;
+}
+
 TEST(CsvLog, DropsRowsAfterTheCheckpoint) {
   TempDir dir;
   dir.write("t.csv", "step,x\n1,a\n2,b\n3,c\n4,incompl");
@@ -72,7 +85,13 @@ TEST(RunDirectory, NamesAreUnique) {
   EXPECT_NE(a->path(), b->path());
   EXPECT_NE(a->id(), b->id());
   ASSERT_TRUE(RunDirectory::create(dir.str(), "mine", "").ok());
-  EXPECT_FALSE(RunDirectory::create(dir.str(), "mine", "").ok());
+  EXPECT_EQ(RunDirectory::create(dir.str(), "mine", "").message(),
+            "'" + (dir / "mine") +
+                "' exists and is no run (--run-name names another)");
+  dir.write("mine/config.json", "{}");
+  EXPECT_EQ(RunDirectory::create(dir.str(), "mine", "").message(),
+            "the run '" + (dir / "mine") +
+                "' exists (--resume continues it, --run-name names another)");
   EXPECT_TRUE(RunDirectory::reopen(dir / "mine").ok());
   EXPECT_FALSE(RunDirectory::reopen(dir / "other").ok());
 }
@@ -112,6 +131,15 @@ TEST(Console, LinesAreTheOnesPeopleKnow) {
             "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12");
   EXPECT_EQ(Console::duration(3725), "1:02:05");
   EXPECT_EQ(Console::duration(NAN), "--:--");
+  // A line as wide as the terminal would not be redrawn in place.
+  Progress half{5, 10, 1, 1e-3, 1, 1};
+  std::string text(60, 'x');
+  EXPECT_EQ(Console::withBar(text, half, 200),
+            text + " | [##########..........]");
+  EXPECT_EQ(Console::withBar(text, half, 80), text + " | [#######.......]");
+  EXPECT_EQ(Console::withBar(text, half, 80).size(), 79u);
+  EXPECT_EQ(Console::withBar(text, half, 68), text);
+  EXPECT_EQ(Console::withBar(text, half, 40).size(), 39u);
   EXPECT_EQ(Console::bar(5, 10, 10), "[#####.....]");
   EXPECT_EQ(Console::bar(10, 10, 4), "[####]");
   EXPECT_EQ(Console::bar(0, 10, 4), "[....]");

@@ -92,9 +92,11 @@ TEST(Schedule, ErrorsNameBothNumbers) {
             "train.batch_size (12) must be a multiple of the artefact's "
             "micro-batch (5)");
   EXPECT_EQ(planBatch(train, 6, 16).message(),
-            "train.micro_batch is 4, the artefact was compiled for 6");
+            "train.micro_batch is 4, the artefact was compiled for 6 "
+            "(nsa-compile --micro-batch=4, or --set train.micro_batch=6)");
   EXPECT_EQ(planBatch(train, 4, 32).message(),
-            "train.seq_len is 16, the artefact was compiled for 32");
+            "train.seq_len is 16, the artefact was compiled for 32 "
+            "(nsa-compile --seq-len=16, or --set train.seq_len=32)");
 }
 
 // A toy model was once trained for 35,000 steps instead of the one asked for.

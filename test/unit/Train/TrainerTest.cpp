@@ -1,10 +1,7 @@
 //===- TrainerTest.cpp - the training loop on a small model ---------------===//
 
-#include "runtime/Train/Trainer.h"
 #include "runtime/Data/Pack.h"
-#include "test/unit/TempDir.h"
-#include "test/unit/Train/BigramModel.h"
-#include "test/unit/Train/SmallRun.h"
+#include "test/unit/Train/TrainerFixture.h"
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -15,53 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class TrainerTest : public ::testing::Test {
-protected:
-  void SetUp() override {
-    ASSERT_NO_FATAL_FAILURE(makeSmallRun(dir, 6, config));
-    Result<Dataset> opened = Dataset::open(dir / "data");
-    ASSERT_TRUE(opened.ok());
-    data = std::move(*opened);
-    config.train.keepCheckpoints = 0;
-    null = std::fopen("/dev/null", "w");
-  }
-  void TearDown() override { std::fclose(null); }
-
-  Result<TrainEnd> train(BigramModel &model, const TrainOptions &options) {
-    Console console(null, false);
-    Ranks alone;
-    Trainer trainer(model, data, config, options, console, alone);
-    Result<TrainEnd> end = trainer.run();
-    run = trainer.runDirectory();
-    return end;
-  }
-  TrainOptions named(const std::string &name) {
-    TrainOptions options;
-    options.configPath = "configs/test.yaml";
-    options.runName = name;
-    return options;
-  }
-
-  /// training.csv without its last column, which is a speed.
-  std::string losses(const std::string &name) {
-    std::istringstream lines(dir.read("runs/" + name + "/training.csv"));
-    std::string line, text;
-    while (std::getline(lines, line))
-      text += line.substr(0, line.rfind(',')) + "\n";
-    return text;
-  }
-  std::string tensors(const std::string &name, const std::string &step) {
-    std::string folder = "runs/" + name + "/checkpoints/step-" + step + "/";
-    return dir.read(folder + "model.safetensors") +
-           dir.read(folder + "optimizer.safetensors");
-  }
-
-  TempDir dir;
-  Dataset data;
-  RunConfig config;
-  std::string run;
-  std::FILE *null = nullptr;
-};
+using TrainerTest = TrainerFixture;
 
 TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
   config.train.steps = 300;
@@ -86,7 +37,11 @@ TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
   EXPECT_NE(log.find(configHash(config)), std::string::npos);
   EXPECT_LT(log.find(configHash(config)), log.find('\n'));
   EXPECT_NE(log.find("48 tokens per step"), std::string::npos);
-  EXPECT_NE(log.find("epoch 1 begins after step"), std::string::npos);
+  EXPECT_NE(log.find("epoch 2 begins after step"), std::string::npos);
+  EXPECT_NE(log.find(": the training split was used once\n"),
+            std::string::npos);
+  EXPECT_NE(log.find(": the training split was used 2 times\n"),
+            std::string::npos);
   EXPECT_NE(log.find("validation loss"), std::string::npos);
 }
 
@@ -147,80 +102,6 @@ TEST_F(TrainerTest, MicroBatchesChangeOnlyTheRounding) {
     ASSERT_NEAR(small.weights()[i], large.weights()[i], 1e-4);
 }
 
-// Resuming once restored the weights alone and swallowed errors.
-TEST_F(TrainerTest, Lesson14ResumeIsBitwise) {
-  BigramModel straight(2, 8, 16), first(2, 8, 16), second(2, 8, 16);
-  ASSERT_TRUE(train(straight, named("a")).ok());
-  TrainOptions options = named("b");
-  options.stopAfter = 10;
-  Result<TrainEnd> end = train(first, options);
-  ASSERT_TRUE(end.ok());
-  EXPECT_EQ(*end, TrainEnd::Halted);
-  TrainOptions resume;
-  resume.resume = dir / "runs/b";
-  end = train(second, resume);
-  ASSERT_TRUE(end.ok()) << end.message();
-  EXPECT_EQ(*end, TrainEnd::Finished);
-  EXPECT_EQ(run, dir / "runs/b");
-  EXPECT_EQ(losses("a"), losses("b"));
-  EXPECT_EQ(dir.read("runs/a/val.csv"), dir.read("runs/b/val.csv"));
-  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
-  EXPECT_FALSE(tensors("a", "00000020").empty());
-}
-
-TEST_F(TrainerTest, ResumesFromBeforeACrash) {
-  BigramModel straight(2, 8, 16), crashed(2, 8, 16), second(2, 8, 16);
-  ASSERT_TRUE(train(straight, named("a")).ok());
-  TrainOptions options = named("b");
-  options.stopAfter = 13;
-  ASSERT_TRUE(train(crashed, options).ok());
-  // The run went on to step 13, but only step 10 is taken up again.
-  TrainOptions resume;
-  resume.resume = dir / "runs/b/checkpoints/step-00000010";
-  ASSERT_TRUE(train(second, resume).ok());
-  EXPECT_EQ(losses("a"), losses("b"));
-  EXPECT_EQ(tensors("a", "00000020"), tensors("b", "00000020"));
-}
-
-TEST_F(TrainerTest, AutoResumeTakesTheNewestOrStartsAnew) {
-  BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
-  TrainOptions options = named("a");
-  options.resume = "auto";
-  options.stopAfter = 7;
-  ASSERT_TRUE(train(first, options).ok());
-  EXPECT_NE(dir.read("runs/a/train.log").find("resume auto: no checkpoint"),
-            std::string::npos);
-  options.runName = "ignored";
-  options.stopAfter = 0;
-  ASSERT_TRUE(train(second, options).ok());
-  EXPECT_EQ(run, dir / "runs/a");
-  EXPECT_NE(dir.read("runs/a/train.log").find("at step 7"), std::string::npos);
-  // Finished: nothing is left to resume, and that is said.
-  Result<TrainEnd> end = train(third, options);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("is at step 20, train.steps is 20"),
-            std::string::npos);
-}
-
-TEST_F(TrainerTest, RefusesCheckpointsOfOtherPrograms) {
-  BigramModel first(2, 8, 16, 1), second(2, 8, 16, 2);
-  TrainOptions options = named("a");
-  options.stopAfter = 5;
-  ASSERT_TRUE(train(first, options).ok());
-  TrainOptions resume;
-  resume.resume = dir / "runs/a";
-  Result<TrainEnd> end = train(second, resume);
-  ASSERT_FALSE(end.ok());
-  EXPECT_NE(end.message().find("it belongs to artefact 0000000000000001, this "
-                               "is 0000000000000002"),
-            std::string::npos);
-  BigramModel third(2, 8, 16, 1);
-  config.train.seed = 7;
-  EXPECT_FALSE(train(third, resume).ok());
-  resume.resume = dir / "nowhere";
-  EXPECT_FALSE(train(third, resume).ok());
-}
-
 // Non-finite numbers once reached the weights, and the run exited with 0.
 TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   BigramModel model(2, 8, 16);
@@ -246,6 +127,43 @@ TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
   resume.resume = dir / "runs/a";
   ASSERT_TRUE(train(second, resume).ok());
   EXPECT_EQ(losses("a"), losses("b"));
+}
+
+// The gradient that was named was once the first in the order of the program,
+// into which the NaN had only spread.
+TEST_F(TrainerTest, TheGradientThatWentBadFirstIsNamed) {
+  BigramModel model(2, 8, 16);
+  float *spread = model.addGradient("grad.embedding", 9);
+  float *source = model.addGradient("grad.norm", 3);
+  float *fine = model.addGradient("grad.output", 1);
+  spread[0] = source[2] = NAN;
+  fine[0] = 1;
+  Result<std::string> found = firstNonFiniteGradient(model);
+  ASSERT_TRUE(found.ok()) << found.message();
+  EXPECT_EQ(*found, "grad.norm[2]");
+}
+
+TEST_F(TrainerTest, ARunWithoutAGoodStepHasNoLoss) {
+  BigramModel model(2, 8, 16);
+  model.poisonAt = 0;
+  ASSERT_TRUE(train(model, named("a")).ok());
+  EXPECT_TRUE(
+      nlohmann::json::parse(dir.read("runs/a/metrics.json"))["train_loss"]
+          .is_null());
+}
+
+// What --check-finite found once ended the run as an error of the program.
+TEST_F(TrainerTest, ACommandThatWritesNaNEndsTheRunAsNonFinite) {
+  BigramModel model(2, 8, 16);
+  model.stopAt = 3 * 12;
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+  EXPECT_EQ(nlohmann::json::parse(dir.read("runs/a/metrics.json"))["end"],
+            "nan_loss");
+  EXPECT_NE(dir.read("runs/a/train.log").find("step 13: command 7 wrote nan"),
+            std::string::npos);
 }
 
 // fp16: gradients that do not fit at a scale of the loss are no reason to stop,
@@ -443,6 +361,21 @@ TEST_F(TrainerTest, SignalsStopAndDump) {
     EXPECT_GT(dump["parameter_norms"]["w"], 0.0);
   }
   EXPECT_TRUE(dumped);
+}
+
+// What came while the program was loaded once killed the run, as did a closed
+// terminal and a reader that left.
+TEST_F(TrainerTest, SignalsBeforeTheRunCount) {
+  BigramModel model(2, 8, 16);
+  SignalScope early;
+  raise(SIGPIPE);
+  raise(SIGUSR1);
+  raise(SIGHUP);
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  EXPECT_TRUE(fs::exists(dir / "runs/a/state_dump_1.json"));
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000001\n");
 }
 
 TEST_F(TrainerTest, WrongProgramsAreRefusedByName) {
