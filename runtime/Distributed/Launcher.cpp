@@ -122,6 +122,8 @@ private:
   /// Codes of ranks that failed, in the order of their ends.
   std::vector<int> failures;
   std::optional<Clock::time_point> killTime;
+  /// A rank has failed, and the others have been given their time.
+  bool isEnding = false;
   bool stopped = false;
 };
 
@@ -304,11 +306,14 @@ void Attempt::noteEnd(int rank, int status) {
                                  strsignal(WTERMSIG(status)) + ")"
                            : "exited with code " + std::to_string(code);
   std::fprintf(options.err, "nsa-train: rank %d %s\n", rank, how.c_str());
-  if (failures.empty())
-    killTime =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(options.graceSeconds));
   failures.push_back(code);
+  // Ranks that end as planned leave together, once rank 0 has saved.
+  if (code == exitNonFinite || code == exitInterrupted || isEnding)
+    return;
+  isEnding = true;
+  killTime =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(options.graceSeconds));
 }
 
 void Attempt::killAll() {

@@ -13,6 +13,9 @@
 
 namespace nsa {
 
+/// Exit codes of a run that ended as planned: see nsa-train --help.
+constexpr int exitNonFinite = 3, exitInterrupted = 4;
+
 /// Exit code of a rank whose run ended because another rank was lost or did not
 /// come in time.
 constexpr int exitLostRank = 5;
@@ -40,9 +43,11 @@ struct LaunchOptions {
 /// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 /// MASTER_ADDR and MASTER_PORT, prints their lines behind "[rank] ", and hands
 /// SIGINT, SIGTERM, SIGHUP and SIGUSR1 on to all. Once a rank has failed, the
-/// others have `graceSeconds` to end. Returns 0 if all ranks did, else the
-/// first code that is not exitLostRank; a rank that a signal killed counts as
-/// lost. Starts all again, while restarts are left, when a rank was lost.
+/// others have `graceSeconds` to end; exitNonFinite and exitInterrupted are no
+/// failures, and the others may take their time. Returns 0 if all ranks did,
+/// else the first code that is not exitLostRank; a rank that a signal killed
+/// counts as lost. Starts all again, while restarts are left, when a rank was
+/// lost.
 ///
 /// One call at a time; it waits for its own children only.
 Result<int> launch(const LaunchOptions &options);

@@ -3,6 +3,7 @@
 #include "runtime/Train/Signals.h"
 
 #include <cstring>
+#include <ctime>
 
 namespace nsa {
 
@@ -10,8 +11,25 @@ namespace nsa {
 static volatile std::sig_atomic_t stopSignal = 0;
 static volatile std::sig_atomic_t dumpRequested = 0;
 
+/// A terminal and a launcher may both hand on the same Ctrl-C.
+static constexpr long sameRequestMilliseconds = 1000;
+
 extern "C" {
 static void onStop(int signal) { stopSignal = signal; }
+static void onInterrupt(int signal) {
+  static timespec first;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (stopSignal != SIGINT) {
+    first = now;
+    stopSignal = SIGINT;
+  } else if ((now.tv_sec - first.tv_sec) * 1000 +
+                 (now.tv_nsec - first.tv_nsec) / 1000000 >=
+             sameRequestMilliseconds) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 static void onDump(int) { dumpRequested = 1; }
 }
 
@@ -28,8 +46,8 @@ static void install(int signal, void (*handler)(int), int flags,
 SignalScope::SignalScope() {
   stopSignal = 0;
   dumpRequested = 0;
-  install(SIGINT, onStop, SA_RESTART | int(SA_RESETHAND), oldInterrupt);
-  install(SIGTERM, onStop, SA_RESTART | int(SA_RESETHAND), oldTerminate);
+  install(SIGINT, onInterrupt, SA_RESTART, oldInterrupt);
+  install(SIGTERM, onStop, SA_RESTART, oldTerminate);
   install(SIGUSR1, onDump, SA_RESTART, oldUser);
 }
 

@@ -7,8 +7,10 @@
 
 namespace nsa {
 
-/// While it lives, SIGINT and SIGTERM ask for a graceful stop (the second one
-/// kills as usual) and SIGUSR1 asks for a state dump. One object at a time.
+/// While it lives, SIGINT and SIGTERM ask for a graceful stop and SIGUSR1
+/// asks for a state dump. A second SIGINT, a second or more after the first,
+/// kills as usual; more SIGTERM do not, since launchers send it again while a
+/// checkpoint is being saved. One object at a time.
 class SignalScope {
 public:
   SignalScope();

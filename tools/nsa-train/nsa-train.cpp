@@ -31,7 +31,8 @@ static constexpr const char *exitCodes =
     "  2  wrong command line\n"
     "  3  the loss or the gradient norm was not finite; the update was not\n"
     "     applied, .anomaly_type is written, the last checkpoint is kept\n"
-    "  4  stopped by SIGINT or SIGTERM (checkpoint saved)\n"
+    "  4  stopped by SIGINT or SIGTERM (checkpoint saved); a second Ctrl-C,\n"
+    "     after a second, ends the process at once\n"
     "  5  another rank was lost, or did not come in time; it is named\n"
     "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
     "A file .HALT there with the run's id, or an empty one made after the\n"
@@ -43,9 +44,9 @@ static int exitCode(TrainEnd end) {
   case TrainEnd::Halted:
     return 0;
   case TrainEnd::NonFinite:
-    return 3;
+    return exitNonFinite;
   case TrainEnd::Interrupted:
-    return 4;
+    return exitInterrupted;
   }
   return 1;
 }

@@ -78,6 +78,18 @@ TEST(Launcher, AFrozenRankIsKilledAfterAnotherHasFailed) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
+// Rank 0 was once killed while it saved, since the others had ended already.
+TEST(Launcher, RanksThatEndAsPlannedGiveTheOthersTheirTime) {
+  for (const char *code : {"3", "4"}) {
+    Launched launched = run(2,
+                            std::string("[ $RANK = 1 ] && exit ") + code +
+                                "; sleep 0.8; echo saved; exit " + code,
+                            0, 0.2);
+    EXPECT_EQ(launched.code, code[0] - '0');
+    EXPECT_TRUE(has(launched, "[0] saved")) << launched.text;
+  }
+}
+
 TEST(Launcher, LostRanksAreStartedAgainWhereTheRunIs) {
   std::string script =
       "[ $RANK = 0 ] && echo runs/a > /proc/self/fd/$NSA_LAUNCHER_FD; exit 5";
