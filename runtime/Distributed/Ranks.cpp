@@ -2,7 +2,15 @@
 
 #include "runtime/Distributed/Ranks.h"
 
+#include <algorithm>
+#include <condition_variable>
+
 namespace nsa {
+
+using Clock = std::chrono::steady_clock;
+
+/// How often a rank asks for the others while they connect.
+static constexpr Milliseconds askEvery{500};
 
 /// The store, which waits for each key as long as a rank may take.
 class Ranks::StoreLink final : public RankLink {
@@ -36,6 +44,98 @@ private:
   Milliseconds allowed;
 };
 
+namespace {
+
+/// The store while ranks connect, all together until a deadline. Outlives who
+/// owns the store, since the thread that connects may.
+class ConnectKeys final : public KeyValues {
+public:
+  ConnectKeys(StoreClient &store, Clock::time_point deadline)
+      : store(&store), deadline(deadline) {}
+
+  Status set(const std::string &key, const std::string &value) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return store ? store->set(key, value) : Error{"given up"};
+  }
+  Result<std::string> get(const std::string &key) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return store ? store->get(key, left())
+                 : Result<std::string>(Error{"given up"});
+  }
+  /// Nobody may use the store any more.
+  void close() {
+    std::lock_guard<std::mutex> lock(mutex);
+    store = nullptr;
+  }
+  Milliseconds left() const {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
+                                         deadline - Clock::now()));
+  }
+
+private:
+  std::mutex mutex;
+  StoreClient *store;
+  Clock::time_point deadline;
+};
+
+/// Ranks that connect, on a thread of their own: a library may wait for ranks
+/// that do not come.
+struct Connecting {
+  Connecting(StoreClient &store, Clock::time_point deadline)
+      : keys(store, deadline) {}
+  ConnectKeys keys;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hasEnded = false;
+  std::unique_ptr<Reducer> reducer;
+  std::string error;
+};
+
+} // namespace
+
+/// Opens the plug-in and connects all ranks, as long as none is lost and the
+/// time-out of the options allows.
+static Result<std::unique_ptr<Reducer>>
+connectReducer(StoreClient &store, const std::string &plugin,
+               ReducerOptions options) {
+  auto all =
+      std::make_shared<Connecting>(store, Clock::now() + options.timeout);
+  options.keys = &all->keys;
+  std::thread thread([all, plugin, options] {
+    Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
+    std::lock_guard<std::mutex> lock(all->mutex);
+    if (opened)
+      all->reducer = std::move(*opened);
+    else
+      all->error = opened.message();
+    all->hasEnded = true;
+    all->changed.notify_all();
+  });
+  std::string why;
+  std::unique_lock<std::mutex> lock(all->mutex);
+  while (!all->changed.wait_for(lock, askEvery, [&] {
+    return all->hasEnded;
+  }) && why.empty()) {
+    lock.unlock();
+    Result<std::string> loss = store.loss(all->keys.left());
+    why = loss ? *loss : loss.message();
+    if (why.empty() && all->keys.left() == Milliseconds(0))
+      why = "time-out [" + store.whereabouts() + "]";
+    lock.lock();
+  }
+  if (!all->hasEnded) {
+    lock.unlock();
+    thread.detach();
+    all->keys.close();
+    return Error{"cannot connect the ranks: " + why};
+  }
+  lock.unlock();
+  thread.join();
+  if (all->reducer)
+    return std::move(all->reducer);
+  return Error{all->error + " [" + store.whereabouts() + "]"};
+}
+
 Ranks::Ranks() = default;
 
 Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
@@ -68,9 +168,8 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
   reducer.size = place.size;
   reducer.address = ranks->store->localAddress();
   reducer.timeout = options.timeout;
-  reducer.keys = ranks->ownLink.get();
   Result<std::unique_ptr<Reducer>> opened =
-      openReducer(options.plugin, reducer);
+      connectReducer(*ranks->store, options.plugin, reducer);
   if (!opened)
     return opened.takeError();
   ranks->reductions =

@@ -4,7 +4,8 @@
 // rank 0 itself, are its clients: they leave keys for each other (addresses of
 // a communication library), exchange small messages, and say which reduction
 // they begin, so that a rank that does not come can be named. When a connection
-// ends without a word, all others are told at once.
+// ends without a word, all others are told at once. Every client says once a
+// second that it lives, so that a rank that is frozen can be named.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,10 +15,12 @@
 #include "nsa/Support/Result.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace nsa {
@@ -32,7 +35,7 @@ public:
   static Result<std::unique_ptr<StoreServer>> start(const std::string &address,
                                                     uint16_t port, int size);
 
-  /// Waits up to five seconds for the clients to leave.
+  /// Waits for the clients to leave, up to 1.5 seconds.
   ~StoreServer();
 
   uint16_t port() const;
@@ -59,7 +62,8 @@ public:
   int rank() const { return ownRank; }
   int size() const { return numRanks; }
 
-  /// Leaves a value, and waits for one that some rank leaves.
+  /// Leaves a value, and waits for one that some rank leaves. An error names
+  /// the ranks that were lost or are silent.
   Status set(const std::string &key, const std::string &value);
   Result<std::string> get(const std::string &key, Milliseconds timeout);
 
@@ -91,14 +95,22 @@ private:
   StoreClient(int fd, int rank, int size)
       : fd(fd), ownRank(rank), numRanks(size) {}
   Status send(const std::string &message);
+  Status sendLocked(const std::string &message);
+  void beat();
+  void stopHeart();
   Result<std::string> ask(const std::string &message, Milliseconds timeout);
   Status receive(std::string &body, Milliseconds timeout);
 
-  std::mutex mutex;
+  /// Of the one question that waits for an answer, and of what is sent.
+  std::mutex mutex, sending;
   int fd;
   int ownRank;
   int numRanks;
   std::string received;
+  /// Tells the store about once a second that this rank lives.
+  std::thread heart;
+  std::condition_variable heartStops;
+  bool isOver = false;
 };
 
 } // namespace nsa

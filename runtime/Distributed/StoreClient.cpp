@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 /// gives in time unless it is frozen or lost.
 static constexpr Milliseconds grace{2000};
 
+static constexpr Milliseconds beatEvery{1000};
+
 static Error lost(const std::string &why) {
   return Error{"rank 0, which serves the store, " + why};
 }
@@ -38,15 +40,40 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
                                            timeout);
   if (!answer)
     return answer.takeError();
+  client->heart = std::thread([&store = *client] { store.beat(); });
   return client;
 }
 
 StoreClient::~StoreClient() {
+  stopHeart();
   if (fd >= 0)
     ::close(fd);
 }
 
+void StoreClient::beat() {
+  std::string message = wire::Writer(Kind::Beat).finish();
+  std::unique_lock<std::mutex> lock(sending);
+  while (!heartStops.wait_for(lock, beatEvery, [&] { return isOver; }))
+    if (!sendLocked(message))
+      return;
+}
+
+void StoreClient::stopHeart() {
+  {
+    std::lock_guard<std::mutex> lock(sending);
+    isOver = true;
+  }
+  heartStops.notify_all();
+  if (heart.joinable())
+    heart.join();
+}
+
 Status StoreClient::send(const std::string &message) {
+  std::lock_guard<std::mutex> lock(sending);
+  return sendLocked(message);
+}
+
+Status StoreClient::sendLocked(const std::string &message) {
   if (fd < 0)
     return Error{"the connection to the store has ended"};
   size_t sent = 0;
@@ -99,6 +126,7 @@ Result<std::string> StoreClient::ask(const std::string &message,
   std::string body;
   if (Status status = receive(body, timeout + grace); !status) {
     // A late answer would be taken for that to another question.
+    std::lock_guard<std::mutex> both(sending);
     ::close(fd);
     fd = -1;
     return Error{status.message()};
@@ -110,14 +138,16 @@ Result<std::string> StoreClient::ask(const std::string &message,
 }
 
 Status StoreClient::set(const std::string &key, const std::string &value) {
-  std::lock_guard<std::mutex> lock(mutex);
   return send(wire::Writer(Kind::Set).text(key).text(value).finish());
 }
 
 Result<std::string> StoreClient::get(const std::string &key,
                                      Milliseconds timeout) {
-  Result<std::string> body =
-      ask(wire::Writer(Kind::Get).text(key).finish(), timeout);
+  Result<std::string> body = ask(wire::Writer(Kind::Get)
+                                     .text(key)
+                                     .number(uint64_t(timeout.count()))
+                                     .finish(),
+                                 timeout);
   if (!body)
     return Error{"waiting for '" + key + "': " + body.message()};
   return wire::Reader(*body).text();
@@ -143,7 +173,6 @@ StoreClient::exchange(const std::string &name, const std::string &payload,
 }
 
 void StoreClient::progress(uint64_t number, uint64_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
   (void)send(
       wire::Writer(Kind::Progress).number(number).number(bytes).finish());
 }
@@ -164,10 +193,11 @@ std::string StoreClient::whereabouts() {
 std::string StoreClient::localAddress() const { return localAddressOf(fd); }
 
 void StoreClient::leave() {
-  std::lock_guard<std::mutex> lock(mutex);
+  stopHeart();
+  std::lock_guard<std::mutex> lock(mutex), both(sending);
   if (fd < 0)
     return;
-  (void)send(wire::Writer(Kind::Leave).finish());
+  (void)sendLocked(wire::Writer(Kind::Leave).finish());
   ::close(fd);
   fd = -1;
 }

@@ -20,6 +20,10 @@ namespace nsa {
 using wire::Kind;
 using Clock = std::chrono::steady_clock;
 
+/// How long clients may take to leave at the end. A launcher that kills what is
+/// left after a failure must leave more time than that.
+static constexpr Milliseconds linger{1500};
+
 namespace {
 
 /// A connection. Its rank is -1 until it has said Hello.
@@ -38,6 +42,12 @@ struct Peer {
   bool inExchange = false;
   std::string exchangeName, payload;
   Clock::time_point since, deadline;
+
+  bool isWaiting() const { return inExchange || !wantedKey.empty(); }
+  void waitFor(Milliseconds allowed) {
+    since = Clock::now();
+    deadline = since + allowed;
+  }
 };
 
 /// What is known of a rank.
@@ -46,6 +56,15 @@ struct RankState {
   uint64_t reduction = 0;
   uint64_t bytes = 0;
   std::string lastExchange;
+  /// When it last said something.
+  Clock::time_point heard;
+
+  /// How long it has said nothing, if that is unusual: ranks beat every second.
+  std::optional<double> silence() const {
+    std::chrono::duration<double> since = Clock::now() - heard;
+    bool isUnusual = presence == Present && since.count() > 1.8;
+    return isUnusual ? std::optional<double>(since.count()) : std::nullopt;
+  }
 };
 
 } // namespace
@@ -70,7 +89,7 @@ private:
   void setKey(const std::string &key, const std::string &value);
   void enterExchange(Peer &peer, wire::Reader &message);
   void finishExchange();
-  void expireExchanges();
+  void expire();
   void answer(Peer &peer, const std::string &message);
   void fail(Peer &peer, const std::string &text);
   void failAllWaiting();
@@ -132,7 +151,7 @@ void StoreServer::Impl::serve() {
   std::optional<Clock::time_point> end;
   while (true) {
     if (stopping && !end)
-      end = Clock::now() + std::chrono::seconds(5);
+      end = Clock::now() + linger;
     if (end && (peers.empty() || Clock::now() >= *end))
       return;
     std::vector<pollfd> polled = {{listener, POLLIN, 0},
@@ -150,7 +169,7 @@ void StoreServer::Impl::serve() {
       if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR))
         receive(*peers[i]);
     }
-    expireExchanges();
+    expire();
     peers.erase(std::remove_if(peers.begin(), peers.end(),
                                [](auto &peer) { return peer->closed; }),
                 peers.end());
@@ -229,6 +248,8 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   wire::Reader message(body);
   if (peer.rank < 0 && message.kind() != Kind::Hello)
     return drop(peer);
+  if (peer.rank >= 0)
+    ranks[size_t(peer.rank)].heard = Clock::now();
   std::string loss = lossText();
   switch (message.kind()) {
   case Kind::Hello:
@@ -242,6 +263,7 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
       return fail(peer, loss);
     std::string key = message.text();
     peer.wantedKey = key;
+    peer.waitFor(Milliseconds(message.number()));
     if (auto found = values.find(key); found != values.end())
       setKey(key, found->second);
     return;
@@ -263,6 +285,8 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   case Kind::Leave:
     ranks[size_t(peer.rank)].presence = RankState::Left;
     return failAllWaiting();
+  case Kind::Beat:
+    return;
   case Kind::Done:
   case Kind::Failed:
     break;
@@ -283,6 +307,7 @@ void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
     return fail(peer, "there is a rank " + std::to_string(rank) + " already");
   peer.rank = int(rank);
   ranks[rank].presence = RankState::Present;
+  ranks[rank].heard = Clock::now();
   answer(peer, wire::Writer(Kind::Done).finish());
 }
 
@@ -305,8 +330,7 @@ void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
   if (!message.good())
     return drop(peer);
   peer.inExchange = true;
-  peer.since = Clock::now();
-  peer.deadline = peer.since + allowed;
+  peer.waitFor(allowed);
   ranks[size_t(peer.rank)].lastExchange = peer.exchangeName;
   finishExchange();
 }
@@ -338,15 +362,17 @@ void StoreServer::Impl::finishExchange() {
   }
 }
 
-void StoreServer::Impl::expireExchanges() {
+void StoreServer::Impl::expire() {
   Clock::time_point now = Clock::now();
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (peer->inExchange && !peer->closed && now >= peer->deadline) {
+    if (peer->isWaiting() && !peer->closed && now >= peer->deadline) {
       auto waited =
           std::chrono::duration_cast<std::chrono::seconds>(now - peer->since);
-      fail(*peer, "time-out at '" + peer->exchangeName + "' after " +
-                      std::to_string(waited.count()) +
-                      " s: " + missingFrom(peer->exchangeName));
+      std::string after = "after " + std::to_string(waited.count()) + " s: ";
+      fail(*peer, peer->inExchange
+                      ? "time-out at '" + peer->exchangeName + "' " + after +
+                            missingFrom(peer->exchangeName)
+                      : "time-out " + after + whereabouts());
     }
 }
 
@@ -355,7 +381,7 @@ void StoreServer::Impl::failAllWaiting() {
   if (loss.empty())
     return;
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (!peer->closed && (peer->inExchange || !peer->wantedKey.empty()))
+    if (!peer->closed && peer->isWaiting())
       fail(*peer, loss);
 }
 
@@ -388,11 +414,18 @@ std::string StoreServer::Impl::describe(size_t rank) const {
                          : "beginning no reduction";
   if (!state.lastExchange.empty())
     text += " and '" + state.lastExchange + "'";
+  if (std::optional<double> seconds = state.silence())
+    text += ", silent for " + std::to_string(int(*seconds + 0.5)) + " s";
   return text;
 }
 
 std::string StoreServer::Impl::whereabouts() const {
   std::string text = lossText();
+  // What matters first.
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].silence())
+      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+              " does not answer";
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].presence == RankState::Present ||
         ranks[rank].presence == RankState::Absent)

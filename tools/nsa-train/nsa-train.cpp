@@ -251,6 +251,13 @@ static void tellLauncher(const std::string &directory) {
   ::close(fd);
 }
 
+/// Ends at once: where another rank was lost, threads of libraries may wait for
+/// it still.
+[[noreturn]] static void endWithout(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 /// Meets the other ranks, if there are some. Sets `code` on failure.
 static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
                                         const RunConfig &config, int &code) {
@@ -276,8 +283,7 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
   if (ranks)
     return std::move(*ranks);
   fail(ranks.message());
-  code = exitLostRank;
-  return nullptr;
+  endWithout(exitLostRank);
 }
 
 /// The threads of a rank: its share of the processors of its machine, unless
@@ -302,13 +308,10 @@ static int gpuOf(const CommandLine &line, const Ranks &ranks) {
 // Training
 //===----------------------------------------------------------------------===//
 
-/// A rank whose part in the run is over. Where another one was lost, threads of
-/// libraries may wait for it still.
+/// A rank whose part in the run is over.
 static int leave(Ranks &ranks, int code) {
-  if (ranks.lostSomeone()) {
-    std::fflush(nullptr);
-    std::_Exit(exitLostRank);
-  }
+  if (ranks.lostSomeone())
+    endWithout(exitLostRank);
   ranks.leave();
   return code;
 }

@@ -6,8 +6,11 @@
 #include "test/unit/Distributed/InThreads.h"
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -170,6 +173,40 @@ TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
         << status.message();
     EXPECT_TRUE((*ranks)->lostSomeone());
   });
+}
+
+/// What ranks 0 and 1 say of rank 2, which sends itself a signal while they
+/// connect.
+std::vector<std::string> connectWithout(int signal) {
+  uint16_t port = *findFreePort();
+  pid_t child = ::fork();
+  if (child == 0) {
+    auto store =
+        StoreClient::connect("127.0.0.1", port, 2, 3, Milliseconds(20000));
+    if (store && (*store)->exchange("start", "", Milliseconds(20000)))
+      ::raise(signal);
+    ::_exit(0);
+  }
+  std::vector<std::string> messages(2);
+  inThreads(2, [&](int rank) {
+    auto begin = std::chrono::steady_clock::now();
+    auto ranks = Ranks::join(placeOf(rank, 3, port), options(2000));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(6000));
+    ASSERT_FALSE(ranks.ok());
+    messages[size_t(rank)] = ranks.message();
+  });
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  return messages;
+}
+
+// Gloo once waited for each such rank on its own, for many times the time-out.
+TEST(Ranks, OneThatIsLostOrFrozenWhileTheyConnectIsNamed) {
+  for (const std::string &message : connectWithout(SIGKILL))
+    EXPECT_NE(message.find("rank 2 was lost"), std::string::npos) << message;
+  for (const std::string &message : connectWithout(SIGSTOP))
+    EXPECT_NE(message.find("rank 2 does not answer"), std::string::npos)
+        << message;
 }
 
 TEST(Ranks, DifferencesAreRefused) {
