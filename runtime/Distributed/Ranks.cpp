@@ -139,42 +139,61 @@ connectReducer(StoreClient &store, const std::string &plugin,
 Ranks::Ranks() = default;
 
 Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
-                                           const RanksOptions &options) {
+                                           const RanksOptions &options,
+                                           StoreFailure *failure) {
   auto ranks = std::make_unique<Ranks>();
   ranks->place = place;
   ranks->timeout = options.timeout;
   if (place.size == 1)
     return ranks;
+  StoreFailure ignored;
+  StoreFailure &kind = failure ? *failure : ignored;
+  Status status = ranks->meet(options, kind);
+  if (status && !options.plugin.empty())
+    status = ranks->connect(options, kind);
+  if (!status)
+    return Error{status.message()};
+  return ranks;
+}
+
+Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
+  failure = StoreFailure::Mistake;
   if (place.rank == 0) {
-    Result<std::unique_ptr<StoreServer>> server =
+    Result<std::unique_ptr<StoreServer>> started =
         StoreServer::start(place.address, place.port, place.size);
-    if (!server)
-      return server.takeError();
-    ranks->server = std::move(*server);
+    if (!started)
+      return started.takeError();
+    server = std::move(*started);
   }
-  Result<std::unique_ptr<StoreClient>> store = StoreClient::connect(
-      place.address, place.port, place.rank, place.size, options.timeout);
-  if (!store)
-    return store.takeError();
-  ranks->store = std::move(*store);
-  ranks->ownLink = std::make_unique<StoreLink>(*ranks->store, options.timeout);
+  Result<std::unique_ptr<StoreClient>> connected =
+      StoreClient::connect(place.address, place.port, place.rank, place.size,
+                           options.timeout, &failure);
+  if (!connected)
+    return connected.takeError();
+  store = std::move(*connected);
+  ownLink = std::make_unique<StoreLink>(*store, options.timeout);
   // All are there before a library waits for them in its own way.
-  if (Result<std::vector<std::string>> all = ranks->exchange("start", ""); !all)
-    return all.takeError();
-  if (options.plugin.empty())
-    return ranks;
+  Result<std::vector<std::string>> all = exchange("start", "");
+  failure = store->lastFailure();
+  return all ? Status() : all.takeError();
+}
+
+Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
+  failure = StoreFailure::Mistake;
+  if (Status status = checkReducer(options.plugin); !status)
+    return status;
   ReducerOptions reducer;
   reducer.rank = place.rank;
   reducer.size = place.size;
-  reducer.address = ranks->store->localAddress();
+  reducer.address = store->localAddress();
   reducer.timeout = options.timeout;
+  failure = StoreFailure::Loss;
   Result<std::unique_ptr<Reducer>> opened =
-      connectReducer(*ranks->store, options.plugin, reducer);
+      connectReducer(*store, options.plugin, reducer);
   if (!opened)
     return opened.takeError();
-  ranks->reductions =
-      std::make_unique<HostCommunicator>(std::move(*opened), *ranks->store);
-  return ranks;
+  reductions = std::make_unique<HostCommunicator>(std::move(*opened), *store);
+  return {};
 }
 
 Ranks::~Ranks() {
@@ -188,7 +207,7 @@ Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
       store->exchange(name, payload, timeout);
-  if (!all)
+  if (!all && store->lastFailure() == StoreFailure::Loss)
     ownLink->giveUp();
   return all;
 }

@@ -26,9 +26,11 @@ public:
   /// One rank alone.
   Ranks();
 
-  /// Meets the other ranks, and connects to all of them.
+  /// Meets the other ranks, and connects to all of them. `failure` says what
+  /// kind a failure is.
   static Result<std::unique_ptr<Ranks>> join(const RankPlace &place,
-                                             const RanksOptions &options);
+                                             const RanksOptions &options,
+                                             StoreFailure *failure = nullptr);
 
   /// Ends the communication; see `leave`.
   ~Ranks();
@@ -72,6 +74,9 @@ public:
 
 private:
   class StoreLink;
+
+  Status meet(const RanksOptions &options, StoreFailure &failure);
+  Status connect(const RanksOptions &options, StoreFailure &failure);
 
   RankPlace place;
   Milliseconds timeout{0};

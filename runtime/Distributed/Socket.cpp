@@ -32,6 +32,11 @@ static Result<Addresses> lookUp(const char *host, uint16_t port, int flags) {
   return Addresses(found, ::freeaddrinfo);
 }
 
+Status checkAddress(const std::string &address) {
+  Result<Addresses> found = lookUp(address.c_str(), 0, 0);
+  return found ? Status() : found.takeError();
+}
+
 static std::string place(const std::string &address, uint16_t port) {
   return address + ":" + std::to_string(port);
 }

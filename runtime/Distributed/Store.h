@@ -14,6 +14,7 @@
 
 #include "nsa/Support/Result.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -46,16 +47,20 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
+/// Why something failed at the store: because a rank was lost or did not come
+/// in time, or by a mistake that another start would repeat.
+enum class StoreFailure { Loss, Mistake };
+
 /// One rank's connection to the store. Threads may share it; one waits for an
 /// answer at a time.
 class StoreClient {
 public:
   /// Connects, for as long as `timeout`: the server may start later. Fails
   /// where another rank has this number or the ranks do not agree on how many
-  /// there are.
+  /// there are; `failure` says which kind that is.
   static Result<std::unique_ptr<StoreClient>>
   connect(const std::string &address, uint16_t port, int rank, int size,
-          Milliseconds timeout);
+          Milliseconds timeout, StoreFailure *failure = nullptr);
 
   ~StoreClient();
 
@@ -85,6 +90,9 @@ public:
   /// that is not known.
   std::string whereabouts();
 
+  /// What kind the last failure was.
+  StoreFailure lastFailure() const { return failure; }
+
   /// The address of this machine towards the store.
   std::string localAddress() const;
 
@@ -107,6 +115,7 @@ private:
   int ownRank;
   int numRanks;
   std::string received;
+  std::atomic<StoreFailure> failure{StoreFailure::Loss};
   /// Tells the store about once a second that this rank lives.
   std::thread heart;
   std::condition_variable heartStops;

@@ -26,7 +26,13 @@ static Error lost(const std::string &why) {
 
 Result<std::unique_ptr<StoreClient>>
 StoreClient::connect(const std::string &address, uint16_t port, int rank,
-                     int size, Milliseconds timeout) {
+                     int size, Milliseconds timeout, StoreFailure *failure) {
+  StoreFailure ignored;
+  StoreFailure &kind = failure ? *failure : ignored;
+  kind = StoreFailure::Mistake;
+  if (Status known = checkAddress(address); !known)
+    return Error{known.message()};
+  kind = StoreFailure::Loss;
   Result<int> fd = connectTo(address, port, timeout);
   if (!fd)
     return fd.takeError();
@@ -38,8 +44,10 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
                                                .number(uint64_t(size))
                                                .finish(),
                                            timeout);
-  if (!answer)
+  if (!answer) {
+    kind = client->failure;
     return answer.takeError();
+  }
   client->heart = std::thread([&store = *client] { store.beat(); });
   return client;
 }
@@ -121,6 +129,7 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
 Result<std::string> StoreClient::ask(const std::string &message,
                                      Milliseconds timeout) {
   std::lock_guard<std::mutex> lock(mutex);
+  failure = StoreFailure::Loss;
   if (Status status = send(message); !status)
     return Error{status.message()};
   std::string body;
@@ -132,9 +141,12 @@ Result<std::string> StoreClient::ask(const std::string &message,
     return Error{status.message()};
   }
   wire::Reader answer(body);
-  if (answer.kind() != Kind::Done)
-    return Error{answer.text()};
-  return body;
+  if (answer.kind() == Kind::Done)
+    return body;
+  std::string text = answer.text();
+  if (answer.number() != 0)
+    failure = StoreFailure::Mistake;
+  return Error{text};
 }
 
 Status StoreClient::set(const std::string &key, const std::string &value) {

@@ -91,7 +91,9 @@ private:
   void finishExchange();
   void expire();
   void answer(Peer &peer, const std::string &message);
-  void fail(Peer &peer, const std::string &text);
+  void fail(Peer &peer, const std::string &text, bool isMistake = false);
+  void refuseAll(const std::string &text);
+  bool isComplete() const;
   void failAllWaiting();
   /// Why nothing more can come of this run; empty while it can.
   std::string lossText() const;
@@ -104,6 +106,8 @@ private:
   std::vector<RankState> ranks;
   std::vector<std::unique_ptr<Peer>> peers;
   std::map<std::string, std::string> values;
+  /// A mistake because of which there will be no run.
+  std::string refusal;
   int wake[2] = {-1, -1};
   std::atomic<bool> stopping{false};
   std::thread thread;
@@ -234,10 +238,12 @@ void StoreServer::Impl::answer(Peer &peer, const std::string &message) {
   flush(peer);
 }
 
-void StoreServer::Impl::fail(Peer &peer, const std::string &text) {
+void StoreServer::Impl::fail(Peer &peer, const std::string &text,
+                             bool isMistake) {
   peer.inExchange = false;
   peer.wantedKey.clear();
-  answer(peer, wire::Writer(Kind::Failed).text(text).finish());
+  answer(peer,
+         wire::Writer(Kind::Failed).text(text).number(isMistake).finish());
 }
 
 //===----------------------------------------------------------------------===//
@@ -250,6 +256,10 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return drop(peer);
   if (peer.rank >= 0)
     ranks[size_t(peer.rank)].heard = Clock::now();
+  if (!refusal.empty() &&
+      (message.kind() == Kind::Hello || message.kind() == Kind::Get ||
+       message.kind() == Kind::Exchange))
+    return fail(peer, refusal, /*isMistake=*/true);
   std::string loss = lossText();
   switch (message.kind()) {
   case Kind::Hello:
@@ -298,17 +308,36 @@ void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
   uint64_t protocol = message.number();
   uint64_t rank = message.number(), size = message.number();
   if (!message.good() || protocol != wire::protocol)
-    return fail(peer, "rank 0 speaks another version of the protocol");
-  if (size != ranks.size())
-    return fail(peer, "rank " + std::to_string(rank) + " counts " +
-                          std::to_string(size) + " ranks, rank 0 counts " +
-                          std::to_string(ranks.size()));
+    return fail(peer, "rank 0 speaks another version of the protocol", true);
+  if (size != ranks.size()) {
+    std::string text = "rank " + std::to_string(rank) + " counts " +
+                       std::to_string(size) + " ranks, rank 0 counts " +
+                       std::to_string(ranks.size());
+    fail(peer, text, /*isMistake=*/true);
+    // Nobody waits for a rank that was told to belong to another run.
+    return isComplete() ? void() : refuseAll(text);
+  }
   if (rank >= size || ranks[rank].presence != RankState::Absent)
-    return fail(peer, "there is a rank " + std::to_string(rank) + " already");
+    return fail(peer, "there is a rank " + std::to_string(rank) + " already",
+                /*isMistake=*/true);
   peer.rank = int(rank);
   ranks[rank].presence = RankState::Present;
   ranks[rank].heard = Clock::now();
   answer(peer, wire::Writer(Kind::Done).finish());
+}
+
+/// Whether every rank has come.
+bool StoreServer::Impl::isComplete() const {
+  return std::none_of(ranks.begin(), ranks.end(), [](const RankState &state) {
+    return state.presence == RankState::Absent;
+  });
+}
+
+void StoreServer::Impl::refuseAll(const std::string &text) {
+  refusal = text;
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && peer->isWaiting())
+      fail(*peer, text, /*isMistake=*/true);
 }
 
 /// Sets a key and answers those who wait for it.
@@ -358,7 +387,8 @@ void StoreServer::Impl::finishExchange() {
     if (difference.empty())
       answer(*peer, message);
     else
-      fail(*peer, "the ranks do not do the same: " + difference);
+      fail(*peer, "the ranks do not do the same: " + difference,
+           /*isMistake=*/true);
   }
 }
 

@@ -34,7 +34,7 @@ enum class Kind : uint8_t {
   Leave,    ///< the end of the connection will be no loss
   Beat,     ///< the sender lives; not answered
   Done,     ///< an answer: fields as asked for
-  Failed,   ///< an answer: a message
+  Failed,   ///< an answer: a message, and 1 if starting again is of no use
 };
 
 /// A message that is being written.

@@ -7,6 +7,7 @@
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Agreement.h"
+#include "runtime/Train/Schedule.h"
 #include "runtime/Train/Trainer.h"
 
 #include <CLI/App.hpp>
@@ -279,11 +280,20 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
       return nullptr;
     }
   }
-  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options);
+  // Before the others wait for this rank, since all would fail alike.
+  const TrainConfig &train = config.train;
+  if (Result<BatchPlan> plan =
+          planBatch(train, train.microBatch, train.seqLen, place->size);
+      !plan) {
+    code = fail(plan.message());
+    return nullptr;
+  }
+  StoreFailure failure = StoreFailure::Mistake;
+  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options, &failure);
   if (ranks)
     return std::move(*ranks);
-  fail(ranks.message());
-  endWithout(exitLostRank);
+  code = fail(ranks.message());
+  endWithout(failure == StoreFailure::Loss ? exitLostRank : code);
 }
 
 /// The threads of a rank: its share of the processors of its machine, unless

@@ -228,6 +228,33 @@ TEST(Ranks, DifferencesAreRefused) {
 
 #endif
 
+// What does not work here was once taken for a lost rank, and started again.
+TEST(Ranks, OwnMistakesAreNoLoss) {
+  RankPlace place;
+  place.size = 2;
+  place.rank = 1;
+  place.port = *findFreePort();
+  RanksOptions options;
+  options.timeout = Milliseconds(200);
+  StoreFailure failure = StoreFailure::Mistake;
+  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_EQ(failure, StoreFailure::Loss);
+  place.address = "no.such.host.invalid";
+  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options, &failure);
+  ASSERT_FALSE(ranks.ok());
+  EXPECT_EQ(ranks.message().find("cannot resolve 'no.such.host.invalid'"), 0u)
+      << ranks.message();
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  int listener = *listenAt("127.0.0.1", 0);
+  place.address = "127.0.0.1";
+  place.port = boundPortOf(listener);
+  place.rank = 0;
+  failure = StoreFailure::Loss;
+  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  ::close(listener);
+}
+
 TEST(Ranks, OneRankAloneNeedsNobody) {
   Ranks alone;
   EXPECT_EQ(alone.size(), 1);

@@ -123,9 +123,18 @@ TEST_F(StoreTest, RanksMustCountAlike) {
   auto twice = connect(0, 2);
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.message(), "there is a rank 0 already");
-  auto other = connect(1, 3);
+  StoreFailure failure = StoreFailure::Loss;
+  auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 3, patient,
+                                    &failure);
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.message(), "rank 1 counts 3 ranks, rank 0 counts 2");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  // Nobody waits for the rank that was refused.
+  auto all = (*first)->exchange("start", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(),
+            "at 'start': rank 1 counts 3 ranks, rank 0 counts 2");
+  EXPECT_EQ((*first)->lastFailure(), StoreFailure::Mistake);
 }
 
 TEST(Store, AServerThatIsNotThereIsAnError) {
