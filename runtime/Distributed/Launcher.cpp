@@ -56,6 +56,8 @@ struct LineReader {
 struct Child {
   pid_t pid = -1;
   bool running = false;
+  /// It did not end in time after another one had failed.
+  bool isKilled = false;
   LineReader out, err;
 };
 
@@ -251,6 +253,8 @@ void Attempt::wait() {
     reap();
     if (killTime && Clock::now() >= *killTime) {
       killTime.reset();
+      for (Child &child : children)
+        child.isKilled = child.running;
       killAll();
     }
   }
@@ -301,10 +305,13 @@ void Attempt::noteEnd(int rank, int status) {
   int code = killed ? exitLostRank : WEXITSTATUS(status);
   if (code == 0)
     return;
-  std::string how = killed ? std::string("was killed by signal ") +
-                                 std::to_string(WTERMSIG(status)) + " (" +
-                                 strsignal(WTERMSIG(status)) + ")"
-                           : "exited with code " + std::to_string(code);
+  std::string how =
+      children[size_t(rank)].isKilled
+          ? "was killed by the launcher: it had not ended after the others"
+      : killed ? std::string("was killed by signal ") +
+                     std::to_string(WTERMSIG(status)) + " (" +
+                     strsignal(WTERMSIG(status)) + ")"
+               : "exited with code " + std::to_string(code);
   std::fprintf(options.err, "nsa-train: rank %d %s\n", rank, how.c_str());
   failures.push_back(code);
   // Ranks that end as planned leave together, once rank 0 has saved.

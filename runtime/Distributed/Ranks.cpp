@@ -151,9 +151,12 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
   Status status = ranks->meet(options, kind);
   if (status && !options.plugin.empty())
     status = ranks->connect(options, kind);
-  if (!status)
-    return Error{status.message()};
-  return ranks;
+  if (status)
+    return ranks;
+  if (kind == StoreFailure::Loss && ranks->ownLink)
+    ranks->ownLink->giveUp();
+  ranks->fail(status.message());
+  return Error{status.message()};
 }
 
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
@@ -243,6 +246,14 @@ RankLink *Ranks::link() const { return ownLink.get(); }
 bool Ranks::lostSomeone() const {
   return (ownLink && ownLink->hasGivenUp()) ||
          (reductions && reductions->failed());
+}
+
+void Ranks::fail(const std::string &message) {
+  if (store)
+    store->leave(lostSomeone() ? message
+                               : "rank " + std::to_string(place.rank) +
+                                     " failed: " + message);
+  server.reset();
 }
 
 void Ranks::leave() {

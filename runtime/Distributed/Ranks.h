@@ -64,6 +64,10 @@ public:
   /// Tells the others that this rank will take part in nothing more.
   void leave();
 
+  /// The same for a rank that failed, with what it says. Reductions may be
+  /// running still; only the end of the process may follow.
+  void fail(const std::string &message);
+
   /// Whether another rank was lost or did not come in time.
   bool lostSomeone() const;
 

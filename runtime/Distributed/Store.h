@@ -36,7 +36,8 @@ public:
   static Result<std::unique_ptr<StoreServer>> start(const std::string &address,
                                                     uint16_t port, int size);
 
-  /// Waits for the clients to leave, up to 1.5 seconds.
+  /// Waits for the clients to leave, up to 1.5 seconds, and tells those that
+  /// remain why nothing more can come of the run.
   ~StoreServer();
 
   uint16_t port() const;
@@ -96,8 +97,9 @@ public:
   /// The address of this machine towards the store.
   std::string localAddress() const;
 
-  /// Ends the connection in an orderly way; nothing may follow.
-  void leave();
+  /// Ends the connection in an orderly way; nothing may follow. With a reason,
+  /// which the others are told, nothing more can come of the run.
+  void leave(const std::string &reason = "");
 
 private:
   StoreClient(int fd, int rank, int size)

@@ -4,6 +4,7 @@
 #include "runtime/Distributed/Store.h"
 #include "runtime/Distributed/Wire.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
@@ -110,7 +111,7 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
     auto left =
         std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
     pollfd polled = {fd, POLLIN, 0};
-    int ready = left > 0 ? ::poll(&polled, 1, int(left)) : 0;
+    int ready = ::poll(&polled, 1, int(std::max<int64_t>(left, 0)));
     if (ready < 0 && errno == EINTR)
       continue;
     if (ready == 0)
@@ -130,8 +131,9 @@ Result<std::string> StoreClient::ask(const std::string &message,
                                      Milliseconds timeout) {
   std::lock_guard<std::mutex> lock(mutex);
   failure = StoreFailure::Loss;
-  if (Status status = send(message); !status)
-    return Error{status.message()};
+  // What the store said before it ended counts, also if it takes nothing more.
+  if (!send(message))
+    timeout = -grace;
   std::string body;
   if (Status status = receive(body, timeout + grace); !status) {
     // A late answer would be taken for that to another question.
@@ -174,8 +176,11 @@ StoreClient::exchange(const std::string &name, const std::string &payload,
                                      .text(payload)
                                      .finish(),
                                  timeout);
-  if (!body)
-    return Error{"at '" + name + "': " + body.message()};
+  if (!body) {
+    std::string place = "at '" + name + "': ";
+    bool hasPlace = body.message().compare(0, place.size(), place) == 0;
+    return Error{(hasPlace ? "" : place) + body.message()};
+  }
   wire::Reader answer(*body);
   std::vector<std::string> all;
   all.reserve(size_t(numRanks));
@@ -204,12 +209,12 @@ std::string StoreClient::whereabouts() {
 
 std::string StoreClient::localAddress() const { return localAddressOf(fd); }
 
-void StoreClient::leave() {
+void StoreClient::leave(const std::string &reason) {
   stopHeart();
   std::lock_guard<std::mutex> lock(mutex), both(sending);
   if (fd < 0)
     return;
-  (void)sendLocked(wire::Writer(Kind::Leave).finish());
+  (void)sendLocked(wire::Writer(Kind::Leave).text(reason).finish());
   ::close(fd);
   fd = -1;
 }

@@ -95,6 +95,7 @@ private:
   void refuseAll(const std::string &text);
   bool isComplete() const;
   void failAllWaiting();
+  void sayGoodbye();
   /// Why nothing more can come of this run; empty while it can.
   std::string lossText() const;
   std::string describe(size_t rank) const;
@@ -106,6 +107,8 @@ private:
   std::vector<RankState> ranks;
   std::vector<std::unique_ptr<Peer>> peers;
   std::map<std::string, std::string> values;
+  /// Why the first rank left that did not leave at the end.
+  std::string reason;
   /// A mistake because of which there will be no run.
   std::string refusal;
   int wake[2] = {-1, -1};
@@ -157,7 +160,7 @@ void StoreServer::Impl::serve() {
     if (stopping && !end)
       end = Clock::now() + linger;
     if (end && (peers.empty() || Clock::now() >= *end))
-      return;
+      return sayGoodbye();
     std::vector<pollfd> polled = {{listener, POLLIN, 0},
                                   {stopping ? -1 : wake[0], POLLIN, 0}};
     for (const std::unique_ptr<Peer> &peer : peers)
@@ -294,6 +297,8 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return answer(peer, wire::Writer(Kind::Done).text(loss).finish());
   case Kind::Leave:
     ranks[size_t(peer.rank)].presence = RankState::Left;
+    if (reason.empty())
+      reason = message.text();
     return failAllWaiting();
   case Kind::Beat:
     return;
@@ -415,22 +420,33 @@ void StoreServer::Impl::failAllWaiting() {
       fail(*peer, loss);
 }
 
+/// Leaves the reason for clients that ask when there is no server any more.
+void StoreServer::Impl::sayGoodbye() {
+  std::string loss = lossText();
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && peer->rank >= 0 && !loss.empty())
+      fail(*peer, loss);
+}
+
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//
 
+/// Those that ended without a word are the cause; others may have left because
+/// of them.
 std::string StoreServer::Impl::lossText() const {
-  std::string text;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    auto presence = ranks[rank].presence;
-    if (presence != RankState::Lost && presence != RankState::Left)
-      continue;
-    text +=
-        (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-        (presence == RankState::Lost ? " was lost after " : " left after ") +
-        describe(rank);
-  }
-  return text;
+  auto list = [&](auto presence, const char *what) {
+    std::string text;
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      if (ranks[rank].presence == presence)
+        text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+                what + describe(rank);
+    return text;
+  };
+  std::string text = list(RankState::Lost, " was lost after ");
+  if (text.empty())
+    text = reason;
+  return text.empty() ? list(RankState::Left, " left after ") : text;
 }
 
 std::string StoreServer::Impl::describe(size_t rank) const {
@@ -457,8 +473,7 @@ std::string StoreServer::Impl::whereabouts() const {
       text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
               " does not answer";
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].presence == RankState::Present ||
-        ranks[rank].presence == RankState::Absent)
+    if (ranks[rank].presence != RankState::Lost)
       text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
               " was last seen " + describe(rank);
   return text;

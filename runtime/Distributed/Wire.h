@@ -31,7 +31,7 @@ enum class Kind : uint8_t {
   Progress, ///< number, bytes of the reduction that begins
   Where,    ///< answered with a text
   Loss,     ///< answered with a text
-  Leave,    ///< the end of the connection will be no loss
+  Leave,    ///< why; empty at the end. The end of the connection is no loss
   Beat,     ///< the sender lives; not answered
   Done,     ///< an answer: fields as asked for
   Failed,   ///< an answer: a message, and 1 if starting again is of no use

@@ -318,14 +318,6 @@ static int gpuOf(const CommandLine &line, const Ranks &ranks) {
 // Training
 //===----------------------------------------------------------------------===//
 
-/// A rank whose part in the run is over.
-static int leave(Ranks &ranks, int code) {
-  if (ranks.lostSomeone())
-    endWithout(exitLostRank);
-  ranks.leave();
-  return code;
-}
-
 static void addFacts(CommandLine &line, const Program &program,
                      const Ranks &ranks) {
   auto &facts = line.train.facts;
@@ -342,9 +334,9 @@ static void addFacts(CommandLine &line, const Program &program,
                      std::to_string(program.memory().allocated));
 }
 
-static int trainRank(CommandLine &line, const RunConfig &config,
-                     const Artifact &artifact, const Dataset &data,
-                     Ranks &ranks) {
+static Result<int> trainRank(CommandLine &line, const RunConfig &config,
+                             const Artifact &artifact, const Dataset &data,
+                             Ranks &ranks) {
   RuntimeOptions runtime;
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);
@@ -358,14 +350,14 @@ static int trainRank(CommandLine &line, const RunConfig &config,
   runtime.ncclLibrary = line.nccl;
   Result<Program> program = Program::create(artifact, runtime);
   if (!program)
-    return fail(program.message());
+    return Error{program.message()};
   line.train.configPath = line.config;
   addFacts(line, *program, ranks);
   std::optional<StepProfile> profile;
   if (runtime.profile) {
     Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
     if (!gpu)
-      return fail(gpu.message());
+      return Error{gpu.message()};
     profile.emplace(line.profileSteps, program->threads(), std::move(*gpu),
                     ranks.size());
   }
@@ -377,12 +369,12 @@ static int trainRank(CommandLine &line, const RunConfig &config,
   Trainer trainer(model, data, config, line.train, console, ranks);
   Result<TrainEnd> end = trainer.run();
   if (!end)
-    return fail(end.message());
+    return Error{end.message()};
   if (profile && ranks.isFirst())
     if (Status status =
             reportProfile(*profile, model.get(), trainer.runDirectory());
         !status)
-      return fail(status.message());
+      return Error{status.message()};
   return exitCode(*end);
 }
 
@@ -404,7 +396,16 @@ static int train(CommandLine &line) {
   std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
   if (!ranks)
     return code;
-  return leave(*ranks, trainRank(line, *config, *artifact, *data, *ranks));
+  Result<int> end = trainRank(line, *config, *artifact, *data, *ranks);
+  if (end) {
+    ranks->leave();
+    return *end;
+  }
+  code = fail(end.message());
+  if (ranks->size() == 1)
+    return code;
+  ranks->fail(end.message());
+  endWithout(ranks->lostSomeone() ? exitLostRank : code);
 }
 
 int main(int argc, char **argv) {

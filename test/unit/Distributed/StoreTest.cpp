@@ -102,6 +102,23 @@ TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
 }
 
+// Ranks that end because of another one were once taken for lost ones, and rank
+// 0 for the one that had gone first.
+TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
+  serve(3);
+  auto first = connect(0, 3), second = connect(1, 3), third = connect(2, 3);
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  (*first)->leave("rank 2 does not answer");
+  (*second)->leave("rank 0 said so");
+  auto all = (*third)->exchange("step 1", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(), "at 'step 1': rank 2 does not answer");
+  server.reset();
+  all = (*third)->exchange("step 2", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(), "at 'step 2': rank 2 does not answer");
+}
+
 TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
   serve(2);
   inThreads(2, [&](int rank) {
