@@ -67,7 +67,10 @@ public:
   SignalReader() {
     sigemptyset(&mask);
     for (int signal : forwarded)
-      sigaddset(&mask, signal);
+      if (!isIgnored(signal))
+        sigaddset(&mask, signal);
+    // Inherited as ignored, it would hide how children end.
+    ::signal(SIGCHLD, SIG_DFL);
     sigaddset(&mask, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &old);
     fd = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -75,6 +78,14 @@ public:
   ~SignalReader() {
     ::close(fd);
     sigprocmask(SIG_SETMASK, &old, nullptr);
+  }
+
+  /// Whether who started this process wants a signal to have no effect, as
+  /// nohup does. Blocked, it would arrive nevertheless.
+  static bool isIgnored(int signal) {
+    struct sigaction action;
+    return ::sigaction(signal, nullptr, &action) == 0 &&
+           action.sa_handler == SIG_IGN;
   }
 
   /// The next signal, or 0.
@@ -283,9 +294,11 @@ void Attempt::handleSignals() {
     if (signal == SIGCHLD)
       continue;
     stopped = stopped || signal != SIGUSR1;
+    // A terminal that has gone is a reason to stop like any other.
+    int handedOn = signal == SIGHUP ? SIGTERM : signal;
     for (const Child &child : children)
       if (child.running)
-        ::kill(child.pid, signal);
+        ::kill(child.pid, handedOn);
   }
 }
 

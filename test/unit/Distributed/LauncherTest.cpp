@@ -119,4 +119,29 @@ TEST(Launcher, SignalsGoToAllRanksAndNothingStartsAgain) {
   EXPECT_FALSE(has(launched, "restart")) << launched.text;
 }
 
+// Under nohup a run on several ranks was once stopped by a closed terminal.
+TEST(Launcher, AnIgnoredSignalStaysIgnored) {
+  auto old = ::signal(SIGHUP, SIG_IGN);
+  pid_t self = ::getpid();
+  Launched launched = run(2,
+                          "[ $RANK = 0 ] && kill -HUP " + std::to_string(self) +
+                              " && sleep 0.3 && exit 5; sleep 0.3; exit 5",
+                          1);
+  ::signal(SIGHUP, old);
+  EXPECT_TRUE(has(launched, "restart 1 of 1")) << launched.text;
+}
+
+TEST(Launcher, AClosedTerminalStopsAllRanks) {
+  pid_t self = ::getpid();
+  Launched launched =
+      run(2,
+          "trap 'echo stopped; exit 4' TERM; sleep 0.3; [ $RANK = 0 ] && kill "
+          "-HUP " +
+              std::to_string(self) + "; while :; do sleep 0.05; done",
+          1);
+  EXPECT_EQ(launched.code, exitInterrupted);
+  EXPECT_TRUE(has(launched, "[0] stopped")) << launched.text;
+  EXPECT_TRUE(has(launched, "[1] stopped")) << launched.text;
+}
+
 } // namespace
