@@ -1,6 +1,7 @@
 //===- Launcher.cpp - starts the ranks of a run on this machine -----------===//
 
 #include "runtime/Distributed/Launcher.h"
+#include "runtime/Distributed/OutputWriter.h"
 #include "runtime/Distributed/Socket.h"
 
 #include <algorithm>
@@ -100,11 +101,38 @@ public:
   sigset_t mask, old;
 };
 
+/// Where lines go.
+struct Output {
+  explicit Output(const LaunchOptions &options)
+      : out(std::make_shared<OutputWriter>(options.out)),
+        err(OutputWriter::isSame(options.out, options.err)
+                ? out
+                : std::make_shared<OutputWriter>(options.err)) {}
+
+  /// Waits until all is written: for a second where a signal has stopped the
+  /// run, else until one does.
+  void drain(const SignalReader &signals, bool wasStopped) const {
+    int left = wasStopped ? 10 : -1;
+    auto givesUp = [&] {
+      while (int signal = signals.next())
+        if (signal != SIGCHLD && signal != SIGUSR1)
+          left = 0;
+      left -= left > 0;
+      return left == 0;
+    };
+    out->drain(givesUp);
+    err->drain(givesUp);
+  }
+
+  std::shared_ptr<OutputWriter> out, err;
+};
+
 /// One start of all ranks.
 class Attempt {
 public:
-  Attempt(const LaunchOptions &options, const SignalReader &signals)
-      : options(options), signals(signals) {}
+  Attempt(const LaunchOptions &options, const SignalReader &signals,
+          const Output &output)
+      : options(options), signals(signals), output(output) {}
   ~Attempt() { killAll(); }
 
   Status start(const std::vector<std::string> &command);
@@ -129,6 +157,7 @@ private:
 
   const LaunchOptions &options;
   const SignalReader &signals;
+  const Output &output;
   std::vector<Child> children;
   LineReader directoryPipe;
   std::string directory;
@@ -276,16 +305,14 @@ void Attempt::readOutput(std::vector<pollfd> &polled) {
     directoryPipe.read([&](const std::string &line) { directory = line; });
   for (size_t rank = 0; rank < children.size(); ++rank) {
     std::string prefix = "[" + std::to_string(rank) + "] ";
-    auto print = [&](std::FILE *to) {
-      return [&prefix, to](const std::string &line) {
-        std::fprintf(to, "%s%s\n", prefix.c_str(), line.c_str());
-        std::fflush(to);
-      };
+    auto print = [&](OutputWriter &to) {
+      return
+          [&prefix, &to](const std::string &line) { to.line(prefix + line); };
     };
     if (polled[2 + 2 * rank].revents)
-      children[rank].out.read(print(options.out));
+      children[rank].out.read(print(*output.out));
     if (polled[3 + 2 * rank].revents)
-      children[rank].err.read(print(options.err));
+      children[rank].err.read(print(*output.err));
   }
 }
 
@@ -325,7 +352,7 @@ void Attempt::noteEnd(int rank, int status) {
                      std::to_string(WTERMSIG(status)) + " (" +
                      strsignal(WTERMSIG(status)) + ")"
                : "exited with code " + std::to_string(code);
-  std::fprintf(options.err, "nsa-train: rank %d %s\n", rank, how.c_str());
+  output.err->line("nsa-train: rank " + std::to_string(rank) + " " + how);
   failures.push_back(code);
   // Ranks that end as planned leave together, once rank 0 has saved.
   if (code == exitNonFinite || code == exitInterrupted || isEnding)
@@ -349,11 +376,13 @@ int Attempt::code() const {
   return failures.empty() ? 0 : exitLostRank;
 }
 
-Result<int> launch(const LaunchOptions &options) {
-  SignalReader signals;
+/// Starts all ranks, and again while restarts are left.
+static Result<int> launchAll(const LaunchOptions &options,
+                             const SignalReader &signals,
+                             const Output &output) {
   std::string directory;
   for (int restarts = 0;; ++restarts) {
-    Attempt attempt(options, signals);
+    Attempt attempt(options, signals, output);
     if (Status status = attempt.start(
             directory.empty() ? options.command : options.resume(directory));
         !status)
@@ -363,11 +392,19 @@ Result<int> launch(const LaunchOptions &options) {
       directory = attempt.runDirectory();
     int code = attempt.code();
     if (code != exitLostRank || attempt.wasStopped() ||
-        restarts == options.maxRestarts)
+        restarts == options.maxRestarts) {
+      output.drain(signals, attempt.wasStopped());
       return code;
-    std::fprintf(options.err, "nsa-train: restart %d of %d\n", restarts + 1,
-                 options.maxRestarts);
+    }
+    output.err->line("nsa-train: restart " + std::to_string(restarts + 1) +
+                     " of " + std::to_string(options.maxRestarts));
   }
+}
+
+Result<int> launch(const LaunchOptions &options) {
+  SignalReader signals;
+  Output output(options);
+  return launchAll(options, signals, output);
 }
 
 } // namespace nsa

@@ -50,6 +50,9 @@ struct LaunchOptions {
 /// counts as lost. Starts all again, while restarts are left, when a rank was
 /// lost.
 ///
+/// A reader of the output who pauses holds nothing up; see OutputWriter. At the
+/// end it is waited for, unless a signal comes, or for a second after one.
+///
 /// One call at a time; it waits for its own children only.
 Result<int> launch(const LaunchOptions &options);
 
