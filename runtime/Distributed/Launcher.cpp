@@ -13,6 +13,7 @@
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,6 +128,15 @@ struct Output {
   std::shared_ptr<OutputWriter> out, err;
 };
 
+static std::string makeRun() {
+  uint64_t number = 0;
+  (void)!::getrandom(&number, sizeof number, 0);
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(number));
+  return text;
+}
+
 /// One start of all ranks.
 class Attempt {
 public:
@@ -161,6 +171,8 @@ private:
   std::vector<Child> children;
   LineReader directoryPipe;
   std::string directory;
+  /// What tells this start from others.
+  const std::string run = makeRun();
   /// Codes of ranks that failed, in the order of their ends.
   std::vector<int> failures;
   std::optional<Clock::time_point> killTime;
@@ -183,7 +195,8 @@ std::vector<std::string> Attempt::makeEnvironment(int rank, uint16_t port,
       {"LOCAL_RANK", std::to_string(rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
       {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", std::to_string(port)}};
+      {"MASTER_PORT", std::to_string(port)},
+      {runVariable, run}};
   if (launcherPipe >= 0)
     own.emplace_back(launcherVariable, std::to_string(launcherPipe));
   std::vector<std::string> all;

@@ -163,14 +163,14 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Mistake;
   if (place.rank == 0) {
     Result<std::unique_ptr<StoreServer>> started =
-        StoreServer::start(place.address, place.port, place.size);
+        StoreServer::start(place.address, place.port, place.size, options.run);
     if (!started)
       return started.takeError();
     server = std::move(*started);
   }
   Result<std::unique_ptr<StoreClient>> connected =
       StoreClient::connect(place.address, place.port, place.rank, place.size,
-                           options.timeout, &failure);
+                           options.timeout, &failure, options.run);
   if (!connected)
     return connected.takeError();
   store = std::move(*connected);

@@ -18,6 +18,9 @@ struct RanksOptions {
   /// The plug-in that reduces in memory of the host; empty for ranks that
   /// reduce on their GPUs.
   std::string plugin;
+  /// What tells this run from others that may use the same port; empty if
+  /// nothing does.
+  std::string run;
 };
 
 /// What a rank sees of all ranks of its run.

@@ -32,9 +32,11 @@ using Milliseconds = std::chrono::milliseconds;
 class StoreServer {
 public:
   /// Listens at `port` for `size` ranks; 0 takes a free port. A loopback
-  /// `address` is served there alone, any other on all interfaces.
-  static Result<std::unique_ptr<StoreServer>> start(const std::string &address,
-                                                    uint16_t port, int size);
+  /// `address` is served there alone, any other on all interfaces. Clients of
+  /// another `run` are refused.
+  static Result<std::unique_ptr<StoreServer>>
+  start(const std::string &address, uint16_t port, int size,
+        const std::string &run = "");
 
   /// Waits for the clients to leave, up to 1.5 seconds, and tells those that
   /// remain why nothing more can come of the run.
@@ -57,11 +59,13 @@ enum class StoreFailure { Loss, Mistake };
 class StoreClient {
 public:
   /// Connects, for as long as `timeout`: the server may start later. Fails
-  /// where another rank has this number or the ranks do not agree on how many
-  /// there are; `failure` says which kind that is.
+  /// where another rank has this number, the store is of another `run`, or the
+  /// ranks do not agree on how many there are; `failure` says which kind that
+  /// is.
   static Result<std::unique_ptr<StoreClient>>
   connect(const std::string &address, uint16_t port, int rank, int size,
-          Milliseconds timeout, StoreFailure *failure = nullptr);
+          Milliseconds timeout, StoreFailure *failure = nullptr,
+          const std::string &run = "");
 
   ~StoreClient();
 

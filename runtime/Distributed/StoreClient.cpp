@@ -27,7 +27,8 @@ static Error lost(const std::string &why) {
 
 Result<std::unique_ptr<StoreClient>>
 StoreClient::connect(const std::string &address, uint16_t port, int rank,
-                     int size, Milliseconds timeout, StoreFailure *failure) {
+                     int size, Milliseconds timeout, StoreFailure *failure,
+                     const std::string &run) {
   StoreFailure ignored;
   StoreFailure &kind = failure ? *failure : ignored;
   kind = StoreFailure::Mistake;
@@ -43,6 +44,7 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
                                                .number(wire::protocol)
                                                .number(uint64_t(rank))
                                                .number(uint64_t(size))
+                                               .text(run)
                                                .finish(),
                                            timeout);
   if (!answer) {

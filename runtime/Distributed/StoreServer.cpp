@@ -24,11 +24,21 @@ using Clock = std::chrono::steady_clock;
 /// left after a failure must leave more time than that.
 static constexpr Milliseconds linger{1500};
 
+/// How long a connection may take to say who it is.
+static constexpr Milliseconds helloWithin{10000};
+
+/// How many connections that have not said it are kept beyond one for each
+/// rank.
+static constexpr size_t spareConnections = 64;
+
+/// How long nothing is accepted after there was no descriptor left.
+static constexpr Milliseconds pauseWithoutDescriptors{200};
+
 namespace {
 
 /// A connection. Its rank is -1 until it has said Hello.
 struct Peer {
-  explicit Peer(int fd) : fd(fd) {}
+  explicit Peer(int fd) : fd(fd), since(Clock::now()) {}
   Peer(const Peer &) = delete;
   Peer &operator=(const Peer &) = delete;
   ~Peer() { ::close(fd); }
@@ -71,8 +81,8 @@ struct RankState {
 
 class StoreServer::Impl {
 public:
-  Impl(int listener, uint16_t port, int size)
-      : listener(listener), boundPort(port), ranks(size_t(size)) {}
+  Impl(int listener, uint16_t port, int size, const std::string &run)
+      : listener(listener), boundPort(port), run(run), ranks(size_t(size)) {}
   ~Impl();
 
   Status startThread();
@@ -84,6 +94,7 @@ private:
   void receive(Peer &peer);
   void flush(Peer &peer);
   void drop(Peer &peer);
+  void dropStrangers();
   void handle(Peer &peer, const std::string &body);
   void hello(Peer &peer, wire::Reader &message);
   void setKey(const std::string &key, const std::string &value);
@@ -104,6 +115,7 @@ private:
 
   int listener;
   uint16_t boundPort;
+  std::string run;
   std::vector<RankState> ranks;
   std::vector<std::unique_ptr<Peer>> peers;
   std::map<std::string, std::string> values;
@@ -112,6 +124,7 @@ private:
   /// A mistake because of which there will be no run.
   std::string refusal;
   int wake[2] = {-1, -1};
+  Clock::time_point acceptAfter;
   std::atomic<bool> stopping{false};
   std::thread thread;
 };
@@ -121,11 +134,13 @@ StoreServer::~StoreServer() = default;
 uint16_t StoreServer::port() const { return impl->port(); }
 
 Result<std::unique_ptr<StoreServer>>
-StoreServer::start(const std::string &address, uint16_t port, int size) {
+StoreServer::start(const std::string &address, uint16_t port, int size,
+                   const std::string &run) {
   Result<int> listener = listenAt(address, port);
   if (!listener)
     return listener.takeError();
-  auto impl = std::make_unique<Impl>(*listener, boundPortOf(*listener), size);
+  auto impl =
+      std::make_unique<Impl>(*listener, boundPortOf(*listener), size, run);
   if (Status status = impl->startThread(); !status)
     return Error{status.message()};
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
@@ -159,10 +174,14 @@ void StoreServer::Impl::serve() {
   while (true) {
     if (stopping && !end)
       end = Clock::now() + linger;
-    if (end && (peers.empty() || Clock::now() >= *end))
+    bool hasRanks =
+        std::any_of(peers.begin(), peers.end(),
+                    [](const auto &peer) { return peer->rank >= 0; });
+    if (end && (!hasRanks || Clock::now() >= *end))
       return sayGoodbye();
-    std::vector<pollfd> polled = {{listener, POLLIN, 0},
-                                  {stopping ? -1 : wake[0], POLLIN, 0}};
+    std::vector<pollfd> polled = {
+        {Clock::now() < acceptAfter ? -1 : listener, POLLIN, 0},
+        {stopping ? -1 : wake[0], POLLIN, 0}};
     for (const std::unique_ptr<Peer> &peer : peers)
       polled.push_back(
           {peer->fd, short(POLLIN | (peer->out.empty() ? 0 : POLLOUT)), 0});
@@ -177,6 +196,7 @@ void StoreServer::Impl::serve() {
         receive(*peers[i]);
     }
     expire();
+    dropStrangers();
     peers.erase(std::remove_if(peers.begin(), peers.end(),
                                [](auto &peer) { return peer->closed; }),
                 peers.end());
@@ -185,8 +205,12 @@ void StoreServer::Impl::serve() {
 
 void StoreServer::Impl::accept() {
   int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0)
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+        errno == ENOBUFS)
+      acceptAfter = Clock::now() + pauseWithoutDescriptors;
     return;
+  }
   sendAtOnce(fd);
   peers.push_back(std::make_unique<Peer>(fd));
 }
@@ -202,6 +226,8 @@ void StoreServer::Impl::receive(Peer &peer) {
     if (ended)
       break;
     peer.in.append(buffer, size_t(count));
+    if (peer.rank < 0 && peer.in.size() > wire::maxHelloBytes)
+      return drop(peer);
   }
   // What a rank said last counts, also when it has gone.
   bool tooLong = false;
@@ -221,6 +247,17 @@ void StoreServer::Impl::flush(Peer &peer) {
       return drop(peer);
     peer.out.erase(0, size_t(count));
   }
+}
+
+/// Ends connections that do not say who they are: the oldest, of too many.
+void StoreServer::Impl::dropStrangers() {
+  Clock::time_point now = Clock::now();
+  size_t strangers = 0;
+  for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer)
+    if ((*peer)->rank < 0 && !(*peer)->closed &&
+        (++strangers > ranks.size() + spareConnections ||
+         now - (*peer)->since > helloWithin))
+      drop(**peer);
 }
 
 /// A connection has ended. Without a word before that is a loss.
@@ -312,8 +349,14 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
 void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
   uint64_t protocol = message.number();
   uint64_t rank = message.number(), size = message.number();
+  std::string ofRun = message.text();
   if (!message.good() || protocol != wire::protocol)
     return fail(peer, "rank 0 speaks another version of the protocol", true);
+  if (ofRun != run)
+    return fail(peer,
+                "the store there is that of another run: '" + run +
+                    "', this is '" + ofRun + "'; MASTER_PORT says where it is",
+                /*isMistake=*/true);
   if (size != ranks.size()) {
     std::string text = "rank " + std::to_string(rank) + " counts " +
                        std::to_string(size) + " ranks, rank 0 counts " +

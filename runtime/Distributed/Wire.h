@@ -20,11 +20,11 @@ namespace nsa::wire {
 /// The first field of Hello. It changes with the messages.
 constexpr uint64_t protocol = 0x4e53415354523033; // "NSASTR03"
 
-/// The longest message that is accepted.
-constexpr uint32_t maxBytes = 64u << 20;
+/// The longest message that is accepted, and what is read before Hello.
+constexpr uint32_t maxBytes = 64u << 20, maxHelloBytes = 4096;
 
 enum class Kind : uint8_t {
-  Hello,    ///< protocol, rank, size; answered
+  Hello,    ///< protocol, rank, size, run; answered
   Set,      ///< key, value
   Get,      ///< key, milliseconds; answered with the value once there is one
   Exchange, ///< name, milliseconds, payload; answered with all payloads

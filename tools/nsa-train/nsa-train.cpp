@@ -259,6 +259,17 @@ static void tellLauncher(const std::string &directory) {
   std::_Exit(code);
 }
 
+/// What tells this run from others that could meet at the same port, as far as
+/// what started the ranks says.
+static std::string findRun(const RankPlace &place) {
+  if (std::optional<std::string> own = readVariable(runVariable))
+    return *own;
+  if (std::optional<std::string> elastic = readVariable("TORCHELASTIC_RUN_ID"))
+    return *elastic;
+  bool isSlurm = std::string(place.source).rfind("SLURM", 0) == 0;
+  return isSlurm ? readVariable("SLURM_JOB_ID").value_or("") : "";
+}
+
 /// Meets the other ranks, if there are some. Sets `code` on failure.
 static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
                                         const RunConfig &config, int &code) {
@@ -268,6 +279,7 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
     return nullptr;
   }
   RanksOptions options;
+  options.run = findRun(*place);
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
   if (place->size > 1 && config.runtime.device == "cpu") {
     options.plugin = line.gloo;

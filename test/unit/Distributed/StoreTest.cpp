@@ -1,9 +1,12 @@
 //===- StoreTest.cpp - where the ranks of a run meet ----------------------===//
 
 #include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Socket.h"
 #include "test/unit/Distributed/InThreads.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -152,6 +155,43 @@ TEST_F(StoreTest, RanksMustCountAlike) {
   EXPECT_EQ(all.message(),
             "at 'start': rank 1 counts 3 ranks, rank 0 counts 2");
   EXPECT_EQ((*first)->lastFailure(), StoreFailure::Mistake);
+}
+
+// Two runs at one port once mixed.
+TEST_F(StoreTest, ARankOfAnotherRunTakesNobodysPlace) {
+  serve(2);
+  StoreFailure failure = StoreFailure::Loss;
+  auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 2, patient,
+                                    &failure, "other");
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.message(), "the store there is that of another run: '', this "
+                             "is 'other'; MASTER_PORT says where it is");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  EXPECT_TRUE(connect(1, 2).ok());
+}
+
+// Connections without a word once held up the end, and took every descriptor.
+TEST_F(StoreTest, StrangersHoldUpNobody) {
+  serve(2);
+  std::vector<int> strangers;
+  for (int i = 0; i < 300; ++i) {
+    Result<int> fd = connectTo("127.0.0.1", server->port(), patient);
+    ASSERT_TRUE(fd.ok()) << fd.message();
+    strangers.push_back(*fd);
+  }
+  std::string much(100000, '\0');
+  (void)!::send(strangers.back(), much.data(), much.size(), MSG_NOSIGNAL);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok()) << client.message();
+    EXPECT_TRUE((*client)->exchange("start", "", patient).ok());
+    (*client)->leave();
+  });
+  auto begin = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1000));
+  for (int fd : strangers)
+    ::close(fd);
 }
 
 TEST(Store, AServerThatIsNotThereIsAnError) {
