@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <unistd.h>
 
 using namespace nsa;
@@ -76,6 +77,8 @@ struct CommandLine {
   std::string gloo;
   std::string nccl;
   TrainOptions train;
+  /// Names of the options that were given.
+  std::set<std::string> given;
 };
 
 } // namespace
@@ -198,6 +201,48 @@ static std::optional<std::string> readVariable(const std::string &name) {
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+/// Options that would have no effect are mistakes: those of the launcher,
+static Status checkLaunch(const CommandLine &line) {
+  bool launches = line.given.count("--nproc");
+  if (line.given.count("--max-restarts") && !launches)
+    return Error{"--max-restarts has no effect without --nproc, which starts "
+                 "ranks again"};
+  if (!launches)
+    return {};
+  for (const char *name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                           "MASTER_ADDR", "MASTER_PORT"})
+    if (std::optional<std::string> value = readVariable(name))
+      return Error{std::string("--nproc starts all ranks on this machine and "
+                               "says where they meet, but ") +
+                   name + " is set to '" + *value + "'"};
+  if (line.given.count("--gpu") && line.numRanks > 1)
+    return Error{"--gpu names one GPU, --nproc starts " +
+                 std::to_string(line.numRanks) +
+                 " ranks, which take one each; CUDA_VISIBLE_DEVICES chooses"};
+  return {};
+}
+
+/// and those of one device, or of several ranks.
+static Status checkEffect(const CommandLine &line, const RunConfig &config,
+                          const RankPlace &place) {
+  const std::string &device = config.runtime.device;
+  std::vector<const char *> ofOthers = {"--gloo"};
+  if (device == "cpu")
+    ofOthers = {"--nccl", "--gpu", "--no-graph"};
+  for (const char *option : ofOthers)
+    if (line.given.count(option))
+      return Error{std::string(option) +
+                   " has no effect where runtime.device is " + device};
+  for (const char *option : {"--gloo", "--nccl", "--rank-seconds"})
+    if (line.given.count(option) && place.size == 1)
+      return Error{std::string(option) + " has no effect on one rank"};
+  if (line.given.count("--gpu") && place.localSize > 1)
+    return Error{"--gpu names one GPU for the " +
+                 std::to_string(place.localSize) +
+                 " ranks of this machine, which take one each"};
+  return {};
+}
+
 static std::string executablePath() {
   std::error_code code;
   return std::filesystem::read_symlink("/proc/self/exe", code).string();
@@ -222,8 +267,6 @@ withoutOptions(const std::vector<std::string> &arguments,
 
 /// Starts the ranks with this command line, and waits for them.
 static int launchRanks(const CommandLine &line, int argc, char **argv) {
-  if (std::optional<std::string> rank = readVariable("RANK"))
-    return fail("--nproc starts ranks, but this is one: RANK is " + *rank);
   LaunchOptions options;
   options.ranks = line.numRanks;
   options.maxRestarts = line.maxRestarts;
@@ -276,6 +319,10 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
   Result<RankPlace> place = findRank(readVariable);
   if (!place) {
     code = fail(place.message());
+    return nullptr;
+  }
+  if (Status status = checkEffect(line, config, *place); !status) {
+    code = fail(status.message());
     return nullptr;
   }
   RanksOptions options;
@@ -431,6 +478,11 @@ int main(int argc, char **argv) {
   std::string command;
   for (int i = 0; i < argc; ++i)
     command += (i ? " " : "") + std::string(argv[i]);
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() > 0)
+      line.given.insert(option->get_name());
+  if (Status status = checkLaunch(line); !status)
+    return fail(status.message());
   if (line.numRanks > 0)
     return launchRanks(line, argc, argv);
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
