@@ -5,6 +5,7 @@
 #include "test/unit/Distributed/InThreads.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -192,6 +193,47 @@ TEST_F(StoreTest, StrangersHoldUpNobody) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1000));
   for (int fd : strangers)
     ::close(fd);
+}
+
+TEST(Store, IsServedByIPv6AndIPv4) {
+  auto server = StoreServer::start("some.host", 0, 2);
+  ASSERT_TRUE(server.ok()) << server.message();
+  EXPECT_TRUE(
+      StoreClient::connect("127.0.0.1", (*server)->port(), 0, 2, patient).ok());
+  Result<int> local = listenAt("::1", 0);
+  if (!local)
+    GTEST_SKIP() << "no IPv6 here";
+  ::close(*local);
+  EXPECT_TRUE(
+      StoreClient::connect("::1", (*server)->port(), 1, 2, patient).ok());
+}
+
+// The kernel alone once said how long a machine that does not answer is asked.
+TEST(Store, AMachineThatDoesNotAnswerIsAskedForTheTimeOnly) {
+  // A listener whose queue is full drops what asks for a connection.
+  int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof name;
+  auto *address = reinterpret_cast<sockaddr *>(&name);
+  ASSERT_EQ(::bind(listener, address, length), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  uint16_t port = boundPortOf(listener);
+  std::vector<int> held;
+  auto begin = std::chrono::steady_clock::now();
+  while (true) {
+    Result<int> fd = connectTo("127.0.0.1", port, Milliseconds(300));
+    if (!fd)
+      break;
+    held.push_back(*fd);
+    ASSERT_LT(held.size(), 100u);
+    begin = std::chrono::steady_clock::now();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1500));
+  for (int fd : held)
+    ::close(fd);
+  ::close(listener);
 }
 
 TEST(Store, AServerThatIsNotThereIsAnError) {
