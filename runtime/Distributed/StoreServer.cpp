@@ -430,8 +430,10 @@ void StoreServer::Impl::finishExchange() {
                    "'";
   }
   std::string message = all.finish();
-  for (Peer *peer : byRank) {
+  // Before any answer: one that cannot be sent would fail those that wait.
+  for (Peer *peer : byRank)
     peer->inExchange = false;
+  for (Peer *peer : byRank) {
     if (difference.empty())
       answer(*peer, message);
     else

@@ -49,6 +49,7 @@ protected:
     train.configPath = "configs/test.yaml";
     train.runName = name;
     train.stopAfter = stopAfter;
+    train.separateUpdate = rank == separateRank;
     model.slowToHost = slowSave;
     Trainer trainer(model, *data, config, train, console, **ranks);
     Result<TrainEnd> end = trainer.run();
@@ -101,6 +102,7 @@ protected:
   int64_t poisonAt = 0;
   int64_t stopAfter = 0;
   double slowSave = 0;
+  int separateRank = -1;
 };
 
 // The batch size once was global for one data set and per rank for another.
@@ -156,6 +158,12 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
       << log;
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
+}
+
+// Reductions of different sizes once met in Gloo, which aborted.
+TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWaysAreRefused) {
+  separateRank = 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
 }
 
 // Ranks that had nothing to save once ended before rank 0 had saved, and what
