@@ -44,6 +44,7 @@ bool HostCommunicator::failed() {
 }
 
 void HostCommunicator::work() {
+  blockBrokenPipe();
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });
