@@ -206,21 +206,23 @@ Ranks::~Ranks() {
 }
 
 Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
-                                                 const std::string &payload) {
+                                                 const std::string &payload,
+                                                 Milliseconds most) {
   if (place.size == 1)
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
-      store->exchange(name, payload, timeout);
+      store->exchange(name, payload, timeout, most);
   if (!all && store->lastFailure() == StoreFailure::Loss)
     ownLink->giveUp();
   return all;
 }
 
-Status Ranks::agree(const std::string &name, const Status &own) {
+Status Ranks::agree(const std::string &name, const Status &own,
+                    Milliseconds most) {
   if (place.size == 1)
     return own;
   Result<std::vector<std::string>> all =
-      exchange(name, own ? "" : own.message());
+      exchange(name, own ? "" : own.message(), most);
   if (!own)
     return own;
   if (!all)

@@ -53,13 +53,16 @@ public:
   RankLink *link() const;
 
   /// Waits for all ranks at a point `name` of the run, and returns what each
-  /// gave, by rank.
-  Result<std::vector<std::string>> exchange(const std::string &name,
-                                            const std::string &payload);
+  /// gave, by rank. Ranks that are at work are waited for until `most`, if that
+  /// is more than the time-out.
+  Result<std::vector<std::string>>
+  exchange(const std::string &name, const std::string &payload,
+           Milliseconds most = Milliseconds(0));
 
   /// The same where only some ranks may have failed: the error names the first
   /// of them and what it says.
-  Status agree(const std::string &name, const Status &own);
+  Status agree(const std::string &name, const Status &own,
+               Milliseconds most = Milliseconds(0));
 
   /// Checks that all ranks have the same text; `what` says what it is.
   Status checkSame(const std::string &what, const std::string &text);

@@ -79,10 +79,11 @@ public:
 
   /// Waits until every rank has called it, and returns what they gave, by rank.
   /// `name` says where in the run that is; it must be the same for all. An
-  /// error names the ranks that were lost or did not come.
-  Result<std::vector<std::string>> exchange(const std::string &name,
-                                            const std::string &payload,
-                                            Milliseconds timeout);
+  /// error names the ranks that were lost or did not come. Ranks that show that
+  /// they live are waited for until `most`, if that is more.
+  Result<std::vector<std::string>>
+  exchange(const std::string &name, const std::string &payload,
+           Milliseconds timeout, Milliseconds most = Milliseconds(0));
 
   /// Tells the store that this rank begins a reduction.
   void progress(uint64_t number, uint64_t bytes);

@@ -137,13 +137,15 @@ Result<std::string> StoreClient::ask(const std::string &message,
   if (!send(message))
     timeout = -grace;
   std::string body;
-  if (Status status = receive(body, timeout + grace); !status) {
-    // A late answer would be taken for that to another question.
-    std::lock_guard<std::mutex> both(sending);
-    ::close(fd);
-    fd = -1;
-    return Error{status.message()};
-  }
+  do {
+    if (Status status = receive(body, timeout + grace); !status) {
+      // A late answer would be taken for that to another question.
+      std::lock_guard<std::mutex> both(sending);
+      ::close(fd);
+      fd = -1;
+      return Error{status.message()};
+    }
+  } while (wire::Reader(body).kind() == Kind::Wait);
   wire::Reader answer(body);
   if (answer.kind() == Kind::Done)
     return body;
@@ -171,10 +173,11 @@ Result<std::string> StoreClient::get(const std::string &key,
 
 Result<std::vector<std::string>>
 StoreClient::exchange(const std::string &name, const std::string &payload,
-                      Milliseconds timeout) {
+                      Milliseconds timeout, Milliseconds most) {
   Result<std::string> body = ask(wire::Writer(Kind::Exchange)
                                      .text(name)
                                      .number(uint64_t(timeout.count()))
+                                     .number(uint64_t(most.count()))
                                      .text(payload)
                                      .finish(),
                                  timeout);

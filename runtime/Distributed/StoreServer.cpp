@@ -52,11 +52,15 @@ struct Peer {
   bool inExchange = false;
   std::string exchangeName, payload;
   Clock::time_point since, deadline;
+  /// How long it is asked to wait each time, and in all.
+  Milliseconds allowed{0}, most{0};
 
   bool isWaiting() const { return inExchange || !wantedKey.empty(); }
-  void waitFor(Milliseconds allowed) {
+  void waitFor(Milliseconds time, Milliseconds inAll = Milliseconds(0)) {
     since = Clock::now();
-    deadline = since + allowed;
+    deadline = since + time;
+    allowed = time;
+    most = inAll;
   }
 };
 
@@ -100,6 +104,7 @@ private:
   void setKey(const std::string &key, const std::string &value);
   void enterExchange(Peer &peer, wire::Reader &message);
   void finishExchange();
+  bool mayGoOnWaiting(const Peer &peer) const;
   void expire();
   void answer(Peer &peer, const std::string &message);
   void fail(Peer &peer, const std::string &text, bool isMistake = false);
@@ -339,6 +344,7 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return failAllWaiting();
   case Kind::Beat:
     return;
+  case Kind::Wait:
   case Kind::Done:
   case Kind::Failed:
     break;
@@ -402,12 +408,12 @@ void StoreServer::Impl::setKey(const std::string &key,
 
 void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
   peer.exchangeName = message.text();
-  Milliseconds allowed{message.number()};
+  Milliseconds allowed{message.number()}, most{message.number()};
   peer.payload = message.text();
   if (!message.good())
     return drop(peer);
   peer.inExchange = true;
-  peer.waitFor(allowed);
+  peer.waitFor(allowed, most);
   ranks[size_t(peer.rank)].lastExchange = peer.exchangeName;
   finishExchange();
 }
@@ -442,10 +448,25 @@ void StoreServer::Impl::finishExchange() {
   }
 }
 
+/// Whether those that a client waits for are at work still, and it allows that.
+bool StoreServer::Impl::mayGoOnWaiting(const Peer &peer) const {
+  return peer.inExchange && Clock::now() < peer.since + peer.most &&
+         std::all_of(
+             ranks.begin(), ranks.end(),
+             [&](const RankState &state) {
+               return state.presence == RankState::Present && !state.silence();
+             });
+}
+
 void StoreServer::Impl::expire() {
   Clock::time_point now = Clock::now();
   for (const std::unique_ptr<Peer> &peer : peers)
     if (peer->isWaiting() && !peer->closed && now >= peer->deadline) {
+      if (mayGoOnWaiting(*peer)) {
+        peer->deadline = now + peer->allowed;
+        answer(*peer, wire::Writer(Kind::Wait).finish());
+        continue;
+      }
       auto waited =
           std::chrono::duration_cast<std::chrono::seconds>(now - peer->since);
       std::string after = "after " + std::to_string(waited.count()) + " s: ";

@@ -27,12 +27,14 @@ enum class Kind : uint8_t {
   Hello,    ///< protocol, rank, size, run; answered
   Set,      ///< key, value
   Get,      ///< key, milliseconds; answered with the value once there is one
-  Exchange, ///< name, milliseconds, payload; answered with all payloads
+  Exchange, ///< name, milliseconds, most of them, payload; answered with all
+            ///< payloads
   Progress, ///< number, bytes of the reduction that begins
   Where,    ///< answered with a text
   Loss,     ///< answered with a text
   Leave,    ///< why; empty at the end. The end of the connection is no loss
   Beat,     ///< the sender lives; not answered
+  Wait,     ///< an answer will follow, within the time of the question
   Done,     ///< an answer: fields as asked for
   Failed,   ///< an answer: a message, and 1 if starting again is of no use
 };

@@ -16,6 +16,10 @@ using Json = nlohmann::ordered_json;
 /// Tokens that the n-gram baseline is fitted on at most: a few seconds.
 static constexpr uint64_t maxNgramTokens = 200000000;
 
+/// How long a rank that is at work may take for a checkpoint: file systems can
+/// be slower than any step.
+static constexpr Milliseconds mostToSave{30 * 60 * 1000};
+
 /// Where ranks share the moments, each saves its own.
 Status Trainer::saveShares() {
   std::string point = "checkpoint " + std::to_string(state.step);
@@ -26,7 +30,8 @@ Status Trainer::saveShares() {
     return status;
   return ranks.agree(
       point + " has shares",
-      saveShare(directory->path(), state.step, model, ranks.rank()));
+      saveShare(directory->path(), state.step, model, ranks.rank()),
+      mostToSave);
 }
 
 Status Trainer::save() {
@@ -45,8 +50,9 @@ Status Trainer::save() {
       status = Error{path.message()};
   }
   // A rank that went on could end, and its end could take rank 0 with it.
-  if (status = ranks.agree(
-          "checkpoint " + std::to_string(state.step) + " is saved", status);
+  if (status =
+          ranks.agree("checkpoint " + std::to_string(state.step) + " is saved",
+                      status, mostToSave);
       !status)
     return status;
   savedStep = state.step;

@@ -4,9 +4,11 @@
 #include "runtime/Distributed/Socket.h"
 #include "test/unit/Distributed/InThreads.h"
 
+#include <csignal>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace nsa;
@@ -83,6 +85,42 @@ TEST_F(StoreTest, OneRankThatDoesNotComeIsNamed) {
               std::string::npos);
     (*client)->leave();
   });
+}
+
+// A checkpoint may take longer than the ranks allow each other otherwise.
+TEST_F(StoreTest, ARankAtWorkMayBeWaitedForLonger) {
+  serve(2);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok());
+    if (rank == 1)
+      std::this_thread::sleep_for(Milliseconds(3000));
+    auto all = (*client)->exchange("saved", "", Milliseconds(300), patient);
+    EXPECT_TRUE(all.ok()) << all.message();
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, AFrozenRankIsNotWaitedForLonger) {
+  serve(2);
+  pid_t frozen = ::fork();
+  if (frozen == 0) {
+    auto client = connect(1, 2);
+    if (client && (*client)->exchange("start", "", patient))
+      ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  auto client = connect(0, 2);
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+  auto begin = std::chrono::steady_clock::now();
+  auto all = (*client)->exchange("saved", "", Milliseconds(500), patient);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(5000));
+  ASSERT_FALSE(all.ok());
+  EXPECT_NE(all.message().find("rank 1 did not come"), std::string::npos)
+      << all.message();
+  ::kill(frozen, SIGKILL);
+  ::waitpid(frozen, nullptr, 0);
 }
 
 TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
