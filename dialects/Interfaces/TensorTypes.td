@@ -41,8 +41,11 @@ class NSA_F32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[F32], rank>;
 class NSA_I32TensorOfRank<int rank> : NSA_StaticTensorOfRank<[I32], rank>;
 
 /// Sizes that kernels count with: they compute with 32 bits.
+def NSA_Within31Bits : AttrConstraint<
+    CPred<"::llvm::cast<::mlir::IntegerAttr>($_self).getInt() <= 0x7fffffff">,
+    "and at most 2147483647 (it is {{$_self}})">;
 class NSA_IndexAttr<AttrConstraint minimum>
-    : ConfinedAttr<I64Attr, [minimum, IntMaxValue<0x7fffffff>]>;
+    : ConfinedAttr<I64Attr, [minimum, NSA_Within31Bits]>;
 def NSA_PositiveI64 : NSA_IndexAttr<IntPositive>;
 def NSA_NonNegativeI64 : NSA_IndexAttr<IntNonNegative>;
 

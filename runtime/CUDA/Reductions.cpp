@@ -31,6 +31,7 @@ Reductions::open(const GPU &gpu, RankLink &link, const std::string &library) {
   made->nccl = std::move(*nccl);
   made->words = std::move(*words);
   made->progress = reinterpret_cast<Progress *>(made->words.data());
+  made->beginRun(0, 0);
   if (Status status = made->makeStream(); !status)
     return Error{status.message()};
   return made;
@@ -303,12 +304,18 @@ Status Reductions::wait() {
   return driver.check(code, "cuStreamQuery");
 }
 
+void Reductions::beginRun(unsigned first, unsigned count) {
+  run = {first, count};
+  // Nothing is on the stream, and what a run before has told is no progress.
+  progress->begun = progress->ended = 0;
+}
+
 Status Reductions::endRun() {
   if (run.count == 0)
     return {};
   report(run.first + run.count);
   total += run.count;
-  run = {};
+  beginRun(0, 0);
   float milliseconds = 0;
   Status status = gpu->driver().check(
       gpu->driver().EventElapsedTime(&milliseconds, waitBegin, waitEnd),

@@ -35,7 +35,7 @@ public:
 
   /// Before a run of `count` reductions from number `first` on is put on the
   /// program's stream, and after it has been waited for.
-  void beginRun(unsigned first, unsigned count) { run = {first, count}; }
+  void beginRun(unsigned first, unsigned count);
   Status endRun();
 
   /// Whether what is put on streams becomes part of a graph.

@@ -222,10 +222,11 @@ Status CUDAExecutable::capture(ReadyEntry &entry) {
     reductions->setCapturing(false);
   Status ended = driver.check(driver.StreamEndCapture(gpu->stream(), &graph),
                               "cuStreamEndCapture");
-  if (!issued)
-    return issued;
-  if (!ended)
-    return ended;
+  if (!issued || !ended) {
+    if (graph)
+      driver.GraphDestroy(graph);
+    return issued ? ended : issued;
+  }
   Status status = driver.check(driver.GraphInstantiate(&entry.graph, graph, 0),
                                "cuGraphInstantiate");
   driver.GraphDestroy(graph);

@@ -44,6 +44,7 @@ bool HostCommunicator::failed() {
 }
 
 void HostCommunicator::work() {
+  blockBrokenPipe();
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });
@@ -75,8 +76,21 @@ Status HostCommunicator::run(const Job &job, uint64_t number) {
     return {};
   return Error{"rank " + std::to_string(rank()) + " in reduction " +
                std::to_string(number) + " of " + std::to_string(bytes) +
-               " bytes: " + status.message() + " [" + store.whereabouts() +
-               "]"};
+               " bytes: " + status.message() + " [" + findCause() + "]"};
+}
+
+/// Why a reduction failed. Its connections may end a little before the store
+/// knows which rank was lost.
+std::string HostCommunicator::findCause() {
+  for (int i = 0; i < 20; ++i) {
+    Result<std::string> loss = store.loss(Milliseconds(1000));
+    if (!loss)
+      return loss.message();
+    if (!loss->empty())
+      return *loss;
+    std::this_thread::sleep_for(Milliseconds(50));
+  }
+  return store.whereabouts();
 }
 
 /// Of a part, too: the ring algorithm sums all parts before it sends any.

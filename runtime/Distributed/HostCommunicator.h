@@ -45,6 +45,7 @@ private:
   void work();
   Status run(const Job &job, uint64_t number);
   Status reduce(const Job &job);
+  std::string findCause();
 
   std::unique_ptr<Reducer> reducer;
   StoreClient &store;

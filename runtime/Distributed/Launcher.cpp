@@ -1,6 +1,7 @@
 //===- Launcher.cpp - starts the ranks of a run on this machine -----------===//
 
 #include "runtime/Distributed/Launcher.h"
+#include "runtime/Distributed/OutputWriter.h"
 #include "runtime/Distributed/Socket.h"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <optional>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +58,8 @@ struct LineReader {
 struct Child {
   pid_t pid = -1;
   bool running = false;
+  /// It did not end in time after another one had failed.
+  bool isKilled = false;
   LineReader out, err;
 };
 
@@ -65,7 +69,10 @@ public:
   SignalReader() {
     sigemptyset(&mask);
     for (int signal : forwarded)
-      sigaddset(&mask, signal);
+      if (!isIgnored(signal))
+        sigaddset(&mask, signal);
+    // Inherited as ignored, it would hide how children end.
+    ::signal(SIGCHLD, SIG_DFL);
     sigaddset(&mask, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &old);
     fd = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -73,6 +80,14 @@ public:
   ~SignalReader() {
     ::close(fd);
     sigprocmask(SIG_SETMASK, &old, nullptr);
+  }
+
+  /// Whether who started this process wants a signal to have no effect, as
+  /// nohup does. Blocked, it would arrive nevertheless.
+  static bool isIgnored(int signal) {
+    struct sigaction action;
+    return ::sigaction(signal, nullptr, &action) == 0 &&
+           action.sa_handler == SIG_IGN;
   }
 
   /// The next signal, or 0.
@@ -87,11 +102,47 @@ public:
   sigset_t mask, old;
 };
 
+/// Where lines go.
+struct Output {
+  explicit Output(const LaunchOptions &options)
+      : out(std::make_shared<OutputWriter>(options.out)),
+        err(OutputWriter::isSame(options.out, options.err)
+                ? out
+                : std::make_shared<OutputWriter>(options.err)) {}
+
+  /// Waits until all is written: for a second where a signal has stopped the
+  /// run, else until one does.
+  void drain(const SignalReader &signals, bool wasStopped) const {
+    int left = wasStopped ? 10 : -1;
+    auto givesUp = [&] {
+      while (int signal = signals.next())
+        if (signal != SIGCHLD && signal != SIGUSR1)
+          left = 0;
+      left -= left > 0;
+      return left == 0;
+    };
+    out->drain(givesUp);
+    err->drain(givesUp);
+  }
+
+  std::shared_ptr<OutputWriter> out, err;
+};
+
+static std::string makeRun() {
+  uint64_t number = 0;
+  (void)!::getrandom(&number, sizeof number, 0);
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(number));
+  return text;
+}
+
 /// One start of all ranks.
 class Attempt {
 public:
-  Attempt(const LaunchOptions &options, const SignalReader &signals)
-      : options(options), signals(signals) {}
+  Attempt(const LaunchOptions &options, const SignalReader &signals,
+          const Output &output)
+      : options(options), signals(signals), output(output) {}
   ~Attempt() { killAll(); }
 
   Status start(const std::vector<std::string> &command);
@@ -116,12 +167,17 @@ private:
 
   const LaunchOptions &options;
   const SignalReader &signals;
+  const Output &output;
   std::vector<Child> children;
   LineReader directoryPipe;
   std::string directory;
+  /// What tells this start from others.
+  const std::string run = makeRun();
   /// Codes of ranks that failed, in the order of their ends.
   std::vector<int> failures;
   std::optional<Clock::time_point> killTime;
+  /// A rank has failed, and the others have been given their time.
+  bool isEnding = false;
   bool stopped = false;
 };
 
@@ -139,7 +195,8 @@ std::vector<std::string> Attempt::makeEnvironment(int rank, uint16_t port,
       {"LOCAL_RANK", std::to_string(rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
       {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", std::to_string(port)}};
+      {"MASTER_PORT", std::to_string(port)},
+      {runVariable, run}};
   if (launcherPipe >= 0)
     own.emplace_back(launcherVariable, std::to_string(launcherPipe));
   std::vector<std::string> all;
@@ -249,6 +306,8 @@ void Attempt::wait() {
     reap();
     if (killTime && Clock::now() >= *killTime) {
       killTime.reset();
+      for (Child &child : children)
+        child.isKilled = child.running;
       killAll();
     }
   }
@@ -259,16 +318,14 @@ void Attempt::readOutput(std::vector<pollfd> &polled) {
     directoryPipe.read([&](const std::string &line) { directory = line; });
   for (size_t rank = 0; rank < children.size(); ++rank) {
     std::string prefix = "[" + std::to_string(rank) + "] ";
-    auto print = [&](std::FILE *to) {
-      return [&prefix, to](const std::string &line) {
-        std::fprintf(to, "%s%s\n", prefix.c_str(), line.c_str());
-        std::fflush(to);
-      };
+    auto print = [&](OutputWriter &to) {
+      return
+          [&prefix, &to](const std::string &line) { to.line(prefix + line); };
     };
     if (polled[2 + 2 * rank].revents)
-      children[rank].out.read(print(options.out));
+      children[rank].out.read(print(*output.out));
     if (polled[3 + 2 * rank].revents)
-      children[rank].err.read(print(options.err));
+      children[rank].err.read(print(*output.err));
   }
 }
 
@@ -277,9 +334,11 @@ void Attempt::handleSignals() {
     if (signal == SIGCHLD)
       continue;
     stopped = stopped || signal != SIGUSR1;
+    // A terminal that has gone is a reason to stop like any other.
+    int handedOn = signal == SIGHUP ? SIGTERM : signal;
     for (const Child &child : children)
       if (child.running)
-        ::kill(child.pid, signal);
+        ::kill(child.pid, handedOn);
   }
 }
 
@@ -299,16 +358,22 @@ void Attempt::noteEnd(int rank, int status) {
   int code = killed ? exitLostRank : WEXITSTATUS(status);
   if (code == 0)
     return;
-  std::string how = killed ? std::string("was killed by signal ") +
-                                 std::to_string(WTERMSIG(status)) + " (" +
-                                 strsignal(WTERMSIG(status)) + ")"
-                           : "exited with code " + std::to_string(code);
-  std::fprintf(options.err, "nsa-train: rank %d %s\n", rank, how.c_str());
-  if (failures.empty())
-    killTime =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                           std::chrono::duration<double>(options.graceSeconds));
+  std::string how =
+      children[size_t(rank)].isKilled
+          ? "was killed by the launcher: it had not ended after the others"
+      : killed ? std::string("was killed by signal ") +
+                     std::to_string(WTERMSIG(status)) + " (" +
+                     strsignal(WTERMSIG(status)) + ")"
+               : "exited with code " + std::to_string(code);
+  output.err->line("nsa-train: rank " + std::to_string(rank) + " " + how);
   failures.push_back(code);
+  // Ranks that end as planned leave together, once rank 0 has saved.
+  if (code == exitNonFinite || code == exitInterrupted || isEnding)
+    return;
+  isEnding = true;
+  killTime =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(options.graceSeconds));
 }
 
 void Attempt::killAll() {
@@ -324,11 +389,13 @@ int Attempt::code() const {
   return failures.empty() ? 0 : exitLostRank;
 }
 
-Result<int> launch(const LaunchOptions &options) {
-  SignalReader signals;
+/// Starts all ranks, and again while restarts are left.
+static Result<int> launchAll(const LaunchOptions &options,
+                             const SignalReader &signals,
+                             const Output &output) {
   std::string directory;
   for (int restarts = 0;; ++restarts) {
-    Attempt attempt(options, signals);
+    Attempt attempt(options, signals, output);
     if (Status status = attempt.start(
             directory.empty() ? options.command : options.resume(directory));
         !status)
@@ -338,11 +405,19 @@ Result<int> launch(const LaunchOptions &options) {
       directory = attempt.runDirectory();
     int code = attempt.code();
     if (code != exitLostRank || attempt.wasStopped() ||
-        restarts == options.maxRestarts)
+        restarts == options.maxRestarts) {
+      output.drain(signals, attempt.wasStopped());
       return code;
-    std::fprintf(options.err, "nsa-train: restart %d of %d\n", restarts + 1,
-                 options.maxRestarts);
+    }
+    output.err->line("nsa-train: restart " + std::to_string(restarts + 1) +
+                     " of " + std::to_string(options.maxRestarts));
   }
+}
+
+Result<int> launch(const LaunchOptions &options) {
+  SignalReader signals;
+  Output output(options);
+  return launchAll(options, signals, output);
 }
 
 } // namespace nsa

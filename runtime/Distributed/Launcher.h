@@ -13,6 +13,9 @@
 
 namespace nsa {
 
+/// Exit codes of a run that ended as planned: see nsa-train --help.
+constexpr int exitNonFinite = 3, exitInterrupted = 4;
+
 /// Exit code of a rank whose run ended because another rank was lost or did not
 /// come in time.
 constexpr int exitLostRank = 5;
@@ -20,6 +23,9 @@ constexpr int exitLostRank = 5;
 /// A number of a file descriptor in this variable: rank 0 writes the path of
 /// its run directory there, and a newline.
 constexpr const char *launcherVariable = "NSA_LAUNCHER_FD";
+
+/// What tells a start of ranks from others, in this variable.
+constexpr const char *runVariable = "NSA_RUN";
 
 struct LaunchOptions {
   /// Ranks to start.
@@ -39,10 +45,16 @@ struct LaunchOptions {
 
 /// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 /// MASTER_ADDR and MASTER_PORT, prints their lines behind "[rank] ", and hands
-/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 on to all. Once a rank has failed, the
-/// others have `graceSeconds` to end. Returns 0 if all ranks did, else the
-/// first code that is not exitLostRank; a rank that a signal killed counts as
-/// lost. Starts all again, while restarts are left, when a rank was lost.
+/// SIGINT, SIGTERM, SIGHUP (as SIGTERM) and SIGUSR1 on to all, unless they are
+/// ignored. Once a rank has failed, the
+/// others have `graceSeconds` to end; exitNonFinite and exitInterrupted are no
+/// failures, and the others may take their time. Returns 0 if all ranks did,
+/// else the first code that is not exitLostRank; a rank that a signal killed
+/// counts as lost. Starts all again, while restarts are left, when a rank was
+/// lost.
+///
+/// A reader of the output who pauses holds nothing up; see OutputWriter. At the
+/// end it is waited for, unless a signal comes, or for a second after one.
 ///
 /// One call at a time; it waits for its own children only.
 Result<int> launch(const LaunchOptions &options);

@@ -2,7 +2,15 @@
 
 #include "runtime/Distributed/Ranks.h"
 
+#include <algorithm>
+#include <condition_variable>
+
 namespace nsa {
+
+using Clock = std::chrono::steady_clock;
+
+/// How often a rank asks for the others while they connect.
+static constexpr Milliseconds askEvery{500};
 
 /// The store, which waits for each key as long as a rank may take.
 class Ranks::StoreLink final : public RankLink {
@@ -36,46 +44,160 @@ private:
   Milliseconds allowed;
 };
 
+namespace {
+
+/// The store while ranks connect, all together until a deadline. Outlives who
+/// owns the store, since the thread that connects may.
+class ConnectKeys final : public KeyValues {
+public:
+  ConnectKeys(StoreClient &store, Clock::time_point deadline)
+      : store(&store), deadline(deadline) {}
+
+  Status set(const std::string &key, const std::string &value) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return store ? store->set(key, value) : Error{"given up"};
+  }
+  Result<std::string> get(const std::string &key) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return store ? store->get(key, left())
+                 : Result<std::string>(Error{"given up"});
+  }
+  /// Nobody may use the store any more.
+  void close() {
+    std::lock_guard<std::mutex> lock(mutex);
+    store = nullptr;
+  }
+  Milliseconds left() const {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
+                                         deadline - Clock::now()));
+  }
+
+private:
+  std::mutex mutex;
+  StoreClient *store;
+  Clock::time_point deadline;
+};
+
+/// Ranks that connect, on a thread of their own: a library may wait for ranks
+/// that do not come.
+struct Connecting {
+  Connecting(StoreClient &store, Clock::time_point deadline)
+      : keys(store, deadline) {}
+  ConnectKeys keys;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hasEnded = false;
+  std::unique_ptr<Reducer> reducer;
+  std::string error;
+};
+
+} // namespace
+
+/// Opens the plug-in and connects all ranks, as long as none is lost and the
+/// time-out of the options allows.
+static Result<std::unique_ptr<Reducer>>
+connectReducer(StoreClient &store, const std::string &plugin,
+               ReducerOptions options) {
+  auto all =
+      std::make_shared<Connecting>(store, Clock::now() + options.timeout);
+  options.keys = &all->keys;
+  std::thread thread([all, plugin, options] {
+    blockBrokenPipe();
+    Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
+    std::lock_guard<std::mutex> lock(all->mutex);
+    if (opened)
+      all->reducer = std::move(*opened);
+    else
+      all->error = opened.message();
+    all->hasEnded = true;
+    all->changed.notify_all();
+  });
+  std::string why;
+  std::unique_lock<std::mutex> lock(all->mutex);
+  while (!all->changed.wait_for(lock, askEvery, [&] {
+    return all->hasEnded;
+  }) && why.empty()) {
+    lock.unlock();
+    Result<std::string> loss = store.loss(all->keys.left());
+    why = loss ? *loss : loss.message();
+    if (why.empty() && all->keys.left() == Milliseconds(0))
+      why = "time-out [" + store.whereabouts() + "]";
+    lock.lock();
+  }
+  if (!all->hasEnded) {
+    lock.unlock();
+    thread.detach();
+    all->keys.close();
+    return Error{"cannot connect the ranks: " + why};
+  }
+  lock.unlock();
+  thread.join();
+  if (all->reducer)
+    return std::move(all->reducer);
+  return Error{all->error + " [" + store.whereabouts() + "]"};
+}
+
 Ranks::Ranks() = default;
 
 Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
-                                           const RanksOptions &options) {
+                                           const RanksOptions &options,
+                                           StoreFailure *failure) {
   auto ranks = std::make_unique<Ranks>();
   ranks->place = place;
   ranks->timeout = options.timeout;
   if (place.size == 1)
     return ranks;
-  if (place.rank == 0) {
-    Result<std::unique_ptr<StoreServer>> server =
-        StoreServer::start(place.address, place.port, place.size);
-    if (!server)
-      return server.takeError();
-    ranks->server = std::move(*server);
-  }
-  Result<std::unique_ptr<StoreClient>> store = StoreClient::connect(
-      place.address, place.port, place.rank, place.size, options.timeout);
-  if (!store)
-    return store.takeError();
-  ranks->store = std::move(*store);
-  ranks->ownLink = std::make_unique<StoreLink>(*ranks->store, options.timeout);
-  // All are there before a library waits for them in its own way.
-  if (Result<std::vector<std::string>> all = ranks->exchange("start", ""); !all)
-    return all.takeError();
-  if (options.plugin.empty())
+  StoreFailure ignored;
+  StoreFailure &kind = failure ? *failure : ignored;
+  Status status = ranks->meet(options, kind);
+  if (status && !options.plugin.empty())
+    status = ranks->connect(options, kind);
+  if (status)
     return ranks;
+  if (kind == StoreFailure::Loss && ranks->ownLink)
+    ranks->ownLink->giveUp();
+  ranks->fail(status.message());
+  return Error{status.message()};
+}
+
+Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
+  failure = StoreFailure::Mistake;
+  if (place.rank == 0) {
+    Result<std::unique_ptr<StoreServer>> started =
+        StoreServer::start(place.address, place.port, place.size, options.run);
+    if (!started)
+      return started.takeError();
+    server = std::move(*started);
+  }
+  Result<std::unique_ptr<StoreClient>> connected =
+      StoreClient::connect(place.address, place.port, place.rank, place.size,
+                           options.timeout, &failure, options.run);
+  if (!connected)
+    return connected.takeError();
+  store = std::move(*connected);
+  ownLink = std::make_unique<StoreLink>(*store, options.timeout);
+  // All are there before a library waits for them in its own way.
+  Result<std::vector<std::string>> all = exchange("start", "");
+  failure = store->lastFailure();
+  return all ? Status() : all.takeError();
+}
+
+Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
+  failure = StoreFailure::Mistake;
+  if (Status status = checkReducer(options.plugin); !status)
+    return status;
   ReducerOptions reducer;
   reducer.rank = place.rank;
   reducer.size = place.size;
-  reducer.address = ranks->store->localAddress();
+  reducer.address = store->localAddress();
   reducer.timeout = options.timeout;
-  reducer.keys = ranks->ownLink.get();
+  failure = StoreFailure::Loss;
   Result<std::unique_ptr<Reducer>> opened =
-      openReducer(options.plugin, reducer);
+      connectReducer(*store, options.plugin, reducer);
   if (!opened)
     return opened.takeError();
-  ranks->reductions =
-      std::make_unique<HostCommunicator>(std::move(*opened), *ranks->store);
-  return ranks;
+  reductions = std::make_unique<HostCommunicator>(std::move(*opened), *store);
+  return {};
 }
 
 Ranks::~Ranks() {
@@ -84,21 +206,23 @@ Ranks::~Ranks() {
 }
 
 Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
-                                                 const std::string &payload) {
+                                                 const std::string &payload,
+                                                 Milliseconds most) {
   if (place.size == 1)
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
-      store->exchange(name, payload, timeout);
-  if (!all)
+      store->exchange(name, payload, timeout, most);
+  if (!all && store->lastFailure() == StoreFailure::Loss)
     ownLink->giveUp();
   return all;
 }
 
-Status Ranks::agree(const std::string &name, const Status &own) {
+Status Ranks::agree(const std::string &name, const Status &own,
+                    Milliseconds most) {
   if (place.size == 1)
     return own;
   Result<std::vector<std::string>> all =
-      exchange(name, own ? "" : own.message());
+      exchange(name, own ? "" : own.message(), most);
   if (!own)
     return own;
   if (!all)
@@ -125,6 +249,14 @@ RankLink *Ranks::link() const { return ownLink.get(); }
 bool Ranks::lostSomeone() const {
   return (ownLink && ownLink->hasGivenUp()) ||
          (reductions && reductions->failed());
+}
+
+void Ranks::fail(const std::string &message) {
+  if (store)
+    store->leave(lostSomeone() ? message
+                               : "rank " + std::to_string(place.rank) +
+                                     " failed: " + message);
+  server.reset();
 }
 
 void Ranks::leave() {

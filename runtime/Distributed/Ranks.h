@@ -18,6 +18,9 @@ struct RanksOptions {
   /// The plug-in that reduces in memory of the host; empty for ranks that
   /// reduce on their GPUs.
   std::string plugin;
+  /// What tells this run from others that may use the same port; empty if
+  /// nothing does.
+  std::string run;
 };
 
 /// What a rank sees of all ranks of its run.
@@ -26,9 +29,11 @@ public:
   /// One rank alone.
   Ranks();
 
-  /// Meets the other ranks, and connects to all of them.
+  /// Meets the other ranks, and connects to all of them. `failure` says what
+  /// kind a failure is.
   static Result<std::unique_ptr<Ranks>> join(const RankPlace &place,
-                                             const RanksOptions &options);
+                                             const RanksOptions &options,
+                                             StoreFailure *failure = nullptr);
 
   /// Ends the communication; see `leave`.
   ~Ranks();
@@ -48,19 +53,26 @@ public:
   RankLink *link() const;
 
   /// Waits for all ranks at a point `name` of the run, and returns what each
-  /// gave, by rank.
-  Result<std::vector<std::string>> exchange(const std::string &name,
-                                            const std::string &payload);
+  /// gave, by rank. Ranks that are at work are waited for until `most`, if that
+  /// is more than the time-out.
+  Result<std::vector<std::string>>
+  exchange(const std::string &name, const std::string &payload,
+           Milliseconds most = Milliseconds(0));
 
   /// The same where only some ranks may have failed: the error names the first
   /// of them and what it says.
-  Status agree(const std::string &name, const Status &own);
+  Status agree(const std::string &name, const Status &own,
+               Milliseconds most = Milliseconds(0));
 
   /// Checks that all ranks have the same text; `what` says what it is.
   Status checkSame(const std::string &what, const std::string &text);
 
   /// Tells the others that this rank will take part in nothing more.
   void leave();
+
+  /// The same for a rank that failed, with what it says. Reductions may be
+  /// running still; only the end of the process may follow.
+  void fail(const std::string &message);
 
   /// Whether another rank was lost or did not come in time.
   bool lostSomeone() const;
@@ -72,6 +84,9 @@ public:
 
 private:
   class StoreLink;
+
+  Status meet(const RanksOptions &options, StoreFailure &failure);
+  Status connect(const RanksOptions &options, StoreFailure &failure);
 
   RankPlace place;
   Milliseconds timeout{0};

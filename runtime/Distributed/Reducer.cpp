@@ -2,6 +2,7 @@
 
 #include "runtime/Distributed/Reducer.h"
 
+#include <csignal>
 #include <dlfcn.h>
 
 namespace nsa {
@@ -19,6 +20,13 @@ static Result<CreateReducer> openPlugin(const std::string &plugin) {
   if (!create)
     return Error{"'" + plugin + "' does not define " + createReducerName};
   return create;
+}
+
+void blockBrokenPipe() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
 }
 
 Status checkReducer(const std::string &plugin) {

@@ -40,6 +40,11 @@ public:
   virtual Status gather(void *data, int64_t bytes) = 0;
 };
 
+/// For threads that a library sends on, and those that it makes there: a
+/// connection that has ended is an error there, no signal that ends the
+/// process.
+void blockBrokenPipe();
+
 /// Whether the plug-in can be opened here.
 Status checkReducer(const std::string &plugin);
 

@@ -22,6 +22,9 @@ Result<int> listenAt(const std::string &address, uint16_t port);
 uint16_t boundPortOf(int fd);
 std::string localAddressOf(int fd);
 
+/// Whether an address has a meaning here.
+Status checkAddress(const std::string &address);
+
 /// A blocking socket that is connected to an address, tried again until
 /// `timeout` while nobody listens there.
 Result<int> connectTo(const std::string &address, uint16_t port,

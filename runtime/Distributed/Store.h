@@ -4,7 +4,8 @@
 // rank 0 itself, are its clients: they leave keys for each other (addresses of
 // a communication library), exchange small messages, and say which reduction
 // they begin, so that a rank that does not come can be named. When a connection
-// ends without a word, all others are told at once.
+// ends without a word, all others are told at once. Every client says once a
+// second that it lives, so that a rank that is frozen can be named.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,11 +14,14 @@
 
 #include "nsa/Support/Result.h"
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace nsa {
@@ -28,11 +32,14 @@ using Milliseconds = std::chrono::milliseconds;
 class StoreServer {
 public:
   /// Listens at `port` for `size` ranks; 0 takes a free port. A loopback
-  /// `address` is served there alone, any other on all interfaces.
-  static Result<std::unique_ptr<StoreServer>> start(const std::string &address,
-                                                    uint16_t port, int size);
+  /// `address` is served there alone, any other on all interfaces. Clients of
+  /// another `run` are refused.
+  static Result<std::unique_ptr<StoreServer>>
+  start(const std::string &address, uint16_t port, int size,
+        const std::string &run = "");
 
-  /// Waits up to five seconds for the clients to leave.
+  /// Waits for the clients to leave, up to 1.5 seconds, and tells those that
+  /// remain why nothing more can come of the run.
   ~StoreServer();
 
   uint16_t port() const;
@@ -43,32 +50,40 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
+/// Why something failed at the store: because a rank was lost or did not come
+/// in time, or by a mistake that another start would repeat.
+enum class StoreFailure { Loss, Mistake };
+
 /// One rank's connection to the store. Threads may share it; one waits for an
 /// answer at a time.
 class StoreClient {
 public:
   /// Connects, for as long as `timeout`: the server may start later. Fails
-  /// where another rank has this number or the ranks do not agree on how many
-  /// there are.
+  /// where another rank has this number, the store is of another `run`, or the
+  /// ranks do not agree on how many there are; `failure` says which kind that
+  /// is.
   static Result<std::unique_ptr<StoreClient>>
   connect(const std::string &address, uint16_t port, int rank, int size,
-          Milliseconds timeout);
+          Milliseconds timeout, StoreFailure *failure = nullptr,
+          const std::string &run = "");
 
   ~StoreClient();
 
   int rank() const { return ownRank; }
   int size() const { return numRanks; }
 
-  /// Leaves a value, and waits for one that some rank leaves.
+  /// Leaves a value, and waits for one that some rank leaves. An error names
+  /// the ranks that were lost or are silent.
   Status set(const std::string &key, const std::string &value);
   Result<std::string> get(const std::string &key, Milliseconds timeout);
 
   /// Waits until every rank has called it, and returns what they gave, by rank.
   /// `name` says where in the run that is; it must be the same for all. An
-  /// error names the ranks that were lost or did not come.
-  Result<std::vector<std::string>> exchange(const std::string &name,
-                                            const std::string &payload,
-                                            Milliseconds timeout);
+  /// error names the ranks that were lost or did not come. Ranks that show that
+  /// they live are waited for until `most`, if that is more.
+  Result<std::vector<std::string>>
+  exchange(const std::string &name, const std::string &payload,
+           Milliseconds timeout, Milliseconds most = Milliseconds(0));
 
   /// Tells the store that this rank begins a reduction.
   void progress(uint64_t number, uint64_t bytes);
@@ -81,24 +96,37 @@ public:
   /// that is not known.
   std::string whereabouts();
 
+  /// What kind the last failure was.
+  StoreFailure lastFailure() const { return failure; }
+
   /// The address of this machine towards the store.
   std::string localAddress() const;
 
-  /// Ends the connection in an orderly way; nothing may follow.
-  void leave();
+  /// Ends the connection in an orderly way; nothing may follow. With a reason,
+  /// which the others are told, nothing more can come of the run.
+  void leave(const std::string &reason = "");
 
 private:
   StoreClient(int fd, int rank, int size)
       : fd(fd), ownRank(rank), numRanks(size) {}
   Status send(const std::string &message);
+  Status sendLocked(const std::string &message);
+  void beat();
+  void stopHeart();
   Result<std::string> ask(const std::string &message, Milliseconds timeout);
   Status receive(std::string &body, Milliseconds timeout);
 
-  std::mutex mutex;
+  /// Of the one question that waits for an answer, and of what is sent.
+  std::mutex mutex, sending;
   int fd;
   int ownRank;
   int numRanks;
   std::string received;
+  std::atomic<StoreFailure> failure{StoreFailure::Loss};
+  /// Tells the store about once a second that this rank lives.
+  std::thread heart;
+  std::condition_variable heartStops;
+  bool isOver = false;
 };
 
 } // namespace nsa

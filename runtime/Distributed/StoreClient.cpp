@@ -4,6 +4,7 @@
 #include "runtime/Distributed/Store.h"
 #include "runtime/Distributed/Wire.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,13 +19,22 @@ using Clock = std::chrono::steady_clock;
 /// gives in time unless it is frozen or lost.
 static constexpr Milliseconds grace{2000};
 
+static constexpr Milliseconds beatEvery{1000};
+
 static Error lost(const std::string &why) {
   return Error{"rank 0, which serves the store, " + why};
 }
 
 Result<std::unique_ptr<StoreClient>>
 StoreClient::connect(const std::string &address, uint16_t port, int rank,
-                     int size, Milliseconds timeout) {
+                     int size, Milliseconds timeout, StoreFailure *failure,
+                     const std::string &run) {
+  StoreFailure ignored;
+  StoreFailure &kind = failure ? *failure : ignored;
+  kind = StoreFailure::Mistake;
+  if (Status known = checkAddress(address); !known)
+    return Error{known.message()};
+  kind = StoreFailure::Loss;
   Result<int> fd = connectTo(address, port, timeout);
   if (!fd)
     return fd.takeError();
@@ -34,19 +44,47 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
                                                .number(wire::protocol)
                                                .number(uint64_t(rank))
                                                .number(uint64_t(size))
+                                               .text(run)
                                                .finish(),
                                            timeout);
-  if (!answer)
+  if (!answer) {
+    kind = client->failure;
     return answer.takeError();
+  }
+  client->heart = std::thread([&store = *client] { store.beat(); });
   return client;
 }
 
 StoreClient::~StoreClient() {
+  stopHeart();
   if (fd >= 0)
     ::close(fd);
 }
 
+void StoreClient::beat() {
+  std::string message = wire::Writer(Kind::Beat).finish();
+  std::unique_lock<std::mutex> lock(sending);
+  while (!heartStops.wait_for(lock, beatEvery, [&] { return isOver; }))
+    if (!sendLocked(message))
+      return;
+}
+
+void StoreClient::stopHeart() {
+  {
+    std::lock_guard<std::mutex> lock(sending);
+    isOver = true;
+  }
+  heartStops.notify_all();
+  if (heart.joinable())
+    heart.join();
+}
+
 Status StoreClient::send(const std::string &message) {
+  std::lock_guard<std::mutex> lock(sending);
+  return sendLocked(message);
+}
+
+Status StoreClient::sendLocked(const std::string &message) {
   if (fd < 0)
     return Error{"the connection to the store has ended"};
   size_t sent = 0;
@@ -75,7 +113,7 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
     auto left =
         std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
     pollfd polled = {fd, POLLIN, 0};
-    int ready = left > 0 ? ::poll(&polled, 1, int(left)) : 0;
+    int ready = ::poll(&polled, 1, int(std::max<int64_t>(left, 0)));
     if (ready < 0 && errno == EINTR)
       continue;
     if (ready == 0)
@@ -94,30 +132,40 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
 Result<std::string> StoreClient::ask(const std::string &message,
                                      Milliseconds timeout) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (Status status = send(message); !status)
-    return Error{status.message()};
+  failure = StoreFailure::Loss;
+  // What the store said before it ended counts, also if it takes nothing more.
+  if (!send(message))
+    timeout = -grace;
   std::string body;
-  if (Status status = receive(body, timeout + grace); !status) {
-    // A late answer would be taken for that to another question.
-    ::close(fd);
-    fd = -1;
-    return Error{status.message()};
-  }
+  do {
+    if (Status status = receive(body, timeout + grace); !status) {
+      // A late answer would be taken for that to another question.
+      std::lock_guard<std::mutex> both(sending);
+      ::close(fd);
+      fd = -1;
+      return Error{status.message()};
+    }
+  } while (wire::Reader(body).kind() == Kind::Wait);
   wire::Reader answer(body);
-  if (answer.kind() != Kind::Done)
-    return Error{answer.text()};
-  return body;
+  if (answer.kind() == Kind::Done)
+    return body;
+  std::string text = answer.text();
+  if (answer.number() != 0)
+    failure = StoreFailure::Mistake;
+  return Error{text};
 }
 
 Status StoreClient::set(const std::string &key, const std::string &value) {
-  std::lock_guard<std::mutex> lock(mutex);
   return send(wire::Writer(Kind::Set).text(key).text(value).finish());
 }
 
 Result<std::string> StoreClient::get(const std::string &key,
                                      Milliseconds timeout) {
-  Result<std::string> body =
-      ask(wire::Writer(Kind::Get).text(key).finish(), timeout);
+  Result<std::string> body = ask(wire::Writer(Kind::Get)
+                                     .text(key)
+                                     .number(uint64_t(timeout.count()))
+                                     .finish(),
+                                 timeout);
   if (!body)
     return Error{"waiting for '" + key + "': " + body.message()};
   return wire::Reader(*body).text();
@@ -125,15 +173,19 @@ Result<std::string> StoreClient::get(const std::string &key,
 
 Result<std::vector<std::string>>
 StoreClient::exchange(const std::string &name, const std::string &payload,
-                      Milliseconds timeout) {
+                      Milliseconds timeout, Milliseconds most) {
   Result<std::string> body = ask(wire::Writer(Kind::Exchange)
                                      .text(name)
                                      .number(uint64_t(timeout.count()))
+                                     .number(uint64_t(most.count()))
                                      .text(payload)
                                      .finish(),
                                  timeout);
-  if (!body)
-    return Error{"at '" + name + "': " + body.message()};
+  if (!body) {
+    std::string place = "at '" + name + "': ";
+    bool hasPlace = body.message().compare(0, place.size(), place) == 0;
+    return Error{(hasPlace ? "" : place) + body.message()};
+  }
   wire::Reader answer(*body);
   std::vector<std::string> all;
   all.reserve(size_t(numRanks));
@@ -143,7 +195,6 @@ StoreClient::exchange(const std::string &name, const std::string &payload,
 }
 
 void StoreClient::progress(uint64_t number, uint64_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex);
   (void)send(
       wire::Writer(Kind::Progress).number(number).number(bytes).finish());
 }
@@ -163,11 +214,12 @@ std::string StoreClient::whereabouts() {
 
 std::string StoreClient::localAddress() const { return localAddressOf(fd); }
 
-void StoreClient::leave() {
-  std::lock_guard<std::mutex> lock(mutex);
+void StoreClient::leave(const std::string &reason) {
+  stopHeart();
+  std::lock_guard<std::mutex> lock(mutex), both(sending);
   if (fd < 0)
     return;
-  (void)send(wire::Writer(Kind::Leave).finish());
+  (void)sendLocked(wire::Writer(Kind::Leave).text(reason).finish());
   ::close(fd);
   fd = -1;
 }

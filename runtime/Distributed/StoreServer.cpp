@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <fcntl.h>
 #include <map>
 #include <optional>
@@ -20,11 +21,25 @@ namespace nsa {
 using wire::Kind;
 using Clock = std::chrono::steady_clock;
 
+/// How long clients may take to leave at the end. A launcher that kills what is
+/// left after a failure must leave more time than that.
+static constexpr Milliseconds linger{1500};
+
+/// How long a connection may take to say who it is.
+static constexpr Milliseconds helloWithin{10000};
+
+/// How many connections that have not said it are kept beyond one for each
+/// rank.
+static constexpr size_t spareConnections = 64;
+
+/// How long nothing is accepted after there was no descriptor left.
+static constexpr Milliseconds pauseWithoutDescriptors{200};
+
 namespace {
 
 /// A connection. Its rank is -1 until it has said Hello.
 struct Peer {
-  explicit Peer(int fd) : fd(fd) {}
+  explicit Peer(int fd) : fd(fd), since(Clock::now()) {}
   Peer(const Peer &) = delete;
   Peer &operator=(const Peer &) = delete;
   ~Peer() { ::close(fd); }
@@ -38,6 +53,16 @@ struct Peer {
   bool inExchange = false;
   std::string exchangeName, payload;
   Clock::time_point since, deadline;
+  /// How long it is asked to wait each time, and in all.
+  Milliseconds allowed{0}, most{0};
+
+  bool isWaiting() const { return inExchange || !wantedKey.empty(); }
+  void waitFor(Milliseconds time, Milliseconds inAll = Milliseconds(0)) {
+    since = Clock::now();
+    deadline = since + time;
+    allowed = time;
+    most = inAll;
+  }
 };
 
 /// What is known of a rank.
@@ -46,14 +71,23 @@ struct RankState {
   uint64_t reduction = 0;
   uint64_t bytes = 0;
   std::string lastExchange;
+  /// When it last said something.
+  Clock::time_point heard;
+
+  /// How long it has said nothing, if that is unusual: ranks beat every second.
+  std::optional<double> silence() const {
+    std::chrono::duration<double> since = Clock::now() - heard;
+    bool isUnusual = presence == Present && since.count() > 1.8;
+    return isUnusual ? std::optional<double>(since.count()) : std::nullopt;
+  }
 };
 
 } // namespace
 
 class StoreServer::Impl {
 public:
-  Impl(int listener, uint16_t port, int size)
-      : listener(listener), boundPort(port), ranks(size_t(size)) {}
+  Impl(int listener, uint16_t port, int size, const std::string &run)
+      : listener(listener), boundPort(port), run(run), ranks(size_t(size)) {}
   ~Impl();
 
   Status startThread();
@@ -65,15 +99,20 @@ private:
   void receive(Peer &peer);
   void flush(Peer &peer);
   void drop(Peer &peer);
+  void dropStrangers();
   void handle(Peer &peer, const std::string &body);
   void hello(Peer &peer, wire::Reader &message);
   void setKey(const std::string &key, const std::string &value);
   void enterExchange(Peer &peer, wire::Reader &message);
   void finishExchange();
-  void expireExchanges();
+  bool mayGoOnWaiting(const Peer &peer) const;
+  void expire();
   void answer(Peer &peer, const std::string &message);
-  void fail(Peer &peer, const std::string &text);
+  void fail(Peer &peer, const std::string &text, bool isMistake = false);
+  void refuseAll(const std::string &text);
+  bool isComplete() const;
   void failAllWaiting();
+  void sayGoodbye();
   /// Why nothing more can come of this run; empty while it can.
   std::string lossText() const;
   std::string describe(size_t rank) const;
@@ -82,10 +121,16 @@ private:
 
   int listener;
   uint16_t boundPort;
+  std::string run;
   std::vector<RankState> ranks;
   std::vector<std::unique_ptr<Peer>> peers;
   std::map<std::string, std::string> values;
+  /// Why the first rank left that did not leave at the end.
+  std::string reason;
+  /// A mistake because of which there will be no run.
+  std::string refusal;
   int wake[2] = {-1, -1};
+  Clock::time_point acceptAfter;
   std::atomic<bool> stopping{false};
   std::thread thread;
 };
@@ -95,11 +140,13 @@ StoreServer::~StoreServer() = default;
 uint16_t StoreServer::port() const { return impl->port(); }
 
 Result<std::unique_ptr<StoreServer>>
-StoreServer::start(const std::string &address, uint16_t port, int size) {
+StoreServer::start(const std::string &address, uint16_t port, int size,
+                   const std::string &run) {
   Result<int> listener = listenAt(address, port);
   if (!listener)
     return listener.takeError();
-  auto impl = std::make_unique<Impl>(*listener, boundPortOf(*listener), size);
+  auto impl =
+      std::make_unique<Impl>(*listener, boundPortOf(*listener), size, run);
   if (Status status = impl->startThread(); !status)
     return Error{status.message()};
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
@@ -132,11 +179,15 @@ void StoreServer::Impl::serve() {
   std::optional<Clock::time_point> end;
   while (true) {
     if (stopping && !end)
-      end = Clock::now() + std::chrono::seconds(5);
-    if (end && (peers.empty() || Clock::now() >= *end))
-      return;
-    std::vector<pollfd> polled = {{listener, POLLIN, 0},
-                                  {stopping ? -1 : wake[0], POLLIN, 0}};
+      end = Clock::now() + linger;
+    bool hasRanks =
+        std::any_of(peers.begin(), peers.end(),
+                    [](const auto &peer) { return peer->rank >= 0; });
+    if (end && (!hasRanks || Clock::now() >= *end))
+      return sayGoodbye();
+    std::vector<pollfd> polled = {
+        {Clock::now() < acceptAfter ? -1 : listener, POLLIN, 0},
+        {stopping ? -1 : wake[0], POLLIN, 0}};
     for (const std::unique_ptr<Peer> &peer : peers)
       polled.push_back(
           {peer->fd, short(POLLIN | (peer->out.empty() ? 0 : POLLOUT)), 0});
@@ -150,7 +201,8 @@ void StoreServer::Impl::serve() {
       if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR))
         receive(*peers[i]);
     }
-    expireExchanges();
+    expire();
+    dropStrangers();
     peers.erase(std::remove_if(peers.begin(), peers.end(),
                                [](auto &peer) { return peer->closed; }),
                 peers.end());
@@ -159,8 +211,12 @@ void StoreServer::Impl::serve() {
 
 void StoreServer::Impl::accept() {
   int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0)
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+        errno == ENOBUFS)
+      acceptAfter = Clock::now() + pauseWithoutDescriptors;
     return;
+  }
   sendAtOnce(fd);
   peers.push_back(std::make_unique<Peer>(fd));
 }
@@ -176,6 +232,8 @@ void StoreServer::Impl::receive(Peer &peer) {
     if (ended)
       break;
     peer.in.append(buffer, size_t(count));
+    if (peer.rank < 0 && peer.in.size() > wire::maxHelloBytes)
+      return drop(peer);
   }
   // What a rank said last counts, also when it has gone.
   bool tooLong = false;
@@ -197,6 +255,17 @@ void StoreServer::Impl::flush(Peer &peer) {
   }
 }
 
+/// Ends connections that do not say who they are: the oldest, of too many.
+void StoreServer::Impl::dropStrangers() {
+  Clock::time_point now = Clock::now();
+  size_t strangers = 0;
+  for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer)
+    if ((*peer)->rank < 0 && !(*peer)->closed &&
+        (++strangers > ranks.size() + spareConnections ||
+         now - (*peer)->since > helloWithin))
+      drop(**peer);
+}
+
 /// A connection has ended. Without a word before that is a loss.
 void StoreServer::Impl::drop(Peer &peer) {
   if (peer.closed)
@@ -215,10 +284,12 @@ void StoreServer::Impl::answer(Peer &peer, const std::string &message) {
   flush(peer);
 }
 
-void StoreServer::Impl::fail(Peer &peer, const std::string &text) {
+void StoreServer::Impl::fail(Peer &peer, const std::string &text,
+                             bool isMistake) {
   peer.inExchange = false;
   peer.wantedKey.clear();
-  answer(peer, wire::Writer(Kind::Failed).text(text).finish());
+  answer(peer,
+         wire::Writer(Kind::Failed).text(text).number(isMistake).finish());
 }
 
 //===----------------------------------------------------------------------===//
@@ -229,6 +300,12 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   wire::Reader message(body);
   if (peer.rank < 0 && message.kind() != Kind::Hello)
     return drop(peer);
+  if (peer.rank >= 0)
+    ranks[size_t(peer.rank)].heard = Clock::now();
+  if (!refusal.empty() &&
+      (message.kind() == Kind::Hello || message.kind() == Kind::Get ||
+       message.kind() == Kind::Exchange))
+    return fail(peer, refusal, /*isMistake=*/true);
   std::string loss = lossText();
   switch (message.kind()) {
   case Kind::Hello:
@@ -242,6 +319,7 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
       return fail(peer, loss);
     std::string key = message.text();
     peer.wantedKey = key;
+    peer.waitFor(Milliseconds(message.number()));
     if (auto found = values.find(key); found != values.end())
       setKey(key, found->second);
     return;
@@ -262,7 +340,12 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return answer(peer, wire::Writer(Kind::Done).text(loss).finish());
   case Kind::Leave:
     ranks[size_t(peer.rank)].presence = RankState::Left;
+    if (reason.empty())
+      reason = message.text();
     return failAllWaiting();
+  case Kind::Beat:
+    return;
+  case Kind::Wait:
   case Kind::Done:
   case Kind::Failed:
     break;
@@ -273,17 +356,43 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
 void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
   uint64_t protocol = message.number();
   uint64_t rank = message.number(), size = message.number();
+  std::string ofRun = message.text();
   if (!message.good() || protocol != wire::protocol)
-    return fail(peer, "rank 0 speaks another version of the protocol");
-  if (size != ranks.size())
-    return fail(peer, "rank " + std::to_string(rank) + " counts " +
-                          std::to_string(size) + " ranks, rank 0 counts " +
-                          std::to_string(ranks.size()));
+    return fail(peer, "rank 0 speaks another version of the protocol", true);
+  if (ofRun != run)
+    return fail(peer,
+                "the store there is that of another run: '" + run +
+                    "', this is '" + ofRun + "'; MASTER_PORT says where it is",
+                /*isMistake=*/true);
+  if (size != ranks.size()) {
+    std::string text = "rank " + std::to_string(rank) + " counts " +
+                       std::to_string(size) + " ranks, rank 0 counts " +
+                       std::to_string(ranks.size());
+    fail(peer, text, /*isMistake=*/true);
+    // Nobody waits for a rank that was told to belong to another run.
+    return isComplete() ? void() : refuseAll(text);
+  }
   if (rank >= size || ranks[rank].presence != RankState::Absent)
-    return fail(peer, "there is a rank " + std::to_string(rank) + " already");
+    return fail(peer, "there is a rank " + std::to_string(rank) + " already",
+                /*isMistake=*/true);
   peer.rank = int(rank);
   ranks[rank].presence = RankState::Present;
+  ranks[rank].heard = Clock::now();
   answer(peer, wire::Writer(Kind::Done).finish());
+}
+
+/// Whether every rank has come.
+bool StoreServer::Impl::isComplete() const {
+  return std::none_of(ranks.begin(), ranks.end(), [](const RankState &state) {
+    return state.presence == RankState::Absent;
+  });
+}
+
+void StoreServer::Impl::refuseAll(const std::string &text) {
+  refusal = text;
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && peer->isWaiting())
+      fail(*peer, text, /*isMistake=*/true);
 }
 
 /// Sets a key and answers those who wait for it.
@@ -300,13 +409,12 @@ void StoreServer::Impl::setKey(const std::string &key,
 
 void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
   peer.exchangeName = message.text();
-  Milliseconds allowed{message.number()};
+  Milliseconds allowed{message.number()}, most{message.number()};
   peer.payload = message.text();
   if (!message.good())
     return drop(peer);
   peer.inExchange = true;
-  peer.since = Clock::now();
-  peer.deadline = peer.since + allowed;
+  peer.waitFor(allowed, most);
   ranks[size_t(peer.rank)].lastExchange = peer.exchangeName;
   finishExchange();
 }
@@ -329,24 +437,44 @@ void StoreServer::Impl::finishExchange() {
                    "'";
   }
   std::string message = all.finish();
-  for (Peer *peer : byRank) {
+  // Before any answer: one that cannot be sent would fail those that wait.
+  for (Peer *peer : byRank)
     peer->inExchange = false;
+  for (Peer *peer : byRank) {
     if (difference.empty())
       answer(*peer, message);
     else
-      fail(*peer, "the ranks do not do the same: " + difference);
+      fail(*peer, "the ranks do not do the same: " + difference,
+           /*isMistake=*/true);
   }
 }
 
-void StoreServer::Impl::expireExchanges() {
+/// Whether those that a client waits for are at work still, and it allows that.
+bool StoreServer::Impl::mayGoOnWaiting(const Peer &peer) const {
+  return peer.inExchange && Clock::now() < peer.since + peer.most &&
+         std::all_of(
+             ranks.begin(), ranks.end(),
+             [&](const RankState &state) {
+               return state.presence == RankState::Present && !state.silence();
+             });
+}
+
+void StoreServer::Impl::expire() {
   Clock::time_point now = Clock::now();
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (peer->inExchange && !peer->closed && now >= peer->deadline) {
+    if (peer->isWaiting() && !peer->closed && now >= peer->deadline) {
+      if (mayGoOnWaiting(*peer)) {
+        peer->deadline = now + peer->allowed;
+        answer(*peer, wire::Writer(Kind::Wait).finish());
+        continue;
+      }
       auto waited =
           std::chrono::duration_cast<std::chrono::seconds>(now - peer->since);
-      fail(*peer, "time-out at '" + peer->exchangeName + "' after " +
-                      std::to_string(waited.count()) +
-                      " s: " + missingFrom(peer->exchangeName));
+      std::string after = "after " + std::to_string(waited.count()) + " s: ";
+      fail(*peer, peer->inExchange
+                      ? "time-out at '" + peer->exchangeName + "' " + after +
+                            missingFrom(peer->exchangeName)
+                      : "time-out " + after + whereabouts());
     }
 }
 
@@ -355,7 +483,15 @@ void StoreServer::Impl::failAllWaiting() {
   if (loss.empty())
     return;
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (!peer->closed && (peer->inExchange || !peer->wantedKey.empty()))
+    if (!peer->closed && peer->isWaiting())
+      fail(*peer, loss);
+}
+
+/// Leaves the reason for clients that ask when there is no server any more.
+void StoreServer::Impl::sayGoodbye() {
+  std::string loss = lossText();
+  for (const std::unique_ptr<Peer> &peer : peers)
+    if (!peer->closed && peer->rank >= 0 && !loss.empty())
       fail(*peer, loss);
 }
 
@@ -363,18 +499,21 @@ void StoreServer::Impl::failAllWaiting() {
 // Words
 //===----------------------------------------------------------------------===//
 
+/// Those that ended without a word are the cause; others may have left because
+/// of them.
 std::string StoreServer::Impl::lossText() const {
-  std::string text;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    auto presence = ranks[rank].presence;
-    if (presence != RankState::Lost && presence != RankState::Left)
-      continue;
-    text +=
-        (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-        (presence == RankState::Lost ? " was lost after " : " left after ") +
-        describe(rank);
-  }
-  return text;
+  auto list = [&](auto presence, const char *what) {
+    std::string text;
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      if (ranks[rank].presence == presence)
+        text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+                what + describe(rank);
+    return text;
+  };
+  std::string text = list(RankState::Lost, " was lost after ");
+  if (text.empty())
+    text = reason;
+  return text.empty() ? list(RankState::Left, " left after ") : text;
 }
 
 std::string StoreServer::Impl::describe(size_t rank) const {
@@ -388,14 +527,20 @@ std::string StoreServer::Impl::describe(size_t rank) const {
                          : "beginning no reduction";
   if (!state.lastExchange.empty())
     text += " and '" + state.lastExchange + "'";
+  if (std::optional<double> seconds = state.silence())
+    text += ", silent for " + std::to_string(std::lround(*seconds)) + " s";
   return text;
 }
 
 std::string StoreServer::Impl::whereabouts() const {
   std::string text = lossText();
+  // What matters first.
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].presence == RankState::Present ||
-        ranks[rank].presence == RankState::Absent)
+    if (ranks[rank].silence())
+      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
+              " does not answer";
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].presence != RankState::Lost)
       text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
               " was last seen " + describe(rank);
   return text;

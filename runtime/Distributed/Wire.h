@@ -1,7 +1,7 @@
 //===- Wire.h - messages between a store and its clients --------*- C++ -*-===//
 //
-// A message is its length (u32), a kind (u8) and fields; integers are
-// little-endian, text is a u32 length and its bytes.
+// A message is its length (u32), a kind (u8) and fields; integers are u64,
+// little-endian, text is such a length and its bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,22 +18,25 @@
 namespace nsa::wire {
 
 /// The first field of Hello. It changes with the messages.
-constexpr uint64_t protocol = 0x4e53415354523032; // "NSASTR02"
+constexpr uint64_t protocol = 0x4e53415354523033; // "NSASTR03"
 
-/// The longest message that is accepted.
-constexpr uint32_t maxBytes = 64u << 20;
+/// The longest message that is accepted, and what is read before Hello.
+constexpr uint32_t maxBytes = 64u << 20, maxHelloBytes = 4096;
 
 enum class Kind : uint8_t {
-  Hello,    ///< protocol, rank, size; answered
+  Hello,    ///< protocol, rank, size, run; answered
   Set,      ///< key, value
-  Get,      ///< key; answered with the value once there is one
-  Exchange, ///< name, milliseconds, payload; answered with all payloads
+  Get,      ///< key, milliseconds; answered with the value once there is one
+  Exchange, ///< name, milliseconds, most of them, payload; answered with all
+            ///< payloads
   Progress, ///< number, bytes of the reduction that begins
   Where,    ///< answered with a text
   Loss,     ///< answered with a text
-  Leave,    ///< the end of the connection will be no loss
+  Leave,    ///< why; empty at the end. The end of the connection is no loss
+  Beat,     ///< the sender lives; not answered
+  Wait,     ///< an answer will follow, within the time of the question
   Done,     ///< an answer: fields as asked for
-  Failed,   ///< an answer: a message
+  Failed,   ///< an answer: a message, and 1 if starting again is of no use
 };
 
 /// A message that is being written.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <ctime>
 
 namespace nsa {
 
@@ -14,8 +15,25 @@ static volatile std::sig_atomic_t dumpRequested = 0;
 static std::atomic<int> depth = 0;
 static struct sigaction old[5];
 
+/// A terminal and a launcher may both hand on the same Ctrl-C.
+static constexpr long sameRequestMilliseconds = 1000;
+
 extern "C" {
 static void onStop(int signal) { stopSignal = signal; }
+static void onInterrupt(int signal) {
+  static timespec first;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (stopSignal != SIGINT) {
+    first = now;
+    stopSignal = SIGINT;
+  } else if ((now.tv_sec - first.tv_sec) * 1000 +
+                 (now.tv_nsec - first.tv_nsec) / 1000000 >=
+             sameRequestMilliseconds) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
 static void onDump(int) { dumpRequested = 1; }
 }
 
@@ -34,10 +52,9 @@ SignalScope::SignalScope() {
     return;
   stopSignal = 0;
   dumpRequested = 0;
-  const int once = SA_RESTART | int(SA_RESETHAND);
-  install(SIGINT, onStop, once, old[0]);
-  install(SIGTERM, onStop, once, old[1]);
-  install(SIGHUP, onStop, once, old[2]);
+  install(SIGINT, onInterrupt, SA_RESTART, old[0]);
+  install(SIGTERM, onStop, SA_RESTART, old[1]);
+  install(SIGHUP, onStop, SA_RESTART, old[2]);
   // nohup means it.
   if (old[2].sa_handler == SIG_IGN)
     sigaction(SIGHUP, &old[2], nullptr);

@@ -8,10 +8,11 @@
 namespace nsa {
 
 /// While it lives, SIGINT, SIGTERM and, unless it was ignored, SIGHUP ask for a
-/// graceful stop (the second one kills as usual), SIGUSR1 asks for a state
-/// dump, and SIGPIPE is ignored: who reads the console may leave, train.log has
-/// it all. Scopes inside another add nothing: what came before them still
-/// counts.
+/// graceful stop, SIGUSR1 asks for a state dump, and SIGPIPE is ignored: who
+/// reads the console may leave, train.log has it all. A second SIGINT, a second
+/// or more after the first, kills as usual; more SIGTERM do not, since
+/// launchers send it again while a checkpoint is being saved. Scopes inside
+/// another add nothing: what came before them still counts.
 class SignalScope {
 public:
   SignalScope();

@@ -16,6 +16,10 @@ using Json = nlohmann::ordered_json;
 /// Tokens that the n-gram baseline is fitted on at most: a few seconds.
 static constexpr uint64_t maxNgramTokens = 200000000;
 
+/// How long a rank that is at work may take for a checkpoint: file systems can
+/// be slower than any step.
+static constexpr Milliseconds mostToSave{30 * 60 * 1000};
+
 /// Where ranks share the moments, each saves its own.
 Status Trainer::saveShares() {
   std::string point = "checkpoint " + std::to_string(state.step);
@@ -26,7 +30,8 @@ Status Trainer::saveShares() {
     return status;
   return ranks.agree(
       point + " has shares",
-      saveShare(directory->path(), state.step, model, ranks.rank()));
+      saveShare(directory->path(), state.step, model, ranks.rank()),
+      mostToSave);
 }
 
 Status Trainer::save() {
@@ -35,17 +40,25 @@ Status Trainer::save() {
   if (model.sharingRanks() > 0)
     if (Status status = saveShares(); !status)
       return status;
-  if (!ranks.isFirst()) {
-    savedStep = state.step;
-    return log->beat(state.step, "saved by rank 0");
+  Status status;
+  if (ranks.isFirst()) {
+    Result<std::string> path = saveCheckpoint(
+        directory->path(), model, state, config, config.train.keepCheckpoints);
+    if (path)
+      lastCheckpoint = *path;
+    else
+      status = Error{path.message()};
   }
-  Result<std::string> path = saveCheckpoint(
-      directory->path(), model, state, config, config.train.keepCheckpoints);
-  if (!path)
-    return path.takeError();
+  // A rank that went on could end, and its end could take rank 0 with it.
+  if (status =
+          ranks.agree("checkpoint " + std::to_string(state.step) + " is saved",
+                      status, mostToSave);
+      !status)
+    return status;
   savedStep = state.step;
-  lastCheckpoint = *path;
-  console.line("saved " + *path);
+  if (!ranks.isFirst())
+    return log->beat(state.step, "saved by rank 0");
+  console.line("saved " + lastCheckpoint);
   return log->beat(state.step, "saved");
 }
 
@@ -159,7 +172,9 @@ Status Trainer::finish(TrainEnd end) {
   if (Status status = log->beat(state.step, endName(end)); !status)
     return status;
   printSummary(end);
-  return {};
+  // Where ranks end with another code than 0, what started them may kill the
+  // rest. After the last step rank 0 may evaluate for long, and nobody waits.
+  return end == TrainEnd::Finished ? Status() : ranks.agree("the end", {});
 }
 
 Status Trainer::finalEvaluation() {

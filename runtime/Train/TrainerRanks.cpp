@@ -17,7 +17,9 @@ Status Trainer::checkSameRun() {
        {std::pair<const char *, std::string>{"the artefact",
                                              toHex(state.artefactHash)},
         {"the configuration", configHash(config)},
-        {"the data", toHex(state.dataDigest)}})
+        {"the data", toHex(state.dataDigest)},
+        // It decides which reductions there are, and when.
+        {"--separate-update", options.separateUpdate ? "on" : "off"}})
     if (Status status = ranks.checkSame(what, hash); !status)
       return status;
   return {};

@@ -75,8 +75,13 @@ def prepare(args):
 
 def rank_options(args, ranks):
     gloo = os.path.join(args.folder, "nsa-gloo.so")
-    return ["--nproc", str(ranks), *(["--nccl", args.nccl] if args.nccl else []),
-            *(["--gloo", gloo] if os.path.exists(gloo) else [])]
+    words = ["--nproc", str(ranks)]
+    # One rank connects nothing, and refuses these.
+    if ranks > 1 and args.nccl:
+        words += ["--nccl", args.nccl]
+    if ranks > 1 and os.path.exists(gloo):
+        words += ["--gloo", gloo]
+    return words
 
 
 def job_for(name, ranks):

@@ -38,13 +38,26 @@ def beats(run, rank):
     return jobs.beats(f"{folder}/{run}", rank)
 
 
+def check_blame(run, log, victims):
+    """Who got the signal is named every time, and nobody else."""
+    for part, victim in zip(log.split("nsa-train: restart "), victims):
+        guilty = [f"rank {victim} was lost", f"rank {victim} does not answer",
+                  f"rank {victim} did not come"]
+        innocent = [f"rank {1 - victim} was lost", f"rank {1 - victim} does not answer",
+                    f"rank {1 - victim} did not come"]
+        serves = "rank 0, which serves the store"
+        (guilty if victim == 0 else innocent).append(serves)
+        assert any(text in part for text in guilty), (run, victim, part[-3000:])
+        assert not any(text in part for text in innocent), (run, victim, part[-3000:])
+
+
 def disturb(run, number, limit, words):
     """Sends a signal to random ranks of a run, which goes on every time."""
     where = [run if word == "killed" else word for word in command]
     process = subprocess.Popen(
         where + ["--max-restarts", str(rounds), *words],
         stdout=open(f"{folder}/{run}.log", "w"), stderr=subprocess.STDOUT)
-    longest, known = 0.0, set()
+    longest, known, victims = 0.0, set(), []
     for _ in range(rounds):
         rank = random.randrange(2)
         wanted = random.randrange(1, 4)
@@ -60,6 +73,7 @@ def disturb(run, number, limit, words):
         pids = {r: beats(run, r)[-1]["pid"] for r in range(2)}
         known |= set(pids.values())
         os.kill(pids[rank], number)
+        victims.append(rank)
         sent = time.time()
         while any(os.path.exists(f"/proc/{pid}") for pid in pids.values()):
             assert time.time() - sent < limit, f"{run}: a rank lives {limit} s after a signal to rank {rank}"
@@ -69,6 +83,7 @@ def disturb(run, number, limit, words):
     log = open(f"{folder}/{run}.log").read()
     assert code == 0, f"{run}: code {code}\n{log[-3000:]}"
     assert log.count("restart ") == rounds, log[-3000:]
+    check_blame(run, log, victims)
     print(f"{run}: {rounds} times, all ranks ended after {longest:.1f} s at most")
     return log
 
@@ -89,4 +104,5 @@ log = disturb("killed", signal.SIGKILL, KILL_LIMIT, [])
 assert "was killed by signal 9" in log and "was lost" in log, log[-3000:]
 log = disturb("frozen", signal.SIGSTOP, FREEZE_LIMIT,
               ["--rank-seconds", str(RANK_SECONDS)])
-assert "in reduction" in log and " bytes: " in log, log[-3000:]
+assert "reduction" in log and " bytes" in log, log[-3000:]
+assert "was killed by the launcher" in log, log[-3000:]

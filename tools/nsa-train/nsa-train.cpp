@@ -7,6 +7,7 @@
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Agreement.h"
+#include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
 #include "runtime/Train/Trainer.h"
 
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <unistd.h>
 
 using namespace nsa;
@@ -32,7 +34,8 @@ static constexpr const char *exitCodes =
     "  2  wrong command line\n"
     "  3  the loss or the gradient norm was not finite; the update was not\n"
     "     applied, .anomaly_type is written, the last checkpoint is kept\n"
-    "  4  stopped by SIGINT, SIGTERM or SIGHUP (checkpoint saved)\n"
+    "  4  stopped by SIGINT, SIGTERM or SIGHUP (checkpoint saved); a second\n"
+    "     Ctrl-C, after a second, ends the process at once\n"
     "  5  another rank was lost, or did not come in time; it is named\n"
     "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
     "A file .HALT there with the run's id, or an empty one made after the\n"
@@ -44,9 +47,9 @@ static int exitCode(TrainEnd end) {
   case TrainEnd::Halted:
     return 0;
   case TrainEnd::NonFinite:
-    return 3;
+    return exitNonFinite;
   case TrainEnd::Interrupted:
-    return 4;
+    return exitInterrupted;
   }
   return 1;
 }
@@ -75,6 +78,8 @@ struct CommandLine {
   std::string gloo;
   std::string nccl;
   TrainOptions train;
+  /// Names of the options that were given.
+  std::set<std::string> given;
 };
 
 } // namespace
@@ -204,6 +209,48 @@ static std::optional<std::string> readVariable(const std::string &name) {
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+/// Options that would have no effect are mistakes: those of the launcher,
+static Status checkLaunch(const CommandLine &line) {
+  bool launches = line.given.count("--nproc");
+  if (line.given.count("--max-restarts") && !launches)
+    return Error{"--max-restarts has no effect without --nproc, which starts "
+                 "ranks again"};
+  if (!launches)
+    return {};
+  for (const char *name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+                           "MASTER_ADDR", "MASTER_PORT"})
+    if (std::optional<std::string> value = readVariable(name))
+      return Error{std::string("--nproc starts all ranks on this machine and "
+                               "says where they meet, but ") +
+                   name + " is set to '" + *value + "'"};
+  if (line.given.count("--gpu") && line.numRanks > 1)
+    return Error{"--gpu names one GPU, --nproc starts " +
+                 std::to_string(line.numRanks) +
+                 " ranks, which take one each; CUDA_VISIBLE_DEVICES chooses"};
+  return {};
+}
+
+/// and those of one device, or of several ranks.
+static Status checkEffect(const CommandLine &line, const RunConfig &config,
+                          const RankPlace &place) {
+  const std::string &device = config.runtime.device;
+  std::vector<const char *> ofOthers = {"--gloo"};
+  if (device == "cpu")
+    ofOthers = {"--nccl", "--gpu", "--no-graph"};
+  for (const char *option : ofOthers)
+    if (line.given.count(option))
+      return Error{std::string(option) +
+                   " has no effect where runtime.device is " + device};
+  for (const char *option : {"--gloo", "--nccl", "--rank-seconds"})
+    if (line.given.count(option) && place.size == 1)
+      return Error{std::string(option) + " has no effect on one rank"};
+  if (line.given.count("--gpu") && place.localSize > 1)
+    return Error{"--gpu names one GPU for the " +
+                 std::to_string(place.localSize) +
+                 " ranks of this machine, which take one each"};
+  return {};
+}
+
 static std::string executablePath() {
   std::error_code code;
   return std::filesystem::read_symlink("/proc/self/exe", code).string();
@@ -228,8 +275,6 @@ withoutOptions(const std::vector<std::string> &arguments,
 
 /// Starts the ranks with this command line, and waits for them.
 static int launchRanks(const CommandLine &line, int argc, char **argv) {
-  if (std::optional<std::string> rank = readVariable("RANK"))
-    return fail("--nproc starts ranks, but this is one: RANK is " + *rank);
   LaunchOptions options;
   options.ranks = line.numRanks;
   options.maxRestarts = line.maxRestarts;
@@ -258,6 +303,24 @@ static void tellLauncher(const std::string &directory) {
   ::close(fd);
 }
 
+/// Ends at once: where another rank was lost, threads of libraries may wait for
+/// it still.
+[[noreturn]] static void endWithout(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+/// What tells this run from others that could meet at the same port, as far as
+/// what started the ranks says.
+static std::string findRun(const RankPlace &place) {
+  if (std::optional<std::string> own = readVariable(runVariable))
+    return *own;
+  if (std::optional<std::string> elastic = readVariable("TORCHELASTIC_RUN_ID"))
+    return *elastic;
+  bool isSlurm = std::string(place.source).rfind("SLURM", 0) == 0;
+  return isSlurm ? readVariable("SLURM_JOB_ID").value_or("") : "";
+}
+
 /// Meets the other ranks, if there are some. Sets `code` on failure.
 static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
                                         const RunConfig &config, int &code) {
@@ -266,7 +329,12 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
     code = fail(place.message());
     return nullptr;
   }
+  if (Status status = checkEffect(line, config, *place); !status) {
+    code = fail(status.message());
+    return nullptr;
+  }
   RanksOptions options;
+  options.run = findRun(*place);
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
   if (place->size > 1 && config.runtime.device == "cpu") {
     options.plugin = line.gloo;
@@ -279,12 +347,20 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
       return nullptr;
     }
   }
-  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options);
+  // Before the others wait for this rank, since all would fail alike.
+  const TrainConfig &train = config.train;
+  if (Result<BatchPlan> plan =
+          planBatch(train, train.microBatch, train.seqLen, place->size);
+      !plan) {
+    code = fail(plan.message());
+    return nullptr;
+  }
+  StoreFailure failure = StoreFailure::Mistake;
+  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options, &failure);
   if (ranks)
     return std::move(*ranks);
-  fail(ranks.message());
-  code = exitLostRank;
-  return nullptr;
+  code = fail(ranks.message());
+  endWithout(failure == StoreFailure::Loss ? exitLostRank : code);
 }
 
 /// The threads of a rank: its share of the processors of its machine, unless
@@ -309,17 +385,6 @@ static int gpuOf(const CommandLine &line, const Ranks &ranks) {
 // Training
 //===----------------------------------------------------------------------===//
 
-/// A rank whose part in the run is over. Where another one was lost, threads of
-/// libraries may wait for it still.
-static int leave(Ranks &ranks, int code) {
-  if (ranks.lostSomeone()) {
-    std::fflush(nullptr);
-    std::_Exit(exitLostRank);
-  }
-  ranks.leave();
-  return code;
-}
-
 static void addFacts(CommandLine &line, const Program &program,
                      const Ranks &ranks) {
   auto &facts = line.train.facts;
@@ -336,9 +401,9 @@ static void addFacts(CommandLine &line, const Program &program,
                      std::to_string(program.memory().allocated));
 }
 
-static int trainRank(CommandLine &line, const RunConfig &config,
-                     const Artifact &artifact, const Dataset &data,
-                     Ranks &ranks) {
+static Result<int> trainRank(CommandLine &line, const RunConfig &config,
+                             const Artifact &artifact, const Dataset &data,
+                             Ranks &ranks) {
   RuntimeOptions runtime;
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);
@@ -352,14 +417,14 @@ static int trainRank(CommandLine &line, const RunConfig &config,
   runtime.ncclLibrary = line.nccl;
   Result<Program> program = Program::create(artifact, runtime);
   if (!program)
-    return fail(program.message());
+    return Error{program.message()};
   line.train.configPath = line.config;
   addFacts(line, *program, ranks);
   std::optional<StepProfile> profile;
   if (runtime.profile) {
     Result<std::optional<GPUPeaks>> gpu = program->measureGPU();
     if (!gpu)
-      return fail(gpu.message());
+      return Error{gpu.message()};
     profile.emplace(line.profileSteps, program->threads(), std::move(*gpu),
                     ranks.size());
   }
@@ -371,12 +436,12 @@ static int trainRank(CommandLine &line, const RunConfig &config,
   Trainer trainer(model, data, config, line.train, console, ranks);
   Result<TrainEnd> end = trainer.run();
   if (!end)
-    return fail(end.message());
+    return Error{end.message()};
   if (profile && ranks.isFirst())
     if (Status status =
             reportProfile(*profile, model.get(), trainer.runDirectory());
         !status)
-      return fail(status.message());
+      return Error{status.message()};
   return exitCode(*end);
 }
 
@@ -400,7 +465,16 @@ static int train(CommandLine &line) {
   std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
   if (!ranks)
     return code;
-  return leave(*ranks, trainRank(line, *config, *artifact, *data, *ranks));
+  Result<int> end = trainRank(line, *config, *artifact, *data, *ranks);
+  if (end) {
+    ranks->leave();
+    return *end;
+  }
+  code = fail(end.message());
+  if (ranks->size() == 1)
+    return code;
+  ranks->fail(end.message());
+  endWithout(ranks->lostSomeone() ? exitLostRank : code);
 }
 
 static int runMain(int argc, char **argv) {
@@ -420,6 +494,11 @@ static int runMain(int argc, char **argv) {
   std::string command;
   for (int i = 0; i < argc; ++i)
     command += (i ? " " : "") + std::string(argv[i]);
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() > 0)
+      line.given.insert(option->get_name());
+  if (Status status = checkLaunch(line); !status)
+    return fail(status.message());
   if (line.numRanks > 0)
     return launchRanks(line, argc, argv);
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},

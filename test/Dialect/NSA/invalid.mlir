@@ -406,7 +406,7 @@ func.func @statistics_of_nothing(%indices: tensor<1x2x0x3xi32>) {
 
 // Kernels count with 32 bits.
 func.func @window_has_32_bits(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{attribute 'window' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive whose maximum value is 2147483647}}
+  // expected-error @below {{attribute 'window' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive and at most 2147483647 (it is 2147483653 : i64)}}
   %o, %lse = nsa.window_attention %q, %k, %k {window = 2147483653 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)

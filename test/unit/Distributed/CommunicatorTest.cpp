@@ -6,8 +6,11 @@
 #include "test/unit/Distributed/InThreads.h"
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -172,6 +175,40 @@ TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
   });
 }
 
+/// What ranks 0 and 1 say of rank 2, which sends itself a signal while they
+/// connect.
+std::vector<std::string> connectWithout(int signal) {
+  uint16_t port = *findFreePort();
+  pid_t child = ::fork();
+  if (child == 0) {
+    auto store =
+        StoreClient::connect("127.0.0.1", port, 2, 3, Milliseconds(20000));
+    if (store && (*store)->exchange("start", "", Milliseconds(20000)))
+      ::raise(signal);
+    ::_exit(0);
+  }
+  std::vector<std::string> messages(2);
+  inThreads(2, [&](int rank) {
+    auto begin = std::chrono::steady_clock::now();
+    auto ranks = Ranks::join(placeOf(rank, 3, port), options(2000));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(6000));
+    ASSERT_FALSE(ranks.ok());
+    messages[size_t(rank)] = ranks.message();
+  });
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  return messages;
+}
+
+// Gloo once waited for each such rank on its own, for many times the time-out.
+TEST(Ranks, OneThatIsLostOrFrozenWhileTheyConnectIsNamed) {
+  for (const std::string &message : connectWithout(SIGKILL))
+    EXPECT_NE(message.find("rank 2 was lost"), std::string::npos) << message;
+  for (const std::string &message : connectWithout(SIGSTOP))
+    EXPECT_NE(message.find("rank 2 does not answer"), std::string::npos)
+        << message;
+}
+
 TEST(Ranks, DifferencesAreRefused) {
   uint16_t port = *findFreePort();
   inThreads(2, [&](int rank) {
@@ -190,6 +227,33 @@ TEST(Ranks, DifferencesAreRefused) {
 }
 
 #endif
+
+// What does not work here was once taken for a lost rank, and started again.
+TEST(Ranks, OwnMistakesAreNoLoss) {
+  RankPlace place;
+  place.size = 2;
+  place.rank = 1;
+  place.port = *findFreePort();
+  RanksOptions options;
+  options.timeout = Milliseconds(200);
+  StoreFailure failure = StoreFailure::Mistake;
+  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_EQ(failure, StoreFailure::Loss);
+  place.address = "no.such.host.invalid";
+  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options, &failure);
+  ASSERT_FALSE(ranks.ok());
+  EXPECT_EQ(ranks.message().find("cannot resolve 'no.such.host.invalid'"), 0u)
+      << ranks.message();
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  int listener = *listenAt("127.0.0.1", 0);
+  place.address = "127.0.0.1";
+  place.port = boundPortOf(listener);
+  place.rank = 0;
+  failure = StoreFailure::Loss;
+  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  ::close(listener);
+}
 
 TEST(Ranks, OneRankAloneNeedsNobody) {
   Ranks alone;

@@ -2,10 +2,15 @@
 
 #include "runtime/Distributed/Launcher.h"
 
+#include "runtime/Distributed/OutputWriter.h"
+#include "test/unit/TempDir.h"
+
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace nsa;
@@ -74,8 +79,21 @@ TEST(Launcher, AFrozenRankIsKilledAfterAnotherHasFailed) {
   Launched launched =
       run(2, "[ $RANK = 1 ] && kill -STOP $$; sleep 0.2; exit 5", 0, 0.5);
   EXPECT_EQ(launched.code, exitLostRank);
-  EXPECT_TRUE(has(launched, "rank 1 was killed by signal 9")) << launched.text;
+  EXPECT_TRUE(has(launched, "rank 1 was killed by the launcher"))
+      << launched.text;
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+// Rank 0 was once killed while it saved, since the others had ended already.
+TEST(Launcher, RanksThatEndAsPlannedGiveTheOthersTheirTime) {
+  for (const char *code : {"3", "4"}) {
+    Launched launched = run(2,
+                            std::string("[ $RANK = 1 ] && exit ") + code +
+                                "; sleep 0.8; echo saved; exit " + code,
+                            0, 0.2);
+    EXPECT_EQ(launched.code, code[0] - '0');
+    EXPECT_TRUE(has(launched, "[0] saved")) << launched.text;
+  }
 }
 
 TEST(Launcher, LostRanksAreStartedAgainWhereTheRunIs) {
@@ -104,6 +122,95 @@ TEST(Launcher, SignalsGoToAllRanksAndNothingStartsAgain) {
   EXPECT_TRUE(has(launched, "[0] stopped")) << launched.text;
   EXPECT_TRUE(has(launched, "[1] stopped")) << launched.text;
   EXPECT_FALSE(has(launched, "restart")) << launched.text;
+}
+
+// A pager that paused once held up the launcher, its deadlines and the ranks.
+TEST(Launcher, AReaderWhoPausesHoldsUpNobody) {
+  TempDir folder;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  LaunchOptions options;
+  options.ranks = 2;
+  options.graceSeconds = 0.3;
+  options.command = {"/bin/sh", "-c",
+                     "[ $RANK = 0 ] && kill -STOP $$; i=0; while [ $i -lt 9000 "
+                     "]; do echo a line like many others; i=$((i+1)); done; "
+                     "touch " +
+                         (folder / "done") + "; exit 5"};
+  options.out = options.err = ::fdopen(ends[1], "w");
+  std::string text;
+  bool hadEnded = false;
+  std::thread reader([&] {
+    for (int i = 0; i < 200 && !hadEnded; ++i) {
+      ::usleep(50000);
+      hadEnded = std::filesystem::exists(folder / "done");
+    }
+    char buffer[4096];
+    for (ssize_t count; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+      text.append(buffer, size_t(count));
+  });
+  Result<int> code = launch(options);
+  std::fclose(options.out);
+  reader.join();
+  ::close(ends[0]);
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(*code, exitLostRank);
+  EXPECT_TRUE(hadEnded);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9002);
+}
+
+TEST(OutputWriter, LeavesOutLinesThatNobodyReads) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::FILE *file = ::fdopen(ends[1], "w");
+  {
+    OutputWriter writer(file, 1000);
+    for (bool isFull = false; !isFull;) {
+      writer.line("a line like many others");
+      writer.drain([&] { return isFull = true; });
+    }
+    for (int i = 0; i < 100; ++i)
+      writer.line("a line like many others");
+    std::thread reader([&] {
+      char buffer[4096];
+      std::string text;
+      while (text.find("left out") == std::string::npos) {
+        ssize_t count = ::read(ends[0], buffer, sizeof buffer);
+        if (count <= 0)
+          break;
+        text.append(buffer, size_t(count));
+      }
+      EXPECT_NE(text.find(" lines left out here"), std::string::npos);
+    });
+    reader.join();
+  }
+  std::fclose(file);
+  ::close(ends[0]);
+}
+
+// Under nohup a run on several ranks was once stopped by a closed terminal.
+TEST(Launcher, AnIgnoredSignalStaysIgnored) {
+  auto old = ::signal(SIGHUP, SIG_IGN);
+  pid_t self = ::getpid();
+  Launched launched = run(2,
+                          "[ $RANK = 0 ] && kill -HUP " + std::to_string(self) +
+                              " && sleep 0.3 && exit 5; sleep 0.3; exit 5",
+                          1);
+  ::signal(SIGHUP, old);
+  EXPECT_TRUE(has(launched, "restart 1 of 1")) << launched.text;
+}
+
+TEST(Launcher, AClosedTerminalStopsAllRanks) {
+  pid_t self = ::getpid();
+  Launched launched =
+      run(2,
+          "trap 'echo stopped; exit 4' TERM; sleep 0.3; [ $RANK = 0 ] && kill "
+          "-HUP " +
+              std::to_string(self) + "; while :; do sleep 0.05; done",
+          1);
+  EXPECT_EQ(launched.code, exitInterrupted);
+  EXPECT_TRUE(has(launched, "[0] stopped")) << launched.text;
+  EXPECT_TRUE(has(launched, "[1] stopped")) << launched.text;
 }
 
 } // namespace

@@ -1,9 +1,15 @@
 //===- StoreTest.cpp - where the ranks of a run meet ----------------------===//
 
 #include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Socket.h"
 #include "test/unit/Distributed/InThreads.h"
 
+#include <csignal>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace nsa;
 
@@ -81,6 +87,42 @@ TEST_F(StoreTest, OneRankThatDoesNotComeIsNamed) {
   });
 }
 
+// A checkpoint may take longer than the ranks allow each other otherwise.
+TEST_F(StoreTest, ARankAtWorkMayBeWaitedForLonger) {
+  serve(2);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok());
+    if (rank == 1)
+      std::this_thread::sleep_for(Milliseconds(3000));
+    auto all = (*client)->exchange("saved", "", Milliseconds(300), patient);
+    EXPECT_TRUE(all.ok()) << all.message();
+    (*client)->leave();
+  });
+}
+
+TEST_F(StoreTest, AFrozenRankIsNotWaitedForLonger) {
+  serve(2);
+  pid_t frozen = ::fork();
+  if (frozen == 0) {
+    auto client = connect(1, 2);
+    if (client && (*client)->exchange("start", "", patient))
+      ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  auto client = connect(0, 2);
+  ASSERT_TRUE(client.ok());
+  ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+  auto begin = std::chrono::steady_clock::now();
+  auto all = (*client)->exchange("saved", "", Milliseconds(500), patient);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(5000));
+  ASSERT_FALSE(all.ok());
+  EXPECT_NE(all.message().find("rank 1 did not come"), std::string::npos)
+      << all.message();
+  ::kill(frozen, SIGKILL);
+  ::waitpid(frozen, nullptr, 0);
+}
+
 TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
   serve(3);
   auto begin = std::chrono::steady_clock::now();
@@ -100,6 +142,23 @@ TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
     (*client)->leave();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
+}
+
+// Ranks that end because of another one were once taken for lost ones, and rank
+// 0 for the one that had gone first.
+TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
+  serve(3);
+  auto first = connect(0, 3), second = connect(1, 3), third = connect(2, 3);
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  (*first)->leave("rank 2 does not answer");
+  (*second)->leave("rank 0 said so");
+  auto all = (*third)->exchange("step 1", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(), "at 'step 1': rank 2 does not answer");
+  server.reset();
+  all = (*third)->exchange("step 2", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(), "at 'step 2': rank 2 does not answer");
 }
 
 TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
@@ -123,9 +182,96 @@ TEST_F(StoreTest, RanksMustCountAlike) {
   auto twice = connect(0, 2);
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.message(), "there is a rank 0 already");
-  auto other = connect(1, 3);
+  StoreFailure failure = StoreFailure::Loss;
+  auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 3, patient,
+                                    &failure);
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.message(), "rank 1 counts 3 ranks, rank 0 counts 2");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  // Nobody waits for the rank that was refused.
+  auto all = (*first)->exchange("start", "", patient);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.message(),
+            "at 'start': rank 1 counts 3 ranks, rank 0 counts 2");
+  EXPECT_EQ((*first)->lastFailure(), StoreFailure::Mistake);
+}
+
+// Two runs at one port once mixed.
+TEST_F(StoreTest, ARankOfAnotherRunTakesNobodysPlace) {
+  serve(2);
+  StoreFailure failure = StoreFailure::Loss;
+  auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 2, patient,
+                                    &failure, "other");
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.message(), "the store there is that of another run: '', this "
+                             "is 'other'; MASTER_PORT says where it is");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  EXPECT_TRUE(connect(1, 2).ok());
+}
+
+// Connections without a word once held up the end, and took every descriptor.
+TEST_F(StoreTest, StrangersHoldUpNobody) {
+  serve(2);
+  std::vector<int> strangers;
+  for (int i = 0; i < 300; ++i) {
+    Result<int> fd = connectTo("127.0.0.1", server->port(), patient);
+    ASSERT_TRUE(fd.ok()) << fd.message();
+    strangers.push_back(*fd);
+  }
+  std::string much(100000, '\0');
+  (void)!::send(strangers.back(), much.data(), much.size(), MSG_NOSIGNAL);
+  inThreads(2, [&](int rank) {
+    auto client = connect(rank, 2);
+    ASSERT_TRUE(client.ok()) << client.message();
+    EXPECT_TRUE((*client)->exchange("start", "", patient).ok());
+    (*client)->leave();
+  });
+  auto begin = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1000));
+  for (int fd : strangers)
+    ::close(fd);
+}
+
+TEST(Store, IsServedByIPv6AndIPv4) {
+  auto server = StoreServer::start("some.host", 0, 2);
+  ASSERT_TRUE(server.ok()) << server.message();
+  EXPECT_TRUE(
+      StoreClient::connect("127.0.0.1", (*server)->port(), 0, 2, patient).ok());
+  Result<int> local = listenAt("::1", 0);
+  if (!local)
+    GTEST_SKIP() << "no IPv6 here";
+  ::close(*local);
+  EXPECT_TRUE(
+      StoreClient::connect("::1", (*server)->port(), 1, 2, patient).ok());
+}
+
+// The kernel alone once said how long a machine that does not answer is asked.
+TEST(Store, AMachineThatDoesNotAnswerIsAskedForTheTimeOnly) {
+  // A listener whose queue is full drops what asks for a connection.
+  int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof name;
+  auto *address = reinterpret_cast<sockaddr *>(&name);
+  ASSERT_EQ(::bind(listener, address, length), 0);
+  ASSERT_EQ(::listen(listener, 0), 0);
+  uint16_t port = boundPortOf(listener);
+  std::vector<int> held;
+  auto begin = std::chrono::steady_clock::now();
+  while (true) {
+    Result<int> fd = connectTo("127.0.0.1", port, Milliseconds(300));
+    if (!fd)
+      break;
+    held.push_back(*fd);
+    ASSERT_LT(held.size(), 100u);
+    begin = std::chrono::steady_clock::now();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1500));
+  for (int fd : held)
+    ::close(fd);
+  ::close(listener);
 }
 
 TEST(Store, AServerThatIsNotThereIsAnError) {

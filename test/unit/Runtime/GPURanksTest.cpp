@@ -2,6 +2,7 @@
 
 #include "lib/Support/Float16.h"
 #include "nsa/Runtime/Runtime.h"
+#include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/TempDir.h"
 
@@ -271,6 +272,30 @@ TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
     EXPECT_EQ(commands[i].startsReduction, i == 1 || i == 3) << i;
     EXPECT_EQ(commands[i].endsReduction, i == 4 || i == 5) << i;
   }
+}
+
+// The last reduction of a run was once taken for that of the next one too.
+TEST(GPURanksTest, NoReductionIsSaidToHaveBegunBeforeItHas) {
+  TempDir folder;
+  OtherRank other(folder, 3);
+  Rank rank(folder, 0);
+  ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
+  struct Slow {
+    FileLink &link;
+    std::chrono::steady_clock::time_point end;
+    std::string last;
+  } slow{rank.link,
+         std::chrono::steady_clock::now() + std::chrono::milliseconds(350), ""};
+  fakeCUDAEnqueue(
+      [](void *argument) {
+        auto &slow = *static_cast<Slow *>(argument);
+        slow.last = slow.link.last;
+        return std::chrono::steady_clock::now() >= slow.end;
+      },
+      &slow);
+  ASSERT_TRUE(rank.average(1).ok());
+  EXPECT_EQ(slow.last, "4 64");
+  EXPECT_EQ(rank.link.last, "6 64");
 }
 
 TEST(GPURanksTest, ARankThatDoesNotComeIsWaitedForNoLongerThanAllowed) {

@@ -75,6 +75,8 @@ public:
 
   /// The calls of accumulate (from 0) that take this long, in seconds.
   std::map<int64_t, double> slow;
+  /// Seconds that a parameter takes to the host, as in a slow save.
+  double slowToHost = 0;
   /// Every gradient is 0.
   bool zeroGradients = false;
   /// From this call of accumulate on, and before the other, one gradient
@@ -126,6 +128,8 @@ public:
     return {};
   }
   Status toHost(const TensorView &tensor) const override {
+    if (tensor.role == TensorRole::Parameter)
+      std::this_thread::sleep_for(std::chrono::duration<double>(slowToHost));
     std::memcpy(tensor.data, device.at(tensor.name), tensor.bytes);
     return {};
   }

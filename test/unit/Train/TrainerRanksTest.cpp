@@ -6,6 +6,7 @@
 #include "test/unit/Train/BigramModel.h"
 #include "test/unit/Train/SmallRun.h"
 
+#include <filesystem>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ using namespace nsa;
 namespace {
 
 /// Exit codes of a rank besides those of a TrainEnd.
-constexpr int exitError = 20, exitWeights = 21;
+constexpr int exitError = 20, exitWeights = 21, exitUnsaved = 22;
 
 class TrainerRanksTest : public ::testing::Test {
 protected:
@@ -47,6 +48,9 @@ protected:
     TrainOptions train;
     train.configPath = "configs/test.yaml";
     train.runName = name;
+    train.stopAfter = stopAfter;
+    train.separateUpdate = rank == separateRank;
+    model.slowToHost = slowSave;
     Trainer trainer(model, *data, config, train, console, **ranks);
     Result<TrainEnd> end = trainer.run();
     (*ranks)->leave();
@@ -54,6 +58,9 @@ protected:
     for (float weight : model.weights())
       if (!std::isfinite(weight))
         return exitWeights;
+    if (stopAfter > 0 && !std::filesystem::exists(dir / ("runs/" + name) +
+                                                  "/checkpoints/latest"))
+      return exitUnsaved;
     return end ? int(*end) : exitError;
   }
 
@@ -93,6 +100,9 @@ protected:
   RunConfig config;
   int poisonedRank = -1;
   int64_t poisonAt = 0;
+  int64_t stopAfter = 0;
+  double slowSave = 0;
+  int separateRank = -1;
 };
 
 // The batch size once was global for one data set and per rank for another.
@@ -148,6 +158,20 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
       << log;
   EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
+}
+
+// Reductions of different sizes once met in Gloo, which aborted.
+TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWaysAreRefused) {
+  separateRank = 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
+}
+
+// Ranks that had nothing to save once ended before rank 0 had saved, and what
+// started them took that for a failure.
+TEST_F(TrainerRanksTest, NoRankLeavesBeforeTheFirstHasSaved) {
+  stopAfter = 2;
+  slowSave = 0.5;
+  EXPECT_EQ(train(3, "a"), std::vector<int>(3, int(TrainEnd::Halted)));
 }
 
 } // namespace

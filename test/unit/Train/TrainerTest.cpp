@@ -333,6 +333,7 @@ TEST_F(TrainerTest, HaltFilesStopTheRun) {
 
 TEST_F(TrainerTest, SignalsStopAndDump) {
   BigramModel model(2, 8, 16);
+  model.slowToHost = 0.3;
   config.train.steps = 1000000;
   config.train.saveEvery = 0;
   pid_t parent = getpid();
@@ -342,6 +343,9 @@ TEST_F(TrainerTest, SignalsStopAndDump) {
       usleep(1000);
     kill(parent, SIGUSR1);
     usleep(50000);
+    kill(parent, SIGTERM);
+    // Again, as launchers do, while the checkpoint is being saved.
+    usleep(100000);
     kill(parent, SIGTERM);
     _exit(0);
   }
