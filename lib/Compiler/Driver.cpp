@@ -1,6 +1,7 @@
 //===- Driver.cpp - one compilation ---------------------------------------===//
 
 #include "lib/Compiler/Driver.h"
+#include "dialects/NN/NNOps.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/MemoryReport.h"
@@ -90,6 +91,11 @@ LogicalResult nsa::Driver::checkOptions() {
   if (options.reducePrecision != "fp32" && options.reducePrecision != "bf16") {
     messageStream << "unknown precision of reductions '"
                   << options.reducePrecision << "'; known are fp32 and bf16";
+    return failure();
+  }
+  if (options.logitsMiB < 1 || options.logitsMiB > kMaxLogitsMiB) {
+    messageStream << "limit of logits of " << options.logitsMiB
+                  << " MiB, expected 1 to " << kMaxLogitsMiB;
     return failure();
   }
   if (options.shardRanks != 1 && !options.fuse) {
@@ -187,6 +193,35 @@ LogicalResult nsa::Driver::checkTypes() {
   return failure(result.wasInterrupted());
 }
 
+/// Whether something in the module is differentiated, updated or averaged.
+static bool isTrained(ModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) {
+    if (isa<nn::AdamWOp, nn::AllReduceOp>(op))
+      return WalkResult::interrupt();
+    auto function = dyn_cast<func::FuncOp>(op);
+    if (!function)
+      return WalkResult::advance();
+    bool trains =
+        nn::isTrainable(function) || function.getName() == "accumulate" ||
+        llvm::any_of(llvm::seq(function.getNumResults()),
+                     [&](unsigned i) { return nn::isObjective(function, i); });
+    return trains ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return result.wasInterrupted();
+}
+
+void nsa::Driver::warnOfUnusedOptions() {
+  if (isTrained(*module))
+    return;
+  for (auto [name, isUsed] :
+       {std::pair("--recompute", options.recompute != "none"),
+        std::pair("--shard-optimizer", options.shardRanks != 1),
+        std::pair("--reduce-precision", options.reducePrecision != "fp32")})
+    if (isUsed)
+      messageStream << "warning: " << name
+                    << " has no effect: no function is trained\n";
+}
+
 LogicalResult nsa::Driver::parse(const std::string &source,
                                  const std::string &name) {
   if (failed(checkOptions()) || failed(checkDebugOptions()))
@@ -195,7 +230,10 @@ LogicalResult nsa::Driver::parse(const std::string &source,
     sourceManager.AddNewSourceBuffer(
         llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
     module = parseModule(sourceManager, &context);
-    return success(module && succeeded(checkTypes()));
+    if (!module || failed(checkTypes()))
+      return failure();
+    warnOfUnusedOptions();
+    return success();
   });
 }
 

@@ -50,6 +50,7 @@ public:
 private:
   llvm::LogicalResult checkOptions();
   llvm::LogicalResult checkTypes();
+  void warnOfUnusedOptions();
   llvm::LogicalResult runPhase(Phase phase);
   llvm::LogicalResult checkDebugOptions();
   llvm::LogicalResult savePhase(Phase phase);

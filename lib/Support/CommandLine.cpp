@@ -64,6 +64,22 @@ std::optional<int> parseCommandLine(CLI::App &app, int argc,
   }
 }
 
+NumberCheck between(long long least, long long most) {
+  return [=](const std::string &text) -> std::string {
+    long long value;
+    std::string expected = "must be at least " + std::to_string(least);
+    if (most != std::numeric_limits<long long>::max())
+      expected += " and at most " + std::to_string(most);
+    if (!CLI::detail::lexical_cast(text, value))
+      return "'" + text + "' is no whole number that fits; it " + expected;
+    return value >= least && value <= most ? "" : expected + ", not " + text;
+  };
+}
+
+NumberCheck atLeast(long long least) {
+  return between(least, std::numeric_limits<long long>::max());
+}
+
 int reportError(const std::string &tool, const std::string &message) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());

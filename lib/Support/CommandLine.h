@@ -9,6 +9,7 @@
 #ifndef NSA_SUPPORT_COMMANDLINE_H
 #define NSA_SUPPORT_COMMANDLINE_H
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,12 @@ constexpr int exitUsage = 2;
 /// been printed to stderr.
 std::optional<int> parseCommandLine(CLI::App &app, int argc,
                                     const char *const *argv);
+
+/// Checks of the numbers that an option takes, for CLI::Option::check. They say
+/// what is expected instead of printing the largest number that there is.
+using NumberCheck = std::function<std::string(const std::string &)>;
+NumberCheck atLeast(long long least);
+NumberCheck between(long long least, long long most);
 
 /// Prints "tool: error: message" to stderr and returns 1, the code of a
 /// failure.

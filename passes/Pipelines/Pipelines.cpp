@@ -40,12 +40,13 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Optimizer:
     manager.addPass(createOptimizer());
     addCleanUp(manager);
-    if (!options.fuse)
-      return;
-    manager.addNestedPass<func::FuncOp>(createFuseAttention());
-    manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
-    manager.addPass(
-        createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
+    if (options.fuse) {
+      manager.addNestedPass<func::FuncOp>(createFuseAttention());
+      manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
+      manager.addPass(
+          createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
+    }
+    // Refuses updates that were not fused.
     if (options.shardRanks == 1)
       return;
     manager.addPass(createShardOptimizer({options.shardRanks}));

@@ -155,10 +155,14 @@ void RecomputePass::runOnOperation() {
       << remark::metric("Operations", cloner.numClones)
       << remark::metric("BytesBefore", before)
       << remark::metric("Bytes", plan.getKeptBytes());
-  if (budgetMiB > 0 && !plan.fitsBudget())
-    remark::missed(function.getLoc(), remark::RemarkOpts::name("Budget")
-                                          .category(DEBUG_TYPE)
-                                          .function(function.getName()))
-        << remark::add("{0} bytes are kept, above the budget of {1} MiB",
-                       plan.getKeptBytes(), budgetMiB.getValue());
+  if (budgetMiB == 0 || plan.fitsBudget())
+    return;
+  emitWarning(function.getLoc(), "values that backward needs of function `")
+      << function.getName() << "` take " << plan.getKeptBytes()
+      << " bytes, above the budget of " << budgetMiB.getValue() << " MiB";
+  remark::missed(function.getLoc(), remark::RemarkOpts::name("Budget")
+                                        .category(DEBUG_TYPE)
+                                        .function(function.getName()))
+      << remark::add("{0} bytes are kept, above the budget of {1} MiB",
+                     plan.getKeptBytes(), budgetMiB.getValue());
 }

@@ -59,9 +59,9 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)");
   app.add_option("--ptxas", compiler.ptxas,
                  "For a GPU: the program ptxas, or none to leave PTX to the "
-                 "driver (default: that of $CUDA_HOME, of the PATH or of "
-                 "/usr/local/cuda)")
-      ->default_str("found");
+                 "driver [that of $CUDA_HOME, of the PATH or of "
+                 "/usr/local/cuda]")
+      ->default_str("");
   app.add_option("--cpu", compiler.cpu,
                  "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native");
   app.add_option("--micro-batch", compiler.microBatch,
@@ -84,10 +84,11 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
       "Give every operation its own commands, for comparison");
   app.add_option("--logits-mib", compiler.logitsMiB,
                  "MiB that logits and their gradient may take at once: larger "
-                 "ones are made in chunks of tokens, at most 8");
+                 "ones are made in chunks of tokens, at most 8")
+      ->check(between(1, 1ll << 40));
   app.add_option("--bucket-mib", compiler.bucketMiB,
                  "MiB of gradients that ranks average as one, during backward")
-      ->check(CLI::PositiveNumber)
+      ->check(between(1, 1ll << 40))
       ->capture_default_str();
   app.add_option("--reduce-precision", compiler.reducePrecision,
                  "In what ranks average gradients: fp32, or bf16 with half the "
@@ -118,11 +119,13 @@ static void addOutputOptions(CLI::App &app, Options &options) {
   auto *phase =
       app.add_option("--compile-to", options.phase,
                      "Print the IR after a phase instead: precision, gradient, "
-                     "optimizer, kernel, buffer, schedule, plan, binary")
+                     "optimizer, kernel, buffer, schedule, collective, plan, "
+                     "binary")
           ->type_name("PHASE");
   app.add_flag("--estimate", options.estimate,
                "Print the memory that the program needs; make no artefact")
-      ->excludes(phase);
+      ->excludes(phase)
+      ->excludes("--output");
   app.add_flag(
          "--report{-}", options.report,
          "Print kernel or library call, flops, bytes, flops per byte, "
@@ -239,6 +242,15 @@ static int makeArtifact(const Options &options, const std::string &source) {
   return code;
 }
 
+/// Why options that were given have no effect for the target, or nothing.
+static std::string findUnused(const CLI::App &app, const std::string &target) {
+  bool isCPU = target == "cpu";
+  const char *unused = isCPU ? "--ptxas" : "--cpu";
+  if (app.get_option(unused)->count() == 0)
+    return "";
+  return std::string(unused) + " has no effect for the target '" + target + "'";
+}
+
 int main(int argc, char **argv) {
   CLI::App app("Compiles a model to an executable artefact", toolName);
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
@@ -253,6 +265,11 @@ int main(int argc, char **argv) {
   addDebugOptions(app, options);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
+  if (std::string error = findUnused(app, options.compiler.target);
+      !error.empty()) {
+    reportError(toolName, error);
+    return exitUsage;
+  }
   if (options.compiler.ptxas == "none")
     options.compiler.ptxas.clear();
   Result<std::string> source = readFile(

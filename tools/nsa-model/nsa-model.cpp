@@ -24,9 +24,11 @@ static cl::opt<std::string> outputFile("o", cl::desc("Output file"),
 static cl::list<std::string>
     overrides("set", cl::desc("Change a value: section.key=value"),
               cl::value_desc("section.key=value"), cl::cat(category));
-static cl::opt<bool> locations("locations",
-                               cl::desc("Print where each value stands"),
-                               cl::init(true), cl::cat(category));
+static cl::opt<bool> noLocations("no-locations",
+                                 cl::desc("Leave out where each value stands"),
+                                 cl::cat(category));
+static cl::opt<bool> locations("locations", cl::init(true), cl::Hidden,
+                               cl::cat(category));
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
@@ -58,8 +60,8 @@ int main(int argc, char **argv) {
     errs() << "nsa-model: error: " << message << "\n";
     return 1;
   }
-  module->print(output->os(),
-                mlir::OpPrintingFlags().enableDebugInfo(locations));
+  module->print(output->os(), mlir::OpPrintingFlags().enableDebugInfo(
+                                  locations && !noLocations));
   output->os() << "\n";
   output->keep();
   return 0;

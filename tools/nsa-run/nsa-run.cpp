@@ -282,7 +282,7 @@ static void addOptions(CLI::App &app, Options &options) {
                  "OpenBLAS or, on a GPU, cuBLASLt: a file or a folder (also "
                  "from NSA_BLAS)");
   app.add_option("--gpu", options.runtime.device, "Number of the GPU to use")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->capture_default_str();
   app.add_flag("--no-graph", options.runtime.noGraph,
                "On a GPU, run one command after the other instead of a CUDA "
@@ -290,7 +290,7 @@ static void addOptions(CLI::App &app, Options &options) {
                "named (slow)");
   app.add_option("--repeat", options.repeat,
                  "Runs; each goes on from the state that the last one left")
-      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 32));
+      ->check(between(1, 1ll << 32));
   app.add_flag("--time", options.time,
                "Print the time of a run and of its longest commands");
   app.add_flag("--check", options.runtime.checkFinite,

@@ -94,11 +94,11 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--nproc", line.numRanks,
                  "Start this many ranks on this machine, which share the "
                  "batch; torchrun, mpirun and srun start them too")
-      ->check(CLI::Range(1, 1024));
+      ->check(between(1, 1024));
   app.add_option("--max-restarts", line.maxRestarts,
                  "With --nproc: how often all ranks go on from the last "
                  "checkpoint after one was lost")
-      ->check(CLI::NonNegativeNumber)
+      ->check(atLeast(0))
       ->capture_default_str();
   app.add_option("--rank-seconds", line.rankSeconds,
                  "How long a rank may keep the others waiting")
@@ -135,7 +135,7 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                  "of this artefact and data below train.out_dir");
   app.add_option("--stop-after", line.train.stopAfter,
                  "Save and stop after this many steps of this process")
-      ->check(CLI::PositiveNumber);
+      ->check(atLeast(1));
   app.add_flag("--separate-update", line.train.separateUpdate,
                "Run accumulate and update instead of the fused step");
   app.add_option("--stall-seconds", line.train.stallSeconds,
@@ -152,14 +152,14 @@ static void addOptions(CLI::App &app, CommandLine &line) {
          "Measure every command of this many steps: writes profile.json "
          "(Chrome trace) into the run directory and prints the most "
          "expensive commands")
-      ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
+      ->check(between(1, 1 << 20));
   app.add_option("--blas", line.blasLibrary,
                  "OpenBLAS or, on a GPU, cuBLASLt: the library, or the folder "
                  "that holds it");
   app.add_option("--gpu", line.gpu,
                  "Number of the GPU to use [0, or with several ranks the "
                  "rank's number on its machine]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(atLeast(0));
   app.add_flag("--no-graph", line.noGraph,
                "On a GPU, run one command after the other instead of a CUDA "
                "graph, wait for each and check its outputs: what fails is "

@@ -168,10 +168,13 @@ void BucketAllReducePass::merge(const Bucket &bucket) {
   }
 }
 
+/// Bytes of a bucket are counted in 64 bits.
+static constexpr int64_t kMaxBucketMiB = int64_t(1) << 40;
+
 void BucketAllReducePass::runOnOperation() {
-  if (bucketMiB < 1) {
+  if (bucketMiB < 1 || bucketMiB > kMaxBucketMiB) {
     getOperation().emitError("bucket of ")
-        << int64_t(bucketMiB) << " MiB, expected 1 at least";
+        << int64_t(bucketMiB) << " MiB, expected 1 to " << kMaxBucketMiB;
     return signalPassFailure();
   }
   for (auto entry : getOperation().getOps<rt::EntryOp>())
