@@ -216,6 +216,17 @@ static std::string temporaryFolder(const std::string &runDirectory,
   return runDirectory + "/checkpoints/.tmp-" + folderName(step);
 }
 
+void removeUnfinished(const std::string &runDirectory) {
+  std::error_code code;
+  fs::directory_iterator entry(runDirectory + "/checkpoints", code), end;
+  std::vector<fs::path> left;
+  for (; !code && entry != end; entry.increment(code))
+    if (entry->path().filename().string().rfind(".tmp-", 0) == 0)
+      left.push_back(entry->path());
+  for (const fs::path &path : left)
+    fs::remove_all(path, code);
+}
+
 Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
   std::string temporary = temporaryFolder(runDirectory, step);
   std::error_code code;

@@ -37,6 +37,10 @@ struct TrainState {
   uint64_t dataDigest = 0;
 };
 
+/// Removes what saves that were killed have left. No other process may be
+/// saving.
+void removeUnfinished(const std::string &runDirectory);
+
 /// Begins the checkpoint of a step below `<runDirectory>/checkpoints`: for
 /// models whose ranks share the moments.
 Status beginCheckpoint(const std::string &runDirectory, int64_t step);

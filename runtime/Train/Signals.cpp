@@ -5,12 +5,15 @@
 #include <atomic>
 #include <cstring>
 #include <ctime>
+#include <unistd.h>
 
 namespace nsa {
 
 // Handlers can reach nothing but globals of this type.
 static volatile std::sig_atomic_t stopSignal = 0;
 static volatile std::sig_atomic_t dumpRequested = 0;
+/// The exit code of stops while there is nothing to save.
+static volatile std::sig_atomic_t leaveCode = 0;
 /// Scopes that live, and what the first of them found.
 static std::atomic<int> depth = 0;
 static struct sigaction old[5];
@@ -19,8 +22,19 @@ static struct sigaction old[5];
 static constexpr long sameRequestMilliseconds = 1000;
 
 extern "C" {
-static void onStop(int signal) { stopSignal = signal; }
+static void leaveEarly() {
+  static const char text[] = "stopped before the first step\n";
+  if (leaveCode == 0)
+    return;
+  [[maybe_unused]] ssize_t written = ::write(2, text, sizeof text - 1);
+  ::_exit(leaveCode);
+}
+static void onStop(int signal) {
+  leaveEarly();
+  stopSignal = signal;
+}
 static void onInterrupt(int signal) {
+  leaveEarly();
   static timespec first;
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -47,7 +61,8 @@ static void install(int signal, void (*handler)(int), int flags,
   sigaction(signal, &action, &old);
 }
 
-SignalScope::SignalScope() {
+SignalScope::SignalScope(int leaveWith) {
+  leaveCode = leaveWith;
   if (depth++ > 0)
     return;
   stopSignal = 0;

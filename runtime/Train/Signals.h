@@ -15,7 +15,9 @@ namespace nsa {
 /// another add nothing: what came before them still counts.
 class SignalScope {
 public:
-  SignalScope();
+  /// With an exit code other than 0, nothing is there to save yet: until a
+  /// scope inside begins, a stop ends the process at once with that code.
+  explicit SignalScope(int leaveWith = 0);
   ~SignalScope();
   SignalScope(const SignalScope &) = delete;
   SignalScope &operator=(const SignalScope &) = delete;

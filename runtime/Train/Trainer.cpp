@@ -194,6 +194,8 @@ Status Trainer::lockRun(const RunChoice &choice) {
   if (!taken->isHeld())
     notes.push_back("the file system of '" + path +
                     "' has no locks: no other process may continue this run");
+  else
+    removeUnfinished(path);
   lock.emplace(std::move(*taken));
   return {};
 }

@@ -446,8 +446,8 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
 }
 
 static int train(CommandLine &line) {
-  // What comes while the program is loaded waits for the first step.
-  SignalScope signals;
+  // Until the run begins there is nothing to save.
+  SignalScope signals(exitInterrupted);
   std::vector<std::string> overrides = line.settings;
   overrides.insert(overrides.end(), line.flags.begin(), line.flags.end());
   Result<RunConfig> config = loadConfig(line.config, overrides);

@@ -101,6 +101,18 @@ TEST(Checkpoint, KeepsTheOneJustSaved) {
   EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000006/state.json"));
 }
 
+TEST(Checkpoint, WhatKilledSavesLeftIsRemoved) {
+  TempDir dir;
+  BigramModel model(1, 2, 4);
+  ASSERT_TRUE(
+      saveCheckpoint(dir / "run", model, stateAt(4), RunConfig(), 2).ok());
+  ASSERT_TRUE(beginCheckpoint(dir / "run", 6).ok());
+  ASSERT_TRUE(fs::exists(dir / "run/checkpoints/.tmp-step-00000006"));
+  removeUnfinished(dir / "run");
+  EXPECT_FALSE(fs::exists(dir / "run/checkpoints/.tmp-step-00000006"));
+  EXPECT_TRUE(fs::exists(dir / "run/checkpoints/step-00000004/state.json"));
+}
+
 TEST(Checkpoint, ShortPathsAreFound) {
   TempDir dir;
   BigramModel model(1, 2, 4);
