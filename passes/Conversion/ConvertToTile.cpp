@@ -79,6 +79,6 @@ void ConvertToTile::runOnOperation() {
     }
     return WalkResult::advance();
   });
-  if (result.wasInterrupted())
+  if (result.wasInterrupted() || cache.hasFailed())
     signalPassFailure();
 }

@@ -82,7 +82,15 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     return kernel;
   }
 
-  SmallVector<int32_t> grid(spec.grid.begin(), spec.grid.end());
+  SmallVector<int32_t> grid;
+  for (int64_t extent : spec.grid) {
+    if (!llvm::isInt<32>(extent)) {
+      op->emitOpError("needs ") << extent << " programs along an axis of the "
+                                << "grid, more than " << INT32_MAX;
+      failed = true;
+    }
+    grid.push_back(int32_t(std::min<int64_t>(extent, INT32_MAX)));
+  }
   kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
                               llvm::to_vector(inputs), llvm::to_vector(outputs),
                               grid, body);

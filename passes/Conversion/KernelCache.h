@@ -80,6 +80,8 @@ public:
 
   int64_t getNumKernels() const { return kernels.size(); }
   int64_t getNumLaunches() const { return numLaunches; }
+  /// Whether a kernel could not be made, for which there has been an error.
+  bool hasFailed() const { return failed; }
 
 private:
   tile::LaunchOp create(mlir::OpBuilder &builder, mlir::Location loc,
@@ -94,6 +96,7 @@ private:
   mlir::SymbolTable symbols;
   llvm::StringMap<tile::KernelOp> kernels;
   int64_t numLaunches = 0;
+  bool failed = false;
 };
 
 /// A pattern that replaces an operation by launches of cached kernels.

@@ -16,6 +16,11 @@ namespace nsa {
 using namespace mlir;
 using namespace nsa;
 
+/// Elements that a program converts, and of those at once.
+static constexpr int64_t tileSize = 1024, perProgram = 16 * tileSize;
+/// Programs count elements in 32 bits, up to the end of the last one.
+static constexpr int64_t mostElements = INT32_MAX - perProgram;
+
 namespace {
 struct NarrowAllReducePass
     : nsa::impl::NarrowAllReduceBase<NarrowAllReducePass> {
@@ -45,7 +50,6 @@ bool NarrowAllReducePass::isGradient(Value memory) {
 /// Launches the kernel that converts all elements.
 void NarrowAllReducePass::launchConversion(OpBuilder &builder, Location loc,
                                            Value from, Value to) {
-  constexpr int64_t tile = 1024, perProgram = 16 * tile;
   auto source = cast<MemRefType>(from.getType());
   auto target = cast<MemRefType>(to.getType());
   tile::KernelOp &kernel = conversions[{source, target}];
@@ -61,9 +65,9 @@ void NarrowAllReducePass::launchConversion(OpBuilder &builder, Location loc,
         [&](tile::TileBuilder &b, ArrayRef<Value> args) {
           tile::Expr start = b.programId(0) * perProgram;
           b.forLoop(
-              start, min(start + perProgram, count), tile, {},
+              start, min(start + perProgram, count), tileSize, {},
               [&](tile::Expr first, ArrayRef<Value>) -> SmallVector<Value> {
-                Value at = b.range(first, tile, 1);
+                Value at = b.range(first, tileSize, 1);
                 Value values = b.load(args[0], {at});
                 b.store(b.convertTo(values, target.getElementType()), args[1],
                         {at});
@@ -110,6 +114,13 @@ void NarrowAllReducePass::runOnOperation() {
   getOperation().walk([&](rt::CollectiveStartOp start) {
     if (!isGradient(start.getMemory()))
       return;
+    int64_t count =
+        cast<MemRefType>(start.getMemory().getType()).getNumElements();
+    if (count > mostElements) {
+      start.emitOpError("has ") << count << " elements, more than the "
+                                << mostElements << " that can become bf16";
+      return signalPassFailure();
+    }
     for (Operation *user : start.getMemory().getUsers())
       if (auto done = dyn_cast<rt::CollectiveDoneOp>(user))
         reductions.emplace_back(start, done);

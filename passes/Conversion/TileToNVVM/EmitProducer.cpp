@@ -1,4 +1,4 @@
-//===- EmitProducer.cpp - a warp that copies for warpgroups ---------------===//
+//===- EmitProducer.cpp - a warpgroup that copies for others --------------===//
 //
 // A ring of places in shared memory lies between one thread, which has boxes of
 // tensors copied to the places in turn (the producer), and the warpgroups that

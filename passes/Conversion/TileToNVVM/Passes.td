@@ -77,10 +77,11 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
 
     Where the loops of warpgroups load boxes of tensors only, one warpgroup more
     has these copied for them (cp.async.bulk.tensor), through a ring of up to
-    four places with barriers of their own. The last product of an iteration is
-    made behind the first one of the next where nothing needs it before. The
-    function then has parameters behind the pointers, tensor maps of 128 bytes,
-    which the attribute `nsa.tensor_maps` describes.
+    four places with barriers of their own, six where warps pass them by. The
+    last product of an iteration is made behind the first one of the next where
+    nothing needs it before. The function then has parameters behind the
+    pointers, tensor maps of 128 bytes, which the attribute `nsa.tensor_maps`
+    describes.
 
     The result needs `nsa-expand-math` and upstream conversions to LLVM.
   }];

@@ -1,4 +1,4 @@
-//===- ProducerPlan.cpp - what a warp of its own copies -------------------===//
+//===- ProducerPlan.cpp - what a warpgroup of its own copies --------------===//
 
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"

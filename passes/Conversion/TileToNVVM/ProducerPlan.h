@@ -1,4 +1,4 @@
-//===- ProducerPlan.h - what a warp of its own copies -----------*- C++ -*-===//
+//===- ProducerPlan.h - what a warpgroup of its own copies ------*- C++ -*-===//
 
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PRODUCERPLAN_H

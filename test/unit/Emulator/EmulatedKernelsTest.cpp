@@ -3,7 +3,7 @@
 // Compiles every nsa operation for a GPU, runs it on the emulator with poisoned
 // memory, and compares forward and backward with the fp64 reference, as
 // KernelSweepTest does for the CPU. NSA_TEST_SUITE=full tries 120 combinations,
-// otherwise 12. NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed.
+// otherwise 10. NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed.
 // NSA_COMBINATION takes one combination, in the words of a failure's message,
 // and NSA_TARGET=cpu runs it as KernelSweepTest would.
 //
