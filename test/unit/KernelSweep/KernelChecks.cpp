@@ -181,8 +181,7 @@ void checkSelection(Trial &trial, const Inputs &in, const Tensor &k,
   trial.set("chosen", expected);
   trial.run("statistics");
   Tensor statistics = selectionStatistics(expected, c.lSel);
-  ASSERT_LE(distance(trial.get("y"), statistics),
-            1e-6 * magnitude(statistics))
+  ASSERT_LE(distance(trial.get("y"), statistics), 1e-6 * magnitude(statistics))
       << "statistics of " << c.describe();
 }
 
