@@ -55,6 +55,8 @@ train one m --threads 1
 train two m --nproc 2
 train four m --nproc 4
 train four-again m --nproc 4
+"$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/single.nsax" --micro-batch 1 > /dev/null
+train eight single --set train.micro_batch=1 --nproc 8
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/half.nsax" --reduce-precision=bf16 > /dev/null
 train half half --nproc 2
 train half-again half --nproc 2

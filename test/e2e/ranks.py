@@ -92,6 +92,7 @@ compare("two", "one")
 compare("four", "one")
 compare("two-again", "one-again")
 # Gradients are rounded to 8 bits.
+compare("eight", "one")
 compare("half", "one", 1e-3)
 for rank in range(4):
     steps = [b for b in beats("four", rank) if b["msg"] == "step"]
