@@ -18,9 +18,12 @@ static Expr makeConstant(ImplicitLocOpBuilder &b, Type type, double number) {
   if (isa<FloatType>(type))
     return Expr(b, arith::ConstantOp::create(b, b.getFloatAttr(type, number)));
   auto integer = static_cast<int64_t>(number);
-  assert((!type.isInteger(32) || llvm::isInt<32>(integer)) &&
-         "kernels compute with 32 bits");
-  return Expr(b, arith::ConstantOp::create(b, b.getIntegerAttr(type, integer)));
+  bool fits = !type.isInteger(32) || llvm::isInt<32>(integer);
+  auto constant =
+      arith::ConstantOp::create(b, b.getIntegerAttr(type, fits ? integer : 0));
+  if (!fits)
+    constant->setAttr(kTooLargeAttr, b.getI64IntegerAttr(integer));
+  return Expr(b, constant);
 }
 
 Expr Expr::constant(double number) const {

@@ -25,6 +25,10 @@
 
 namespace nsa::tile {
 
+/// On a constant: the number that its 32 bits do not hold. Who builds a kernel
+/// reports it.
+inline constexpr llvm::StringLiteral kTooLargeAttr = "too_large";
+
 /// A scalar with operators. It refers to the builder of the TileBuilder that
 /// made it, which must outlive it. A number on one side of an operator becomes
 /// a constant of the other side's type. Division and remainder of integers

@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/SlowPaths.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -69,6 +70,19 @@ static int64_t getNumBytes(Type type) {
          llvm::divideCeil(tensor.getElementTypeBitWidth(), 8);
 }
 
+/// Kernels compute with 32 bits.
+static LogicalResult checkNumbers(Operation *op, tile::KernelOp kernel) {
+  WalkResult result = kernel.walk([&](arith::ConstantOp constant) {
+    auto number = constant->getAttrOfType<IntegerAttr>(tile::kTooLargeAttr);
+    if (!number)
+      return WalkResult::advance();
+    op->emitOpError("counts to ")
+        << number.getInt() << " in a kernel, more than " << INT32_MAX;
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
@@ -94,6 +108,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
                               llvm::to_vector(inputs), llvm::to_vector(outputs),
                               grid, body);
+  failed = failed || mlir::failed(checkNumbers(op, kernel));
   symbols.insert(kernel);
   NSA_DEBUG() << op << " makes kernel @" << kernel.getSymName() << " of "
               << kernel.getNumPrograms() << " programs";

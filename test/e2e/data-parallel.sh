@@ -56,7 +56,9 @@ train two m --nproc 2
 train four m --nproc 4
 train four-again m --nproc 4
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/single.nsax" --micro-batch 1 > /dev/null
-train eight single --set train.micro_batch=1 --nproc 8
+# As many sequences are evaluated.
+train eight single --set train.micro_batch=1 --set train.eval_batches=10 \
+  --set train.final_eval_batches=14 --nproc 8
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/half.nsax" --reduce-precision=bf16 > /dev/null
 train half half --nproc 2
 train half-again half --nproc 2

@@ -177,7 +177,7 @@ DATA_COMMANDS = [
     ("a vocabulary of 1", ["synth", "--vocab=1", "-o", "OUT"], "over 1 tokens is not possible"),
     ("an order of 9", ["synth", "--order=9", "-o", "OUT"], "a Markov chain of order 9 over 64 tokens"),
     ("an order of 0", ["synth", "--order=0", "-o", "OUT"], "a Markov chain of order 0 over"),
-    ("too few tokens", ["synth", "--tokens=3", "-o", "OUT"], "3 tokens are too few for two splits"),
+    ("too few tokens", ["synth", "--tokens=3", "-o", "OUT"], "3 tokens at a validation fraction of 0.05"),
     ("a kind of its own", ["synth", "--kind=zipf", "-o", "OUT"], "zipf"),
     ("more pairs than letters", ["synth", "--kind=recall", "--vocab=8", "--pairs=99", "-o", "OUT"], "pairs with a vocabulary of 8, not 99"),
     ("more queries than pairs", ["synth", "--kind=recall", "--pairs=4", "--queries=5", "-o", "OUT"], "asks for 1 to 4 of its pairs, not 5"),
