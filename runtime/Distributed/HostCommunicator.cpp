@@ -44,7 +44,7 @@ bool HostCommunicator::failed() {
 }
 
 void HostCommunicator::work() {
-  blockBrokenPipe();
+  blockSignals();
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });

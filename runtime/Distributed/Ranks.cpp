@@ -102,7 +102,7 @@ connectReducer(StoreClient &store, const std::string &plugin,
       std::make_shared<Connecting>(store, Clock::now() + options.timeout);
   options.keys = &all->keys;
   std::thread thread([all, plugin, options] {
-    blockBrokenPipe();
+    blockSignals();
     Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
     std::lock_guard<std::mutex> lock(all->mutex);
     if (opened)

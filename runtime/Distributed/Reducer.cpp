@@ -22,10 +22,9 @@ static Result<CreateReducer> openPlugin(const std::string &plugin) {
   return create;
 }
 
-void blockBrokenPipe() {
+void blockSignals() {
   sigset_t mask;
-  sigemptyset(&mask);
-  sigaddset(&mask, SIGPIPE);
+  sigfillset(&mask);
   pthread_sigmask(SIG_BLOCK, &mask, nullptr);
 }
 

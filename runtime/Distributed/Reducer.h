@@ -40,10 +40,11 @@ public:
   virtual Status gather(void *data, int64_t bytes) = 0;
 };
 
-/// For threads that a library sends on, and those that it makes there: a
-/// connection that has ended is an error there, no signal that ends the
-/// process.
-void blockBrokenPipe();
+/// Signals are for the thread that called `Ranks::join`, not for the calling
+/// one and those that a library makes there: a library may leave some behind
+/// for as long as it likes, and where a connection has ended, sending is an
+/// error, no signal that ends the process.
+void blockSignals();
 
 /// Whether the plug-in can be opened here.
 Status checkReducer(const std::string &plugin);

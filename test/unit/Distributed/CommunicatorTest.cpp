@@ -8,6 +8,8 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,6 +209,27 @@ TEST(Ranks, OneThatIsLostOrFrozenWhileTheyConnectIsNamed) {
   for (const std::string &message : connectWithout(SIGSTOP))
     EXPECT_NE(message.find("rank 2 does not answer"), std::string::npos)
         << message;
+}
+
+/// What the system says of a thread's signals: a bit for each that it blocks.
+uint64_t blockedSignals(const std::filesystem::path &thread) {
+  std::ifstream file(thread / "status");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("SigBlk:", 0) == 0)
+      return std::stoull(line.substr(7), nullptr, 16);
+  return ~uint64_t(0); // it has ended
+}
+
+// Gloo's thread that still waited for a lost rank once took the signal to stop
+// that a launcher had blocked, and the process ended.
+TEST(Ranks, ThreadsLeftBehindTakeNoSignals) {
+  connectWithout(SIGSTOP);
+  for (const auto &thread :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    if (thread.path().filename() != std::to_string(::getpid()))
+      EXPECT_TRUE(blockedSignals(thread.path()) >> (SIGTERM - 1) & 1)
+          << thread.path();
+  }
 }
 
 TEST(Ranks, DifferencesAreRefused) {
