@@ -107,18 +107,22 @@ Value SelectKernel::buildWeights(TileBuilder &b) const {
 
 /// The scores [queries, blocks] of probabilities: a product with the weights.
 /// On tensor cores each probability is a sum of three numbers of 16 bits, which
-/// together have all of its own.
+/// together have all of its own. Equal probabilities have exact sums of the
+/// first parts, and of the others, wherever in the tile they lie; so rounding
+/// once makes blocks tie that should.
 Value SelectKernel::buildScores(TileBuilder &b, Value p, Value weights) const {
-  Value scores = b.zeros(queryTile, candidateTile);
+  Value zeros = b.zeros(queryTile, candidateTile);
   if (!isOnTensorCores)
-    return b.dot(p, weights, scores);
+    return b.dot(p, weights, zeros);
+  Value sums[] = {zeros, zeros};
   for (int part = 0; part < 3; ++part) {
     Value leading = b.convertTo(p, b.getBuilder().getBF16Type());
-    scores = b.dot(leading, weights, scores);
+    Value &sum = sums[part > 0];
+    sum = b.dot(leading, weights, sum);
     p = b.map({p, leading}, b.f32(),
               [](ArrayRef<Expr> x) { return x[0] - x[1]; });
   }
-  return scores;
+  return b.map(sums, b.f32(), [](ArrayRef<Expr> x) { return x[0] + x[1]; });
 }
 
 /// p [queries, rows] of the compressed blocks from `i0`, summed over the first

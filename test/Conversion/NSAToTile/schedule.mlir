@@ -132,12 +132,13 @@ func.func @pairs(%q: tensor<1x1024x8x16xbf16>, %k: tensor<1x1024x1x16xbf16>, %in
 }
 
 // 33 compressed blocks overlap 8 selection blocks: 48 columns. The scores are a
-// product of three parts of the probabilities.
+// product of three parts of the probabilities, the first of them apart.
 // CHECK-LABEL: tile.kernel private @select_
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<48x64xbf16>
 // CHECK: %[[HIGH:.+]] = tile.dot {{.*}} !tile.tile<64x48xbf16>, !tile.tile<48x8xbf16>
-// CHECK: %[[MIDDLE:.+]] = tile.dot %{{.+}}, %{{.+}}, %[[HIGH]]
-// CHECK: tile.dot %{{.+}}, %{{.+}}, %[[MIDDLE]]
+// CHECK: %[[MIDDLE:.+]] = tile.dot
+// CHECK: %[[LOW:.+]] = tile.dot %{{.+}}, %{{.+}}, %[[MIDDLE]]
+// CHECK: tile.map (%[[HIGH]], %[[LOW]] :
 // CHECK: tile.top_n {{.*}} !tile.tile<64x8xf32>, !tile.tile<64x4xf32>
 func.func @select(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>, %lse: tensor<1x12x512xf32>) -> tensor<1x2x512x4xi32> {
   %indices = nsa.select %q, %k, %lse {block = 32 : i64, stride = 16 : i64, select_block = 64 : i64, count = 4 : i64}

@@ -1,8 +1,8 @@
 //===- Collectives.cpp - what the lanes of a warp do together -------------===//
 
-#include "lib/Support/Float16.h"
 #include "test/unit/Emulator/Handlers.h"
 #include "test/unit/Emulator/Machine.h"
+#include "test/unit/Emulator/TensorCores.h"
 
 #include <algorithm>
 #include <cstring>
@@ -136,11 +136,6 @@ struct Fragments {
   bool badRow[16] = {}, badColumn[8] = {}, badC[16][8] = {};
 };
 
-float widen(uint32_t bits, bool isBF16) {
-  auto half = uint16_t(bits);
-  return isBF16 ? nsa::bf16ToFloat(half) : nsa::f16ToFloat(half);
-}
-
 void readFragments(Warp &warp, const Instruction &i, Fragments &f) {
   unsigned half = unsigned(i.immediate) / 8;
   const uint32_t *a = i.all + 4, *b = a + 2 * half, *c = b + half;
@@ -172,9 +167,12 @@ void multiply(Warp &warp, const Instruction &i, LaneMask mask) {
   readFragments(warp, i, f);
   auto depth = unsigned(i.immediate);
   for (unsigned row = 0; row < 16; ++row)
-    for (unsigned k = 0; k < depth; ++k)
-      for (unsigned column = 0; column < 8; ++column)
-        f.c[row][column] += f.a[row][k] * f.b[k][column];
+    for (unsigned column = 0; column < 8; ++column) {
+      double sum = f.c[row][column];
+      for (unsigned k = 0; k < depth; ++k)
+        sum += double(f.a[row][k]) * f.b[k][column];
+      f.c[row][column] = cutToFloat(sum);
+    }
   uint32_t origin = 0;
   for (unsigned r = 4; r < 8 + 3 * depth / 8 && !origin; ++r)
     if (warp.undefined(i.all[r]))

@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Support/Float16.h"
 #include "test/unit/Emulator/Access.h"
 #include "test/unit/Emulator/Handlers.h"
+#include "test/unit/Emulator/TensorCores.h"
 
 #include <cstring>
 
@@ -51,11 +51,6 @@ struct Operand {
   std::vector<float> elements;
   std::vector<bool> bad;
 };
-
-float widen(uint32_t bits, bool isBF16) {
-  auto half = uint16_t(bits);
-  return isBF16 ? nsa::bf16ToFloat(half) : nsa::f16ToFloat(half);
-}
 
 /// What one warp does of a product.
 class Product {
@@ -213,8 +208,10 @@ void Product::run(LaneMask mask) {
       unsigned row = lane / 4 + r % 4 / 2 * 8;
       unsigned column = r / 4 * 8 + lane % 4 * 2 + r % 2;
       const float *x = a.row(row), *y = b.row(column);
+      double sum = sums[r][lane];
       for (unsigned k = 0; k < kDepth; ++k)
-        sums[r][lane] += x[k] * y[k];
+        sum += double(x[k]) * y[k];
+      sums[r][lane] = cutToFloat(sum);
       if (a.bad[row] || b.bad[column])
         bad[r] |= LaneMask(1) << lane;
     }

@@ -19,6 +19,10 @@ void checkGated(const Combination &c, const Compile &compile = {});
 /// head width of queries is even; logits are about 1 whatever `c` says.
 void checkRotation(const Combination &c, const Compile &compile = {});
 
+/// Where all keys are equal, selection takes exactly the reference's blocks:
+/// beside the forced ones the lowest.
+void checkTies(const Combination &c, const Compile &compile = {});
+
 /// Every gating with and without bias in turn.
 Combination withGating(Combination c, size_t number);
 

@@ -30,6 +30,15 @@ TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
   RecordProperty("combinations", std::to_string(number));
 }
 
+TEST(KernelSweep, EqualBlocksTie) {
+  for (Combination c : spread(sweepCount(64, 8), testSeed() + 1, 1e7)) {
+    c.logits = std::min(c.logits, 1.0);
+    checkTies(c);
+    if (HasFailure())
+      break;
+  }
+}
+
 // Lesson 1: a future token never changes an earlier output, bitwise.
 TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
   std::mt19937_64 random(testSeed());
