@@ -4,9 +4,9 @@
   test/bench/gpu.py prepare FOLDER [--target sm_90a] [--only NAME...]
       compiles what is measured; needs the compiler, not a GPU
   test/bench/gpu.py run FOLDER [--only NAME...] [--steps N] [--out FOLDER]
-      trains each for some steps and prints tokens per second, the time of the
-      attention operations and of the most expensive commands; needs a GPU, not
-      the compiler
+      trains each for some steps and prints tokens per second, the memory in use
+      above a bare context and what was planned, the time of the attention
+      operations and of the most expensive commands; needs a GPU, not the compiler
 
 The folder holds everything that `run` needs, so that it can be copied to another
 machine.
@@ -57,12 +57,14 @@ def prepare(args):
 
 
 def measure(args, name, steps):
-    """Trains, and returns the trace of its profile."""
+    """Trains, and returns the trace of its profile and its metrics."""
     warmup = 4
     directory = jobs.train(args, name, {"runtime.device": "cuda", "train.steps": steps + warmup},
                            "--profile", str(steps))
-    with open(os.path.join(directory, "profile.json")) as file:
-        return json.load(file)
+    def read(name):
+        with open(os.path.join(directory, name)) as file:
+            return json.load(file)
+    return read("profile.json"), read("metrics.json")
 
 
 def groups(trace):
@@ -84,11 +86,13 @@ def is_backward(group):
 
 
 def report_steps(args, names):
-    print(f"\n{'step':16} {'tok/s':>9} {'ms':>9}   most expensive commands (ms)")
+    print(f"\n{'step':16} {'tok/s':>9} {'ms':>9} {'MiB':>8} {'planned':>8}   most expensive commands (ms)")
     for name in names:
-        trace = measure(args, name, args.steps)
+        trace, metrics = measure(args, name, args.steps)
         other = trace["otherData"]
-        print(f"{name:16} {other['tokens_per_second']:9.0f} {other['step_ms']:9.2f}", flush=True)
+        memory = [metrics[key] / 2 ** 20 for key in ("gpu_memory", "gpu_memory_planned")]
+        print(f"{name:16} {other['tokens_per_second']:9.0f} {other['step_ms']:9.2f}"
+              f" {memory[0]:8.0f} {memory[1]:8.0f}", flush=True)
         for group in groups(trace)[:args.top]:
             print(f"    {group['ms']:9.3f} {group['count']:4}x {group['bytes'] / group['ms'] / 1e6:7.0f} GB/s"
                   f" {group['flops'] / group['ms'] / 1e9:7.1f} TFLOP/s  {group['command'][:100]}")
@@ -97,7 +101,7 @@ def report_steps(args, names):
 def report_attention(args, names):
     print(f"\n{'attention of one layer':30} {'forward ms':>11} {'fwd+bwd ms':>11}")
     for name in names:
-        list_ = [g for g in groups(measure(args, name, args.steps)) if is_attention(g)]
+        list_ = [g for g in groups(measure(args, name, args.steps)[0]) if is_attention(g)]
         parts = [g for g in list_ if is_part(g)]
         forward = sum(g["ms"] for g in parts if not is_backward(g))
         print(f"{name:30} {forward:11.3f} {sum(g['ms'] for g in parts):11.3f}", flush=True)
