@@ -104,7 +104,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
          "--allow-slow-path", compiler.allowSlowPaths,
          "Slow paths that training entries may take: scalar-loop, "
          "scalar-access, scalar-product, unfused, spill, serialised, copy "
-         "or all; any other is an error")
+         "or all, in all kernels or in one (PATH@KERNEL); any other is an "
+         "error")
       ->default_str("")
       ->delimiter(',')
       ->allow_extra_args(false);
