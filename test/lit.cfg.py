@@ -1,4 +1,5 @@
 import os
+import shutil
 import sys
 
 import lit.formats
@@ -28,6 +29,17 @@ config.substitutions.append(
 config.substitutions.append(("%bench", os.path.join(config.test_source_root, "bench")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%tools", config.nsa_tools_dir))
+# Where nsa-compile looks for it.
+ptxas = shutil.which(
+    "ptxas",
+    path=os.pathsep.join(
+        [os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")]
+        + [os.environ.get("PATH", "")]
+    ),
+)
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
 llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
 llvm_config.add_tool_substitutions(
     [

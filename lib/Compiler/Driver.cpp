@@ -120,9 +120,8 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   for (const std::string &path : options.allowSlowPaths)
-    if (!llvm::is_contained(getSlowPathNames(), path)) {
-      messageStream << "unknown slow path '" << path << "'; known are "
-                    << llvm::join(getSlowPathNames(), ", ");
+    if (std::string error = checkSlowPathName(path); !error.empty()) {
+      messageStream << error;
       return failure();
     }
   if (options.microBatch < 0 || options.seqLen < 0) {

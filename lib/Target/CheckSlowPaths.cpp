@@ -20,11 +20,27 @@ static constexpr StringLiteral kAll = "all";
 /// Smaller copies cost no more than the command that they are.
 static constexpr uint64_t kSlowCopyBytes = 64 << 10;
 
-ArrayRef<StringLiteral> nsa::getSlowPathNames() {
+/// Between a slow path and the kernel that it is allowed in.
+static constexpr char kIn = '@';
+
+std::string nsa::checkSlowPathName(StringRef allowed) {
   static constexpr StringLiteral names[] = {
       kScalarLoopPath, kScalarAccessPath, kScalarProductPath, kUnfusedPath,
       kSpillPath,      kSerialisedPath,   kCopyPath,          kAll};
-  return names;
+  auto [path, kernel] = allowed.split(kIn);
+  if (!llvm::is_contained(names, path))
+    return ("unknown slow path '" + path + "'; known are " +
+            llvm::join(ArrayRef(names), ", "))
+        .str();
+  if (!allowed.contains(kIn))
+    return "";
+  if (path == kCopyPath)
+    return ("slow path '" + allowed + "': copies are of no kernel").str();
+  if (kernel.empty() || kernel.contains(kIn))
+    return ("slow path '" + allowed +
+            "': expected the name of a kernel after '" + Twine(kIn) + "'")
+        .str();
+  return "";
 }
 
 namespace {
@@ -38,6 +54,13 @@ private:
   bool isAllowed(StringRef path) const {
     return llvm::is_contained(allow, path) || llvm::is_contained(allow, kAll);
   }
+  bool isAllowed(StringRef path, StringRef kernel) const {
+    std::string in = (Twine(kIn) + kernel).str();
+    return isAllowed(path) || llvm::is_contained(allow, path.str() + in) ||
+           llvm::is_contained(allow, kAll.str() + in);
+  }
+  /// Reports kernels that something is allowed in and that there are not.
+  LogicalResult checkKernels(SymbolTable &symbols);
   /// Reports what is slow and not allowed in a command.
   LogicalResult check(rt::LaunchOp launch, SymbolTable &symbols) const;
   LogicalResult check(rt::CopyOp copy) const;
@@ -46,9 +69,19 @@ private:
 
 LogicalResult CheckSlowPathsPass::initialize(MLIRContext *context) {
   for (const std::string &path : allow)
-    if (!llvm::is_contained(getSlowPathNames(), path))
-      return emitError(UnknownLoc::get(context), "unknown slow path '")
-             << path << "'; known are " << llvm::join(getSlowPathNames(), ", ");
+    if (std::string error = checkSlowPathName(path); !error.empty())
+      return emitError(UnknownLoc::get(context), error);
+  return success();
+}
+
+LogicalResult CheckSlowPathsPass::checkKernels(SymbolTable &symbols) {
+  for (StringRef path : allow) {
+    auto [name, kernel] = path.split(kIn);
+    if (!kernel.empty() && !symbols.lookup<rt::KernelOp>(kernel))
+      return getOperation().emitError("slow path '")
+             << name << "' is allowed in @" << kernel
+             << ", but there is no such kernel";
+  }
   return success();
 }
 
@@ -95,10 +128,11 @@ LogicalResult CheckSlowPathsPass::check(rt::LaunchOp launch,
   if (!kernel || !kernel.getSlowPaths())
     return success();
   for (auto path : kernel.getSlowPaths()->getAsValueRange<StringAttr>())
-    if (!isAllowed(path))
+    if (!isAllowed(path, launch.getKernel()))
       return launch.emitError("slow path '")
              << path << "' in kernel " << launch.getKernelAttr()
-             << "; allow with --allow-slow-path=" << path;
+             << "; allow with --allow-slow-path=" << path << " or, only there, "
+             << path << kIn << launch.getKernel();
   return success();
 }
 
@@ -113,6 +147,8 @@ LogicalResult CheckSlowPathsPass::check(rt::CopyOp copy) const {
 
 void CheckSlowPathsPass::runOnOperation() {
   SymbolTable symbols(getOperation());
+  if (failed(checkKernels(symbols)))
+    return signalPassFailure();
   // A kernel or source line is reported once, however many entries share it.
   llvm::SetVector<std::pair<Attribute, Attribute>> reported;
   for (auto entry : getOperation().getOps<rt::EntryOp>()) {

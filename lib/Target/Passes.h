@@ -24,9 +24,10 @@ std::unique_ptr<mlir::Pass>
 createCUDABinary(const CUDABinaryPassOptions &options,
                  std::shared_ptr<CUDABinary> result);
 
-/// The names that CheckSlowPathsOptions::allow may hold: one for each slow
-/// path, and "all".
-llvm::ArrayRef<llvm::StringLiteral> getSlowPathNames();
+/// Why this cannot be in CheckSlowPathsOptions::allow, or nothing: there have
+/// to be the name of a slow path or "all" and, if it is of one kernel, "@" and
+/// the name of that.
+std::string checkSlowPathName(llvm::StringRef allowed);
 
 #define GEN_PASS_REGISTRATION
 #include "lib/Target/Passes.h.inc"

@@ -90,12 +90,15 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
     | `scalar-product` | on a GPU, a kernel multiplies tiles of bf16 or f16 without tensor cores |
     | `unfused` | branches of attention, or their gradients, that `nsa-fuse-attention` could not fuse; its remarks say why |
     | `spill` | on a GPU, a kernel with matrix products, which attention is, keeps registers in memory |
-    | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other (C7510 to C7519) |
+    | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other, or ignores how it hands registers over for them (C7500 to C7599) |
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
 
     A kernel's slow paths are its attribute `slow_paths`, so the pass runs after
     `nsa-binary` or `nsa-cuda-binary`. Entries that train nothing, such as those of single operations,
     may be slow.
+
+    `allow=spill@attention_1` allows a path in one kernel, `all@attention_1` all
+    of them; that there is no such kernel is an error.
 
     Example: with `allow=copy`, a training entry may contain
 
@@ -105,7 +108,8 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"allow", "allow", "std::string",
-               "Slow paths that are no error, or all">,
+               "Slow paths that are no error, or all, in all kernels or in one "
+               "(PATH@KERNEL)">,
   ];
 }
 

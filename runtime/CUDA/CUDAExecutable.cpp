@@ -5,6 +5,7 @@
 #include "runtime/Core/Parts.h"
 
 #include <algorithm>
+#include <cstdio>
 
 using namespace nsa;
 using namespace nsa::cuda;
@@ -83,11 +84,26 @@ Status CUDAExecutable::load() {
   return {};
 }
 
+/// The compiler refuses kernels that spill, as far as it sees the result of
+/// ptxas; here the driver's is what there is to see.
+static void warnOfLocalMemory(const Driver &driver,
+                              const artifact::Kernel &kernel,
+                              Function function) {
+  int bytes = 0;
+  if (driver.FuncGetAttribute(&bytes, kLocalBytes, function) == 0 && bytes > 0)
+    std::fprintf(stderr,
+                 "warning: kernel '%s' keeps %d bytes of each thread in local "
+                 "memory, as the GPU's driver compiled it from PTX: it may be "
+                 "slow\n",
+                 kernel.name()->c_str(), bytes);
+}
+
 Status CUDAExecutable::loadKernels() {
   if (source->kernels()->size() == 0)
     return {};
   const artifact::Binary *binary = findCode(source.root());
   const Driver &driver = gpu->driver();
+  bool isText = binary->format()->string_view() == artifact::ptxFormat;
   // Text has to end with a zero.
   std::string image(binary->data()->begin(), binary->data()->end());
   if (Status status = driver.check(
@@ -104,6 +120,8 @@ Status CUDAExecutable::loadKernels() {
         !status)
       return Error{"kernel '" + kernel->name()->str() +
                    "': " + status.message()};
+    if (isText)
+      warnOfLocalMemory(driver, *kernel, function);
     if (kernel->shared_bytes() <= 48 * 1024)
       continue;
     if (Status status = driver.check(

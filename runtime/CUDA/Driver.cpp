@@ -36,6 +36,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.ModuleUnload, "cuModuleUnload");
   library.find(driver.ModuleGetFunction, "cuModuleGetFunction");
   library.find(driver.FuncSetAttribute, "cuFuncSetAttribute");
+  library.find(driver.FuncGetAttribute, "cuFuncGetAttribute");
   library.find(driver.LaunchKernel, "cuLaunchKernel");
   library.find(driver.StreamCreate, "cuStreamCreate");
   library.find(driver.StreamDestroy, "cuStreamDestroy_v2");

@@ -68,6 +68,7 @@ struct Driver {
   int (*ModuleUnload)(Module module);
   int (*ModuleGetFunction)(Function *function, Module module, const char *name);
   int (*FuncSetAttribute)(Function function, int attribute, int value);
+  int (*FuncGetAttribute)(int *value, int attribute, Function function);
   int (*LaunchKernel)(Function function, unsigned gridX, unsigned gridY,
                       unsigned gridZ, unsigned blockX, unsigned blockY,
                       unsigned blockZ, unsigned sharedBytes, Stream stream,
@@ -108,7 +109,7 @@ struct Driver {
 
 /// Attributes of CUdevice_attribute and CUfunction_attribute.
 constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
-constexpr int kMaxDynamicSharedSize = 8;
+constexpr int kLocalBytes = 3, kMaxDynamicSharedSize = 8;
 /// CUDA_ERROR_NOT_READY of StreamQuery: work is left.
 constexpr int kNotReady = 600;
 /// CU_STREAM_NON_BLOCKING: a stream that does not wait for the default one.

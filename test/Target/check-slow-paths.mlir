@@ -3,13 +3,25 @@
 // RUN: not nsa-opt %s --nsa-check-slow-paths 2>&1 | FileCheck %s --implicit-check-not=error:
 // RUN: not nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop 2>&1 | FileCheck %s --check-prefix=COPY
 // RUN: nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop,copy | FileCheck %s --check-prefix=PASSES
+// RUN: nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop@slow,copy | FileCheck %s --check-prefix=PASSES
+// RUN: nsa-opt %s --nsa-check-slow-paths=allow=all@slow,copy | FileCheck %s --check-prefix=PASSES
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=scalar-loop@fast,unfused@slow,copy 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=OTHER --implicit-check-not=error:
 // RUN: nsa-opt %s --nsa-check-slow-paths=allow=all | FileCheck %s --check-prefix=PASSES
 // RUN: not nsa-opt %s --nsa-check-slow-paths=allow=slow 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=slow@fast 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=copy@slow 2>&1 | FileCheck %s --check-prefix=NO-KERNEL
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=spill@ 2>&1 | FileCheck %s --check-prefix=EMPTY
+// RUN: not nsa-opt %s --nsa-check-slow-paths=allow=all,spill@x 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // COPY-NOT: scalar-loop
 // COPY: error: slow path 'copy'
+// OTHER: error: slow path 'scalar-loop' in kernel @slow;
 // PASSES: rt.entry @accumulate
 // NAME: error: unknown slow path 'slow'; known are scalar-loop, scalar-access, scalar-product, unfused, spill, serialised, copy, all
+// NO-KERNEL: error: slow path 'copy@slow': copies are of no kernel
+// EMPTY: error: slow path 'spill@': expected the name of a kernel after '@'
+// UNKNOWN: error: slow path 'spill' is allowed in @x, but there is no such kernel
 
 rt.kernel @slow : (memref<16384xf32>, memref<16384xf32>) -> ()
     {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, code_bytes = 96 : i64,
@@ -39,7 +51,7 @@ rt.entry @accumulate inputs [@x] outputs [] {
   %0 = rt.buffer : memref<16384xf32>
   %1 = rt.buffer : memref<16384xf32>
   %2 = rt.buffer : memref<16xf32>
-  // CHECK: check-slow-paths.mlir:[[@LINE+1]]:3: error: slow path 'scalar-loop' in kernel @slow; allow with --allow-slow-path=scalar-loop
+  // CHECK: check-slow-paths.mlir:[[@LINE+1]]:3: error: slow path 'scalar-loop' in kernel @slow; allow with --allow-slow-path=scalar-loop or, only there, scalar-loop@slow{{$}}
   rt.launch @slow ins(%x : memref<16384xf32>) outs(%0 : memref<16384xf32>)
   rt.launch @slow ins(%0 : memref<16384xf32>) outs(%1 : memref<16384xf32>)
   rt.launch @fast ins(%1 : memref<16384xf32>) outs(%g : memref<16384xf32>)

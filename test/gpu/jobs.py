@@ -52,7 +52,7 @@ def assign(values):
     return [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
 
 
-def prepare(args, name, config, values, *options, allow="spill,serialised"):
+def prepare(args, name, config, values, *options, allow=""):
     """Compiles a job with options; `values` are its settings, `allow` are slow paths."""
     os.makedirs(args.folder, exist_ok=True)
     binaries = os.path.join(args.build, "bin")

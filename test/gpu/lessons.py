@@ -38,12 +38,12 @@ def values(args, length, more=None):
 
 def prepare(args):
     for length in LENGTHS:
-        jobs.prepare(args, f"length-{length}", args.config, values(args, length), allow="")
+        jobs.prepare(args, f"length-{length}", args.config, values(args, length))
     jobs.prepare(args, "recompute", args.config,
-                 values(args, LENGTHS[-1], {"runtime.gradient_checkpointing": "cheap"}), allow="")
-    jobs.prepare(args, "checked", "smoke", values(args, 512), allow="")
+                 values(args, LENGTHS[-1], {"runtime.gradient_checkpointing": "cheap"}))
+    jobs.prepare(args, "checked", "smoke", values(args, 512))
     for length in MEMORY_LENGTHS:
-        jobs.prepare(args, f"memory-{length}", "smoke", values(args, length), allow="")
+        jobs.prepare(args, f"memory-{length}", "smoke", values(args, length))
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
                       "--tokens", "400000")
 

@@ -50,7 +50,9 @@ def prepare(args):
         }
         if share == 1:
             values["train.lr"] = args.lr
-        jobs.prepare(args, name, args.config, values | jobs.STEPS_ONLY)
+        # fp32 is what others are held against, and attention in it has spills.
+        jobs.prepare(args, name, args.config, values | jobs.STEPS_ONLY,
+                     allow="spill" if precision == "fp32" else "")
     jobs.prepare_data(args, "pack", *args.text, "--max-bytes", "20000000")
 
 

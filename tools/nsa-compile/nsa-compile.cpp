@@ -32,6 +32,8 @@ struct Options {
   DebugOptions debug;
   bool estimate = false;
   bool timing = false;
+  /// Whether PTX stays as it is because there is no ptxas.
+  bool missesPtxas = false;
   CompilerOptions compiler;
 };
 
@@ -40,12 +42,14 @@ struct Options {
 /// The ptxas that the machine has, or nothing.
 static std::string findPtxas() {
   std::vector<std::string> folders;
-  if (const char *home = std::getenv("CUDA_HOME"))
+  const char *home = std::getenv("CUDA_HOME");
+  if (home)
     folders.push_back(std::string(home) + "/bin");
   std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(path, folder, ':');)
     folders.push_back(folder);
-  folders.push_back("/usr/local/cuda/bin");
+  if (!home)
+    folders.push_back("/usr/local/cuda/bin");
   for (const std::string &folder : folders)
     if (std::string file = folder + "/ptxas"; ::access(file.c_str(), X_OK) == 0)
       return file;
@@ -59,8 +63,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
                  "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)");
   app.add_option("--ptxas", compiler.ptxas,
                  "For a GPU: the program ptxas, or none to leave PTX to the "
-                 "driver [that of $CUDA_HOME, of the PATH or of "
-                 "/usr/local/cuda]")
+                 "driver [that of $CUDA_HOME, of the PATH or, if "
+                 "CUDA_HOME is not set, of /usr/local/cuda]")
       ->default_str("");
   app.add_option("--cpu", compiler.cpu,
                  "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native");
@@ -104,7 +108,8 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
          "--allow-slow-path", compiler.allowSlowPaths,
          "Slow paths that training entries may take: scalar-loop, "
          "scalar-access, scalar-product, unfused, spill, serialised, copy "
-         "or all; any other is an error")
+         "or all, in all kernels or in one (PATH@KERNEL); any other is an "
+         "error")
       ->default_str("")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -195,6 +200,16 @@ static void printMessages(const std::string &messages) {
     std::fprintf(stderr, "%s\n", messages.c_str());
 }
 
+/// Says that nobody has looked at the registers of the kernels.
+static void notePTX(const Options &options) {
+  if (options.missesPtxas)
+    std::fprintf(stderr,
+                 "%s: note: no ptxas was found: the kernels stay PTX, "
+                 "which the GPU's driver compiles, and are not checked "
+                 "for spills (--ptxas=none does so without this note)\n",
+                 toolName);
+}
+
 /// Prints what a report says besides the summary, as far as asked for.
 static int printDetails(const Options &options, const CompileReport &report) {
   if (options.timing)
@@ -235,6 +250,7 @@ static int makeArtifact(const Options &options, const std::string &source) {
   if (!artifact)
     return reportMessages(artifact.message());
   printMessages(*options.debug.messages);
+  notePTX(options);
   if (Status status = write(options.output, artifact->bytes); !status)
     return reportError(toolName, status.message());
   int code = printDetails(options, artifact->report);
@@ -270,6 +286,8 @@ int main(int argc, char **argv) {
     reportError(toolName, error);
     return exitUsage;
   }
+  options.missesPtxas =
+      options.compiler.target != "cpu" && options.compiler.ptxas.empty();
   if (options.compiler.ptxas == "none")
     options.compiler.ptxas.clear();
   Result<std::string> source = readFile(

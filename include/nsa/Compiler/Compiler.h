@@ -49,7 +49,8 @@ struct CompilerOptions {
   /// Slow paths that training entries may take; any other is an error.
   /// "scalar-loop", "scalar-access" (kernels that do not use vectors),
   /// "scalar-product" (16-bit products off tensor cores), "unfused" (branches
-  /// of attention), "spill", "serialised", "copy", or "all".
+  /// of attention), "spill", "serialised", "copy", or "all"; "spill@NAME" is
+  /// that of one kernel.
   std::vector<std::string> allowSlowPaths;
   /// MiB that logits and their gradient may take at once: larger ones are made
   /// in chunks of tokens, at most 8, if operations are fused.

@@ -22,11 +22,13 @@ static uint64_t numberBefore(StringRef line, StringRef unit) {
   return digits.getAsInteger(10, number) ? 0 : number;
 }
 
-/// Whether the line says that the pipeline of asynchronous products is lost.
+/// Whether the line is one of the messages C7500 to C7599. Those that ptxas 12
+/// and 13 have say that asynchronous products wait for each other, or that
+/// registers are not handed over for them; of later ones we assume no better.
 static bool saysSerialised(StringRef line) {
-  size_t at = line.find("(C751");
+  size_t at = line.find("(C75");
   return at != StringRef::npos && line.size() > at + 6 &&
-         isDigit(line[at + 5]) && line[at + 6] == ')';
+         isDigit(line[at + 4]) && isDigit(line[at + 5]) && line[at + 6] == ')';
 }
 
 /// The function that a warning names, or an empty name.
@@ -37,18 +39,19 @@ static StringRef namedFunction(StringRef line) {
 
 void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
   KernelResources *current = nullptr;
+  bool isAnySerialised = false;
   for (StringRef line : split(log, '\n')) {
     line = line.trim();
     if (line.consume_front("ptxas info    : Compiling entry function '") ||
         line.consume_front("ptxas info    : Function properties for ")) {
       current = &assembly.kernels[line.split('\'').first.trim()];
-    } else if (line.starts_with("ptxas warning") || line.contains("(C75")) {
+    } else if (line.starts_with("ptxas warning") || saysSerialised(line)) {
       assembly.warnings.push_back(line.str());
       StringRef name = namedFunction(line);
       if (saysSerialised(line) && !name.empty())
         assembly.kernels[name].isSerialised = true;
-      else if (saysSerialised(line) && current)
-        current->isSerialised = true;
+      else if (saysSerialised(line))
+        isAnySerialised = true;
     } else if (current && line.contains("bytes stack frame")) {
       current->stackBytes = numberBefore(line, "bytes stack frame");
       current->spillStores = numberBefore(line, "bytes spill stores");
@@ -57,6 +60,10 @@ void nsa::parseAssemblerLog(StringRef log, Assembly &assembly) {
       current->registers = numberBefore(line, "registers");
     }
   }
+  // The messages come before or between those of kernels: one without a name
+  // may be of any.
+  for (auto &kernel : assembly.kernels)
+    kernel.second.isSerialised |= isAnySerialised;
 }
 
 Error nsa::checkLaunchRegisters(const Assembly &assembly,

@@ -16,7 +16,7 @@ struct KernelResources {
   uint64_t registers = 0;
   /// Bytes of local memory of a thread, and bytes of code that spill to it.
   uint64_t stackBytes = 0, spillStores = 0, spillLoads = 0;
-  /// Whether asynchronous products wait for each other (C7510 to C7519).
+  /// Whether asynchronous products wait for each other (C7500 to C7599).
   bool isSerialised = false;
 };
 

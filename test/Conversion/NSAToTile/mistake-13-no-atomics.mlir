@@ -28,3 +28,28 @@
 // FUSED-DAG: llvm.func @gated_attention_backward_dkdv_slc_
 // FUSED-DAG: llvm.func @gated_attention_backward_dkdv_win_
 // CHECK-DAG: llvm.func @embedding_backward_
+
+// The same for GPUs, which have instructions for it: in the NVVM dialect, and in
+// the PTX of a layer whose heads are wide enough for tensor cores.
+
+// RUN: nsa-compile %S/../../Transforms/Inputs/sparse_block.mlir --target=sm_90a \
+// RUN:   --precision=bf16 --compile-to=kernel | sed '/^  func.func/,/^  }/d' \
+// RUN:   | nsa-opt --pass-pipeline="builtin.module(nsa-tile-to-nvvm-llvm{wgmma=true})" \
+// RUN:   | FileCheck %s --check-prefixes=CHECK,FUSED --implicit-check-not=atomic --implicit-check-not=cmpxchg \
+// RUN:   --implicit-check-not="{{[^a-z](atom|red)[.]}}"
+// RUN: nsa-compile %S/../../Transforms/Inputs/sparse_block.mlir --target=sm_80 --no-fuse \
+// RUN:   --precision=bf16 --compile-to=kernel | sed '/^  func.func/,/^  }/d' \
+// RUN:   | nsa-opt --pass-pipeline="builtin.module(nsa-tile-to-nvvm-llvm)" \
+// RUN:   | FileCheck %s --check-prefixes=CHECK,ALONE --implicit-check-not=atomic --implicit-check-not=cmpxchg \
+// RUN:   --implicit-check-not="{{[^a-z](atom|red)[.]}}"
+
+// RUN: nsa-model %configs/m7c_125m.yaml --set model.n_layers=1 -o %t.m7c.mlir
+// RUN: nsa-compile %t.m7c.mlir --target=sm_90a --precision=bf16 --ptxas=none -o %t.90.nsax
+// RUN: grep -aq "wgmma.mma_async" %t.90.nsax
+// RUN: not grep -aE "(^|[^a-z])(atom|red|multimem)[.]" %t.90.nsax
+// RUN: nsa-compile %t.m7c.mlir --target=sm_80 --precision=bf16 --ptxas=none -o %t.80.nsax
+// RUN: grep -aq "mma.sync" %t.80.nsax
+// RUN: not grep -aE "(^|[^a-z])(atom|red|multimem)[.]" %t.80.nsax
+// What they look for is what an atomic is in PTX.
+// RUN: echo "	atom.global.add.f32 %f1, [%rd1], %f2;" | grep -aE "(^|[^a-z])(atom|red|multimem)[.]"
+// RUN: echo "	red.relaxed.gpu.global.add.f32 [%rd1], %f2;" | grep -aE "(^|[^a-z])(atom|red|multimem)[.]"

@@ -2,15 +2,17 @@
 //
 // Compiles every nsa operation for a GPU, runs it on the emulator with poisoned
 // memory, and compares forward and backward with the fp64 reference, as
-// KernelSweepTest does for the CPU. NSA_TEST_SUITE=full tries 120 combinations,
-// otherwise 10. NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed.
-// NSA_COMBINATION takes one combination, in the words of a failure's message,
-// and NSA_TARGET=cpu runs it as KernelSweepTest would.
+// KernelSweepTest does for the CPU: half of them for Hopper, the others for the
+// GPUs before it. NSA_TEST_SUITE=full tries 192 combinations, otherwise 14.
+// NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed. NSA_COMBINATION
+// takes one combination, in the words of a failure's message, and NSA_TARGET
+// the GPU for all; NSA_TARGET=cpu runs them as KernelSweepTest would.
 //
 //===----------------------------------------------------------------------===//
 
 #include "test/unit/Emulator/EmulatedModule.h"
 #include "test/unit/KernelSweep/Checks.h"
+#include "llvm/ADT/STLExtras.h"
 
 #include <array>
 #include <cstdlib>
@@ -22,16 +24,39 @@ using namespace nsa::test;
 
 namespace {
 
-Result<CompiledArtifact> compileForGPU(const std::string &text,
-                                       const CompilerOptions &options) {
-  CompilerOptions changed = options;
-  changed.target = "sm_90a";
-  return emulator::compileForEmulator(text, changed);
+constexpr char kHopper[] = "sm_90a";
+
+/// The older one of the GPUs for combination `number`, without wgmma and tensor
+/// copies.
+const char *ampere(size_t number) { return number % 4 < 2 ? "sm_86" : "sm_80"; }
+
+/// The GPU for combination `number` of a list: every element type of every four
+/// combinations comes to both kinds.
+const char *alternating(size_t number) {
+  return (number + 2) % 8 < 4 ? kHopper : ampere(number);
 }
 
-Compile chosenCompiler() {
-  const char *target = std::getenv("NSA_TARGET");
-  return target && std::string(target) == "cpu" ? Compile() : compileForGPU;
+/// `target`, unless NSA_TARGET names another.
+std::string chosen(const char *target) {
+  const char *other = std::getenv("NSA_TARGET");
+  return other ? other : target;
+}
+
+/// Both, once if they are the same; or the one that NSA_TARGET names.
+std::vector<std::string> targets(const char *one, const char *other) {
+  std::vector<std::string> list = {chosen(one), chosen(other)};
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  return list;
+}
+
+Compile compilerFor(const std::string &target) {
+  if (target == "cpu")
+    return Compile();
+  return [target](const std::string &text, const CompilerOptions &options) {
+    CompilerOptions changed = options;
+    changed.target = target;
+    return emulator::compileForEmulator(text, changed);
+  };
 }
 
 /// Heads as wide as those of models, on short sequences: several tiles of
@@ -76,7 +101,7 @@ std::vector<Combination> combinations(uint64_t seed) {
     return {c.value_or(Combination())};
   }
   // What the CPU is tried on, made smaller, and 16 bits in every second one.
-  size_t count = sweepCount(120, 10);
+  size_t count = sweepCount(192, 14);
   std::vector<Combination> list = spread(count - count / 2, seed, 1e6);
   for (size_t i = 0; i < list.size(); ++i)
     list[i].element = i % 2 == 0   ? DataType::F32
@@ -90,8 +115,10 @@ std::vector<Combination> combinations(uint64_t seed) {
 } // namespace
 
 TEST(EmulatedKernels, EveryKernelAgreesWithTheReference) {
-  for (const Combination &c : combinations(testSeed())) {
-    checkAll(c, chosenCompiler());
+  for (auto [number, c] : llvm::enumerate(combinations(testSeed()))) {
+    std::string target = chosen(alternating(number));
+    SCOPED_TRACE("for " + target);
+    checkAll(c, compilerFor(target));
     if (HasFailure())
       break;
   }
@@ -101,10 +128,11 @@ using Check = void (*)(const Combination &, const Compile &);
 
 /// Checks combinations with every kind of gates, up to the first that fails.
 static void checkEach(Check check, uint64_t seed) {
-  size_t number = 0;
-  for (const Combination &c : combinations(seed)) {
+  for (auto [number, c] : llvm::enumerate(combinations(seed))) {
+    std::string target = chosen(alternating(number));
+    SCOPED_TRACE("for " + target);
     bool given = std::getenv("NSA_COMBINATION");
-    check(given ? c : withGating(c, number++), chosenCompiler());
+    check(given ? c : withGating(c, number), compilerFor(target));
     if (testing::Test::HasFailure())
       break;
   }
@@ -135,6 +163,7 @@ TEST(EmulatedKernels, EqualBlocksTie) {
 }
 
 TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
+  size_t number = 0;
   for (const char *text :
        {"B=1 S=200 Hkv=2 G=3 dk=16 dv=32 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
         "logits=1 gating=sigmoid with bias seed=1",
@@ -147,17 +176,24 @@ TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
         "logits=1 gating=sigmoid with bias seed=31"}) {
     std::optional<Combination> c = parseCombination(text);
     ASSERT_TRUE(c) << text;
-    checkGated(*c, chosenCompiler());
-    checkRotation(*c, chosenCompiler());
+    for (const std::string &target : targets(kHopper, ampere(number++))) {
+      SCOPED_TRACE("for " + target);
+      checkGated(*c, compilerFor(target));
+      checkRotation(*c, compilerFor(target));
+    }
   }
 }
 
 // Where few of many blocks are selected, four warps share the blocks that are
 // copied for them, and each passes by those that its queries did not select.
 TEST(EmulatedKernels, WarpsThatPassBlocksByAgreeWithTheReference) {
-  for (const Combination &c : withManyBlocks()) {
-    checkAll(c, chosenCompiler());
-    checkGated(c, chosenCompiler());
-    checkRotation(c, chosenCompiler());
+  for (auto [number, c] : llvm::enumerate(withManyBlocks())) {
+    const char *other = number % 2 ? ampere(number) : kHopper;
+    for (const std::string &target : targets(kHopper, other)) {
+      SCOPED_TRACE("for " + target);
+      checkAll(c, compilerFor(target));
+      checkGated(c, compilerFor(target));
+      checkRotation(c, compilerFor(target));
+    }
   }
 }

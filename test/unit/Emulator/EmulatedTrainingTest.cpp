@@ -39,15 +39,15 @@ struct Distance {
 /// A model on both targets, with equal parameters and tokens.
 class Pair {
 public:
-  Pair(const std::vector<std::string> &overrides,
-       const std::string &precision) {
+  Pair(const std::vector<std::string> &overrides, const std::string &precision,
+       const std::string &target) {
     std::string text = modelText(overrides);
     CompilerOptions options;
     options.precision = precision;
-    auto compileForGPU = [](const std::string &source,
-                            const CompilerOptions &given) {
+    auto compileForGPU = [&](const std::string &source,
+                             const CompilerOptions &given) {
       CompilerOptions changed = given;
-      changed.target = "sm_90a";
+      changed.target = target;
       return emulator::compileForEmulator(source, changed);
     };
     RuntimeOptions runtime = CompiledModule::poisoned();
@@ -95,8 +95,9 @@ public:
   std::vector<CompiledModule> models;
 };
 
-void checkSteps(const std::vector<std::string> &overrides) {
-  Pair pair(overrides, "fp32");
+void checkSteps(const std::vector<std::string> &overrides,
+                const std::string &target) {
+  Pair pair(overrides, "fp32", target);
   ASSERT_EQ(pair.models.size(), 2u);
   for (int step = 0; step < 2; ++step) {
     pair.run("accumulate");
@@ -121,17 +122,21 @@ void checkSteps(const std::vector<std::string> &overrides) {
 
 } // namespace
 
-TEST(EmulatedTraining, StepsAgreeWithTheCPU) { checkSteps({}); }
+TEST(EmulatedTraining, StepsAgreeWithTheCPU) { checkSteps({}, "sm_90a"); }
 
 TEST(EmulatedTraining, StepsWithLinearCompressionAgreeWithTheCPU) {
   checkSteps({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
-              "model.d_v=12"});
+              "model.d_v=12"},
+             "sm_80");
 }
 
 TEST(EmulatedTraining, MixedPrecisionPointsTheSameWay) {
-  for (const char *precision : {"bf16", "fp16"}) {
+  for (auto [precision, target] :
+       {std::pair("bf16", "sm_90a"), std::pair("fp16", "sm_90a"),
+        std::pair("bf16", "sm_80"), std::pair("fp16", "sm_86")}) {
+    SCOPED_TRACE(std::string(precision) + " for " + target);
     // Wide enough for tensor cores.
-    Pair pair({"model.d_k=16", "model.d_v=16"}, precision);
+    Pair pair({"model.d_k=16", "model.d_v=16"}, precision, target);
     ASSERT_EQ(pair.models.size(), 2u);
     pair.run("accumulate");
     EXPECT_NEAR(*pair.view(0, "loss").as<float>(),

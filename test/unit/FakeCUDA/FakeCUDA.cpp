@@ -54,6 +54,8 @@ using FakeGraph = std::vector<Work>;
 struct State {
   std::vector<std::string> log;
   std::map<std::string, int> failures;
+  /// By the symbol of a kernel.
+  std::map<std::string, int> localBytes;
   /// Bytes of memory on the GPU and pinned memory on the host, by address.
   std::map<uintptr_t, size_t> device, pinned;
   uint64_t extraBytes = 0;
@@ -156,10 +158,15 @@ const char *fakeCUDALog() {
 void fakeCUDAReset() {
   state().log.clear();
   state().failures.clear();
+  state().localBytes.clear();
   state().extraBytes = 0;
 }
 
 void fakeCUDAFail(const char *name, int nth) { state().failures[name] = nth; }
+
+void fakeCUDASpill(const char *symbol, int bytes) {
+  state().localBytes[symbol] = bytes;
+}
 
 void fakeCUDAUse(uint64_t bytes) { state().extraBytes = bytes; }
 
@@ -346,6 +353,16 @@ int cuModuleGetFunction(void **handle, void *module, const char *name) {
 }
 
 int cuFuncSetAttribute(void *, int, int) { return call("cuFuncSetAttribute"); }
+
+int cuFuncGetAttribute(int *value, int attribute, void *handle) {
+  constexpr int localBytes = 3;
+  if (attribute != localBytes)
+    return 1;
+  auto found =
+      state().localBytes.find(static_cast<FakeFunction *>(handle)->name);
+  *value = found == state().localBytes.end() ? 0 : found->second;
+  return call("cuFuncGetAttribute");
+}
 
 int cuLaunchKernel(void *handle, unsigned x, unsigned y, unsigned z, unsigned,
                    unsigned, unsigned, unsigned, void *, void **parameters,

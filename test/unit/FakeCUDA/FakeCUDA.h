@@ -26,6 +26,8 @@ const char *fakeCUDALog();
 void fakeCUDAReset();
 /// Makes the nth call from now of this name fail.
 void fakeCUDAFail(const char *name, int nth);
+/// Gives each thread of a kernel so many bytes of local memory.
+void fakeCUDASpill(const char *symbol, int bytes);
 /// Puts work on the stream: it returns whether it is done, and is tried again
 /// if not.
 void fakeCUDAEnqueue(bool (*work)(void *), void *argument);

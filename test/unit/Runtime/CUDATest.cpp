@@ -402,3 +402,19 @@ TEST_F(CUDATest, TextRunsOnLaterChips) {
   Program program = load(makeTestArtifact("sm_86", artifact::ptxFormat));
   EXPECT_TRUE(program.run("ids").ok());
 }
+
+// As a cubin, its spills were checked when it was made.
+TEST_F(CUDATest, LocalMemoryOfTextIsAWarning) {
+  auto messages = [&](const char *format) {
+    fakeCUDAReset();
+    fakeCUDASpill("test_add", 48);
+    testing::internal::CaptureStderr();
+    load(makeTestArtifact("sm_90a", format));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(messages(artifact::ptxFormat),
+            "warning: kernel 'add_rows' keeps 48 bytes of each thread in local "
+            "memory, as the GPU's driver compiled it from PTX: it may be "
+            "slow\n");
+  EXPECT_EQ(messages(artifact::cubinFormat), "");
+}

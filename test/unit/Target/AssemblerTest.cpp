@@ -43,8 +43,8 @@ TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
       "ptxas info    : Used 32 registers, used 1 barriers\n"
       "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n"
       "ptxas info    : Used 168 registers, used 1 barriers\n"
-      "ptxas warning : (C7520) something else in function 'first'\n"
-      "ptxas info    : (C7519) Potential Performance Loss: wgmma\n"
+      "ptxas warning : (C7420) something else in function 'first'\n"
+      "ptxas warning : (C75201) something else in function 'first'\n"
       "ptxas info    : Compiling entry function 'third' for 'sm_90a'\n"
       "ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async "
       "instructions are serialized due to ill formed pipeline stage in the "
@@ -57,6 +57,35 @@ TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
   EXPECT_TRUE(assembly.kernels["third"].isSerialised);
   EXPECT_EQ(assembly.kernels["second"].registers, 168u);
   EXPECT_EQ(assembly.warnings.size(), 5u);
+}
+
+TEST(Assembler, AnyMessageOfThatHundredIsOne) {
+  for (const char *code : {"C7500", "C7508", "C7520", "C7599"}) {
+    Assembly assembly;
+    parseAssemblerLog(
+        std::string("ptxas info    : (") + code +
+            ") something new in function 'second'\n"
+            "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+            "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n",
+        assembly);
+    EXPECT_FALSE(assembly.kernels["first"].isSerialised) << code;
+    EXPECT_TRUE(assembly.kernels["second"].isSerialised) << code;
+    EXPECT_EQ(assembly.warnings.size(), 1u) << code;
+  }
+}
+
+// Registers that are not handed over are told without a name.
+TEST(Assembler, AMessageWithoutANameMayBeOfAnyKernel) {
+  Assembly assembly;
+  parseAssemblerLog(
+      "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' "
+      "ignored "
+      "to maintain minimum register requirements.\n"
+      "ptxas info    : Compiling entry function 'first' for 'sm_90a'\n"
+      "ptxas info    : Compiling entry function 'second' for 'sm_90a'\n",
+      assembly);
+  EXPECT_TRUE(assembly.kernels["first"].isSerialised);
+  EXPECT_TRUE(assembly.kernels["second"].isSerialised);
 }
 
 TEST(Assembler, KernelsThatHandRegistersOverStartWithTheseAlone) {

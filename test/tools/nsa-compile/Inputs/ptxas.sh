@@ -1,6 +1,7 @@
 #!/bin/sh
 # Stands in for ptxas: an empty result, and for every kernel the log of one that
-# spills $SPILLS bytes and, with $SERIALISED, of one whose products wait. With
+# spills $SPILLS bytes (only $SPILLING, if that names one) and, with $SERIALISED,
+# a code such as C7510, of one whose products wait. With
 # $CALLS only kernels spill that may not have all registers, and the limits of
 # registers are added to that file.
 while [ $# -gt 1 ]; do
@@ -19,11 +20,12 @@ while read -r name limit; do
   if [ -n "$CALLS" ]; then
     case $limit in 255 | none) spills=0 ;; esac
   fi
+  [ -z "$SPILLING" ] || [ "$SPILLING" = "$name" ] || spills=0
   echo "ptxas info    : Compiling entry function '$name' for 'sm_90a'"
   echo "ptxas info    : Function properties for $name"
   echo "    8 bytes stack frame, $spills bytes spill stores, 0 bytes spill loads"
   echo "ptxas info    : Used 40 registers, used 1 barriers"
   if [ -n "$SERIALISED" ]; then
-    echo "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline in function '$name'"
+    echo "ptxas info    : ($SERIALISED) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline in function '$name'"
   fi
 done
