@@ -39,9 +39,13 @@ Result<TrainEnd> Trainer::run() {
     return TrainEnd::Finished;
   }
   Result<TrainEnd> end = trainAndFinish();
+  if (end)
+    return end;
   // What --check-finite and --no-graph stop at is a planned end too.
-  if (!end && model.foundNonFinite())
-    return reportStopped(end.message());
+  if (model.foundNonFinite())
+    return stopAll(end.message());
+  if (std::string why = ranks.stopReason(); !why.empty())
+    return reportStopped(why);
   return end;
 }
 

@@ -86,7 +86,7 @@ refused() {
   code=0
   wait "$first" || code=$?
   [ "$code" = 1 ] || fail "$what: rank 0 ended with code $code"
-  grep -q "error: rank 1 has $what [0-9a-f]*, rank 0 has" "$scratch/0.log" ||
+  grep -q "error: rank 1 has $what [0-9a-z]*, rank 0 has" "$scratch/0.log" ||
     fail "$what: $(cat "$scratch/0.log")"
 }
 port=$((20000 + RANDOM % 10000))
@@ -96,6 +96,9 @@ refused "the configuration" "$port" "${other[@]}"
   --allow-slow-path all > /dev/null
 mapfile -t other < <(command refused other)
 refused "the artefact" "$((port + 1))" "${other[@]}"
+# It would stop, and leave the others in a reduction.
+mapfile -t other < <(command refused m --check-finite)
+refused "--check-finite" "$((port + 2))" "${other[@]}"
 unset MASTER_ADDR MASTER_PORT WORLD_SIZE LOCAL_WORLD_SIZE
 
 long=(--nproc 2 --set train.steps=300 --set train.save_every=20 --set train.eval_every=0)

@@ -7,6 +7,7 @@
 #include "test/unit/Train/SmallRun.h"
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ protected:
     model.communicator = (*ranks)->communicator();
     if (rank == poisonedRank)
       model.poisonAt = poisonAt;
+    if (rank == stoppedRank)
+      model.stopAt = stopAt;
     std::FILE *null = std::fopen("/dev/null", "w");
     Console console(null, false);
     TrainOptions train;
@@ -50,10 +53,11 @@ protected:
     train.runName = name;
     train.stopAfter = stopAfter;
     train.separateUpdate = rank == separateRank;
+    train.sameOnAllRanks = {
+        {"--check-finite", rank == otherRank ? "on" : "off"}};
     model.slowToHost = slowSave;
     Trainer trainer(model, *data, config, train, console, **ranks);
     Result<TrainEnd> end = trainer.run();
-    (*ranks)->leave();
     std::fclose(null);
     for (float weight : model.weights())
       if (!std::isfinite(weight))
@@ -61,22 +65,36 @@ protected:
     if (stopAfter > 0 && !std::filesystem::exists(dir / ("runs/" + name) +
                                                   "/checkpoints/latest"))
       return exitUnsaved;
-    return end ? int(*end) : exitError;
+    std::ofstream(weightsFile(name, rank), std::ios::binary)
+        .write(reinterpret_cast<const char *>(model.weights().data()),
+               std::streamsize(model.weights().size() * sizeof(float)));
+    int code = end ? int(*end) : exitError;
+    if ((*ranks)->stopReason().empty()) {
+      (*ranks)->leave();
+      return code;
+    }
+    // A reduction may be running.
+    (*ranks)->fail("");
+    ::_exit(code);
   }
 
-  /// Every rank but the first is a process of its own. Returns their codes.
+  std::string weightsFile(const std::string &name, int rank) {
+    return dir / (name + ".rank" + std::to_string(rank));
+  }
+
+  /// Every rank is a process of its own. Returns their codes.
   std::vector<int> train(int size, const std::string &name) {
     uint16_t port = *findFreePort();
-    std::vector<pid_t> others;
-    for (int rank = 1; rank < size; ++rank) {
-      others.push_back(::fork());
-      if (others.back() == 0)
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < size; ++rank) {
+      pids.push_back(::fork());
+      if (pids.back() == 0)
         ::_exit(trainRank(rank, size, port, name));
     }
-    std::vector<int> codes = {trainRank(0, size, port, name)};
-    for (pid_t other : others) {
+    std::vector<int> codes;
+    for (pid_t pid : pids) {
       int status = 0;
-      ::waitpid(other, &status, 0);
+      ::waitpid(pid, &status, 0);
       codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     }
     return codes;
@@ -101,8 +119,10 @@ protected:
   int poisonedRank = -1;
   int64_t poisonAt = 0;
   int64_t stopAfter = 0;
+  int stoppedRank = -1;
+  int64_t stopAt = 0;
   double slowSave = 0;
-  int separateRank = -1;
+  int separateRank = -1, otherRank = -1;
 };
 
 // The batch size once was global for one data set and per rank for another.
@@ -160,9 +180,46 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
 }
 
+// A rank that stops at a command once ended by itself after the time-out of the
+// others, which took it for lost.
+TEST_F(TrainerRanksTest, Lesson10OneRankThatStopsAtACommandStopsAll) {
+  stopAfter = 3;
+  ASSERT_EQ(train(3, "before"), std::vector<int>(3, int(TrainEnd::Halted)));
+  stopAfter = 0;
+  // Two passes of a rank are a step.
+  stopAt = 3 * 2 + 1;
+  for (int rank : {0, 2}) {
+    stoppedRank = rank;
+    std::string name = "stopped" + std::to_string(rank);
+    auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(train(3, name), std::vector<int>(3, int(TrainEnd::NonFinite)));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(10000));
+    std::string what = "command 7 wrote nan on rank " + std::to_string(rank),
+                log;
+    log = dir.read("runs/" + name + "/train.log");
+    EXPECT_NE(log.find("step 4: " + what), std::string::npos) << log;
+    EXPECT_EQ(dir.read("runs/" + name + "/.anomaly_type"), "nan_loss\n");
+    EXPECT_NE(dir.read("runs/" + name + "/metrics.json")
+                  .find("\"end\": \"nan_loss\""),
+              std::string::npos);
+    for (int other = 0; other < 3; ++other) {
+      std::string beats = dir.read("runs/" + name + "/heartbeat_rank" +
+                                   std::to_string(other) + ".jsonl");
+      EXPECT_NE(beats.find("nan_loss: " + what), std::string::npos) << beats;
+      std::string weights = name + ".rank" + std::to_string(other);
+      EXPECT_EQ(dir.read(weights), dir.read("before.rank0")) << weights;
+    }
+  }
+}
+
 // Reductions of different sizes once met in Gloo, which aborted.
 TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWaysAreRefused) {
   separateRank = 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
+}
+
+TEST_F(TrainerRanksTest, RanksThatCheckOtherThingsAreRefused) {
+  otherRank = 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
 }
 
