@@ -28,6 +28,8 @@ config.substitutions.append(
 config.substitutions.append(("%bench", os.path.join(config.test_source_root, "bench")))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%tools", config.nsa_tools_dir))
+if os.path.exists(os.path.join(config.nsa_obj_root, "lib", "nsa-gloo.so")):
+    config.available_features.add("gloo")
 llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
 llvm_config.add_tool_substitutions(
     [

@@ -428,14 +428,19 @@ Result<StepRecord> Trainer::runStep() {
   record.gradNorm = *binding.gradNorm / float(plan.passes);
   if (binding.lossScale)
     record.lossScale = *binding.lossScale;
-  double seconds = steadyClock() - begin;
-  record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
+  addSeconds(record, steadyClock() - begin);
   if (ranks.size() > 1)
-    record.ownSeconds = seconds - (waitedSeconds() - waited);
-  stepSeconds += seconds;
-  recentSeconds += seconds;
+    record.ownSeconds = record.seconds - (waitedSeconds() - waited);
   ++recentSteps;
   return record;
+}
+
+/// Counts time as a part of a step.
+void Trainer::addSeconds(StepRecord &record, double seconds) {
+  record.seconds += seconds;
+  record.toksPerSecond = double(plan.tokensPerStep()) / record.seconds;
+  stepSeconds += seconds;
+  recentSeconds += seconds;
 }
 
 bool Trainer::isLogged(int64_t step) const {

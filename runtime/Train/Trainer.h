@@ -100,6 +100,7 @@ private:
   // A step.
   Status loadPass(int64_t step, int64_t pass);
   Result<StepRecord> runStep();
+  void addSeconds(StepRecord &record, double seconds);
   Result<TrainEnd> loop();
   Status afterStep(StepRecord record);
   bool isLogged(int64_t step) const;

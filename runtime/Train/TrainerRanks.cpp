@@ -52,11 +52,14 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
     return stop;
   StepWord own = {record.loss, record.gradNorm, record.ownSeconds,
                   stop ? int32_t(*stop) : -1};
+  double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
       std::string(reinterpret_cast<const char *>(&own), sizeof own));
   if (!all)
     return all.takeError();
+  // The next step begins after it.
+  addSeconds(record, steadyClock() - begin);
   double least = own.ownSeconds, most = own.ownSeconds;
   int slowest = ranks.rank();
   for (int rank = 0; rank < ranks.size(); ++rank) {

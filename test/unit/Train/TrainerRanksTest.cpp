@@ -6,6 +6,7 @@
 #include "test/unit/Train/BigramModel.h"
 #include "test/unit/Train/SmallRun.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -44,6 +45,8 @@ protected:
     model.communicator = (*ranks)->communicator();
     if (rank == poisonedRank)
       model.poisonAt = poisonAt;
+    if (rank == slowRank)
+      model.slowFinish = slowStep;
     if (rank == stoppedRank)
       model.stopAt = stopAt;
     std::FILE *null = std::fopen("/dev/null", "w");
@@ -114,8 +117,25 @@ protected:
     return values;
   }
 
+  /// A field of a rank's heartbeats, of the steps.
+  std::vector<double> beats(const std::string &name, int rank,
+                            const std::string &field) {
+    std::istringstream lines(dir.read("runs/" + name + "/heartbeat_rank" +
+                                      std::to_string(rank) + ".jsonl"));
+    std::string key = "\"" + field + "\":";
+    std::vector<double> values;
+    for (std::string line; std::getline(lines, line);)
+      if (size_t at = line.find(key);
+          line.find("\"msg\":\"step\"") != std::string::npos &&
+          at != std::string::npos)
+        values.push_back(std::stod(line.substr(at + key.size())));
+    return values;
+  }
+
   TempDir dir;
   RunConfig config;
+  int slowRank = -1;
+  double slowStep = 0;
   int poisonedRank = -1;
   int64_t poisonAt = 0;
   int64_t stopAfter = 0;
@@ -124,6 +144,37 @@ protected:
   double slowSave = 0;
   int separateRank = -1, otherRank = -1;
 };
+
+// Two GPUs once ran at 100 % and 30 %, and nothing said so. A rank that is slow
+// after the last reduction makes the steps of all longer, and is named.
+TEST_F(TrainerRanksTest, Lesson08HowFarRanksAreApartIsLogged) {
+  slowRank = 1;
+  slowStep = 0.05;
+  config.train.logEvery = 5;
+  ASSERT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
+  for (int rank : {0, 1}) {
+    std::vector<double> own = beats("a", rank, "own_seconds"),
+                        speeds = beats("a", rank, "toks_per_s");
+    ASSERT_EQ(own.size(), 20u);
+    ASSERT_EQ(speeds.size(), 20u);
+    std::sort(own.begin(), own.end());
+    EXPECT_EQ(own[10] >= slowStep, rank == slowRank) << own[10];
+    // Also of the rank that waits.
+    for (double speed : speeds)
+      EXPECT_LE(speed, 96 / slowStep) << "rank " << rank;
+  }
+  std::string log = dir.read("runs/a/train.log");
+  for (int step : {1, 5, 10, 15, 20}) {
+    std::string line = "step " + std::to_string(step) + ": ranks differ by ";
+    size_t at = log.find(line);
+    ASSERT_NE(at, std::string::npos) << log;
+    // Lesson 8 allows 5 %.
+    EXPECT_GT(std::stod(log.substr(at + line.size())), 5.0) << log;
+  }
+  EXPECT_NE(log.find(" % of a step at most, rank 1 is the slowest"),
+            std::string::npos)
+      << log;
+}
 
 // The batch size once was global for one data set and per rank for another.
 TEST_F(TrainerRanksTest, Lesson18RanksShareOneBatch) {
