@@ -59,6 +59,11 @@ train four-again m --nproc 4
 # As many sequences are evaluated.
 train eight single --set train.micro_batch=1 --set train.eval_batches=10 \
   --set train.final_eval_batches=14 --nproc 8
+train eight-again single --set train.micro_batch=1 --set train.eval_batches=10 \
+  --set train.final_eval_batches=14 --nproc 8
+same eight eight-again "two runs on eight ranks differ"
+train two-twice m --nproc 2
+same two two-twice "two runs on two ranks differ"
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/half.nsax" --reduce-precision=bf16 > /dev/null
 train half half --nproc 2
 train half-again half --nproc 2
