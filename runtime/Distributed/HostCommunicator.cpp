@@ -5,9 +5,13 @@
 
 namespace nsa {
 
+/// How often a rank that waits asks whether another one has stopped the run,
+/// which would not come to a reduction.
+static constexpr Milliseconds askEvery{200};
+
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
-                                   StoreClient &store)
-    : reducer(std::move(made)), store(store) {
+                                   StoreClient &store, Milliseconds timeout)
+    : reducer(std::move(made)), store(store), timeout(timeout) {
   thread = std::thread([this] { work(); });
 }
 
@@ -31,11 +35,20 @@ uint64_t HostCommunicator::start(CollectiveKind kind, void *data, int64_t count,
 Status HostCommunicator::wait(uint64_t number) {
   auto begin = std::chrono::steady_clock::now();
   std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return finished >= number || !failure; });
+  auto isOver = [&] { return finished >= number || !failure; };
+  std::string stop;
+  while (!changed.wait_for(lock, askEvery, isOver) && stop.empty()) {
+    lock.unlock();
+    (void)store.loss(timeout);
+    stop = store.stopReason();
+    lock.lock();
+  }
   waited +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
-  return finished >= number ? Status() : failure;
+  if (finished >= number)
+    return {};
+  return stop.empty() ? failure : Error{stop};
 }
 
 bool HostCommunicator::failed() {

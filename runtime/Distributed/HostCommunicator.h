@@ -18,8 +18,9 @@ namespace nsa {
 /// After one has failed, all fail.
 class HostCommunicator final : public Communicator {
 public:
-  /// `store` outlives it.
-  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store);
+  /// `store` outlives it, and may take as long as `timeout` to answer.
+  HostCommunicator(std::unique_ptr<Reducer> reducer, StoreClient &store,
+                   Milliseconds timeout);
 
   /// Waits for the reduction that is running.
   ~HostCommunicator() override;
@@ -28,6 +29,7 @@ public:
   int size() const override { return store.size(); }
   uint64_t start(CollectiveKind kind, void *data, int64_t count,
                  DataType type) override;
+  /// Fails also when a rank has stopped the run; the reduction goes on then.
   Status wait(uint64_t number) override;
 
   /// Seconds spent in `wait` so far, and whether a reduction has failed.
@@ -49,6 +51,7 @@ private:
 
   std::unique_ptr<Reducer> reducer;
   StoreClient &store;
+  Milliseconds timeout;
 
   std::mutex mutex;
   std::condition_variable changed;

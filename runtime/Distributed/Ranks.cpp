@@ -196,7 +196,8 @@ Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
       connectReducer(*store, options.plugin, reducer);
   if (!opened)
     return opened.takeError();
-  reductions = std::make_unique<HostCommunicator>(std::move(*opened), *store);
+  reductions = std::make_unique<HostCommunicator>(std::move(*opened), *store,
+                                                  options.timeout);
   return {};
 }
 
@@ -212,9 +213,27 @@ Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
       store->exchange(name, payload, timeout, most);
-  if (!all && store->lastFailure() == StoreFailure::Loss)
+  if (!all && store->lastFailure() != StoreFailure::Mistake)
     ownLink->giveUp();
   return all;
+}
+
+void Ranks::stop(const std::string &reason) {
+  if (!store)
+    return;
+  store->stop(reason);
+  ownLink->giveUp();
+}
+
+std::string Ranks::stopReason() const {
+  return store ? store->stopReason() : "";
+}
+
+void Ranks::awaitEnd() {
+  // Whoever does not come changes nothing.
+  if (store)
+    (void)store->exchange("the end", "", timeout, Milliseconds(0),
+                          /*mayFollowStop=*/true);
 }
 
 Status Ranks::agree(const std::string &name, const Status &own,

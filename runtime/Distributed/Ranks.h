@@ -67,11 +67,23 @@ public:
   /// Checks that all ranks have the same text; `what` says what it is.
   Status checkSame(const std::string &what, const std::string &text);
 
+  /// Stops the run in a planned way, wherever the others are: what they wait
+  /// for fails, and `stopReason` tells them why. Only `awaitEnd` may follow.
+  void stop(const std::string &reason);
+
+  /// Why a rank has stopped the run; empty if none has.
+  std::string stopReason() const;
+
+  /// Once the run is stopped: waits for the others to know, as long as a rank
+  /// may take.
+  void awaitEnd();
+
   /// Tells the others that this rank will take part in nothing more.
   void leave();
 
-  /// The same for a rank that failed, with what it says. Reductions may be
-  /// running still; only the end of the process may follow.
+  /// The same for a rank that failed, with what it says, or after the run was
+  /// stopped. Reductions may be running still; only the end of the process may
+  /// follow.
   void fail(const std::string &message);
 
   /// Whether another rank was lost or did not come in time.

@@ -51,8 +51,9 @@ private:
 };
 
 /// Why something failed at the store: because a rank was lost or did not come
-/// in time, or by a mistake that another start would repeat.
-enum class StoreFailure { Loss, Mistake };
+/// in time, by a mistake that another start would repeat, or because a rank has
+/// stopped the run.
+enum class StoreFailure { Loss, Mistake, Stop };
 
 /// One rank's connection to the store. Threads may share it; one waits for an
 /// answer at a time.
@@ -80,16 +81,27 @@ public:
   /// Waits until every rank has called it, and returns what they gave, by rank.
   /// `name` says where in the run that is; it must be the same for all. An
   /// error names the ranks that were lost or did not come. Ranks that show that
-  /// they live are waited for until `most`, if that is more.
-  Result<std::vector<std::string>>
-  exchange(const std::string &name, const std::string &payload,
-           Milliseconds timeout, Milliseconds most = Milliseconds(0));
+  /// they live are waited for until `most`, if that is more. Fails once a rank
+  /// has stopped the run, unless it `mayFollowStop`.
+  Result<std::vector<std::string>> exchange(const std::string &name,
+                                            const std::string &payload,
+                                            Milliseconds timeout,
+                                            Milliseconds most = Milliseconds(0),
+                                            bool mayFollowStop = false);
+
+  /// Stops the run in a planned way: whoever waits for others, or begins to, is
+  /// told why. The first reason counts.
+  void stop(const std::string &reason);
+
+  /// Why the run was stopped, as far as this client was told; empty if it was
+  /// not.
+  std::string stopReason();
 
   /// Tells the store that this rank begins a reduction.
   void progress(uint64_t number, uint64_t bytes);
 
-  /// The ranks that were lost or left; empty if all are there. Fails where the
-  /// store does not answer in time.
+  /// The ranks that were lost or left, or why one stopped the run; empty if all
+  /// are there. Fails where the store does not answer in time.
   Result<std::string> loss(Milliseconds timeout);
 
   /// Where every rank is: "rank 1 began reduction 17 (4096 bytes), ...", or why
@@ -122,6 +134,7 @@ private:
   int ownRank;
   int numRanks;
   std::string received;
+  std::string stopText;
   std::atomic<StoreFailure> failure{StoreFailure::Loss};
   /// Tells the store about once a second that this rank lives.
   std::thread heart;

@@ -150,8 +150,9 @@ Result<std::string> StoreClient::ask(const std::string &message,
   if (answer.kind() == Kind::Done)
     return body;
   std::string text = answer.text();
-  if (answer.number() != 0)
-    failure = StoreFailure::Mistake;
+  failure = StoreFailure(answer.number());
+  if (failure == StoreFailure::Stop)
+    stopText = text;
   return Error{text};
 }
 
@@ -173,11 +174,13 @@ Result<std::string> StoreClient::get(const std::string &key,
 
 Result<std::vector<std::string>>
 StoreClient::exchange(const std::string &name, const std::string &payload,
-                      Milliseconds timeout, Milliseconds most) {
+                      Milliseconds timeout, Milliseconds most,
+                      bool mayFollowStop) {
   Result<std::string> body = ask(wire::Writer(Kind::Exchange)
                                      .text(name)
                                      .number(uint64_t(timeout.count()))
                                      .number(uint64_t(most.count()))
+                                     .number(mayFollowStop)
                                      .text(payload)
                                      .finish(),
                                  timeout);
@@ -203,7 +206,25 @@ Result<std::string> StoreClient::loss(Milliseconds timeout) {
   Result<std::string> body = ask(wire::Writer(Kind::Loss).finish(), timeout);
   if (!body)
     return body;
-  return wire::Reader(*body).text();
+  wire::Reader answer(*body);
+  std::string text = answer.text();
+  if (StoreFailure(answer.number()) == StoreFailure::Stop) {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopText = text;
+  }
+  return text;
+}
+
+void StoreClient::stop(const std::string &reason) {
+  (void)send(wire::Writer(Kind::Stop).text(reason).finish());
+  std::lock_guard<std::mutex> lock(mutex);
+  if (stopText.empty())
+    stopText = reason;
+}
+
+std::string StoreClient::stopReason() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return stopText;
 }
 
 std::string StoreClient::whereabouts() {

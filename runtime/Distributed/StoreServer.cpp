@@ -50,19 +50,26 @@ struct Peer {
   std::string in, out;
   /// What it waits for.
   std::string wantedKey;
-  bool inExchange = false;
+  bool inExchange = false, mayFollowStop = false;
   std::string exchangeName, payload;
   Clock::time_point since, deadline;
   /// How long it is asked to wait each time, and in all.
   Milliseconds allowed{0}, most{0};
 
   bool isWaiting() const { return inExchange || !wantedKey.empty(); }
+  bool isAtTheEnd() const { return inExchange && mayFollowStop; }
   void waitFor(Milliseconds time, Milliseconds inAll = Milliseconds(0)) {
     since = Clock::now();
     deadline = since + time;
     allowed = time;
     most = inAll;
   }
+};
+
+/// Why a client would wait in vain; without a text it would not.
+struct Ending {
+  std::string text;
+  StoreFailure kind = StoreFailure::Loss;
 };
 
 /// What is known of a rank.
@@ -108,12 +115,15 @@ private:
   bool mayGoOnWaiting(const Peer &peer) const;
   void expire();
   void answer(Peer &peer, const std::string &message);
-  void fail(Peer &peer, const std::string &text, bool isMistake = false);
+  void fail(Peer &peer, const Ending &why);
+  void refuse(Peer &peer, const std::string &text);
   void refuseAll(const std::string &text);
   bool isComplete() const;
   void failAllWaiting();
   void sayGoodbye();
-  /// Why nothing more can come of this run; empty while it can.
+  /// Why nothing more can come of this run, but for its end where it was
+  /// stopped.
+  Ending ending(bool mayFollowStop = false) const;
   std::string lossText() const;
   std::string describe(size_t rank) const;
   std::string whereabouts() const;
@@ -127,6 +137,8 @@ private:
   std::map<std::string, std::string> values;
   /// Why the first rank left that did not leave at the end.
   std::string reason;
+  /// Why a rank has stopped the run.
+  std::string stopText;
   /// A mistake because of which there will be no run.
   std::string refusal;
   int wake[2] = {-1, -1};
@@ -284,12 +296,17 @@ void StoreServer::Impl::answer(Peer &peer, const std::string &message) {
   flush(peer);
 }
 
-void StoreServer::Impl::fail(Peer &peer, const std::string &text,
-                             bool isMistake) {
+void StoreServer::Impl::fail(Peer &peer, const Ending &why) {
   peer.inExchange = false;
   peer.wantedKey.clear();
-  answer(peer,
-         wire::Writer(Kind::Failed).text(text).number(isMistake).finish());
+  answer(peer, wire::Writer(Kind::Failed)
+                   .text(why.text)
+                   .number(uint64_t(why.kind))
+                   .finish());
+}
+
+void StoreServer::Impl::refuse(Peer &peer, const std::string &text) {
+  fail(peer, {text, StoreFailure::Mistake});
 }
 
 //===----------------------------------------------------------------------===//
@@ -305,8 +322,7 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   if (!refusal.empty() &&
       (message.kind() == Kind::Hello || message.kind() == Kind::Get ||
        message.kind() == Kind::Exchange))
-    return fail(peer, refusal, /*isMistake=*/true);
-  std::string loss = lossText();
+    return refuse(peer, refusal);
   switch (message.kind()) {
   case Kind::Hello:
     return hello(peer, message);
@@ -315,8 +331,8 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return setKey(key, message.text());
   }
   case Kind::Get: {
-    if (!loss.empty())
-      return fail(peer, loss);
+    if (Ending why = ending(); !why.text.empty())
+      return fail(peer, why);
     std::string key = message.text();
     peer.wantedKey = key;
     peer.waitFor(Milliseconds(message.number()));
@@ -325,8 +341,6 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
     return;
   }
   case Kind::Exchange:
-    if (!loss.empty())
-      return fail(peer, loss);
     return enterExchange(peer, message);
   case Kind::Progress: {
     RankState &state = ranks[size_t(peer.rank)];
@@ -336,12 +350,21 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   }
   case Kind::Where:
     return answer(peer, wire::Writer(Kind::Done).text(whereabouts()).finish());
-  case Kind::Loss:
-    return answer(peer, wire::Writer(Kind::Done).text(loss).finish());
+  case Kind::Loss: {
+    Ending why = ending();
+    return answer(peer, wire::Writer(Kind::Done)
+                            .text(why.text)
+                            .number(uint64_t(why.kind))
+                            .finish());
+  }
   case Kind::Leave:
     ranks[size_t(peer.rank)].presence = RankState::Left;
     if (reason.empty())
       reason = message.text();
+    return failAllWaiting();
+  case Kind::Stop:
+    if (ending().text.empty())
+      stopText = message.text();
     return failAllWaiting();
   case Kind::Beat:
     return;
@@ -358,23 +381,21 @@ void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
   uint64_t rank = message.number(), size = message.number();
   std::string ofRun = message.text();
   if (!message.good() || protocol != wire::protocol)
-    return fail(peer, "rank 0 speaks another version of the protocol", true);
+    return refuse(peer, "rank 0 speaks another version of the protocol");
   if (ofRun != run)
-    return fail(peer,
-                "the store there is that of another run: '" + run +
-                    "', this is '" + ofRun + "'; MASTER_PORT says where it is",
-                /*isMistake=*/true);
+    return refuse(peer, "the store there is that of another run: '" + run +
+                            "', this is '" + ofRun +
+                            "'; MASTER_PORT says where it is");
   if (size != ranks.size()) {
     std::string text = "rank " + std::to_string(rank) + " counts " +
                        std::to_string(size) + " ranks, rank 0 counts " +
                        std::to_string(ranks.size());
-    fail(peer, text, /*isMistake=*/true);
+    refuse(peer, text);
     // Nobody waits for a rank that was told to belong to another run.
     return isComplete() ? void() : refuseAll(text);
   }
   if (rank >= size || ranks[rank].presence != RankState::Absent)
-    return fail(peer, "there is a rank " + std::to_string(rank) + " already",
-                /*isMistake=*/true);
+    return refuse(peer, "there is a rank " + std::to_string(rank) + " already");
   peer.rank = int(rank);
   ranks[rank].presence = RankState::Present;
   ranks[rank].heard = Clock::now();
@@ -392,7 +413,7 @@ void StoreServer::Impl::refuseAll(const std::string &text) {
   refusal = text;
   for (const std::unique_ptr<Peer> &peer : peers)
     if (!peer->closed && peer->isWaiting())
-      fail(*peer, text, /*isMistake=*/true);
+      refuse(*peer, text);
 }
 
 /// Sets a key and answers those who wait for it.
@@ -410,9 +431,12 @@ void StoreServer::Impl::setKey(const std::string &key,
 void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
   peer.exchangeName = message.text();
   Milliseconds allowed{message.number()}, most{message.number()};
+  peer.mayFollowStop = message.number() != 0;
   peer.payload = message.text();
   if (!message.good())
     return drop(peer);
+  if (Ending why = ending(peer.mayFollowStop); !why.text.empty())
+    return fail(peer, why);
   peer.inExchange = true;
   peer.waitFor(allowed, most);
   ranks[size_t(peer.rank)].lastExchange = peer.exchangeName;
@@ -444,8 +468,7 @@ void StoreServer::Impl::finishExchange() {
     if (difference.empty())
       answer(*peer, message);
     else
-      fail(*peer, "the ranks do not do the same: " + difference,
-           /*isMistake=*/true);
+      refuse(*peer, "the ranks do not do the same: " + difference);
   }
 }
 
@@ -471,33 +494,38 @@ void StoreServer::Impl::expire() {
       auto waited =
           std::chrono::duration_cast<std::chrono::seconds>(now - peer->since);
       std::string after = "after " + std::to_string(waited.count()) + " s: ";
-      fail(*peer, peer->inExchange
-                      ? "time-out at '" + peer->exchangeName + "' " + after +
-                            missingFrom(peer->exchangeName)
-                      : "time-out " + after + whereabouts());
+      fail(*peer,
+           {peer->inExchange ? "time-out at '" + peer->exchangeName + "' " +
+                                   after + missingFrom(peer->exchangeName)
+                             : "time-out " + after + whereabouts(),
+            StoreFailure::Loss});
     }
 }
 
 void StoreServer::Impl::failAllWaiting() {
-  std::string loss = lossText();
-  if (loss.empty())
-    return;
   for (const std::unique_ptr<Peer> &peer : peers)
     if (!peer->closed && peer->isWaiting())
-      fail(*peer, loss);
+      if (Ending why = ending(peer->isAtTheEnd()); !why.text.empty())
+        fail(*peer, why);
 }
 
 /// Leaves the reason for clients that ask when there is no server any more.
 void StoreServer::Impl::sayGoodbye() {
-  std::string loss = lossText();
+  Ending why = ending();
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (!peer->closed && peer->rank >= 0 && !loss.empty())
-      fail(*peer, loss);
+    if (!peer->closed && peer->rank >= 0 && !why.text.empty())
+      fail(*peer, why);
 }
 
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//
+
+Ending StoreServer::Impl::ending(bool mayFollowStop) const {
+  if (!stopText.empty() && !mayFollowStop)
+    return {stopText, StoreFailure::Stop};
+  return {lossText(), StoreFailure::Loss};
+}
 
 /// Those that ended without a word are the cause; others may have left because
 /// of them.
@@ -533,7 +561,7 @@ std::string StoreServer::Impl::describe(size_t rank) const {
 }
 
 std::string StoreServer::Impl::whereabouts() const {
-  std::string text = lossText();
+  std::string text = ending().text;
   // What matters first.
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (ranks[rank].silence())

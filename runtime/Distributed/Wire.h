@@ -18,7 +18,7 @@
 namespace nsa::wire {
 
 /// The first field of Hello. It changes with the messages.
-constexpr uint64_t protocol = 0x4e53415354523033; // "NSASTR03"
+constexpr uint64_t protocol = 0x4e53415354523034; // "NSASTR04"
 
 /// The longest message that is accepted, and what is read before Hello.
 constexpr uint32_t maxBytes = 64u << 20, maxHelloBytes = 4096;
@@ -27,16 +27,17 @@ enum class Kind : uint8_t {
   Hello,    ///< protocol, rank, size, run; answered
   Set,      ///< key, value
   Get,      ///< key, milliseconds; answered with the value once there is one
-  Exchange, ///< name, milliseconds, most of them, payload; answered with all
-            ///< payloads
+  Exchange, ///< name, milliseconds, most of them, 1 if it may follow a stop,
+            ///< payload; answered with all payloads
   Progress, ///< number, bytes of the reduction that begins
   Where,    ///< answered with a text
-  Loss,     ///< answered with a text
+  Loss,     ///< answered with a text and a StoreFailure
   Leave,    ///< why; empty at the end. The end of the connection is no loss
+  Stop,     ///< why: the sender ends the run, as planned, and stays
   Beat,     ///< the sender lives; not answered
   Wait,     ///< an answer will follow, within the time of the question
   Done,     ///< an answer: fields as asked for
-  Failed,   ///< an answer: a message, and 1 if starting again is of no use
+  Failed,   ///< an answer: a message and a StoreFailure
 };
 
 /// A message that is being written.

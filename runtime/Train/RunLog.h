@@ -26,6 +26,8 @@ struct StepRecord {
   /// Of the step, what this rank did not spend waiting for others; 0 for one
   /// rank alone.
   double ownSeconds = 0;
+  /// How long it took, until the ranks had agreed on it.
+  double seconds = 0;
   /// Of a logged step, if the model has gates.
   AttentionStatistics attention = {};
 };

@@ -39,9 +39,13 @@ Result<TrainEnd> Trainer::run() {
     return TrainEnd::Finished;
   }
   Result<TrainEnd> end = trainAndFinish();
+  if (end)
+    return end;
   // What --check-finite and --no-graph stop at is a planned end too.
-  if (!end && model.foundNonFinite())
-    return reportStopped(end.message());
+  if (model.foundNonFinite())
+    return stopAll(end.message());
+  if (std::string why = ranks.stopReason(); !why.empty())
+    return reportStopped(why);
   return end;
 }
 
@@ -424,14 +428,19 @@ Result<StepRecord> Trainer::runStep() {
   record.gradNorm = *binding.gradNorm / float(plan.passes);
   if (binding.lossScale)
     record.lossScale = *binding.lossScale;
-  double seconds = steadyClock() - begin;
-  record.toksPerSecond = double(plan.tokensPerStep()) / seconds;
+  addSeconds(record, steadyClock() - begin);
   if (ranks.size() > 1)
-    record.ownSeconds = seconds - (waitedSeconds() - waited);
-  stepSeconds += seconds;
-  recentSeconds += seconds;
+    record.ownSeconds = record.seconds - (waitedSeconds() - waited);
   ++recentSteps;
   return record;
+}
+
+/// Counts time as a part of a step.
+void Trainer::addSeconds(StepRecord &record, double seconds) {
+  record.seconds += seconds;
+  record.toksPerSecond = double(plan.tokensPerStep()) / record.seconds;
+  stepSeconds += seconds;
+  recentSeconds += seconds;
 }
 
 bool Trainer::isLogged(int64_t step) const {

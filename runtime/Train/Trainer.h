@@ -39,6 +39,9 @@ struct TrainOptions {
   bool separateUpdate = false;
   /// A step that takes longer is a heartbeat_stall; 0 allows any time.
   double stallSeconds = 1800;
+  /// What else every rank must have been given alike, such as
+  /// {"--check-finite", "on"}.
+  std::vector<std::pair<std::string, std::string>> sameOnAllRanks;
   /// Written to env.json.
   std::vector<std::pair<std::string, std::string>> facts;
   /// Told the run directory as soon as it is known, on the first rank.
@@ -97,6 +100,7 @@ private:
   // A step.
   Status loadPass(int64_t step, int64_t pass);
   Result<StepRecord> runStep();
+  void addSeconds(StepRecord &record, double seconds);
   Result<TrainEnd> loop();
   Status afterStep(StepRecord record);
   bool isLogged(int64_t step) const;
@@ -106,6 +110,7 @@ private:
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
   Result<std::string> findCulprit();
+  Result<TrainEnd> stopAll(const std::string &found);
   Result<TrainEnd> reportStopped(const std::string &found);
   Status writeAnomaly(AnomalyKind kind) const;
 

@@ -172,6 +172,10 @@ Status Trainer::finish(TrainEnd end) {
   if (Status status = log->beat(state.step, endName(end)); !status)
     return status;
   printSummary(end);
+  if (!ranks.stopReason().empty()) {
+    ranks.awaitEnd();
+    return {};
+  }
   // Where ranks end with another code than 0, what started them may kill the
   // rest. After the last step rank 0 may evaluate for long, and nobody waits.
   return end == TrainEnd::Finished ? Status() : ranks.agree("the end", {});

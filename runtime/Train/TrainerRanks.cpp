@@ -13,14 +13,20 @@ namespace nsa {
 /// Ranks that do not run the same program on the same data with the same
 /// configuration are no run.
 Status Trainer::checkSameRun() {
-  for (const auto &[what, hash] :
-       {std::pair<const char *, std::string>{"the artefact",
-                                             toHex(state.artefactHash)},
-        {"the configuration", configHash(config)},
-        {"the data", toHex(state.dataDigest)},
-        // It decides which reductions there are, and when.
-        {"--separate-update", options.separateUpdate ? "on" : "off"}})
-    if (Status status = ranks.checkSame(what, hash); !status)
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"the artefact", toHex(state.artefactHash)},
+      {"the configuration", configHash(config)},
+      {"the data", toHex(state.dataDigest)},
+      // It decides which reductions there are, and when.
+      {"--separate-update", options.separateUpdate ? "on" : "off"},
+      // Rank 0 decides for all: of another one these would have no effect.
+      {"--stop-after", std::to_string(options.stopAfter)},
+      {"--resume", options.resume.empty() ? "none" : options.resume},
+      {"--run-name", options.runName.empty() ? "none" : options.runName}};
+  all.insert(all.end(), options.sameOnAllRanks.begin(),
+             options.sameOnAllRanks.end());
+  for (const auto &[what, value] : all)
+    if (Status status = ranks.checkSame(what, value); !status)
       return status;
   return {};
 }
@@ -46,11 +52,14 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
     return stop;
   StepWord own = {record.loss, record.gradNorm, record.ownSeconds,
                   stop ? int32_t(*stop) : -1};
+  double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
       std::string(reinterpret_cast<const char *>(&own), sizeof own));
   if (!all)
     return all.takeError();
+  // The next step begins after it.
+  addSeconds(record, steadyClock() - begin);
   double least = own.ownSeconds, most = own.ownSeconds;
   int slowest = ranks.rank();
   for (int rank = 0; rank < ranks.size(); ++rank) {
@@ -104,14 +113,23 @@ Status Trainer::writeAnomaly(AnomalyKind kind) const {
                           std::string(anomalyName(kind)) + "\n");
 }
 
-/// Ends the run at a command that wrote what is not finite. The other ranks
-/// may not have come that far: nothing is exchanged.
+/// Ends the run at a command of this rank that wrote what is not finite. The
+/// other ranks may wait for it in a reduction.
+Result<TrainEnd> Trainer::stopAll(const std::string &found) {
+  std::string text = found;
+  if (ranks.size() > 1)
+    text += " on rank " + std::to_string(ranks.rank());
+  ranks.stop(text);
+  return reportStopped(text);
+}
+
+/// The same on every rank, wherever it is.
 Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
   console.line("step " + std::to_string(state.step + 1) + ": " + found);
   console.line("no update was applied; last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
   Status status = log->beat(state.step + 1, "nan_loss: " + found);
-  if (status)
+  if (status && ranks.isFirst())
     status = writeAnomaly(AnomalyKind::NanLoss);
   if (status)
     status = finish(TrainEnd::NonFinite);

@@ -59,6 +59,11 @@ train four-again m --nproc 4
 # As many sequences are evaluated.
 train eight single --set train.micro_batch=1 --set train.eval_batches=10 \
   --set train.final_eval_batches=14 --nproc 8
+train eight-again single --set train.micro_batch=1 --set train.eval_batches=10 \
+  --set train.final_eval_batches=14 --nproc 8
+same eight eight-again "two runs on eight ranks differ"
+train two-twice m --nproc 2
+same two two-twice "two runs on two ranks differ"
 "$bin/nsa-compile" "$scratch/m.mlir" -o "$scratch/half.nsax" --reduce-precision=bf16 > /dev/null
 train half half --nproc 2
 train half-again half --nproc 2
@@ -86,7 +91,7 @@ refused() {
   code=0
   wait "$first" || code=$?
   [ "$code" = 1 ] || fail "$what: rank 0 ended with code $code"
-  grep -q "error: rank 1 has $what [0-9a-f]*, rank 0 has" "$scratch/0.log" ||
+  grep -q "error: rank 1 has $what [0-9a-z]*, rank 0 has" "$scratch/0.log" ||
     fail "$what: $(cat "$scratch/0.log")"
 }
 port=$((20000 + RANDOM % 10000))
@@ -96,6 +101,9 @@ refused "the configuration" "$port" "${other[@]}"
   --allow-slow-path all > /dev/null
 mapfile -t other < <(command refused other)
 refused "the artefact" "$((port + 1))" "${other[@]}"
+# It would stop, and leave the others in a reduction.
+mapfile -t other < <(command refused m --check-finite)
+refused "--check-finite" "$((port + 2))" "${other[@]}"
 unset MASTER_ADDR MASTER_PORT WORLD_SIZE LOCAL_WORLD_SIZE
 
 long=(--nproc 2 --set train.steps=300 --set train.save_every=20 --set train.eval_every=0)

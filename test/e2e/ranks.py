@@ -41,14 +41,7 @@ def beats(run, rank):
 def check_blame(run, log, victims):
     """Who got the signal is named every time, and nobody else."""
     for part, victim in zip(log.split("nsa-train: restart "), victims):
-        guilty = [f"rank {victim} was lost", f"rank {victim} does not answer",
-                  f"rank {victim} did not come"]
-        innocent = [f"rank {1 - victim} was lost", f"rank {1 - victim} does not answer",
-                    f"rank {1 - victim} did not come"]
-        serves = "rank 0, which serves the store"
-        (guilty if victim == 0 else innocent).append(serves)
-        assert any(text in part for text in guilty), (run, victim, part[-3000:])
-        assert not any(text in part for text in innocent), (run, victim, part[-3000:])
+        assert jobs.blames(part, victim, 2), (run, victim, part[-3000:])
 
 
 def disturb(run, number, limit, words):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ranks that share the optimizer's state learn what ranks learn that each have
-# all of it, in less memory, and go on bitwise from a checkpoint.
+# all of it, in less memory, and go on bitwise from a checkpoint, also after one
+# of them was killed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
 settings=(--set train.seq_len=64 --set train.batch_size=8 --set train.micro_batch=1
@@ -81,6 +82,15 @@ close by-half half-all 1e-5
 train stopped two --nproc 2 --stop-after 5
 train stopped two --nproc 2 --resume "$scratch/stopped"
 same shared stopped "a run that was stopped differs from one that was not"
+
+# The same when a rank is killed, and all go on from their parts.
+/usr/bin/python3 "$root/test/e2e/kill-rank.py" "$scratch/killed" 1 5 &
+train killed two --nproc 2 --max-restarts 1 --set train.save_every=4
+wait $! || fail "no rank was killed"
+grep -q "nsa-train: restart 1 of 1" "$scratch/killed.log" || fail "$(cat "$scratch/killed.log")"
+grep -q "resuming from .*/killed/checkpoints/step-0000000[48]" "$scratch/killed.log" ||
+  fail "$(cat "$scratch/killed.log")"
+same shared killed "a run with a killed rank differs from one without"
 
 # Another number of ranks has no use for it.
 "$bin/nsa-train" "$scratch/two.nsax" --config "$configs/smoke.yaml" --data "$scratch/data" \

@@ -78,12 +78,12 @@ def prepare_data(args, *command):
         call(os.path.join(args.build, "bin", "nsa-data"), *command, "-o", data)
 
 
-def command(args, name, values, *options):
+def command(args, name, values, *options, label=None):
     """The command that trains a job, and the directory of its run; `values` are
-    changes of the job's settings."""
+    changes of the job's settings, `label` names the run, if not the job does."""
     with open(os.path.join(args.folder, name + ".json")) as file:
         job = json.load(file)
-    runs = os.path.join(args.out, name)
+    runs = os.path.join(args.out, label or name)
     return [os.path.join(args.folder, "nsa-train"), os.path.join(args.folder, name + ".nsax"),
             "--config", os.path.join(args.folder, job["config"]),
             "--data", os.path.join(args.folder, "data"), "--no-progress",
@@ -91,12 +91,12 @@ def command(args, name, values, *options):
             *(["--blas", args.blas] if args.blas else []), *options], os.path.join(runs, "run")
 
 
-def train(args, name, values, *options):
+def train(args, name, values, *options, label=None):
     """Trains a job and returns the directory of its run."""
-    words, directory = command(args, name, values, *options)
+    words, directory = command(args, name, values, *options, label=label)
     shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
     text = call(*words)
-    with open(os.path.join(args.out, name + ".log"), "w") as file:
+    with open(os.path.join(args.out, (label or name) + ".log"), "w") as file:
         file.write(text)
     return directory
 
@@ -114,6 +114,15 @@ def beats(directory, rank=0):
             return [json.loads(line) for line in file if line.endswith("\n")]
     except FileNotFoundError:
         return []
+
+
+def blames(text, victim, ranks):
+    """Whether what a run said names the rank that was killed or frozen, and no other."""
+    def named(rank):
+        return any(f"rank {rank} {how}" in text
+                   for how in ("was lost", "does not answer", "did not come")) or (
+                       rank == 0 and "rank 0, which serves the store" in text)
+    return named(victim) and not any(named(rank) for rank in range(ranks) if rank != victim)
 
 
 def main(description, prepare_all, run_all, prepare_options=None, run_options=None):

@@ -3,6 +3,7 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
@@ -310,6 +311,12 @@ static void tellLauncher(const std::string &directory) {
   std::_Exit(code);
 }
 
+[[noreturn]] static void endWithout(Ranks &ranks, int code,
+                                    const std::string &why = "") {
+  ranks.fail(why);
+  endWithout(code);
+}
+
 /// What tells this run from others that could meet at the same port, as far as
 /// what started the ranks says.
 static std::string findRun(const RankPlace &place) {
@@ -419,6 +426,11 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
   if (!program)
     return Error{program.message()};
   line.train.configPath = line.config;
+  // What a rank alone would check, or wait for, stops the others.
+  line.train.sameOnAllRanks = {
+      {"--check-finite", line.checkFinite ? "on" : "off"},
+      {"--no-graph", line.noGraph ? "on" : "off"},
+      {"--rank-seconds", shortest(line.rankSeconds)}};
   addFacts(line, *program, ranks);
   std::optional<StepProfile> profile;
   if (runtime.profile) {
@@ -435,6 +447,9 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
   line.train.onRunDirectory = tellLauncher;
   Trainer trainer(model, data, config, line.train, console, ranks);
   Result<TrainEnd> end = trainer.run();
+  // Reductions of this rank may be running, in memory of the program.
+  if (!ranks.stopReason().empty())
+    endWithout(ranks, end ? exitCode(*end) : fail(end.message()));
   if (!end)
     return Error{end.message()};
   if (profile && ranks.isFirst())
@@ -473,8 +488,7 @@ static int train(CommandLine &line) {
   code = fail(end.message());
   if (ranks->size() == 1)
     return code;
-  ranks->fail(end.message());
-  endWithout(ranks->lostSomeone() ? exitLostRank : code);
+  endWithout(*ranks, ranks->lostSomeone() ? exitLostRank : code, end.message());
 }
 
 static int runMain(int argc, char **argv) {

@@ -161,6 +161,54 @@ TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
   EXPECT_EQ(all.message(), "at 'step 2': rank 2 does not answer");
 }
 
+// A rank that stopped once left the others in a reduction until the time-out.
+TEST_F(StoreTest, AStopReachesAllAndAllMeetAtTheEnd) {
+  serve(3);
+  auto begin = std::chrono::steady_clock::now();
+  inThreads(3, [&](int rank) {
+    auto client = connect(rank, 3);
+    ASSERT_TRUE(client.ok());
+    ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+    EXPECT_EQ((*client)->stopReason(), "");
+    if (rank == 1) {
+      (*client)->stop("nan on rank 1");
+    } else if (rank == 0) {
+      auto all = (*client)->exchange("step 1", "", patient);
+      ASSERT_FALSE(all.ok());
+      EXPECT_EQ(all.message(), "at 'step 1': nan on rank 1");
+      EXPECT_EQ((*client)->lastFailure(), StoreFailure::Stop);
+    } else {
+      // As a rank does that waits in a reduction.
+      while ((*client)->stopReason().empty() &&
+             std::chrono::steady_clock::now() - begin < patient)
+        ASSERT_TRUE((*client)->loss(patient).ok());
+      (*client)->stop("the first reason counts");
+    }
+    EXPECT_EQ((*client)->stopReason(), "nan on rank 1");
+    auto late = (*client)->exchange("step 2", "", patient);
+    ASSERT_FALSE(late.ok());
+    EXPECT_EQ((*client)->lastFailure(), StoreFailure::Stop);
+    auto end = (*client)->exchange("the end", "", patient, Milliseconds(0),
+                                   /*mayFollowStop=*/true);
+    EXPECT_TRUE(end.ok()) << end.message();
+    (*client)->leave();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
+}
+
+TEST_F(StoreTest, ALossAfterAStopEndsTheEnd) {
+  serve(2);
+  auto first = connect(0, 2), second = connect(1, 2);
+  ASSERT_TRUE(first.ok() && second.ok());
+  (*first)->stop("nan on rank 0");
+  second->reset();
+  auto end = (*first)->exchange("the end", "", patient, Milliseconds(0),
+                                /*mayFollowStop=*/true);
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("rank 1 was lost"), std::string::npos)
+      << end.message();
+}
+
 TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
   serve(2);
   inThreads(2, [&](int rank) {

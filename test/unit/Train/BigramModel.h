@@ -77,6 +77,8 @@ public:
   std::map<int64_t, double> slow;
   /// Seconds that a parameter takes to the host, as in a slow save.
   double slowToHost = 0;
+  /// Seconds that pass after the last reduction of every step.
+  double slowFinish = 0;
   /// Every gradient is 0.
   bool zeroGradients = false;
   /// From this call of accumulate on, and before the other, one gradient
@@ -118,7 +120,9 @@ public:
     return {};
   }
 
-  Status finish(std::string_view) override {
+  Status finish(std::string_view entry) override {
+    if (entry == "step")
+      std::this_thread::sleep_for(std::chrono::duration<double>(slowFinish));
     copyRole(TensorRole::Output, /*isUpload=*/false);
     return {};
   }

@@ -6,7 +6,9 @@
 #include "test/unit/Train/BigramModel.h"
 #include "test/unit/Train/SmallRun.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +45,10 @@ protected:
     model.communicator = (*ranks)->communicator();
     if (rank == poisonedRank)
       model.poisonAt = poisonAt;
+    if (rank == slowRank)
+      model.slowFinish = slowStep;
+    if (rank == stoppedRank)
+      model.stopAt = stopAt;
     std::FILE *null = std::fopen("/dev/null", "w");
     Console console(null, false);
     TrainOptions train;
@@ -50,10 +56,11 @@ protected:
     train.runName = name;
     train.stopAfter = stopAfter;
     train.separateUpdate = rank == separateRank;
+    train.sameOnAllRanks = {
+        {"--check-finite", rank == otherRank ? "on" : "off"}};
     model.slowToHost = slowSave;
     Trainer trainer(model, *data, config, train, console, **ranks);
     Result<TrainEnd> end = trainer.run();
-    (*ranks)->leave();
     std::fclose(null);
     for (float weight : model.weights())
       if (!std::isfinite(weight))
@@ -61,22 +68,36 @@ protected:
     if (stopAfter > 0 && !std::filesystem::exists(dir / ("runs/" + name) +
                                                   "/checkpoints/latest"))
       return exitUnsaved;
-    return end ? int(*end) : exitError;
+    std::ofstream(weightsFile(name, rank), std::ios::binary)
+        .write(reinterpret_cast<const char *>(model.weights().data()),
+               std::streamsize(model.weights().size() * sizeof(float)));
+    int code = end ? int(*end) : exitError;
+    if ((*ranks)->stopReason().empty()) {
+      (*ranks)->leave();
+      return code;
+    }
+    // A reduction may be running.
+    (*ranks)->fail("");
+    ::_exit(code);
   }
 
-  /// Every rank but the first is a process of its own. Returns their codes.
+  std::string weightsFile(const std::string &name, int rank) {
+    return dir / (name + ".rank" + std::to_string(rank));
+  }
+
+  /// Every rank is a process of its own. Returns their codes.
   std::vector<int> train(int size, const std::string &name) {
     uint16_t port = *findFreePort();
-    std::vector<pid_t> others;
-    for (int rank = 1; rank < size; ++rank) {
-      others.push_back(::fork());
-      if (others.back() == 0)
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < size; ++rank) {
+      pids.push_back(::fork());
+      if (pids.back() == 0)
         ::_exit(trainRank(rank, size, port, name));
     }
-    std::vector<int> codes = {trainRank(0, size, port, name)};
-    for (pid_t other : others) {
+    std::vector<int> codes;
+    for (pid_t pid : pids) {
       int status = 0;
-      ::waitpid(other, &status, 0);
+      ::waitpid(pid, &status, 0);
       codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     }
     return codes;
@@ -96,14 +117,64 @@ protected:
     return values;
   }
 
+  /// A field of a rank's heartbeats, of the steps.
+  std::vector<double> beats(const std::string &name, int rank,
+                            const std::string &field) {
+    std::istringstream lines(dir.read("runs/" + name + "/heartbeat_rank" +
+                                      std::to_string(rank) + ".jsonl"));
+    std::string key = "\"" + field + "\":";
+    std::vector<double> values;
+    for (std::string line; std::getline(lines, line);)
+      if (size_t at = line.find(key);
+          line.find("\"msg\":\"step\"") != std::string::npos &&
+          at != std::string::npos)
+        values.push_back(std::stod(line.substr(at + key.size())));
+    return values;
+  }
+
   TempDir dir;
   RunConfig config;
+  int slowRank = -1;
+  double slowStep = 0;
   int poisonedRank = -1;
   int64_t poisonAt = 0;
   int64_t stopAfter = 0;
+  int stoppedRank = -1;
+  int64_t stopAt = 0;
   double slowSave = 0;
-  int separateRank = -1;
+  int separateRank = -1, otherRank = -1;
 };
+
+// Two GPUs once ran at 100 % and 30 %, and nothing said so. A rank that is slow
+// after the last reduction makes the steps of all longer, and is named.
+TEST_F(TrainerRanksTest, Lesson08HowFarRanksAreApartIsLogged) {
+  slowRank = 1;
+  slowStep = 0.05;
+  config.train.logEvery = 5;
+  ASSERT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
+  for (int rank : {0, 1}) {
+    std::vector<double> own = beats("a", rank, "own_seconds"),
+                        speeds = beats("a", rank, "toks_per_s");
+    ASSERT_EQ(own.size(), 20u);
+    ASSERT_EQ(speeds.size(), 20u);
+    std::sort(own.begin(), own.end());
+    EXPECT_EQ(own[10] >= slowStep, rank == slowRank) << own[10];
+    // Also of the rank that waits.
+    for (double speed : speeds)
+      EXPECT_LE(speed, 96 / slowStep) << "rank " << rank;
+  }
+  std::string log = dir.read("runs/a/train.log");
+  for (int step : {1, 5, 10, 15, 20}) {
+    std::string line = "step " + std::to_string(step) + ": ranks differ by ";
+    size_t at = log.find(line);
+    ASSERT_NE(at, std::string::npos) << log;
+    // Lesson 8 allows 5 %.
+    EXPECT_GT(std::stod(log.substr(at + line.size())), 5.0) << log;
+  }
+  EXPECT_NE(log.find(" % of a step at most, rank 1 is the slowest"),
+            std::string::npos)
+      << log;
+}
 
 // The batch size once was global for one data set and per rank for another.
 TEST_F(TrainerRanksTest, Lesson18RanksShareOneBatch) {
@@ -160,9 +231,46 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000010\n");
 }
 
+// A rank that stops at a command once ended by itself after the time-out of the
+// others, which took it for lost.
+TEST_F(TrainerRanksTest, Lesson10OneRankThatStopsAtACommandStopsAll) {
+  stopAfter = 3;
+  ASSERT_EQ(train(3, "before"), std::vector<int>(3, int(TrainEnd::Halted)));
+  stopAfter = 0;
+  // Two passes of a rank are a step.
+  stopAt = 3 * 2 + 1;
+  for (int rank : {0, 2}) {
+    stoppedRank = rank;
+    std::string name = "stopped" + std::to_string(rank);
+    auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(train(3, name), std::vector<int>(3, int(TrainEnd::NonFinite)));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(10000));
+    std::string what = "command 7 wrote nan on rank " + std::to_string(rank),
+                log;
+    log = dir.read("runs/" + name + "/train.log");
+    EXPECT_NE(log.find("step 4: " + what), std::string::npos) << log;
+    EXPECT_EQ(dir.read("runs/" + name + "/.anomaly_type"), "nan_loss\n");
+    EXPECT_NE(dir.read("runs/" + name + "/metrics.json")
+                  .find("\"end\": \"nan_loss\""),
+              std::string::npos);
+    for (int other = 0; other < 3; ++other) {
+      std::string beats = dir.read("runs/" + name + "/heartbeat_rank" +
+                                   std::to_string(other) + ".jsonl");
+      EXPECT_NE(beats.find("nan_loss: " + what), std::string::npos) << beats;
+      std::string weights = name + ".rank" + std::to_string(other);
+      EXPECT_EQ(dir.read(weights), dir.read("before.rank0")) << weights;
+    }
+  }
+}
+
 // Reductions of different sizes once met in Gloo, which aborted.
 TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWaysAreRefused) {
   separateRank = 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
+}
+
+TEST_F(TrainerRanksTest, RanksThatCheckOtherThingsAreRefused) {
+  otherRank = 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
 }
 

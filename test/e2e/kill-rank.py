@@ -1,0 +1,18 @@
+#!/usr/bin/env python3
+"""kill-rank.py RUN RANK STEP: kills the process of a rank of a run as soon as it
+has made a step; exit code 1 if it does not in a minute."""
+import os, signal, sys, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
+import jobs
+
+run, rank, step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+deadline = time.time() + 60
+while True:
+    beats = jobs.beats(run, rank)
+    if beats and beats[-1]["step"] >= step:
+        break
+    if time.time() > deadline:
+        sys.exit(f"rank {rank} of {run} has not made step {step}")
+    time.sleep(0.005)
+os.kill(beats[-1]["pid"], signal.SIGKILL)
