@@ -14,6 +14,7 @@
 #include "test/unit/KernelSweep/Checks.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <gtest/gtest.h>
