@@ -3,9 +3,9 @@
 //   nsa-prebuild FOLDER TARGET COUNT [SEED [WORK]]
 //
 // Writes what PrebuiltKernelsTest needs to try COUNT combinations of shapes on
-// TARGET, cpu or one of nsa-compile's GPUs, and some in which queries select
-// few of many blocks. None of COUNT has an attention of more than
-// WORK multiplications (2e8).
+// TARGET, cpu or one of nsa-compile's GPUs, some in which queries select few of
+// many blocks, and some as wide and as long as models. None of COUNT has an
+// attention of more than WORK multiplications (2e8).
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,12 +14,35 @@
 #include "test/gpu/Prebuilt.h"
 #include "test/unit/KernelSweep/Checks.h"
 
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 using namespace nsa;
 using namespace nsa::test;
+
+/// As wide and as long as models, where `spread` makes what is long narrow, and
+/// the lengths at which blocks and windows end. Few keys for each query keep
+/// the reference's time in bounds.
+static constexpr const char *kWideAndLong[] = {
+    "B=2 S=1 Hkv=2 G=4 dk=64 dv=64 n=16 w=512 l=32 d=16 l'=64 bf16 mlp "
+    "logits=1 gating=sigmoid with bias seed=31",
+    "B=1 S=300 Hkv=1 G=16 dk=128 dv=128 n=2 w=64 l=32 d=16 l'=64 bf16 mean "
+    "logits=1 gating=sigmoid with bias seed=16",
+    "B=1 S=512 Hkv=2 G=4 dk=128 dv=128 n=4 w=64 l=32 d=16 l'=64 bf16 linear "
+    "with positions logits=1 gating=sigmoid with bias seed=32",
+    "B=1 S=513 Hkv=1 G=8 dk=64 dv=128 n=3 w=512 l=32 d=16 l'=64 f16 mean "
+    "logits=1 gating=softmax seed=33",
+    "B=1 S=1024 Hkv=1 G=8 dk=192 dv=128 n=3 w=64 l=32 d=32 l'=64 bf16 mean "
+    "logits=4 gating=sigmoid seed=34",
+    "B=1 S=1025 Hkv=1 G=4 dk=128 dv=128 n=4 w=64 l=32 d=16 l'=64 f32 mean "
+    "logits=1 gating=sigmoid with bias seed=35",
+    "B=1 S=2048 Hkv=1 G=16 dk=128 dv=128 n=4 w=64 l=32 d=16 l'=64 bf16 mean "
+    "logits=1 gating=sigmoid with bias seed=36",
+    "B=1 S=4097 Hkv=1 G=6 dk=64 dv=64 n=4 w=64 l=64 d=32 l'=64 bf16 mean "
+    "logits=1 gating=given seed=37",
+};
 
 /// Two of three in 16 bits, as GPUs compute.
 static std::vector<Combination> choose(size_t count, uint64_t seed,
@@ -33,11 +56,11 @@ static std::vector<Combination> choose(size_t count, uint64_t seed,
   }
   for (const Combination &c : withManyBlocks())
     list.push_back(c);
-  // As wide as those of models.
-  if (auto c = parseCombination("B=1 S=300 Hkv=1 G=16 dk=128 dv=128 n=2 w=64 "
-                                "l=32 d=16 l'=64 bf16 mean logits=1 "
-                                "gating=sigmoid with bias seed=16"))
+  for (const char *text : kWideAndLong) {
+    std::optional<Combination> c = parseCombination(text);
+    assert(c && "an unknown word");
     list.push_back(*c);
+  }
   return list;
 }
 
