@@ -37,3 +37,18 @@ nsa::test::readCombinations(const std::string &folder) {
     return Error{"'" + path + "' is empty"};
   return list;
 }
+
+Result<std::vector<std::string>>
+nsa::test::readModules(const std::string &folder) {
+  std::string path = folder + "/" + kModulesFile;
+  Result<std::string> text = readFile(path);
+  if (!text)
+    return text.takeError();
+  std::vector<std::string> names;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);)
+    names.push_back(line);
+  if (names.empty())
+    return Error{"'" + path + "' is empty"};
+  return names;
+}

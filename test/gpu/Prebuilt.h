@@ -1,9 +1,14 @@
 //===- Prebuilt.h - modules of tests, compiled beforehand -------*- C++ -*-===//
 //
-// A folder with an artefact for each module of a list of combinations:
+// A folder with an artefact for each module of a list of combinations, and with
+// modules of random operations:
 //
 //   combinations.txt    Combination::describe(), a line each
 //   HASH.nsax           the artefact of the module whose text has this hash
+//   modules.txt         the names of random modules, a line each
+//   NAME.cases          what the entries of a random module must give
+//   NAME.nsax           its artefact
+//   NAME-unfused.nsax   the same without fusion
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,6 +25,9 @@ namespace nsa::test {
 
 inline constexpr const char *kCombinationsFile = "combinations.txt";
 
+inline constexpr const char *kModulesFile = "modules.txt";
+inline constexpr const char *kModuleForms[] = {"", "-unfused"};
+
 /// The file of a module's artefact, without its folder.
 std::string prebuiltName(const std::string &text);
 
@@ -28,6 +36,9 @@ std::vector<std::string> modulesOf(const Combination &c);
 
 /// The combinations of a folder. The message names the file and the line.
 Result<std::vector<Combination>> readCombinations(const std::string &folder);
+
+/// The names of the random modules of a folder.
+Result<std::vector<std::string>> readModules(const std::string &folder);
 
 } // namespace nsa::test
 

@@ -73,6 +73,7 @@ def prepare(args, name, config, values, *options, allow=""):
 
 def prepare_data(args, *command):
     """Token shards, made by nsa-data with this command."""
+    os.makedirs(args.folder, exist_ok=True)
     data = os.path.join(args.folder, "data")
     if not os.path.isdir(data):
         call(os.path.join(args.build, "bin", "nsa-data"), *command, "-o", data)

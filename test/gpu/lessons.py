@@ -5,8 +5,9 @@ table of lessons in test/README.md.
   test/gpu/lessons.py prepare FOLDER [--target sm_90a] [--config m7c_125m]
       compiles the models; needs the compiler, not a GPU
   test/gpu/lessons.py run FOLDER [--only NAME...] [--blas FOLDER] [--out FOLDER]
-      prints a line for each lesson; exit code 1 if one fails; needs a GPU, and
-      compute-sanitizer for lesson-03, not the compiler
+      prints how long the first step takes from the start of nsa-train, and a line
+      for each lesson; exit code 1 if one fails; needs a GPU, and compute-sanitizer
+      for lesson-03, not the compiler
 
 With --target cpu and a small --config it all runs on the processor.
 """
@@ -18,8 +19,10 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 import jobs
+import races
 
 LENGTHS = (128, 512, 1024, 2048)
 # From here on each block of keys has as many partial sums of gradients as it may have.
@@ -41,11 +44,21 @@ def prepare(args):
         jobs.prepare(args, f"length-{length}", args.config, values(args, length))
     jobs.prepare(args, "recompute", args.config,
                  values(args, LENGTHS[-1], {"runtime.gradient_checkpointing": "cheap"}))
-    jobs.prepare(args, "checked", "smoke", values(args, 512))
+    jobs.prepare(args, "checked", "smoke", values(args, 512, {"model.n_layers": 1}))
     for length in MEMORY_LENGTHS:
         jobs.prepare(args, f"memory-{length}", "smoke", values(args, length))
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
                       "--tokens", "400000")
+
+
+def seconds_to_step_1(args):
+    """From the start of nsa-train to the end of its first step, two times."""
+    found = []
+    for _ in range(2):
+        started = time.time()
+        beats = jobs.beats(jobs.train(args, f"length-{LENGTHS[-1]}", {"train.steps": 2}))
+        found.append(next(b["ts"] for b in beats if b["msg"] == "step") - started)
+    return found
 
 
 def losses(directory):
@@ -81,17 +94,26 @@ def lesson_02(args):
 
 
 def lesson_03(args):
-    """nothing reads or writes where it must not, or what nobody has written"""
+    """nothing reads or writes where it must not, or what nobody has written, or what
+    another thread is at"""
     if args.is_cpu:
         return "left out: memory of the processor"
-    if not shutil.which("compute-sanitizer"):
-        return "left out: there is no compute-sanitizer"
+    assert shutil.which("compute-sanitizer"), "there is no compute-sanitizer in PATH"
     words, directory = jobs.command(args, "checked", {"train.steps": 2}, "--no-graph")
-    for tool in ("memcheck", "initcheck"):
+    foreign = []
+    for tool in ("memcheck", "initcheck", "synccheck", "racecheck"):
         shutil.rmtree(os.path.dirname(directory), ignore_errors=True)
         text = jobs.call("compute-sanitizer", "--tool", tool, *words)
-        assert "ERROR SUMMARY: 0 errors" in text, text[-2000:]
-    return "memcheck, initcheck: 0 errors"
+        with open(os.path.join(args.out, tool + ".log"), "w") as file:
+            file.write(text)
+        assert len(losses(directory)) == 2, text[-2000:]
+        if tool != "racecheck":
+            assert "ERROR SUMMARY: 0 errors" in text, f"{tool}: {text[-2000:]}"
+            continue
+        foreign, own = races.split(text)
+        assert not own, "races: " + races.describe(own)
+    apart = f"; apart from {len(foreign)} races within cuBLAS: {races.describe(foreign)}"
+    return "memcheck, initcheck, synccheck, racecheck: 0 errors" + (apart if foreign else "")
 
 
 def lesson_07(args):
@@ -150,12 +172,16 @@ LESSONS = {f"lesson-{name[7:]}": function for name, function in list(globals().i
 
 
 def run(args):
+    names = jobs.chosen(list(LESSONS), args.only)
     failures = 0
     with open(os.path.join(args.folder, f"length-{LENGTHS[0]}.json")) as file:
         args.is_cpu = json.load(file)["settings"]["runtime.device"] == "cpu"
     # On a GPU each command is waited for, and what it wrote is checked.
     args.careful = "--check-finite" if args.is_cpu else "--no-graph"
-    for name in jobs.chosen(list(LESSONS), args.only):
+    if not args.only:
+        times = ", ".join(f"{seconds:.1f}" for seconds in seconds_to_step_1(args))
+        print(f"start of nsa-train to the end of step 1: {times} s", flush=True)
+    for name in names:
         try:
             result = "pass: " + LESSONS[name](args)
         except AssertionError as error:

@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
 """Trains on a GPU and checks how: at several lengths, with and without
-recomputation, in bf16 and in fp16, and bf16 against fp32.
+recomputation, in bf16 and in fp16, and bf16 against fp32; and the smallest model in
+fp32 against the processor.
 
   test/gpu/training.py prepare FOLDER [--target sm_90a] [--config m7c_125m]
-      compiles the models and packs text; needs the compiler, not a GPU
+      compiles the models, packs text and trains on the processor what is held
+      against it; needs the compiler and OpenBLAS, not a GPU
   test/gpu/training.py run FOLDER [--only NAME...] [--blas FOLDER] [--out FOLDER]
       trains each and prints a line about it; exit code 1 if one of them has a
       loss that is not finite, falls by less than 1 nat from its first 50 steps
       to its last 50, has a step among the third to the tenth of more than 1.5
       times the median, or ends more than 2 % from the run that it is held
-      against; needs a GPU, not the compiler
+      against, or if a loss is more than 1e-3 from the processor's; needs a GPU,
+      not the compiler
 
 With --target cpu and a small --config it all runs on the processor.
 """
+import argparse
+import json
 import math
+import os
 import statistics
 import sys
+import tempfile
 
 import jobs
 
@@ -37,9 +44,46 @@ RUNS |= {
     "bf16-2048-short": ("bf16", 2048, "none", 1000, 4, "fp32-2048-short"),
 }
 
+# Steps of smoke whose losses are the processor's.
+PAIR, PAIR_STEPS, PAIR_TOLERANCE = "fp32-processor", 100, 1e-3
+
+
+def prepare_pair(args):
+    """The job for the target, and the losses of the same job on the processor."""
+    values = {"runtime.precision": "fp32", "runtime.device": "cpu",
+              "train.micro_batch": 4, "train.steps": PAIR_STEPS,
+              "train.log_every": 50} | jobs.STEPS_ONLY
+    with tempfile.TemporaryDirectory() as out:
+        here = argparse.Namespace(**vars(args) | {"target": "cpu", "out": out, "blas": None})
+        jobs.prepare(here, PAIR, "smoke", values)
+        losses = [float(row["loss"]) for row in jobs.rows(jobs.train(here, PAIR, {}))]
+    assert len(losses) == PAIR_STEPS, losses
+    with open(os.path.join(args.folder, PAIR + ".losses"), "w") as file:
+        json.dump(losses, file)
+    if args.target != "cpu":
+        jobs.prepare(args, PAIR, "smoke", values | {"runtime.device": "cuda"})
+
+
+def judge_pair(args):
+    """How far the losses are from the processor's, and what is wrong with that."""
+    with open(os.path.join(args.folder, PAIR + ".losses")) as file:
+        expected = json.load(file)
+    losses = [float(row["loss"]) for row in jobs.rows(jobs.train(args, PAIR, {}))]
+    wrong = [] if len(losses) == len(expected) else [f"{len(losses)} steps of {len(expected)}"]
+    gaps = [abs(x - y) for x, y in zip(losses, expected)]
+    # Written so that NaN is wrong.
+    if not all(gap <= PAIR_TOLERANCE for gap in gaps):
+        wrong.append(f"a loss is more than {PAIR_TOLERANCE} from the processor's")
+    return f"{PAIR}: {len(gaps)} losses, at most {max(gaps):.1e} from the processor's", wrong
+
 
 def prepare(args):
-    for name in jobs.chosen(list(RUNS), args.only):
+    names = jobs.chosen([*RUNS, PAIR], args.only)
+    jobs.prepare_data(args, "pack", *args.text, "--max-bytes", "20000000")
+    if PAIR in names:
+        prepare_pair(args)
+        names.remove(PAIR)
+    for name in names:
         precision, length, recompute, steps, share, _ = RUNS[name]
         batch = max(args.tokens // (length * share), 1)
         values = {
@@ -53,7 +97,6 @@ def prepare(args):
         # fp32 is what others are held against, and attention in it has spills.
         jobs.prepare(args, name, args.config, values | jobs.STEPS_ONLY,
                      allow="spill" if precision == "fp32" else "")
-    jobs.prepare_data(args, "pack", *args.text, "--max-bytes", "20000000")
 
 
 def judge(name, rows, ends):
@@ -80,11 +123,14 @@ def judge(name, rows, ends):
 
 
 def run(args):
-    names = jobs.there(args, list(RUNS))
+    names = jobs.there(args, [*RUNS, PAIR])
     failures, ends = 0, {}
     print(f"{'run':18} {'first 50':>8} {'last 50':>8} {'longest':>8} {'tok/s':>9}")
     for name in names:
-        line, wrong = judge(name, jobs.rows(jobs.train(args, name, {})), ends)
+        if name == PAIR:
+            line, wrong = judge_pair(args)
+        else:
+            line, wrong = judge(name, jobs.rows(jobs.train(args, name, {})), ends)
         failures += bool(wrong)
         print(line, "; ".join(["FAIL"] + wrong if wrong else ["pass"]), flush=True)
     print(f"{len(names)} runs, {failures} failures")

@@ -34,6 +34,8 @@ RuntimeOptions CompiledModule::poisoned() {
   RuntimeOptions options;
   options.poison = true;
   options.threads = 2;
+  if (const char *blas = std::getenv("NSA_BLAS"))
+    options.blasLibrary = blas;
   return options;
 }
 

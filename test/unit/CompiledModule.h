@@ -42,7 +42,7 @@ public:
   load(const CompiledArtifact &compiled,
        const RuntimeOptions &runtime = poisoned());
 
-  /// Two threads, poison.
+  /// Two threads, poison, and the BLAS that NSA_BLAS names.
   static RuntimeOptions poisoned();
 
   /// Writes and reads a named tensor. An unknown name or another number of

@@ -1,6 +1,7 @@
 //===- Attention.cpp - Native Sparse Attention in fp64 --------------------===//
 
 #include "lib/Reference/Kernels/Attention.h"
+#include "lib/Reference/Kernels/Parallel.h"
 #include "lib/Reference/Kernels/Rounding.h"
 #include "lib/Reference/Kernels/SummationOrder.h"
 
@@ -19,8 +20,11 @@ static Real dot(const double *a, const double *b, int64_t n,
                 SummationOrder &order) {
   auto [i, step] = order.next(n);
   Real total = 0;
-  for (int64_t term = 0; term < n; ++term, i = (i + step) % n)
+  for (int64_t term = 0; term < n; ++term) {
     total += static_cast<Real>(a[i]) * static_cast<Real>(b[i]);
+    i += step;
+    i -= i >= n ? n : 0;
+  }
   return total;
 }
 
@@ -79,45 +83,54 @@ VisibleKeys nsa::reference::selectedKeys(const Tensor &indices,
 // Attention
 //===----------------------------------------------------------------------===//
 
+/// Queries or keys that one thread takes at a time.
+static constexpr int64_t kPart = 16;
+
 template <typename Real>
 static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
                               Real scale, const VisibleKeys &visible,
                               Round round, unsigned order) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
-  SummationOrder terms(order);
   AttentionResult result{Tensor({batch, sequence, heads, dv}),
                          Tensor({batch, heads, sequence}, -kInfinity)};
-  std::vector<int64_t> keys;
-  std::vector<Real> scores;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t t = 0; t < sequence; ++t) {
-        visible(b, h / group, t, keys);
-        if (keys.empty())
-          continue;
-        scores.clear();
-        for (int64_t u : keys)
-          scores.push_back(scale * dot<Real>(q.row({b, t, h}),
-                                             k.row({b, u, h / group}), dk,
-                                             terms));
-        Real top = *std::max_element(scores.begin(), scores.end());
-        Real sum = 0;
-        for (Real score : scores)
-          sum += std::exp(score - top);
-        Real lse = top + std::log(sum);
-        result.lse.at({b, h, t}) = lse;
-        double *out = result.output.row({b, t, h});
-        // P is rounded before or after it is divided by its sum.
-        Real shift = order % 2 ? top : lse;
-        for (size_t i = 0; i < keys.size(); ++i)
-          addScaled<Real>(out,
-                          static_cast<Real>(round(std::exp(scores[i] - shift))),
-                          v.row({b, keys[i], h / group}), dv);
-        for (int64_t c = 0; order % 2 && c < dv; ++c)
-          out[c] = static_cast<Real>(out[c]) / sum;
-        std::transform(out, out + dv, out, round);
-      }
+  auto attendRow = [&](int64_t row, std::vector<int64_t> &keys,
+                       std::vector<Real> &scores) {
+    int64_t t = row % sequence, h = row / sequence % heads;
+    int64_t b = row / sequence / heads;
+    visible(b, h / group, t, keys);
+    if (keys.empty())
+      return;
+    SummationOrder terms(order, row);
+    scores.clear();
+    for (int64_t u : keys)
+      scores.push_back(scale * dot<Real>(q.row({b, t, h}),
+                                         k.row({b, u, h / group}), dk, terms));
+    Real top = *std::max_element(scores.begin(), scores.end());
+    Real sum = 0;
+    for (Real score : scores)
+      sum += std::exp(score - top);
+    Real lse = top + std::log(sum);
+    result.lse.at({b, h, t}) = lse;
+    double *out = result.output.row({b, t, h});
+    // P is rounded before or after it is divided by its sum.
+    Real shift = order % 2 ? top : lse;
+    for (size_t i = 0; i < keys.size(); ++i)
+      addScaled<Real>(out,
+                      static_cast<Real>(round(std::exp(scores[i] - shift))),
+                      v.row({b, keys[i], h / group}), dv);
+    for (int64_t c = 0; order % 2 && c < dv; ++c)
+      out[c] = static_cast<Real>(out[c]) / sum;
+    std::transform(out, out + dv, out, round);
+  };
+  int64_t rows = batch * heads * sequence;
+  forEachPart(rows, kPart, double(rows) * double(k.dim(1) * (dk + dv)),
+              [&](int64_t begin, int64_t end) {
+                std::vector<int64_t> keys;
+                std::vector<Real> scores;
+                for (int64_t row = begin; row < end; ++row)
+                  attendRow(row, keys, scores);
+              });
   return result;
 }
 
@@ -132,6 +145,17 @@ AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
                        getRounding(arithmetic), order);
 }
 
+namespace {
+/// What the keys of one query get.
+template <typename Real>
+struct Share {
+  std::vector<int64_t> keys;
+  /// The gradients of the scores, and what the gradient of the output is
+  /// multiplied by.
+  std::vector<Real> ds, p;
+};
+} // namespace
+
 template <typename Real>
 static AttentionGradients
 attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
@@ -140,32 +164,56 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
                unsigned order, const Tensor &gate) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
-  SummationOrder terms(order);
   AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
-  std::vector<int64_t> keys;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < heads; ++h)
-      for (int64_t t = 0; t < sequence; ++t) {
-        visible(b, h / group, t, keys);
-        const double *dout = outputGrad.row({b, t, h});
-        Real factor = gate.data.empty() ? 1 : gate.at({b, t, h});
-        Real delta = factor * dot<Real>(dout, output.row({b, t, h}), dv);
-        for (int64_t u : keys) {
-          const double *key = k.row({b, u, h / group});
-          const double *value = v.row({b, u, h / group});
-          Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
-          Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
-          Real dp = factor * dot<Real>(dout, value, dv, terms);
-          Real ds = p * (dp - delta);
-          ds = order % 2 ? static_cast<Real>(round(ds)) * scale
-                         : static_cast<Real>(round(ds * scale));
-          p = static_cast<Real>(round(factor * p));
-          addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
-          addScaled<Real>(grads.k.row({b, u, h / group}), ds, q.row({b, t, h}),
-                          dk);
-          addScaled<Real>(grads.v.row({b, u, h / group}), p, dout, dv);
-        }
+  auto gradeRow = [&](int64_t b, int64_t h, int64_t t, Share<Real> &share) {
+    visible(b, h / group, t, share.keys);
+    share.ds.clear();
+    share.p.clear();
+    SummationOrder terms(order, (b * heads + h) * sequence + t);
+    const double *dout = outputGrad.row({b, t, h});
+    Real factor = gate.data.empty() ? 1 : gate.at({b, t, h});
+    Real delta = factor * dot<Real>(dout, output.row({b, t, h}), dv);
+    for (int64_t u : share.keys) {
+      const double *key = k.row({b, u, h / group});
+      const double *value = v.row({b, u, h / group});
+      Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
+      Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
+      Real dp = factor * dot<Real>(dout, value, dv, terms);
+      Real ds = p * (dp - delta);
+      ds = order % 2 ? static_cast<Real>(round(ds)) * scale
+                     : static_cast<Real>(round(ds * scale));
+      addScaled<Real>(grads.q.row({b, t, h}), ds, key, dk);
+      share.ds.push_back(ds);
+      share.p.push_back(static_cast<Real>(round(factor * p)));
+    }
+  };
+  // In the order of the queries, whoever adds them.
+  auto addShares = [&](int64_t b, int64_t h,
+                       const std::vector<Share<Real>> &shares, int64_t begin,
+                       int64_t end) {
+    for (int64_t t = 0; t < sequence; ++t)
+      for (size_t i = 0; i < shares[t].keys.size(); ++i) {
+        int64_t u = shares[t].keys[i];
+        if (u < begin || u >= end)
+          continue;
+        addScaled<Real>(grads.k.row({b, u, h / group}), shares[t].ds[i],
+                        q.row({b, t, h}), dk);
+        addScaled<Real>(grads.v.row({b, u, h / group}), shares[t].p[i],
+                        outputGrad.row({b, t, h}), dv);
       }
+  };
+  double work = double(sequence) * double(k.dim(1) * (dk + dv));
+  std::vector<Share<Real>> shares(sequence);
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h) {
+      forEachPart(sequence, kPart, work, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t)
+          gradeRow(b, h, t, shares[t]);
+      });
+      forEachPart(k.dim(1), kPart, work, [&](int64_t begin, int64_t end) {
+        addShares(b, h, shares, begin, end);
+      });
+    }
   for (Tensor *grad : {&grads.q, &grads.k, &grads.v})
     std::transform(grad->data.begin(), grad->data.end(), grad->data.begin(),
                    round);
@@ -205,25 +253,31 @@ Tensor nsa::reference::blockScores(const Tensor &q, const Tensor &k,
   int64_t blocks = (sequence + rule.selectBlock - 1) / rule.selectBlock;
   Tensor scores({batch, kvHeads, sequence, blocks}, -1.0);
   VisibleKeys visible = compressedKeys(k.dim(1), rule.block, rule.stride);
-  std::vector<int64_t> keys;
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < kvHeads; ++h)
-      for (int64_t t = 0; t < sequence; ++t) {
-        double *row = scores.row({b, h, t});
-        std::fill(row, row + t / rule.selectBlock + 1, 0.0);
-        visible(b, h, t, keys);
-        for (int64_t i : keys) {
-          double p = 0.0;
-          for (int64_t g = h * group; g < (h + 1) * group; ++g)
-            p += std::exp(rule.scale * dot<double>(q.row({b, t, g}),
-                                                   k.row({b, i, h}), dk) -
-                          lse.at({b, g, t}));
-          int64_t first = i * rule.stride / rule.selectBlock;
-          for (int64_t j = first; j < blocks && overlap(i, j, rule) > 0; ++j)
-            row[j] += p * static_cast<double>(overlap(i, j, rule)) /
-                      static_cast<double>(rule.stride);
-        }
-      }
+  auto scoreRow = [&](int64_t b, int64_t h, int64_t t,
+                      std::vector<int64_t> &keys) {
+    double *row = scores.row({b, h, t});
+    std::fill(row, row + t / rule.selectBlock + 1, 0.0);
+    visible(b, h, t, keys);
+    for (int64_t i : keys) {
+      double p = 0.0;
+      for (int64_t g = h * group; g < (h + 1) * group; ++g)
+        p += std::exp(rule.scale *
+                          dot<double>(q.row({b, t, g}), k.row({b, i, h}), dk) -
+                      lse.at({b, g, t}));
+      int64_t first = i * rule.stride / rule.selectBlock;
+      for (int64_t j = first; j < blocks && overlap(i, j, rule) > 0; ++j)
+        row[j] += p * static_cast<double>(overlap(i, j, rule)) /
+                  static_cast<double>(rule.stride);
+    }
+  };
+  int64_t rows = batch * kvHeads * sequence;
+  forEachPart(rows, kPart, double(rows) * double(k.dim(1) * group * dk),
+              [&](int64_t begin, int64_t end) {
+                std::vector<int64_t> keys;
+                for (int64_t row = begin; row < end; ++row)
+                  scoreRow(row / sequence / kvHeads, row / sequence % kvHeads,
+                           row % sequence, keys);
+              });
   return scores;
 }
 

@@ -14,9 +14,16 @@ namespace nsa::reference {
 /// the rounding errors of two evaluations are independent draws.
 class SummationOrder {
 public:
-  explicit SummationOrder(unsigned order) : order(order), state(order) {}
+  /// Each `stream` of an order draws orders of its own.
+  explicit SummationOrder(unsigned order, uint64_t stream = 0)
+      : order(order), state(order) {
+    if (stream > 0) {
+      state += stream << 32;
+      state = draw();
+    }
+  }
 
-  /// A first term and a step that visits all of `n` terms.
+  /// A first term and a step of at most `n` that visits all of `n` terms.
   std::pair<int64_t, int64_t> next(int64_t n) {
     if (order == 0)
       return {0, 1};
@@ -24,7 +31,7 @@ public:
     int64_t step = 1 + static_cast<int64_t>((bits >> 32) % n);
     while (std::gcd(step, n) != 1)
       ++step;
-    return {static_cast<int64_t>((bits & 0xffffffffu) % n), step};
+    return {static_cast<int64_t>((bits & 0xffffffffu) % n), step % n};
   }
 
 private:

@@ -217,11 +217,6 @@ mlir::OwningOpRef<mlir::ModuleOp> Trial::lowerTo(const std::string &phase) {
 // Names
 //===----------------------------------------------------------------------===//
 
-static std::string resultName(FuncOp function, unsigned index) {
-  llvm::StringRef name = nn::getResultName(function, index);
-  return name.empty() ? "result" + std::to_string(index) : name.str();
-}
-
 /// The tensor of a program that an entry knows by this name.
 static std::string findTensor(Program &program, FuncOp function,
                               const std::string &name, bool isOutput) {

@@ -20,6 +20,11 @@ std::string nsa::test::argumentName(FuncOp function, unsigned index) {
   return name.empty() ? "arg" + std::to_string(index) : name.str();
 }
 
+std::string nsa::test::resultName(FuncOp function, unsigned index) {
+  llvm::StringRef name = nn::getResultName(function, index);
+  return name.empty() ? "result" + std::to_string(index) : name.str();
+}
+
 static Fill findFill(const GraphModule &module, FuncOp function,
                      const std::string &name) {
   for (const GraphFunction &graph : module.functions)

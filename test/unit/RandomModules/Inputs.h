@@ -9,8 +9,9 @@
 
 namespace nsa::test {
 
-/// As the program knows the argument.
+/// As the program knows the argument or the result.
 std::string argumentName(mlir::func::FuncOp function, unsigned index);
+std::string resultName(mlir::func::FuncOp function, unsigned index);
 
 /// One tensor for each argument of a function of the module, or of an entry
 /// that the compiler made from one.

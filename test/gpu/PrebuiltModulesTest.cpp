@@ -1,0 +1,153 @@
+//===- PrebuiltModulesTest.cpp - random modules compiled elsewhere --------===//
+//
+// Runs the random modules of nsa-prebuild, of the folder $NSA_PREBUILT, with
+// and without fusion, with poisoned memory, and compares every result with the
+// reference. NSA_TEST_REPEATS=100 runs every entry so often; twice if it says
+// nothing: always the same bits, and no argument changes that is not updated.
+//
+//===----------------------------------------------------------------------===//
+
+#include "lib/Support/Files.h"
+#include "test/gpu/Case.h"
+#include "test/gpu/Prebuilt.h"
+#include "test/unit/CompiledModule.h"
+#include "test/unit/KernelSweep/Trial.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace nsa;
+using namespace nsa::test;
+using reference::Tensor;
+
+static std::string getFolder() {
+  const char *folder = std::getenv("NSA_PREBUILT");
+  return folder ? folder : "";
+}
+
+/// The list of the folder; empty without a folder.
+static std::vector<std::string> getModules() {
+  if (getFolder().empty())
+    return {};
+  Result<std::vector<std::string>> names = readModules(getFolder());
+  if (!names) {
+    std::fprintf(stderr, "%s\n", names.message().c_str());
+    std::exit(1);
+  }
+  return *names;
+}
+
+static bool isSame(const Tensor &x, const Tensor &y) {
+  return x.data.size() == y.data.size() &&
+         std::memcmp(x.data.data(), y.data.data(),
+                     x.data.size() * sizeof(double)) == 0;
+}
+
+namespace {
+/// One case on one program.
+class CaseRun {
+public:
+  CaseRun(CompiledModule &module, const Case &c, std::string where);
+
+  void check();
+
+private:
+  std::string find(const std::string &name, const std::vector<unsigned> &list);
+  /// Sets all arguments, runs, and gives the results.
+  std::vector<Tensor> run();
+
+  CompiledModule &module;
+  const Case &c;
+  std::string where;
+  /// The tensors of the program.
+  std::vector<std::string> arguments, results;
+};
+} // namespace
+
+CaseRun::CaseRun(CompiledModule &module, const Case &c, std::string where)
+    : module(module), c(c), where(std::move(where) + " @" + c.entry) {
+  const EntryInfo *entry = module.getProgram().findEntry(c.entry);
+  if (!entry)
+    return;
+  for (const CaseArgument &argument : c.arguments)
+    arguments.push_back(argument.isShared ? argument.name
+                                          : find(argument.name, entry->inputs));
+  for (const CaseResult &result : c.results)
+    results.push_back(result.argument >= 0 ? arguments[result.argument]
+                                           : find(result.name, entry->outputs));
+}
+
+std::string CaseRun::find(const std::string &name,
+                          const std::vector<unsigned> &list) {
+  for (unsigned index : list)
+    for (const std::string &candidate : {name, c.entry + "." + name})
+      if (module.getProgram().tensors()[index].name == candidate)
+        return candidate;
+  return name + " of no tensor";
+}
+
+std::vector<Tensor> CaseRun::run() {
+  for (size_t i = 0; i < arguments.size(); ++i)
+    module.set(arguments[i], c.arguments[i].value);
+  Status status = module.getProgram().run(c.entry);
+  EXPECT_TRUE(status.ok()) << where << ": " << status.message();
+  std::vector<Tensor> values;
+  for (const std::string &result : results)
+    values.push_back(module.get(result));
+  return values;
+}
+
+void CaseRun::check() {
+  ASSERT_EQ(results.size(), c.results.size()) << where << ": no such entry";
+  std::vector<Tensor> first = run();
+  if (testing::Test::HasFailure())
+    return;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const CaseResult &expected = c.results[i];
+    ASSERT_EQ(first[i].data.size(), expected.value.data.size());
+    if (expected.tolerance >= 0.0)
+      EXPECT_LE(distance(first[i], expected.value), expected.tolerance)
+          << where << ", result " << i << " (" << results[i]
+          << "); the largest element is " << magnitude(expected.value);
+  }
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (std::none_of(c.results.begin(), c.results.end(),
+                     [&](const CaseResult &result) {
+                       return result.argument == static_cast<int64_t>(i);
+                     }))
+      EXPECT_TRUE(isSame(module.get(arguments[i]), c.arguments[i].value))
+          << where << " changes " << arguments[i];
+  const char *text = std::getenv("NSA_TEST_REPEATS");
+  long repeats = std::max(2l, text ? std::strtol(text, nullptr, 10) : 2);
+  for (long repeat = 2; repeat <= repeats; ++repeat) {
+    std::vector<Tensor> again = run();
+    for (size_t i = 0; i < results.size(); ++i)
+      ASSERT_TRUE(isSame(again[i], first[i]))
+          << "run " << repeat << " of " << where << " gives other bits in "
+          << results[i];
+  }
+}
+
+class PrebuiltModules : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PrebuiltModules);
+INSTANTIATE_TEST_SUITE_P(All, PrebuiltModules, testing::ValuesIn(getModules()));
+
+TEST_P(PrebuiltModules, AgreeWithTheReference) {
+  std::string path = getFolder() + "/" + GetParam();
+  Result<std::string> bytes = readFile(path + ".cases");
+  ASSERT_TRUE(bytes) << bytes.message();
+  Result<std::vector<Case>> cases = readCases(*bytes);
+  ASSERT_TRUE(cases) << path << ": " << cases.message();
+  for (const char *form : kModuleForms) {
+    CompiledArtifact artifact;
+    Result<std::string> program = readFile(path + form + ".nsax");
+    ASSERT_TRUE(program) << program.message();
+    artifact.bytes = std::move(*program);
+    Result<CompiledModule> module = CompiledModule::load(artifact);
+    ASSERT_TRUE(module) << GetParam() << form << ": " << module.message();
+    for (const Case &c : *cases)
+      CaseRun(*module, c, GetParam() + form).check();
+  }
+}
