@@ -9,6 +9,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "passes/Conversion/KernelCache.h"
+#include "passes/Conversion/LibraryProducts.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Passes.h"
 
@@ -58,8 +59,10 @@ static void reportNoKernel(Operation *op) {
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
   KernelCache cache(module, KernelSchedule::get(schedule));
-  if (cache.getSchedule().isWide)
+  if (cache.getSchedule().isWide) {
+    useTypesOfLibrary(module);
     rotateWithCompression(module, cache);
+  }
   RewritePatternSet patterns(&getContext());
   populateNSAToTilePatterns(patterns, cache);
   populateNNToTilePatterns(patterns, cache);

@@ -57,6 +57,8 @@ private:
   std::string find(const std::string &name, const std::vector<unsigned> &list);
   /// Sets all arguments, runs, and gives the results.
   std::vector<Tensor> run();
+  /// A tensor's elements on the device, whatever its role.
+  Tensor fetch(const std::string &name);
 
   CompiledModule &module;
   const Case &c;
@@ -89,14 +91,30 @@ std::string CaseRun::find(const std::string &name,
 }
 
 std::vector<Tensor> CaseRun::run() {
-  for (size_t i = 0; i < arguments.size(); ++i)
+  Program &program = module.getProgram();
+  for (size_t i = 0; i < arguments.size(); ++i) {
     module.set(arguments[i], c.arguments[i].value);
-  Status status = module.getProgram().run(c.entry);
+    if (const TensorView *view = program.findTensor(arguments[i])) {
+      // Parameters and moments are not moved by a run.
+      Status status = program.toDevice(*view);
+      EXPECT_TRUE(status.ok()) << where << ": " << status.message();
+    }
+  }
+  Status status = program.run(c.entry);
   EXPECT_TRUE(status.ok()) << where << ": " << status.message();
   std::vector<Tensor> values;
   for (const std::string &result : results)
-    values.push_back(module.get(result));
+    values.push_back(fetch(result));
   return values;
+}
+
+Tensor CaseRun::fetch(const std::string &name) {
+  Program &program = module.getProgram();
+  if (const TensorView *view = program.findTensor(name)) {
+    Status status = program.toHost(*view);
+    EXPECT_TRUE(status.ok()) << where << ": " << status.message();
+  }
+  return module.get(name);
 }
 
 void CaseRun::check() {
@@ -117,7 +135,7 @@ void CaseRun::check() {
                      [&](const CaseResult &result) {
                        return result.argument == static_cast<int64_t>(i);
                      }))
-      EXPECT_TRUE(isSame(module.get(arguments[i]), c.arguments[i].value))
+      EXPECT_TRUE(isSame(fetch(arguments[i]), c.arguments[i].value))
           << where << " changes " << arguments[i];
   const char *text = std::getenv("NSA_TEST_REPEATS");
   long repeats = std::max(2l, text ? std::strtol(text, nullptr, 10) : 2);
