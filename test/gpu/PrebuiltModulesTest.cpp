@@ -103,6 +103,7 @@ std::vector<Tensor> CaseRun::run() {
   Status status = program.run(c.entry);
   EXPECT_TRUE(status.ok()) << where << ": " << status.message();
   std::vector<Tensor> values;
+  values.reserve(results.size());
   for (const std::string &result : results)
     values.push_back(fetch(result));
   return values;

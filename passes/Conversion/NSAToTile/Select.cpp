@@ -24,6 +24,7 @@ struct SelectKernel {
                               schedule.tileMultiple)),
         isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
                         halo() < 256),
+        mostRows(schedule.productRows == 64 ? 128 : 96),
         blockTile(getBlockTile()),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
@@ -45,14 +46,14 @@ struct SelectKernel {
   }
 
   /// Selection blocks of a tile: those that about 32 rows overlap; on tensor
-  /// cores 128, because the queries of all heads are read again for each tile.
-  /// There, rows come in sixteens, which are to be full.
+  /// cores as many as registers allow, because the queries of all heads are
+  /// read again for each tile. There, rows come in sixteens, which are to be
+  /// full.
   int64_t getBlockTile() const {
     int64_t blocks = numBlocks();
     if (isOnTensorCores) {
-      constexpr int64_t rows = 128;
       int64_t fewest = std::min<int64_t>(blocks, 4);
-      return std::clamp((rows - halo()) / ratio(), fewest, blocks);
+      return std::clamp((mostRows - halo()) / ratio(), fewest, blocks);
     }
     return getTileSize(blocks, std::clamp<int64_t>(32 / ratio(), 8, 32));
   }
@@ -84,6 +85,9 @@ struct SelectKernel {
   bool isWide;
   int64_t queryTile;
   bool isOnTensorCores;
+  /// Compressed blocks of a tile there. Warps that multiply alone have operands
+  /// in registers besides.
+  int64_t mostRows;
   /// Selection blocks of a tile, columns that hold their scores, and at least
   /// the compressed blocks that overlap them.
   int64_t blockTile, candidateTile, rowTile;

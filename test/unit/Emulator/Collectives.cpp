@@ -26,7 +26,7 @@ void shuffle(Warp &warp, const Instruction &i, LaneMask mask) {
     unsigned last = (lane & segment) | (clamp & ~segment & 31);
     unsigned first = lane & segment, by = offset[lane] & 31, source = lane;
     bool inside = false;
-    switch (i.immediate) {
+    switch (ShuffleKind(i.immediate)) {
     case Butterfly:
       source = lane ^ by;
       inside = source <= last;
@@ -61,7 +61,7 @@ void vote(Warp &warp, const Instruction &i, LaneMask mask) {
     yes |= LaneMask(predicate[lane] != 0) << lane;
   });
   uint32_t value = 0;
-  switch (i.immediate) {
+  switch (VoteKind(i.immediate)) {
   case Any:
     value = yes != 0;
     break;

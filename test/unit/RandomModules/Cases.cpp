@@ -49,6 +49,7 @@ static Result<Case> makeCase(FuncOp function, const GraphModule &module,
                                 std::move(arguments[i])});
   }
   std::vector<double> tolerances;
+  tolerances.reserve(function.getNumResults());
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     tolerances.push_back(oracle.getTolerance(
         i, std::numeric_limits<double>::infinity(), module.seed));
