@@ -37,6 +37,16 @@ inline int64_t saturatingProduct(int64_t lhs, int64_t rhs) {
   return overflow ? std::numeric_limits<int64_t>::max() : product;
 }
 
+/// Elements of a tensor of this shape, or the largest number.
+inline int64_t saturatingElements(llvm::ArrayRef<int64_t> shape) {
+  if (llvm::is_contained(shape, 0))
+    return 0;
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    elements = saturatingProduct(elements, extent);
+  return elements;
+}
+
 /// "2x3x4", or "scalar" for rank 0.
 inline std::string formatShape(llvm::ArrayRef<int64_t> shape) {
   if (shape.empty())

@@ -11,16 +11,6 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
 
-/// Elements of a tensor of this shape, or the largest number.
-static int64_t countElements(ArrayRef<int64_t> shape) {
-  if (llvm::is_contained(shape, 0))
-    return 0;
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    elements = saturatingProduct(elements, extent);
-  return elements;
-}
-
 static RankedTensorType withElement(Value value, Type element) {
   return RankedTensorType::get(getShape(value), element);
 }
@@ -52,9 +42,9 @@ static RankedTensorType getRowSumType(MLIRContext *context, int64_t width,
 //===----------------------------------------------------------------------===//
 
 MatmulOp::Sizes MatmulOp::getSizes() {
-  int64_t lhsRows = countElements(leadingShape(getLhs()));
+  int64_t lhsRows = saturatingElements(leadingShape(getLhs()));
   int64_t lhsColumns = getShape(getLhs()).back();
-  int64_t rhsRows = countElements(leadingShape(getRhs()));
+  int64_t rhsRows = saturatingElements(leadingShape(getRhs()));
   int64_t rhsColumns = getShape(getRhs()).back();
   return {getTransposeLhs() ? lhsColumns : lhsRows,
           getTransposeRhs() ? rhsRows : rhsColumns,
@@ -66,8 +56,9 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *context,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   Value lhs = adaptor.getLhs(), rhs = adaptor.getRhs();
-  int64_t columns = adaptor.getTransposeRhs() ? countElements(leadingShape(rhs))
-                                              : getShape(rhs).back();
+  int64_t columns = adaptor.getTransposeRhs()
+                        ? saturatingElements(leadingShape(rhs))
+                        : getShape(rhs).back();
   Type element = adaptor.getResultType().value_or(getElementType(lhs));
   int64_t lhsColumns = getShape(lhs).back();
   ArrayRef<int64_t> leading =

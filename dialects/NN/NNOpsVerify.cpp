@@ -12,16 +12,6 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::nn;
 
-/// Elements of a tensor of this shape, or the largest number.
-static int64_t countElements(ArrayRef<int64_t> shape) {
-  if (llvm::is_contained(shape, 0))
-    return 0;
-  int64_t elements = 1;
-  for (int64_t extent : shape)
-    elements = saturatingProduct(elements, extent);
-  return elements;
-}
-
 LogicalResult EmbeddingOp::verify() {
   return checkNotEmpty(*this, "table", getTable());
 }
@@ -33,7 +23,7 @@ LogicalResult EmbeddingBackwardOp::verify() {
 }
 
 LogicalResult MatmulOp::verify() {
-  int64_t rhsRows = countElements(getShape(getRhs()).drop_back());
+  int64_t rhsRows = saturatingElements(getShape(getRhs()).drop_back());
   int64_t rhsLength = getTransposeRhs() ? getShape(getRhs()).back() : rhsRows;
   if (getAccumulator() && getAccumulator().getType() != getType())
     return emitOpError("adds ") << getAccumulator().getType()
@@ -57,7 +47,7 @@ LogicalResult RMSNormOp::verify() { return verifyRMSNorm(*this); }
 template <typename OpT>
 static LogicalResult verifyPartialSums(OpT op, ArrayRef<int64_t> rows) {
   return checkAtMost(op, "partial sums", op.getPartialSums().value_or(1),
-                     "rows", std::max<int64_t>(countElements(rows), 1));
+                     "rows", std::max<int64_t>(saturatingElements(rows), 1));
 }
 
 LogicalResult RMSNormBackwardOp::verify() {
@@ -157,8 +147,8 @@ LogicalResult UpdateLossScaleOp::verify() {
 
 /// Each rank has as many elements of the whole.
 static LogicalResult verifyPart(Operation *op, Value part, Value whole) {
-  int64_t own = countElements(getShape(part));
-  int64_t elements = countElements(getShape(whole));
+  int64_t own = saturatingElements(getShape(part));
+  int64_t elements = saturatingElements(getShape(whole));
   if (own == 0 || elements % own != 0)
     return op->emitOpError("has a part of ")
            << own << " elements of " << elements;
@@ -180,8 +170,9 @@ LogicalResult GatherPartsOp::verify() {
 int64_t nn::getBundleLength(TypeRange parts) {
   int64_t length = 0;
   for (Type part : parts)
-    length += llvm::alignTo(countElements(cast<ShapedType>(part).getShape()),
-                            kBundleAlignment);
+    length +=
+        llvm::alignTo(saturatingElements(cast<ShapedType>(part).getShape()),
+                      kBundleAlignment);
   return length;
 }
 
@@ -195,7 +186,7 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
     if (!seen.insert(tensor).second)
       return op->emitOpError("names the tensor ") << tensor << " twice";
   int64_t length = nn::getBundleLength(parts);
-  int64_t elements = countElements(getShape(whole));
+  int64_t elements = saturatingElements(getShape(whole));
   if (length != elements)
     return op->emitOpError("has parts of ")
            << length << " elements together, but the whole has " << elements;

@@ -2,6 +2,7 @@
 
 #include "runtime/Distributed/HostCommunicator.h"
 #include "lib/Support/Float16.h"
+#include "runtime/Distributed/QuietThread.h"
 
 namespace nsa {
 
@@ -12,7 +13,7 @@ static constexpr Milliseconds askEvery{200};
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
                                    StoreClient &store, Milliseconds timeout)
     : reducer(std::move(made)), store(store), timeout(timeout) {
-  thread = std::thread([this] { work(); });
+  thread = startQuietThread([this] { work(); });
 }
 
 HostCommunicator::~HostCommunicator() {
@@ -57,7 +58,6 @@ bool HostCommunicator::failed() {
 }
 
 void HostCommunicator::work() {
-  blockSignals();
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });

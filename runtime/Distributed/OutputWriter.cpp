@@ -1,14 +1,13 @@
 //===- OutputWriter.cpp - writes lines without waiting --------------------===//
 
 #include "runtime/Distributed/OutputWriter.h"
+#include "runtime/Distributed/QuietThread.h"
 
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <mutex>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
 
 namespace nsa {
@@ -70,12 +69,7 @@ void OutputWriter::State::write() {
 OutputWriter::OutputWriter(std::FILE *file, size_t most) {
   std::fflush(file);
   state = std::make_shared<State>(::fileno(file), most);
-  // Signals are for other threads, and that nobody reads is no reason to end.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &old);
-  std::thread([state = state] { state->write(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  startQuietThread([state = state] { state->write(); }).detach();
 }
 
 OutputWriter::~OutputWriter() {

@@ -1,6 +1,7 @@
 //===- Ranks.cpp - the ranks of a run -------------------------------------===//
 
 #include "runtime/Distributed/Ranks.h"
+#include "runtime/Distributed/QuietThread.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -101,8 +102,7 @@ connectReducer(StoreClient &store, const std::string &plugin,
   auto all =
       std::make_shared<Connecting>(store, Clock::now() + options.timeout);
   options.keys = &all->keys;
-  std::thread thread([all, plugin, options] {
-    blockSignals();
+  std::thread thread = startQuietThread([all, plugin, options] {
     Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
     std::lock_guard<std::mutex> lock(all->mutex);
     if (opened)

@@ -2,7 +2,6 @@
 
 #include "runtime/Distributed/Reducer.h"
 
-#include <csignal>
 #include <dlfcn.h>
 
 namespace nsa {
@@ -20,12 +19,6 @@ static Result<CreateReducer> openPlugin(const std::string &plugin) {
   if (!create)
     return Error{"'" + plugin + "' does not define " + createReducerName};
   return create;
-}
-
-void blockSignals() {
-  sigset_t mask;
-  sigfillset(&mask);
-  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
 }
 
 Status checkReducer(const std::string &plugin) {

@@ -40,12 +40,6 @@ public:
   virtual Status gather(void *data, int64_t bytes) = 0;
 };
 
-/// Signals are for the thread that called `Ranks::join`, not for the calling
-/// one and those that a library makes there: a library may leave some behind
-/// for as long as it likes, and where a connection has ended, sending is an
-/// error, no signal that ends the process.
-void blockSignals();
-
 /// Whether the plug-in can be opened here.
 Status checkReducer(const std::string &plugin);
 

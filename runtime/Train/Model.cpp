@@ -83,23 +83,11 @@ static bool writes(const artifact::Artifact &root,
   return false;
 }
 
-std::string ProgramModel::origin(std::string_view entryName,
-                                 const TensorView &view) const {
-  const artifact::Artifact &root = program.artifact().root();
-  const EntryInfo *entry = program.findEntry(entryName);
-  for (const artifact::Tensor *tensor : *root.tensors()) {
-    if (!entry || tensor->name()->str() != view.name)
-      continue;
-    const auto &commands = *root.entries()->Get(entry->index)->commands();
-    for (unsigned i = commands.size(); i-- > 0;)
-      if (writes(root, *commands.Get(i), *tensor->slice()))
-        return commandLocation(root, *commands.Get(i));
-  }
-  return "";
-}
-
-size_t ProgramModel::firstWriter(std::string_view entryName,
-                                 const TensorView &view) const {
+/// The commands of an entry that write bytes of a tensor, ascending.
+static std::vector<unsigned> findWriters(const Program &program,
+                                         std::string_view entryName,
+                                         const TensorView &view) {
+  std::vector<unsigned> writers;
   const artifact::Artifact &root = program.artifact().root();
   const EntryInfo *entry = program.findEntry(entryName);
   for (const artifact::Tensor *tensor : *root.tensors()) {
@@ -108,9 +96,27 @@ size_t ProgramModel::firstWriter(std::string_view entryName,
     const auto &commands = *root.entries()->Get(entry->index)->commands();
     for (unsigned i = 0; i < commands.size(); ++i)
       if (writes(root, *commands.Get(i), *tensor->slice()))
-        return i;
+        writers.push_back(i);
   }
-  return std::numeric_limits<size_t>::max();
+  return writers;
+}
+
+std::string ProgramModel::origin(std::string_view entryName,
+                                 const TensorView &view) const {
+  std::vector<unsigned> writers = findWriters(program, entryName, view);
+  if (writers.empty())
+    return "";
+  const artifact::Artifact &root = program.artifact().root();
+  const EntryInfo *entry = program.findEntry(entryName);
+  return commandLocation(
+      root,
+      *root.entries()->Get(entry->index)->commands()->Get(writers.back()));
+}
+
+size_t ProgramModel::firstWriter(std::string_view entryName,
+                                 const TensorView &view) const {
+  std::vector<unsigned> writers = findWriters(program, entryName, view);
+  return writers.empty() ? std::numeric_limits<size_t>::max() : writers.front();
 }
 
 //===----------------------------------------------------------------------===//

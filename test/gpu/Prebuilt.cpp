@@ -9,6 +9,11 @@
 using namespace nsa;
 using namespace nsa::test;
 
+std::string nsa::test::prebuiltFolder() {
+  const char *folder = std::getenv("NSA_PREBUILT");
+  return folder ? folder : "";
+}
+
 std::string nsa::test::prebuiltName(const std::string &text) {
   return toHex(hashBytes(text)) + ".nsax";
 }

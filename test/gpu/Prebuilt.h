@@ -18,6 +18,8 @@
 #include "nsa/Support/Result.h"
 #include "test/unit/KernelSweep/Combination.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,25 @@ Result<std::vector<Combination>> readCombinations(const std::string &folder);
 
 /// The names of the random modules of a folder.
 Result<std::vector<std::string>> readModules(const std::string &folder);
+
+/// The folder that $NSA_PREBUILT names, or nothing.
+std::string prebuiltFolder();
+
+/// What `read` gives for that folder; an empty list without one. Tests are made
+/// of it before any runs, so an error ends the process.
+template <typename Element>
+std::vector<Element>
+readListOrExit(Result<std::vector<Element>> (*read)(const std::string &)) {
+  std::string folder = prebuiltFolder();
+  if (folder.empty())
+    return {};
+  Result<std::vector<Element>> list = read(folder);
+  if (!list) {
+    std::fprintf(stderr, "%s\n", list.message().c_str());
+    std::exit(1);
+  }
+  return *list;
+}
 
 } // namespace nsa::test
 

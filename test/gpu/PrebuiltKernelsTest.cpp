@@ -14,21 +14,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 using namespace nsa;
 using namespace nsa::test;
 using reference::Tensor;
 
-static std::string getFolder() {
-  const char *folder = std::getenv("NSA_PREBUILT");
-  return folder ? folder : "";
-}
-
 Result<CompiledArtifact> nsa::test::compileHere(const std::string &text,
                                                 const CompilerOptions &) {
-  Result<std::string> bytes = readFile(getFolder() + "/" + prebuiltName(text));
+  Result<std::string> bytes =
+      readFile(prebuiltFolder() + "/" + prebuiltName(text));
   if (!bytes)
     return bytes.takeError();
   CompiledArtifact artifact;
@@ -38,21 +33,15 @@ Result<CompiledArtifact> nsa::test::compileHere(const std::string &text,
 
 /// The list of the folder, with inputs of their own; empty without a folder.
 static std::vector<Combination> getCombinations() {
-  if (getFolder().empty())
-    return {};
-  Result<std::vector<Combination>> list = readCombinations(getFolder());
-  if (!list) {
-    std::fprintf(stderr, "%s\n", list.message().c_str());
-    std::exit(1);
-  }
+  std::vector<Combination> list = readListOrExit(readCombinations);
   std::mt19937_64 random(testSeed());
-  for (Combination &c : *list)
+  for (Combination &c : list)
     c.seed = random();
-  return *list;
+  return list;
 }
 
 TEST(Prebuilt, AFolderIsGiven) {
-  EXPECT_FALSE(getFolder().empty()) << "NSA_PREBUILT names no folder";
+  EXPECT_FALSE(prebuiltFolder().empty()) << "NSA_PREBUILT names no folder";
 }
 
 class PrebuiltKernels : public testing::TestWithParam<Combination> {};

@@ -15,35 +15,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace nsa;
 using namespace nsa::test;
 using reference::Tensor;
-
-static std::string getFolder() {
-  const char *folder = std::getenv("NSA_PREBUILT");
-  return folder ? folder : "";
-}
-
-/// The list of the folder; empty without a folder.
-static std::vector<std::string> getModules() {
-  if (getFolder().empty())
-    return {};
-  Result<std::vector<std::string>> names = readModules(getFolder());
-  if (!names) {
-    std::fprintf(stderr, "%s\n", names.message().c_str());
-    std::exit(1);
-  }
-  return *names;
-}
-
-static bool isSame(const Tensor &x, const Tensor &y) {
-  return x.data.size() == y.data.size() &&
-         std::memcmp(x.data.data(), y.data.data(),
-                     x.data.size() * sizeof(double)) == 0;
-}
 
 namespace {
 /// One case on one program.
@@ -151,10 +127,11 @@ void CaseRun::check() {
 
 class PrebuiltModules : public testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PrebuiltModules);
-INSTANTIATE_TEST_SUITE_P(All, PrebuiltModules, testing::ValuesIn(getModules()));
+INSTANTIATE_TEST_SUITE_P(All, PrebuiltModules,
+                         testing::ValuesIn(readListOrExit(readModules)));
 
 TEST_P(PrebuiltModules, AgreeWithTheReference) {
-  std::string path = getFolder() + "/" + GetParam();
+  std::string path = prebuiltFolder() + "/" + GetParam();
   Result<std::string> bytes = readFile(path + ".cases");
   ASSERT_TRUE(bytes) << bytes.message();
   Result<std::vector<Case>> cases = readCases(*bytes);

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -21,6 +22,12 @@ uint64_t nsa::test::testSeed() {
     return value;
   }();
   return seed;
+}
+
+bool nsa::test::isSame(const Tensor &x, const Tensor &y) {
+  return x.data.size() == y.data.size() &&
+         std::memcmp(x.data.data(), y.data.data(),
+                     x.data.size() * sizeof(double)) == 0;
 }
 
 double nsa::test::roundTo(DataType type, double x) {

@@ -20,6 +20,9 @@ namespace nsa::test {
 /// NSA_TEST_SEED if that is set, else a random number; printed once.
 uint64_t testSeed();
 
+/// Whether the tensors are the same bit by bit, but for the sign of NaN.
+bool isSame(const reference::Tensor &x, const reference::Tensor &y);
+
 /// `x` as the given element type holds it.
 double roundTo(DataType type, double x);
 

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <sstream>
 
 using namespace nsa;
@@ -253,13 +252,6 @@ static std::string resultTensor(Program &program, FuncOp function,
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
-
-/// Whether the tensors are the same bit by bit, but for the sign of NaN.
-static bool isSame(const Tensor &x, const Tensor &y) {
-  return x.data.size() == y.data.size() &&
-         std::memcmp(x.data.data(), y.data.data(),
-                     x.data.size() * sizeof(double)) == 0;
-}
 
 bool Trial::runEntry(Loaded &loaded, FuncOp function,
                      const std::vector<Tensor> &arguments,
