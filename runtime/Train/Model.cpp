@@ -346,6 +346,7 @@ static std::vector<TensorView> gradientsInOrder(const Model &model) {
     return std::tie(a.first, a.second.name) < std::tie(b.first, b.second.name);
   });
   std::vector<TensorView> gradients;
+  gradients.reserve(found.size());
   for (auto &[writer, tensor] : found)
     gradients.push_back(std::move(tensor));
   return gradients;
