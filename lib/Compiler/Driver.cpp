@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/Driver.h"
 #include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSADialect.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/MemoryReport.h"
@@ -68,6 +69,12 @@ LogicalResult nsa::Driver::timed(StringRef name,
 // Input
 //===----------------------------------------------------------------------===//
 
+ScheduleKind nsa::Driver::getSchedule() const {
+  if (!chip)
+    return ScheduleKind::CPU;
+  return chip->wgmma ? ScheduleKind::Hopper : ScheduleKind::CUDA;
+}
+
 LogicalResult nsa::Driver::checkOptions() {
   chip = findCUDAChip(options.target);
   if (options.target != artifact::cpuTarget && !chip) {
@@ -124,6 +131,13 @@ LogicalResult nsa::Driver::checkOptions() {
       messageStream << error;
       return failure();
     }
+  std::string problem = tileSizes.parse(options.tileSizes);
+  if (problem.empty())
+    problem = tileSizes.check(KernelSchedule::get(getSchedule()).tileMultiple);
+  if (!problem.empty()) {
+    messageStream << problem;
+    return failure();
+  }
   if (options.microBatch < 0 || options.seqLen < 0) {
     messageStream << "micro-batch " << options.microBatch
                   << " and sequence length " << options.seqLen
@@ -209,7 +223,19 @@ static bool isTrained(ModuleOp module) {
   return result.wasInterrupted();
 }
 
+static bool hasAttention(ModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) {
+    return isa_and_present<NSADialect>(op->getDialect())
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  });
+  return result.wasInterrupted();
+}
+
 void nsa::Driver::warnOfUnusedOptions() {
+  if (!options.tileSizes.empty() && !hasAttention(*module))
+    messageStream << "warning: --tile-size has no effect: there is no "
+                     "attention\n";
   if (isTrained(*module))
     return;
   for (auto [name, isUsed] :
@@ -253,9 +279,8 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   phaseOptions.precision = *parsePrecision(options.precision);
   phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
   phaseOptions.budgetMiB = options.recomputeBudget;
-  phaseOptions.schedule = !chip         ? ScheduleKind::CPU
-                          : chip->wgmma ? ScheduleKind::Hopper
-                                        : ScheduleKind::CUDA;
+  phaseOptions.schedule = getSchedule();
+  phaseOptions.tileSizes = tileSizes;
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
   CheckSlowPathsOptions slowPaths;
   slowPaths.allow = {options.allowSlowPaths.begin(),

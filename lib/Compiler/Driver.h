@@ -8,6 +8,7 @@
 #include "lib/Target/CUDA/CUDABinary.h"
 #include "mlir/IR/Diagnostics.h"
 #include "nsa/Compiler/Compiler.h"
+#include "passes/Conversion/KernelSchedule.h"
 #include "passes/Transforms/Passes.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ThreadPool.h"
@@ -49,6 +50,8 @@ public:
 
 private:
   llvm::LogicalResult checkOptions();
+  /// The machine that kernels are for. Valid once the options are checked.
+  ScheduleKind getSchedule() const;
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();
   llvm::LogicalResult runPhase(Phase phase);
@@ -60,6 +63,7 @@ private:
   CPUDescription cpu;
   /// The GPU that the options name; null for the target cpu.
   const CUDAChip *chip = nullptr;
+  TileSizes tileSizes;
   // The context outlives everything that refers to it.
   std::unique_ptr<llvm::DefaultThreadPool> threadPool;
   mlir::MLIRContext context;

@@ -27,6 +27,9 @@ namespace {
 struct ConvertToTile : nsa::impl::ConvertToTileBase<ConvertToTile> {
   using ConvertToTileBase::ConvertToTileBase;
   void runOnOperation() override;
+
+private:
+  TileSizes getTileSizes() const;
 };
 } // namespace
 
@@ -56,9 +59,30 @@ static void reportNoKernel(Operation *op) {
                << INT32_MAX << " and no rows of equal length below that";
 }
 
+TileSizes ConvertToTile::getTileSizes() const {
+  TileSizes sizes;
+  sizes.forwardQueries = forwardQueries;
+  sizes.forwardKeys = forwardKeys;
+  sizes.backwardQueries = backwardQueries;
+  sizes.backwardKeys = backwardKeys;
+  sizes.selectedQueries = selectedQueries;
+  sizes.selectedKeys = selectedKeys;
+  sizes.gatheredQueries = gatheredQueries;
+  sizes.selectQueries = selectQueries;
+  sizes.selectBlocks = selectBlocks;
+  return sizes;
+}
+
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
-  KernelCache cache(module, KernelSchedule::get(schedule));
+  KernelSchedule kernels = KernelSchedule::get(schedule);
+  kernels.fixed = getTileSizes();
+  if (std::string problem = kernels.fixed.check(kernels.tileMultiple);
+      !problem.empty()) {
+    module.emitError(problem);
+    return signalPassFailure();
+  }
+  KernelCache cache(module, kernels);
   if (cache.getSchedule().isWide) {
     useTypesOfLibrary(module);
     rotateWithCompression(module, cache);

@@ -9,10 +9,13 @@
 #ifndef NSA_PASSES_CONVERSION_KERNELSCHEDULE_H
 #define NSA_PASSES_CONVERSION_KERNELSCHEDULE_H
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <string>
 
 namespace nsa {
 
@@ -21,9 +24,48 @@ namespace nsa {
 /// Hopper GPU, whose warpgroups multiply.
 enum class ScheduleKind { CPU, CUDA, Hopper };
 
+/// Sizes of the tiles of attention that somebody fixes; where one is 0, the
+/// conversion chooses. Shorter sequences have smaller tiles.
+struct TileSizes {
+  /// Of compressed and window attention: queries of a program, and keys of the
+  /// tiles that it walks over.
+  int64_t forwardQueries = 0, forwardKeys = 0;
+  /// Of their gradients: queries and keys of a program, or of the tiles that a
+  /// program of the other walks over.
+  int64_t backwardQueries = 0, backwardKeys = 0;
+  /// Of the selected branch and kernels that it shares with others: queries of
+  /// a program, at least, since slabs of 16 rows are filled; keys of a tile, at
+  /// most, since they divide a selection block; queries that the gradient of
+  /// keys gathers at once.
+  int64_t selectedQueries = 0, selectedKeys = 0, gatheredQueries = 0;
+  /// Of nsa.select: queries of a program, selection blocks that it scores at
+  /// once.
+  int64_t selectQueries = 0, selectBlocks = 0;
+
+  /// A size, as passes and tools spell it.
+  struct Size {
+    llvm::StringLiteral name;
+    int64_t TileSizes::*size;
+    /// Whether the machine's `tileMultiple` divides it.
+    bool isAligned;
+  };
+  static llvm::ArrayRef<Size> all();
+
+  /// Reads "NAME=SIZE" texts, each name at most once. Returns why they cannot
+  /// be read, or nothing.
+  std::string parse(llvm::ArrayRef<std::string> texts);
+
+  /// Why sizes cannot be those of a machine with this `tileMultiple`; nothing
+  /// if they can.
+  std::string check(int64_t tileMultiple) const;
+};
+
 /// Sizes of kernels. The defaults are those for CPUs.
 struct KernelSchedule {
   static KernelSchedule get(ScheduleKind kind);
+
+  /// Takes precedence over what the conversions choose.
+  TileSizes fixed;
 
   /// Elements that a program treats which walks over a flat tensor or over
   /// rows, about.

@@ -21,6 +21,13 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     on shapes and on `schedule`. Results differ between schedules by the order of
     such sums.
 
+    Sizes of the tiles of attention are chosen too, or fixed by options, up to
+    256. Shorter sequences have smaller tiles. Queries and keys of compressed and
+    window attention and queries of `nsa.select` come in multiples of 8, for GPUs
+    of 16. Tiles of selected keys are the largest divisors of a selection block
+    up to their size; programs of selected queries fill slabs of 16 rows where
+    each of these passes by blocks that it did not select.
+
     Example:
 
     ```mlir
@@ -47,6 +54,25 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
                         "the blocks of a GPU"),
              clEnumValN(::nsa::ScheduleKind::Hopper, "hopper",
                         "the same, and warpgroups multiply"))}]>,
+    Option<"forwardQueries", "forward-queries", "int64_t", /*default=*/"0",
+           "Queries of a program of compressed and window attention; 0 chooses">,
+    Option<"forwardKeys", "forward-keys", "int64_t", /*default=*/"0",
+           "Keys of the tiles that it walks over; 0 chooses">,
+    Option<"backwardQueries", "backward-queries", "int64_t", /*default=*/"0",
+           "Queries of a program, or of a tile, of their gradients; 0 chooses">,
+    Option<"backwardKeys", "backward-keys", "int64_t", /*default=*/"0",
+           "Keys of a program, or of a tile, of their gradients; 0 chooses">,
+    Option<"selectedQueries", "selected-queries", "int64_t", /*default=*/"0",
+           "Queries of a program of the selected branch, at least; 0 chooses">,
+    Option<"selectedKeys", "selected-keys", "int64_t", /*default=*/"0",
+           "Keys of a tile of the selected branch, at most; 0 chooses">,
+    Option<"gatheredQueries", "gathered-queries", "int64_t", /*default=*/"0",
+           "Queries that the gradient of selected keys gathers at once; 0 "
+           "chooses">,
+    Option<"selectQueries", "select-queries", "int64_t", /*default=*/"0",
+           "Queries of a program of nsa.select; 0 chooses">,
+    Option<"selectBlocks", "select-blocks", "int64_t", /*default=*/"0",
+           "Selection blocks that it scores at once; 0 chooses">,
   ];
   let statistics = [
     Statistic<"numLaunches", "launches", "Number of launches made">,

@@ -16,6 +16,21 @@ static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+static ConvertToTileOptions getConversion(const PhaseOptions &options) {
+  ConvertToTileOptions conversion;
+  conversion.schedule = options.schedule;
+  conversion.forwardQueries = options.tileSizes.forwardQueries;
+  conversion.forwardKeys = options.tileSizes.forwardKeys;
+  conversion.backwardQueries = options.tileSizes.backwardQueries;
+  conversion.backwardKeys = options.tileSizes.backwardKeys;
+  conversion.selectedQueries = options.tileSizes.selectedQueries;
+  conversion.selectedKeys = options.tileSizes.selectedKeys;
+  conversion.gatheredQueries = options.tileSizes.gatheredQueries;
+  conversion.selectQueries = options.tileSizes.selectQueries;
+  conversion.selectBlocks = options.tileSizes.selectBlocks;
+  return conversion;
+}
+
 static void addPasses(OpPassManager &manager, Phase phase,
                       const PhaseOptions &options) {
   switch (phase) {
@@ -52,7 +67,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createShardOptimizer({options.shardRanks}));
     return addCleanUp(manager);
   case Phase::Kernel:
-    manager.addPass(createConvertToTile({options.schedule}));
+    manager.addPass(createConvertToTile(getConversion(options)));
     return addCleanUp(manager);
   case Phase::Buffer:
     manager.addPass(createBuffer());

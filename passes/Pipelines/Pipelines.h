@@ -54,6 +54,8 @@ struct PhaseOptions {
   int64_t budgetMiB = 0;
   /// The machine that kernels are cut into programs for.
   ScheduleKind schedule = ScheduleKind::CPU;
+  /// Sizes of tiles of attention; 0 leaves them to the conversion.
+  TileSizes tileSizes;
   /// MiB of gradients that are averaged over ranks as one.
   int64_t bucketMiB = kDefaultBucketMiB;
   /// Whether they go from rank to rank in bf16.

@@ -52,8 +52,8 @@ def assign(values):
     return [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
 
 
-def prepare(args, name, config, values, *options, allow=""):
-    """Compiles a job with options; `values` are its settings, `allow` are slow paths."""
+def prepare(args, name, config, values, *options):
+    """Compiles a job with options; `values` are its settings."""
     os.makedirs(args.folder, exist_ok=True)
     binaries = os.path.join(args.build, "bin")
     source = os.path.join(ROOT, "configs", config + ".yaml")
@@ -62,7 +62,7 @@ def prepare(args, name, config, values, *options, allow=""):
     call(os.path.join(binaries, "nsa-compile"), model, "-o", model[:-5] + ".nsax",
          f"--target={args.target}", f"--precision={values['runtime.precision']}",
          f"--recompute={values.get('runtime.gradient_checkpointing', 'none')}",
-         *([f"--allow-slow-path={allow}"] if allow else []), *options)
+         *options)
     os.remove(model)
     with open(os.path.join(args.folder, name + ".json"), "w") as file:
         json.dump({"settings": values, "config": config + ".yaml"}, file)

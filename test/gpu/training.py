@@ -94,9 +94,7 @@ def prepare(args):
         }
         if share == 1:
             values["train.lr"] = args.lr
-        # fp32 is what others are held against, and attention in it has spills.
-        jobs.prepare(args, name, args.config, values | jobs.STEPS_ONLY,
-                     allow="spill" if precision == "fp32" else "")
+        jobs.prepare(args, name, args.config, values | jobs.STEPS_ONLY)
 
 
 def judge(name, rows, ends):

@@ -86,6 +86,16 @@ static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   app.add_flag_callback(
       "--no-fuse", [&compiler] { compiler.fuse = false; },
       "Give every operation its own commands, for comparison");
+  app.add_option(
+         "--tile-size", compiler.tileSizes,
+         "NAME=SIZE of attention that the compiler is not to choose: "
+         "forward-queries, forward-keys, backward-queries, backward-keys "
+         "(compressed and window attention), selected-queries, selected-keys, "
+         "gathered-queries (the selected branch), select-queries or "
+         "select-blocks")
+      ->default_str("")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--logits-mib", compiler.logitsMiB,
                  "MiB that logits and their gradient may take at once: larger "
                  "ones are made in chunks of tokens, at most 8")

@@ -36,9 +36,10 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
 /// where so many keys follow each other that another one copies for them.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
   constexpr int64_t manyKeys = 1536;
+  int64_t fixed = schedule.fixed.forwardQueries;
   int64_t rows = getProductRows(schedule);
-  if (rows == 0 || isNarrow() || shape.sequence < rows)
-    return queryTile;
+  if (fixed != 0 || rows == 0 || isNarrow() || shape.sequence < rows)
+    return getQueryTile(schedule, fixed);
   bool isLong =
       !visibility.window && shape.keys >= manyKeys && shape.valueWidth > 64;
   return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
@@ -58,9 +59,10 @@ int64_t DenseAttention::getPackedQueries(const KernelSchedule &schedule) const {
 int64_t
 DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
-  bool isLarge = rows != 0 && ownQueryTile == 3 * rows && keyTile == 64 &&
+  int64_t tile = getKeyTile(schedule, schedule.fixed.forwardKeys);
+  bool isLarge = rows != 0 && ownQueryTile == 3 * rows && tile == 64 &&
                  shape.keyWidth <= 128 && shape.valueWidth <= 128;
-  return isLarge ? 80 : keyTile;
+  return isLarge && schedule.fixed.forwardKeys == 0 ? 80 : tile;
 }
 
 /// Warpgroups of one program wait for each other, those of two do not: while
@@ -75,6 +77,8 @@ int64_t DenseAttention::getResidents(const KernelSchedule &schedule) const {
 int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
                                       int64_t fewest) const {
   int64_t tile = keyTile;
+  if (schedule.fixed.backwardKeys != 0)
+    return tile;
   auto countPrograms = [&] {
     return static_cast<int64_t>(llvm::divideCeil(shape.keys, tile)) *
            shape.keyHeads * shape.batch;
@@ -100,22 +104,23 @@ static std::string getName(const DenseAttention &attention) {
 // Key tiles
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value>
-DenseAttention::forEachKeyTile(TileBuilder &b, const QueryRange &queries,
-                               Value k, Value v, ArrayRef<Value> inits,
-                               KeyTileBody body, int64_t keyTile) const {
+SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
+                                                  const QueryRange &queries,
+                                                  Value k, Value v,
+                                                  ArrayRef<Value> inits,
+                                                  KeyTileBody body) const {
   Expr last = min(queries.first + (queries.count - 1), shape.sequence - 1);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
   return b.forLoop(
-      visibility.firstKey(queries.first), visibility.endKey(last), keyTile,
-      inits, [&](Expr i0, ArrayRef<Value> carried) {
-        Value i = b.range(i0, keyTile, 0);
+      visibility.firstKey(queries.first), visibility.endKey(last), size, inits,
+      [&](Expr i0, ArrayRef<Value> carried) {
+        Value i = b.range(i0, size, 0);
         KeyTile tile;
         tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
         tile.values = b.load(v, {queries.batch, i, queries.keyHead, valueCols});
         tile.row = queries.query;
-        tile.key = b.range(i0, keyTile, 1);
+        tile.key = b.range(i0, size, 1);
         tile.isVisible = [&](Expr t, Expr i) {
           return visibility.isVisible(t, i);
         };
@@ -143,14 +148,13 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   auto build = [&](const auto &program, int64_t rows) {
     Value queries = program.loadRows(q, shape.keyWidth);
     auto init = OnlineSoftmax::init(b, rows, shape.valueWidth);
-    auto results = forEachKeyTile(
-        b, program.range, k, v, init.carried(),
-        [&](const KeyTile &tile, ArrayRef<Value> carried) {
-          return attend(b, queries, tile, shape.scale,
-                        OnlineSoftmax::fromCarried(carried))
-              .carried();
-        },
-        forwardKeyTile);
+    auto results =
+        forEachKeyTile(b, forwardKeyTile, program.range, k, v, init.carried(),
+                       [&](const KeyTile &tile, ArrayRef<Value> carried) {
+                         return attend(b, queries, tile, shape.scale,
+                                       OnlineSoftmax::fromCarried(carried))
+                             .carried();
+                       });
     auto softmax = OnlineSoftmax::fromCarried(results);
     program.storeRows(softmax.output(b), o, shape.valueWidth);
     program.storeStatistic(softmax.lse(b), lse);
@@ -208,7 +212,7 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
   b.store(terms.delta, delta, row);
 
   Value sum = attention.forEachKeyTile(
-      b, range, k, v, {b.zeros(range.count, shape.keyWidth)},
+      b, attention.keyTile, range, k, v, {b.zeros(range.count, shape.keyWidth)},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms, shape.scale,
                              carried[0])};

@@ -17,10 +17,8 @@ struct DenseAttention {
   DenseAttention(const AttentionShape &shape, Visibility visibility,
                  const KernelSchedule &schedule)
       : shape(shape), visibility(visibility),
-        queryTile(getTileSize(shape.sequence, isNarrow() ? 32 : 64,
-                              schedule.tileMultiple)),
-        keyTile(getTileSize(shape.keys, maxKeyTile(schedule),
-                            schedule.tileMultiple)),
+        queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
+        keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
         ownQueryTile(getOwnQueryTile(schedule)),
         packedQueries(getPackedQueries(schedule)),
         forwardKeyTile(getForwardKeyTile(schedule)),
@@ -37,6 +35,15 @@ struct DenseAttention {
     if (visibility.window || schedule.isWide)
       return isNarrow() ? 32 : 64;
     return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
+  }
+  /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
+  int64_t getQueryTile(const KernelSchedule &schedule, int64_t fixed) const {
+    int64_t most = fixed != 0 ? fixed : isNarrow() ? 32 : 64;
+    return getTileSize(shape.sequence, most, schedule.tileMultiple);
+  }
+  int64_t getKeyTile(const KernelSchedule &schedule, int64_t fixed) const {
+    int64_t most = fixed != 0 ? fixed : maxKeyTile(schedule);
+    return getTileSize(shape.keys, most, schedule.tileMultiple);
   }
 
   /// Programs that take `tile` queries each.
@@ -60,13 +67,12 @@ struct DenseAttention {
   /// For kernel names: "w32" or "l8d4".
   std::string visibilityName() const;
 
-  /// Runs `body` for each key tile that some of the queries sees, ascending.
+  /// Runs `body` for each tile of `size` keys that some of the queries sees,
+  /// ascending.
   llvm::SmallVector<mlir::Value>
-  forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
-                 mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
-                 KeyTileBody body) const {
-    return forEachKeyTile(b, queries, k, v, inits, body, keyTile);
-  }
+  forEachKeyTile(tile::TileBuilder &b, int64_t size, const QueryRange &queries,
+                 mlir::Value k, mlir::Value v,
+                 llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
   /// What launches the kernel of the output. `suffix` and `name` are a
   /// KernelSpec's.
   KernelSpec forwardSpec(const KernelSchedule &schedule, llvm::StringRef suffix,
@@ -96,9 +102,9 @@ struct DenseAttention {
 
   AttentionShape shape;
   Visibility visibility;
-  /// Queries and keys of a tile; queries of a program that computes their
-  /// outputs, keys of one that computes their gradients, and of one that adds
-  /// parts of these.
+  /// Queries and keys of a tile of a gradient; queries of a program that
+  /// computes their outputs, keys of one that computes their gradients, and of
+  /// one that adds parts of these.
   int64_t queryTile, keyTile, ownQueryTile;
   /// Queries of a program that computes the outputs of all heads of a group, 0
   /// if it takes one head; keys of a tile there.
@@ -115,10 +121,6 @@ private:
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   int64_t getPackedQueries(const KernelSchedule &schedule) const;
   int64_t getForwardKeyTile(const KernelSchedule &schedule) const;
-  llvm::SmallVector<mlir::Value>
-  forEachKeyTile(tile::TileBuilder &b, const QueryRange &queries, mlir::Value k,
-                 mlir::Value v, llvm::ArrayRef<mlir::Value> inits,
-                 KeyTileBody body, int64_t keyTile) const;
   /// As large as a key tile if there are programs enough, and no smaller than
   /// `fewest`.
   int64_t getOwnKeyTile(const KernelSchedule &schedule, int64_t fewest) const;

@@ -121,8 +121,9 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
     branches[Window] = program.loadRows(in.back(), shape.valueWidth);
   else
     branches[Window] =
-        finish(attention.window.forEachKeyTile(b, program.range, in[5], in[6],
-                                               init.carried(), step),
+        finish(attention.window.forEachKeyTile(
+                   b, attention.window.forwardKeyTile, program.range, in[5],
+                   in[6], init.carried(), step),
                keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
   branches[Selected] = finish(
       attention.selected.forEachKeyTile(program, indices, selection, in[2],

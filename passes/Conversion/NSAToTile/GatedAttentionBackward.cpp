@@ -138,9 +138,10 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   };
   SmallVector<Value> sum = {b.zeros(program.numRows(), shape.keyWidth)};
   if (!isSplit()) {
-    sum = compressed.forEachKeyTile(b, range, in[2], in[3], sum,
-                                    step(Compressed));
-    sum = window.forEachKeyTile(b, range, in[11], in[12], sum, step(Window));
+    sum = compressed.forEachKeyTile(b, compressed.keyTile, range, in[2], in[3],
+                                    sum, step(Compressed));
+    sum = window.forEachKeyTile(b, window.keyTile, range, in[11], in[12], sum,
+                                step(Window));
   }
   sum = selected.forEachKeyTile(program, indices, selection, in[6], in[7], sum,
                                 step(Selected));
@@ -203,7 +204,7 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
     own.branch = branch;
     RowTerms terms = own.loadTerms(b, range.batch, program.head, range.query);
     sum = dense.forEachKeyTile(
-        b, range, k, v, sum,
+        b, dense.keyTile, range, k, v, sum,
         [&](const KeyTile &tile,
             ArrayRef<Value> carried) -> SmallVector<Value> {
           return {addQueryGrad(b, queries, outputGrads, tile, terms,

@@ -25,7 +25,7 @@ struct SelectKernel {
         isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
                         halo() < 256),
         mostRows(schedule.productRows == 64 ? 128 : 96),
-        blockTile(getBlockTile()),
+        blockTile(getBlockTile(schedule.fixed.selectBlocks)),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
                         isOnTensorCores ? 16 : schedule.columnMultiple)) {}
@@ -48,9 +48,11 @@ struct SelectKernel {
   /// Selection blocks of a tile: those that about 32 rows overlap; on tensor
   /// cores as many as registers allow, because the queries of all heads are
   /// read again for each tile. There, rows come in sixteens, which are to be
-  /// full.
-  int64_t getBlockTile() const {
+  /// full. Or `fixed`, if that is not 0.
+  int64_t getBlockTile(int64_t fixed) const {
     int64_t blocks = numBlocks();
+    if (fixed != 0)
+      return std::min(fixed, blocks);
     if (isOnTensorCores) {
       int64_t fewest = std::min<int64_t>(blocks, 4);
       return std::clamp((mostRows - halo()) / ratio(), fewest, blocks);
@@ -61,6 +63,8 @@ struct SelectKernel {
   /// Queries of a tile. Where programs share what memory there is, long lists
   /// and wide heads leave room for fewer.
   int64_t getMostQueries(const KernelSchedule &schedule) const {
+    if (schedule.fixed.selectQueries != 0)
+      return schedule.fixed.selectQueries;
     return schedule.isWide && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
   }
   /// Compressed blocks that start in a selection block.

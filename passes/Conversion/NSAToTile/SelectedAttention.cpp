@@ -24,23 +24,41 @@ static int64_t getTileLimit(const AttentionShape &shape,
 int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
                                       int64_t selectBlock,
                                       const KernelSchedule &schedule) {
-  int64_t tile = std::min(selectBlock, getTileLimit(shape, schedule));
+  int64_t limit = schedule.fixed.selectedKeys != 0
+                      ? schedule.fixed.selectedKeys
+                      : getTileLimit(shape, schedule);
+  int64_t tile = std::min(selectBlock, limit);
   while (selectBlock % tile != 0)
     --tile;
   return tile;
 }
 
 int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
-  if (schedule.isWide && queryTile * shape.group() <= 16)
+  if (schedule.fixed.selectedKeys == 0 && schedule.isWide &&
+      queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
         return tile;
   return keyTile;
 }
 
+/// The fixed number of queries; whole slabs of them where each passes by what
+/// it did not select.
+static int64_t fillSlabs(const AttentionShape &shape, int64_t selectBlock,
+                         int64_t count, const KernelSchedule &schedule) {
+  int64_t queries = std::min(schedule.fixed.selectedQueries, shape.sequence);
+  bool hasSlabs = schedule.isWide &&
+                  SelectedAttention::isLong(shape, selectBlock, count) &&
+                  shape.group() <= GroupProgram::slabRows;
+  int64_t inSlab = hasSlabs ? GroupProgram::slabRows / shape.group() : 1;
+  return static_cast<int64_t>(llvm::alignTo(queries, inSlab));
+}
+
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
                                         const KernelSchedule &schedule) {
+  if (schedule.fixed.selectedQueries != 0)
+    return fillSlabs(shape, selectBlock, count, schedule);
   if (schedule.isWide) {
     if (isLong(shape, selectBlock, count)) {
       int64_t queries = GroupProgram::slabRows / shape.group();
@@ -50,7 +68,7 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
       return isShared ? 4 * queries : std::max<int64_t>(queries, 1);
     }
     // Whole warpgroups, if not too many queries fill their rows.
-    int64_t product = schedule.productRows;
+    int64_t product = shape.elementBits == 16 ? schedule.productRows : 0;
     if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
       int64_t queries = product / std::gcd(shape.group(), product);
       if (queries <= 32 && queries * shape.group() <= 3 * product)
@@ -68,6 +86,8 @@ int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
 
 int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
                                          const KernelSchedule &schedule) {
+  if (schedule.fixed.gatheredQueries != 0)
+    return schedule.fixed.gatheredQueries;
   int64_t rows = getTileLimit(shape, schedule);
   int64_t queries = std::max<int64_t>(rows / shape.group(), 1);
   return schedule.alignQueriesDown(queries, shape.group(), 2 * rows);

@@ -147,6 +147,25 @@ TEST(EmulatedKernels, RotationInAttentionIsBitwiseThatApart) {
   checkEach(checkRotation, testSeed() + 2);
 }
 
+TEST(EmulatedKernels, AnyTileSizesAgreeWithTheReference) {
+  std::vector<Combination> list = wideHeads(sweepCount(48, 4), testSeed() + 4);
+  std::vector<Combination> many = withManyBlocks();
+  std::rotate(many.begin(), many.begin() + testSeed() % many.size(),
+              many.end());
+  many.resize(std::min(many.size(), sweepCount(many.size(), 2)));
+  list.insert(list.end(), many.begin(), many.end());
+  for (auto [number, given] : llvm::enumerate(list)) {
+    Combination c = given;
+    c.tileSizes = randomTileSizes(testSeed() + number, 16);
+    std::string target = chosen(number % 3 ? kHopper : ampere(number));
+    SCOPED_TRACE("for " + target);
+    checkAll(c, compilerFor(target));
+    checkGated(c, compilerFor(target));
+    if (HasFailure())
+      break;
+  }
+}
+
 // Sums on tensor cores depend on which numbers share an instruction: blocks
 // that tie once did not.
 TEST(EmulatedKernels, EqualBlocksTie) {

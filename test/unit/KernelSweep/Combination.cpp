@@ -39,8 +39,10 @@ std::string Combination::describe() const {
       << " w=" << window << " l=" << l << " d=" << d << " l'=" << lSel << ' '
       << typeName(element) << ' ' << nameOf(phi)
       << (positions ? " with positions" : "") << " logits=" << logits
-      << " gating=" << gating << (gateBias ? " with bias" : "")
-      << " seed=" << seed;
+      << " gating=" << gating << (gateBias ? " with bias" : "");
+  for (const std::string &size : tileSizes)
+    out << " tile=" << size;
+  out << " seed=" << seed;
   return out.str();
 }
 
@@ -77,6 +79,8 @@ nsa::test::parseCombination(const std::string &text) {
       }
     if (key == "gating")
       c.gating = value;
+    else if (key == "tile")
+      c.tileSizes.push_back(value);
     else if (key == "logits")
       c.logits = std::strtod(value.c_str(), nullptr);
     else if (key == "seed")

@@ -38,6 +38,8 @@ struct Combination {
   bool gateBias = true;
   /// Standard deviation of the scores; 0 makes them all equal.
   double logits = 1.0;
+  /// "NAME=SIZE" of tiles that the compiler does not choose.
+  std::vector<std::string> tileSizes;
   uint64_t seed = 0;
 
   bool isNarrow() const { return element != DataType::F32; }
@@ -62,6 +64,10 @@ size_t sweepCount(size_t full, size_t sample);
 /// `count` combinations; every listed value of every parameter occurs about
 /// equally often. `budget` bounds the multiplications of one attention.
 std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
+
+/// Every tile size that the compiler can be given with a random value,
+/// but for about a quarter of them: multiples of `multiple` where they must be.
+std::vector<std::string> randomTileSizes(uint64_t seed, int64_t multiple);
 
 /// Sequences of so many blocks that queries select a small part of them, with
 /// heads in groups of 4 to 16.

@@ -30,6 +30,16 @@ TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
   RecordProperty("combinations", std::to_string(number));
 }
 
+TEST(KernelSweep, AnyTileSizesAgreeWithTheReference) {
+  for (Combination c : spread(sweepCount(64, 6), testSeed() + 2, 1e7)) {
+    c.tileSizes = randomTileSizes(c.seed, 8);
+    checkAll(c);
+    checkGated(c);
+    if (HasFailure())
+      break;
+  }
+}
+
 TEST(KernelSweep, EqualBlocksTie) {
   for (Combination c : spread(sweepCount(64, 8), testSeed() + 1, 1e7)) {
     c.logits = std::min(c.logits, 1.0);

@@ -60,8 +60,10 @@ double nsa::test::allowedError(const Combination &c, const Tensor &expected,
 //===----------------------------------------------------------------------===//
 
 Status Trial::prepare(const std::vector<std::string> &only) {
+  CompilerOptions options;
+  options.tileSizes = c.tileSizes;
   Result<CompiledModule> loaded = CompiledModule::load(
-      moduleText(c, only), {}, CompiledModule::poisoned(), compile);
+      moduleText(c, only), options, CompiledModule::poisoned(), compile);
   if (!loaded)
     return loaded.takeError();
   module.emplace(std::move(*loaded));
