@@ -566,6 +566,7 @@ def NN_FillOp : NN_GraphOp<"fill"> {
   let results = (outs NSA_StaticTensor<[NSA_FloatElement, I32]>:$output);
   let resultNames = [{"fill"}];
   let assemblyFormat = "$value attr-dict `:` $result_type";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -7,6 +7,7 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
+#include "llvm/ADT/APSInt.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -31,6 +32,19 @@ LogicalResult MatmulOp::verify() {
   return checkEqual(
       *this, getTransposeLhs() ? "rows of lhs" : "columns of lhs", getSizes().k,
       getTransposeRhs() ? "columns of rhs" : "rows of rhs", rhsLength);
+}
+
+LogicalResult FillOp::verify() {
+  if (!getOutput().getType().getElementType().isInteger())
+    return success();
+  bool isExact = false;
+  APSInt integer(/*BitWidth=*/32, /*isUnsigned=*/false);
+  getValue().convertToInteger(integer, APFloat::rmTowardZero, &isExact);
+  if (isExact)
+    return success();
+  return emitOpError("fills ")
+         << getType() << " with " << getValue().convertToDouble()
+         << ", which is no 32-bit integer";
 }
 
 template <typename OpT>

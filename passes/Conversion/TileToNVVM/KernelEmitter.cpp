@@ -138,11 +138,11 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
   if (uint64_t(sharedBytes) > sharedLimit &&
       (!producer.empty() || options.stages > 1)) {
     // The plan has underestimated what threads exchange; or there is no room
-    // to copy the tiles of a loop ahead.
+    // to copy the tiles of a loop so far ahead.
     func.erase();
     EmissionOptions smaller = options;
     if (producer.empty())
-      smaller.stages = 1;
+      --smaller.stages;
     smaller.producers = false;
     return KernelEmitter(kernel, plan, smaller).emit(sharedMemory, sharedLimit);
   }

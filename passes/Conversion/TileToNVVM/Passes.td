@@ -99,7 +99,7 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
            "Places in shared memory of a tile that a loop loads: with 2, the "
            "next iteration's is copied during this one. Loops in which "
            "warpgroups multiply have up to 4 if that leaves as many blocks on "
-           "a multiprocessor, and kernels that do not fit otherwise 1">,
+           "a multiprocessor, and kernels that do not fit have fewer">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether warpgroups multiply where they can, on sm_90a">,
     Option<"producers", "producers", "bool", /*default=*/"true",

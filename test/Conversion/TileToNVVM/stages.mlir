@@ -47,11 +47,13 @@
 // THREE: nvvm.cp.async.commit.group
 // THREE: nvvm.mma.sync
 
-// A limit that all places fit into changes nothing; below, there is one, and
-// below that an error.
+// A limit that all places fit into changes nothing; below, there are as many as
+// fit, and below one an error.
 // RUN: nsa-opt %s --nsa-assign-layouts --nsa-tile-to-nvvm="stages=3 shared-limit=3072" \
 // RUN:   | FileCheck %s --check-prefix=THREE
 // RUN: nsa-opt %s --nsa-assign-layouts --nsa-tile-to-nvvm="stages=3 shared-limit=3071" \
+// RUN:   | FileCheck %s --check-prefix=TWO --implicit-check-not=nvvm.cp.async
+// RUN: nsa-opt %s --nsa-assign-layouts --nsa-tile-to-nvvm="stages=3 shared-limit=2047" \
 // RUN:   | FileCheck %s --check-prefix=ONE
 // RUN: nsa-opt %s --nsa-assign-layouts --nsa-tile-to-nvvm="stages=2 shared-limit=1024" \
 // RUN:   | FileCheck %s --check-prefix=ONE

@@ -380,6 +380,22 @@ func.func @fill_scalar() {
 
 // -----
 
+func.func @fill_fraction() {
+  // expected-error @below {{fills 'tensor<4xi32>' with 5.000000e-01, which is no 32-bit integer}}
+  %0 = nn.fill 0.5 : tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @fill_large() {
+  // expected-error @below {{fills 'tensor<4xi32>' with 2.147484e+09, which is no 32-bit integer}}
+  %0 = nn.fill 2147483648.0 : tensor<4xi32>
+  return
+}
+
+// -----
+
 func.func @split_extent(%x: tensor<2x48xf32>) {
   // expected-error @+1 {{extent of all parts (40) must be equal to extent of the whole (48)}}
   %0:2 = nn.split %x {sizes = array<i64: 32, 8>} : (tensor<2x48xf32>) -> (tensor<2x32xf32>, tensor<2x8xf32>)

@@ -111,6 +111,8 @@ func.func @elementwise(%a: tensor<2x64x32xf32>, %b: tensor<2x64x32xf32>) {
   %root = nn.root_of_mean %squares {ranks = 4 : i64} : (tensor<f32>) -> tensor<f32>
   // CHECK: nn.fill 0.000000e+00 : tensor<2x64x32xf32>
   %5 = nn.fill 0.0 : tensor<2x64x32xf32>
+  // CHECK: nn.fill -3.000000e+00 : tensor<4xi32>
+  %6 = nn.fill -3.0 : tensor<4xi32>
   return
 }
 
