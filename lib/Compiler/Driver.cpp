@@ -223,6 +223,7 @@ static bool isTrained(ModuleOp module) {
   return result.wasInterrupted();
 }
 
+/// Whether something in the module has tiles whose sizes can be fixed.
 static bool hasAttention(ModuleOp module) {
   WalkResult result = module.walk([](Operation *op) {
     return isa_and_present<NSADialect>(op->getDialect())

@@ -29,6 +29,17 @@ protected:
     return StoreClient::connect("127.0.0.1", server->port(), rank, size,
                                 patient);
   }
+  /// Runs `body(rank, client)` in three ranks that have met.
+  template <typename Body>
+  void inThreeRanks(const Body &body) {
+    serve(3);
+    inThreads(3, [&](int rank) {
+      auto client = connect(rank, 3);
+      ASSERT_TRUE(client.ok());
+      ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
+      body(rank, **client);
+    });
+  }
   std::unique_ptr<StoreServer> server;
 };
 
@@ -124,22 +135,18 @@ TEST_F(StoreTest, AFrozenRankIsNotWaitedForLonger) {
 }
 
 TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
-  serve(3);
   auto begin = std::chrono::steady_clock::now();
-  inThreads(3, [&](int rank) {
-    auto client = connect(rank, 3);
-    ASSERT_TRUE(client.ok());
-    ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
-    (*client)->progress(9, 64);
+  inThreeRanks([&](int rank, StoreClient &client) {
+    client.progress(9, 64);
     if (rank == 1)
       return; // Without a word.
-    auto all = (*client)->exchange("step 1", "", patient);
+    auto all = client.exchange("step 1", "", patient);
     ASSERT_FALSE(all.ok());
     EXPECT_NE(all.message().find(
                   "rank 1 was lost after beginning reduction 9 (64 bytes)"),
               std::string::npos)
         << all.message();
-    (*client)->leave();
+    client.leave();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
 }
@@ -163,35 +170,31 @@ TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
 
 // A rank that stopped once left the others in a reduction until the time-out.
 TEST_F(StoreTest, AStopReachesAllAndAllMeetAtTheEnd) {
-  serve(3);
   auto begin = std::chrono::steady_clock::now();
-  inThreads(3, [&](int rank) {
-    auto client = connect(rank, 3);
-    ASSERT_TRUE(client.ok());
-    ASSERT_TRUE((*client)->exchange("start", "", patient).ok());
-    EXPECT_EQ((*client)->stopReason(), "");
+  inThreeRanks([&](int rank, StoreClient &client) {
+    EXPECT_EQ(client.stopReason(), "");
     if (rank == 1) {
-      (*client)->stop("nan on rank 1");
+      client.stop("nan on rank 1");
     } else if (rank == 0) {
-      auto all = (*client)->exchange("step 1", "", patient);
+      auto all = client.exchange("step 1", "", patient);
       ASSERT_FALSE(all.ok());
       EXPECT_EQ(all.message(), "at 'step 1': nan on rank 1");
-      EXPECT_EQ((*client)->lastFailure(), StoreFailure::Stop);
+      EXPECT_EQ(client.lastFailure(), StoreFailure::Stop);
     } else {
       // As a rank does that waits in a reduction.
-      while ((*client)->stopReason().empty() &&
+      while (client.stopReason().empty() &&
              std::chrono::steady_clock::now() - begin < patient)
-        ASSERT_TRUE((*client)->loss(patient).ok());
-      (*client)->stop("the first reason counts");
+        ASSERT_TRUE(client.loss(patient).ok());
+      client.stop("the first reason counts");
     }
-    EXPECT_EQ((*client)->stopReason(), "nan on rank 1");
-    auto late = (*client)->exchange("step 2", "", patient);
+    EXPECT_EQ(client.stopReason(), "nan on rank 1");
+    auto late = client.exchange("step 2", "", patient);
     ASSERT_FALSE(late.ok());
-    EXPECT_EQ((*client)->lastFailure(), StoreFailure::Stop);
-    auto end = (*client)->exchange("the end", "", patient, Milliseconds(0),
-                                   /*mayFollowStop=*/true);
+    EXPECT_EQ(client.lastFailure(), StoreFailure::Stop);
+    auto end = client.exchange("the end", "", patient, Milliseconds(0),
+                               /*mayFollowStop=*/true);
     EXPECT_TRUE(end.ok()) << end.message();
-    (*client)->leave();
+    client.leave();
   });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
 }
