@@ -187,6 +187,11 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::GradientNormOp op,
                                 PatternRewriter &rewriter) const override {
+    if (op.getGradients().empty()) {
+      rewriter.replaceOpWithNewOp<nn::FillOp>(op, rewriter.getF64FloatAttr(0.0),
+                                              TypeAttr::get(op.getType()));
+      return success();
+    }
     for (Value gradient : op.getGradients())
       if (!getNormGrid(gradient, getSchedule()).fits())
         return rewriter.notifyMatchFailure(op, "too many elements");
