@@ -1,0 +1,78 @@
+//===- CheckpointLayout.cpp - names in and around a checkpoint ------------===//
+
+#include "runtime/Train/CheckpointLayout.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace fs = std::filesystem;
+
+namespace nsa::checkpoint {
+
+const char *safetensorsType(DataType type) {
+  switch (type) {
+  case DataType::F32:
+    return "F32";
+  case DataType::BF16:
+    return "BF16";
+  case DataType::F16:
+    return "F16";
+  case DataType::I32:
+    return "I32";
+  case DataType::I64:
+    return "I64";
+  case DataType::U8:
+    return "U8";
+  }
+  return "U8";
+}
+
+std::string shareFile(int rank) {
+  return "optimizer_rank" + std::to_string(rank) + ".safetensors";
+}
+
+std::string fileOf(TensorRole role, const Model &model, int rank) {
+  switch (role) {
+  case TensorRole::Parameter:
+    return modelFile;
+  case TensorRole::Moment1:
+  case TensorRole::Moment2:
+    return model.sharingRanks() > 0 ? shareFile(rank) : optimizerFile;
+  case TensorRole::State:
+    return optimizerFile;
+  default:
+    return "";
+  }
+}
+
+std::string folderName(int64_t step) {
+  char name[64];
+  std::snprintf(name, sizeof name, "%s%08lld", folderPrefix,
+                static_cast<long long>(step));
+  return name;
+}
+
+int64_t stepOf(const std::string &name) {
+  size_t prefix = std::strlen(folderPrefix);
+  if (name.compare(0, prefix, folderPrefix) != 0 || name.size() == prefix)
+    return -1;
+  if (name.find_first_not_of("0123456789", prefix) != std::string::npos ||
+      name.size() > prefix + 18)
+    return -1;
+  return std::stoll(name.substr(prefix));
+}
+
+std::vector<std::pair<int64_t, fs::path>>
+listCheckpoints(const std::string &root) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code code;
+  for (fs::directory_iterator entry(root, code), end; !code && entry != end;
+       entry.increment(code))
+    if (int64_t step = stepOf(entry->path().filename().string()); step >= 0)
+      found.emplace_back(step, entry->path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+} // namespace nsa::checkpoint

@@ -1,0 +1,52 @@
+//===- CheckpointLayout.h - names in and around a checkpoint ----*- C++ -*-===//
+//
+// Shared by what saves, reads and finds checkpoints; of no use to others.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_TRAIN_CHECKPOINTLAYOUT_H
+#define NSA_RUNTIME_TRAIN_CHECKPOINTLAYOUT_H
+
+#include "runtime/Train/Checkpoint.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nsa::checkpoint {
+
+inline constexpr const char *stateFile = "state.json";
+inline constexpr const char *configFile = "config.yaml";
+inline constexpr const char *modelFile = "model.safetensors";
+inline constexpr const char *optimizerFile = "optimizer.safetensors";
+inline constexpr const char *latestFile = "latest";
+inline constexpr const char *folderPrefix = "step-";
+inline constexpr const char *checkpointsFolder = "checkpoints";
+inline constexpr const char *asidePrefix = "abandoned-";
+
+/// A type as safetensors files name it.
+const char *safetensorsType(DataType type);
+
+/// The file with the moments that one of the ranks that share them keeps.
+std::string shareFile(int rank);
+
+/// The file that keeps tensors of a role on one of the ranks that share
+/// moments. Empty: gradients are zero between steps, and constants follow from
+/// the program.
+std::string fileOf(TensorRole role, const Model &model, int rank);
+
+/// The name of the folder of a step's checkpoint, such as step-00000004.
+std::string folderName(int64_t step);
+
+/// The step of a checkpoint folder's name, or -1.
+int64_t stepOf(const std::string &name);
+
+/// The checkpoints below `root` by step.
+std::vector<std::pair<int64_t, std::filesystem::path>>
+listCheckpoints(const std::string &root);
+
+} // namespace nsa::checkpoint
+
+#endif // NSA_RUNTIME_TRAIN_CHECKPOINTLAYOUT_H
