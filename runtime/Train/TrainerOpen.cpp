@@ -1,0 +1,331 @@
+//===- TrainerOpen.cpp - before the first step ----------------------------===//
+
+#include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
+#include "runtime/Train/Environment.h"
+#include "runtime/Train/Trainer.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+namespace nsa {
+
+using Json = nlohmann::ordered_json;
+
+Status Trainer::prepare() {
+  Result<TrainBinding> bound = TrainBinding::create(model);
+  if (!bound)
+    return bound.takeError();
+  binding = std::move(*bound);
+  Result<StatisticsBinding> found = StatisticsBinding::create(model);
+  if (!found)
+    return found.takeError();
+  statistics = std::move(*found);
+  Result<BatchPlan> planned =
+      planBatch(config.train, binding.microBatch, binding.seqLen, ranks.size());
+  if (!planned)
+    return planned.takeError();
+  plan = *planned;
+  if (data.manifest.vocabSize > binding.vocab)
+    return Error{"the data has a vocabulary of " +
+                 std::to_string(data.manifest.vocabSize) +
+                 " tokens, the model one of " + std::to_string(binding.vocab)};
+  state.seed = uint64_t(config.train.seed);
+  state.artefactHash = model.hash();
+  state.dataDigest = data.manifest.digest();
+  if (Status status = checkSameRun(); !status)
+    return status;
+  Result<TrainSampler> order =
+      TrainSampler::create(data.train, plan.seqLen, state.seed);
+  if (!order)
+    return order.takeError();
+  sampler = *order;
+  Result<ValidationWindows> held =
+      ValidationWindows::create(data.val, plan.seqLen);
+  if (!held)
+    return held.takeError();
+  windows = *held;
+  if (Status status = model.run("init"); !status)
+    return status;
+  if (Status status = openRun(); !status || !finishedRun.empty())
+    return status;
+  firstStep = state.step;
+  return printHeader();
+}
+
+/// What the first rank decides for all.
+struct Trainer::RunChoice {
+  /// Of the checkpoint to continue from; empty to begin anew.
+  std::string checkpoint;
+  /// The run directory to begin in.
+  std::string directory;
+  /// That the run to go on with is finished; empty if it is not.
+  std::string finished;
+};
+
+/// Whether a run left the result of training to its end.
+static bool hasResult(const std::string &runDirectory) {
+  Result<std::string> text = readFile(runDirectory + "/metrics.json");
+  if (!text)
+    return false;
+  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("end", Json()) == "finished";
+}
+
+/// Nothing is wrong with a finished run where it was not asked for by name.
+Status Trainer::checkFinished(RunChoice &choice) const {
+  std::string run = runOf(choice.checkpoint);
+  bool named = options.restart.empty() && options.resume != "auto";
+  if (named || !hasResult(run))
+    return {};
+  Result<TrainState> saved = readTrainState(choice.checkpoint);
+  if (!saved)
+    return saved.takeError();
+  if (saved->step >= config.train.steps)
+    choice.finished = "the run '" + run + "' is finished at step " +
+                      std::to_string(saved->step) + ", train.steps is " +
+                      std::to_string(config.train.steps) +
+                      ": nothing is left to do";
+  return {};
+}
+
+Result<Trainer::RunChoice> Trainer::chooseRun() {
+  RunChoice choice;
+  std::string from = options.resume;
+  if (from == "auto") {
+    Result<FoundCheckpoint> found = findNewestCheckpoint(
+        config.train.outDir, state.artefactHash, state.dataDigest);
+    if (!found)
+      return found.takeError();
+    from = found->path;
+    if (from.empty())
+      notes.push_back("resume auto: no checkpoint of this artefact and data "
+                      "below '" +
+                      config.train.outDir + "' (" +
+                      std::to_string(found->others) +
+                      " of others), starting at step 0");
+  }
+  if (!options.restart.empty()) {
+    choice.directory = options.restart;
+    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    if (!saved)
+      return saved.takeError();
+    if (!*saved)
+      return choice;
+    from = options.restart;
+  }
+  if (!from.empty()) {
+    Result<std::string> folder = findCheckpoint(from);
+    if (!folder)
+      return folder.takeError();
+    if (Status status = checkInRun(*folder); !status)
+      return Error{status.message()};
+    choice.checkpoint = *folder;
+    if (Status status = checkFinished(choice); !status)
+      return Error{status.message()};
+    return choice;
+  }
+  std::string label = std::filesystem::path(options.configPath).stem();
+  Result<RunDirectory> created =
+      RunDirectory::create(config.train.outDir, options.runName, label);
+  if (!created)
+    return created.takeError();
+  choice.directory = created->path();
+  return choice;
+}
+
+/// Makes this process, of the first rank, the only one that writes the run.
+Status Trainer::lockRun(const RunChoice &choice) {
+  std::string path = choice.directory;
+  if (!choice.checkpoint.empty())
+    path = runOf(choice.checkpoint);
+  Result<FileLock> taken = RunDirectory::lock(path);
+  if (!taken)
+    return taken.takeError();
+  if (!taken->isHeld())
+    notes.push_back("the file system of '" + path +
+                    "' has no locks: no other process may continue this run");
+  else
+    removeUnfinished(path);
+  lock.emplace(std::move(*taken));
+  return {};
+}
+
+/// Takes up the run that the first rank chose. The directory of a rank on a
+/// machine with a file system of its own may have to be made.
+Status Trainer::enterRun(const RunChoice &choice) {
+  if (!choice.checkpoint.empty()) {
+    if (Status status = resumeFrom(choice.checkpoint); !status)
+      return status;
+  } else {
+    std::error_code code;
+    std::filesystem::create_directories(choice.directory, code);
+    Result<RunDirectory> opened = RunDirectory::reopen(choice.directory);
+    if (!opened)
+      return opened.takeError();
+    directory = std::move(*opened);
+  }
+  bool isComplete = state.step == config.train.steps;
+  Result<RunLog> opened =
+      RunLog::open(*directory, state.step, ranks.rank(),
+                   isComplete ? state.step - 1 : state.step);
+  if (!opened)
+    return opened.takeError();
+  log.emplace(std::move(*opened));
+  if (std::optional<float> loss = log->lastLoss())
+    lastLoss = *loss;
+  if (!ranks.isFirst())
+    return {};
+  if (options.onRunDirectory)
+    options.onRunDirectory(directory->path());
+  if (Status status = console.logTo(directory->file("train.log")); !status)
+    return status;
+  // Of the process that this one continues.
+  for (const char *name : {".anomaly_type", "metrics.json"})
+    ::unlink(directory->file(name).c_str());
+  return writeRunFiles();
+}
+
+Status Trainer::openRun() {
+  RunChoice choice;
+  Status status;
+  if (ranks.isFirst()) {
+    Result<RunChoice> chosen = chooseRun();
+    if (chosen)
+      choice = *chosen;
+    status = chosen ? Status() : Error{chosen.message()};
+    if (chosen && choice.finished.empty())
+      status = lockRun(choice);
+  }
+  status = ranks.agree("the run is chosen", status);
+  if (!status)
+    return status;
+  for (std::string *text :
+       {&choice.checkpoint, &choice.directory, &choice.finished}) {
+    Result<std::vector<std::string>> all =
+        ranks.exchange("the place of the run", *text);
+    if (!all)
+      return all.takeError();
+    *text = (*all)[0];
+  }
+  finishedRun = choice.finished;
+  if (!finishedRun.empty())
+    return {};
+  return ranks.agree("the run is open", enterRun(choice));
+}
+
+Status Trainer::resumeFrom(const std::string &folder) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+  if (!checkpoint)
+    return checkpoint.takeError();
+  const TrainState &saved = checkpoint->state;
+  auto differs = [&](const char *what, uint64_t then, uint64_t now) {
+    return Error{"cannot resume from '" + folder + "': it belongs to " + what +
+                 " " + toHex(then) + ", this is " + toHex(now)};
+  };
+  if (saved.artefactHash != state.artefactHash)
+    return differs("artefact", saved.artefactHash, state.artefactHash);
+  if (saved.dataDigest != state.dataDigest)
+    return differs("data", saved.dataDigest, state.dataDigest);
+  Result<std::vector<std::string>> changes =
+      compareForResume(checkpoint->config, config);
+  if (!changes)
+    return changes.takeError();
+  // At the last step there is a result to make, if it is not there.
+  if (saved.step > config.train.steps ||
+      (saved.step == config.train.steps && ranks.isFirst() &&
+       hasResult(runOf(folder))))
+    return Error{"nothing to resume: '" + folder + "' is at step " +
+                 std::to_string(saved.step) + ", train.steps is " +
+                 std::to_string(config.train.steps)};
+  if (Status status = checkpoint->restore(model, ranks.rank()); !status)
+    return status;
+  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
+  if (!opened)
+    return opened.takeError();
+  directory = std::move(*opened);
+  if (ranks.isFirst()) {
+    Result<std::vector<std::string>> abandoned = returnTo(folder);
+    if (!abandoned)
+      return abandoned.takeError();
+    for (const std::string &path : *abandoned)
+      notes.push_back("later than that, set aside: " + path);
+  }
+  state = saved;
+  savedStep = saved.step;
+  lastCheckpoint = folder;
+  notes.push_back("resuming from " + folder + " at step " +
+                  std::to_string(saved.step));
+  for (const std::string &change : *changes)
+    notes.push_back("changed since: " + change);
+  return {};
+}
+
+Status Trainer::writeRunFiles() const {
+  std::vector<std::pair<std::string, std::string>> facts = options.facts;
+  facts.emplace_back("run_id", directory->id());
+  facts.emplace_back("config", options.configPath);
+  facts.emplace_back("config_hash", configHash(config));
+  facts.emplace_back("artefact_hash", toHex(state.artefactHash));
+  facts.emplace_back("data", data.directory);
+  facts.emplace_back("data_digest", toHex(state.dataDigest));
+  for (const auto &[name, text] :
+       {std::pair<const char *, std::string>{"config.yaml",
+                                             printConfigYaml(config)},
+        {"config.json", printConfigJson(config) + "\n"},
+        {"env.json", describeEnvironment(facts)},
+        {"dtypes_report.txt", describeTensors(model)}})
+    if (Status status = directory->write(name, text); !status)
+      return status;
+  return {};
+}
+
+/// The resolved configuration, one line per section.
+static std::vector<std::string> configLines(const RunConfig &config) {
+  std::vector<std::string> lines;
+  std::string text = printConfigYaml(config);
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    std::string line = text.substr(at, end - at);
+    if (line[0] != ' ')
+      lines.push_back("config " + line);
+    else
+      lines.back() +=
+          (lines.back().back() == ':' ? " " : ", ") + line.substr(2);
+    at = end + 1;
+  }
+  return lines;
+}
+
+Status Trainer::printHeader() {
+  console.line("run " + directory->path() + " | id " + directory->id() +
+               " | config " + options.configPath + " " + configHash(config) +
+               " | artefact " + toHex(state.artefactHash) + " | data " +
+               data.directory + " " + toHex(state.dataDigest));
+  for (const std::string &line : configLines(config))
+    console.line(line);
+  for (const std::string &note : notes)
+    console.line(note);
+  uint64_t perEpoch = sampler->samplesPerEpoch();
+  char epochs[32];
+  std::snprintf(epochs, sizeof epochs, "%.2f",
+                double(config.train.steps) * double(plan.sequencesPerStep()) /
+                    double(perEpoch));
+  console.line(
+      grouped(parameterCount(model)) + " parameters | " +
+      grouped(uint64_t(plan.tokensPerStep())) + " tokens per step = " +
+      (ranks.size() > 1 ? std::to_string(ranks.size()) + " ranks x " : "") +
+      std::to_string(plan.passes) + " x " + std::to_string(plan.microBatch) +
+      " sequences of " + std::to_string(plan.seqLen) + " | " +
+      grouped(data.train.size()) + " training and " + grouped(data.val.size()) +
+      " validation tokens | " + std::to_string(config.train.steps) +
+      " steps = " + epochs + " epochs");
+  for (const std::string &line : describeMemory(model.memory()))
+    console.line(line);
+  console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
+               directory->file(".HALT"));
+  return log->beat(state.step, "start");
+}
+
+} // namespace nsa
