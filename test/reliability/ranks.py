@@ -1,0 +1,85 @@
+"""Ranks that are killed or stopped: the others end with code 5, and a restart goes on."""
+
+import os
+import signal
+import time
+
+import jobs
+from lab import Wrong, await_that, beats, named_run, steps_made
+
+RANK_SECONDS = 2
+# From the signal to the end of all, with a machine that is busy with other things.
+KILL_LIMIT, FREEZE_LIMIT = 40, 60
+# Steps of ranks are short too: enough of them for a signal in between.
+SETTINGS = {"train.steps": 48, "train.save_every": 6}
+
+
+def is_alive(pid):
+    """Zombies are not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Ranks:
+    name, title = "ranks", "killed and stopped ranks: the others end with code 5, a restart gives the bits"
+    counts = 8, 80
+
+    def case(self, lab, rng, folder, number):
+        ranks = 4 if number % 4 == 3 else 2
+        freeze = number % 2 == 1
+        restarts = rng.random() < 0.5
+        victim = rng.randrange(ranks)
+        what = f"rank {victim} of {ranks} {'stopped' if freeze else 'killed'}{', restarted' if restarts else ''}"
+        try:
+            for attempt in range(10):
+                name = f"run{attempt}"
+                done = self.disturb(lab, rng, folder, name, ranks, victim, freeze, restarts)
+                if done:
+                    break
+            else:
+                raise Wrong("the run was faster than the signal ten times")
+            run = folder / "runs" / name
+            if not restarts:
+                done.expect(5)
+                done = lab.train(folder, "--resume=auto", "--run-name=again", "--nproc", ranks,
+                                 settings=SETTINGS)
+                run = named_run(done.expect(0))
+            lab.same(run, lab.reference(ranks, **SETTINGS), done.expect(0))
+        except Wrong as error:
+            raise type(error)(f"{what}: {error}") from None
+        return what
+
+    def disturb(self, lab, rng, folder, name, ranks, victim, freeze, restarts):
+        """How the run ended after the signal; nothing if it was over before."""
+        options = ["--nproc", ranks, f"--run-name={name}"]
+        options += ["--max-restarts=1"] if restarts else []
+        options += [f"--rank-seconds={RANK_SECONDS}"] if freeze else []
+        process = lab.start(folder, *options, settings=SETTINGS)
+        run = folder / "runs" / name
+        step = rng.randrange(0, SETTINGS["train.steps"] - 8)
+        try:
+            await_that(lambda: all(steps_made(run, r) >= step for r in range(ranks)), f"step {step}", process)
+            pids = [beats(run, r)[-1]["pid"] for r in range(ranks)]
+            time.sleep(rng.random() * 0.005)
+            if steps_made(run, victim) == SETTINGS["train.steps"] or not is_alive(pids[victim]):
+                process.wait()
+                return None
+            process.sent.add(int(signal.SIGKILL))
+            os.kill(pids[victim], signal.SIGSTOP if freeze else signal.SIGKILL)
+            limit = FREEZE_LIMIT if freeze else KILL_LIMIT
+            await_that(lambda: not any(is_alive(pid) for pid in pids), "the end of all ranks", limit=limit)
+            done = process.wait()
+        finally:
+            process.stop()
+        if done.code == 0 and not restarts:
+            # It had made its last step between the look and the signal.
+            lab.same(run, lab.reference(ranks, **SETTINGS), done)
+            return None
+        text = done.out + done.err
+        if "nsa-train: restart 1" in text or not restarts:
+            if not jobs.blames(text.split("nsa-train: restart ")[0], victim, ranks):
+                raise Wrong(f"rank {victim} is not blamed alone: {done.tail()}")
+        return done
