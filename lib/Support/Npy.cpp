@@ -16,9 +16,9 @@ struct TypeRow {
 } // namespace
 
 static constexpr TypeRow typeTable[] = {
-    {NpyType::F4, "<f4", "f32"}, {NpyType::F8, "<f8", "f64"},
-    {NpyType::I4, "<i4", "i32"}, {NpyType::I8, "<i8", "i64"},
-    {NpyType::U2, "<u2", "u16"},
+    {NpyType::F2, "<f2", "f16"}, {NpyType::F4, "<f4", "f32"},
+    {NpyType::F8, "<f8", "f64"}, {NpyType::I4, "<i4", "i32"},
+    {NpyType::I8, "<i8", "i64"}, {NpyType::U2, "<u2", "u16"},
 };
 
 static const TypeRow &rowOf(NpyType type) {
@@ -121,7 +121,7 @@ Status HeaderParser::parseDescriptor(NpyArray &array) {
       return {};
     }
   return Error{"element type '" + *descriptor +
-               "' is not one of <f4, <f8, <i4, <i8, <u2"};
+               "' is not one of <f2, <f4, <f8, <i4, <i8, <u2"};
 }
 
 Status HeaderParser::parseOrder() {

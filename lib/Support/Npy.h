@@ -1,7 +1,7 @@
 //===- Npy.h - NumPy array files --------------------------------*- C++ -*-===//
 //
 // The .npy format, versions 1.0 to 3.0, for C-ordered little-endian arrays of
-// f4, f8, i4, i8 and u2. Anything else is an error: nothing is guessed.
+// f2, f4, f8, i4, i8 and u2. Anything else is an error: nothing is guessed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,16 +18,16 @@
 
 namespace nsa {
 
-enum class NpyType { F4, F8, I4, I8, U2 };
+enum class NpyType { F2, F4, F8, I4, I8, U2 };
 
 /// Bytes of one element.
 constexpr size_t npyElementBytes(NpyType type) {
-  return type == NpyType::U2                          ? 2
+  return type == NpyType::F2 || type == NpyType::U2   ? 2
          : type == NpyType::F8 || type == NpyType::I8 ? 8
                                                       : 4;
 }
 
-/// "f32", "f64", "i32", "i64", "u16".
+/// "f16", "f32", "f64", "i32", "i64", "u16".
 const char *npyTypeName(NpyType type);
 
 /// An array in memory. A shape without dimensions is a scalar.

@@ -56,6 +56,12 @@ static int64_t loadIntegers(const NpyArray &array, const TensorView &tensor) {
 static int64_t loadFloats(const NpyArray &array, const TensorView &tensor) {
   auto store = [&](auto round) {
     using Element = decltype(round(0.0f));
+    if (array.type == NpyType::F2)
+      return convertAll<uint16_t, Element>(array, tensor,
+                                           [&](uint16_t from, Element &to) {
+                                             to = round(f16ToFloat(from));
+                                             return true;
+                                           });
     if (array.type == NpyType::F4)
       return convertAll<float, Element>(array, tensor,
                                         [&](float from, Element &to) {
@@ -84,6 +90,8 @@ static int64_t loadFloats(const NpyArray &array, const TensorView &tensor) {
 /// An element of an array in decimals.
 static std::string elementText(const NpyArray &array, int64_t index) {
   switch (array.type) {
+  case NpyType::F2:
+    return shortest(f16ToFloat(array.as<uint16_t>()[index]));
   case NpyType::F4:
     return shortest(array.as<float>()[index]);
   case NpyType::F8:
@@ -99,7 +107,8 @@ static std::string elementText(const NpyArray &array, int64_t index) {
 }
 
 Status nsa::loadTensor(const NpyArray &array, const TensorView &tensor) {
-  bool floats = array.type == NpyType::F4 || array.type == NpyType::F8;
+  bool floats = array.type == NpyType::F2 || array.type == NpyType::F4 ||
+                array.type == NpyType::F8;
   if (array.shape != tensor.shape || floats != isFloat(tensor.type))
     return Error{"tensor '" + tensor.name + "' is " +
                  describe(typeName(tensor.type), tensor.shape) +

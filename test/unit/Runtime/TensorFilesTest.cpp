@@ -50,6 +50,29 @@ TEST(TensorFiles, FloatsRoundToBF16) {
   EXPECT_TRUE(std::isnan(back->as<float>()[3]));
 }
 
+// What numpy.save(x.astype(numpy.float16)) holds: every bit pattern has an f32.
+TEST(TensorFiles, LoadTensor_HalfArray_ValuesAreExact) {
+  const std::vector<uint16_t> halves = {0x3C00, 0xC100, 0x0001, 0x7C00};
+  const std::vector<float> values = {1.0f, -2.5f, 0x1p-24f, INFINITY};
+  Tensor tensor(DataType::F32);
+  ASSERT_TRUE(
+      loadTensor(makeArray<uint16_t>(NpyType::F2, {2, 2}, halves), tensor.view)
+          .ok());
+  Tensor same(DataType::F16);
+  ASSERT_TRUE(
+      loadTensor(makeArray<uint16_t>(NpyType::F2, {2, 2}, halves), same.view)
+          .ok());
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(tensor.view.as<float>()[i], values[i]);
+    EXPECT_EQ(same.view.as<uint16_t>()[i], halves[i]);
+  }
+  Tensor integers(DataType::I32);
+  EXPECT_EQ(loadTensor(makeArray<uint16_t>(NpyType::F2, {2, 2}, halves),
+                       integers.view)
+                .message(),
+            "tensor 't' is i32[2x2], but the array is f16[2x2]");
+}
+
 TEST(TensorFiles, DoublesMustBeExact) {
   Tensor tensor(DataType::F32);
   EXPECT_TRUE(loadTensor(makeArray<double>(NpyType::F8, {2, 2},

@@ -52,11 +52,9 @@ TEST(Npy, WritesWhatNumPyWrites) {
 }
 
 TEST(Npy, EveryTypeShapeAndVersion) {
-  const std::pair<const char *, NpyType> types[] = {{"<f4", NpyType::F4},
-                                                    {"<f8", NpyType::F8},
-                                                    {"<i4", NpyType::I4},
-                                                    {"<i8", NpyType::I8},
-                                                    {"<u2", NpyType::U2}};
+  const std::pair<const char *, NpyType> types[] = {
+      {"<f2", NpyType::F2}, {"<f4", NpyType::F4}, {"<f8", NpyType::F8},
+      {"<i4", NpyType::I4}, {"<i8", NpyType::I8}, {"<u2", NpyType::U2}};
   for (const auto &[descriptor, type] : types)
     for (int version : {1, 2, 3}) {
       Result<NpyArray> array = parseNpy(
