@@ -1,28 +1,13 @@
 //===- Arrays.cpp - NumPy arrays and tensors ------------------------------===//
 
 #include "lib/Python/Arrays.h"
+#include "lib/Support/Float16.h"
 
 #include <cstring>
 
 namespace py = pybind11;
 
 using namespace nsa;
-
-static float widen(uint16_t bits) {
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-/// Rounds to nearest, ties to even; a NaN stays one.
-static uint16_t narrow(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000)
-    return uint16_t(bits >> 16 | 0x40);
-  return uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
 
 /// The NumPy type whose elements lie in memory as the tensor's do.
 static py::dtype storageType(DataType type) {
@@ -54,47 +39,56 @@ static std::vector<py::ssize_t> shapeOf(const TensorView &tensor) {
   return {tensor.shape.begin(), tensor.shape.end()};
 }
 
-py::array nsa::toArray(const TensorView &tensor) {
-  std::vector<py::ssize_t> shape = shapeOf(tensor);
-  if (tensor.type == DataType::BF16) {
-    py::array_t<float> array(shape);
-    const uint16_t *bits = tensor.as<uint16_t>();
-    float *values = array.mutable_data();
-    for (uint64_t i = 0; i < tensor.elements(); ++i)
-      values[i] = widen(bits[i]);
-    return std::move(array);
-  }
-  py::array array(storageType(tensor.type), shape);
-  if (tensor.bytes > 0)
-    std::memcpy(array.mutable_data(), tensor.data, tensor.bytes);
-  return array;
-}
-
-Status nsa::fromArray(const TensorView &tensor, const py::array &value) {
+Result<py::array> nsa::arrayFor(const TensorView &tensor,
+                                const py::array &value) {
   std::vector<py::ssize_t> shape = shapeOf(tensor);
   if (size_t(value.ndim()) != shape.size() ||
       !std::equal(shape.begin(), shape.end(), value.shape()))
     return Error{"'" + tensor.name + "' has shape " +
                  shapeText(shape.data(), shape.size()) + ", the array has " +
                  shapeText(value.shape(), value.ndim())};
-  py::array dense = py::array::ensure(value, py::array::c_style);
-  if (tensor.type == DataType::BF16 &&
-      dense.dtype().equal(py::dtype::of<float>())) {
-    const float *values = static_cast<const float *>(dense.data());
-    uint16_t *bits = tensor.as<uint16_t>();
-    for (uint64_t i = 0; i < tensor.elements(); ++i)
-      bits[i] = narrow(values[i]);
-    return {};
-  }
   py::dtype expected = storageType(tensor.type);
-  if (!dense.dtype().equal(expected))
+  bool widened = tensor.type == DataType::BF16 &&
+                 value.dtype().equal(py::dtype::of<float>());
+  if (!widened && !value.dtype().equal(expected))
     return Error{
         "'" + tensor.name + "' is " + typeName(tensor.type) + " and takes " +
         (tensor.type == DataType::BF16
              ? std::string("float32 or uint16")
              : py::str(expected).cast<std::string>()) +
-        ", the array has " + py::str(dense.dtype()).cast<std::string>()};
-  if (tensor.bytes > 0)
-    std::memcpy(tensor.data, dense.data(), tensor.bytes);
-  return {};
+        ", the array has " + py::str(value.dtype()).cast<std::string>()};
+  return py::array::ensure(value, py::array::c_style);
+}
+
+py::array nsa::emptyArray(const TensorView &tensor) {
+  py::dtype type = tensor.type == DataType::BF16 ? py::dtype::of<float>()
+                                                 : storageType(tensor.type);
+  return py::array(type, shapeOf(tensor));
+}
+
+ArrayElements ArrayElements::of(const py::array &array) {
+  return {const_cast<void *>(array.data()),
+          array.dtype().equal(py::dtype::of<float>())};
+}
+
+void nsa::copyToTensor(ArrayElements from, const TensorView &tensor) {
+  if (tensor.type == DataType::BF16 && from.isFloat) {
+    const auto *values = static_cast<const float *>(from.data);
+    auto *bits = tensor.as<uint16_t>();
+    for (uint64_t i = 0; i < tensor.elements(); ++i)
+      bits[i] = floatToBF16(values[i]);
+  } else if (tensor.bytes > 0) {
+    std::memcpy(tensor.data, from.data, tensor.bytes);
+  }
+}
+
+void nsa::copyFromTensor(const TensorView &tensor, ArrayElements to) {
+  if (tensor.type == DataType::BF16) {
+    const auto *bits = tensor.as<uint16_t>();
+    auto *values = static_cast<float *>(to.data);
+    for (uint64_t i = 0; i < tensor.elements(); ++i)
+      values[i] = bf16ToFloat(bits[i]);
+  } else if (tensor.bytes > 0) {
+    std::memcpy(to.data, tensor.data, tensor.bytes);
+  }
 }

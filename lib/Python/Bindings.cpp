@@ -8,6 +8,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <mutex>
+
 namespace py = pybind11;
 
 using namespace nsa;
@@ -31,7 +33,8 @@ T take(Result<T> result) {
   return std::move(*result);
 }
 
-/// A compiled program, loaded on this machine.
+/// A compiled program, loaded on this machine. Any number of threads may use
+/// it; their calls run one after the other.
 class Module {
 public:
   Module(const std::string &bytes, const std::string &name,
@@ -43,30 +46,50 @@ public:
 
   py::dict run(const std::string &entryName, const py::dict &inputs) {
     const EntryInfo *entry = take(program.entry(entryName));
-    writeInputs(*entry, inputs);
-    {
-      py::gil_scoped_release release;
-      check(program.run(*entry));
-    }
+    std::vector<py::array> given = inputArrays(*entry, inputs);
+    std::vector<py::array> results;
+    results.reserve(entry->outputs.size());
+    for (unsigned index : entry->outputs)
+      results.push_back(emptyArray(program.tensors()[index]));
+    std::vector<ArrayElements> from = elementsOf(given);
+    std::vector<ArrayElements> to = elementsOf(results);
+    check(locked([&]() -> Status {
+      for (size_t i = 0; i < from.size(); ++i)
+        copyToTensor(from[i], program.tensors()[entry->inputs[i]]);
+      Status status = program.run(*entry);
+      for (size_t i = 0; status && i < to.size(); ++i) {
+        const TensorView &tensor = program.tensors()[entry->outputs[i]];
+        status = program.toHost(tensor);
+        copyFromTensor(tensor, to[i]);
+      }
+      return status;
+    }));
     py::dict outputs;
-    for (unsigned index : entry->outputs) {
-      const TensorView &tensor = program.tensors()[index];
-      check(program.toHost(tensor));
-      outputs[py::str(tensor.name)] = toArray(tensor);
-    }
+    for (size_t i = 0; i < results.size(); ++i)
+      outputs[py::str(program.tensors()[entry->outputs[i]].name)] = results[i];
     return outputs;
   }
 
-  py::array read(const std::string &name) const {
+  py::array read(const std::string &name) {
     TensorView tensor = take(program.tensor(name));
-    check(program.toHost(tensor));
-    return toArray(tensor);
+    py::array value = emptyArray(tensor);
+    ArrayElements to = ArrayElements::of(value);
+    check(locked([&]() -> Status {
+      Status status = program.toHost(tensor);
+      copyFromTensor(tensor, to);
+      return status;
+    }));
+    return value;
   }
 
   void write(const std::string &name, const py::array &value) {
     TensorView tensor = take(program.tensor(name));
-    check(fromArray(tensor, value));
-    check(program.toDevice(tensor));
+    py::array dense = take(arrayFor(tensor, value));
+    ArrayElements from = ArrayElements::of(dense);
+    check(locked([&]() -> Status {
+      copyToTensor(from, tensor);
+      return program.toDevice(tensor);
+    }));
   }
 
   /// {entry: (input names, output names)}
@@ -103,8 +126,31 @@ private:
     return result;
   }
 
-  /// Every input must be given, and nothing else.
-  void writeInputs(const EntryInfo &entry, const py::dict &inputs) {
+  /// Calls `action` without the GIL, one thread at a time: a program has one
+  /// set of tensors. The GIL is let go first, as its holder may wait for this
+  /// lock, and `action` takes nothing of Python.
+  template <typename Action>
+  Status locked(Action action) {
+    py::gil_scoped_release release;
+    std::lock_guard<std::mutex> lock(mutex);
+    return action();
+  }
+
+  static std::vector<ArrayElements>
+  elementsOf(const std::vector<py::array> &arrays) {
+    std::vector<ArrayElements> result;
+    result.reserve(arrays.size());
+    for (const py::array &array : arrays)
+      result.push_back(ArrayElements::of(array));
+    return result;
+  }
+
+  /// An array for each input of an entry. Every input must be given, and
+  /// nothing else.
+  std::vector<py::array> inputArrays(const EntryInfo &entry,
+                                     const py::dict &inputs) const {
+    std::vector<py::array> arrays;
+    arrays.reserve(entry.inputs.size());
     for (unsigned index : entry.inputs) {
       const TensorView &tensor = program.tensors()[index];
       if (!inputs.contains(tensor.name))
@@ -115,10 +161,10 @@ private:
         PyErr_Clear();
         throw PythonError("input '" + tensor.name + "' is not an array");
       }
-      check(fromArray(tensor, value));
+      arrays.push_back(take(arrayFor(tensor, value)));
     }
     if (inputs.size() == entry.inputs.size())
-      return;
+      return arrays;
     std::vector<std::string> known = names(entry.inputs);
     for (auto item : inputs) {
       auto name = py::str(item.first).cast<std::string>();
@@ -126,8 +172,10 @@ private:
         throw PythonError("entry '" + entry.name + "' has no input '" + name +
                           "'");
     }
+    return arrays;
   }
 
+  std::mutex mutex;
   std::string bytes;
   Program program;
 };
@@ -200,7 +248,9 @@ std::unique_ptr<Module> loadModule(const std::string &path, int threads,
 PYBIND11_MODULE(nsa, m) {
   m.doc() = "Compile Native Sparse Attention programs and run them on NumPy "
             "arrays.\n\nbfloat16 tensors take float32 (rounded to nearest "
-            "even) or their bits as uint16, and come back as float32.";
+            "even) or their bits as uint16, and come back as float32.\n\n"
+            "Threads may share a Module: its calls run one after the other, "
+            "with the GIL released.";
   py::register_exception<PythonError>(m, "Error");
 
   py::class_<Module>(m, "Module", "A compiled program, loaded here.")

@@ -1,5 +1,7 @@
 """The module itself: compiling, running, saving, and what it says when wrong."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,37 @@ def test_run(module, rng):
     # Any memory order will do.
     got = module.run("main", {"arg0": np.asfortranarray(a), "arg1": b})["result0"]
     np.testing.assert_array_equal(got, a + b)
+
+
+def test_module_shared_by_threads_results_are_their_own(module):
+    """Every thread gets what its own inputs give, and a read gives a whole array."""
+    wrong = []
+
+    def work(number):
+        for i in range(150):
+            a = np.full((4, 8), 1000 * number + i, np.float32)
+            if not (module.run("main", {"arg0": a, "arg1": a})["result0"] == 2 * a).all():
+                wrong.append((number, i))
+            module.write("arg0", a)
+            value = module.read("arg0")
+            if not (value == value[0, 0]).all():
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_module_array_that_leaves_has_its_own_strides(module, rng):
+    a, b = rng.standard_normal((2, 4, 8)).astype(np.float32)
+    got = module.run("main", {"arg0": a, "arg1": b})["result0"]
+    assert got.strides == (32, 4)
+    np.testing.assert_array_equal(got + got, 2 * (a + b))
+    assert module.read("arg1").strides == (32, 4)
+    np.testing.assert_array_equal(module.read("arg1"), b)
 
 
 def test_entries(module):
