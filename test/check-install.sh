@@ -47,6 +47,7 @@ for page in dialects/NSADialect dialects/NNDialect dialects/TileDialect \
   dialects/RTDialect passes/NSATransformsPasses; do
   test -s "$prefix/share/doc/nsa/$page.md"
 done
+test -s "$prefix/share/doc/nsa/LICENSE" -a -s "$prefix/share/doc/nsa/THIRD-PARTY.txt"
 
 cmake -S "$source/test/install" -B other -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER=clang++-22 > other.log || { cat other.log >&2; exit 1; }

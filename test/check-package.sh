@@ -20,7 +20,7 @@ bytes=$(stat -c %s "$archive")
 [ "$bytes" -lt $((8 << 20)) ] || fail "$archive has $bytes bytes"
 tar xzf "$archive" -C "$root"
 cd "$root"/nsa-runtime-*
-for file in README.md configs/smoke.yaml; do
+for file in README.md LICENSE THIRD-PARTY.txt configs/smoke.yaml; do
   test -s "$file" || fail "the package has no $file"
 done
 
