@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs each for some time.
 #   test/fuzz/run.sh [SECONDS] [--jobs N] [--instrumented] [--no-build] [TARGET...]
+#   test/fuzz/run.sh --regressions
 # SECONDS is 60, N, the number of targets that run at a time, 2. The readers'
 # targets run under AddressSanitizer and UndefinedBehaviorSanitizer; OptFuzzer
 # runs the compiler of the default build, or, with --instrumented, one under
-# both sanitizers that has to be built first.
+# both sanitizers that has to be built first. --regressions only runs what was
+# found once, on the default build.
 #
 # Inputs start from what make-corpus.py derives from tools and tests, from the
 # regressions beside this script, and from what earlier runs found. A crash
@@ -19,6 +21,7 @@ seconds=60
 jobs=2
 build=1
 alone=0
+regressions_only=0
 opt_build=build
 targets=()
 while [ $# -gt 0 ]; do
@@ -26,9 +29,10 @@ while [ $# -gt 0 ]; do
     --jobs) jobs=$2; shift 2 ;;
     --instrumented) opt_build=build-fuzz; shift ;;
     --no-build) build=0; shift ;;
+    --regressions) regressions_only=1; shift ;;
     --alone) alone=1; shift ;; # one target, everything built: run by this script
     [0-9]*) seconds=$1; shift ;;
-    -*) sed -n '3s/^# */usage:/p' test/fuzz/run.sh >&2; exit 2 ;;
+    -*) sed -n '3,4s/^# */usage:/p' test/fuzz/run.sh >&2; exit 2 ;;
     *) targets+=("$1"); shift ;;
   esac
 done
@@ -159,6 +163,22 @@ fuzz() {
   return $status
 }
 
+if [ "$regressions_only" -eq 1 ]; then
+  ninja -C build --quiet "${targets[@]}"
+  status=0
+  mkdir -p build/fuzz
+  for folder in test/fuzz/regressions/*; do
+    target=$(basename "$folder")
+    if build/fuzz/"$target" -detect_leaks=0 "$folder"/* > "build/fuzz/$target.log" 2>&1; then
+      echo "$target: $(find "$folder" -type f | wc -l) regressions"
+    else
+      tail -20 "build/fuzz/$target.log" >&2
+      echo "$target: a regression is back; see build/fuzz/$target.log" >&2
+      status=1
+    fi
+  done
+  exit $status
+fi
 if [ "$alone" -eq 1 ]; then
   fuzz "${targets[0]}"
   exit

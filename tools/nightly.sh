@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# What takes other builds and is too heavy for every push: the runtime without
+# LLVM, the sanitizers, and fuzzing of every reader. tools/test.sh comes first.
+#   NSA_TEST_SUITE=full   ten minutes of fuzzing for each target instead of one
+#                         minute, the compiler under the sanitizers as well, all
+#                         unit tests and the tools' lit tests under them
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. test/suites.inc
+
+tools/setup.sh all || exit 1
+
+check "runtime without LLVM" test/check-runtime-only.sh
+check "sanitizers" test/check-sanitize.sh
+# Seven targets in three rounds.
+fuzz=(60 --jobs 3)
+[ "${NSA_TEST_SUITE:-}" = full ] && fuzz=(600 --instrumented)
+check "fuzzing" test/fuzz/run.sh "${fuzz[@]}"
+report
