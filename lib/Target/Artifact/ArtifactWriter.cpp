@@ -518,11 +518,11 @@ void Writer::finish() {
   auto locationList = strings(locations);
   auto optionList = builder.CreateVector(options);
   artifact::FinishArtifactBuffer(
-      builder, artifact::CreateArtifact(
-                   builder, producer, target, cpu, features, segmentList,
-                   tensorList, kernelList, entryList, binaryList, bufferList,
-                   locationList, optionList, config, ranks,
-                   identity.value_or(0)));
+      builder,
+      artifact::CreateArtifact(builder, producer, target, cpu, features,
+                               segmentList, tensorList, kernelList, entryList,
+                               binaryList, bufferList, locationList, optionList,
+                               config, ranks, identity.value_or(0)));
 }
 
 FailureOr<StringRef> Writer::run() {
