@@ -1,8 +1,6 @@
-//===- Files.h - reading files, atomic writes -------------------*- C++ -*-===//
+//===- Files.h - whole files, mapped files, atomic writes -------*- C++ -*-===//
 //
-// Every error names the file and the reason the system gave. No file is mapped
-// into memory: one that shrinks, or whose disk fails, would end the process by
-// a signal instead of an error.
+// Every error names the file and the reason the system gave.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,76 +23,50 @@ Error systemError(const std::string &what, const std::string &path);
 /// on the way may not be searched, is an error.
 Result<bool> fileExists(const std::string &path);
 
-/// The most bytes that readFile takes unless told otherwise: more than any file
-/// that people write, less than any memory.
-constexpr uint64_t mostFileBytes = 64 << 20;
-
-/// The same for files of data, such as arrays and artefacts, and for what of
-/// these comes through a pipe, whose size nothing tells.
-constexpr uint64_t mostDataBytes = uint64_t(16) << 30;
-constexpr uint64_t mostPipedBytes = uint64_t(1) << 30;
-
-/// How long readFile waits for a pipe or a device of which nothing comes.
-constexpr int mostReadMilliseconds = 10000;
-
-/// A whole file in memory. More than `mostBytes` is an error that names both
-/// numbers, a directory is one too. Pipes and devices are read to their end;
-/// one of which nothing comes for `mostMilliseconds` is an error, unless it is
-/// a terminal or the standard input.
-Result<std::string> readFile(const std::string &path,
-                             uint64_t mostBytes = mostFileBytes,
-                             int mostMilliseconds = mostReadMilliseconds);
+/// A whole file in memory. A directory is an error.
+Result<std::string> readFile(const std::string &path);
 
 /// Writes `path` so that a reader, or a crash, sees the old contents or all of
 /// the new ones: temporary file beside it, fsync, rename, fsync of the folder.
 /// Devices and pipes are written into.
+///
+/// The temporary file is NAME.tmp.PID.RANDOM, PID the number of the process
+/// that writes and RANDOM 16 hexadecimal digits, which nobody can guess to put
+/// a link there. It is new and its owner's alone until it is complete. One
+/// whose process is gone is what a crash has left, and may be removed.
 Status writeFileAtomically(const std::string &path, std::string_view contents);
 
 /// Makes a rename or a creation inside `directory` durable.
 Status syncDirectory(const std::string &directory);
 
-/// A regular file that is open for reading at any place, by several threads at
-/// once; closed on destruction.
-class InputFile {
+/// A file mapped read-only. Movable; unmapped on destruction. An empty file
+/// has data() == nullptr and size() == 0.
+class MappedFile {
 public:
-  /// Anything but a regular file is an error.
-  static Result<InputFile> open(const std::string &path);
+  static Result<MappedFile> open(const std::string &path);
 
-  InputFile(InputFile &&other) noexcept;
-  InputFile &operator=(InputFile &&other) noexcept;
-  ~InputFile();
+  MappedFile() = default;
+  MappedFile(MappedFile &&other) noexcept;
+  MappedFile &operator=(MappedFile &&other) noexcept;
+  ~MappedFile();
 
-  /// Bytes when it was opened.
-  uint64_t size() const { return bytes; }
-  const std::string &path() const { return name; }
-
-  /// Whether both are the same file of the same size, whatever their paths.
-  bool isSame(const InputFile &other) const {
-    return device == other.device && inode == other.inode &&
-           bytes == other.bytes;
-  }
-
-  /// Reads `size` bytes at `offset`. A file that ends before is an error naming
-  /// both sizes.
-  Status readAt(uint64_t offset, void *data, size_t size) const;
-
-  /// What is closed still knows its path and size; nothing may be read.
-  void close();
-  bool isOpen() const { return fd >= 0; }
+  const uint8_t *data() const { return static_cast<const uint8_t *>(address); }
+  size_t size() const { return bytes; }
 
 private:
-  InputFile() = default;
-
-  int fd = -1;
-  uint64_t bytes = 0, device = 0, inode = 0;
-  std::string name;
+  void *address = nullptr;
+  size_t bytes = 0;
 };
 
 /// An open file descriptor for sequential writing; closed on destruction.
 class OutputFile {
 public:
-  /// Creates or truncates `path`.
+  /// Creates `path` in the place of a file or a link that is there, which is
+  /// removed: what a link leads to stays as it is.
   static Result<OutputFile> create(const std::string &path);
+
+  /// Opens a device or a pipe. A file or a folder is an error.
+  static Result<OutputFile> openDevice(const std::string &path);
 
   /// Opens `path` to write at its end, creating it if needed. writeAt() may
   /// not be used.
@@ -116,20 +88,26 @@ public:
   /// fsync and close; nothing may be written afterwards.
   Status finish();
 
+  /// Keeps the file from all but its owner, until its permissions are restored.
+  Status restrictToOwner();
+  Status restoreMode();
+
 private:
   OutputFile(int fd, std::string path) : fd(fd), path(std::move(path)) {}
 
   int fd = -1;
   std::string path;
+  /// The permissions that it was created with.
+  unsigned mode = 0;
 };
 
 /// A lock that one process holds on a file until this is destroyed or the
 /// process ends, however it ends. The file stays, and holds the process id.
 class FileLock {
 public:
-  /// Creates `path` if needed. One that another holds is an error that says
-  /// that `what` is in use, and by which process. On a file system without
-  /// locks nothing is locked, and isHeld() says so.
+  /// Creates `path` if needed; a link there is an error. One that another holds
+  /// is an error that says that `what` is in use, and by which process. On a
+  /// file system without locks nothing is locked, and isHeld() says so.
   static Result<FileLock> take(const std::string &path,
                                const std::string &what);
 

@@ -4,11 +4,17 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <cstdlib>
 
 using namespace llvm;
 
 nsa::TemporaryDirectory::TemporaryDirectory(StringRef prefix) {
-  error = sys::fs::createUniqueDirectory(prefix, path);
+  sys::path::system_temp_directory(/*ErasedOnReboot=*/true, path);
+  sys::path::append(path, prefix + "-XXXXXX");
+  // Its owner's alone, whatever the umask: nobody else can put a link in it.
+  if (!::mkdtemp(const_cast<char *>(path.c_str())))
+    error = std::error_code(errno, std::generic_category());
 }
 
 nsa::TemporaryDirectory::~TemporaryDirectory() {
@@ -25,10 +31,11 @@ std::string nsa::TemporaryDirectory::getFile(const Twine &name) const {
 }
 
 Error nsa::writeFile(StringRef path, ArrayRef<char> bytes) {
-  std::error_code error;
-  raw_fd_ostream stream(path, error);
-  if (error)
+  int fd = -1;
+  if (std::error_code error =
+          sys::fs::openFileForWrite(path, fd, sys::fs::CD_CreateNew))
     return createStringError(error, "cannot write '" + path + "'");
+  raw_fd_ostream stream(fd, /*shouldClose=*/true);
   stream.write(bytes.data(), bytes.size());
   stream.close();
   if (std::error_code failure = stream.error()) {

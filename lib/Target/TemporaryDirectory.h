@@ -12,10 +12,12 @@
 
 namespace nsa {
 
-/// A directory of its own that goes with everything in it.
+/// A directory of its own, which only its owner may enter, that goes with
+/// everything in it.
 class TemporaryDirectory {
 public:
-  /// `prefix` starts its name.
+  /// Makes it where the system has temporary files (TMPDIR). `prefix` starts
+  /// its name, the rest is random.
   explicit TemporaryDirectory(llvm::StringRef prefix);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory &) = delete;
@@ -31,7 +33,7 @@ private:
   std::error_code error;
 };
 
-/// Writes a whole file.
+/// Writes a whole new file. Something that is there already is an error.
 llvm::Error writeFile(llvm::StringRef path, llvm::ArrayRef<char> bytes);
 
 } // namespace nsa

@@ -1,9 +1,11 @@
 //===- DataFolder.cpp - where a data set is made --------------------------===//
 
 #include "runtime/Data/DataFolder.h"
+#include "lib/Support/Files.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <set>
+#include <sys/stat.h>
 #include <utility>
 
 namespace nsa {
@@ -59,9 +61,9 @@ Result<DataFolder> DataFolder::open(const std::string &directory,
   std::string temporary = directory + "/" + stagingName;
   // Of a process that was killed.
   fs::remove_all(temporary, code);
-  fs::create_directory(temporary, code);
-  if (code)
-    return Error{"cannot create '" + temporary + "': " + code.message()};
+  // New: a link that somebody has put there would lead elsewhere.
+  if (::mkdir(temporary.c_str(), 0777) != 0)
+    return systemError("cannot create", temporary);
   folder.temporary = temporary;
   return folder;
 }
@@ -100,9 +102,8 @@ Status DataFolder::publish(const Manifest &manifest) {
   if (Result<Manifest> before = Manifest::load(directory); before.ok())
     old = shardNames(*before);
   std::error_code code;
-  const std::set<std::string> replaced(old.begin(), old.end());
   for (const std::string &name : names)
-    if (replaced.count(name) == 0 &&
+    if (std::find(old.begin(), old.end(), name) == old.end() &&
         fs::exists(fs::symlink_status(directory + "/" + name, code)))
       return Error{"'" + directory + "/" + name +
                    "' is in the way: no readable manifest there names it, so "

@@ -44,16 +44,13 @@ static Status checkLength(const TokenStream &stream, int64_t seqLen,
                std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1)};
 }
 
-/// Splits seqLen + 1 tokens into inputs and targets.
+/// Splits seqLen + 1 tokens into inputs and targets without a second buffer.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          int64_t seqLen, int32_t *tokens, int32_t *targets) {
-  std::vector<int32_t> window(size_t(seqLen) + 1);
-  if (Status status = stream.read(position, window.size(), window.data());
-      !status)
+  uint64_t count = uint64_t(seqLen);
+  if (Status status = stream.read(position, count, tokens); !status)
     return status;
-  std::copy(window.begin(), window.end() - 1, tokens);
-  std::copy(window.begin() + 1, window.end(), targets);
-  return {};
+  return stream.read(position + 1, count, targets);
 }
 
 Result<TrainSampler> TrainSampler::create(const TokenStream &stream,

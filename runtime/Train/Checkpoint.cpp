@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/stat.h>
 
 namespace nsa {
 
@@ -111,9 +112,11 @@ Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
   std::string temporary = temporaryFolder(runDirectory, step);
   std::error_code code;
   fs::remove_all(temporary, code);
-  fs::create_directories(temporary, code);
-  if (code)
-    return Error{"cannot create '" + temporary + "': " + code.message()};
+  fs::create_directories(fs::path(temporary).parent_path(), code);
+  // New: a link that somebody has put there would lead elsewhere.
+  if (code || ::mkdir(temporary.c_str(), 0777) != 0)
+    return code ? Error{"cannot create '" + temporary + "': " + code.message()}
+                : systemError("cannot create", temporary);
   return {};
 }
 
