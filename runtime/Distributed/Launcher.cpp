@@ -1,8 +1,10 @@
 //===- Launcher.cpp - starts the ranks of a run on this machine -----------===//
 
 #include "runtime/Distributed/Launcher.h"
+#include "lib/Support/Random.h"
 #include "runtime/Distributed/OutputWriter.h"
 #include "runtime/Distributed/Socket.h"
+#include "runtime/Distributed/Token.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,8 +14,8 @@
 #include <fcntl.h>
 #include <optional>
 #include <poll.h>
+#include <string_view>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,9 +31,13 @@ namespace {
 /// Signals that go to all ranks.
 constexpr int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
+/// The longest line of a rank that is kept together.
+constexpr size_t longestLine = 1 << 20;
+
 /// A pipe end that is read in whole lines.
 struct LineReader {
   int fd = -1;
+  /// The beginning of a line.
   std::string rest;
 
   /// Calls `line` with what has come. Closes at the end.
@@ -40,11 +46,16 @@ struct LineReader {
     ssize_t count = ::read(fd, buffer, sizeof buffer);
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
       return;
-    if (count > 0)
-      rest.append(buffer, size_t(count));
-    for (size_t end; (end = rest.find('\n')) != std::string::npos;) {
-      line(rest.substr(0, end));
-      rest.erase(0, end + 1);
+    std::string_view more(buffer, size_t(std::max<ssize_t>(count, 0)));
+    for (size_t end; (end = more.find('\n')) != std::string_view::npos;) {
+      line(rest.append(more.substr(0, end)));
+      rest.clear();
+      more.remove_prefix(end + 1);
+    }
+    rest.append(more);
+    if (rest.size() > longestLine) {
+      line(rest);
+      rest.clear();
     }
     if (count > 0)
       return;
@@ -128,15 +139,6 @@ struct Output {
   std::shared_ptr<OutputWriter> out, err;
 };
 
-static std::string makeRun() {
-  uint64_t number = 0;
-  (void)!::getrandom(&number, sizeof number, 0);
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(number));
-  return text;
-}
-
 /// One start of all ranks.
 class Attempt {
 public:
@@ -155,6 +157,7 @@ public:
   const std::string &runDirectory() const { return directory; }
 
 private:
+  Status makeIdentity();
   Status startRank(int rank, const std::vector<std::string> &command,
                    const std::vector<std::string> &environment);
   std::vector<std::string> makeEnvironment(int rank, uint16_t port,
@@ -171,8 +174,8 @@ private:
   std::vector<Child> children;
   LineReader directoryPipe;
   std::string directory;
-  /// What tells this start from others.
-  const std::string run = makeRun();
+  /// What tells this start from others, and what only its ranks know.
+  std::string run, token;
   /// Codes of ranks that failed, in the order of their ends.
   std::vector<int> failures;
   std::optional<Clock::time_point> killTime;
@@ -196,7 +199,8 @@ std::vector<std::string> Attempt::makeEnvironment(int rank, uint16_t port,
       {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
       {"MASTER_ADDR", "127.0.0.1"},
       {"MASTER_PORT", std::to_string(port)},
-      {runVariable, run}};
+      {runVariable, run},
+      {tokenVariable, token}};
   if (launcherPipe >= 0)
     own.emplace_back(launcherVariable, std::to_string(launcherPipe));
   std::vector<std::string> all;
@@ -263,7 +267,19 @@ Status Attempt::startRank(int rank, const std::vector<std::string> &command,
   return pid > 0 ? Status() : socketError("cannot start a rank");
 }
 
+/// Makes the name and the token of this start.
+Status Attempt::makeIdentity() {
+  Result<std::string> name = randomHex(8), secret = makeToken();
+  if (!name || !secret)
+    return name ? secret.takeError() : name.takeError();
+  run = *name;
+  token = *secret;
+  return {};
+}
+
 Status Attempt::start(const std::vector<std::string> &command) {
+  if (Status status = makeIdentity(); !status)
+    return status;
   Result<uint16_t> port = findFreePort();
   if (!port)
     return port.takeError();

@@ -2,6 +2,8 @@
 
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Distributed/QuietThread.h"
+#include "runtime/Distributed/Socket.h"
+#include "runtime/Distributed/Token.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -160,18 +162,46 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
   return Error{status.message()};
 }
 
+/// Whether only processes of this machine reach all of these addresses.
+static bool areLoopback(const std::vector<ResolvedAddress> &addresses) {
+  return std::all_of(
+      addresses.begin(), addresses.end(),
+      [](const ResolvedAddress &address) { return address.isLoopback; });
+}
+
+/// Whether the ranks may meet at these addresses: anybody who reaches them
+/// could join a run without a token.
+static Status checkTrust(const RankPlace &place,
+                         const std::vector<ResolvedAddress> &addresses,
+                         const RanksOptions &options) {
+  if (!options.identity.token.empty())
+    return checkToken(options.identity.token);
+  if (options.trustNetwork || areLoopback(addresses))
+    return {};
+  return Error{"other machines could join the run at MASTER_ADDR '" +
+               place.address + "' (" + addressList(addresses) +
+               "): export one random " + tokenVariable +
+               " on all nodes, as openssl rand -hex 32 makes it, or give "
+               "--trust-network"};
+}
+
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Mistake;
+  Result<std::vector<ResolvedAddress>> addresses = resolve(place.address);
+  if (!addresses)
+    return addresses.takeError();
+  if (Status status = checkTrust(place, *addresses, options); !status)
+    return status;
   if (place.rank == 0) {
-    Result<std::unique_ptr<StoreServer>> started =
-        StoreServer::start(place.address, place.port, place.size, options.run);
+    Result<std::unique_ptr<StoreServer>> started = StoreServer::start(
+        place.address, place.port, place.size, options.identity);
     if (!started)
       return started.takeError();
     server = std::move(*started);
   }
   Result<std::unique_ptr<StoreClient>> connected =
       StoreClient::connect(place.address, place.port, place.rank, place.size,
-                           options.timeout, &failure, options.run);
+                           options.timeout, &failure, options.identity);
   if (!connected)
     return connected.takeError();
   store = std::move(*connected);
@@ -179,7 +209,15 @@ Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
   // All are there before a library waits for them in its own way.
   Result<std::vector<std::string>> all = exchange("start", "");
   failure = store->lastFailure();
-  return all ? Status() : all.takeError();
+  if (all)
+    return {};
+  // A machine may know its own name as such an address only.
+  bool isUnreachable = place.localSize < place.size && areLoopback(*addresses);
+  return Error{all.message() +
+               (isUnreachable ? "; MASTER_ADDR '" + place.address + "' is " +
+                                    addressList(*addresses) +
+                                    " here, which other machines cannot reach"
+                              : "")};
 }
 
 Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {

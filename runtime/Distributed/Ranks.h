@@ -18,9 +18,12 @@ struct RanksOptions {
   /// The plug-in that reduces in memory of the host; empty for ranks that
   /// reduce on their GPUs.
   std::string plugin;
-  /// What tells this run from others that may use the same port; empty if
-  /// nothing does.
-  std::string run;
+  /// What tells this run from others that may use the same port, and the token
+  /// that its ranks know.
+  RunIdentity identity;
+  /// Whether the store may be served without a token where other machines reach
+  /// it.
+  bool trustNetwork = false;
 };
 
 /// What a rank sees of all ranks of its run.

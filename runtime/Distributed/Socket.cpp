@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <initializer_list>
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <set>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -24,21 +24,64 @@ Error socketError(const std::string &what) {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-static Result<Addresses> lookUp(const char *host, uint16_t port, int flags) {
+static Result<Addresses> lookUp(const std::string &host, uint16_t port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
+  hints.ai_flags = AI_NUMERICSERV;
   addrinfo *found = nullptr;
-  int code = ::getaddrinfo(host, std::to_string(port).c_str(), &hints, &found);
+  int code =
+      ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (code != 0)
-    return Error{"cannot resolve '" + std::string(host ? host : "*") +
-                 "': " + ::gai_strerror(code)};
+    return Error{"cannot resolve '" + host + "': " + ::gai_strerror(code)};
   return Addresses(found, ::freeaddrinfo);
 }
 
-Status checkAddress(const std::string &address) {
-  Result<Addresses> found = lookUp(address.c_str(), 0, 0);
-  return found ? Status() : found.takeError();
+static std::string numericHost(const sockaddr *address, socklen_t length) {
+  char host[NI_MAXHOST] = "";
+  ::getnameinfo(address, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
+}
+
+/// An address as one of IPv6, where those of IPv4 have their place too.
+static in6_addr toIPv6(const addrinfo &at) {
+  if (at.ai_family == AF_INET6)
+    return reinterpret_cast<const sockaddr_in6 *>(at.ai_addr)->sin6_addr;
+  in6_addr mapped = {};
+  mapped.s6_addr[10] = mapped.s6_addr[11] = 0xff;
+  std::memcpy(mapped.s6_addr + 12,
+              &reinterpret_cast<const sockaddr_in *>(at.ai_addr)->sin_addr, 4);
+  return mapped;
+}
+
+static bool isLoopback(const addrinfo &at) {
+  in6_addr address = toIPv6(at);
+  return IN6_IS_ADDR_LOOPBACK(&address) ||
+         (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
+}
+
+/// Whether a server at this address would be served at all addresses.
+static bool isEveryInterface(const addrinfo &at) {
+  in6_addr address = toIPv6(at);
+  bool isZeroIPv4 = IN6_IS_ADDR_V4MAPPED(&address) &&
+                    std::memcmp(address.s6_addr + 12, "\0\0\0", 4) == 0;
+  return IN6_IS_ADDR_UNSPECIFIED(&address) || isZeroIPv4;
+}
+
+Result<std::vector<ResolvedAddress>> resolve(const std::string &address) {
+  Result<Addresses> found = lookUp(address, 0);
+  if (!found)
+    return found.takeError();
+  std::vector<ResolvedAddress> all;
+  for (const addrinfo *at = found->get(); at; at = at->ai_next)
+    all.push_back({numericHost(at->ai_addr, at->ai_addrlen), isLoopback(*at)});
+  return all;
+}
+
+std::string addressList(const std::vector<ResolvedAddress> &addresses) {
+  std::string text;
+  for (const ResolvedAddress &address : addresses)
+    text += (text.empty() ? "" : ", ") + address.text;
+  return text;
 }
 
 static std::string place(const std::string &address, uint16_t port) {
@@ -57,7 +100,7 @@ static int listenSocket(const addrinfo &at) {
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (at.ai_family == AF_INET6)
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd, at.ai_addr, at.ai_addrlen) == 0 && ::listen(fd, 256) == 0)
+  if (::bind(fd, at.ai_addr, at.ai_addrlen) == 0 && ::listen(fd, 1024) == 0)
     return fd;
   int saved = errno;
   ::close(fd);
@@ -65,34 +108,56 @@ static int listenSocket(const addrinfo &at) {
   return -1;
 }
 
-/// Of a loopback address the first; else every interface, by IPv6, which takes
-/// IPv4 too, or by IPv4 where there is no IPv6.
-static Result<int> listenAtAny(const std::string &address, uint16_t port,
-                               std::initializer_list<int> families) {
-  bool loopback = address == "localhost" || address == "::1" ||
-                  address.compare(0, 4, "127.") == 0;
-  Result<Addresses> found = loopback ? lookUp(address.c_str(), port, 0)
-                                     : lookUp(nullptr, port, AI_PASSIVE);
-  if (!found)
-    return found.takeError();
-  for (int family : families)
-    for (const addrinfo *at = found->get(); at; at = at->ai_next) {
-      if (!loopback && at->ai_family != family)
-        continue;
-      int fd = listenSocket(*at);
-      // Taken for one family is taken.
-      if (fd >= 0 || errno == EADDRINUSE || errno == EACCES)
-        return fd;
-    }
-  return -1;
+/// Gives an address the port that another one got.
+static void setPort(const addrinfo &at, uint16_t port) {
+  if (at.ai_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6 *>(at.ai_addr)->sin6_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in *>(at.ai_addr)->sin_port = htons(port);
 }
 
-Result<int> listenAt(const std::string &address, uint16_t port) {
-  errno = EADDRNOTAVAIL;
-  Result<int> fd = listenAtAny(address, port, {AF_INET6, AF_INET});
-  if (!fd || *fd >= 0)
-    return fd;
-  return socketError("cannot serve the store at " + place(address, port));
+/// Adds a listener for each address of this machine. What fails with another
+/// error than that an address is none of this machine's is an error.
+static Status listenAtEach(const Addresses &found, uint16_t port,
+                           const std::string &name,
+                           std::vector<int> &listeners) {
+  std::set<std::string> served;
+  for (const addrinfo *at = found.get(); at; at = at->ai_next) {
+    if (isEveryInterface(*at))
+      return Error{
+          "cannot serve the store at " + name +
+          ": that is every interface of this machine, not one address"};
+    // A file of hosts may name one twice.
+    if (!served.insert(numericHost(at->ai_addr, at->ai_addrlen)).second)
+      continue;
+    setPort(*at, listeners.empty() ? port : boundPortOf(listeners.front()));
+    int fd = listenSocket(*at);
+    if (fd >= 0)
+      listeners.push_back(fd);
+    else if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+      return socketError("cannot serve the store at " + name);
+  }
+  if (listeners.empty())
+    return Error{"cannot serve the store at " + name +
+                 ": this machine, that of rank 0, has no such address"};
+  return {};
+}
+
+Result<std::vector<int>> listenAt(const std::string &address, uint16_t port) {
+  Result<Addresses> found = lookUp(address, port);
+  if (!found)
+    return found.takeError();
+  std::string name = place(address, port);
+  if (Result<std::vector<ResolvedAddress>> resolved = resolve(address))
+    if (std::string list = addressList(*resolved); list != address)
+      name += " (" + list + ")";
+  std::vector<int> listeners;
+  if (Status status = listenAtEach(*found, port, name, listeners); !status) {
+    for (int fd : listeners)
+      ::close(fd);
+    return Error{status.message()};
+  }
+  return listeners;
 }
 
 static sockaddr_storage nameOf(int fd) {
@@ -112,10 +177,7 @@ uint16_t boundPortOf(int fd) {
 
 std::string localAddressOf(int fd) {
   sockaddr_storage name = nameOf(fd);
-  char host[NI_MAXHOST] = "";
-  ::getnameinfo(reinterpret_cast<sockaddr *>(&name), sizeof name, host,
-                sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return host;
+  return numericHost(reinterpret_cast<sockaddr *>(&name), sizeof name);
 }
 
 /// Connects to one address until a time, or fails with errno.
@@ -144,7 +206,7 @@ Result<int> connectTo(const std::string &address, uint16_t port,
                       std::chrono::milliseconds timeout) {
   auto end = std::chrono::steady_clock::now() + timeout;
   while (true) {
-    Result<Addresses> found = lookUp(address.c_str(), port, 0);
+    Result<Addresses> found = lookUp(address, port);
     if (!found)
       return found.takeError();
     for (const addrinfo *at = found->get(); at; at = at->ai_next) {
@@ -176,11 +238,12 @@ void sendAtOnce(int fd) {
 }
 
 Result<uint16_t> findFreePort() {
-  Result<int> fd = listenAt("127.0.0.1", 0);
-  if (!fd)
-    return fd.takeError();
-  uint16_t port = boundPortOf(*fd);
-  ::close(*fd);
+  Result<std::vector<int>> listeners = listenAt("127.0.0.1", 0);
+  if (!listeners)
+    return listeners.takeError();
+  uint16_t port = boundPortOf(listeners->front());
+  for (int fd : *listeners)
+    ::close(fd);
   return port;
 }
 

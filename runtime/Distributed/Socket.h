@@ -8,22 +8,36 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace nsa {
 
 /// "WHAT: " and what errno says.
 Error socketError(const std::string &what);
 
-/// A non-blocking socket that listens at a port, or at a free one for 0: on the
-/// loopback interface if `address` is one of its addresses, else on all.
-Result<int> listenAt(const std::string &address, uint16_t port);
+/// One of the addresses that a name stands for.
+struct ResolvedAddress {
+  /// In numbers.
+  std::string text;
+  /// Only processes of this machine reach it.
+  bool isLoopback = false;
+};
+
+/// What a name, or an address in numbers, means here: at least one address.
+Result<std::vector<ResolvedAddress>> resolve(const std::string &address);
+
+/// The same addresses in one text, "10.0.0.7, fd00::7".
+std::string addressList(const std::vector<ResolvedAddress> &addresses);
+
+/// Non-blocking sockets that listen at a port, or at a free one for 0, of every
+/// address that `address` stands for and this machine has, at one at least, and
+/// nowhere else. That one is taken, that none is an address of this machine, or
+/// that one means every interface, is an error.
+Result<std::vector<int>> listenAt(const std::string &address, uint16_t port);
 
 /// The port that a socket is bound to, and its address without the port.
 uint16_t boundPortOf(int fd);
 std::string localAddressOf(int fd);
-
-/// Whether an address has a meaning here.
-Status checkAddress(const std::string &address);
 
 /// A blocking socket that is connected to an address, tried again until
 /// `timeout` while nobody listens there.

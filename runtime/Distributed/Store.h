@@ -7,12 +7,18 @@
 // ends without a word, all others are told at once. Every client says once a
 // second that it lives, so that a rank that is frozen can be named.
 //
+// A client registers once it has proved that it knows the token of the run (see
+// Token.h). Before that a connection may hold a few bytes for a few seconds, a
+// bounded number of connections does, and nothing that they send changes what
+// the ranks see. Those that have registered are trusted.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_RUNTIME_DISTRIBUTED_STORE_H
 #define NSA_RUNTIME_DISTRIBUTED_STORE_H
 
 #include "nsa/Support/Result.h"
+#include "runtime/Distributed/Wire.h"
 
 #include <atomic>
 #include <chrono>
@@ -28,15 +34,24 @@ namespace nsa {
 
 using Milliseconds = std::chrono::milliseconds;
 
+/// What the ranks of a run have in common, and others do not.
+struct RunIdentity {
+  /// The name of the run, which is no secret; empty if nothing gives it one.
+  std::string run;
+  /// The secret of the run; empty where every client is trusted.
+  std::string token;
+};
+
 /// Serves until it is destroyed. Has one thread.
 class StoreServer {
 public:
-  /// Listens at `port` for `size` ranks; 0 takes a free port. A loopback
-  /// `address` is served there alone, any other on all interfaces. Clients of
-  /// another `run` are refused.
+  /// Listens at `port`, of what `address` stands for and nowhere else, for
+  /// `size` ranks; 0 takes a free port. Clients of another run are refused. One
+  /// that counts other ranks is refused too, and where there is a token all are
+  /// told so.
   static Result<std::unique_ptr<StoreServer>>
   start(const std::string &address, uint16_t port, int size,
-        const std::string &run = "");
+        const RunIdentity &identity = {});
 
   /// Waits for the clients to leave, up to 1.5 seconds, and tells those that
   /// remain why nothing more can come of the run.
@@ -60,13 +75,13 @@ enum class StoreFailure { Loss, Mistake, Stop };
 class StoreClient {
 public:
   /// Connects, for as long as `timeout`: the server may start later. Fails
-  /// where another rank has this number, the store is of another `run`, or the
-  /// ranks do not agree on how many there are; `failure` says which kind that
-  /// is.
+  /// where the store has another token or is of another run, where another rank
+  /// has this number, or the ranks do not agree on how many there are;
+  /// `failure` says which kind that is.
   static Result<std::unique_ptr<StoreClient>>
   connect(const std::string &address, uint16_t port, int rank, int size,
           Milliseconds timeout, StoreFailure *failure = nullptr,
-          const std::string &run = "");
+          const RunIdentity &identity = {});
 
   ~StoreClient();
 
@@ -121,6 +136,11 @@ public:
 private:
   StoreClient(int fd, int rank, int size)
       : fd(fd), ownRank(rank), numRanks(size) {}
+  Status introduce(const std::string &address, uint16_t port,
+                   const RunIdentity &identity, Milliseconds timeout);
+  Status authenticate(const std::string &at, const std::string &token,
+                      Milliseconds timeout);
+  void close();
   Status send(const std::string &message);
   Status sendLocked(const std::string &message);
   void beat();
@@ -133,7 +153,9 @@ private:
   int fd;
   int ownRank;
   int numRanks;
-  std::string received;
+  wire::ByteQueue received;
+  /// The longest message that is taken from the store.
+  uint32_t limit = wire::maxHelloBytes;
   std::string stopText;
   std::atomic<StoreFailure> failure{StoreFailure::Loss};
   /// Tells the store about once a second that this rank lives.

@@ -1,7 +1,9 @@
 //===- StoreClient.cpp - one rank's connection to the store ---------------===//
 
+#include "lib/Support/Random.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Token.h"
 #include "runtime/Distributed/Wire.h"
 
 #include <algorithm>
@@ -21,6 +23,9 @@ static constexpr Milliseconds grace{2000};
 
 static constexpr Milliseconds beatEvery{1000};
 
+/// When the store has ended a connection that had not registered.
+static constexpr Milliseconds retryAfter{50};
+
 static Error lost(const std::string &why) {
   return Error{"rank 0, which serves the store, " + why};
 }
@@ -28,31 +33,108 @@ static Error lost(const std::string &why) {
 Result<std::unique_ptr<StoreClient>>
 StoreClient::connect(const std::string &address, uint16_t port, int rank,
                      int size, Milliseconds timeout, StoreFailure *failure,
-                     const std::string &run) {
+                     const RunIdentity &identity) {
   StoreFailure ignored;
   StoreFailure &kind = failure ? *failure : ignored;
   kind = StoreFailure::Mistake;
-  if (Status known = checkAddress(address); !known)
-    return Error{known.message()};
-  kind = StoreFailure::Loss;
-  Result<int> fd = connectTo(address, port, timeout);
-  if (!fd)
-    return fd.takeError();
-  sendAtOnce(*fd);
-  std::unique_ptr<StoreClient> client(new StoreClient(*fd, rank, size));
-  Result<std::string> answer = client->ask(wire::Writer(Kind::Hello)
-                                               .number(wire::protocol)
-                                               .number(uint64_t(rank))
-                                               .number(uint64_t(size))
-                                               .text(run)
-                                               .finish(),
-                                           timeout);
-  if (!answer) {
+  if (Result<std::vector<ResolvedAddress>> known = resolve(address); !known)
+    return known.takeError();
+  Clock::time_point end = Clock::now() + timeout;
+  auto left = [&] {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
+                                         end - Clock::now()));
+  };
+  while (true) {
+    kind = StoreFailure::Loss;
+    Result<int> fd = connectTo(address, port, left());
+    if (!fd)
+      return fd.takeError();
+    sendAtOnce(*fd);
+    std::unique_ptr<StoreClient> client(new StoreClient(*fd, rank, size));
+    Status status = client->introduce(address, port, identity, left());
+    if (status) {
+      client->heart = std::thread([&store = *client] { store.beat(); });
+      return client;
+    }
     kind = client->failure;
-    return answer.takeError();
+    // Where many connect at once, the store ends connections that have not
+    // registered yet.
+    if (client->fd >= 0 || left() == Milliseconds(0))
+      return Error{status.message()};
+    std::this_thread::sleep_for(retryAfter);
   }
-  client->heart = std::thread([&store = *client] { store.beat(); });
-  return client;
+}
+
+/// Proves that this rank knows the token, asks the store for the same, and
+/// registers. The connection has ended where trying again makes sense.
+Status StoreClient::introduce(const std::string &address, uint16_t port,
+                              const RunIdentity &identity,
+                              Milliseconds timeout) {
+  std::string at = address + ":" + std::to_string(port);
+  if (Status known = authenticate(at, identity.token, timeout); !known)
+    return known;
+  limit = wire::maxBytes;
+  Result<std::string> answer = ask(wire::Writer(Kind::Hello)
+                                       .number(uint64_t(ownRank))
+                                       .number(uint64_t(numRanks))
+                                       .text(identity.run)
+                                       .finish(),
+                                   timeout);
+  return answer ? Status() : answer.takeError();
+}
+
+Status StoreClient::authenticate(const std::string &at,
+                                 const std::string &token,
+                                 Milliseconds timeout) {
+  failure = StoreFailure::Loss;
+  std::string body;
+  if (Status status = receive(body, timeout + grace); !status) {
+    close();
+    return status;
+  }
+  failure = StoreFailure::Mistake;
+  wire::Reader challenge(body);
+  uint64_t protocol = challenge.number();
+  bool hasToken = challenge.number() != 0;
+  std::string nonce = challenge.text();
+  if (challenge.kind() != Kind::Challenge || !challenge.good() ||
+      protocol != wire::protocol || nonce.size() != nonceBytes)
+    return Error{"what listens at " + at +
+                 " is no store, or speaks another version of its protocol"};
+  if (hasToken == token.empty())
+    return Error{hasToken ? std::string(tokenVariable) +
+                                " is set for rank 0, which serves the store "
+                                "at " +
+                                at + ", but not for this rank"
+                          : std::string(tokenVariable) +
+                                " is set for this rank, but not for rank 0, "
+                                "which serves the store at " +
+                                at};
+  Result<std::string> own = randomBytes(nonceBytes);
+  if (!own)
+    return own.takeError();
+  Result<std::string> answer =
+      ask(wire::Writer(Kind::Proof)
+              .text(*own)
+              .text(proveToken(token, Prover::Rank, nonce, *own))
+              .finish(),
+          timeout);
+  std::string expected = proveToken(token, Prover::Store, nonce, *own);
+  if (answer && equalInConstantTime(wire::Reader(*answer).text(), expected))
+    return {};
+  if (!answer && fd < 0)
+    return answer.takeError();
+  failure = StoreFailure::Mistake;
+  return Error{std::string(tokenVariable) +
+               " of this rank is not that of rank 0, which serves the store "
+               "at " +
+               at};
+}
+
+void StoreClient::close() {
+  std::lock_guard<std::mutex> lock(sending);
+  ::close(fd);
+  fd = -1;
 }
 
 StoreClient::~StoreClient() {
@@ -106,10 +188,12 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
   bool tooLong = false;
   while (true) {
     if (std::optional<std::string> whole =
-            wire::takeMessage(received, tooLong)) {
+            wire::takeMessage(received, limit, tooLong)) {
       body = std::move(*whole);
       return {};
     }
+    if (tooLong)
+      return lost("sent a message that is too long");
     auto left =
         std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
     pollfd polled = {fd, POLLIN, 0};
@@ -122,9 +206,9 @@ Status StoreClient::receive(std::string &body, Milliseconds timeout) {
     ssize_t count = ::recv(fd, buffer, sizeof buffer, 0);
     if (count < 0 && errno == EINTR)
       continue;
-    if (count <= 0 || tooLong)
+    if (count <= 0)
       return lost("was lost");
-    received.append(buffer, size_t(count));
+    received.append({buffer, size_t(count)});
   }
 }
 
@@ -140,9 +224,7 @@ Result<std::string> StoreClient::ask(const std::string &message,
   do {
     if (Status status = receive(body, timeout + grace); !status) {
       // A late answer would be taken for that to another question.
-      std::lock_guard<std::mutex> both(sending);
-      ::close(fd);
-      fd = -1;
+      close();
       return Error{status.message()};
     }
   } while (wire::Reader(body).kind() == Kind::Wait);

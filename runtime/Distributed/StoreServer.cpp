@@ -1,13 +1,15 @@
 //===- StoreServer.cpp - the store that rank 0 serves ---------------------===//
 
+#include "lib/Support/Random.h"
+#include "runtime/Distributed/RankTable.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Store.h"
+#include "runtime/Distributed/Token.h"
 #include "runtime/Distributed/Wire.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cmath>
 #include <fcntl.h>
 #include <map>
 #include <optional>
@@ -25,29 +27,44 @@ using Clock = std::chrono::steady_clock;
 /// left after a failure must leave more time than that.
 static constexpr Milliseconds linger{1500};
 
-/// How long a connection may take to say who it is.
-static constexpr Milliseconds helloWithin{10000};
+/// How long a connection may take to register.
+static constexpr Milliseconds registerWithin{10000};
 
-/// How many connections that have not said it are kept beyond one for each
+/// How many connections that have not registered are kept beyond one for each
 /// rank.
-static constexpr size_t spareConnections = 64;
+static constexpr size_t spareConnections = 128;
+
+/// The length of Proof, which is all that is read before it is checked.
+static constexpr uint32_t proofMessageBytes =
+    1 + 8 + nonceBytes + 8 + proofBytes;
+
+/// What is read of one connection before the others have their turn.
+static constexpr size_t bytesPerTurn = 1 << 20;
+
+/// The longest time that a client may ask for: no sum of it and a time
+/// overflows.
+static constexpr uint64_t mostMilliseconds = 1ull << 32;
 
 /// How long nothing is accepted after there was no descriptor left.
 static constexpr Milliseconds pauseWithoutDescriptors{200};
 
 namespace {
 
-/// A connection. Its rank is -1 until it has said Hello.
+/// A connection. Its rank is -1 until it has registered.
 struct Peer {
-  explicit Peer(int fd) : fd(fd), since(Clock::now()) {}
+  Peer(int fd, std::string nonce)
+      : fd(fd), nonce(std::move(nonce)), since(Clock::now()) {}
   Peer(const Peer &) = delete;
   Peer &operator=(const Peer &) = delete;
   ~Peer() { ::close(fd); }
 
   int fd;
   int rank = -1;
+  /// What it was sent to prove that it knows the token, and whether it did.
+  std::string nonce;
+  bool isAuthenticated = false;
   bool closed = false;
-  std::string in, out;
+  wire::ByteQueue in, out;
   /// What it waits for.
   std::string wantedKey;
   bool inExchange = false, mayFollowStop = false;
@@ -56,6 +73,13 @@ struct Peer {
   /// How long it is asked to wait each time, and in all.
   Milliseconds allowed{0}, most{0};
 
+  bool isRegistered() const { return rank >= 0; }
+  /// The longest message that is taken from it.
+  uint32_t messageLimit() const {
+    return isRegistered()    ? wire::maxBytes
+           : isAuthenticated ? wire::maxHelloBytes
+                             : proofMessageBytes;
+  }
   bool isWaiting() const { return inExchange || !wantedKey.empty(); }
   bool isAtTheEnd() const { return inExchange && mayFollowStop; }
   void waitFor(Milliseconds time, Milliseconds inAll = Milliseconds(0)) {
@@ -66,50 +90,31 @@ struct Peer {
   }
 };
 
-/// Why a client would wait in vain; without a text it would not.
-struct Ending {
-  std::string text;
-  StoreFailure kind = StoreFailure::Loss;
-};
-
-/// What is known of a rank.
-struct RankState {
-  enum { Absent, Present, Left, Lost } presence = Absent;
-  uint64_t reduction = 0;
-  uint64_t bytes = 0;
-  std::string lastExchange;
-  /// When it last said something.
-  Clock::time_point heard;
-
-  /// How long it has said nothing, if that is unusual: ranks beat every second.
-  std::optional<double> silence() const {
-    std::chrono::duration<double> since = Clock::now() - heard;
-    bool isUnusual = presence == Present && since.count() > 1.8;
-    return isUnusual ? std::optional<double>(since.count()) : std::nullopt;
-  }
-};
-
 } // namespace
 
 class StoreServer::Impl {
 public:
-  Impl(int listener, uint16_t port, int size, const std::string &run)
-      : listener(listener), boundPort(port), run(run), ranks(size_t(size)) {}
+  Impl(std::vector<int> listeners, int size, RunIdentity identity)
+      : listeners(std::move(listeners)), identity(std::move(identity)),
+        ranks(size) {}
   ~Impl();
 
   Status startThread();
-  uint16_t port() const { return boundPort; }
+  uint16_t port() const { return boundPortOf(listeners.front()); }
 
 private:
   void serve();
-  void accept();
+  void accept(int listener);
   void receive(Peer &peer);
+  void handleReceived(Peer &peer);
   void flush(Peer &peer);
   void drop(Peer &peer);
   void dropStrangers();
+  void authenticate(Peer &peer, wire::Reader &message);
+  void registerRank(Peer &peer, wire::Reader &message);
   void handle(Peer &peer, const std::string &body);
-  void hello(Peer &peer, wire::Reader &message);
   void setKey(const std::string &key, const std::string &value);
+  void waitForKey(Peer &peer, wire::Reader &message);
   void enterExchange(Peer &peer, wire::Reader &message);
   void finishExchange();
   bool mayGoOnWaiting(const Peer &peer) const;
@@ -117,28 +122,16 @@ private:
   void answer(Peer &peer, const std::string &message);
   void fail(Peer &peer, const Ending &why);
   void refuse(Peer &peer, const std::string &text);
+  void turnAway(Peer &peer, const std::string &text);
   void refuseAll(const std::string &text);
-  bool isComplete() const;
   void failAllWaiting();
   void sayGoodbye();
-  /// Why nothing more can come of this run, but for its end where it was
-  /// stopped.
-  Ending ending(bool mayFollowStop = false) const;
-  std::string lossText() const;
-  std::string describe(size_t rank) const;
-  std::string whereabouts() const;
-  std::string missingFrom(const std::string &exchange) const;
 
-  int listener;
-  uint16_t boundPort;
-  std::string run;
-  std::vector<RankState> ranks;
+  std::vector<int> listeners;
+  RunIdentity identity;
+  RankTable ranks;
   std::vector<std::unique_ptr<Peer>> peers;
   std::map<std::string, std::string> values;
-  /// Why the first rank left that did not leave at the end.
-  std::string reason;
-  /// Why a rank has stopped the run.
-  std::string stopText;
   /// A mistake because of which there will be no run.
   std::string refusal;
   int wake[2] = {-1, -1};
@@ -153,12 +146,11 @@ uint16_t StoreServer::port() const { return impl->port(); }
 
 Result<std::unique_ptr<StoreServer>>
 StoreServer::start(const std::string &address, uint16_t port, int size,
-                   const std::string &run) {
-  Result<int> listener = listenAt(address, port);
-  if (!listener)
-    return listener.takeError();
-  auto impl =
-      std::make_unique<Impl>(*listener, boundPortOf(*listener), size, run);
+                   const RunIdentity &identity) {
+  Result<std::vector<int>> listeners = listenAt(address, port);
+  if (!listeners)
+    return listeners.takeError();
+  auto impl = std::make_unique<Impl>(std::move(*listeners), size, identity);
   if (Status status = impl->startThread(); !status)
     return Error{status.message()};
   return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
@@ -177,7 +169,8 @@ StoreServer::Impl::~Impl() {
     (void)!::write(wake[1], "x", 1);
     thread.join();
   }
-  ::close(listener);
+  for (int listener : listeners)
+    ::close(listener);
   for (int end : wake)
     if (end >= 0)
       ::close(end);
@@ -194,23 +187,24 @@ void StoreServer::Impl::serve() {
       end = Clock::now() + linger;
     bool hasRanks =
         std::any_of(peers.begin(), peers.end(),
-                    [](const auto &peer) { return peer->rank >= 0; });
+                    [](const auto &peer) { return peer->isRegistered(); });
     if (end && (!hasRanks || Clock::now() >= *end))
       return sayGoodbye();
-    std::vector<pollfd> polled = {
-        {Clock::now() < acceptAfter ? -1 : listener, POLLIN, 0},
-        {stopping ? -1 : wake[0], POLLIN, 0}};
+    std::vector<pollfd> polled = {{stopping ? -1 : wake[0], POLLIN, 0}};
     for (const std::unique_ptr<Peer> &peer : peers)
       polled.push_back(
           {peer->fd, short(POLLIN | (peer->out.empty() ? 0 : POLLOUT)), 0});
-    ::poll(polled.data(), polled.size(), 100);
     size_t known = peers.size();
-    if (polled[0].revents)
-      accept();
+    for (int listener : listeners)
+      polled.push_back({Clock::now() < acceptAfter ? -1 : listener, POLLIN, 0});
+    ::poll(polled.data(), polled.size(), 100);
+    for (size_t i = 0; i < listeners.size(); ++i)
+      if (polled[1 + known + i].revents)
+        accept(listeners[i]);
     for (size_t i = 0; i < known; ++i) {
-      if (polled[i + 2].revents & POLLOUT)
+      if (polled[1 + i].revents & POLLOUT)
         flush(*peers[i]);
-      if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR))
+      if (polled[1 + i].revents & (POLLIN | POLLHUP | POLLERR))
         receive(*peers[i]);
     }
     expire();
@@ -221,7 +215,8 @@ void StoreServer::Impl::serve() {
   }
 }
 
-void StoreServer::Impl::accept() {
+/// Accepts one connection and asks it for a proof.
+void StoreServer::Impl::accept(int listener) {
   int fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
@@ -229,52 +224,71 @@ void StoreServer::Impl::accept() {
       acceptAfter = Clock::now() + pauseWithoutDescriptors;
     return;
   }
+  Result<std::string> nonce = randomBytes(nonceBytes);
+  if (!nonce) {
+    ::close(fd);
+    return;
+  }
   sendAtOnce(fd);
-  peers.push_back(std::make_unique<Peer>(fd));
+  Peer &peer = *peers.emplace_back(std::make_unique<Peer>(fd, *nonce));
+  answer(peer, wire::Writer(Kind::Challenge)
+                   .number(wire::protocol)
+                   .number(!identity.token.empty())
+                   .text(peer.nonce)
+                   .finish());
 }
 
+/// Reads what has come, but no more than the limit of a message and one turn.
 void StoreServer::Impl::receive(Peer &peer) {
   char buffer[1 << 16];
-  bool ended = false;
-  while (!peer.closed) {
-    ssize_t count = ::recv(peer.fd, buffer, sizeof buffer, 0);
+  for (size_t turn = 0; turn < bytesPerTurn && !peer.closed;) {
+    size_t room = std::min(sizeof buffer,
+                           4 + size_t(peer.messageLimit()) - peer.in.size());
+    ssize_t count = ::recv(peer.fd, buffer, room, 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
-      break;
-    ended = count <= 0;
-    if (ended)
-      break;
-    peer.in.append(buffer, size_t(count));
-    if (peer.rank < 0 && peer.in.size() > wire::maxHelloBytes)
+      return;
+    // What a rank said last counts, also when it has gone.
+    if (count <= 0)
       return drop(peer);
+    turn += size_t(count);
+    peer.in.append({buffer, size_t(count)});
+    handleReceived(peer);
   }
-  // What a rank said last counts, also when it has gone.
-  bool tooLong = false;
-  while (std::optional<std::string> body = wire::takeMessage(peer.in, tooLong))
+}
+
+void StoreServer::Impl::handleReceived(Peer &peer) {
+  while (!peer.closed) {
+    bool tooLong = false;
+    std::optional<std::string> body =
+        wire::takeMessage(peer.in, peer.messageLimit(), tooLong);
+    if (tooLong)
+      return drop(peer);
+    if (!body)
+      return;
     handle(peer, *body);
-  if (tooLong || ended)
-    drop(peer);
+  }
 }
 
 void StoreServer::Impl::flush(Peer &peer) {
   while (!peer.out.empty()) {
-    ssize_t count =
-        ::send(peer.fd, peer.out.data(), peer.out.size(), MSG_NOSIGNAL);
+    std::string_view out = peer.out.view();
+    ssize_t count = ::send(peer.fd, out.data(), out.size(), MSG_NOSIGNAL);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
       return;
     if (count <= 0)
       return drop(peer);
-    peer.out.erase(0, size_t(count));
+    peer.out.pop(size_t(count));
   }
 }
 
-/// Ends connections that do not say who they are: the oldest, of too many.
+/// Ends connections that do not register: the oldest, of too many.
 void StoreServer::Impl::dropStrangers() {
   Clock::time_point now = Clock::now();
   size_t strangers = 0;
   for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer)
-    if ((*peer)->rank < 0 && !(*peer)->closed &&
+    if (!(*peer)->isRegistered() && !(*peer)->closed &&
         (++strangers > ranks.size() + spareConnections ||
-         now - (*peer)->since > helloWithin))
+         now - (*peer)->since > registerWithin))
       drop(**peer);
 }
 
@@ -283,7 +297,7 @@ void StoreServer::Impl::drop(Peer &peer) {
   if (peer.closed)
     return;
   peer.closed = true;
-  if (peer.rank < 0)
+  if (!peer.isRegistered())
     return;
   RankState &state = ranks[size_t(peer.rank)];
   if (state.presence == RankState::Present)
@@ -292,7 +306,7 @@ void StoreServer::Impl::drop(Peer &peer) {
 }
 
 void StoreServer::Impl::answer(Peer &peer, const std::string &message) {
-  peer.out += message;
+  peer.out.append(message);
   flush(peer);
 }
 
@@ -309,65 +323,58 @@ void StoreServer::Impl::refuse(Peer &peer, const std::string &text) {
   fail(peer, {text, StoreFailure::Mistake});
 }
 
+/// Refuses a connection that has not registered. It is told why and then ended:
+/// one that does not read would have answers pile up here.
+void StoreServer::Impl::turnAway(Peer &peer, const std::string &text) {
+  refuse(peer, text);
+  drop(peer);
+}
+
 //===----------------------------------------------------------------------===//
 // Messages
 //===----------------------------------------------------------------------===//
 
 void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   wire::Reader message(body);
-  if (peer.rank < 0 && message.kind() != Kind::Hello)
-    return drop(peer);
-  if (peer.rank >= 0)
-    ranks[size_t(peer.rank)].heard = Clock::now();
-  if (!refusal.empty() &&
-      (message.kind() == Kind::Hello || message.kind() == Kind::Get ||
-       message.kind() == Kind::Exchange))
-    return refuse(peer, refusal);
+  if (!peer.isAuthenticated)
+    return authenticate(peer, message);
+  if (!peer.isRegistered())
+    return registerRank(peer, message);
+  RankState &state = ranks[size_t(peer.rank)];
+  state.heard = Clock::now();
   switch (message.kind()) {
-  case Kind::Hello:
-    return hello(peer, message);
   case Kind::Set: {
     std::string key = message.text();
     return setKey(key, message.text());
   }
-  case Kind::Get: {
-    if (Ending why = ending(); !why.text.empty())
-      return fail(peer, why);
-    std::string key = message.text();
-    peer.wantedKey = key;
-    peer.waitFor(Milliseconds(message.number()));
-    if (auto found = values.find(key); found != values.end())
-      setKey(key, found->second);
-    return;
-  }
+  case Kind::Get:
+    return waitForKey(peer, message);
   case Kind::Exchange:
     return enterExchange(peer, message);
-  case Kind::Progress: {
-    RankState &state = ranks[size_t(peer.rank)];
+  case Kind::Progress:
     state.reduction = message.number();
     state.bytes = message.number();
     return;
-  }
   case Kind::Where:
-    return answer(peer, wire::Writer(Kind::Done).text(whereabouts()).finish());
+    return answer(peer, wire::Writer(Kind::Done).text(ranks.status()).finish());
   case Kind::Loss: {
-    Ending why = ending();
+    Ending why = ranks.ending();
     return answer(peer, wire::Writer(Kind::Done)
                             .text(why.text)
                             .number(uint64_t(why.kind))
                             .finish());
   }
   case Kind::Leave:
-    ranks[size_t(peer.rank)].presence = RankState::Left;
-    if (reason.empty())
-      reason = message.text();
+    ranks.leave(size_t(peer.rank), message.text());
     return failAllWaiting();
   case Kind::Stop:
-    if (ending().text.empty())
-      stopText = message.text();
+    ranks.stop(message.text());
     return failAllWaiting();
   case Kind::Beat:
     return;
+  case Kind::Challenge:
+  case Kind::Proof:
+  case Kind::Hello:
   case Kind::Wait:
   case Kind::Done:
   case Kind::Failed:
@@ -376,37 +383,56 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   drop(peer);
 }
 
-void StoreServer::Impl::hello(Peer &peer, wire::Reader &message) {
-  uint64_t protocol = message.number();
+/// Checks the first message of a connection, and proves in turn that this is
+/// the store.
+void StoreServer::Impl::authenticate(Peer &peer, wire::Reader &message) {
+  std::string nonce = message.text(), proof = message.text();
+  if (message.kind() != Kind::Proof || !message.good() ||
+      nonce.size() != nonceBytes)
+    return drop(peer);
+  const std::string &token = identity.token;
+  if (!equalInConstantTime(
+          proof, proveToken(token, Prover::Rank, peer.nonce, nonce))) {
+    ranks.noteRefusal(std::string("its token was not that of rank 0 in ") +
+                      tokenVariable);
+    return turnAway(peer, "the token is another one");
+  }
+  peer.isAuthenticated = true;
+  answer(peer, wire::Writer(Kind::Done)
+                   .text(proveToken(token, Prover::Store, peer.nonce, nonce))
+                   .finish());
+}
+
+void StoreServer::Impl::registerRank(Peer &peer, wire::Reader &message) {
   uint64_t rank = message.number(), size = message.number();
-  std::string ofRun = message.text();
-  if (!message.good() || protocol != wire::protocol)
-    return refuse(peer, "rank 0 speaks another version of the protocol");
-  if (ofRun != run)
-    return refuse(peer, "the store there is that of another run: '" + run +
-                            "', this is '" + ofRun +
-                            "'; MASTER_PORT says where it is");
+  std::string run = message.text();
+  if (message.kind() != Kind::Hello || !message.good())
+    return drop(peer);
+  if (!refusal.empty())
+    return turnAway(peer, refusal);
+  if (run != identity.run)
+    return turnAway(peer, "the store there is that of another run: '" +
+                              identity.run + "', this is '" + run +
+                              "'; MASTER_PORT says where it is");
   if (size != ranks.size()) {
     std::string text = "rank " + std::to_string(rank) + " counts " +
                        std::to_string(size) + " ranks, rank 0 counts " +
                        std::to_string(ranks.size());
-    refuse(peer, text);
-    // Nobody waits for a rank that was told to belong to another run.
-    return isComplete() ? void() : refuseAll(text);
+    turnAway(peer, text);
+    ranks.noteRefusal(text);
+    // Nobody waits for a rank that was told to belong to another run. Without a
+    // token it may be a stranger, which ends nothing.
+    if (!identity.token.empty() && !ranks.isComplete())
+      refuseAll(text);
+    return;
   }
   if (rank >= size || ranks[rank].presence != RankState::Absent)
-    return refuse(peer, "there is a rank " + std::to_string(rank) + " already");
+    return turnAway(peer,
+                    "there is a rank " + std::to_string(rank) + " already");
   peer.rank = int(rank);
   ranks[rank].presence = RankState::Present;
   ranks[rank].heard = Clock::now();
   answer(peer, wire::Writer(Kind::Done).finish());
-}
-
-/// Whether every rank has come.
-bool StoreServer::Impl::isComplete() const {
-  return std::none_of(ranks.begin(), ranks.end(), [](const RankState &state) {
-    return state.presence == RankState::Absent;
-  });
 }
 
 void StoreServer::Impl::refuseAll(const std::string &text) {
@@ -428,14 +454,36 @@ void StoreServer::Impl::setKey(const std::string &key,
     }
 }
 
+/// A time that a client asks for.
+static Milliseconds readTime(wire::Reader &message) {
+  return Milliseconds(std::min(message.number(), mostMilliseconds));
+}
+
+void StoreServer::Impl::waitForKey(Peer &peer, wire::Reader &message) {
+  std::string key = message.text();
+  Milliseconds allowed = readTime(message);
+  if (!message.good() || key.empty())
+    return drop(peer);
+  if (!refusal.empty())
+    return refuse(peer, refusal);
+  if (Ending why = ranks.ending(); !why.text.empty())
+    return fail(peer, why);
+  peer.wantedKey = key;
+  peer.waitFor(allowed);
+  if (auto found = values.find(key); found != values.end())
+    setKey(key, found->second);
+}
+
 void StoreServer::Impl::enterExchange(Peer &peer, wire::Reader &message) {
   peer.exchangeName = message.text();
-  Milliseconds allowed{message.number()}, most{message.number()};
+  Milliseconds allowed = readTime(message), most = readTime(message);
   peer.mayFollowStop = message.number() != 0;
   peer.payload = message.text();
   if (!message.good())
     return drop(peer);
-  if (Ending why = ending(peer.mayFollowStop); !why.text.empty())
+  if (!refusal.empty())
+    return refuse(peer, refusal);
+  if (Ending why = ranks.ending(peer.mayFollowStop); !why.text.empty())
     return fail(peer, why);
   peer.inExchange = true;
   peer.waitFor(allowed, most);
@@ -475,11 +523,7 @@ void StoreServer::Impl::finishExchange() {
 /// Whether those that a client waits for are at work still, and it allows that.
 bool StoreServer::Impl::mayGoOnWaiting(const Peer &peer) const {
   return peer.inExchange && Clock::now() < peer.since + peer.most &&
-         std::all_of(
-             ranks.begin(), ranks.end(),
-             [&](const RankState &state) {
-               return state.presence == RankState::Present && !state.silence();
-             });
+         ranks.areAllAlive();
 }
 
 void StoreServer::Impl::expire() {
@@ -496,8 +540,8 @@ void StoreServer::Impl::expire() {
       std::string after = "after " + std::to_string(waited.count()) + " s: ";
       fail(*peer,
            {peer->inExchange ? "time-out at '" + peer->exchangeName + "' " +
-                                   after + missingFrom(peer->exchangeName)
-                             : "time-out " + after + whereabouts(),
+                                   after + ranks.missingFrom(peer->exchangeName)
+                             : "time-out " + after + ranks.status(),
             StoreFailure::Loss});
     }
 }
@@ -505,82 +549,16 @@ void StoreServer::Impl::expire() {
 void StoreServer::Impl::failAllWaiting() {
   for (const std::unique_ptr<Peer> &peer : peers)
     if (!peer->closed && peer->isWaiting())
-      if (Ending why = ending(peer->isAtTheEnd()); !why.text.empty())
+      if (Ending why = ranks.ending(peer->isAtTheEnd()); !why.text.empty())
         fail(*peer, why);
 }
 
 /// Leaves the reason for clients that ask when there is no server any more.
 void StoreServer::Impl::sayGoodbye() {
-  Ending why = ending();
+  Ending why = ranks.ending();
   for (const std::unique_ptr<Peer> &peer : peers)
-    if (!peer->closed && peer->rank >= 0 && !why.text.empty())
+    if (!peer->closed && peer->isRegistered() && !why.text.empty())
       fail(*peer, why);
-}
-
-//===----------------------------------------------------------------------===//
-// Words
-//===----------------------------------------------------------------------===//
-
-Ending StoreServer::Impl::ending(bool mayFollowStop) const {
-  if (!stopText.empty() && !mayFollowStop)
-    return {stopText, StoreFailure::Stop};
-  return {lossText(), StoreFailure::Loss};
-}
-
-/// Those that ended without a word are the cause; others may have left because
-/// of them.
-std::string StoreServer::Impl::lossText() const {
-  auto list = [&](auto presence, const char *what) {
-    std::string text;
-    for (size_t rank = 0; rank < ranks.size(); ++rank)
-      if (ranks[rank].presence == presence)
-        text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-                what + describe(rank);
-    return text;
-  };
-  std::string text = list(RankState::Lost, " was lost after ");
-  if (text.empty())
-    text = reason;
-  return text.empty() ? list(RankState::Left, " left after ") : text;
-}
-
-std::string StoreServer::Impl::describe(size_t rank) const {
-  const RankState &state = ranks[rank];
-  if (state.presence == RankState::Absent)
-    return "nothing: it has not come";
-  std::string text = state.reduction
-                         ? "beginning reduction " +
-                               std::to_string(state.reduction) + " (" +
-                               std::to_string(state.bytes) + " bytes)"
-                         : "beginning no reduction";
-  if (!state.lastExchange.empty())
-    text += " and '" + state.lastExchange + "'";
-  if (std::optional<double> seconds = state.silence())
-    text += ", silent for " + std::to_string(std::lround(*seconds)) + " s";
-  return text;
-}
-
-std::string StoreServer::Impl::whereabouts() const {
-  std::string text = ending().text;
-  // What matters first.
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].silence())
-      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-              " does not answer";
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].presence != RankState::Lost)
-      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-              " was last seen " + describe(rank);
-  return text;
-}
-
-std::string StoreServer::Impl::missingFrom(const std::string &exchange) const {
-  std::string text;
-  for (size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].lastExchange != exchange)
-      text += (text.empty() ? "" : "; ") + ("rank " + std::to_string(rank)) +
-              " did not come, last seen " + describe(rank);
-  return text.empty() ? whereabouts() : text;
 }
 
 } // namespace nsa

@@ -3,6 +3,9 @@
 // A message is its length (u32), a kind (u8) and fields; integers are u64,
 // little-endian, text is such a length and its bytes.
 //
+// The store begins with Challenge. A rank answers with Proof, whose length is
+// fixed, the store with its own proof (Done); then the rank registers (Hello).
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_RUNTIME_DISTRIBUTED_WIRE_H
@@ -17,27 +20,29 @@
 
 namespace nsa::wire {
 
-/// The first field of Hello. It changes with the messages.
-constexpr uint64_t protocol = 0x4e53415354523034; // "NSASTR04"
+/// The first field of Challenge. It changes with the messages.
+constexpr uint64_t protocol = 0x4e53415354523035; // "NSASTR05"
 
-/// The longest message that is accepted, and what is read before Hello.
+/// The longest message that is accepted, and the longest before registration.
 constexpr uint32_t maxBytes = 64u << 20, maxHelloBytes = 4096;
 
 enum class Kind : uint8_t {
-  Hello,    ///< protocol, rank, size, run; answered
-  Set,      ///< key, value
-  Get,      ///< key, milliseconds; answered with the value once there is one
-  Exchange, ///< name, milliseconds, most of them, 1 if it may follow a stop,
-            ///< payload; answered with all payloads
-  Progress, ///< number, bytes of the reduction that begins
-  Where,    ///< answered with a text
-  Loss,     ///< answered with a text and a StoreFailure
-  Leave,    ///< why; empty at the end. The end of the connection is no loss
-  Stop,     ///< why: the sender ends the run, as planned, and stays
-  Beat,     ///< the sender lives; not answered
-  Wait,     ///< an answer will follow, within the time of the question
-  Done,     ///< an answer: fields as asked for
-  Failed,   ///< an answer: a message and a StoreFailure
+  Challenge, ///< protocol, 1 if there is a token, the store's nonce
+  Proof,     ///< the rank's nonce, its proof; answered with the store's proof
+  Hello,     ///< rank, size, run; answered
+  Set,       ///< key, value
+  Get,       ///< key, milliseconds; answered with the value once there is one
+  Exchange,  ///< name, milliseconds, most of them, 1 if it may follow a stop,
+             ///< payload; answered with all payloads
+  Progress,  ///< number, bytes of the reduction that begins
+  Where,     ///< answered with a text
+  Loss,      ///< answered with a text and a StoreFailure
+  Leave,     ///< why; empty at the end. The end of the connection is no loss
+  Stop,      ///< why: the sender ends the run, as planned, and stays
+  Beat,      ///< the sender lives; not answered
+  Wait,      ///< an answer will follow, within the time of the question
+  Done,      ///< an answer: fields as asked for
+  Failed,    ///< an answer: a message and a StoreFailure
 };
 
 /// A message that is being written.
@@ -111,20 +116,47 @@ private:
   bool isGood;
 };
 
-/// Takes the first whole message off `buffer`; nothing if it is not complete.
-/// `tooLong` says that its length is beyond maxBytes.
-inline std::optional<std::string> takeMessage(std::string &buffer,
+/// Bytes that are appended at the end and taken off the front, in a time that
+/// is linear in their number however small the pieces are.
+class ByteQueue {
+public:
+  void append(std::string_view more) { bytes += more; }
+  std::string_view view() const {
+    return std::string_view(bytes).substr(begin);
+  }
+  size_t size() const { return bytes.size() - begin; }
+  bool empty() const { return size() == 0; }
+
+  /// Takes `count` bytes off the front.
+  void pop(size_t count) {
+    begin += count;
+    // What is moved was preceded by at least as much that is gone.
+    if (begin < bytes.size() - begin)
+      return;
+    bytes.erase(0, begin);
+    begin = 0;
+  }
+
+private:
+  std::string bytes;
+  size_t begin = 0;
+};
+
+/// Takes the body of the first message off `queue`; nothing if it is not
+/// complete. `tooLong` says that its length is beyond `most`.
+inline std::optional<std::string> takeMessage(ByteQueue &queue, uint32_t most,
                                               bool &tooLong) {
-  if (buffer.size() < 4)
+  std::string_view bytes = queue.view();
+  if (bytes.size() < 4)
     return std::nullopt;
   uint32_t length = 0;
   for (int i = 0; i < 4; ++i)
-    length |= uint32_t(uint8_t(buffer[size_t(i)])) << (8 * i);
-  tooLong = length > maxBytes;
-  if (tooLong || buffer.size() < 4 + size_t(length))
+    length |= uint32_t(uint8_t(bytes[size_t(i)])) << (8 * i);
+  tooLong = length > most;
+  if (tooLong || bytes.size() < 4 + size_t(length))
     return std::nullopt;
-  std::string body = buffer.substr(4, length);
-  buffer.erase(0, 4 + size_t(length));
+  std::string body(bytes.substr(4, length));
+  queue.pop(4 + size_t(length));
   return body;
 }
 

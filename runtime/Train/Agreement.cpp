@@ -14,7 +14,7 @@ Status checkModelConfig(const RunConfig &config,
     return compiled.takeError();
   RunConfig mine = config;
   for (const ConfigField &field : configSchema()) {
-    if (!isModelKey(field))
+    if (field.section != "model" && field.section != "nsa")
       continue;
     auto print = [&](RunConfig &from) {
       return std::visit(

@@ -308,6 +308,8 @@ static int runMain(int argc, char **argv) {
                toolName);
   app.option_defaults()->always_capture_default();
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
+  app.footer("An artefact holds machine code, which runs with your rights: run "
+             "only those that you trust.");
   addOptions(app, options);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;

@@ -7,6 +7,7 @@
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
+#include "runtime/Distributed/Token.h"
 #include "runtime/Train/Agreement.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
@@ -40,7 +41,11 @@ static constexpr const char *exitCodes =
     "  5  another rank was lost, or did not come in time; it is named\n"
     "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
     "A file .HALT there with the run's id, or an empty one made after the\n"
-    "start, stops the run after the step.";
+    "start, stops the run after the step.\n"
+    "Ranks of several machines need the same NSA_RENDEZVOUS_TOKEN in their\n"
+    "environment: whoever knows it may join the run. --nproc makes its own.\n"
+    "An artefact holds machine code, which runs with your rights: train only\n"
+    "those that you trust.";
 
 static int exitCode(TrainEnd end) {
   switch (end) {
@@ -76,6 +81,7 @@ struct CommandLine {
   int numRanks = 0;
   int maxRestarts = 0;
   double rankSeconds = 300;
+  bool trustNetwork = false;
   std::string gloo;
   std::string nccl;
   TrainOptions train;
@@ -111,6 +117,9 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
                  "How long a rank may keep the others waiting")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
+  app.add_flag("--trust-network", line.trustNetwork,
+               "Without NSA_RENDEZVOUS_TOKEN: let anybody who reaches "
+               "MASTER_ADDR join the run, also from other machines");
   app.add_option("--gloo", line.gloo,
                  "The plug-in that connects ranks on the CPU "
                  "[lib/nsa-gloo.so beside bin/]");
@@ -156,12 +165,6 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                  "A step that takes longer is the anomaly heartbeat_stall; 0 "
                  "allows any time")
       ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--verify-seconds", line.train.verifySeconds,
-                 "How long to wait for the hashes of the shards before the "
-                 "first step; the rest is hashed while training, and no "
-                 "checkpoint is saved before all are")
-      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_flag("--no-progress", line.noProgress,
                "Plain lines every train.log_every steps on a terminal too");
@@ -230,6 +233,9 @@ static Status checkLaunch(const CommandLine &line) {
       return Error{std::string("--nproc starts all ranks on this machine and "
                                "says where they meet, but ") +
                    name + " is set to '" + *value + "'"};
+  if (line.given.count("--trust-network"))
+    return Error{"--trust-network has no effect with --nproc, which gives its "
+                 "ranks a token"};
   if (line.given.count("--gpu") && line.numRanks > 1)
     return Error{"--gpu names one GPU, --nproc starts " +
                  std::to_string(line.numRanks) +
@@ -248,9 +254,13 @@ static Status checkEffect(const CommandLine &line, const RunConfig &config,
     if (line.given.count(option))
       return Error{std::string(option) +
                    " has no effect where runtime.device is " + device};
-  for (const char *option : {"--gloo", "--nccl", "--rank-seconds"})
+  for (const char *option :
+       {"--gloo", "--nccl", "--rank-seconds", "--trust-network"})
     if (line.given.count(option) && place.size == 1)
       return Error{std::string(option) + " has no effect on one rank"};
+  if (line.given.count("--trust-network") && readVariable(tokenVariable))
+    return Error{std::string("--trust-network has no effect where ") +
+                 tokenVariable + " is set"};
   if (line.given.count("--gpu") && place.localSize > 1)
     return Error{"--gpu names one GPU for the " +
                  std::to_string(place.localSize) +
@@ -347,7 +357,15 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
     return nullptr;
   }
   RanksOptions options;
-  options.run = findRun(*place);
+  options.identity.run = findRun(*place);
+  options.trustNetwork = line.trustNetwork;
+  if (std::optional<std::string> token = readVariable(tokenVariable)) {
+    if (Status status = checkToken(*token); !status && place->size > 1) {
+      code = fail(status.message());
+      return nullptr;
+    }
+    options.identity.token = *token;
+  }
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
   if (place->size > 1 && config.runtime.device == "cpu") {
     options.plugin = line.gloo;
@@ -417,10 +435,6 @@ static void addFacts(CommandLine &line, const Program &program,
 static Result<int> trainRank(CommandLine &line, const RunConfig &config,
                              const Artifact &artifact, const Dataset &data,
                              Ranks &ranks) {
-  // It reads while the program is loaded.
-  DataVerifier verifier(data);
-  verifier.start(verifierThreads(ranks.localSize()));
-  line.train.verifier = &verifier;
   RuntimeOptions runtime;
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);

@@ -268,7 +268,7 @@ TEST(Ranks, OwnMistakesAreNoLoss) {
   EXPECT_EQ(ranks.message().find("cannot resolve 'no.such.host.invalid'"), 0u)
       << ranks.message();
   EXPECT_EQ(failure, StoreFailure::Mistake);
-  int listener = *listenAt("127.0.0.1", 0);
+  int listener = listenAt("127.0.0.1", 0)->front();
   place.address = "127.0.0.1";
   place.port = boundPortOf(listener);
   place.rank = 0;

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <csignal>
 #include <gtest/gtest.h>
+#include <set>
+#include <sstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -59,6 +61,42 @@ TEST(Launcher, EveryRankKnowsItsPlaceAndEveryLineItsRank) {
                            "[2] 2 of 3, 2 of 3 at 127.0.0.1\n", "[1] warning\n",
                            "[1] unfinished\n"})
     EXPECT_TRUE(has(launched, line)) << launched.text;
+}
+
+/// The words that follow "token " at the beginnings of what ranks printed.
+std::set<std::string> tokensOf(const Launched &launched) {
+  std::set<std::string> tokens;
+  std::istringstream lines(launched.text);
+  for (std::string line; std::getline(lines, line);)
+    if (size_t at = line.find("] token "); at != std::string::npos)
+      tokens.insert(line.substr(at + 8));
+  return tokens;
+}
+
+TEST(Launcher, EveryStart_RanksShareANewTokenOf256Bits) {
+  ::setenv("NSA_RENDEZVOUS_TOKEN", "of the environment", 1);
+  std::string script = "echo token $NSA_RENDEZVOUS_TOKEN";
+  std::set<std::string> first = tokensOf(run(2, script)),
+                        second = tokensOf(run(2, script));
+  ::unsetenv("NSA_RENDEZVOUS_TOKEN");
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_NE(*first.begin(), *second.begin());
+  EXPECT_EQ(first.begin()->size(), 64u);
+  EXPECT_EQ(first.begin()->find_first_not_of("0123456789abcdef"),
+            std::string::npos);
+}
+
+// The time to find the ends of lines once grew with the square of their
+// length.
+TEST(Launcher, LineOf8MiB_IsPassedOnInPieces) {
+  Launched launched =
+      run(1, "head -c 8388608 /dev/zero | tr '\\0' x; echo end");
+  EXPECT_EQ(launched.code, 0);
+  EXPECT_EQ(std::count(launched.text.begin(), launched.text.end(), 'x'),
+            8388608);
+  EXPECT_TRUE(has(launched, "end\n"));
+  EXPECT_GT(std::count(launched.text.begin(), launched.text.end(), '\n'), 7);
 }
 
 TEST(Launcher, TheCodeIsThatOfTheRankThatFailedOfItself) {

@@ -19,15 +19,17 @@ constexpr Milliseconds patient{20000};
 
 class StoreTest : public ::testing::Test {
 protected:
-  void serve(int size) {
+  void serve(int size, const std::string &token = "") {
+    identity.token = token;
     Result<std::unique_ptr<StoreServer>> started =
-        StoreServer::start("127.0.0.1", 0, size);
+        StoreServer::start("127.0.0.1", 0, size, identity);
     ASSERT_TRUE(started.ok()) << started.message();
     server = std::move(*started);
   }
-  Result<std::unique_ptr<StoreClient>> connect(int rank, int size) {
+  Result<std::unique_ptr<StoreClient>>
+  connect(int rank, int size, StoreFailure *failure = nullptr) {
     return StoreClient::connect("127.0.0.1", server->port(), rank, size,
-                                patient);
+                                patient, failure, identity);
   }
   /// Runs `body(rank, client)` in three ranks that have met.
   template <typename Body>
@@ -41,6 +43,7 @@ protected:
     });
   }
   std::unique_ptr<StoreServer> server;
+  RunIdentity identity;
 };
 
 TEST_F(StoreTest, ExchangesByRankAgainAndAgain) {
@@ -227,15 +230,14 @@ TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
 }
 
 TEST_F(StoreTest, RanksMustCountAlike) {
-  serve(2);
+  serve(2, "the token of this test");
   auto first = connect(0, 2);
   ASSERT_TRUE(first.ok());
   auto twice = connect(0, 2);
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.message(), "there is a rank 0 already");
   StoreFailure failure = StoreFailure::Loss;
-  auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 3, patient,
-                                    &failure);
+  auto other = connect(1, 3, &failure);
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.message(), "rank 1 counts 3 ranks, rank 0 counts 2");
   EXPECT_EQ(failure, StoreFailure::Mistake);
@@ -252,7 +254,7 @@ TEST_F(StoreTest, ARankOfAnotherRunTakesNobodysPlace) {
   serve(2);
   StoreFailure failure = StoreFailure::Loss;
   auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 2, patient,
-                                    &failure, "other");
+                                    &failure, {"other", ""});
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.message(), "the store there is that of another run: '', this "
                              "is 'other'; MASTER_PORT says where it is");
@@ -282,19 +284,6 @@ TEST_F(StoreTest, StrangersHoldUpNobody) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(1000));
   for (int fd : strangers)
     ::close(fd);
-}
-
-TEST(Store, IsServedByIPv6AndIPv4) {
-  auto server = StoreServer::start("some.host", 0, 2);
-  ASSERT_TRUE(server.ok()) << server.message();
-  EXPECT_TRUE(
-      StoreClient::connect("127.0.0.1", (*server)->port(), 0, 2, patient).ok());
-  Result<int> local = listenAt("::1", 0);
-  if (!local)
-    GTEST_SKIP() << "no IPv6 here";
-  ::close(*local);
-  EXPECT_TRUE(
-      StoreClient::connect("::1", (*server)->port(), 1, 2, patient).ok());
 }
 
 // The kernel alone once said how long a machine that does not answer is asked.

@@ -1,0 +1,440 @@
+//===- StrangersTest.cpp - connections that are none of the run's ---------===//
+//
+// No connection that does not know the token ends or holds up a start or a run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/Distributed/Ranks.h"
+#include "runtime/Distributed/Socket.h"
+#include "runtime/Distributed/Token.h"
+#include "test/unit/Distributed/InThreads.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+using namespace nsa;
+
+namespace {
+
+constexpr Milliseconds patient{20000};
+
+/// Well below any time-out, well above what two ranks take to meet.
+constexpr Milliseconds soon{5000};
+
+/// That of the run, which strangers do not know.
+RunIdentity known() { return {"", "0123456789abcdef0123456789abcdef"}; }
+
+/// A connection without manners; closed on destruction.
+class Stranger {
+public:
+  explicit Stranger(uint16_t port)
+      : fd(*connectTo("127.0.0.1", port, patient)) {}
+  explicit Stranger(int fd) : fd(fd) {}
+  Stranger(Stranger &&other) noexcept : fd(std::exchange(other.fd, -1)) {}
+  Stranger &operator=(Stranger &&other) noexcept {
+    std::swap(fd, other.fd);
+    return *this;
+  }
+  ~Stranger() {
+    if (fd >= 0)
+      ::close(fd);
+  }
+
+  void send(const std::string &bytes) const {
+    (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  /// The next message, without its length; empty at the end of the connection.
+  std::string receive() const {
+    std::string length = read(4);
+    if (length.size() < 4)
+      return "";
+    return read(size_t(uint8_t(length[0])) | size_t(uint8_t(length[1])) << 8);
+  }
+
+private:
+  std::string read(size_t count) const {
+    std::string bytes(count, '\0');
+    ssize_t got = ::recv(fd, bytes.data(), count, MSG_WAITALL);
+    bytes.resize(size_t(std::max<ssize_t>(got, 0)));
+    return bytes;
+  }
+  int fd;
+};
+
+class StrangersTest : public ::testing::Test {
+protected:
+  void serve(const RunIdentity &identity) {
+    own = identity;
+    Result<std::unique_ptr<StoreServer>> started =
+        StoreServer::start("127.0.0.1", 0, 2, own);
+    ASSERT_TRUE(started.ok()) << started.message();
+    server = std::move(*started);
+  }
+  uint16_t port() const { return server->port(); }
+  Result<std::unique_ptr<StoreClient>> connect(int rank, int size,
+                                               const RunIdentity &identity) {
+    return StoreClient::connect("127.0.0.1", port(), rank, size, patient,
+                                &failure, identity);
+  }
+  /// Two ranks meet and work together; `meanwhile` is called in between.
+  void expectRunGoesOn(const std::function<void()> &meanwhile = [] {}) {
+    auto begin = std::chrono::steady_clock::now();
+    inThreads(2, [&](int rank) {
+      auto client = StoreClient::connect("127.0.0.1", port(), rank, 2, patient,
+                                         nullptr, own);
+      ASSERT_TRUE(client.ok()) << client.message();
+      for (const char *name : {"start", "step 1", "step 2"}) {
+        auto all = (*client)->exchange(name, name, patient);
+        ASSERT_TRUE(all.ok()) << all.message();
+        if (rank == 0 && std::string(name) == "start")
+          meanwhile();
+      }
+      (*client)->leave();
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, soon);
+  }
+
+  RunIdentity own;
+  std::unique_ptr<StoreServer> server;
+  StoreFailure failure = StoreFailure::Loss;
+};
+
+/// What strangers may send: nothing, parts of messages, wrong ones, too much.
+std::vector<std::string> unwanted() {
+  wire::Writer early(wire::Kind::Stop), leave(wire::Kind::Leave);
+  wire::Writer hello(wire::Kind::Hello);
+  std::string proof = wire::Writer(wire::Kind::Proof)
+                          .text(std::string(nonceBytes, 'n'))
+                          .text(std::string(proofBytes, 'p'))
+                          .finish();
+  return {"", std::string("\x51\0", 2), std::string("\x51\0\0\0\x01", 5),
+          std::string(37, '\0'), std::string(200000, '\0'),
+          std::string(200000, '\xff'), std::string("\xff\xff\xff\xff", 4),
+          std::string("\0\0\0\x04", 4),
+          "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+          early.text("over").finish(), leave.text("gone").finish(),
+          // A registration of 37 bytes that counts other ranks once ended all.
+          hello.number(wire::protocol).number(1).number(3).text("").finish(),
+          proof.substr(0, proof.size() - 1), proof, proof + proof};
+}
+
+TEST_F(StrangersTest, UnwantedBytes_StartAndRunGoOn) {
+  serve(known());
+  std::vector<Stranger> strangers;
+  auto bother = [&] {
+    for (const std::string &bytes : unwanted())
+      strangers.emplace_back(port()).send(bytes);
+  };
+  bother();
+  expectRunGoesOn(bother);
+}
+
+TEST_F(StrangersTest, ConnectionThatEndsAtOnce_StartAndRunGoOn) {
+  serve(known());
+  auto bother = [&] {
+    for (const std::string &bytes : unwanted())
+      Stranger(port()).send(bytes);
+  };
+  bother();
+  expectRunGoesOn(bother);
+}
+
+TEST_F(StrangersTest, ThousandConnections_StartAndRunGoOn) {
+  serve(known());
+  std::vector<Stranger> strangers;
+  auto flood = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      if (strangers.size() > 300)
+        strangers.erase(strangers.begin());
+      strangers.emplace_back(port());
+    }
+  };
+  flood(700);
+  expectRunGoesOn([&] { flood(300); });
+}
+
+// Without a token the store cannot know that it is a stranger.
+TEST_F(StrangersTest, OtherCountWithoutAToken_IsRefusedAloneAndNamedLater) {
+  serve({});
+  auto stranger = connect(1, 3, {});
+  ASSERT_FALSE(stranger.ok());
+  EXPECT_EQ(stranger.message(), "rank 1 counts 3 ranks, rank 0 counts 2");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  auto first = connect(0, 2, {});
+  ASSERT_TRUE(first.ok()) << first.message();
+  auto all = (*first)->exchange("start", "", Milliseconds(20));
+  ASSERT_FALSE(all.ok());
+  EXPECT_NE(all.message().find("a connection was refused: rank 1 counts 3 "
+                               "ranks, rank 0 counts 2"),
+            std::string::npos)
+      << all.message();
+  EXPECT_TRUE(connect(1, 2, {}).ok());
+}
+
+TEST_F(StrangersTest, OtherToken_IsToldSoAndStartGoesOn) {
+  serve(known());
+  std::string at = "127.0.0.1:" + std::to_string(port());
+  auto other = connect(1, 2, {"", "another token of many letters"});
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.message(), "NSA_RENDEZVOUS_TOKEN of this rank is not that of "
+                             "rank 0, which serves the store at " +
+                                 at);
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  auto none = connect(1, 2, {});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.message(), "NSA_RENDEZVOUS_TOKEN is set for rank 0, which "
+                            "serves the store at " +
+                                at + ", but not for this rank");
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+  expectRunGoesOn();
+}
+
+TEST_F(StrangersTest, TokenThatRank0Lacks_IsToldSo) {
+  serve({});
+  auto client = connect(1, 2, known());
+  ASSERT_FALSE(client.ok());
+  EXPECT_EQ(client.message().find("NSA_RENDEZVOUS_TOKEN is set for this rank, "
+                                  "but not for rank 0"),
+            0u)
+      << client.message();
+  EXPECT_EQ(failure, StoreFailure::Mistake);
+}
+
+/// A listener in the place of rank 0, for one connection. It sends a challenge,
+/// and returns what the rank answers; `client` gets what the rank says then.
+std::string proofFor(const std::string &challenge,
+                     Result<std::unique_ptr<StoreClient>> &client) {
+  int listener = listenAt("127.0.0.1", 0)->front();
+  std::string proof;
+  inThreads(2, [&](int side) {
+    if (side == 0) {
+      client = StoreClient::connect("127.0.0.1", boundPortOf(listener), 1, 2,
+                                    patient, nullptr, known());
+      return;
+    }
+    pollfd polled = {listener, POLLIN, 0};
+    ASSERT_EQ(::poll(&polled, 1, int(patient.count())), 1);
+    Stranger rank(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    rank.send(challenge);
+    proof = rank.receive();
+    rank.send(wire::Writer(wire::Kind::Done)
+                  .text(std::string(proofBytes, '\0'))
+                  .finish());
+  });
+  ::close(listener);
+  return proof;
+}
+
+// Whoever listens in the place of rank 0 learns nothing, and a rank notices.
+TEST_F(StrangersTest, ListenerWithoutTheToken_IsNoticedAndLearnsNothing) {
+  Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
+  std::string proof = proofFor(wire::Writer(wire::Kind::Challenge)
+                                   .number(wire::protocol)
+                                   .number(1)
+                                   .text(std::string(nonceBytes, 'n'))
+                                   .finish(),
+                               client);
+  ASSERT_FALSE(client.ok());
+  EXPECT_EQ(client.message().find("NSA_RENDEZVOUS_TOKEN of this rank is not "),
+            0u)
+      << client.message();
+  EXPECT_EQ(proof.find(known().token), std::string::npos);
+}
+
+TEST_F(StrangersTest, ListenerThatIsNoStore_IsNamed) {
+  Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
+  proofFor(std::string("\4\0\0\0SSH-", 8), client);
+  ASSERT_FALSE(client.ok());
+  EXPECT_NE(client.message().find("is no store, or speaks another version"),
+            std::string::npos)
+      << client.message();
+}
+
+TEST_F(StrangersTest, RecordedRegistration_IsRefusedAndStartGoesOn) {
+  serve(known());
+  Stranger replaying(port());
+  std::string challenge = replaying.receive();
+  Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
+  // The proof of a real rank, for the nonce of another connection.
+  std::string other = Stranger(port()).receive();
+  ASSERT_NE(challenge, other);
+  auto framed = [](const std::string &body) {
+    return std::string{char(body.size()), 0, 0, 0} + body;
+  };
+  std::string proof = proofFor(framed(other), client);
+  ASSERT_FALSE(proof.empty());
+  replaying.send(framed(proof));
+  std::string refused = replaying.receive();
+  EXPECT_EQ(wire::Reader(refused).kind(), wire::Kind::Failed);
+  EXPECT_EQ(replaying.receive(), "");
+  expectRunGoesOn();
+}
+
+TEST_F(StrangersTest, SecondRegistrationOfARank_IsRefusedAndRunGoesOn) {
+  serve(known());
+  expectRunGoesOn([&] {
+    auto twice = connect(1, 2, known());
+    ASSERT_FALSE(twice.ok());
+    EXPECT_EQ(twice.message(), "there is a rank 1 already");
+  });
+}
+
+// Bytes were once moved and searched again for every message that was taken.
+TEST(ByteQueue, MillionSmallMessages_AreTakenInLinearTime) {
+  auto begin = std::chrono::steady_clock::now();
+  wire::ByteQueue queue;
+  queue.append(std::string(4 << 20, '\0'));
+  size_t taken = 0;
+  bool tooLong = false;
+  while (wire::takeMessage(queue, wire::maxBytes, tooLong))
+    ++taken;
+  EXPECT_EQ(taken, size_t(1) << 20);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, soon);
+}
+
+TEST(ByteQueue, PiecesOfAnySize_KeepTheirOrder) {
+  wire::ByteQueue queue;
+  std::string in, out;
+  for (size_t i = 0; i < 500; ++i) {
+    std::string piece(i * 7 % 31, char('a' + i % 26));
+    in += piece;
+    queue.append(piece);
+    size_t count = std::min(queue.size(), i * 5 % 23);
+    out += queue.view().substr(0, count);
+    queue.pop(count);
+  }
+  EXPECT_EQ(out + std::string(queue.view()), in);
+}
+
+//===----------------------------------------------------------------------===//
+// Addresses
+//===----------------------------------------------------------------------===//
+
+bool canReach(const std::string &address, uint16_t port) {
+  Result<int> fd = connectTo(address, port, Milliseconds(0));
+  if (fd)
+    ::close(*fd);
+  return fd.ok();
+}
+
+TEST(StoreAddress, OneOfSeveral_IsServedThereOnly) {
+  auto server = StoreServer::start("127.0.0.2", 0, 2);
+  ASSERT_TRUE(server.ok()) << server.message();
+  EXPECT_TRUE(canReach("127.0.0.2", (*server)->port()));
+  EXPECT_FALSE(canReach("127.0.0.1", (*server)->port()));
+  EXPECT_FALSE(canReach("127.0.0.3", (*server)->port()));
+  EXPECT_FALSE(canReach("::1", (*server)->port()));
+}
+
+TEST(StoreAddress, Localhost_IsServedAtAllThatItStandsFor) {
+  auto server = StoreServer::start("localhost", 0, 2);
+  ASSERT_TRUE(server.ok()) << server.message();
+  auto addresses = resolve("localhost");
+  ASSERT_TRUE(addresses.ok()) << addresses.message();
+  for (const ResolvedAddress &address : *addresses) {
+    EXPECT_TRUE(address.isLoopback) << address.text;
+    EXPECT_TRUE(canReach(address.text, (*server)->port())) << address.text;
+  }
+  EXPECT_FALSE(canReach("127.0.0.2", (*server)->port()));
+}
+
+TEST(StoreAddress, IPv6_IsServedThereOnly) {
+  auto server = StoreServer::start("::1", 0, 2);
+  if (!server &&
+      server.message().find("has no such address") != std::string::npos)
+    GTEST_SKIP() << "no IPv6 here";
+  ASSERT_TRUE(server.ok()) << server.message();
+  EXPECT_TRUE((*resolve("::1"))[0].isLoopback);
+  EXPECT_TRUE(
+      StoreClient::connect("::1", (*server)->port(), 0, 2, patient).ok());
+  EXPECT_FALSE(canReach("127.0.0.1", (*server)->port()));
+}
+
+TEST(StoreAddress, OfAnotherMachine_IsAnErrorThatNamesIt) {
+  auto server = StoreServer::start("192.0.2.1", 29500, 2);
+  ASSERT_FALSE(server.ok());
+  EXPECT_EQ(server.message(),
+            "cannot serve the store at 192.0.2.1:29500: this machine, that of "
+            "rank 0, has no such address");
+}
+
+TEST(StoreAddress, EveryInterface_IsAnError) {
+  for (const char *address : {"0.0.0.0", "::", "::ffff:0.0.0.0", "0"}) {
+    auto server = StoreServer::start(address, 0, 2);
+    ASSERT_FALSE(server.ok()) << address;
+    EXPECT_NE(server.message().find("every interface"), std::string::npos)
+        << server.message();
+  }
+}
+
+/// What rank 0 of two says that meet at an address.
+std::string joinAt(const std::string &address, const RanksOptions &options,
+                   int localSize) {
+  RankPlace place;
+  place.size = 2;
+  place.localSize = localSize;
+  place.address = address;
+  place.port = *findFreePort();
+  StoreFailure failure = StoreFailure::Loss;
+  auto ranks = Ranks::join(place, options, &failure);
+  return ranks ? "joined" : ranks.message();
+}
+
+TEST(Ranks, OtherMachinesWithoutAToken_AreRefused) {
+  RanksOptions options;
+  options.timeout = Milliseconds(50);
+  EXPECT_EQ(joinAt("192.0.2.1", options, 1),
+            "other machines could join the run at MASTER_ADDR '192.0.2.1' "
+            "(192.0.2.1): export one random NSA_RENDEZVOUS_TOKEN on all nodes, "
+            "as openssl rand -hex 32 makes it, or give --trust-network");
+  const std::string elsewhere = "has no such address";
+  options.trustNetwork = true;
+  EXPECT_NE(joinAt("192.0.2.1", options, 1).find(elsewhere), std::string::npos);
+  options.trustNetwork = false;
+  options.identity = known();
+  EXPECT_NE(joinAt("192.0.2.1", options, 1).find(elsewhere), std::string::npos);
+  options.identity.token = "short";
+  EXPECT_EQ(joinAt("127.0.0.1", options, 2),
+            "NSA_RENDEZVOUS_TOKEN has 5 characters, expected at least 16 that "
+            "nobody can guess");
+}
+
+TEST(Ranks, LoopbackForSeveralMachines_IsNamedWhenNobodyComes) {
+  RanksOptions options;
+  options.timeout = Milliseconds(50);
+  EXPECT_NE(joinAt("127.0.0.2", options, 1)
+                .find("; MASTER_ADDR '127.0.0.2' is 127.0.0.2 here, which "
+                      "other machines cannot reach"),
+            std::string::npos);
+  EXPECT_EQ(joinAt("127.0.0.2", options, 2).find("cannot reach"),
+            std::string::npos);
+}
+
+TEST(Token, Comparison_FindsEveryDifference) {
+  std::string text = "0123456789abcdef";
+  EXPECT_TRUE(equalInConstantTime(text, text));
+  EXPECT_TRUE(equalInConstantTime("", ""));
+  EXPECT_FALSE(equalInConstantTime(text, text + "0"));
+  EXPECT_FALSE(equalInConstantTime(text, ""));
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string other = text;
+    other[i] = char(other[i] ^ 0x80);
+    EXPECT_FALSE(equalInConstantTime(text, other)) << i;
+  }
+}
+
+TEST(Token, Proof_IsOfOneSideAndOneConnection) {
+  std::string a(nonceBytes, 'a'), b(nonceBytes, 'b');
+  std::string proof = proveToken("token", Prover::Rank, a, b);
+  EXPECT_EQ(proof.size(), proofBytes);
+  EXPECT_EQ(proof, proveToken("token", Prover::Rank, a, b));
+  EXPECT_NE(proof, proveToken("token", Prover::Store, a, b));
+  EXPECT_NE(proof, proveToken("token", Prover::Rank, b, a));
+  EXPECT_NE(proof, proveToken("tokem", Prover::Rank, a, b));
+}
+
+} // namespace
