@@ -31,7 +31,7 @@ def NN_Dialect : Dialect {
     | `nn.objective` | result | the value to differentiate, in training the loss |
     | `nn.statistic` | result | a number for people: evaluation computes it, training does not |
     | `nn.train` | function | the model to train |
-    | `nn.config` | module | the configuration the model was made from |
+    | `nn.config` | module | sections `model` and `nsa` of the configuration the model was made from, as JSON |
 
     For example:
 

@@ -306,7 +306,7 @@ Value ModelBuilder::layer(Value x, int64_t index) {
 OwningOpRef<ModuleOp> ModelBuilder::build() {
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc("model"));
   (*module)->setAttr(nn::kConfigAttr,
-                     builder.getStringAttr(printConfigJson(config)));
+                     builder.getStringAttr(printModelJson(config)));
   builder.setInsertionPointToEnd(module->getBody());
   function = func::FuncOp::create(builder, loc("model"), "model",
                                   builder.getFunctionType({}, {}));

@@ -239,7 +239,7 @@ std::unique_ptr<Module> loadModule(const std::string &path, int threads,
                                    const std::string &blas) {
   py::gil_scoped_release release;
   return std::make_unique<Module>(
-      take(readFile(path)), path,
+      take(readFile(path, mostDataBytes)), path,
       makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
 }
 

@@ -173,6 +173,12 @@ Status validateConfig(const RunConfig &config);
 std::string printConfigYaml(const RunConfig &config);
 std::string printConfigJson(const RunConfig &config);
 
+/// The sections `model` and `nsa` alone, which say what a model computes.
+std::string printModelJson(const RunConfig &config);
+
+/// Whether a key belongs to these sections.
+bool isModelKey(const ConfigField &field);
+
 /// Every key with its default as YAML; comments say what it means and which
 /// values it takes.
 std::string printConfigReference();

@@ -1,6 +1,7 @@
 //===- ConfigReader.cpp - strict YAML to RunConfig ------------------------===//
 
 #include "lib/Support/Config.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
 
@@ -12,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -449,13 +449,14 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
 
 Result<RunConfig> nsa::loadConfig(const std::string &path,
                                   const std::vector<std::string> &overrides) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  // Without the look ahead an empty file would count as a failure.
-  if (file.peek() != std::ifstream::traits_type::eof())
-    text << file.rdbuf();
-  if (!file.is_open() || file.bad() || !text)
-    return Error{path +
-                 ": cannot read the configuration: " + std::strerror(errno)};
-  return parseConfig(text.str(), path, overrides);
+  // A configuration has a few thousand bytes.
+  constexpr uint64_t mostBytes = 1 << 20;
+  Result<std::string> text = readFile(path, mostBytes);
+  if (text)
+    return parseConfig(*text, path, overrides);
+  std::string named = "'" + path + "': ";
+  size_t at = text.message().find(named);
+  return Error{
+      path + ": cannot read the configuration: " +
+      text.message().substr(at == std::string::npos ? 0 : at + named.size())};
 }

@@ -272,12 +272,27 @@ static nlohmann::ordered_json fieldToJson(const ConfigField &field,
       field.access);
 }
 
-std::string nsa::printConfigJson(const RunConfig &config) {
+bool nsa::isModelKey(const ConfigField &field) {
+  return field.section == "model" || field.section == "nsa";
+}
+
+static std::string
+printJson(const RunConfig &config,
+          const std::function<bool(const ConfigField &)> &include) {
   RunConfig copy = config;
   nlohmann::ordered_json root;
   for (const ConfigField &field : configSchema())
-    root[field.section][field.key] = fieldToJson(field, copy);
+    if (include(field))
+      root[field.section][field.key] = fieldToJson(field, copy);
   return jsonText(root, 2);
+}
+
+std::string nsa::printConfigJson(const RunConfig &config) {
+  return printJson(config, [](const ConfigField &) { return true; });
+}
+
+std::string nsa::printModelJson(const RunConfig &config) {
+  return printJson(config, isModelKey);
 }
 
 /// A line for every key; `finish` ends it.

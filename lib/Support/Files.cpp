@@ -1,4 +1,4 @@
-//===- Files.cpp - whole files, mapped files, atomic writes ---------------===//
+//===- Files.cpp - reading files, atomic writes ---------------------------===//
 
 #include "lib/Support/Files.h"
 #include "lib/Support/Random.h"
@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -41,20 +41,65 @@ Result<bool> fileExists(const std::string &path) {
   return systemError("cannot inspect", path);
 }
 
-Result<std::string> readFile(const std::string &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+static Error tooLarge(const std::string &path, const std::string &size,
+                      uint64_t mostBytes) {
+  return Error{"cannot read '" + path + "': it has " + size + " bytes, " +
+               std::to_string(mostBytes) + " are allowed"};
+}
+
+/// Waits until a pipe or a device has something, or has ended.
+static Status waitForInput(int fd, const std::string &path, int milliseconds) {
+  struct pollfd polled = {fd, POLLIN, 0};
+  int ready = 0;
+  do
+    ready = ::poll(&polled, 1, milliseconds);
+  while (ready < 0 && errno == EINTR);
+  if (ready < 0)
+    return systemError("cannot read", path);
+  if (ready == 0)
+    return Error{"cannot read '" + path + "': nothing came from it for " +
+                 std::to_string(milliseconds) + " ms"};
+  return {};
+}
+
+/// Opening a pipe that nobody writes to would wait for ever without O_NONBLOCK,
+/// which regular files ignore.
+static constexpr int inputFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+Result<std::string> readFile(const std::string &path, uint64_t mostBytes,
+                             int mostMilliseconds) {
+  Descriptor file{::open(path.c_str(), inputFlags)};
   if (file.fd < 0)
     return systemError("cannot open", path);
+  struct stat info;
+  if (::fstat(file.fd, &info) != 0)
+    return systemError("cannot inspect", path);
+  bool isRegular = S_ISREG(info.st_mode) || S_ISDIR(info.st_mode);
   std::string contents;
+  if (S_ISREG(info.st_mode)) {
+    if (uint64_t(info.st_size) > mostBytes)
+      return tooLarge(path, std::to_string(info.st_size), mostBytes);
+    contents.reserve(size_t(info.st_size));
+  }
+  // People, and what they pipe in, may take their time.
+  if (path == "/dev/stdin" || ::isatty(file.fd))
+    mostMilliseconds = -1;
   char buffer[1 << 16];
   while (true) {
+    if (!isRegular)
+      if (Status status = waitForInput(file.fd, path, mostMilliseconds);
+          !status)
+        return Error{status.message()};
     ssize_t got = ::read(file.fd, buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR)
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
     if (got < 0)
       return systemError("cannot read", path);
     if (got == 0)
       return contents;
+    if (uint64_t(got) > mostBytes - contents.size())
+      return tooLarge(path, "more than " + std::to_string(mostBytes),
+                      mostBytes);
     contents.append(buffer, size_t(got));
   }
 }
@@ -114,41 +159,61 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
                                                   : path.substr(0, slash + 1));
 }
 
-Result<MappedFile> MappedFile::open(const std::string &path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+Result<InputFile> InputFile::open(const std::string &path) {
+  InputFile file;
+  file.fd = ::open(path.c_str(), inputFlags);
   if (file.fd < 0)
     return systemError("cannot open", path);
   struct stat info;
   if (::fstat(file.fd, &info) != 0)
     return systemError("cannot inspect", path);
   if (!S_ISREG(info.st_mode))
-    return Error{"cannot map '" + path + "': not a regular file"};
-  MappedFile mapped;
-  if (info.st_size == 0)
-    return mapped;
-  void *address =
-      ::mmap(nullptr, size_t(info.st_size), PROT_READ, MAP_SHARED, file.fd, 0);
-  if (address == MAP_FAILED)
-    return systemError("cannot map", path);
-  mapped.address = address;
-  mapped.bytes = size_t(info.st_size);
-  return mapped;
+    return Error{"cannot open '" + path + "': not a regular file"};
+  file.bytes = uint64_t(info.st_size);
+  file.device = uint64_t(info.st_dev);
+  file.inode = uint64_t(info.st_ino);
+  file.name = path;
+  return file;
 }
 
-MappedFile::MappedFile(MappedFile &&other) noexcept
-    : address(std::exchange(other.address, nullptr)),
-      bytes(std::exchange(other.bytes, 0)) {}
+Status InputFile::readAt(uint64_t offset, void *data, size_t size) const {
+  char *next = static_cast<char *>(data);
+  while (size > 0) {
+    ssize_t got = ::pread(fd, next, size, off_t(offset));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return systemError("cannot read", name);
+    if (got == 0)
+      return Error{"'" + name + "' has shrunk: it ends before byte " +
+                   std::to_string(offset + size) + ", it had " +
+                   std::to_string(bytes) + " bytes when it was opened"};
+    next += got;
+    offset += uint64_t(got);
+    size -= size_t(got);
+  }
+  return {};
+}
 
-MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
-  std::swap(address, other.address);
+InputFile::InputFile(InputFile &&other) noexcept
+    : fd(std::exchange(other.fd, -1)), bytes(other.bytes), device(other.device),
+      inode(other.inode), name(std::move(other.name)) {}
+
+InputFile &InputFile::operator=(InputFile &&other) noexcept {
+  std::swap(fd, other.fd);
   std::swap(bytes, other.bytes);
+  std::swap(device, other.device);
+  std::swap(inode, other.inode);
+  std::swap(name, other.name);
   return *this;
 }
 
-MappedFile::~MappedFile() {
-  if (address)
-    ::munmap(address, bytes);
+void InputFile::close() {
+  if (fd >= 0)
+    ::close(std::exchange(fd, -1));
 }
+
+InputFile::~InputFile() { close(); }
 
 Result<OutputFile> OutputFile::create(const std::string &path) {
   ::unlink(path.c_str());

@@ -1,6 +1,8 @@
-//===- Files.h - whole files, mapped files, atomic writes -------*- C++ -*-===//
+//===- Files.h - reading files, atomic writes -------------------*- C++ -*-===//
 //
-// Every error names the file and the reason the system gave.
+// Every error names the file and the reason the system gave. No file is mapped
+// into memory: one that shrinks, or whose disk fails, would end the process by
+// a signal instead of an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +25,25 @@ Error systemError(const std::string &what, const std::string &path);
 /// on the way may not be searched, is an error.
 Result<bool> fileExists(const std::string &path);
 
-/// A whole file in memory. A directory is an error.
-Result<std::string> readFile(const std::string &path);
+/// The most bytes that readFile takes unless told otherwise: more than any file
+/// that people write, less than any memory.
+constexpr uint64_t mostFileBytes = 64 << 20;
+
+/// The same for files of data, such as arrays and artefacts, and for what of
+/// these comes through a pipe, whose size nothing tells.
+constexpr uint64_t mostDataBytes = uint64_t(16) << 30;
+constexpr uint64_t mostPipedBytes = uint64_t(1) << 30;
+
+/// How long readFile waits for a pipe or a device of which nothing comes.
+constexpr int mostReadMilliseconds = 10000;
+
+/// A whole file in memory. More than `mostBytes` is an error that names both
+/// numbers, a directory is one too. Pipes and devices are read to their end;
+/// one of which nothing comes for `mostMilliseconds` is an error, unless it is
+/// a terminal or the standard input.
+Result<std::string> readFile(const std::string &path,
+                             uint64_t mostBytes = mostFileBytes,
+                             int mostMilliseconds = mostReadMilliseconds);
 
 /// Writes `path` so that a reader, or a crash, sees the old contents or all of
 /// the new ones: temporary file beside it, fsync, rename, fsync of the folder.
@@ -39,23 +58,41 @@ Status writeFileAtomically(const std::string &path, std::string_view contents);
 /// Makes a rename or a creation inside `directory` durable.
 Status syncDirectory(const std::string &directory);
 
-/// A file mapped read-only. Movable; unmapped on destruction. An empty file
-/// has data() == nullptr and size() == 0.
-class MappedFile {
+/// A regular file that is open for reading at any place, by several threads at
+/// once; closed on destruction.
+class InputFile {
 public:
-  static Result<MappedFile> open(const std::string &path);
+  /// Anything but a regular file is an error.
+  static Result<InputFile> open(const std::string &path);
 
-  MappedFile() = default;
-  MappedFile(MappedFile &&other) noexcept;
-  MappedFile &operator=(MappedFile &&other) noexcept;
-  ~MappedFile();
+  InputFile(InputFile &&other) noexcept;
+  InputFile &operator=(InputFile &&other) noexcept;
+  ~InputFile();
 
-  const uint8_t *data() const { return static_cast<const uint8_t *>(address); }
-  size_t size() const { return bytes; }
+  /// Bytes when it was opened.
+  uint64_t size() const { return bytes; }
+  const std::string &path() const { return name; }
+
+  /// Whether both are the same file of the same size, whatever their paths.
+  bool isSame(const InputFile &other) const {
+    return device == other.device && inode == other.inode &&
+           bytes == other.bytes;
+  }
+
+  /// Reads `size` bytes at `offset`. A file that ends before is an error naming
+  /// both sizes.
+  Status readAt(uint64_t offset, void *data, size_t size) const;
+
+  /// What is closed still knows its path and size; nothing may be read.
+  void close();
+  bool isOpen() const { return fd >= 0; }
 
 private:
-  void *address = nullptr;
-  size_t bytes = 0;
+  InputFile() = default;
+
+  int fd = -1;
+  uint64_t bytes = 0, device = 0, inode = 0;
+  std::string name;
 };
 
 /// An open file descriptor for sequential writing; closed on destruction.

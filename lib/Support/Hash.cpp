@@ -3,20 +3,18 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Files.h"
 
+#include <algorithm>
+#include <vector>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace nsa {
 
+/// What is read at once stays in a cache of the processor.
+static constexpr uint64_t hashChunkBytes = 1 << 20;
+
 uint64_t hashBytes(const void *data, size_t size) {
   return XXH3_64bits(data, size);
-}
-
-Result<uint64_t> hashFile(const std::string &path) {
-  Result<MappedFile> file = MappedFile::open(path);
-  if (!file)
-    return file.takeError();
-  return hashBytes(file->data(), file->size());
 }
 
 struct StreamHash::State {
@@ -37,6 +35,22 @@ void StreamHash::update(const void *data, size_t size) {
 }
 
 uint64_t StreamHash::digest() const { return XXH3_64bits_digest(&state->xxh); }
+
+Result<uint64_t> hashFile(const std::string &path) {
+  Result<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  std::vector<char> buffer(
+      size_t(std::min<uint64_t>(file->size(), hashChunkBytes)));
+  StreamHash hash;
+  for (uint64_t at = 0; at < file->size(); at += buffer.size()) {
+    size_t size = size_t(std::min<uint64_t>(buffer.size(), file->size() - at));
+    if (Status status = file->readAt(at, buffer.data(), size); !status)
+      return Error{status.message()};
+    hash.update(buffer.data(), size);
+  }
+  return hash.digest();
+}
 
 std::string toHex(uint64_t value) {
   static const char digits[] = "0123456789abcdef";

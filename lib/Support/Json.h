@@ -16,40 +16,86 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace nsa {
 
-/// Reads one value; throws on what is no JSON, on a name that an object has
-/// twice, and on nesting that none of this project's files has.
-template <typename Json, typename Iterator>
-Json parseJson(Iterator begin, Iterator end) {
-  constexpr size_t deepest = 16;
-  std::vector<std::set<std::string>> names;
-  size_t lists = 0;
-  auto check = [&](int, typename Json::parse_event_t event, Json &value) {
-    using Event = typename Json::parse_event_t;
-    if (event == Event::object_start)
-      names.emplace_back();
-    else if (event == Event::object_end)
-      names.pop_back();
-    else if (event == Event::array_start)
-      ++lists;
-    else if (event == Event::array_end)
-      --lists;
-    else if (event == Event::key &&
-             !names.back().insert(value.template get<std::string>()).second)
-      throw std::runtime_error("duplicate name '" +
-                               value.template get<std::string>() + "'");
+/// Looks at every event of a text before values are made of it; throws on what
+/// parseJson refuses. nlohmann's own callback for the same purpose walks over a
+/// whole list for each of its elements.
+template <typename Json>
+class JsonChecker final : public nlohmann::json_sax<Json> {
+public:
+  explicit JsonChecker(size_t mostNames) : mostNames(mostNames) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename Json::number_integer_t) override { return true; }
+  bool number_unsigned(typename Json::number_unsigned_t) override {
+    return true;
+  }
+  bool number_float(typename Json::number_float_t,
+                    const std::string &) override {
+    return true;
+  }
+  bool string(std::string &) override { return true; }
+  bool binary(typename Json::binary_t &) override { return true; }
+  bool start_object(size_t) override {
+    names.emplace_back();
+    return enter();
+  }
+  bool key(std::string &name) override {
+    if (!names.back().insert(name).second)
+      throw std::runtime_error("duplicate name '" + name + "'");
+    if (names.back().size() > mostNames)
+      throw std::runtime_error("an object of more than " +
+                               std::to_string(mostNames) + " names");
+    return true;
+  }
+  bool end_object() override {
+    names.pop_back();
+    return true;
+  }
+  bool start_array(size_t) override {
+    ++lists;
+    return enter();
+  }
+  bool end_array() override {
+    --lists;
+    return true;
+  }
+  /// Json::parse says it.
+  bool parse_error(size_t, const std::string &,
+                   const nlohmann::detail::exception &) override {
+    return false;
+  }
+
+private:
+  bool enter() const {
+    constexpr size_t deepest = 16;
     if (names.size() + lists > deepest)
       throw std::runtime_error("nested more than " + std::to_string(deepest) +
                                " deep");
     return true;
-  };
-  return Json::parse(begin, end, check);
+  }
+
+  size_t mostNames;
+  /// Of the objects around.
+  std::vector<std::unordered_set<std::string>> names;
+  size_t lists = 0;
+};
+
+/// Reads one value; throws on what is no JSON, on a name that an object has
+/// twice, on more than `mostNames` names in an object, which an ordered one
+/// looks up one by one, and on nesting that none of this project's files has.
+template <typename Json, typename Iterator>
+Json parseJson(Iterator begin, Iterator end, size_t mostNames = 10000) {
+  JsonChecker<Json> checker(mostNames);
+  Json::sax_parse(begin, end, &checker);
+  return Json::parse(begin, end);
 }
 
 /// A value as text in ASCII; on several lines if `indent` is not negative.

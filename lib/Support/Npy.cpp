@@ -3,9 +3,13 @@
 #include "lib/Support/Npy.h"
 #include "lib/Support/Files.h"
 
+#include <algorithm>
 #include <optional>
 
 using namespace nsa;
+
+/// NumPy itself reads headers of up to 10,000 bytes.
+static constexpr uint64_t mostHeaderBytes = 1 << 17;
 
 namespace {
 struct TypeRow {
@@ -196,7 +200,10 @@ static std::optional<uint64_t> arrayBytes(const NpyArray &array) {
   return overflow ? std::nullopt : std::optional<uint64_t>(bytes);
 }
 
-Result<NpyArray> nsa::parseNpy(std::string_view contents) {
+/// Reads what precedes the elements into `array`, and returns its bytes.
+/// `contents` is the beginning of a file of `size` bytes.
+static Result<uint64_t> parsePreamble(std::string_view contents, uint64_t size,
+                                      NpyArray &array) {
   constexpr std::string_view magic("\x93NUMPY", 6);
   if (contents.size() < 10 || contents.substr(0, 6) != magic)
     return Error{"not an .npy file"};
@@ -211,26 +218,57 @@ Result<NpyArray> nsa::parseNpy(std::string_view contents) {
   uint64_t length = byte(8) | byte(9) << 8;
   if (major > 1)
     length |= byte(10) << 16 | uint64_t(byte(11)) << 24;
-  if (length > contents.size() - prefix)
+  if (length > size - prefix)
     return Error{"truncated: the header has " + std::to_string(length) +
-                 " bytes, found " + std::to_string(contents.size() - prefix)};
-  NpyArray array;
+                 " bytes, found " + std::to_string(size - prefix)};
+  if (length > mostHeaderBytes - prefix)
+    return Error{"a header of " + std::to_string(length) + " bytes, " +
+                 std::to_string(mostHeaderBytes - prefix) + " are allowed"};
   HeaderParser parser(contents.substr(prefix, length));
   if (Status status = parser.parse(array); !status)
     return Error{status.message()};
-  std::string_view data = contents.substr(prefix + length);
   std::optional<uint64_t> bytes = arrayBytes(array);
-  if (!bytes || *bytes != data.size())
+  uint64_t present = size - prefix - length;
+  if (!bytes || *bytes != present)
     return Error{"an array " + std::string(npyTypeName(array.type)) + "[" +
                  shapeText(array.shape) + "] has " +
                  (bytes ? std::to_string(*bytes) : "over 2^64") +
-                 " bytes, found " + std::to_string(data.size())};
-  array.data = std::string(data);
+                 " bytes, found " + std::to_string(present)};
+  return prefix + length;
+}
+
+Result<NpyArray> nsa::parseNpy(std::string_view contents) {
+  NpyArray array;
+  Result<uint64_t> begin = parsePreamble(contents, contents.size(), array);
+  if (!begin)
+    return begin.takeError();
+  array.data = std::string(contents.substr(*begin));
   return array;
 }
 
+/// Reads an array whose header says how large it is, before there is memory for
+/// it.
+static Result<NpyArray> readArray(const InputFile &file) {
+  std::string head(size_t(std::min(file.size(), mostHeaderBytes)), '\0');
+  if (Status status = file.readAt(0, head.data(), head.size()); !status)
+    return Error{status.message()};
+  NpyArray array;
+  Result<uint64_t> begin = parsePreamble(head, file.size(), array);
+  if (!begin)
+    return Error{file.path() + ": " + begin.message()};
+  if (file.size() > mostDataBytes)
+    return Error{file.path() + ": an array of " + std::to_string(file.size()) +
+                 " bytes, " + std::to_string(mostDataBytes) + " are allowed"};
+  array.data.resize(size_t(file.size() - *begin));
+  Status status = file.readAt(*begin, array.data.data(), array.data.size());
+  return status ? Result<NpyArray>(std::move(array)) : Error{status.message()};
+}
+
 Result<NpyArray> nsa::readNpy(const std::string &path) {
-  Result<std::string> contents = readFile(path);
+  if (Result<InputFile> file = InputFile::open(path))
+    return readArray(*file);
+  // A pipe, or what cannot be opened.
+  Result<std::string> contents = readFile(path, mostPipedBytes);
   if (!contents)
     return contents.takeError();
   Result<NpyArray> array = parseNpy(*contents);

@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace nsa {
 
-using Json = nlohmann::ordered_json;
-
 // The limit of the reference implementation.
 static constexpr uint64_t maxHeaderBytes = 100000000;
+/// Tensors of a file, with room to spare for models of many layers.
+static constexpr size_t maxTensors = 1 << 18;
 static constexpr const char *metadataKey = "__metadata__";
 
 uint64_t safetensorsElementBytes(std::string_view dtype) {
@@ -30,7 +31,7 @@ uint64_t safetensorsElementBytes(std::string_view dtype) {
 Status writeSafetensors(const std::string &path,
                         const std::vector<SafeTensor> &tensors,
                         const std::map<std::string, std::string> &metadata) {
-  Json header = Json::object();
+  auto header = nlohmann::ordered_json::object();
   if (!metadata.empty())
     header[metadataKey] = metadata;
   uint64_t offset = 0;
@@ -71,8 +72,11 @@ static uint64_t denseBytes(const std::vector<uint64_t> &shape,
   return bytes;
 }
 
+// Not the ordered one, which looks names up one by one.
+using Json = nlohmann::json;
+
 static SafeTensor readTensor(const std::string &name, const Json &entry,
-                             const uint8_t *data, uint64_t dataBytes) {
+                             uint64_t dataBytes) {
   SafeTensor tensor;
   tensor.name = name;
   tensor.dtype = entry.at("dtype").get<std::string>();
@@ -91,7 +95,7 @@ static SafeTensor readTensor(const std::string &name, const Json &entry,
     throw std::runtime_error("offsets " + std::to_string(begin) + ".." +
                              std::to_string(end) + " leave the " +
                              std::to_string(dataBytes) + " bytes of data");
-  tensor.data = data + begin;
+  tensor.offset = begin;
   tensor.bytes = end - begin;
   uint64_t expected = denseBytes(tensor.shape, elementBytes);
   if (tensor.bytes != expected)
@@ -101,86 +105,127 @@ static SafeTensor readTensor(const std::string &name, const Json &entry,
   return tensor;
 }
 
-static Json parseHeader(const char *begin, const char *end) {
-  Json header = parseJson<Json>(begin, end);
-  if (!header.is_object())
-    throw std::runtime_error("its header is no object");
-  return header;
-}
-
-static void readHeader(const Json &header, const uint8_t *data,
-                       uint64_t dataBytes, std::vector<SafeTensor> &list,
-                       std::map<std::string, std::string> &extra) {
+/// The tensors of a header in the order of their offsets, which count from the
+/// first byte of data.
+static std::vector<SafeTensor> readTensors(const Json &header,
+                                           uint64_t dataBytes) {
+  std::vector<SafeTensor> list;
   for (const auto &[name, entry] : header.items()) {
-    if (name == metadataKey) {
-      extra = entry.get<std::map<std::string, std::string>>();
+    if (name == metadataKey)
       continue;
-    }
     try {
-      list.push_back(readTensor(name, entry, data, dataBytes));
+      list.push_back(readTensor(name, entry, dataBytes));
     } catch (const std::exception &error) {
       throw std::runtime_error("tensor '" + name + "': " + error.what());
     }
   }
-  std::stable_sort(list.begin(), list.end(),
-                   [](const SafeTensor &a, const SafeTensor &b) {
-                     if (a.data != b.data)
-                       return std::less<>()(a.data, b.data);
-                     return a.bytes < b.bytes;
-                   });
+  std::sort(list.begin(), list.end(),
+            [](const SafeTensor &a, const SafeTensor &b) {
+              return std::tie(a.offset, a.bytes, a.name) <
+                     std::tie(b.offset, b.bytes, b.name);
+            });
   // The format allows neither gaps nor overlaps.
-  const uint8_t *next = data;
+  uint64_t next = 0;
   for (const SafeTensor &tensor : list) {
-    if (tensor.data != next)
+    if (tensor.offset != next)
       throw std::runtime_error("tensor '" + tensor.name +
                                "' does not follow the one before it");
     next += tensor.bytes;
   }
-  if (next != data + dataBytes)
-    throw std::runtime_error(std::to_string(data + dataBytes - next) +
+  if (next != dataBytes)
+    throw std::runtime_error(std::to_string(dataBytes - next) +
                              " bytes belong to no tensor");
+  return list;
+}
+
+Status SafetensorsFile::readHeader(const char *text, uint64_t headerBytes,
+                                   uint64_t dataBytes) {
+  try {
+    auto header = parseJson<Json>(text, text + headerBytes, maxTensors);
+    if (!header.is_object())
+      throw std::runtime_error("its header is no object");
+    if (header.contains(metadataKey))
+      extra = header[metadataKey].get<std::map<std::string, std::string>>();
+    list = readTensors(header, dataBytes);
+  } catch (const std::exception &error) {
+    return Error{oneLine(error.what())};
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    list[i].offset += sizeof headerBytes + headerBytes;
+    places[list[i].name] = i;
+  }
+  return {};
+}
+
+static Error notSafetensors(const std::string &name,
+                            const std::string &message) {
+  return Error{"'" + name + "' is no safetensors file: " + message};
+}
+
+/// Checks the length of a header against the size of its file.
+static Status checkHeaderBytes(uint64_t headerBytes, uint64_t size) {
+  if (headerBytes > size - sizeof headerBytes || headerBytes > maxHeaderBytes)
+    return Error{"a header of " + std::to_string(headerBytes) + " bytes in " +
+                 std::to_string(size)};
+  return {};
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(const uint8_t *data, size_t size,
                                                const std::string &name) {
-  auto fail = [&](const std::string &message) {
-    return Error{"'" + name + "' is no safetensors file: " + oneLine(message)};
-  };
   uint64_t headerBytes = 0;
   if (size < sizeof headerBytes)
-    return fail(std::to_string(size) + " bytes");
+    return notSafetensors(name, std::to_string(size) + " bytes");
   std::memcpy(&headerBytes, data, sizeof headerBytes);
-  uint64_t rest = size - sizeof headerBytes;
-  if (headerBytes > rest || headerBytes > maxHeaderBytes)
-    return fail("a header of " + std::to_string(headerBytes) + " bytes in " +
-                std::to_string(size));
-  const char *text = reinterpret_cast<const char *>(data) + sizeof headerBytes;
   SafetensorsFile result;
-  try {
-    Json header = parseHeader(text, text + headerBytes);
-    readHeader(header, data + sizeof headerBytes + headerBytes,
-               rest - headerBytes, result.list, result.extra);
-  } catch (const std::exception &error) {
-    return fail(error.what());
-  }
+  Status status = checkHeaderBytes(headerBytes, size);
+  if (status)
+    status = result.readHeader(
+        reinterpret_cast<const char *>(data) + sizeof headerBytes, headerBytes,
+        size - sizeof headerBytes - headerBytes);
+  if (!status)
+    return notSafetensors(name, status.message());
+  for (SafeTensor &tensor : result.list)
+    tensor.data = data + tensor.offset;
   return result;
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
-  Result<MappedFile> mapped = MappedFile::open(path);
-  if (!mapped)
-    return mapped.takeError();
-  Result<SafetensorsFile> result = parse(mapped->data(), mapped->size(), path);
-  if (result)
-    result->file = std::move(*mapped);
+  Result<InputFile> opened = InputFile::open(path);
+  if (!opened)
+    return opened.takeError();
+  uint64_t headerBytes = 0, size = opened->size();
+  if (size < sizeof headerBytes)
+    return notSafetensors(path, std::to_string(size) + " bytes");
+  if (Status status = opened->readAt(0, &headerBytes, sizeof headerBytes);
+      !status)
+    return Error{status.message()};
+  if (Status status = checkHeaderBytes(headerBytes, size); !status)
+    return notSafetensors(path, status.message());
+  std::string text(size_t(headerBytes), '\0');
+  if (Status status =
+          opened->readAt(sizeof headerBytes, text.data(), text.size());
+      !status)
+    return Error{status.message()};
+  SafetensorsFile result;
+  if (Status status = result.readHeader(
+          text.data(), headerBytes, size - sizeof headerBytes - headerBytes);
+      !status)
+    return notSafetensors(path, status.message());
+  result.file = std::move(*opened);
   return result;
 }
 
-const SafeTensor *SafetensorsFile::find(std::string_view name) const {
-  for (const SafeTensor &tensor : list)
-    if (tensor.name == name)
-      return &tensor;
-  return nullptr;
+const SafeTensor *SafetensorsFile::find(const std::string &name) const {
+  auto found = places.find(name);
+  return found == places.end() ? nullptr : &list[found->second];
+}
+
+Status SafetensorsFile::read(const SafeTensor &tensor, void *out) const {
+  if (file)
+    return file->readAt(tensor.offset, out, size_t(tensor.bytes));
+  if (tensor.bytes > 0)
+    std::memcpy(out, tensor.data, size_t(tensor.bytes));
+  return {};
 }
 
 } // namespace nsa

@@ -15,20 +15,25 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace nsa {
 
-/// A dense row-major tensor. `data` is borrowed.
+/// A dense row-major tensor.
 struct SafeTensor {
   std::string name;
   /// F64, F32, F16, BF16, I64, I32, I16, I8, U8 or BOOL.
   std::string dtype;
   std::vector<uint64_t> shape;
+  /// Borrowed; null for a tensor of a file that was opened.
   const void *data = nullptr;
   uint64_t bytes = 0;
+  /// Where a file that was read has it.
+  uint64_t offset = 0;
 };
 
 /// Bytes of one element of a dtype, or 0 if it is unknown.
@@ -40,13 +45,15 @@ Status writeSafetensors(const std::string &path,
                         const std::vector<SafeTensor> &tensors,
                         const std::map<std::string, std::string> &metadata);
 
-/// A mapped file; the tensors point into it and live as long.
+/// A file of tensors, of which only the header is in memory.
 class SafetensorsFile {
 public:
-  /// Errors name the file and what is wrong in it.
+  /// Errors name the file and what is wrong in it. More than 2^18 tensors are
+  /// an error.
   static Result<SafetensorsFile> open(const std::string &path);
 
-  /// The same for bytes that outlive the object; `name` stands for the file.
+  /// The same for bytes that outlive the object, into which the tensors point;
+  /// `name` stands for the file.
   static Result<SafetensorsFile> parse(const uint8_t *data, size_t size,
                                        const std::string &name);
 
@@ -55,11 +62,19 @@ public:
   const std::map<std::string, std::string> &metadata() const { return extra; }
 
   /// The tensor of this name, or null.
-  const SafeTensor *find(std::string_view name) const;
+  const SafeTensor *find(const std::string &name) const;
+
+  /// Copies the bytes of one of `tensors` to `out`.
+  Status read(const SafeTensor &tensor, void *out) const;
 
 private:
-  MappedFile file;
+  Status readHeader(const char *text, uint64_t headerBytes, uint64_t dataBytes);
+
+  /// Of `open`.
+  std::optional<InputFile> file;
   std::vector<SafeTensor> list;
+  /// Places in `list` by name.
+  std::unordered_map<std::string, size_t> places;
   std::map<std::string, std::string> extra;
 };
 

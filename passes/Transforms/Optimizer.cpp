@@ -1,6 +1,7 @@
 //===- Optimizer.cpp - accumulation and update ----------------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/Moments.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -132,7 +133,8 @@ static LogicalResult checkNames(func::FuncOp accumulate,
                                 ArrayRef<Parameter> parameters) {
   llvm::StringSet<> made = {"hyper", kLossSum, "loss_sum_out", "grad_norm"};
   for (const Parameter &p : parameters)
-    for (StringRef prefix : {"m.", "v.", "grad."})
+    for (StringRef prefix :
+         {artifact::moment1Prefix, artifact::moment2Prefix, "grad."})
       made.insert((prefix + p.name).str());
   if (findLossScale(accumulate)) {
     made.insert(nn::kLossScaleStreak);
@@ -253,11 +255,11 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     weights.push_back(
         signature.addArgument(p.getType(), p.attributes, p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments1.push_back(appendState(signature, "m." + p.name,
+    moments1.push_back(appendState(signature, artifact::moment1Prefix + p.name,
                                    ArgumentRole::Moment1, p.getType(),
                                    p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments2.push_back(appendState(signature, "v." + p.name,
+    moments2.push_back(appendState(signature, artifact::moment2Prefix + p.name,
                                    ArgumentRole::Moment2, p.getType(),
                                    p.argument.getLoc()));
   for (const Parameter &p : parameters)
@@ -291,8 +293,10 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                                      norm, lossSum, hyper,
                                      p.attributes.contains(nn::kDecayAttr));
     appendAlias(signature, adamw.getNewWeight(), p.name);
-    appendAlias(signature, adamw.getNewMoment1(), "m." + p.name);
-    appendAlias(signature, adamw.getNewMoment2(), "v." + p.name);
+    appendAlias(signature, adamw.getNewMoment1(),
+                artifact::moment1Prefix + p.name);
+    appendAlias(signature, adamw.getNewMoment2(),
+                artifact::moment2Prefix + p.name);
   }
   for (auto [p, g] : llvm::zip_equal(parameters, gradients))
     appendAlias(signature,

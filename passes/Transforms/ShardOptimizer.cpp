@@ -1,6 +1,7 @@
 //===- ShardOptimizer.cpp - moments of a part of the parameters -----------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/Moments.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -140,12 +141,14 @@ void Sharder::shard(nn::AdamWOp update) {
   int64_t number = getShard(update);
   Value weight = takePart(builder, update.getWeight(), number);
   Value gradient = gradients.lookup(update);
-  StringRef suffix = update.getDecay() ? "decayed" : "others";
+  StringRef suffix =
+      update.getDecay() ? artifact::sharedDecayed : artifact::sharedOthers;
   Value moments[2];
   for (auto [moment, old, prefix, role] :
-       {std::tuple(&moments[0], update.getMoment1(), "m.",
-                   ArgumentRole::Moment1),
-        std::tuple(&moments[1], update.getMoment2(), "v.",
+       {std::tuple(&moments[0], update.getMoment1(),
+                   StringRef(artifact::moment1Prefix), ArgumentRole::Moment1),
+        std::tuple(&moments[1], update.getMoment2(),
+                   StringRef(artifact::moment2Prefix),
                    ArgumentRole::Moment2)}) {
     for (auto tensor : getBundle(old).getTensors().getAsRange<StringAttr>())
       oldMoments.insert(tensor);
@@ -157,8 +160,10 @@ void Sharder::shard(nn::AdamWOp update) {
                                   update.getHyper(), update.getDecay());
   update.getNewWeight().replaceAllUsesWith(nn::GatherPartsOp::create(
       builder, loc, update.getWeight().getType(), part.getNewWeight(), number));
-  for (auto [value, prefix] : {std::pair(part.getNewMoment1(), "m."),
-                               std::pair(part.getNewMoment2(), "v.")})
+  for (auto [value, prefix] :
+       {std::pair<Value, StringRef>(part.getNewMoment1(),
+                                    artifact::moment1Prefix),
+        {part.getNewMoment2(), artifact::moment2Prefix}})
     signature.addResult(
         value, builder.getNamedAttr(nn::kAliasAttr,
                                     builder.getStringAttr(prefix + suffix)));

@@ -129,7 +129,8 @@ std::string Dumper::names(const flatbuffers::Vector<uint32_t> &tensors) const {
 
 void Dumper::dumpHeader() {
   line("artefact: format " + num(artifact::fileVersion) + ", " +
-       num(source.fileBytes()) + " bytes, hash " + toHex(source.hash()));
+       num(source.fileBytes()) + " bytes, hash " + toHex(source.hash()) +
+       ", identity " + toHex(source.identity()));
   line("producer: " + quoted(root.producer()->str()));
   std::string features;
   if (root.cpu_features())

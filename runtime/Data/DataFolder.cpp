@@ -3,8 +3,8 @@
 #include "runtime/Data/DataFolder.h"
 #include "lib/Support/Files.h"
 
-#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <sys/stat.h>
 #include <utility>
 
@@ -102,8 +102,9 @@ Status DataFolder::publish(const Manifest &manifest) {
   if (Result<Manifest> before = Manifest::load(directory); before.ok())
     old = shardNames(*before);
   std::error_code code;
+  const std::set<std::string> replaced(old.begin(), old.end());
   for (const std::string &name : names)
-    if (std::find(old.begin(), old.end(), name) == old.end() &&
+    if (replaced.count(name) == 0 &&
         fs::exists(fs::symlink_status(directory + "/" + name, code)))
       return Error{"'" + directory + "/" + name +
                    "' is in the way: no readable manifest there names it, so "

@@ -6,9 +6,15 @@
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 
+#include <set>
+
 namespace nsa {
 
 using Json = nlohmann::ordered_json;
+
+/// Since format 2 a manifest has a hash of its own.
+static constexpr int64_t manifestFormat = 2;
+static constexpr const char *ownHashKey = "xxh3";
 
 std::optional<double> Manifest::fact(const std::string &name) const {
   for (const auto &[key, value] : facts)
@@ -38,26 +44,45 @@ static Json printSplit(const SplitInfo &split) {
           {"shards", shards}};
 }
 
-std::string Manifest::print() const {
+/// Everything but the file's own hash.
+static Json printContents(const Manifest &manifest) {
   Json root;
-  root["format"] = 1;
-  root["tool"] = tool;
-  root["kind"] = kind;
-  root["vocab_size"] = vocabSize;
-  root["end_of_text"] = endOfText;
+  root["format"] = manifestFormat;
+  root["tool"] = manifest.tool;
+  root["kind"] = manifest.kind;
+  root["vocab_size"] = manifest.vocabSize;
+  root["end_of_text"] = manifest.endOfText;
   root["options"] = Json::object();
-  for (const auto &[key, value] : options)
+  for (const auto &[key, value] : manifest.options)
     root["options"][key] = value;
   root["counts"] = Json::object();
-  for (const auto &[key, value] : counts)
+  for (const auto &[key, value] : manifest.counts)
     root["counts"][key] = value;
   root["facts"] = Json::object();
-  for (const auto &[key, value] : facts)
+  for (const auto &[key, value] : manifest.facts)
     root["facts"][key] = value;
-  root["source_digest"] = toHex(sourceDigest);
-  root["train"] = printSplit(train);
-  root["val"] = printSplit(val);
+  root["source_digest"] = toHex(manifest.sourceDigest);
+  root["train"] = printSplit(manifest.train);
+  root["val"] = printSplit(manifest.val);
+  return root;
+}
+
+uint64_t Manifest::contentHash() const {
+  return hashBytes(jsonText(printContents(*this)));
+}
+
+std::string Manifest::print() const {
+  Json root = printContents(*this);
+  root[ownHashKey] = toHex(contentHash());
   return jsonText(root, 2) + "\n";
+}
+
+Status Manifest::checkOwnHash() const {
+  if (uint64_t hash = contentHash(); ownHash && *ownHash != hash)
+    return Error{std::string("the data's ") + manifestName +
+                 " is damaged: the hash of its values is " + toHex(hash) +
+                 ", it says " + toHex(*ownHash)};
+  return {};
 }
 
 /// A hash in a manifest; nlohmann's exceptions carry the message outwards.
@@ -94,11 +119,22 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
   return split;
 }
 
+/// A name that nobody reads may be a damaged one.
+static void refuseUnknown(const Json &root, int64_t format) {
+  static const std::set<std::string> known = {
+      "format", "tool",  "kind",  "vocab_size",    "end_of_text", "options",
+      "counts", "facts", "train", "source_digest", "val"};
+  for (const auto &[key, value] : root.items())
+    if (known.count(key) == 0 && !(format > 1 && key == ownHashKey))
+      throw std::runtime_error("unknown name '" + key + "'");
+}
+
 static Manifest readManifest(const Json &root) {
   Manifest manifest;
-  if (int64_t format = readInteger(root.at("format")); format != 1)
+  int64_t format = readInteger(root.at("format"));
+  if (format != 1 && format != manifestFormat)
     throw std::runtime_error("format " + std::to_string(format) +
-                             ", expected 1");
+                             ", expected 1 or 2");
   manifest.tool = root.at("tool").get<std::string>();
   manifest.kind = root.at("kind").get<std::string>();
   manifest.vocabSize = readInteger(root.at("vocab_size"));
@@ -112,6 +148,9 @@ static Manifest readManifest(const Json &root) {
   manifest.sourceDigest = readHash(root.at("source_digest"));
   manifest.train = readSplit(root, "train");
   manifest.val = readSplit(root, "val");
+  refuseUnknown(root, format);
+  if (format > 1)
+    manifest.ownHash = readHash(root.at(ownHashKey));
   if (manifest.vocabSize < 1 || manifest.vocabSize > 65536)
     throw std::runtime_error("vocab_size " +
                              std::to_string(manifest.vocabSize) +
@@ -135,28 +174,6 @@ Result<Manifest> Manifest::load(const std::string &directory) {
 
 Status Manifest::save(const std::string &directory) const {
   return writeFileAtomically(directory + "/" + manifestName, print());
-}
-
-Status verifyShards(const std::string &directory, const Manifest &manifest) {
-  for (const SplitInfo *split : {&manifest.train, &manifest.val}) {
-    for (const ShardInfo &info : split->shards) {
-      std::string path = directory + "/" + info.file;
-      Result<Shard> shard = Shard::open(path);
-      if (!shard)
-        return shard.takeError();
-      if (shard->size() != info.tokens)
-        return Error{"'" + path + "' holds " + std::to_string(shard->size()) +
-                     " tokens, its manifest says " +
-                     std::to_string(info.tokens)};
-      Result<uint64_t> hash = hashFile(path);
-      if (!hash)
-        return hash.takeError();
-      if (*hash != info.hash)
-        return Error{"'" + path + "' has hash " + toHex(*hash) +
-                     ", its manifest says " + toHex(info.hash)};
-    }
-  }
-  return {};
 }
 
 } // namespace nsa

@@ -47,6 +47,21 @@ struct Manifest {
   uint64_t sourceDigest = 0;
   SplitInfo train;
   SplitInfo val;
+  /// The hash of the rest of the file that was read, as it says; format 1 says
+  /// none.
+  std::optional<uint64_t> ownHash;
+
+  /// Compares it with what was read. Shards are checked first where both are:
+  /// their names say more.
+  Status checkOwnHash() const;
+
+  /// Whether every token is a byte of text.
+  bool isBytes() const { return kind == "text" && vocabSize == 256; }
+
+  /// What losses count: "nats/byte", or "nats/token" for other vocabularies.
+  const char *lossUnit() const {
+    return isBytes() ? "nats/byte" : "nats/token";
+  }
 
   /// A known quantity by name.
   std::optional<double> fact(const std::string &name) const;
@@ -54,7 +69,7 @@ struct Manifest {
   /// XXH3-64 over the shards of both splits: equal data, equal digest.
   uint64_t digest() const;
 
-  /// The file's text: JSON with a final newline.
+  /// The file's text: JSON with a final newline, and its own hash.
   std::string print() const;
 
   /// Reads `<directory>/manifest.json`; an error names the file and the key.
@@ -62,12 +77,10 @@ struct Manifest {
 
   /// Writes `<directory>/manifest.json` atomically.
   Status save(const std::string &directory) const;
-};
 
-/// Recomputes the hash of every shard of `directory` and checks headers and
-/// counts against the manifest. The message names the first file that differs
-/// and both hashes.
-Status verifyShards(const std::string &directory, const Manifest &manifest);
+private:
+  uint64_t contentHash() const;
+};
 
 } // namespace nsa
 

@@ -4,6 +4,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
 #include "runtime/Data/DataFolder.h"
+#include "runtime/Data/DocumentFile.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +14,10 @@ namespace nsa {
 namespace {
 
 constexpr uint16_t endOfText = 0;
+
+/// Files of fewer bytes are read at once, others in pieces, twice.
+constexpr size_t memoryBytes = 16 << 20;
+constexpr size_t pieceBytes = 1 << 20;
 
 struct Counts {
   uint64_t files = 0;
@@ -40,7 +45,17 @@ public:
   Result<Manifest> finish(const FileList &list);
 
 private:
+  Status addPiped(const std::string &path);
+  Status addWhole(const std::string &path, const char *data, size_t size);
+  Status addLong(const std::string &path);
+  Status addInPieces(const std::string &path, DocumentFile &file,
+                     uint64_t bytes, uint64_t hash);
+  Status addCut(const std::string &path, DocumentFile &file, uint64_t hash);
+  Status skip(const std::string &message);
+  bool accepts(uint64_t bytes, bool isText);
   Status addDocument(const std::string &path, const char *data, size_t size);
+  SplitWriter &beginDocument(const std::string &path, uint64_t size,
+                             uint64_t hash);
 
   const PackOptions &options;
   DataFolder &folder;
@@ -48,19 +63,24 @@ private:
   uint64_t trainDocuments = 0, valDocuments = 0;
   Counts counts;
   StreamHash source;
+  std::vector<char> buffer;
 };
 
 } // namespace
+
+/// The bytes of the first document of more than `most` bytes.
+static size_t firstCut(const char *data, uint64_t most) {
+  size_t length = size_t(most);
+  while (length > 0 && data[length - 1] != '\n')
+    --length;
+  return length == 0 ? size_t(most) : length;
+}
 
 std::vector<size_t> cutDocuments(const char *data, size_t size,
                                  uint64_t maxDocumentBytes) {
   std::vector<size_t> lengths;
   while (maxDocumentBytes != 0 && size > maxDocumentBytes) {
-    size_t length = size_t(maxDocumentBytes);
-    while (length > 0 && data[length - 1] != '\n')
-      --length;
-    if (length == 0)
-      length = size_t(maxDocumentBytes);
+    size_t length = firstCut(data, maxDocumentBytes);
     lengths.push_back(length);
     data += length;
     size -= length;
@@ -70,13 +90,16 @@ std::vector<size_t> cutDocuments(const char *data, size_t size,
   return lengths;
 }
 
-Status Packer::addDocument(const std::string &path, const char *data,
-                           size_t size) {
-  uint64_t hash = hashBytes(data, size);
+/// Counts a document, and returns where its bytes go, and end-of-text behind.
+SplitWriter &Packer::beginDocument(const std::string &path, uint64_t size,
+                                   uint64_t hash) {
   source.update(path + "\n" + std::to_string(size) + " " + toHex(hash) + "\n");
   bool held = double(hash) * 0x1p-64 < options.valFraction;
-  SplitWriter &writer = held ? val : train;
   ++(held ? valDocuments : trainDocuments);
+  return held ? val : train;
+}
+
+static Status appendBytes(SplitWriter &writer, const char *data, size_t size) {
   uint16_t tokens[4096];
   while (size > 0) {
     size_t count = std::min(size, sizeof tokens / sizeof *tokens);
@@ -87,39 +110,156 @@ Status Packer::addDocument(const std::string &path, const char *data,
     data += count;
     size -= count;
   }
+  return {};
+}
+
+Status Packer::addDocument(const std::string &path, const char *data,
+                           size_t size) {
+  SplitWriter &writer = beginDocument(path, size, hashBytes(data, size));
+  if (Status status = appendBytes(writer, data, size); !status)
+    return status;
   return writer.append(&endOfText, 1);
 }
 
-Status Packer::addFile(const std::string &path) {
-  Result<std::string> text = readDocument(path);
-  if (!text) {
-    ++counts.unreadable;
-    if (options.warn)
-      options.warn(text.message() + ", skipped");
-    return {};
-  }
-  if (text->empty()) {
+Status Packer::skip(const std::string &message) {
+  ++counts.unreadable;
+  if (options.warn)
+    options.warn(message + ", skipped");
+  return {};
+}
+
+/// Whether a file is taken; counts it either way.
+bool Packer::accepts(uint64_t bytes, bool isText) {
+  if (bytes == 0)
     ++counts.empty;
-    return {};
-  }
-  if (!isText(reinterpret_cast<const uint8_t *>(text->data()), text->size())) {
+  else if (!isText)
     ++counts.binary;
-    return {};
-  }
-  if (options.maxBytes && counts.bytes + text->size() > options.maxBytes) {
+  else if (options.maxBytes && counts.bytes + bytes > options.maxBytes)
     ++counts.overLimit;
-    return {};
+  else {
+    ++counts.files;
+    counts.bytes += bytes;
+    return true;
   }
-  ++counts.files;
-  counts.bytes += text->size();
-  const char *next = text->data();
-  for (size_t length :
-       cutDocuments(text->data(), text->size(), options.maxDocumentBytes)) {
-    if (Status status = addDocument(path, next, length); !status)
+  return false;
+}
+
+Status Packer::addWhole(const std::string &path, const char *data,
+                        size_t size) {
+  if (!accepts(size, isText(reinterpret_cast<const uint8_t *>(data), size)))
+    return {};
+  for (size_t length : cutDocuments(data, size, options.maxDocumentBytes)) {
+    if (Status status = addDocument(path, data, length); !status)
       return status;
-    next += length;
+    data += length;
   }
   return {};
+}
+
+/// A pipe or a device, which can be read once.
+Status Packer::addPiped(const std::string &path) {
+  Result<std::string> text = readFile(path, mostPipedBytes);
+  return text ? addWhole(path, text->data(), text->size())
+              : skip(text.message());
+}
+
+Status Packer::addFile(const std::string &path) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code))
+    return addPiped(path);
+  Result<DocumentFile> file =
+      DocumentFile::open(path, options.maxInflatedBytes);
+  if (!file)
+    return skip(file.message());
+  buffer.resize(memoryBytes);
+  Result<size_t> got = file->read(buffer.data(), buffer.size());
+  if (!got)
+    return skip(got.message());
+  return *got < buffer.size() ? addWhole(path, buffer.data(), *got)
+                              : addLong(path);
+}
+
+/// A file whose split is known only at its end.
+Status Packer::addLong(const std::string &path) {
+  TextScan scan;
+  StreamHash hash;
+  uint64_t bytes = 0;
+  Result<DocumentFile> file =
+      DocumentFile::open(path, options.maxInflatedBytes);
+  if (!file)
+    return skip(file.message());
+  for (size_t size = pieceBytes; size == pieceBytes && !scan.isBinary();) {
+    Result<size_t> got = file->read(buffer.data(), pieceBytes);
+    if (!got)
+      return skip(got.message());
+    size = *got;
+    scan.add(buffer.data(), size);
+    hash.update(buffer.data(), size);
+    bytes += size;
+  }
+  if (!accepts(bytes, scan.finish()))
+    return {};
+  Result<DocumentFile> again =
+      DocumentFile::open(path, options.maxInflatedBytes);
+  if (!again)
+    return Error{again.message()};
+  return options.maxDocumentBytes > 0 && bytes > options.maxDocumentBytes
+             ? addCut(path, *again, hash.digest())
+             : addInPieces(path, *again, bytes, hash.digest());
+}
+
+static Status checkUnchanged(const std::string &path, uint64_t first,
+                             uint64_t second) {
+  if (first == second)
+    return {};
+  return Error{"'" + path + "' changed while it was packed: its hash was " +
+               toHex(first) + ", then " + toHex(second)};
+}
+
+/// Adds a long file as one document.
+Status Packer::addInPieces(const std::string &path, DocumentFile &file,
+                           uint64_t bytes, uint64_t hash) {
+  SplitWriter &writer = beginDocument(path, bytes, hash);
+  StreamHash same;
+  for (size_t size = pieceBytes; size == pieceBytes;) {
+    Result<size_t> got = file.read(buffer.data(), pieceBytes);
+    if (!got)
+      return Error{got.message()};
+    size = *got;
+    same.update(buffer.data(), size);
+    if (Status status = appendBytes(writer, buffer.data(), size); !status)
+      return status;
+  }
+  if (Status status = checkUnchanged(path, hash, same.digest()); !status)
+    return status;
+  return writer.append(&endOfText, 1);
+}
+
+/// Adds a long file as many documents.
+Status Packer::addCut(const std::string &path, DocumentFile &file,
+                      uint64_t hash) {
+  std::string held;
+  StreamHash same;
+  for (size_t size = pieceBytes; size == pieceBytes;) {
+    Result<size_t> got = file.read(buffer.data(), pieceBytes);
+    if (!got)
+      return Error{got.message()};
+    size = *got;
+    same.update(buffer.data(), size);
+    held.append(buffer.data(), size);
+    size_t done = 0;
+    while (held.size() - done > options.maxDocumentBytes) {
+      size_t length = firstCut(held.data() + done, options.maxDocumentBytes);
+      if (Status status = addDocument(path, held.data() + done, length);
+          !status)
+        return status;
+      done += length;
+    }
+    held.erase(0, done);
+  }
+  if (Status status = checkUnchanged(path, hash, same.digest()); !status)
+    return status;
+  return held.empty() ? Status() : addDocument(path, held.data(), held.size());
 }
 
 static std::string joined(const std::vector<std::string> &words) {
@@ -160,10 +300,12 @@ Result<Manifest> Packer::finish(const FileList &list) {
       {"paths", joined(options.paths)},
       {"include", joined(options.filter.include)},
       {"exclude", joined(options.filter.exclude)},
+      {"hidden", options.filter.hidden ? "true" : "false"},
       {"val_fraction", shortest(options.valFraction)},
       {"shard_tokens", std::to_string(options.shardTokens)},
       {"max_bytes", std::to_string(options.maxBytes)},
-      {"max_document_bytes", std::to_string(options.maxDocumentBytes)}};
+      {"max_document_bytes", std::to_string(options.maxDocumentBytes)},
+      {"max_inflated_bytes", std::to_string(options.maxInflatedBytes)}};
   manifest.counts = {
       {"files", counts.files},
       {"bytes", counts.bytes},
@@ -172,7 +314,9 @@ Result<Manifest> Packer::finish(const FileList &list) {
       {"unreadable_skipped", counts.unreadable + list.unreadable},
       {"files_over_limit", counts.overLimit},
       {"files_filtered_out", list.filtered},
-      {"hidden_links_and_special_ignored", list.ignored}};
+      {"hidden_files_ignored", list.hidden},
+      {"links_ignored", list.links},
+      {"special_files_ignored", list.special}};
   manifest.sourceDigest = source.digest();
   manifest.train = {train.tokens(), trainDocuments, std::move(*trainShards)};
   manifest.val = {val.tokens(), valDocuments, std::move(*valShards)};
@@ -206,6 +350,27 @@ static Result<Manifest> packFiles(const PackOptions &options,
   return packer.finish(list);
 }
 
+/// Says what a user may not expect of the files that were found.
+static void warnAbout(const FileList &list, const PackOptions &options) {
+  if (!options.warn)
+    return;
+  if (list.hidden > 0)
+    options.warn("hidden files left out: " + std::to_string(list.hidden) +
+                 ", the first in '" + list.firstHidden +
+                 "' (--hidden takes them)");
+  if (list.links > 0)
+    options.warn("symbolic links not followed: " + std::to_string(list.links) +
+                 ", the first is '" + list.firstLink + "'");
+  auto first = std::find_if(list.paths.begin(), list.paths.end(), isJsonLines);
+  auto count = std::count_if(first, list.paths.end(), isJsonLines);
+  if (count > 0)
+    options.warn("files of JSON lines: " + std::to_string(count) +
+                 ", the first is '" + *first +
+                 "': each line is packed as it is, with names, quotes and "
+                 "escapes; to train on the text alone, write the text field of "
+                 "each line into a file of its own and pack those files");
+}
+
 Result<Manifest> packText(const PackOptions &options) {
   if (!(options.valFraction >= 0 && options.valFraction < 1))
     return Error{"the validation fraction must be in [0, 1), not " +
@@ -221,6 +386,7 @@ Result<Manifest> packText(const PackOptions &options) {
   if (!folder)
     return folder.takeError();
   dropOutput(*list, options.output);
+  warnAbout(*list, options);
   return packFiles(options, *folder, *list);
 }
 

@@ -37,15 +37,20 @@ struct PackOptions {
   /// A longer file is cut after the last newline within this many bytes, into
   /// documents of their own; 0 never cuts.
   uint64_t maxDocumentBytes = 0;
+  /// A compressed file that inflates to more is skipped; 0 takes any.
+  uint64_t maxInflatedBytes = 1000000000;
   bool overwrite = false;
   /// Name and version for the manifest.
   std::string tool;
-  /// Hears about every file that cannot be read.
+  /// Hears about every file that cannot be read, and once about files that the
+  /// user may not know to be left out, or to be no plain text.
   std::function<void(const std::string &)> warn;
 };
 
 /// Packs and returns the manifest that was written. An empty result, and an
-/// empty validation split although valFraction > 0, are errors.
+/// empty validation split although valFraction > 0, are errors. Memory is
+/// bounded by 16 MiB and maxDocumentBytes, however large a file is: a larger
+/// one is read twice.
 Result<Manifest> packText(const PackOptions &options);
 
 /// The byte lengths of the documents that `size` bytes at `data` become under

@@ -44,13 +44,16 @@ static Status checkLength(const TokenStream &stream, int64_t seqLen,
                std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1)};
 }
 
-/// Splits seqLen + 1 tokens into inputs and targets without a second buffer.
+/// Splits seqLen + 1 tokens into inputs and targets.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          int64_t seqLen, int32_t *tokens, int32_t *targets) {
-  uint64_t count = uint64_t(seqLen);
-  if (Status status = stream.read(position, count, tokens); !status)
+  std::vector<int32_t> window(size_t(seqLen) + 1);
+  if (Status status = stream.read(position, window.size(), window.data());
+      !status)
     return status;
-  return stream.read(position + 1, count, targets);
+  std::copy(window.begin(), window.end() - 1, tokens);
+  std::copy(window.begin() + 1, window.end(), targets);
+  return {};
 }
 
 Result<TrainSampler> TrainSampler::create(const TokenStream &stream,

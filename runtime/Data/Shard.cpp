@@ -10,15 +10,16 @@
 namespace nsa {
 
 Result<Shard> Shard::open(const std::string &path) {
-  Result<MappedFile> mapped = MappedFile::open(path);
-  if (!mapped)
-    return mapped.takeError();
-  if (mapped->size() < shardHeaderBytes)
+  Result<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  if (file->size() < shardHeaderBytes)
     return Error{
-        "'" + path + "' is no token shard: " + std::to_string(mapped->size()) +
+        "'" + path + "' is no token shard: " + std::to_string(file->size()) +
         " bytes, the header alone has " + std::to_string(shardHeaderBytes)};
   int32_t header[3];
-  std::memcpy(header, mapped->data(), sizeof header);
+  if (Status status = file->readAt(0, header, sizeof header); !status)
+    return Error{status.message()};
   if (header[0] != shardMagic)
     return Error{"'" + path + "' is no token shard: magic " +
                  std::to_string(header[0]) + ", expected " +
@@ -27,16 +28,29 @@ Result<Shard> Shard::open(const std::string &path) {
     return Error{"'" + path + "' has shard version " +
                  std::to_string(header[1]) + ", expected " +
                  std::to_string(shardVersion)};
-  uint64_t present = mapped->size() - shardHeaderBytes;
+  uint64_t present = file->size() - shardHeaderBytes;
   if (header[2] < 0 || uint64_t(header[2]) * sizeof(uint16_t) != present)
     return Error{"'" + path + "' is truncated or corrupted: its header says " +
                  std::to_string(header[2]) + " tokens, the file holds " +
                  std::to_string(present) + " bytes of tokens"};
-  Shard shard;
-  shard.file = std::move(*mapped);
+  Shard shard(std::move(*file));
   shard.count = uint64_t(header[2]);
-  shard.name = path;
   return shard;
+}
+
+Status Shard::readBytes(uint64_t offset, uint64_t number, void *out) const {
+  if (file.isOpen())
+    return file.readAt(offset, out, size_t(number));
+  Result<InputFile> again = InputFile::open(path());
+  if (!again)
+    return again.takeError();
+  if (!again->isSame(file))
+    return Error{"'" + path() +
+                 "' has been replaced since it was opened: it "
+                 "had " +
+                 std::to_string(file.size()) + " bytes, it has " +
+                 std::to_string(again->size())};
+  return again->readAt(offset, out, size_t(number));
 }
 
 SplitWriter::SplitWriter(std::string directory, std::string split,

@@ -34,22 +34,37 @@ struct ShardInfo {
   uint64_t hash = 0;
 };
 
-/// A shard mapped read-only. The tokens live as long as the object.
+/// A shard that is open for reading. Several threads may read at once.
 class Shard {
 public:
   /// Checks magic, version, and that the size is the one the header promises.
   static Result<Shard> open(const std::string &path);
 
-  const uint16_t *tokens() const {
-    return reinterpret_cast<const uint16_t *>(file.data() + shardHeaderBytes);
-  }
   uint64_t size() const { return count; }
-  const std::string &path() const { return name; }
+  const std::string &path() const { return file.path(); }
+
+  /// Bytes of the file, header included.
+  uint64_t bytes() const { return file.size(); }
+
+  /// Copies the tokens first .. first+number-1 to `out`. A file that shrank, or
+  /// was replaced while it was closed, is an error that names it.
+  Status read(uint64_t first, uint64_t number, uint16_t *out) const {
+    return readBytes(shardHeaderBytes + first * sizeof(uint16_t),
+                     number * sizeof(uint16_t), out);
+  }
+
+  /// The same for any bytes of the file.
+  Status readBytes(uint64_t offset, uint64_t number, void *out) const;
+
+  /// Keeps no descriptor: each read opens the file again. For data sets of more
+  /// shards than a process may have files.
+  void close() { file.close(); }
 
 private:
-  MappedFile file;
+  explicit Shard(InputFile file) : file(std::move(file)) {}
+
+  InputFile file;
   uint64_t count = 0;
-  std::string name;
 };
 
 /// Writes one split as `<split>_000000.bin`, `<split>_000001.bin`, ...; a new

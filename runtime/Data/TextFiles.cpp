@@ -1,14 +1,13 @@
 //===- TextFiles.cpp - the user's files as documents ----------------------===//
 
 #include "runtime/Data/TextFiles.h"
-#include "lib/Support/Files.h"
 #include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fnmatch.h>
-#include <zlib.h>
+#include <utility>
 
 namespace fs = std::filesystem;
 
@@ -31,32 +30,52 @@ bool FileFilter::accepts(const std::string &path) const {
          std::any_of(include.begin(), include.end(), matchesPath);
 }
 
+/// Keeps the first path in byte-wise order.
+static void keepFirst(std::string &first, const std::string &path) {
+  if (first.empty() || path < first)
+    first = path;
+}
+
+/// Adds what lies in `folder`. `hiddenBy` is the hidden entry that the folder
+/// is, or lies in; empty if there is none.
 static void walk(const fs::path &folder, const FileFilter &filter,
-                 FileList &list) {
+                 const std::string &hiddenBy, FileList &list) {
   std::error_code code;
   fs::directory_iterator entries(folder, code);
   if (code) {
-    ++list.unreadable;
+    // What is left out need not be readable.
+    list.unreadable += hiddenBy.empty();
     return;
   }
   for (fs::directory_iterator end; entries != end; entries.increment(code)) {
     if (code)
       break;
     const fs::directory_entry &entry = *entries;
-    std::string name = entry.path().filename().string();
-    if (name[0] == '.' || entry.is_symlink(code)) {
-      ++list.ignored;
-    } else if (entry.is_directory(code)) {
-      walk(entry.path(), filter, list);
+    std::string path = entry.path().string();
+    std::string hides = hiddenBy;
+    if (hides.empty() && !filter.hidden &&
+        entry.path().filename().c_str()[0] == '.')
+      hides = path;
+    bool isLink = entry.is_symlink(code);
+    if (!isLink && entry.is_directory(code)) {
+      walk(path, filter, hides, list);
+    } else if (!hides.empty()) {
+      if (!isLink && entry.is_regular_file(code) && filter.accepts(path)) {
+        ++list.hidden;
+        keepFirst(list.firstHidden, hides);
+      }
+    } else if (isLink) {
+      ++list.links;
+      keepFirst(list.firstLink, path);
     } else if (!entry.is_regular_file(code)) {
-      ++list.ignored;
-    } else if (!filter.accepts(entry.path().string())) {
+      ++list.special;
+    } else if (!filter.accepts(path)) {
       ++list.filtered;
     } else {
-      list.paths.push_back(entry.path().string());
+      list.paths.push_back(path);
     }
   }
-  if (code)
+  if (code && hiddenBy.empty())
     ++list.unreadable;
 }
 
@@ -71,7 +90,7 @@ Result<FileList> listFiles(const std::vector<std::string> &roots,
           "no file or folder '" + root + "'" +
           (status.type() == fs::file_type::none ? ": " + code.message() : "")};
     if (fs::is_directory(status))
-      walk(root, filter, list);
+      walk(root, filter, "", list);
     else if (filter.accepts(root))
       list.paths.push_back(root);
     else
@@ -83,47 +102,52 @@ Result<FileList> listFiles(const std::vector<std::string> &roots,
   return list;
 }
 
-bool isText(const uint8_t *data, size_t size) {
-  if (size == 0)
-    return true;
-  if (std::memchr(data, 0, size))
-    return false;
-  size_t odd = 0;
+void TextScan::scan(const char *data, size_t size, bool isLast) {
+  constexpr size_t longest = 4;
   for (size_t i = 0; i < size;) {
-    size_t length =
-        utf8Length(reinterpret_cast<const char *>(data + i), size - i);
-    bool space = data[i] >= '\b' && data[i] <= '\r';
-    bool control = (data[i] < 0x20 && !space) || data[i] == 0x7F;
+    if (!isLast && size - i < longest) {
+      pending.assign(data + i, size - i);
+      return;
+    }
+    size_t length = utf8Length(data + i, size - i);
+    auto byte = static_cast<unsigned char>(data[i]);
+    bool space = byte >= '\b' && byte <= '\r';
+    bool control = (byte < 0x20 && !space) || byte == 0x7F;
     if (length == 0 || control)
       ++odd;
     i += std::max<size_t>(length, 1);
   }
-  return odd <= size / 10;
 }
 
-static Result<std::string> readGzip(const std::string &path) {
-  gzFile file = gzopen(path.c_str(), "rb");
-  if (!file)
-    return systemError("cannot open", path);
-  std::string contents;
-  char buffer[1 << 16];
-  int got = 0;
-  while ((got = gzread(file, buffer, sizeof buffer)) > 0)
-    contents.append(buffer, size_t(got));
-  int code = Z_OK;
-  std::string reason = gzerror(file, &code);
-  if (got < 0 || code != Z_OK) {
-    gzclose(file);
-    return Error{"cannot decompress '" + path + "': " + reason};
-  }
-  if (gzclose(file) != Z_OK)
-    return Error{"cannot decompress '" + path + "': truncated"};
-  return contents;
+void TextScan::add(const char *data, size_t size) {
+  total += size;
+  hasNul = hasNul || std::memchr(data, 0, size);
+  if (hasNul)
+    return;
+  if (pending.empty())
+    return scan(data, size, /*isLast=*/false);
+  std::string joined = std::exchange(pending, "");
+  joined.append(data, size);
+  scan(joined.data(), joined.size(), /*isLast=*/false);
 }
 
-Result<std::string> readDocument(const std::string &path) {
-  bool gzip = path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0;
-  return gzip ? readGzip(path) : readFile(path);
+bool TextScan::finish() {
+  std::string rest = std::exchange(pending, "");
+  scan(rest.data(), rest.size(), /*isLast=*/true);
+  return !hasNul && odd <= total / 10;
+}
+
+bool isText(const uint8_t *data, size_t size) {
+  TextScan scan;
+  scan.add(reinterpret_cast<const char *>(data), size);
+  return scan.finish();
+}
+
+bool isJsonLines(const std::string &path) {
+  fs::path name(path);
+  if (name.extension() == ".gz")
+    name.replace_extension();
+  return name.extension() == ".jsonl" || name.extension() == ".ndjson";
 }
 
 } // namespace nsa

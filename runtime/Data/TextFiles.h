@@ -18,6 +18,8 @@ struct FileFilter {
   /// Empty takes every file.
   std::vector<std::string> include;
   std::vector<std::string> exclude;
+  /// Takes entries below a root whose name begins with a dot, too.
+  bool hidden = false;
 
   bool accepts(const std::string &path) const;
 };
@@ -27,24 +29,53 @@ struct FileList {
   /// In byte-wise order, without duplicates.
   std::vector<std::string> paths;
   uint64_t filtered = 0;
-  /// Hidden entries, symbolic links and special files below the roots.
-  uint64_t ignored = 0;
+  /// Files that only their own name, or that of a folder, hides, and the first
+  /// hidden file or folder with one.
+  uint64_t hidden = 0;
+  std::string firstHidden;
+  /// Symbolic links below the roots, and the first.
+  uint64_t links = 0;
+  std::string firstLink;
+  /// Devices, pipes and sockets below the roots.
+  uint64_t special = 0;
   /// Folders that could not be listed.
   uint64_t unreadable = 0;
 };
 
 /// Every regular file under `roots` (files or folders, recursively). Hidden
-/// entries and symbolic links below a root are not followed. A root that does
-/// not exist is an error.
+/// entries below a root are left out unless the filter takes them; symbolic
+/// links are not followed. A root that does not exist is an error.
 Result<FileList> listFiles(const std::vector<std::string> &roots,
                            const FileFilter &filter);
 
-/// Whether the bytes are text: no NUL, and at most a tenth of the bytes are
-/// control characters or belong to no valid UTF-8 sequence.
+/// Decides whether bytes that arrive in pieces are text: no NUL, and at most a
+/// tenth of the bytes are control characters or belong to no valid UTF-8
+/// sequence.
+class TextScan {
+public:
+  void add(const char *data, size_t size);
+
+  /// Whether all of it is text; nothing may follow.
+  bool finish();
+
+  /// No bytes that follow can make it text.
+  bool isBinary() const { return hasNul; }
+
+private:
+  void scan(const char *data, size_t size, bool isLast);
+
+  uint64_t total = 0, odd = 0;
+  bool hasNul = false;
+  /// The beginning of a sequence that may go on.
+  std::string pending;
+};
+
+/// The same for bytes in memory.
 bool isText(const uint8_t *data, size_t size);
 
-/// The contents of `path`, decompressed if it is a gzip file.
-Result<std::string> readDocument(const std::string &path);
+/// Whether the name says that each line is a JSON value: .jsonl or .ndjson,
+/// also with .gz.
+bool isJsonLines(const std::string &path);
 
 } // namespace nsa
 

@@ -3,8 +3,13 @@
 #include "runtime/Data/TokenStream.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace nsa {
+
+/// Shards of a split that stay open: together with those of the other one fewer
+/// than the 1,024 files that a process may have.
+static constexpr size_t mostOpenShards = 256;
 
 Result<TokenStream> TokenStream::open(const std::string &directory,
                                       const SplitInfo &split,
@@ -23,9 +28,19 @@ Result<TokenStream> TokenStream::open(const std::string &directory,
       return Error{"'" + shard->path() + "' holds no tokens"};
     stream.starts.push_back(stream.total);
     stream.total += shard->size();
+    if (stream.shards.size() >= mostOpenShards)
+      shard->close();
     stream.shards.push_back(std::move(*shard));
   }
   return stream;
+}
+
+Error tokenOutside(const Shard &shard, uint64_t position, uint16_t token,
+                   int64_t vocab) {
+  return Error{"'" + shard.path() + "' is corrupted: token " +
+               std::to_string(token) + " at position " +
+               std::to_string(position) + " is not below the vocabulary size " +
+               std::to_string(vocab)};
 }
 
 Status TokenStream::read(uint64_t position, uint64_t count,
@@ -37,23 +52,25 @@ Status TokenStream::read(uint64_t position, uint64_t count,
              starts.begin()) -
       1;
   uint64_t offset = position - starts[index];
+  uint16_t tokens[8192];
   while (count > 0) {
     const Shard &shard = shards[index];
-    uint64_t take = std::min(count, shard.size() - offset);
-    const uint16_t *tokens = shard.tokens() + offset;
+    uint64_t take =
+        std::min<uint64_t>({count, shard.size() - offset, std::size(tokens)});
+    if (Status status = shard.read(offset, take, tokens); !status)
+      return status;
     for (uint64_t i = 0; i < take; ++i) {
       if (tokens[i] >= vocab)
-        return Error{"'" + shard.path() + "' is corrupted: token " +
-                     std::to_string(tokens[i]) + " at position " +
-                     std::to_string(offset + i) +
-                     " is not below the vocabulary size " +
-                     std::to_string(vocab)};
+        return tokenOutside(shard, offset + i, tokens[i], vocab);
       out[i] = tokens[i];
     }
     out += take;
     count -= take;
-    offset = 0;
-    index = index + 1 == shards.size() ? 0 : index + 1;
+    offset += take;
+    if (offset == shard.size()) {
+      offset = 0;
+      index = index + 1 == shards.size() ? 0 : index + 1;
+    }
   }
   return {};
 }
@@ -62,9 +79,13 @@ Result<Dataset> Dataset::open(const std::string &directory) {
   Result<Manifest> manifest = Manifest::load(directory);
   if (!manifest)
     return manifest.takeError();
+  return open(directory, std::move(*manifest));
+}
+
+Result<Dataset> Dataset::open(const std::string &directory, Manifest manifest) {
   Dataset data;
   data.directory = directory;
-  data.manifest = std::move(*manifest);
+  data.manifest = std::move(manifest);
   int64_t vocab = data.manifest.vocabSize;
   Result<TokenStream> train =
       TokenStream::open(directory, data.manifest.train, vocab);

@@ -11,7 +11,8 @@
 
 namespace nsa {
 
-/// The concatenated tokens of one split, read through mmap.
+/// The concatenated tokens of one split, read from the files as they are
+/// needed.
 class TokenStream {
 public:
   /// Opens the shards of `split` in order. A shard that is missing, damaged or
@@ -27,8 +28,11 @@ public:
 
   /// Copies tokens position .. position+count-1 to `out`; a position past the
   /// end continues at the beginning. Requires count <= size(). A token that is
-  /// not below the vocabulary size is an error naming shard and position.
+  /// not below the vocabulary size, and a shard that cannot be read, are errors
+  /// naming shard and position.
   Status read(uint64_t position, uint64_t count, int32_t *out) const;
+
+  const std::vector<Shard> &parts() const { return shards; }
 
 private:
   std::vector<Shard> shards;
@@ -38,10 +42,17 @@ private:
   int64_t vocab = 0;
 };
 
+/// The error about a token of a shard that the vocabulary does not have.
+Error tokenOutside(const Shard &shard, uint64_t position, uint16_t token,
+                   int64_t vocab);
+
 /// A data directory open for training.
 struct Dataset {
   /// Opens manifest and shards of both splits; either may be empty here.
   static Result<Dataset> open(const std::string &directory);
+
+  /// The same for a manifest that was read.
+  static Result<Dataset> open(const std::string &directory, Manifest manifest);
 
   std::string directory;
   Manifest manifest;

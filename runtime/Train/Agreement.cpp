@@ -14,7 +14,7 @@ Status checkModelConfig(const RunConfig &config,
     return compiled.takeError();
   RunConfig mine = config;
   for (const ConfigField &field : configSchema()) {
-    if (field.section != "model" && field.section != "nsa")
+    if (!isModelKey(field))
       continue;
     auto print = [&](RunConfig &from) {
       return std::visit(

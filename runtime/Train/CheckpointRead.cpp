@@ -40,7 +40,8 @@ static Status loadTensors(const std::string &folder, const std::string &file,
                    source->dtype + "[" + shapeText(source->shape) +
                    "], the artefact's is " + type + "[" +
                    shapeText(tensor.shape) + "]"};
-    std::memcpy(tensor.data, source->data, tensor.bytes);
+    if (Status status = saved->read(*source, tensor.data); !status)
+      return status;
     if (Status status = model.toDevice(tensor); !status)
       return status;
     ++used;

@@ -12,11 +12,12 @@ namespace nsa {
 
 static constexpr uint64_t generateStream = uint64_t(6) << 56;
 
-/// The mean loss of the micro-batch that begins with window number `first`.
-static Result<float> evaluateBatch(Model &model, const TrainBinding &binding,
-                                   const ValidationWindows &data,
-                                   const std::vector<uint64_t> &windows,
-                                   uint64_t first, uint64_t count) {
+/// Fills the inputs with the micro-batch that begins with window number
+/// `first`.
+static Status loadBatch(const TrainBinding &binding,
+                        const ValidationWindows &data,
+                        const std::vector<uint64_t> &windows, uint64_t first,
+                        uint64_t count) {
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t length = uint64_t(binding.seqLen);
   for (uint64_t row = 0; row < count; ++row)
@@ -24,14 +25,28 @@ static Result<float> evaluateBatch(Model &model, const TrainBinding &binding,
             data.read(windows[first + row], binding.tokens + row * length,
                       binding.targets + row * length);
         !status)
-      return Error{status.message()};
+      return status;
   std::fill(binding.tokens + count * length, binding.tokens + batch * length,
             0);
   std::fill(binding.targets + count * length, binding.targets + batch * length,
             -1);
-  if (Status status = model.run("eval"); !status)
-    return Error{status.message()};
-  return *binding.evalLoss;
+  return {};
+}
+
+// What begins the share of a rank: whether losses follow, or why there are
+// none.
+static constexpr char readMark = '+', unreadMark = '-';
+
+/// Takes them away; the first rank that could not read is an error.
+static Status takeMarks(std::vector<std::string> &shares) {
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    if (shares[rank].empty() || shares[rank][0] != readMark)
+      return Error{
+          (shares.size() > 1 ? "rank " + std::to_string(rank) + ": " : "") +
+          shares[rank].substr(std::min<size_t>(1, shares[rank].size()))};
+    shares[rank].erase(0, 1);
+  }
+  return {};
 }
 
 /// Losses of micro-batches rank, rank + size, ... from the bytes of each rank.
@@ -53,7 +68,7 @@ interleave(const std::vector<std::string> &shares, size_t batches) {
 Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const ValidationWindows &data,
                             const std::vector<uint64_t> &windows, Ranks &ranks,
-                            const std::string &name) {
+                            const std::string &name, bool *unreadable) {
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t batches = (windows.size() + batch - 1) / batch;
   if (windows.empty())
@@ -62,17 +77,25 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     return std::min<uint64_t>(batch, windows.size() - number * batch);
   };
   std::string own;
-  for (uint64_t number = uint64_t(ranks.rank()); number < batches;
+  Status loaded;
+  for (uint64_t number = uint64_t(ranks.rank()); number < batches && loaded;
        number += uint64_t(ranks.size())) {
-    Result<float> loss = evaluateBatch(model, binding, data, windows,
-                                       number * batch, rowsOf(number));
-    if (!loss)
-      return loss.takeError();
-    own.append(reinterpret_cast<const char *>(&*loss), sizeof(float));
+    loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number));
+    if (!loaded)
+      break;
+    if (Status status = model.run("eval"); !status)
+      return Error{status.message()};
+    own.append(reinterpret_cast<const char *>(binding.evalLoss), sizeof(float));
   }
-  Result<std::vector<std::string>> shares = ranks.exchange(name, own);
+  Result<std::vector<std::string>> shares = ranks.exchange(
+      name, loaded ? readMark + own : unreadMark + loaded.message());
   if (!shares)
     return shares.takeError();
+  if (Status status = takeMarks(*shares); !status) {
+    if (unreadable)
+      *unreadable = true;
+    return Error{status.message()};
+  }
   Result<std::vector<float>> losses = interleave(*shares, batches);
   if (!losses)
     return losses.takeError();

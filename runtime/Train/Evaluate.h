@@ -23,11 +23,13 @@ struct EvalResult {
 /// Mean loss in nats per token over the given windows. The last micro-batch is
 /// filled with ignored targets. Ranks share the micro-batches; the result is
 /// the same for any number of them. `name` is this evaluation's alone in the
-/// run.
+/// run. A window that some rank cannot read is an error on all of them, and
+/// `unreadable` is set.
 Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const ValidationWindows &data,
                             const std::vector<uint64_t> &windows, Ranks &ranks,
-                            const std::string &name);
+                            const std::string &name,
+                            bool *unreadable = nullptr);
 
 struct SampleOptions {
   /// Bytes to generate; tokens from 256 on are never chosen.

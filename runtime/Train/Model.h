@@ -85,7 +85,8 @@ public:
   /// Ranks that each keep a part of the moments; 0 if each keeps all.
   virtual int sharingRanks() const { return 0; }
 
-  /// Identifies the program: equal programs have equal hashes.
+  /// Identifies the program: equal programs have equal hashes, whatever their
+  /// files say besides; see Artifact::identity.
   virtual uint64_t hash() const = 0;
 
   /// Where in the model's source an entry computes what a tensor holds after
@@ -135,7 +136,7 @@ public:
   std::vector<ActivationClass> activations() const override;
   MemoryUse memory() const override { return program.memory(); }
   double waitedSeconds() const override { return program.waitedSeconds(); }
-  uint64_t hash() const override { return program.artifact().hash(); }
+  uint64_t hash() const override { return program.artifact().identity(); }
   std::string origin(std::string_view entry,
                      const TensorView &tensor) const override;
   size_t firstWriter(std::string_view entry,

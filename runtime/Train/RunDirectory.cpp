@@ -83,7 +83,7 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   if (!there)
     return there.takeError();
   if (*there) {
-    Result<std::string> text = readFile(path);
+    Result<std::string> text = readFile(path, mostDataBytes);
     if (!text)
       return text.takeError();
     Result<std::string> kept = keepRows(path, *text, header, lastStep);
@@ -171,8 +171,10 @@ HaltRequest RunDirectory::checkHalt() {
   std::string path = file(haltFile);
   if (::stat(path.c_str(), &info) != 0)
     return request;
-  Result<std::string> text = readFile(path);
-  std::string word = text ? *text : "";
+  std::string word;
+  if (S_ISREG(info.st_mode))
+    if (Result<std::string> text = readFile(path))
+      word = *text;
   size_t begin = word.find_first_not_of(" \t\r\n");
   word = begin == std::string::npos ? "" : word.substr(begin);
   word = word.substr(0, word.find_first_of(" \t\r\n"));

@@ -57,17 +57,6 @@ Result<TrainEnd> Trainer::trainAndFinish() {
 // Steps
 //===----------------------------------------------------------------------===//
 
-Status Trainer::loadPass(int64_t step, int64_t pass) {
-  uint64_t first = plan.firstSample(step, pass, ranks.rank());
-  for (int64_t row = 0; row < plan.microBatch; ++row)
-    if (Status status = sampler->read(first + uint64_t(row),
-                                      binding.tokens + row * plan.seqLen,
-                                      binding.targets + row * plan.seqLen);
-        !status)
-      return status;
-  return {};
-}
-
 Result<StepRecord> Trainer::runStep() {
   double begin = steadyClock();
   auto waitedSeconds = [&] {
@@ -80,9 +69,9 @@ Result<StepRecord> Trainer::runStep() {
   // `step` is an accumulation with the update behind it: in the last pass,
   // reductions over ranks run beside backward.
   bool fused = binding.hasStep && !options.separateUpdate;
+  samples.advance();
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
-    if (Status status = loadPass(state.step, pass); !status)
-      return Error{status.message()};
+    samples.load(pass, binding);
     bool last = pass + 1 == plan.passes;
     if (Status status = model.start(fused && last ? "step" : "accumulate");
         !status)
@@ -91,6 +80,9 @@ Result<StepRecord> Trainer::runStep() {
   if (!fused)
     if (Status status = model.start("update"); !status)
       return Error{status.message()};
+  // A GPU is at work meanwhile. What fails is for after the step.
+  if (state.step + 1 < config.train.steps)
+    (void)samples.readAhead(state.step + 1);
   // The one wait of a step, for the few numbers that it leaves.
   if (Status status = model.finish(fused ? "step" : "update"); !status)
     return Error{status.message()};
@@ -225,6 +217,11 @@ Result<TrainEnd> Trainer::loop() {
       (void)directory->write(".anomaly_type",
                              std::string(anomalyName(stall.kind)) + "\n");
   });
+  if (state.step < train.steps)
+    if (Status status = ranks.agree("the first samples are read",
+                                    samples.readAhead(state.step));
+        !status)
+      return Error{status.message()};
   while (state.step < train.steps) {
     watchdog.start();
     Result<StepRecord> record = runStep();
@@ -243,6 +240,8 @@ Result<TrainEnd> Trainer::loop() {
       return stop.takeError();
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
+    if (dataHealth.trouble != DataHealth::None)
+      return endOnData();
     bool last = state.step == train.steps;
     if (!last && train.evalEvery > 0 && state.step % train.evalEvery == 0)
       if (Status status = validate(); !status)

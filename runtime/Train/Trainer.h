@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_TRAINER_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Data/Verifier.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Anomaly.h"
 #include "runtime/Train/Checkpoint.h"
@@ -11,6 +12,7 @@
 #include "runtime/Train/RunLog.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
+#include "runtime/Train/StepSamples.h"
 
 #include <functional>
 #include <limits>
@@ -39,6 +41,10 @@ struct TrainOptions {
   bool separateUpdate = false;
   /// A step that takes longer is a heartbeat_stall; 0 allows any time.
   double stallSeconds = 1800;
+  /// Compares the shards with their manifest; null takes them as they are.
+  DataVerifier *verifier = nullptr;
+  /// How long training waits for it; what is left is verified beside.
+  double verifySeconds = 2;
   /// What else every rank must have been given alike, such as
   /// {"--check-finite", "on"}.
   std::vector<std::pair<std::string, std::string>> sameOnAllRanks;
@@ -98,7 +104,6 @@ private:
   Result<TrainEnd> trainAndFinish();
 
   // A step.
-  Status loadPass(int64_t step, int64_t pass);
   Result<StepRecord> runStep();
   void addSeconds(StepRecord &record, double seconds);
   Result<TrainEnd> loop();
@@ -113,6 +118,18 @@ private:
   Result<TrainEnd> stopAll(const std::string &found);
   Result<TrainEnd> reportStopped(const std::string &found);
   Status writeAnomaly(AnomalyKind kind) const;
+
+  // Data.
+  struct DataHealth {
+    enum Trouble : int32_t { None, Unreadable, Damaged } trouble = None;
+    bool isVerified = true;
+  };
+  Status verifyAtStart();
+  DataHealth ownDataHealth() const;
+  Status awaitVerified();
+  Error damagedData(const std::string &found) const;
+  Result<TrainEnd> endOnData();
+  Error saveUnreadable(const std::string &found);
 
   // Around steps.
   Status saveShares();
@@ -140,6 +157,9 @@ private:
   AnomalyMonitor monitor;
   BatchPlan plan;
   std::optional<TrainSampler> sampler;
+  StepSamples samples;
+  /// After the last step: of this rank, and of all ranks the worst.
+  DataHealth ownHealth, dataHealth;
   std::optional<ValidationWindows> windows;
   /// Of the first rank.
   std::optional<FileLock> lock;

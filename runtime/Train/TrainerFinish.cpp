@@ -20,11 +20,12 @@ Status Trainer::validate() {
   console.busy("validating");
   std::vector<uint64_t> chosen = windows->choose(
       uint64_t(config.train.evalBatches) * uint64_t(plan.microBatch));
-  Result<EvalResult> result =
-      evaluate(model, binding, *windows, chosen, ranks,
-               "validation after step " + std::to_string(state.step));
+  bool unreadable = false;
+  Result<EvalResult> result = evaluate(
+      model, binding, *windows, chosen, ranks,
+      "validation after step " + std::to_string(state.step), &unreadable);
   if (!result)
-    return result.takeError();
+    return unreadable ? saveUnreadable(result.message()) : result.takeError();
   char text[128];
   std::snprintf(text, sizeof text,
                 "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
@@ -71,9 +72,12 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
   const TrainConfig &train = config.train;
   if (train.sampleBytes == 0 || !ranks.isFirst())
     return {};
-  if (data.manifest.kind != "text") {
-    console.line("no sample " + title + ": the data is not text but " +
-                 data.manifest.kind);
+  if (!data.manifest.isBytes()) {
+    console.line("no sample " + title +
+                 (data.manifest.kind == "text"
+                      ? ": the tokens of the data are no bytes, there are " +
+                            grouped(uint64_t(data.manifest.vocabSize))
+                      : ": the data is not text but " + data.manifest.kind));
     return {};
   }
   SampleOptions sample;
@@ -182,6 +186,7 @@ Status Trainer::writeMetrics(TrainEnd end) const {
   json["step"] = state.step;
   json["tokens"] = state.samples * uint64_t(plan.seqLen);
   json["train_loss"] = lastLoss;
+  json["loss_unit"] = data.manifest.lossUnit();
   int64_t steps = state.step - firstStep;
   json["seconds"] = steadyClock() - started;
   json["step_seconds"] = stepSeconds;
@@ -237,9 +242,8 @@ void Trainer::printSummary(TrainEnd end) {
                   *entropy, final->loss - *entropy);
     console.line(text);
   }
-  bool bytes = data.manifest.kind == "text";
-  std::snprintf(text, sizeof text, "validation loss %.4f nats/%s", final->loss,
-                bytes ? "byte" : "token");
+  std::snprintf(text, sizeof text, "validation loss %.4f %s", final->loss,
+                data.manifest.lossUnit());
   std::string last = text;
   if (final->order1) {
     std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",

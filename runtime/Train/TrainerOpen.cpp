@@ -46,6 +46,9 @@ Status Trainer::prepare() {
   if (!held)
     return held.takeError();
   windows = *held;
+  samples.start(*sampler, plan, ranks.rank());
+  if (Status status = verifyAtStart(); !status)
+    return status;
   if (Status status = model.run("init"); !status)
     return status;
   if (Status status = openRun(); !status || !finishedRun.empty())

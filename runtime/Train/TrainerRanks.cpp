@@ -39,6 +39,8 @@ struct StepWord {
   double ownSeconds;
   /// A TrainEnd, or -1 to go on.
   int32_t end;
+  /// Of the rank's DataHealth.
+  int32_t dataTrouble, dataIsVerified;
 };
 } // namespace
 
@@ -48,10 +50,12 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
   std::optional<TrainEnd> stop;
   if (record.step < config.train.steps)
     stop = stopReason();
+  dataHealth = ownHealth = ownDataHealth();
   if (ranks.size() == 1)
     return stop;
-  StepWord own = {record.loss, record.gradNorm, record.ownSeconds,
-                  stop ? int32_t(*stop) : -1};
+  StepWord own = {record.loss,       record.gradNorm,
+                  record.ownSeconds, stop ? int32_t(*stop) : -1,
+                  ownHealth.trouble, ownHealth.isVerified};
   double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
@@ -76,6 +80,9 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
                    " and " + shortest(own.gradNorm)};
     if (word.end >= 0 && !stop)
       stop = TrainEnd(word.end);
+    dataHealth.trouble =
+        std::max(dataHealth.trouble, DataHealth::Trouble(word.dataTrouble));
+    dataHealth.isVerified &= word.dataIsVerified != 0;
     least = std::min(least, word.ownSeconds);
     if (word.ownSeconds > most) {
       most = word.ownSeconds;
@@ -95,8 +102,7 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
 /// the same gradients again.
 Result<std::string> Trainer::findCulprit() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
-    if (Status status = loadPass(state.step, pass); !status)
-      return Error{status.message()};
+    samples.load(pass, binding);
     if (Status status = model.run("accumulate"); !status)
       return Error{status.message()};
     Result<std::string> found = firstNonFiniteGradient(model);

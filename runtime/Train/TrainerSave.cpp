@@ -25,6 +25,8 @@ Status Trainer::saveShares() {
 Status Trainer::save() {
   if (savedStep == state.step)
     return {};
+  if (Status status = awaitVerified(); !status)
+    return status;
   if (model.sharingRanks() > 0)
     if (Status status = saveShares(); !status)
       return status;

@@ -1,7 +1,7 @@
 //===- ManifestFuzzer.cpp - any text as the manifest of token shards ------===//
 
 #include "lib/Support/Files.h"
-#include "runtime/Data/Manifest.h"
+#include "runtime/Data/Verifier.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <fcntl.h>

@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace nsa;
 using namespace nsa::fuzz;
@@ -22,6 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   require(shardHeaderBytes + shard->size() * sizeof(uint16_t) == size,
           "the tokens fill the file");
-  touch(shard->tokens(), shard->size() * sizeof(uint16_t));
+  std::vector<uint16_t> tokens(shard->size());
+  require(shard->read(0, tokens.size(), tokens.data()).ok(),
+          "the tokens can be read");
+  touch(tokens.data(), tokens.size() * sizeof(uint16_t));
   return 0;
 }

@@ -300,8 +300,9 @@ int main(int argc, char **argv) {
       options.compiler.target != "cpu" && options.compiler.ptxas.empty();
   if (options.compiler.ptxas == "none")
     options.compiler.ptxas.clear();
-  Result<std::string> source = readFile(
-      options.input == "-" ? std::string("/dev/stdin") : options.input);
+  Result<std::string> source =
+      readFile(options.input == "-" ? std::string("/dev/stdin") : options.input,
+               mostPipedBytes);
   if (!source)
     return reportError(toolName, source.message());
   std::string messages;

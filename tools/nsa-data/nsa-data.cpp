@@ -5,6 +5,7 @@
 #include "runtime/Data/Ngram.h"
 #include "runtime/Data/Pack.h"
 #include "runtime/Data/Synth.h"
+#include "runtime/Data/Verifier.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -89,16 +90,18 @@ static int runNgram(const std::string &directory, int order) {
   Result<Dataset> data = Dataset::open(directory);
   if (!data)
     return fail(data.message());
+  if (Status status = verifyShards(directory, data->manifest); !status)
+    return fail(status.message());
   Result<Ngram> model = Ngram::fit(data->train);
   if (!model)
     return fail(model.message());
   Result<NgramLoss> loss = model->evaluate(data->val);
   if (!loss)
     return fail(loss.message());
-  std::printf("order-%d validation loss %.4f nats/token (%" PRIu64
+  std::printf("order-%d validation loss %.4f %s (%" PRIu64
               " tokens, fitted on %" PRIu64 ")\n",
-              order, order == 1 ? loss->order1 : loss->order2, loss->tokens,
-              model->fitted());
+              order, order == 1 ? loss->order1 : loss->order2,
+              data->manifest.lossUnit(), loss->tokens, model->fitted());
   return 0;
 }
 
@@ -139,11 +142,15 @@ static void addPack(CLI::App &app, PackOptions &options) {
       ->type_name("GLOB")
       ->default_str("")
       ->allow_extra_args(false);
+  pack->add_flag("--hidden", options.filter.hidden,
+                 "Take files and folders whose name begins with a dot, too");
   addCount(pack, "--shard-tokens", options.shardTokens, "Tokens per shard");
   addCount(pack, "--max-bytes", options.maxBytes,
            "Stop before the file that would pass this; 0 takes all");
   addCount(pack, "--max-document-bytes", options.maxDocumentBytes,
            "Cut longer files at a newline into documents; 0 never cuts");
+  addCount(pack, "--max-inflated-bytes", options.maxInflatedBytes,
+           "Skip a compressed file that inflates to more; 0 takes any");
   pack->add_flag("--overwrite", options.overwrite,
                  "Replace the data set in the folder");
 }

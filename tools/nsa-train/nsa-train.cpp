@@ -166,6 +166,12 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                  "allows any time")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--verify-seconds", line.train.verifySeconds,
+                 "How long to wait for the hashes of the shards before the "
+                 "first step; the rest is hashed while training, and no "
+                 "checkpoint is saved before all are")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   app.add_flag("--no-progress", line.noProgress,
                "Plain lines every train.log_every steps on a terminal too");
   app.add_flag("--check-finite", line.checkFinite,
@@ -435,6 +441,10 @@ static void addFacts(CommandLine &line, const Program &program,
 static Result<int> trainRank(CommandLine &line, const RunConfig &config,
                              const Artifact &artifact, const Dataset &data,
                              Ranks &ranks) {
+  // It reads while the program is loaded.
+  DataVerifier verifier(data);
+  verifier.start(verifierThreads(ranks.localSize()));
+  line.train.verifier = &verifier;
   RuntimeOptions runtime;
   runtime.threads = threadsOf(config, ranks);
   runtime.seed = uint64_t(config.train.seed);

@@ -38,8 +38,15 @@ public:
   /// The path or name it was opened with.
   const std::string &name() const { return label; }
 
-  /// XXH3-64 of the payload: equal programs have equal hashes.
+  /// XXH3-64 of the payload: of every byte, which damage changes.
   uint64_t hash() const { return header.payloadHash; }
+
+  /// Equal programs have equal identities: tensors, kernels and commands
+  /// decide, not the configuration, nor the names of files that they came
+  /// from. The hash of the payload where the compiler wrote none.
+  uint64_t identity() const {
+    return payload->identity() != 0 ? payload->identity() : hash();
+  }
 
   /// Bytes of the whole file.
   uint64_t fileBytes() const {

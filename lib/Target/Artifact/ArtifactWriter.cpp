@@ -71,9 +71,11 @@ namespace {
 /// Builds the payload from the module's operations, in their order.
 class Writer {
 public:
+  /// Without an identity, leaves out what changes nothing that is computed: the
+  /// identity is the hash of that.
   Writer(ModuleOp module, ArrayRef<char> image,
-         const ArtifactMetadata &metadata)
-      : module(module), image(image), metadata(metadata) {}
+         const ArtifactMetadata &metadata, std::optional<uint64_t> identity)
+      : module(module), image(image), metadata(metadata), identity(identity) {}
 
   /// Returns the payload.
   FailureOr<StringRef> run();
@@ -115,6 +117,7 @@ private:
   ModuleOp module;
   ArrayRef<char> image;
   const ArtifactMetadata &metadata;
+  std::optional<uint64_t> identity;
 
   fb::FlatBufferBuilder builder;
   std::vector<fb::Offset<artifact::Segment>> segments;
@@ -425,6 +428,8 @@ FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 uint32_t Writer::getLocation(Location location) {
+  if (!identity)
+    return 0;
   std::string text = formatLocation(location);
   auto [entry, isNew] = locationNumbers.try_emplace(text, locations.size());
   if (isNew)
@@ -449,7 +454,7 @@ LogicalResult Writer::writeEntry(rt::EntryOp op) {
       return failure();
     commands.push_back(*offset);
   }
-  if (failed(writeBuffers(op)))
+  if (identity && failed(writeBuffers(op)))
     return failure();
   auto name = builder.CreateString(op.getSymName().str());
   auto inputs = writeTensorList(op.getInputs());
@@ -481,9 +486,10 @@ void Writer::finish() {
   auto strings = [&](const std::vector<std::string> &list) {
     return builder.CreateVectorOfStrings(list);
   };
+  const ArtifactMetadata says = identity ? metadata : ArtifactMetadata();
   std::vector<fb::Offset<artifact::Option>> options;
-  options.reserve(metadata.options.size());
-  for (const auto &[key, value] : metadata.options)
+  options.reserve(says.options.size());
+  for (const auto &[key, value] : says.options)
     options.push_back(
         artifact::CreateOptionDirect(builder, key.c_str(), value.c_str()));
   std::vector<fb::Offset<artifact::Binary>> binaries;
@@ -495,13 +501,14 @@ void Writer::finish() {
     binaries.push_back(artifact::CreateBinary(builder, format, data));
   }
   fb::Offset<fb::String> config;
-  if (auto attribute = module->getAttrOfType<StringAttr>("nn.config"))
+  auto attribute = module->getAttrOfType<StringAttr>("nn.config");
+  if (attribute && identity)
     config = builder.CreateString(attribute.str());
 
-  auto producer = builder.CreateString(metadata.producer);
+  auto producer = builder.CreateString(says.producer);
   auto target = builder.CreateString(metadata.target);
-  auto cpu = builder.CreateString(metadata.cpu);
-  auto features = strings(metadata.cpuFeatures);
+  auto cpu = builder.CreateString(says.cpu);
+  auto features = strings(says.cpuFeatures);
   auto segmentList = builder.CreateVector(segments);
   auto tensorList = builder.CreateVector(tensors);
   auto kernelList = builder.CreateVector(kernels);
@@ -511,10 +518,11 @@ void Writer::finish() {
   auto locationList = strings(locations);
   auto optionList = builder.CreateVector(options);
   artifact::FinishArtifactBuffer(
-      builder, artifact::CreateArtifact(
-                   builder, producer, target, cpu, features, segmentList,
-                   tensorList, kernelList, entryList, binaryList, bufferList,
-                   locationList, optionList, config, ranks));
+      builder,
+      artifact::CreateArtifact(builder, producer, target, cpu, features,
+                               segmentList, tensorList, kernelList, entryList,
+                               binaryList, bufferList, locationList, optionList,
+                               config, ranks, identity.value_or(0)));
 }
 
 FailureOr<StringRef> Writer::run() {
@@ -537,7 +545,12 @@ FailureOr<StringRef> Writer::run() {
 
 FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
                                           const ArtifactMetadata &metadata) {
-  Writer writer(module, image, metadata);
+  Writer core(module, image, metadata, /*identity=*/std::nullopt);
+  FailureOr<StringRef> program = core.run();
+  if (failed(program))
+    return failure();
+  uint64_t identity = hashBytes(program->data(), program->size());
+  Writer writer(module, image, metadata, identity);
   FailureOr<StringRef> payload = writer.run();
   if (failed(payload))
     return failure();

@@ -115,7 +115,8 @@ TEST(Pack, SkipsWhatIsNoTextAndCountsIt) {
   EXPECT_EQ(counts["binary_files_skipped"], 2u);
   EXPECT_EQ(counts["empty_files_skipped"], 1u);
   EXPECT_EQ(counts["files_filtered_out"], 1u);
-  EXPECT_EQ(counts["hidden_links_and_special_ignored"], 2u);
+  EXPECT_EQ(counts["hidden_files_ignored"], 1u);
+  EXPECT_EQ(counts["links_ignored"], 1u);
   Result<Dataset> data = Dataset::open(dir / "in/out");
   ASSERT_TRUE(data.ok());
   EXPECT_EQ(documents(data->train),
@@ -139,6 +140,122 @@ TEST(Pack, DamagedGzipIsReportedAndSkipped) {
   options.warn = [&](const std::string &message) { warned += message; };
   ASSERT_TRUE(packText(options).ok());
   EXPECT_NE(warned.find("cannot decompress"), std::string::npos);
+}
+
+TEST(Pack, HiddenFolder_ItsFilesAreCountedAndNamed) {
+  TempDir dir;
+  for (const char *name : {"a.txt", ".cache/b.txt", ".cache/deep/c.txt",
+                           ".cache/deep/d.bin", "sub/.e.txt", ".f.txt"})
+    dir.write(std::string("in/") + name, std::string("text of ") + name);
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.filter.include = {"*.txt"};
+  options.valFraction = 0;
+  std::string warned;
+  options.warn = [&](const std::string &message) { warned += message; };
+  Result<Manifest> manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  auto count = [&](const std::string &name) {
+    for (const auto &[key, value] : manifest->counts)
+      if (key == name)
+        return value;
+    return UINT64_MAX;
+  };
+  EXPECT_EQ(count("files"), 1u);
+  EXPECT_EQ(count("hidden_files_ignored"), 4u);
+  EXPECT_EQ(warned, "hidden files left out: 4, the first in '" +
+                        dir / "in/.cache" + "' (--hidden takes them)");
+  options.filter.hidden = true;
+  options.overwrite = true;
+  manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  EXPECT_EQ(count("files"), 5u);
+  EXPECT_EQ(count("hidden_files_ignored"), 0u);
+  EXPECT_EQ(count("files_filtered_out"), 1u);
+}
+
+TEST(Pack, JsonLines_AreNamedAndTheWayToTrainOnTheirText) {
+  TempDir dir;
+  dir.write("in/a.txt", "text");
+  dir.write("in/b.jsonl", "{\"text\": \"one\"}\n");
+  dir.write("in/c.ndjson", "{\"text\": \"two\"}\n");
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0;
+  std::string warned;
+  options.warn = [&](const std::string &message) { warned += message; };
+  ASSERT_TRUE(packText(options).ok());
+  EXPECT_EQ(warned.find("files of JSON lines: 2, the first is '" +
+                        dir / "in/b.jsonl" + "': each line is packed as it is"),
+            0u)
+      << warned;
+  for (const char *name : {"x.jsonl.gz", "x.ndjson", "a/b.jsonl"})
+    EXPECT_TRUE(isJsonLines(name)) << name;
+  for (const char *name : {"x.json", "jsonl", "x.txt.gz", ".jsonl"})
+    EXPECT_FALSE(isJsonLines(name)) << name;
+}
+
+// A file of 5 MiB once took 2 GiB of memory, and could have taken any.
+TEST(Pack, GzipInflatesBeyondTheLimit_IsSkippedAndNamed) {
+  TempDir dir;
+  dir.write("in/a.txt", "text");
+  std::string gzip = dir / "in/bomb.gz";
+  gzFile file = gzopen(gzip.c_str(), "wb");
+  std::string line(100000, 'a');
+  for (int i = 0; i < 30; ++i)
+    gzwrite(file, line.data(), unsigned(line.size()));
+  gzclose(file);
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0;
+  options.maxInflatedBytes = 2999999;
+  std::string warned;
+  options.warn = [&](const std::string &message) { warned += message; };
+  Result<Manifest> manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  EXPECT_EQ(manifest->train.tokens, 5u);
+  EXPECT_EQ(warned, "'" + gzip +
+                        "' inflates to more than 2999999 bytes "
+                        "(--max-inflated-bytes), skipped");
+  options.maxInflatedBytes = 3000000;
+  options.overwrite = true;
+  manifest = packText(options);
+  ASSERT_TRUE(manifest.ok()) << manifest.message();
+  EXPECT_EQ(manifest->train.tokens, 5u + 3000001u);
+}
+
+// What is larger than the buffer is read twice, and packed to the same bytes.
+TEST(Pack, FileLargerThanTheBuffer_GivesTheSameDocuments) {
+  TempDir dir;
+  std::string text;
+  for (int i = 0; text.size() < (17 << 20); ++i)
+    text += "line " + std::to_string(i * 7919) + " \xE2\x82\xAC\n";
+  dir.write("in/long.txt", text);
+  PackOptions options;
+  options.paths = {dir / "in"};
+  options.output = dir / "out";
+  options.valFraction = 0;
+  for (uint64_t most : {uint64_t(0), uint64_t(3000001)}) {
+    options.maxDocumentBytes = most;
+    options.overwrite = true;
+    Result<Manifest> manifest = packText(options);
+    ASSERT_TRUE(manifest.ok()) << manifest.message();
+    std::multiset<std::string> expected;
+    const char *next = text.data();
+    for (size_t length : cutDocuments(next, text.size(), most)) {
+      expected.emplace(next, length);
+      next += length;
+    }
+    Result<Dataset> data = Dataset::open(dir / "out");
+    ASSERT_TRUE(data.ok()) << data.message();
+    EXPECT_TRUE(documents(data->train) == expected) << most;
+  }
+  // A byte that is no text at its end is seen as well.
+  dir.write("in/long.txt", text + '\0');
+  EXPECT_FALSE(packText(options).ok());
 }
 
 TEST(Pack, EmptyResultsAreErrors) {
@@ -203,6 +320,18 @@ TEST(Pack, TextIsMostlyValidUtf8WithoutNul) {
   EXPECT_FALSE(check("\x01\x02\x03\x04 text"));
   EXPECT_FALSE(check("\xFF\xFE\xFD\xFC\xFB"));
   EXPECT_TRUE(check("truncated at the end of a long enough text \xE2\x82"));
+}
+
+TEST(Pack, TextInPieces_IsJudgedAsAWhole) {
+  std::string text;
+  for (int i = 0; i < 30; ++i)
+    text += "\xE2\x82\xAC\xF0\x9F\x98\x80";
+  for (size_t piece = 1; piece < 9; ++piece) {
+    TextScan scan;
+    for (size_t at = 0; at < text.size(); at += piece)
+      scan.add(text.data() + at, std::min(piece, text.size() - at));
+    EXPECT_TRUE(scan.finish()) << piece;
+  }
 }
 
 } // namespace

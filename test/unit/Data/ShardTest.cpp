@@ -3,9 +3,11 @@
 #include "runtime/Data/DataFolder.h"
 #include "runtime/Data/Pack.h"
 #include "runtime/Data/Synth.h"
-#include "runtime/Data/TokenStream.h"
+#include "runtime/Data/Verifier.h"
 #include "test/unit/TempDir.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 
@@ -40,6 +42,11 @@ Manifest writeData(const TempDir &dir, const std::vector<uint16_t> &tokens,
   }
   EXPECT_TRUE(manifest.save(dir.str()));
   return manifest;
+}
+
+size_t openFiles() {
+  return size_t(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
 TEST(Manifest, ErrorsAreOneLineOfText) {
@@ -190,12 +197,105 @@ TEST(Manifest, DamagedManifestsAreErrors) {
     text.replace(text.find(from), from.size(), to);
     return text;
   };
-  EXPECT_FALSE(loads(replaced("\"format\": 1", "\"format\": 2")));
+  EXPECT_FALSE(loads(replaced("\"format\": 2", "\"format\": 3")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": 11")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": \"x\"")));
   EXPECT_FALSE(loads(replaced("train_000000.bin", "../000000.bin")));
   EXPECT_FALSE(loads(replaced("\"vocab_size\": 256", "\"vocab_size\": 0")));
   EXPECT_FALSE(Manifest::load(dir / "nothing").ok());
+}
+
+// A wrong entropy was once printed as the true one.
+TEST(Manifest, AnyValueIsDamaged_ItsOwnHashTells) {
+  TempDir dir;
+  std::string good = writeData(dir, ramp(10), 100).print();
+  auto check = [&](const std::string &from, const std::string &to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    dir.write("manifest.json", text);
+    Result<Manifest> manifest = Manifest::load(dir.str());
+    return manifest ? manifest->checkOwnHash() : Status(manifest.takeError());
+  };
+  EXPECT_TRUE(check("1.25", "1.25"));
+  for (auto [from, to] : {std::pair("1.25", "1.35"),
+                          {"text", "tex\\u0074s"},
+                          {"\"a\": \"b\"", "\"a\": \"c\""},
+                          {"\"end_of_text\": -1", "\"end_of_text\": 1"},
+                          {"\"documents\": 1", "\"documents\": 3"}}) {
+    Status status = check(from, to);
+    ASSERT_FALSE(status) << to;
+    EXPECT_NE(status.message().find("manifest.json is damaged: the hash of its "
+                                    "values is "),
+              std::string::npos)
+        << status.message();
+  }
+  EXPECT_FALSE(check("\n  \"xxh3\"", "\n  \"xxh4\""));
+  EXPECT_FALSE(check("\"format\": 2", "\"format\": 1"));
+}
+
+TEST(Manifest, LossUnit_OnlyOfTextInBytes_IsNatsPerByte) {
+  Manifest manifest;
+  manifest.kind = "text";
+  manifest.vocabSize = 256;
+  EXPECT_STREQ(manifest.lossUnit(), "nats/byte");
+  manifest.vocabSize = 4096;
+  EXPECT_STREQ(manifest.lossUnit(), "nats/token");
+  manifest.kind = "markov";
+  manifest.vocabSize = 256;
+  EXPECT_STREQ(manifest.lossUnit(), "nats/token");
+}
+
+// 100,000 shards took more than 20 seconds: nlohmann's callback walked over the
+// whole list for each of its elements.
+TEST(Manifest, ManyShards_TakeLinearTime) {
+  TempDir dir;
+  Manifest manifest = writeData(dir, ramp(10), 100);
+  manifest.train.shards.assign(100000, manifest.train.shards[0]);
+  manifest.train.tokens = 1000000;
+  ASSERT_TRUE(manifest.save(dir.str()));
+  auto begin = std::chrono::steady_clock::now();
+  Result<Manifest> loaded = Manifest::load(dir.str());
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_EQ(loaded->train.shards.size(), 100000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(TokenStream, ShardShrinks_ReadIsAnError) {
+  TempDir dir;
+  writeData(dir, ramp(10000), 5000);
+  Result<Dataset> data = Dataset::open(dir.str());
+  ASSERT_TRUE(data.ok()) << data.message();
+  std::filesystem::resize_file(dir / "train_000001.bin", 1024 + 8000);
+  std::vector<int32_t> out(2000);
+  EXPECT_TRUE(data->train.read(7000, out.size(), out.data()));
+  Status status = data->train.read(8000, out.size(), out.data());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.message(),
+            "'" + dir / "train_000001.bin" +
+                "' has shrunk: it ends before byte 11024, it had 11024 bytes "
+                "when it was opened");
+}
+
+TEST(TokenStream, MoreShardsThanStayOpen_AreReadAndNotReplaced) {
+  TempDir dir;
+  std::vector<uint16_t> tokens = ramp(300 * 7);
+  writeData(dir, tokens, 7);
+  size_t before = openFiles();
+  Result<Dataset> data = Dataset::open(dir.str());
+  ASSERT_TRUE(data.ok()) << data.message();
+  EXPECT_EQ(openFiles() - before, 512u);
+  std::vector<int32_t> out(tokens.size());
+  ASSERT_TRUE(data->train.read(0, out.size(), out.data()));
+  EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), out.begin()));
+  std::string bytes = dir.read("train_000299.bin");
+  std::filesystem::remove(dir / "train_000299.bin");
+  dir.write("other", "takes the inode");
+  dir.write("train_000299.bin", bytes);
+  Status status = data->train.read(299 * 7, 1, out.data());
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("has been replaced since it was opened"),
+            std::string::npos)
+      << status.message();
 }
 
 // A data set was once removed before another one could be made.

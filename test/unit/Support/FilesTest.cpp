@@ -44,6 +44,57 @@ TEST(Files, AFolderIsNotReplaced) {
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.str()), {}), 1);
 }
 
+TEST(ReadFile, LargerThanAllowed_NamesBothSizes) {
+  TempDir dir;
+  dir.write("x", std::string(1000, 'x'));
+  EXPECT_EQ(readFile(dir / "x", 1000)->size(), 1000u);
+  EXPECT_EQ(readFile(dir / "x", 999).message(),
+            "cannot read '" + dir / "x" +
+                "': it has 1000 bytes, 999 are "
+                "allowed");
+  EXPECT_EQ(readFile(dir.str()).message(),
+            "cannot read '" + dir.str() + "': Is a directory");
+}
+
+TEST(ReadFile, DeviceWithoutEnd_IsAnError) {
+  EXPECT_EQ(readFile("/dev/zero", 100000).message(),
+            "cannot read '/dev/zero': it has more than 100000 bytes, 100000 "
+            "are allowed");
+  EXPECT_EQ(*readFile("/dev/null"), "");
+}
+
+TEST(ReadFile, PipeWithoutWriter_TimesOut) {
+  TempDir dir;
+  std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(readFile(pipe, 1000, 20).message(),
+            "cannot read '" + pipe + "': nothing came from it for 20 ms");
+}
+
+TEST(InputFile, Shrinks_ReadIsAnError) {
+  TempDir dir;
+  dir.write("x", std::string(100000, 'x'));
+  Result<InputFile> file = InputFile::open(dir / "x");
+  ASSERT_TRUE(file.ok()) << file.message();
+  std::string bytes(100, '\0');
+  EXPECT_TRUE(file->readAt(99900, bytes.data(), 100));
+  EXPECT_EQ(bytes, std::string(100, 'x'));
+  fs::resize_file(dir / "x", 99950);
+  EXPECT_EQ(file->readAt(99900, bytes.data(), 100).message(),
+            "'" + dir / "x" +
+                "' has shrunk: it ends before byte 100000, it "
+                "had 100000 bytes when it was opened");
+}
+
+TEST(InputFile, NoRegularFile_IsRefusedAtOnce) {
+  TempDir dir;
+  std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string &path : {pipe, dir.str(), std::string("/dev/zero")})
+    EXPECT_EQ(InputFile::open(path).message(),
+              "cannot open '" + path + "': not a regular file");
+}
+
 // Contents once went wherever a link with the name of the temporary file led.
 TEST(Files, LinkUnderAPredictableName_IsNotFollowed) {
   TempDir dir;

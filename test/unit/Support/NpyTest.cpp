@@ -119,3 +119,25 @@ TEST(Npy, NoChangedOrCutFileCrashes) {
                   array->elements() * npyElementBytes(array->type));
     }
 }
+
+// Whatever is named as an array is not taken into memory to find out that it is
+// none.
+TEST(Npy, HugeFileOfOtherContents_IsRefusedUnread) {
+  TempDir dir;
+  dir.write("x.npy", "");
+  std::filesystem::resize_file(dir / "x.npy", uint64_t(1) << 40);
+  EXPECT_EQ(readNpy(dir / "x.npy").message(), dir / "x.npy: not an .npy file");
+}
+
+TEST(Npy, HugeArray_NamesBothSizes) {
+  TempDir dir;
+  dir.write("x.npy", makeFile("{'descr': '<f4', 'fortran_order': False, "
+                              "'shape': (8589934592,), }",
+                              ""));
+  uint64_t header = std::filesystem::file_size(dir / "x.npy");
+  std::filesystem::resize_file(dir / "x.npy", header + (uint64_t(1) << 35));
+  EXPECT_EQ(readNpy(dir / "x.npy").message(),
+            dir / "x.npy: an array of " +
+                std::to_string(header + (uint64_t(1) << 35)) +
+                " bytes, 17179869184 are allowed");
+}

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <list>
 #include <map>
@@ -87,6 +88,8 @@ public:
   int64_t poisonEnd = std::numeric_limits<int64_t>::max();
   /// In this call of accumulate the process is killed.
   int64_t dieAt = -1;
+  /// Hears of every call of accumulate (from 0).
+  std::function<void(int64_t)> onAccumulate;
   /// What averages gradients and losses before an update; null for one rank.
   Communicator *communicator = nullptr;
   /// Entries run so far, by name.
@@ -227,6 +230,8 @@ private:
   }
 
   void accumulate() {
+    if (onAccumulate)
+      onAccumulate(accumulated);
     if (accumulated == dieAt)
       std::raise(SIGKILL);
     if (auto found = slow.find(accumulated); found != slow.end())

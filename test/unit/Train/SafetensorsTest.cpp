@@ -4,6 +4,7 @@
 #include "lib/Support/Philox.h"
 #include "test/unit/TempDir.h"
 
+#include <chrono>
 #include <cstring>
 
 using namespace nsa;
@@ -41,7 +42,9 @@ TEST(Safetensors, RoundTrips) {
   ASSERT_NE(tensor, nullptr);
   EXPECT_EQ(tensor->dtype, "F32");
   EXPECT_EQ(tensor->shape, (std::vector<uint64_t>{2, 3}));
-  EXPECT_EQ(std::memcmp(tensor->data, a, sizeof a), 0);
+  uint32_t read[6] = {};
+  ASSERT_TRUE(file->read(*tensor, read));
+  EXPECT_EQ(std::memcmp(read, a, sizeof a), 0);
   EXPECT_EQ(file->find("empty")->bytes, 0u);
   EXPECT_TRUE(file->find("scalar")->shape.empty());
   EXPECT_EQ(file->find("missing"), nullptr);
@@ -122,6 +125,42 @@ TEST(Safetensors, RefusesWhatItDoesNot) {
       image("{}").substr(0, 9)};
   for (const std::string &bytes : bad)
     EXPECT_FALSE(parse(bytes).ok()) << bytes;
+}
+
+TEST(Safetensors, FileShrinks_ReadIsAnError) {
+  TempDir dir;
+  std::vector<float> values(100000, 1.0f);
+  std::string path = dir / "t.safetensors";
+  ASSERT_TRUE(writeSafetensors(
+      path, {{"a", "F32", {100000}, values.data(), 400000}}, {}));
+  Result<SafetensorsFile> file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  ASSERT_TRUE(file->read(*file->find("a"), values.data()));
+  std::filesystem::resize_file(path, 1000);
+  Status status = file->read(*file->find("a"), values.data());
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find(path + "' has shrunk"), std::string::npos);
+}
+
+// 200,000 took more than 20 seconds: every name was compared with all before.
+TEST(Safetensors, ManyEmptyTensors_TakeLinearTime) {
+  auto header = [](int count) {
+    std::string text = "{";
+    for (int i = 0; i < count; ++i)
+      text += (i ? ",\"t" : "\"t") + std::to_string(i) +
+              R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+    return image(text + "}");
+  };
+  auto begin = std::chrono::steady_clock::now();
+  Result<SafetensorsFile> file = parse(header(100000));
+  ASSERT_TRUE(file.ok()) << file.message();
+  EXPECT_EQ(file->tensors().size(), 100000u);
+  EXPECT_NE(file->find("t99999"), nullptr);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_NE(parse(header((1 << 18) + 1))
+                .message()
+                .find("an object of more than 262144 names"),
+            std::string::npos);
 }
 
 TEST(Safetensors, SurvivesAnyBytes) {

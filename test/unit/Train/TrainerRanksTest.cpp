@@ -38,10 +38,22 @@ protected:
     options.plugin = NSA_GLOO;
     options.timeout = Milliseconds(20000);
     Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options);
-    Result<Dataset> data = Dataset::open(dir / "data");
+    Result<Dataset> data =
+        Dataset::open(dir / (rank == brokenRank ? "broken" : "data"));
     if (!ranks || !data)
       return exitError;
     BigramModel model(2, 8, 16);
+    DataVerifier verifier(*data);
+    if (!isShrinking)
+      verifier.start(1);
+    // Two ranks have three passes of a step each.
+    model.onAccumulate = [&](int64_t pass) {
+      if (pass != 3 * 2)
+        return;
+      if (isShrinking && rank == brokenRank)
+        std::filesystem::resize_file(dir / "broken/train_000000.bin", 1024);
+      (void)verifier.wait(isShrinking ? 0 : 60);
+    };
     model.communicator = (*ranks)->communicator();
     if (rank == poisonedRank)
       model.poisonAt = poisonAt;
@@ -56,6 +68,9 @@ protected:
     train.runName = name;
     train.stopAfter = stopAfter;
     train.separateUpdate = rank == separateRank;
+    if (brokenRank >= 0 && !isShrinking)
+      train.verifier = &verifier;
+    train.verifySeconds = 0;
     train.sameOnAllRanks = {
         {"--check-finite", rank == otherRank ? "on" : "off"}};
     model.slowToHost = slowSave;
@@ -143,6 +158,10 @@ protected:
   int64_t stopAt = 0;
   double slowSave = 0;
   int separateRank = -1, otherRank = -1;
+  /// The rank with files of its own, which shrink in step 3, or else differ
+  /// from their manifest.
+  int brokenRank = -1;
+  bool isShrinking = false;
 };
 
 // Two GPUs once ran at 100 % and 30 %, and nothing said so. A rank that is slow
@@ -280,6 +299,31 @@ TEST_F(TrainerRanksTest, NoRankLeavesBeforeTheFirstHasSaved) {
   stopAfter = 2;
   slowSave = 0.5;
   EXPECT_EQ(train(3, "a"), std::vector<int>(3, int(TrainEnd::Halted)));
+}
+
+// The ranks save together what only one of them cannot go on from.
+TEST_F(TrainerRanksTest, Shard_OneRanksShrinks_AllSaveAndEnd) {
+  std::filesystem::copy(dir / "data", dir / "broken");
+  brokenRank = 1;
+  isShrinking = true;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000003\n");
+  for (const char *rank : {"0", "1"}) {
+    std::string beats =
+        dir.read(std::string("runs/a/heartbeat_rank") + rank + ".jsonl");
+    EXPECT_NE(beats.find("train_000000.bin' has shrunk"), std::string::npos)
+        << beats;
+  }
+}
+
+TEST_F(TrainerRanksTest, Shard_OneRanksIsDamaged_AllEndAndNoneSaves) {
+  std::filesystem::copy(dir / "data", dir / "broken");
+  std::string bytes = dir.read("broken/train_000000.bin");
+  bytes[1024 + 100] ^= 1;
+  dir.write("broken/train_000000.bin", bytes);
+  brokenRank = 1;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
+  EXPECT_FALSE(std::filesystem::exists(dir / "runs/a/checkpoints"));
 }
 
 } // namespace

@@ -27,6 +27,7 @@ TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
   EXPECT_GT(metrics["val_loss"], entropy - 0.1);
   EXPECT_LT(metrics["val_loss"], entropy + 0.2);
   EXPECT_EQ(metrics["end"], "finished");
+  EXPECT_EQ(metrics["loss_unit"], "nats/token");
   EXPECT_EQ(metrics["tokens"], 300 * 6 * 8);
   EXPECT_TRUE(metrics.contains("ngram_order1"));
   for (const char *name :

@@ -1,0 +1,152 @@
+//===- Verifier.cpp - shards against their manifest -----------------------===//
+
+#include "runtime/Data/Verifier.h"
+#include "lib/Support/Hash.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+
+namespace nsa {
+
+/// What is read at once: it stays in a cache of the processor, and begins with
+/// a whole token.
+static constexpr size_t chunkBytes = 1 << 18;
+
+int verifierThreads(int ranks) {
+  int processors = int(std::thread::hardware_concurrency());
+  return std::clamp(processors / std::max(ranks, 1), 1, 4);
+}
+
+DataVerifier::DataVerifier(const Dataset &data)
+    : vocab(data.manifest.vocabSize) {
+  for (auto [stream, split] : {std::pair(&data.train, &data.manifest.train),
+                               std::pair(&data.val, &data.manifest.val)})
+    for (size_t i = 0; i < split->shards.size(); ++i) {
+      tasks.push_back({&stream->parts()[i], &split->shards[i]});
+      allBytes += tasks.back().shard->bytes();
+    }
+  failedTask = tasks.size();
+}
+
+void DataVerifier::start(int threads) {
+  size_t count = std::min(size_t(std::max(threads, 1)), tasks.size());
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    hasBegun = true;
+    working = count;
+  }
+  // Signals are for the thread that trains.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  for (size_t worker = 0; worker < count; ++worker)
+    workers.emplace_back([this, worker] { work(worker); });
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+DataVerifier::~DataVerifier() {
+  stopped = true;
+  for (std::thread &thread : workers)
+    thread.join();
+}
+
+/// The first token that is not below `vocab`, or `count`.
+static size_t findOutside(const uint16_t *tokens, size_t count, int64_t vocab) {
+  uint16_t most = 0;
+  for (size_t i = 0; i < count; ++i)
+    most = std::max(most, tokens[i]);
+  if (most < vocab)
+    return count;
+  return size_t(std::find_if(tokens, tokens + count,
+                             [&](uint16_t token) { return token >= vocab; }) -
+                tokens);
+}
+
+Status DataVerifier::check(const Task &task, std::vector<char> &buffer) {
+  const Shard &shard = *task.shard;
+  StreamHash hash;
+  std::optional<Error> outside;
+  for (uint64_t at = 0; at < shard.bytes() && !stopped; at += buffer.size()) {
+    size_t size = size_t(std::min<uint64_t>(buffer.size(), shard.bytes() - at));
+    if (Status status = shard.readBytes(at, size, buffer.data()); !status)
+      return status;
+    hash.update(buffer.data(), size);
+    doneBytes += size;
+    size_t header = at == 0 ? shardHeaderBytes : 0;
+    const auto *tokens =
+        reinterpret_cast<const uint16_t *>(buffer.data() + header);
+    size_t count = (size - header) / sizeof(uint16_t);
+    size_t found = outside ? count : findOutside(tokens, count, vocab);
+    if (found < count)
+      outside = tokenOutside(
+          shard, (at + header - shardHeaderBytes) / sizeof(uint16_t) + found,
+          tokens[found], vocab);
+  }
+  if (stopped)
+    return {};
+  if (hash.digest() != task.info->hash)
+    return Error{"'" + shard.path() + "' has hash " + toHex(hash.digest()) +
+                 ", its manifest says " + toHex(task.info->hash)};
+  return outside ? Status(*outside) : Status();
+}
+
+void DataVerifier::work(size_t worker) {
+  std::vector<char> buffer(chunkBytes);
+  // Tasks begin in order: all before one that failed are done or in work.
+  for (size_t index; !stopped && !(worker > 0 && background) &&
+                     (index = next++) < tasks.size();) {
+    Status status = check(tasks[index], buffer);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!status && index < failedTask) {
+      failedTask = index;
+      failure = status.message();
+      // No later one may be taken.
+      next = tasks.size();
+    }
+  }
+  std::lock_guard<std::mutex> lock(mutex);
+  --working;
+  changed.notify_all();
+}
+
+Status DataVerifier::status() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return failure ? Status(Error{*failure}) : Status();
+}
+
+bool DataVerifier::isFinished() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return isDone();
+}
+
+Status DataVerifier::wait(double seconds) {
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                     [this] { return isDone(); });
+  }
+  return status();
+}
+
+Status DataVerifier::wait() {
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return isDone(); });
+  }
+  return status();
+}
+
+Status verifyShards(const std::string &directory, const Manifest &manifest) {
+  Result<Dataset> data = Dataset::open(directory, manifest);
+  if (!data)
+    return data.takeError();
+  DataVerifier verifier(*data);
+  verifier.start(verifierThreads(1));
+  if (Status status = verifier.wait(); !status)
+    return status;
+  return manifest.checkOwnHash();
+}
+
+} // namespace nsa

@@ -1,0 +1,40 @@
+//===- StepSamples.cpp - what a rank trains on ----------------------------===//
+
+#include "runtime/Train/StepSamples.h"
+
+#include <algorithm>
+
+namespace nsa {
+
+void StepSamples::start(const TrainSampler &order, const BatchPlan &batch,
+                        int ownRank) {
+  sampler = &order;
+  plan = batch;
+  rank = ownRank;
+  size_t size = size_t(plan.passes * plan.microBatch * plan.seqLen);
+  for (Step *step : {&current, &next}) {
+    step->tokens.resize(size);
+    step->targets.resize(size);
+  }
+  ahead = {};
+}
+
+Status StepSamples::readAhead(int64_t step) {
+  int64_t at = 0;
+  for (int64_t pass = 0; pass < plan.passes; ++pass)
+    for (int64_t row = 0; row < plan.microBatch; ++row, at += plan.seqLen)
+      if (ahead =
+              sampler->read(plan.firstSample(step, pass, rank) + uint64_t(row),
+                            next.tokens.data() + at, next.targets.data() + at);
+          !ahead)
+        return ahead;
+  return ahead;
+}
+
+void StepSamples::load(int64_t pass, const TrainBinding &binding) const {
+  int64_t size = plan.microBatch * plan.seqLen;
+  std::copy_n(current.tokens.data() + pass * size, size, binding.tokens);
+  std::copy_n(current.targets.data() + pass * size, size, binding.targets);
+}
+
+} // namespace nsa

@@ -1,0 +1,47 @@
+//===- StepSamples.h - what a rank trains on --------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_TRAIN_STEPSAMPLES_H
+#define NSA_RUNTIME_TRAIN_STEPSAMPLES_H
+
+#include "runtime/Data/Sampler.h"
+#include "runtime/Train/Model.h"
+#include "runtime/Train/Schedule.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace nsa {
+
+/// The samples of a rank's steps, read one step ahead: that a shard cannot be
+/// read is known between two steps, where there is a state to save.
+class StepSamples {
+public:
+  /// `sampler` must outlive the object, or be followed by another `start`.
+  void start(const TrainSampler &sampler, const BatchPlan &plan, int rank);
+
+  /// Reads the samples of a step (0-based); the current ones stay. A failure is
+  /// returned, and remembered as `status`.
+  Status readAhead(int64_t step);
+  const Status &status() const { return ahead; }
+
+  /// Makes what was read ahead the current step.
+  void advance() { std::swap(current, next); }
+
+  /// Copies the samples of a pass of the current step to the program's inputs.
+  void load(int64_t pass, const TrainBinding &binding) const;
+
+private:
+  struct Step {
+    std::vector<int32_t> tokens, targets;
+  };
+
+  const TrainSampler *sampler = nullptr;
+  BatchPlan plan;
+  int rank = 0;
+  Step current, next;
+  Status ahead;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_STEPSAMPLES_H
