@@ -68,12 +68,38 @@ int64_t Visibility::countPairs(int64_t sequence, int64_t keys) const {
 // Softmax
 //===----------------------------------------------------------------------===//
 
+Expr Exponent::ordered(Expr product) const {
+  return scale > 0 ? product : product * scale;
+}
+
+Expr Exponent::ofOrdered(Expr product) const {
+  return product *
+         ((scale > 0 ? scale : 1.0) * (isOfTwo ? llvm::numbers::log2e : 1.0));
+}
+
+Expr Exponent::power(Expr difference) const {
+  return isOfTwo ? exp2(difference) : exp(difference);
+}
+
+Value Exponent::fromLse(TileBuilder &b, Value lse) const {
+  return b.map({lse}, b.f32(), [&](ArrayRef<Expr> x) {
+    Expr own = isOfTwo ? x[0] * llvm::numbers::log2e : x[0];
+    return select(x[0] == -INFINITY, 0, own);
+  });
+}
+
+Expr Exponent::toLse(Expr exponent, Expr sum) const {
+  return (isOfTwo ? exponent * llvm::numbers::ln2 : exponent) + log(sum);
+}
+
 OnlineSoftmax OnlineSoftmax::init(TileBuilder &b, int64_t rows, int64_t width) {
   return {b.full(-INFINITY, rows, 1), b.zeros(rows, 1), b.zeros(rows, width)};
 }
 
-Value nsa::finiteOrZero(TileBuilder &b, Value lse) {
-  return b.map({lse}, b.f32(), [](ArrayRef<Expr> x) {
+/// -inf, the maximum of a row that has seen nothing, replaced by 0: what an
+/// exponent may be taken relative to.
+static Value finiteOrZero(TileBuilder &b, Value max) {
+  return b.map({max}, b.f32(), [](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0, x[0]);
   });
 }
@@ -94,34 +120,30 @@ Value nsa::scaled(TileBuilder &b, Value tile, double factor) {
                [&](ArrayRef<Expr> x) { return x[0] * factor; });
 }
 
-Expr nsa::maskedProbability(Expr visible, Expr score, double scale,
-                            Expr shift) {
-  return select(visible, exp(score * scale - shift), 0);
+Expr nsa::maskedProbability(Expr visible, Expr product,
+                            const Exponent &exponent, Expr shift) {
+  return select(visible, exponent.power(exponent.of(product) - shift), 0);
 }
 
-/// The larger a product, the larger its score, unless the scale is not
-/// positive: then products are multiplied with it first.
-static double getFactor(double scale) { return scale > 0 ? scale : 1.0; }
-
 OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value products,
-                                    double scale, Value values) const {
-  // exp(scale * x) = 2^(factor * x). The maximum is kept times the factor, so
-  // that nothing changes where it stays.
-  double factor = getFactor(scale) * llvm::numbers::log2e;
+                                    const Exponent &exponent,
+                                    Value values) const {
+  // The maximum is kept as an exponent, so that nothing changes where it stays.
   // It follows the scores in steps: those above it by less than one make no
   // number too large, and nothing has to be rescaled for them.
   constexpr double step = 8;
   Value newMax = b.map({max, b.reduceMax(products)}, b.f32(),
                        [&](ArrayRef<Expr> x) -> Value {
-                         Expr most = x[1] * factor;
+                         Expr most = exponent.ofOrdered(x[1]);
                          return select(most > x[0] + step, most, x[0]);
                        });
   Value shift = finiteOrZero(b, newMax);
-  Value rescale = b.map({max, shift}, b.f32(), [](ArrayRef<Expr> x) {
-    return select(x[0] == -INFINITY, 0, exp2(x[0] - x[1]));
+  Value rescale = b.map({max, shift}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, exponent.power(x[0] - x[1]));
   });
   Value p = b.map({products, shift}, b.f32(), [&](ArrayRef<Expr> x) {
-    return select(x[0] == -INFINITY, 0, exp2(x[0] * factor - x[1]));
+    return select(x[0] == -INFINITY, 0,
+                  exponent.power(exponent.ofOrdered(x[0]) - x[1]));
   });
   Value newSum = b.map({sum, rescale, b.reduceAdd(p)}, b.f32(),
                        [](ArrayRef<Expr> x) { return x[0] * x[1] + x[2]; });
@@ -138,24 +160,25 @@ Value OnlineSoftmax::output(TileBuilder &b) const {
                [](ArrayRef<Expr> x) { return x[0] * x[1]; });
 }
 
-Value OnlineSoftmax::lse(TileBuilder &b) const {
-  return b.map({max, sum}, b.f32(), [](ArrayRef<Expr> x) {
-    return select(x[1] > 0, x[0] * llvm::numbers::ln2 + log(x[1]), -INFINITY);
+Value OnlineSoftmax::lse(TileBuilder &b, const Exponent &exponent) const {
+  return b.map({max, sum}, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(x[1] > 0, exponent.toLse(x[0], x[1]), -INFINITY);
   });
 }
 
 OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
-                          double scale, const OnlineSoftmax &softmax) {
+                          const Exponent &exponent,
+                          const OnlineSoftmax &softmax) {
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value products =
       b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
   Value visible =
       b.map({products, tile.row, tile.key}, b.f32(), [&](ArrayRef<Expr> x) {
-        Expr product = scale > 0 ? x[0] : x[0] * scale;
-        return select(tile.isVisible(x[1], x[2]), product, -INFINITY);
+        return select(tile.isVisible(x[1], x[2]), exponent.ordered(x[0]),
+                      -INFINITY);
       });
-  return softmax.update(b, visible, scale, tile.values);
+  return softmax.update(b, visible, exponent, tile.values);
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,7 +189,8 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
 /// scale.
 static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
                                       const KeyTile &tile,
-                                      const RowTerms &terms, double scale,
+                                      const RowTerms &terms,
+                                      const Exponent &exponent,
                                       bool probabilities) {
   SmallVector<Value> inputs = {products,    dP,       terms.shift,
                                terms.delta, tile.row, tile.key};
@@ -174,7 +198,8 @@ static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
     inputs.push_back(terms.gate);
   SmallVector<Type> types(probabilities ? 2 : 1, b.f32());
   return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-    Expr p = maskedProbability(tile.isVisible(x[4], x[5]), x[0], scale, x[2]);
+    Expr p =
+        maskedProbability(tile.isVisible(x[4], x[5]), x[0], exponent, x[2]);
     Expr dP = terms.gate ? x[1] * x[6] : x[1];
     Expr dS = p * (dP - x[3]);
     if (!probabilities)
@@ -185,27 +210,28 @@ static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
 
 Value nsa::addQueryGrad(TileBuilder &b, Value queries, Value outputGrads,
                         const KeyTile &tile, const RowTerms &terms,
-                        double scale, Value sum) {
+                        const Exponent &exponent, Value sum) {
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value zeros = b.zeros(rows, keys);
   Value products = b.dot(queries, tile.keys, zeros, /*transposeB=*/true);
   Value dP = b.dot(outputGrads, tile.values, zeros, /*transposeB=*/true);
-  Value dS = gradeScores(b, products, dP, tile, terms, scale,
+  Value dS = gradeScores(b, products, dP, tile, terms, exponent,
                          /*probabilities=*/false)[0];
   return b.dot(dS, tile.keys, sum);
 }
 
 SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
                                         Value outputGrads, const KeyTile &tile,
-                                        const RowTerms &terms, double scale,
+                                        const RowTerms &terms,
+                                        const Exponent &exponent,
                                         ArrayRef<Value> sums) {
   int64_t rows = cast<TileType>(queries.getType()).getRows();
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value zeros = b.zeros(keys, rows);
   Value products = b.dot(tile.keys, queries, zeros, /*transposeB=*/true);
   Value dP = b.dot(tile.values, outputGrads, zeros, /*transposeB=*/true);
-  auto pAndDS = gradeScores(b, products, dP, tile, terms, scale,
+  auto pAndDS = gradeScores(b, products, dP, tile, terms, exponent,
                             /*probabilities=*/true);
   return {b.dot(pAndDS[1], queries, sums[0]),
           b.dot(pAndDS[0], outputGrads, sums[1])};

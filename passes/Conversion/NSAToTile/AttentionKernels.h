@@ -15,6 +15,40 @@
 
 namespace nsa {
 
+/// How products of queries and keys become exponents of the softmax. Forward,
+/// backward and selection compute the same expression, rounded alike, so that
+/// exp(s - lse) is 1 where a query sees one score far above the others, however
+/// large it is.
+///
+/// Exponents of fp32 tensors are natural: s and lse are then numbers of one
+/// size, and those of equal scores cancel exactly. With 16 bits, whose
+/// probabilities are rounded more coarsely than any of this, they are exponents
+/// of 2, which save a multiplication for each score.
+class Exponent {
+public:
+  Exponent(double scale, unsigned elementBits)
+      : scale(scale), isOfTwo(elementBits == 16) {}
+
+  /// The larger a product, the larger what is compared in its place: itself,
+  /// unless the scale is not positive.
+  tile::Expr ordered(tile::Expr product) const;
+  /// The exponent of an `ordered` product.
+  tile::Expr ofOrdered(tile::Expr product) const;
+  tile::Expr of(tile::Expr product) const {
+    return ofOrdered(ordered(product));
+  }
+  /// The exponential of the difference of two exponents.
+  tile::Expr power(tile::Expr difference) const;
+  /// What an lse is as exponent, 0 in place of -inf.
+  mlir::Value fromLse(tile::TileBuilder &b, mlir::Value lse) const;
+  /// The natural log of the product of `sum` and the power of `exponent`.
+  tile::Expr toLse(tile::Expr exponent, tile::Expr sum) const;
+
+private:
+  double scale;
+  bool isOfTwo;
+};
+
 /// Sizes of q [B, S, Hq, dk], k [B, keys, Hkv, dk] and v [B, keys, Hkv, dv].
 /// The v of an op without values (nsa.select) is its k.
 struct AttentionShape {
@@ -25,6 +59,8 @@ struct AttentionShape {
         elementBits(mlir::getElementTypeOrSelf(q).getIntOrFloatBitWidth()),
         scale(scale) {}
 
+  /// What the softmax of the kernels is made of.
+  Exponent exponent() const { return {scale, elementBits}; }
   /// Query heads that share a key head.
   int64_t group() const { return queryHeads / keyHeads; }
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
@@ -77,10 +113,8 @@ struct Visibility {
   int64_t countPairs(int64_t sequence, int64_t keys) const;
 };
 
-/// The running softmax of a tile of rows: per row the maximum of the scores, in
-/// units in which it is an exponent of 2, the sum of exponentials relative to
-/// it, and the weighted sum of values. A score is the product of query and key
-/// times the scale; where that is not positive, `products` are scores already.
+/// The running softmax of a tile of rows: per row the maximum of the exponents,
+/// the sum of exponentials relative to it, and the weighted sum of values.
 struct OnlineSoftmax {
   /// No key seen: maximum -inf, sum 0, values 0.
   static OnlineSoftmax init(tile::TileBuilder &b, int64_t rows, int64_t width);
@@ -89,15 +123,15 @@ struct OnlineSoftmax {
   }
   llvm::SmallVector<mlir::Value> carried() const { return {max, sum, acc}; }
 
-  /// Takes in the keys of one tile. `products` [rows, keys] are -inf where
-  /// invisible; `values` is [keys, width].
-  OnlineSoftmax update(tile::TileBuilder &b, mlir::Value products, double scale,
-                       mlir::Value values) const;
+  /// Takes in the keys of one tile. `products` [rows, keys], ordered, are -inf
+  /// where invisible; `values` is [keys, width].
+  OnlineSoftmax update(tile::TileBuilder &b, mlir::Value products,
+                       const Exponent &exponent, mlir::Value values) const;
   /// The attention output, 0 for rows that saw nothing.
   mlir::Value output(tile::TileBuilder &b) const;
   /// The natural log of the sum of exponentials, -inf for rows that saw
   /// nothing.
-  mlir::Value lse(tile::TileBuilder &b) const;
+  mlir::Value lse(tile::TileBuilder &b, const Exponent &exponent) const;
 
   mlir::Value max, sum, acc;
 };
@@ -112,33 +146,31 @@ struct KeyTile {
 };
 
 /// What the gradient of a row's scores needs besides the products, f32 and one
-/// for each row: what the exponents are relative to, do . o of the branch, and
-/// the gate by which the gradient of the output is multiplied (null for 1).
+/// for each row: the exponent that others are relative to, do . o of the
+/// branch, and the gate by which the gradient of the output is multiplied (null
+/// for 1).
 struct RowTerms {
   mlir::Value shift, delta, gate;
 };
 
 /// Takes the keys of a tile into the softmax of `queries` [rows, dk].
 OnlineSoftmax attend(tile::TileBuilder &b, mlir::Value queries,
-                     const KeyTile &tile, double scale,
+                     const KeyTile &tile, const Exponent &exponent,
                      const OnlineSoftmax &softmax);
 
 /// Adds dS K of a tile to `sum`: the gradient of the queries without the scale.
 mlir::Value addQueryGrad(tile::TileBuilder &b, mlir::Value queries,
                          mlir::Value outputGrads, const KeyTile &tile,
-                         const RowTerms &terms, double scale, mlir::Value sum);
+                         const RowTerms &terms, const Exponent &exponent,
+                         mlir::Value sum);
 
 /// Adds dS^T Q and P^T dO of some rows to `sums`: the gradients of the keys,
 /// without the scale, and of the values. Keys lie along the rows of `tile`.
 llvm::SmallVector<mlir::Value>
 addKeyValueGrad(tile::TileBuilder &b, mlir::Value queries,
                 mlir::Value outputGrads, const KeyTile &tile,
-                const RowTerms &terms, double scale,
+                const RowTerms &terms, const Exponent &exponent,
                 llvm::ArrayRef<mlir::Value> sums);
-
-/// -inf, the lse of a row that sees nothing and the score of an invisible key,
-/// replaced by 0: what an exponent may be taken relative to.
-mlir::Value finiteOrZero(tile::TileBuilder &b, mlir::Value lse);
 
 /// The dot product of each row of `lhs` with that of `rhs`, [rows, 1] in f32.
 mlir::Value rowDot(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
@@ -148,10 +180,11 @@ mlir::Value add(tile::TileBuilder &b, mlir::Value lhs, mlir::Value rhs);
 /// Elementwise, in f32.
 mlir::Value scaled(tile::TileBuilder &b, mlir::Value tile, double factor);
 
-/// exp(score * scale - shift) where `visible`, else 0. Selected after the
-/// exponential, which may be inf for an invisible key.
-tile::Expr maskedProbability(tile::Expr visible, tile::Expr score, double scale,
-                             tile::Expr shift);
+/// The probability of a product relative to the exponent `shift` where
+/// `visible`, else 0. Selected after the exponential, which may be inf for an
+/// invisible key.
+tile::Expr maskedProbability(tile::Expr visible, tile::Expr product,
+                             const Exponent &exponent, tile::Expr shift);
 
 } // namespace nsa
 

@@ -151,13 +151,13 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
     auto results =
         forEachKeyTile(b, forwardKeyTile, program.range, k, v, init.carried(),
                        [&](const KeyTile &tile, ArrayRef<Value> carried) {
-                         return attend(b, queries, tile, shape.scale,
+                         return attend(b, queries, tile, shape.exponent(),
                                        OnlineSoftmax::fromCarried(carried))
                              .carried();
                        });
     auto softmax = OnlineSoftmax::fromCarried(results);
     program.storeRows(softmax.output(b), o, shape.valueWidth);
-    program.storeStatistic(softmax.lse(b), lse);
+    program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
   };
   if (packedQueries == 0) {
     HeadProgram program(*this, ownQueryTile, b);
@@ -207,15 +207,15 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;
-  terms.shift = finiteOrZero(b, b.load(lse, row));
+  terms.shift = shape.exponent().fromLse(b, b.load(lse, row));
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
   b.store(terms.delta, delta, row);
 
   Value sum = attention.forEachKeyTile(
       b, attention.keyTile, range, k, v, {b.zeros(range.count, shape.keyWidth)},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {addQueryGrad(b, queries, outputGrads, tile, terms, shape.scale,
-                             carried[0])};
+        return {addQueryGrad(b, queries, outputGrads, tile, terms,
+                             shape.exponent(), carried[0])};
       })[0];
   program.storeRows(scaled(b, sum, shape.scale), dQ, shape.keyWidth);
 }
@@ -246,9 +246,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     tile.row = b.range(t0, queryTile, 1);
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
-    RowTerms terms = args.loadTerms(b, batch, head, tile.row);
-    return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
-                           sums);
+    RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
+    return addKeyValueGrad(b, queries, outputGrads, tile, terms,
+                           shape.exponent(), sums);
   };
   SmallVector<Value> zeros = {b.zeros(ownKeyTile, shape.keyWidth),
                               b.zeros(ownKeyTile, shape.valueWidth)};

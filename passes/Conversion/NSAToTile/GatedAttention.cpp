@@ -99,7 +99,7 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {
-    return attend(b, queries, tile, shape.scale,
+    return attend(b, queries, tile, shape.exponent(),
                   OnlineSoftmax::fromCarried(carried))
         .carried();
   };
@@ -110,7 +110,7 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
     Value output = b.convertTo(softmax.output(b), stored);
     if (!kept.empty()) {
       program.storeRows(output, kept[0], shape.valueWidth);
-      program.storeStatistic(softmax.lse(b), kept[1]);
+      program.storeStatistic(softmax.lse(b, shape.exponent()), kept[1]);
     }
     return output;
   };

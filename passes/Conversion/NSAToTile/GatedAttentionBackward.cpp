@@ -117,7 +117,8 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     terms[c].gate = gates[c];
     terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] * x[1]; });
-    terms[c].shift = finiteOrZero(b, program.loadStatistic(lses[c]));
+    terms[c].shift =
+        shape.exponent().fromLse(b, program.loadStatistic(lses[c]));
     auto storeStatistic = [&](Value value, int64_t number) {
       b.store(value, out[Statistics],
               {range.batch, program.head, number, program.stored});
@@ -133,7 +134,7 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     return [&, branch](const KeyTile &tile,
                        ArrayRef<Value> carried) -> SmallVector<Value> {
       return {addQueryGrad(b, queries, outputGrads, tile, terms[branch],
-                           shape.scale, carried[0])};
+                           shape.exponent(), carried[0])};
     };
   };
   SmallVector<Value> sum = {b.zeros(program.numRows(), shape.keyWidth)};
@@ -202,13 +203,14 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
     own.lse = lse;
     own.statistics = args[8];
     own.branch = branch;
-    RowTerms terms = own.loadTerms(b, range.batch, program.head, range.query);
+    RowTerms terms = own.loadTerms(b, shape.exponent(), range.batch,
+                                   program.head, range.query);
     sum = dense.forEachKeyTile(
         b, dense.keyTile, range, k, v, sum,
         [&](const KeyTile &tile,
             ArrayRef<Value> carried) -> SmallVector<Value> {
           return {addQueryGrad(b, queries, outputGrads, tile, terms,
-                               shape.scale, carried[0])};
+                               shape.exponent(), carried[0])};
         });
   };
   addBranch(compressed, Compressed, args[2], args[3], args[4]);

@@ -42,10 +42,11 @@ Expr GroupProgram::headInGroup(Expr row) const {
   return select(inSlab < slabQueries * group, inSlab % group, -1);
 }
 
-RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, tile::Operand batch,
-                                     tile::Operand head, Value query) const {
+RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, const Exponent &exponent,
+                                     tile::Operand batch, tile::Operand head,
+                                     Value query) const {
   RowTerms terms;
-  terms.shift = finiteOrZero(b, b.load(lse, {batch, head, query}));
+  terms.shift = exponent.fromLse(b, b.load(lse, {batch, head, query}));
   if (branch) {
     terms.gate = b.load(statistics, {batch, head, gateOf(*branch), query});
     terms.delta = b.load(statistics, {batch, head, deltaOf(*branch), query});

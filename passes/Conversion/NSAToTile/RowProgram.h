@@ -82,8 +82,9 @@ struct KeyValueGradArgs {
   static int64_t gateOf(int64_t c) { return 2 * c; }
   static int64_t deltaOf(int64_t c) { return 2 * c + 1; }
   /// The terms of some rows. Queries outside of the sequence read as 0.
-  RowTerms loadTerms(tile::TileBuilder &b, tile::Operand batch,
-                     tile::Operand head, mlir::Value query) const;
+  RowTerms loadTerms(tile::TileBuilder &b, const Exponent &exponent,
+                     tile::Operand batch, tile::Operand head,
+                     mlir::Value query) const;
 };
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a

@@ -148,7 +148,8 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr head = keyHead * shape.group() + g;
         Value queries = b.load(q, {batch, t, head, cols});
-        Value shift = finiteOrZero(b, b.load(lse, {batch, head, t}));
+        Value shift =
+            shape.exponent().fromLse(b, b.load(lse, {batch, head, t}));
         Value products = b.dot(queries, keys, b.zeros(queryTile, rowTile),
                                /*transposeB=*/true);
         return {b.map({carried[0], products, shift, t, i}, b.f32(),
@@ -156,7 +157,7 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
                         Expr visible =
                             (x[4] >= 0) & visibility.isVisible(x[3], x[4]);
                         return x[0] + maskedProbability(visible, x[1],
-                                                        shape.scale, x[2]);
+                                                        shape.exponent(), x[2]);
                       })};
       })[0];
 }

@@ -222,13 +222,13 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
   auto results = attention.forEachKeyTile(
       program, indices, selection, k, v, init.carried(),
       [&](const KeyTile &tile, ArrayRef<Value> carried) {
-        return attend(b, queries, tile, shape.scale,
+        return attend(b, queries, tile, shape.exponent(),
                       OnlineSoftmax::fromCarried(carried))
             .carried();
       });
   auto softmax = OnlineSoftmax::fromCarried(results);
   program.storeRows(softmax.output(b), o, shape.valueWidth);
-  program.storeStatistic(softmax.lse(b), lse);
+  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
 }
 
 namespace {

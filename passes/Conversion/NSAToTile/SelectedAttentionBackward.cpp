@@ -117,9 +117,10 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
     tile.row = queryOfRow(entry, 1);
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
-    RowTerms terms = args.loadTerms(b, batch, headRow, tile.row);
-    return addKeyValueGrad(b, queries, outputGrads, tile, terms, shape.scale,
-                           sums);
+    RowTerms terms =
+        args.loadTerms(b, shape.exponent(), batch, headRow, tile.row);
+    return addKeyValueGrad(b, queries, outputGrads, tile, terms,
+                           shape.exponent(), sums);
   };
   // Every query selects the first block. The rounding errors of one sum that
   // long would exceed those of the terms: sums of stretches first.
@@ -159,7 +160,7 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;
-  terms.shift = finiteOrZero(b, program.loadStatistic(lse));
+  terms.shift = shape.exponent().fromLse(b, program.loadStatistic(lse));
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
   program.storeStatistic(terms.delta, delta);
 
@@ -167,8 +168,8 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
       program, indices, selection, k, v,
       {b.zeros(program.numRows(), shape.keyWidth)},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
-        return {addQueryGrad(b, queries, outputGrads, tile, terms, shape.scale,
-                             carried[0])};
+        return {addQueryGrad(b, queries, outputGrads, tile, terms,
+                             shape.exponent(), carried[0])};
       });
   program.storeRows(scaled(b, sum[0], shape.scale), dQ, shape.keyWidth);
 }

@@ -162,15 +162,13 @@ static arith::MulFOp findProduct(Operation *sum, unsigned operand) {
 /// Makes one operation of a sum and a product that only the sum reads, inside
 /// of maps. What LLVM contracts depends on the operations around and on how
 /// many lanes are used: equal maps in two kernels would round differently.
-/// Exponents of 2 stay: the difference of equal scores is 0, however large they
-/// are.
+/// Exponents stay: the difference of equal scores is 0, however large they are.
 static void contractProducts(KernelOp kernel) {
   kernel.walk([](Operation *sum) {
     if (!isa<arith::AddFOp, arith::SubFOp>(sum) ||
         !isa<MapOp>(sum->getParentOp()) || !sum->getResult(0).getType().isF32())
       return;
-    if (llvm::any_of(sum->getUsers(),
-                     [](Operation *user) { return isa<math::Exp2Op>(user); }))
+    if (llvm::any_of(sum->getUsers(), llvm::IsaPred<math::ExpOp, math::Exp2Op>))
       return;
     unsigned place = findProduct(sum, 0) ? 0 : 1;
     arith::MulFOp product = findProduct(sum, place);

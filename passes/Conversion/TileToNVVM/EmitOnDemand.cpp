@@ -106,10 +106,10 @@ void KernelEmitter::emitInner(Operation &op) {
                        getMaximum(b, scalars.lookupOrDefault(max.getLhs()),
                                   scalars.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, scalars);
-  // A product and its sum are rounded once, as on tensor cores. Exponents of 2
-  // are not: the difference of equal scores is 0, however large they are.
-  bool isExponent = llvm::any_of(
-      op.getUsers(), [](Operation *user) { return isa<math::Exp2Op>(user); });
+  // A product and its sum are rounded once, as on tensor cores. Exponents are
+  // not: the difference of equal scores is 0, however large they are.
+  bool isExponent =
+      llvm::any_of(op.getUsers(), llvm::IsaPred<math::ExpOp, math::Exp2Op>);
   if (warps && !isExponent &&
       isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
     copy->setAttr("fastmath",

@@ -92,7 +92,7 @@ func.func @nothing(%do: tensor<1x7x2x16xf32>, %q: tensor<1x7x2x16xf32>, %k: tens
 // CHECK: tile.reduce add
 // CHECK: tile.store
 // CHECK: scf.for
-// CHECK: %[[P:.+]] = math.exp
+// CHECK: %[[P:.+]] = math.exp2
 // CHECK-NEXT: arith.select %{{.+}}, %[[P]], %{{.+}} : f32
 // CHECK: arith.truncf %{{.+}} : f32 to bf16
 // CHECK: tile.dot {{.*}} : !tile.tile<32x32xbf16>, !tile.tile<32x16xbf16>, !tile.tile<32x16xf32>

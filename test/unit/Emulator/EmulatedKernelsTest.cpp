@@ -166,6 +166,13 @@ TEST(EmulatedKernels, AnyTileSizesAgreeWithTheReference) {
   }
 }
 
+TEST(EmulatedKernels, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
+  for (const std::string &target : targets(kHopper, ampere(0))) {
+    SCOPED_TRACE("for " + target);
+    checkLargeScores(compilerFor(target));
+  }
+}
+
 // Sums on tensor cores depend on which numbers share an instruction: blocks
 // that tie once did not.
 TEST(EmulatedKernels, EqualBlocksTie) {

@@ -49,6 +49,10 @@ TEST(KernelSweep, EqualBlocksTie) {
   }
 }
 
+TEST(KernelSweep, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
+  checkLargeScores();
+}
+
 // Lesson 1: a future token never changes an earlier output, bitwise.
 TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
   std::mt19937_64 random(testSeed());
