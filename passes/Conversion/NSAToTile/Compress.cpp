@@ -39,6 +39,12 @@ KernelSpec CompressKernel::spec(StringRef suffix, std::array<int64_t, 3> grid,
           perElement * batch * blocks * block * heads * width};
 }
 
+KernelSpec CompressKernel::biasSpec() const {
+  KernelSpec own = spec("bias", {numHiddenTiles(), heads, 1}, 0);
+  own.flops = 2 * heads * block * width * width;
+  return own;
+}
+
 //===----------------------------------------------------------------------===//
 // Mean
 //===----------------------------------------------------------------------===//
@@ -85,6 +91,22 @@ void CompressKernel::buildMeanInputGrad(TileBuilder &b, Args args) const {
 // Patterns
 //===----------------------------------------------------------------------===//
 
+/// The operands of a projection: the parameters are the last ones of `op`, with
+/// the bias in place of the positions.
+template <typename OpT>
+static SmallVector<Value> withBias(OpT op, const CompressKernel &kernel,
+                                   KernelCache &cache, OpBuilder &builder) {
+  SmallVector<Value> operands(op->getOperands());
+  if (kernel.hasPositions)
+    operands.back() = cache.launch(builder, op, kernel.biasSpec(),
+                                   {op.getWeight(), op.getPositions()},
+                                   kernel.biasType(builder.getContext()),
+                                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                                     kernel.buildBias(b, args);
+                                   })[0];
+  return operands;
+}
+
 namespace {
 struct ConvertCompress : KernelPattern<CompressOp> {
   using KernelPattern::KernelPattern;
@@ -97,7 +119,8 @@ struct ConvertCompress : KernelPattern<CompressOp> {
     auto body = [&](TileBuilder &b, ArrayRef<Value> args) {
       mean ? kernel.buildMean(b, args) : kernel.buildProjection(b, args);
     };
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+    SmallVector<Value> operands = withBias(op, kernel, cache, rewriter);
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, operands,
                                         op->getResultTypes(), body));
     return success();
   }
@@ -132,10 +155,10 @@ void ConvertCompressBackward::convertProjection(
   int64_t product = 2 * kernel.width;
   Value x = op.getInput(), dY = op.getOutputGrad(), dZ = dY, active;
   if (op.getKind() == CompressionKind::Mlp) {
-    ResultRange hidden = launch(rewriter, op, kernel,
-                                kernel.spec("dz", kernel.blockGrid(), product),
-                                op->getOperands(), {dY.getType(), dY.getType()},
-                                &CompressKernel::buildHiddenGrad);
+    ResultRange hidden = launch(
+        rewriter, op, kernel, kernel.spec("dz", kernel.blockGrid(), product),
+        withBias(op, kernel, cache, rewriter), {dY.getType(), dY.getType()},
+        &CompressKernel::buildHiddenGrad);
     dZ = hidden[0];
     active = hidden[1];
   }

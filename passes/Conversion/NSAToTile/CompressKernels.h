@@ -37,7 +37,8 @@ struct CompressKernel {
   /// Tokens at one offset from the start of a stride: one per stride.
   int64_t phaseTile() const;
   int64_t numPhaseTiles() const;
-  /// Columns of the hidden rows in a program of the output weight's gradient.
+  /// Columns of the hidden rows in a program of the output weight's gradient,
+  /// or of the bias in one of its.
   int64_t hiddenTile() const { return getTileSize(width, 16); }
   int64_t numHiddenTiles() const {
     return llvm::divideCeil(width, hiddenTile());
@@ -49,6 +50,11 @@ struct CompressKernel {
   std::array<int64_t, 3> blockGrid() const {
     return {numBlockTiles(), heads, batch};
   }
+  KernelSpec biasSpec() const;
+  mlir::RankedTensorType biasType(mlir::MLIRContext *context) const {
+    return mlir::RankedTensorType::get({heads, width},
+                                       mlir::Float32Type::get(context));
+  }
 
   using Args = llvm::ArrayRef<mlir::Value>;
   /// x; y.
@@ -56,10 +62,13 @@ struct CompressKernel {
   /// dy; dx.
   void buildMeanInputGrad(tile::TileBuilder &b, Args args) const;
 
-  /// x, parameters; y.
+  /// weight, positions; what the positions add to every row of the product with
+  /// the weight, f32 [H, D]: the bias.
+  void buildBias(tile::TileBuilder &b, Args args) const;
+  /// x, parameters with the bias in place of the positions; y.
   void buildProjection(tile::TileBuilder &b, Args args) const;
-  /// dy, x, parameters; the gradient of the hidden rows and what SiLU makes of
-  /// them, both [B, Nc, H, D].
+  /// dy, x, parameters with the bias in place of the positions; the gradient of
+  /// the hidden rows and what SiLU makes of them, both [B, Nc, H, D].
   void buildHiddenGrad(tile::TileBuilder &b, Args args) const;
   /// The gradient of the product with the weight, weight; dx.
   void buildInputGrad(tile::TileBuilder &b, Args args) const;

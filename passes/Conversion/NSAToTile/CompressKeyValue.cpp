@@ -28,11 +28,21 @@ struct CompressPart {
   }
   int64_t getBlock() const { return block; }
   int64_t getStride() const { return stride; }
+  /// Inputs of a projection.
+  SmallVector<Value> getProjected() const {
+    SmallVector<Value> values = {input};
+    llvm::append_range(values, parameters);
+    if (bias)
+      values.back() = bias;
+    return values;
+  }
 
   CompressionKind kind;
   Value input;
   ValueRange parameters;
   int64_t block, stride;
+  /// What the positions, if there are some, add to the product with the weight.
+  Value bias;
 };
 
 template <typename OpT>
@@ -40,9 +50,9 @@ std::array<CompressPart, 2> getParts(OpT op) {
   auto block = static_cast<int64_t>(op.getBlock());
   auto stride = static_cast<int64_t>(op.getStride());
   return {CompressPart{op.getKind(), op.getKey(), op.getKeyParameters(), block,
-                       stride},
+                       stride, Value()},
           CompressPart{op.getKind(), op.getValue(), op.getValueParameters(),
-                       block, stride}};
+                       block, stride, Value()}};
 }
 
 using Build = void (CompressKernel::*)(TileBuilder &,
@@ -56,6 +66,31 @@ LaunchPart makeLaunch(const CompressKernel &kernel, KernelSpec spec,
           [kernel, build](TileBuilder &b, ArrayRef<Value> args) {
             (kernel.*build)(b, args);
           }};
+}
+
+/// Launches what computes the bias of both parts.
+void launchBiases(KernelCache &cache, OpBuilder &builder, Operation *op,
+                  MutableArrayRef<CompressPart> parts) {
+  std::vector<LaunchPart> launches;
+  for (const CompressPart &part : parts) {
+    CompressKernel kernel(part, cache.getSchedule());
+    launches.push_back(makeLaunch(
+        kernel, kernel.biasSpec(), {part.getWeight(), part.getPositions()},
+        kernel.biasType(builder.getContext()), &CompressKernel::buildBias));
+  }
+  auto biases = launchTogether(cache, builder, op, "bias", launches);
+  for (auto [part, results] : llvm::zip_equal(parts, biases))
+    part.bias = results[0];
+}
+
+/// The parts of an operation whose projections are computed.
+template <typename OpT>
+std::array<CompressPart, 2> getProjectedParts(OpT op, KernelCache &cache,
+                                              OpBuilder &builder) {
+  std::array<CompressPart, 2> parts = getParts(op);
+  if (parts[0].getPositions())
+    launchBiases(cache, builder, op, parts);
+  return parts;
 }
 
 struct ConvertCompressKeyValue : KernelPattern<CompressKeyValueOp> {
@@ -73,23 +108,23 @@ struct ConvertCompressKeyValueBackward
 } // namespace
 
 /// The kernels of the keys and of the values.
-static std::vector<LaunchPart> makeParts(CompressKeyValueOp op,
-                                         const KernelSchedule &schedule) {
+static std::vector<LaunchPart>
+makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
+  const KernelSchedule &schedule = cache.getSchedule();
+  std::array<CompressPart, 2> parts = getProjectedParts(op, cache, builder);
   std::vector<LaunchPart> launches;
   bool mean = op.getKind() == CompressionKind::Mean;
-  for (auto [part, result] : llvm::zip_equal(getParts(op), op.getResults())) {
+  for (auto [part, result] : llvm::zip_equal(parts, op.getResults())) {
     CompressKernel kernel(part, schedule);
-    SmallVector<Value> inputs = {part.input};
-    llvm::append_range(inputs, part.parameters);
     launches.push_back(makeLaunch(
         kernel,
         kernel.spec("", kernel.blockGrid(), mean ? 1 : 2 * kernel.width),
-        inputs, result.getType(),
+        part.getProjected(), result.getType(),
         mean ? &CompressKernel::buildMean : &CompressKernel::buildProjection));
   }
   if (Value table = op.getTable()) {
     LaunchPart &keys = launches.front();
-    CompressKernel kernel(getParts(op).front(), schedule);
+    CompressKernel kernel(parts.front(), schedule);
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {
@@ -110,7 +145,7 @@ LogicalResult
 ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
                                          PatternRewriter &rewriter) const {
   auto results =
-      launchTogether(cache, rewriter, op, "", makeParts(op, getSchedule()));
+      launchTogether(cache, rewriter, op, "", makeParts(op, cache, rewriter));
   rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});
   return success();
 }
@@ -120,12 +155,12 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
 static void rotateWith(CompressKeyValueOp compress,
                        RotaryCompressedAttentionOp attention,
                        KernelCache &cache) {
-  std::vector<LaunchPart> parts = makeParts(compress, cache.getSchedule());
+  IRRewriter rewriter(compress);
+  std::vector<LaunchPart> parts = makeParts(compress, cache, rewriter);
   SmallVector<Value> tokens = {attention.getQuery()};
   llvm::append_range(tokens, attention.getKeys());
   for (Value x : tokens)
     parts.push_back(rotateTensor(x, attention.getTable(), /*inverse=*/false));
-  IRRewriter rewriter(compress);
   auto results = launchTogether(cache, rewriter, compress, "rotary", parts);
   rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});
   SmallVector<Value> rotated;
@@ -173,8 +208,8 @@ struct ProjectionGrads {
   int64_t product() const { return 2 * kernel.width; }
   /// For the mlp: the gradient of the hidden rows and what SiLU makes of them.
   LaunchPart hidden() const {
-    SmallVector<Value> inputs = {dY, part.input};
-    llvm::append_range(inputs, part.parameters);
+    SmallVector<Value> inputs = {dY};
+    llvm::append_range(inputs, part.getProjected());
     return makeLaunch(kernel, kernel.spec("dz", kernel.blockGrid(), product()),
                       inputs, {dY.getType(), dY.getType()},
                       &CompressKernel::buildHiddenGrad);
@@ -219,11 +254,13 @@ struct ProjectionGrads {
 static SmallVector<Value> launchProjections(KernelCache &cache,
                                             PatternRewriter &rewriter,
                                             CompressKeyValueBackwardOp op) {
-  std::array<CompressPart, 2> parts = getParts(op);
+  bool mlp = op.getKind() == CompressionKind::Mlp;
+  // Only the mlp computes projections again.
+  std::array<CompressPart, 2> parts =
+      mlp ? getProjectedParts(op, cache, rewriter) : getParts(op);
   ProjectionGrads grads[] = {
       ProjectionGrads(parts[0], op.getKeyGrad(), cache.getSchedule()),
       ProjectionGrads(parts[1], op.getValueGrad(), cache.getSchedule())};
-  bool mlp = op.getKind() == CompressionKind::Mlp;
   if (mlp) {
     auto hidden = launchTogether(cache, rewriter, op, "dz",
                                  {grads[0].hidden(), grads[1].hidden()});

@@ -2,8 +2,9 @@
 //
 // Blocks overlap in memory as they do in the sequence: a tile of blocks is
 // multiplied one token of the block at a time, so no block is ever copied.
-// Positions are multiplied by the weight on their own, as one row: the tokens
-// stay operands in the type that they are stored in.
+// Positions are the same for every block: they are multiplied by the weight on
+// their own, once, and come to the product as a bias. The tokens stay operands
+// in the type that they are stored in.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,29 +27,42 @@ std::pair<Expr, Value> CompressKernel::sliceOf(TileBuilder &b, Expr n) const {
 /// [blockTile(), width]. Program: (block tile, head, batch).
 Value CompressKernel::project(TileBuilder &b, Value x, Args parameters,
                               Expr i0) const {
-  Value weight = parameters[0], positions = parameters.back();
+  Value weight = parameters[0];
   int64_t rows = blockTile(), slice = widthSlice(), slices = width / slice;
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value cols = b.range(0, width, 1);
-  SmallVector<Value> inits = {b.zeros(rows, width)};
-  if (hasPositions)
-    inits.push_back(b.zeros(1, width));
   // Slice `n` is the same rows of the weight for every block.
-  SmallVector<Value> sums = b.forLoop(
-      0, block * slices, 1, inits,
-      [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
-        auto [r, some] = sliceOf(b, n);
-        Value t = b.range(i0 * stride + r, rows, 0, stride);
-        Value tokens = b.load(x, {batchRow, t, head, some});
+  Value sum =
+      b.forLoop(0, block * slices, 1, {b.zeros(rows, width)},
+                [&](Expr n, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  auto [r, some] = sliceOf(b, n);
+                  Value t = b.range(i0 * stride + r, rows, 0, stride);
+                  Value tokens = b.load(x, {batchRow, t, head, some});
+                  Value matrix = b.load(
+                      weight, {head, b.range(n * slice, slice, 0), cols});
+                  return {b.dot(tokens, matrix, carried[0])};
+                })[0];
+  return hasPositions ? add(b, sum, b.load(parameters.back(), {head, cols}))
+                      : sum;
+}
+
+/// Program: (tile of columns, head).
+void CompressKernel::buildBias(TileBuilder &b, Args args) const {
+  Value weight = args[0], positions = args[1];
+  int64_t columns = hiddenTile();
+  Expr head = b.programId(1);
+  Value cols = b.range(b.programId(0) * columns, columns, 1);
+  // One row is no operand of tensor cores.
+  Value sum = b.forLoop(
+      0, block, 1, {b.zeros(width, columns)},
+      [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
         Value matrix =
-            b.load(weight, {head, b.range(n * slice, slice, 0), cols});
-        SmallVector<Value> next = {b.dot(tokens, matrix, carried[0])};
-        if (hasPositions)
-          next.push_back(
-              b.dot(b.load(positions, {head, r, some}), matrix, carried[1]));
-        return next;
-      });
-  return hasPositions ? add(b, sums[0], sums[1]) : sums[0];
+            b.load(weight, {head, b.range(r * width, width, 0), cols});
+        Value position = b.load(positions, {head, r, b.range(0, width, 0)});
+        return {b.map({carried[0], matrix, position}, b.f32(),
+                      [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; })};
+      })[0];
+  b.store(b.reduceAdd(sum, /*axis=*/0), args[2], {head, cols});
 }
 
 /// Columns `cols` of the output weight of the program's head.
@@ -183,13 +197,13 @@ void CompressKernel::buildWeightGrad(TileBuilder &b, Args args) const {
   Value weightGrad = b.map({sums[0], position, sums[1]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] + x[1] * x[2]; });
   b.store(weightGrad, args[4], {head, matrixRows, cols});
-  // In f32: the sum is no operand to round.
+  // In f32: the sum is no operand to round, nor is one row one of tensor cores.
   int64_t slice = widthSlice();
   b.forLoop(0, width, slice, {}, [&](Expr c, ArrayRef<Value>) {
     Value matrix =
-        b.toF32(b.load(weight, {head, b.range(r * width + c, slice, 0), cols}));
-    b.store(b.dot(sums[1], matrix, b.zeros(1, slice), /*transposeB=*/true),
-            args[5], {head, r, b.range(c, slice, 1)});
+        b.load(weight, {head, b.range(r * width + c, slice, 0), cols});
+    b.store(rowDot(b, matrix, sums[1]), args[5],
+            {head, r, b.range(c, slice, 0)});
     return SmallVector<Value>();
   });
 }
