@@ -77,10 +77,10 @@ std::string Manifest::print() const {
   return jsonText(root, 2) + "\n";
 }
 
-Status Manifest::checkOwnHash() const {
+Status Manifest::checkOwnHash(const std::string &directory) const {
   if (uint64_t hash = contentHash(); ownHash && *ownHash != hash)
-    return Error{std::string("the data's ") + manifestName +
-                 " is damaged: the hash of its values is " + toHex(hash) +
+    return Error{"'" + directory + "/" + manifestName +
+                 "' is damaged: the hash of its values is " + toHex(hash) +
                  ", it says " + toHex(*ownHash)};
   return {};
 }

@@ -51,9 +51,9 @@ struct Manifest {
   /// none.
   std::optional<uint64_t> ownHash;
 
-  /// Compares it with what was read. Shards are checked first where both are:
+  /// Compares it with what was read from `directory`. Shards are checked first:
   /// their names say more.
-  Status checkOwnHash() const;
+  Status checkOwnHash(const std::string &directory) const;
 
   /// Whether every token is a byte of text.
   bool isBytes() const { return kind == "text" && vocabSize == 256; }

@@ -146,7 +146,7 @@ Status verifyShards(const std::string &directory, const Manifest &manifest) {
   verifier.start(verifierThreads(1));
   if (Status status = verifier.wait(); !status)
     return status;
-  return manifest.checkOwnHash();
+  return manifest.checkOwnHash(directory);
 }
 
 } // namespace nsa

@@ -20,7 +20,7 @@ Status Trainer::verifyAtStart() {
     return {};
   Status own = verifier->wait(options.verifySeconds);
   if (own)
-    own = data.manifest.checkOwnHash();
+    own = data.manifest.checkOwnHash(data.directory);
   Status status = ranks.agree("the data is verified as far as it is", own);
   if (!status || verifier->isFinished())
     return status;

@@ -214,7 +214,8 @@ TEST(Manifest, AnyValueIsDamaged_ItsOwnHashTells) {
     text.replace(text.find(from), from.size(), to);
     dir.write("manifest.json", text);
     Result<Manifest> manifest = Manifest::load(dir.str());
-    return manifest ? manifest->checkOwnHash() : Status(manifest.takeError());
+    return manifest ? manifest->checkOwnHash(dir.str())
+                    : Status(manifest.takeError());
   };
   EXPECT_TRUE(check("1.25", "1.25"));
   for (auto [from, to] : {std::pair("1.25", "1.35"),
@@ -224,9 +225,10 @@ TEST(Manifest, AnyValueIsDamaged_ItsOwnHashTells) {
                           {"\"documents\": 1", "\"documents\": 3"}}) {
     Status status = check(from, to);
     ASSERT_FALSE(status) << to;
-    EXPECT_NE(status.message().find("manifest.json is damaged: the hash of its "
-                                    "values is "),
-              std::string::npos)
+    EXPECT_NE(
+        status.message().find("manifest.json' is damaged: the hash of its "
+                              "values is "),
+        std::string::npos)
         << status.message();
   }
   EXPECT_FALSE(check("\n  \"xxh3\"", "\n  \"xxh4\""));
