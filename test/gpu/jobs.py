@@ -112,7 +112,9 @@ def beats(directory, rank=0):
     """The whole lines of a rank's heartbeat; none before its first."""
     try:
         with open(os.path.join(directory, f"heartbeat_rank{rank}.jsonl")) as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
+            # At once: line by line, the rest of one that was half there could follow.
+            text = file.read()
+            return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
     except FileNotFoundError:
         return []
 

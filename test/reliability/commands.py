@@ -80,8 +80,12 @@ class Commands:
         name, text, *_, expected = rng.choice(mutations)
         path = folder / "wrong.yaml"
         path.write_bytes(text.encode(errors="surrogateescape"))
+        # Settings of the command line could mend it.
         words = list(good)
         words[words.index("--config") + 1] = path
+        while "--set" in words:
+            at = words.index("--set")
+            del words[at:at + 2]
         return words, name, [str(path), expected]
 
     def fixed(self, lab, rng, folder, good):
@@ -133,6 +137,7 @@ class Commands:
     def suite(self, lab):
         scratch = lab.scratch / "invalid"
         (scratch / "out").mkdir(parents=True)
+        (scratch / "good.yaml").write_text("model:\n  dim: 64\n")
         suite = check.Suite(lab.tools, scratch, False)
         suite.add_artefacts()
         suite.add_data()

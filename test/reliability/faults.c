@@ -1,10 +1,10 @@
 //===- faults.c - system calls that fail on demand ------------------------===//
 //
 // Preloaded into a tool by writes.py: the NSA_FAULT_N-th call of the kind
-// NSA_FAULT_CALL on a path below NSA_FAULT_UNDER fails with NSA_FAULT_ERRNO, and
-// with NSA_FAULT_FOREVER all after it. NSA_FAULT_CALL=count fails none and leaves
-// the number of calls of every kind in NSA_FAULT_LOG; otherwise that file is made
-// when a call has failed.
+// NSA_FAULT_CALL on a path below NSA_FAULT_UNDER fails with NSA_FAULT_ERRNO,
+// and with NSA_FAULT_FOREVER all after it. NSA_FAULT_CALL=count fails none and
+// leaves the number of calls of every kind in NSA_FAULT_LOG; otherwise that
+// file is made when a call has failed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +23,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum Call { Open, Write, Short, Sync, Rename, Mkdir, Unlink, Truncate, NumCalls };
-static const char *const names[NumCalls] = {"open",   "write", "short",  "fsync",
-                                            "rename", "mkdir", "unlink", "truncate"};
+enum Call {
+  Open,
+  Write,
+  Short,
+  Sync,
+  Rename,
+  Mkdir,
+  Unlink,
+  Truncate,
+  NumCalls
+};
+static const char *const names[NumCalls] = {
+    "open", "write", "short", "fsync", "rename", "mkdir", "unlink", "truncate"};
 
 static const char *under, *logPath;
 static size_t underLength;
@@ -149,12 +159,15 @@ ssize_t pwrite64(int fd, const void *data, size_t size, off_t at) {
     return -1;
   return REAL(pwrite)(fd, data, size, at);
 }
-int fsync(int fd) { return isFileUnder(fd) && fails(Sync) ? -1 : REAL(fsync)(fd); }
+int fsync(int fd) {
+  return isFileUnder(fd) && fails(Sync) ? -1 : REAL(fsync)(fd);
+}
 int rename(const char *from, const char *to) {
   return isUnder(to) && fails(Rename) ? -1 : REAL(rename)(from, to);
 }
 int renameat2(int a, const char *from, int b, const char *to, unsigned flags) {
-  return isUnder(to) && fails(Rename) ? -1 : REAL(renameat2)(a, from, b, to, flags);
+  return isUnder(to) && fails(Rename) ? -1
+                                      : REAL(renameat2)(a, from, b, to, flags);
 }
 int mkdir(const char *path, mode_t mode) {
   return isUnder(path) && fails(Mkdir) ? -1 : REAL(mkdir)(path, mode);

@@ -66,10 +66,13 @@ class Ended:
             raise Crashed(f"{tool} crashed: {self.tail()}")
 
     def tail(self):
-        return (self.err.strip() or self.out.strip())[-600:]
+        """The last words, in one line."""
+        return " / ".join((self.err.strip() or self.out.strip()).splitlines())[-400:]
 
     def errors(self):
-        return [line for line in self.err.splitlines() if "error:" in line]
+        """What was wrong, once where several ranks say the same."""
+        lines = [re.sub(r"^\[\d+\] ", "", line) for line in self.err.splitlines() if "error:" in line]
+        return list(dict.fromkeys(lines))
 
     def expect(self, *codes):
         if self.code not in codes:

@@ -80,7 +80,7 @@ def run_row(lab, row, seed, numbers, pool, keep):
           f"{len(counts.crashed)} by signal, {len(counts.wrong)} otherwise wrong "
           f"({time.monotonic() - begin:.0f} s)", flush=True)
     for number, note in counts.bad():
-        print(f"  {note}\n    test/reliability.sh --seed {seed} --only {row.name} --case {number}", flush=True)
+        print(f"  {' / '.join(note.splitlines())}\n    test/reliability.sh --seed {seed} --only {row.name} --case {number}", flush=True)
     if keep:
         for number, note in counts.good:
             print(f"  {number}: {note}")
