@@ -4,11 +4,17 @@
 #include "lib/Support/Float16.h"
 #include "runtime/Distributed/QuietThread.h"
 
+#include <optional>
+
 namespace nsa {
 
 /// How often a rank that waits asks whether another one has stopped the run,
 /// which would not come to a reduction.
 static constexpr Milliseconds askEvery{200};
+
+/// How long a reduction may go on after another rank was lost. Its connections
+/// end with that rank, but Gloo can miss it.
+static constexpr Milliseconds mostAfterLoss{1000};
 
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
                                    StoreClient &store, Milliseconds timeout)
@@ -38,11 +44,19 @@ Status HostCommunicator::wait(uint64_t number) {
   std::unique_lock<std::mutex> lock(mutex);
   auto isOver = [&] { return finished >= number || !failure; };
   std::string stop;
+  std::optional<std::chrono::steady_clock::time_point> end;
   while (!changed.wait_for(lock, askEvery, isOver) && stop.empty()) {
     lock.unlock();
-    (void)store.loss(timeout);
+    Result<std::string> loss = store.loss(timeout);
     stop = store.stopReason();
     lock.lock();
+    std::string text = loss ? *loss : loss.message();
+    auto now = std::chrono::steady_clock::now();
+    if (!text.empty() && !end)
+      end = now + mostAfterLoss;
+    if (end && now >= *end && stop.empty() && !isOver())
+      failure = Error{"rank " + std::to_string(rank()) + " in reduction " +
+                      std::to_string(finished + 1) + ": " + text};
   }
   waited +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)

@@ -29,7 +29,8 @@ public:
   int size() const override { return store.size(); }
   uint64_t start(CollectiveKind kind, void *data, int64_t count,
                  DataType type) override;
-  /// Fails also when a rank has stopped the run; the reduction goes on then.
+  /// Fails also when a rank has stopped the run or was lost; the reduction may
+  /// go on then.
   Status wait(uint64_t number) override;
 
   /// Seconds spent in `wait` so far, and whether a reduction has failed.
