@@ -1,13 +1,17 @@
 //===- CommandLine.cpp - parsing for the tools without LLVM ---------------===//
 
 #include "lib/Support/CommandLine.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Suggest.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <limits>
@@ -49,8 +53,40 @@ static std::string describeExtras(const CLI::App &app) {
   return "unexpected argument '" + word + "'";
 }
 
+/// CLI11 takes "2x" and "-3" for a flag,
+static std::string checkFlag(const std::string &text) {
+  bool isKnown = text == "true" || text == "false";
+  return isKnown ? "" : "must be true or false, not '" + text + "'";
+}
+
+/// and reads "010" as 8.
+static std::string checkDecimal(const std::string &text) {
+  size_t first = std::min(text.find_first_not_of("+-"), text.size());
+  bool isOther = text[first] == '0' && first + 1 < text.size();
+  return isOther ? "'" + text + "' is no decimal number: it begins with 0" : "";
+}
+
+/// Whether an option is a flag; those that stand for a text are not.
+static bool isSwitch(const CLI::Option &option) {
+  const std::vector<std::string> &names = option.get_lnames();
+  return option.get_items_expected_max() == 0 && !names.empty() &&
+         option.get_flag_value(names.front(), "") == "true";
+}
+
+static void checkValues(CLI::App &app) {
+  for (CLI::Option *option : app.get_options()) {
+    if (isSwitch(*option))
+      option->check(checkFlag);
+    else if (option->get_type_name().find("INT") != std::string::npos)
+      option->check(checkDecimal);
+  }
+  for (CLI::App *sub : app.get_subcommands([](CLI::App *) { return true; }))
+    checkValues(*sub);
+}
+
 std::optional<int> parseCommandLine(CLI::App &app, int argc,
                                     const char *const *argv) {
+  checkValues(app);
   try {
     app.parse(argc, argv);
     return std::nullopt;
@@ -84,10 +120,31 @@ NumberCheck atLeast(long long least) {
   return between(least, std::numeric_limits<long long>::max());
 }
 
+std::string checkFinite(const std::string &text) {
+  char *end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  bool isNumber = !text.empty() && *end == '\0';
+  bool isPlain =
+      std::isfinite(value) && text.find_first_of("xX") == std::string::npos;
+  return !isNumber || isPlain
+             ? ""
+             : "must be a finite decimal number, not '" + text + "'";
+}
+
 int reportError(const std::string &tool, const std::string &message) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: error: %s\n", tool.c_str(), message.c_str());
   return 1;
+}
+
+Status writeOutput(const std::string &path, const std::string &contents) {
+  if (!path.empty() && path != "-")
+    return writeFileAtomically(path, contents);
+  if (std::fwrite(contents.data(), 1, contents.size(), stdout) !=
+          contents.size() ||
+      std::fflush(stdout) != 0)
+    return Error{"cannot write to the standard output"};
+  return {};
 }
 
 int finishOutput(const std::string &tool, int code) {

@@ -9,6 +9,8 @@
 #ifndef NSA_SUPPORT_COMMANDLINE_H
 #define NSA_SUPPORT_COMMANDLINE_H
 
+#include "nsa/Support/Result.h"
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,7 +26,8 @@ constexpr int exitUsage = 2;
 
 /// Parses `argv` into `app`. Returns the code to exit with when there is
 /// nothing left to do: 0 after --help, exitUsage after an error, which has
-/// been printed to stderr.
+/// been printed to stderr. A flag takes true or false and nothing else, whole
+/// numbers are decimal.
 std::optional<int> parseCommandLine(CLI::App &app, int argc,
                                     const char *const *argv);
 
@@ -34,6 +37,9 @@ using NumberCheck = std::function<std::string(const std::string &)>;
 NumberCheck atLeast(long long least);
 NumberCheck between(long long least, long long most);
 
+/// For real numbers, before a check of a range, which NaN passes.
+std::string checkFinite(const std::string &text);
+
 /// Prints "tool: error: message" to stderr and returns 1, the code of a
 /// failure.
 int reportError(const std::string &tool, const std::string &message);
@@ -41,6 +47,10 @@ int reportError(const std::string &tool, const std::string &message);
 /// Runs what a tool does and returns its exit code. An exception, such as that
 /// memory is short, ends the tool as any other error does.
 int runTool(const std::string &tool, const std::function<int()> &body);
+
+/// Writes what a tool has made to a file, whole or not at all, or to the
+/// standard output for "-" or nothing.
+Status writeOutput(const std::string &path, const std::string &contents);
 
 /// The code to exit with after `code`: that of a failure, with a message, if
 /// what was printed could not be written.

@@ -193,17 +193,6 @@ static void printSummary(const CompileReport &report) {
                report.totalSeconds());
 }
 
-/// Writes to a file, or to the standard output for "-" or nothing.
-static Status write(const std::string &path, const std::string &contents) {
-  if (!path.empty() && path != "-")
-    return writeFileAtomically(path, contents);
-  if (std::fwrite(contents.data(), 1, contents.size(), stdout) !=
-          contents.size() ||
-      std::fflush(stdout) != 0)
-    return Error{"cannot write to the standard output"};
-  return {};
-}
-
 /// Prints warnings and remarks of a compilation that succeeded.
 static void printMessages(const std::string &messages) {
   if (!messages.empty())
@@ -226,7 +215,7 @@ static int printDetails(const Options &options, const CompileReport &report) {
     printTimes(report);
   if (options.report.empty())
     return 0;
-  Status status = write(options.report, formatCommands(report));
+  Status status = writeOutput(options.report, formatCommands(report));
   return status ? 0 : reportError(toolName, status.message());
 }
 
@@ -236,7 +225,7 @@ static int printPhase(const Options &options, const std::string &source) {
   if (!text)
     return reportMessages(text.message());
   printMessages(*options.debug.messages);
-  Status status = write(options.output, *text);
+  Status status = writeOutput(options.output, *text);
   return status ? 0 : reportError(toolName, status.message());
 }
 
@@ -247,7 +236,7 @@ static int printNeeds(const Options &options, const std::string &source) {
     return reportMessages(report.message());
   printMessages(*options.debug.messages);
   if (options.estimate)
-    if (Status status = write("", formatMemory(*report)); !status)
+    if (Status status = writeOutput("", formatMemory(*report)); !status)
       return reportError(toolName, status.message());
   return printDetails(options, *report);
 }
@@ -261,7 +250,7 @@ static int makeArtifact(const Options &options, const std::string &source) {
     return reportMessages(artifact.message());
   printMessages(*options.debug.messages);
   notePTX(options);
-  if (Status status = write(options.output, artifact->bytes); !status)
+  if (Status status = writeOutput(options.output, artifact->bytes); !status)
     return reportError(toolName, status.message());
   int code = printDetails(options, artifact->report);
   printSummary(artifact->report);

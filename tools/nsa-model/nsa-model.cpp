@@ -3,13 +3,12 @@
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NSA/NSADialect.h"
 #include "lib/Frontend/ModelBuilder.h"
+#include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/ToolOutputFile.h"
 #include "llvm/Support/WithColor.h"
 
 using namespace llvm;
@@ -43,8 +42,8 @@ int main(int argc, char **argv) {
       argc, argv, "Writes the model that a configuration describes\n");
 
   if (keys) {
-    outs() << nsa::printConfigReference();
-    return 0;
+    nsa::Status status = nsa::writeOutput("", nsa::printConfigReference());
+    return status ? 0 : nsa::reportError("nsa-model", status.message());
   }
   if (inputFile.empty()) {
     errs() << "nsa-model: error: no configuration given; --keys shows what one "
@@ -66,16 +65,10 @@ int main(int argc, char **argv) {
   if (mlir::failed(mlir::verify(*module)))
     return 1;
 
-  std::string message;
-  std::unique_ptr<ToolOutputFile> output =
-      mlir::openOutputFile(outputFile, &message);
-  if (!output) {
-    errs() << "nsa-model: error: " << message << "\n";
-    return 1;
-  }
-  module->print(output->os(), mlir::OpPrintingFlags().enableDebugInfo(
-                                  locations && !noLocations));
-  output->os() << "\n";
-  output->keep();
-  return 0;
+  std::string text;
+  raw_string_ostream stream(text);
+  module->print(stream, mlir::OpPrintingFlags().enableDebugInfo(locations &&
+                                                                !noLocations));
+  nsa::Status status = nsa::writeOutput(outputFile, text + "\n");
+  return status ? 0 : nsa::reportError("nsa-model", status.message());
 }

@@ -115,6 +115,7 @@ static void addRankOptions(CLI::App &app, CommandLine &line) {
       ->capture_default_str();
   app.add_option("--rank-seconds", line.rankSeconds,
                  "How long a rank may keep the others waiting")
+      ->check(checkFinite)
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   app.add_flag("--trust-network", line.trustNetwork,
@@ -164,12 +165,14 @@ static void addOptions(CLI::App &app, CommandLine &line) {
   app.add_option("--stall-seconds", line.train.stallSeconds,
                  "A step that takes longer is the anomaly heartbeat_stall; 0 "
                  "allows any time")
+      ->check(checkFinite)
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--verify-seconds", line.train.verifySeconds,
                  "How long to wait for the hashes of the shards before the "
                  "first step; the rest is hashed while training, and no "
                  "checkpoint is saved before all are")
+      ->check(checkFinite)
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   app.add_flag("--no-progress", line.noProgress,
