@@ -138,15 +138,37 @@ LogicalResult SplitOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+/// The gradients of `parts` that follow each other along `axis`: the first
+/// dimension, with `rows`, or the last. A part without elements has nothing to
+/// be cut from the gradient of the whole.
+static void splitGradient(OpBuilder &builder, Location loc, Value gradient,
+                          ValueRange parts, unsigned axis, bool rows,
+                          SmallVectorImpl<Value> &operandGrads) {
+  SmallVector<int64_t> sizes;
+  for (Value part : parts)
+    if (int64_t size = getDim(part, axis))
+      sizes.push_back(size);
+  ValueRange cut;
+  if (!sizes.empty())
+    cut = SplitOp::create(builder, loc, gradient, sizes, rows).getParts();
+  for (Value part : parts) {
+    if (getDim(part, axis) == 0) {
+      auto type =
+          RankedTensorType::get(getShape(part), nsa::getElementType(gradient));
+      operandGrads.push_back(FillOp::create(
+          builder, loc, builder.getF64FloatAttr(0.0), TypeAttr::get(type)));
+      continue;
+    }
+    operandGrads.push_back(cut.front());
+    cut = cut.drop_front();
+  }
+}
+
 LogicalResult ConcatOp::buildBackward(OpBuilder &builder,
                                       ValueRange resultGrads,
                                       SmallVectorImpl<Value> &operandGrads) {
-  SmallVector<int64_t> sizes;
-  for (Value part : getParts())
-    sizes.push_back(getDim(part, getAxis()));
-  auto split =
-      SplitOp::create(builder, getLoc(), resultGrads[0], sizes, getRows());
-  llvm::append_range(operandGrads, split.getParts());
+  splitGradient(builder, getLoc(), resultGrads[0], getParts(), getAxis(),
+                getRows(), operandGrads);
   return success();
 }
 
@@ -155,7 +177,6 @@ LogicalResult BundleOp::buildBackward(OpBuilder &builder,
                                       ValueRange resultGrads,
                                       SmallVectorImpl<Value> &operandGrads) {
   ArrayRef<int64_t> whole = getShape(getOutput());
-  SmallVector<int64_t> sizes;
   for (Value part : getParts()) {
     ArrayRef<int64_t> shape = getShape(part);
     if (whole.size() < 2 || shape.size() != whole.size() ||
@@ -164,11 +185,9 @@ LogicalResult BundleOp::buildBackward(OpBuilder &builder,
              << formatShape(shape)
              << " and no gradient, as the whole has shape "
              << formatShape(whole);
-    sizes.push_back(shape.front());
   }
-  auto split = SplitOp::create(builder, getLoc(), resultGrads[0], sizes,
-                               /*rows=*/true);
-  llvm::append_range(operandGrads, split.getParts());
+  splitGradient(builder, getLoc(), resultGrads[0], getParts(), /*axis=*/0,
+                /*rows=*/true, operandGrads);
   return success();
 }
 
