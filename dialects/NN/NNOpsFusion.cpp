@@ -186,7 +186,8 @@ static LogicalResult verifyPassedOn(Operation *op) {
   return success();
 }
 
-SmallVector<Operation *> nn::getConnectedRoots(Operation *op) {
+/// What shares elements with the operation, maybe through others.
+static llvm::SetVector<Operation *> getConnected(Operation *op) {
   llvm::SetVector<Operation *> found;
   found.insert(op);
   for (unsigned i = 0; i < found.size(); ++i) {
@@ -198,12 +199,19 @@ SmallVector<Operation *> nn::getConnectedRoots(Operation *op) {
       if (isa<FusibleOpInterface>(user))
         found.insert(user);
   }
+  return found;
+}
+
+static SmallVector<Operation *> getRoots(ArrayRef<Operation *> connected) {
   SmallVector<Operation *> roots;
-  for (Operation *connected : found)
-    if (isa<FusibleOpInterface>(connected) &&
-        !isa<ElementwiseOpInterface>(connected))
-      roots.push_back(connected);
+  for (Operation *op : connected)
+    if (isa<FusibleOpInterface>(op) && !isa<ElementwiseOpInterface>(op))
+      roots.push_back(op);
   return roots;
+}
+
+SmallVector<Operation *> nn::getConnectedRoots(Operation *op) {
+  return getRoots(getConnected(op).getArrayRef());
 }
 
 /// Elementwise operations alone walk through tensors of one shape.
@@ -244,12 +252,24 @@ LogicalResult FusedOp::verifyRegions() {
     if (!isa<ElementwiseOpInterface>(op) && !root)
       root = &op;
   }
+  // Of each operation, the roots that are connected with it.
+  std::vector<SmallVector<Operation *>> rootsOf;
+  DenseMap<Operation *, size_t> parts;
   for (Operation &op : getBody().front().without_terminator()) {
-    SmallVector<Operation *> roots = getConnectedRoots(&op);
+    auto [part, isNew] = parts.try_emplace(&op, rootsOf.size());
+    if (isNew) {
+      llvm::SetVector<Operation *> connected = getConnected(&op);
+      rootsOf.push_back(getRoots(connected.getArrayRef()));
+      for (Operation *other : connected)
+        parts[other] = rootsOf.size() - 1;
+    }
+    ArrayRef<Operation *> roots = rootsOf[parts[&op]];
     if (roots.empty() && root)
       return op.emitOpError("has no elements in common with the kernel of ")
              << root->getName();
-    Operation *other = roots.size() > 1 ? roots[1] : root;
+    Operation *other = roots.size() < 2  ? root
+                       : roots[0] == &op ? roots[1]
+                                         : roots[0];
     if (isa<ElementwiseOpInterface>(op) || other == &op ||
         (roots.size() == 1 &&
          cast<FusibleOpInterface>(other).sharesWalkWith(&op)))

@@ -13,6 +13,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #define DEBUG_TYPE "nsa-fuse"
@@ -22,14 +23,27 @@ using namespace nsa;
 
 namespace {
 
+/// Operations that stand one after the other in the block. An operation that is
+/// in no kernel is a cluster too, so that clusters have an order.
 struct Cluster {
-  /// In the order of the block.
-  SmallVector<Operation *> ops;
+  Operation *first = nullptr, *last = nullptr;
+  size_t size = 1;
+  bool isFusible = false;
+  /// The place in the block: smaller than that of each cluster behind it.
+  size_t place = 0;
   /// Those that are not elementwise.
   SmallVector<Operation *> roots;
+  /// What it reads of others, with the number of uses, and which of its results
+  /// others read.
+  llvm::SmallMapVector<Value, size_t, 4> inputs;
+  llvm::SmallSetVector<Value, 2> outputs;
+  /// The cluster that it became part of.
+  Cluster *whole = nullptr;
 
-  Operation *front() const { return ops.front(); }
-  Operation *back() const { return ops.back(); }
+  auto ops() const {
+    return llvm::make_range(first->getIterator(),
+                            std::next(last->getIterator()));
+  }
 };
 
 /// Tensors of a fused kernel at most: GPUs take a few hundred pointers, and a
@@ -43,23 +57,32 @@ public:
   unsigned run();
 
 private:
+  void makeClusters();
   void joinProducer(OpOperand &use);
   void joinAlike(Cluster *first, ArrayRef<Cluster *> others);
-  StringRef findObstacle(Cluster *producer, Cluster *consumer) const;
-  bool hasManyTensors(Cluster *first, Cluster *second) const;
-  bool canMerge(Cluster *first, Cluster *second) const;
+  StringRef findObstacle(Cluster *producer, Cluster *consumer);
+  bool hasManyTensors(Cluster *first, Cluster *second);
+  bool canMerge(Cluster *first, Cluster *second);
   void merge(Cluster *first, Cluster *second);
   void report(Operation *op, Operation *other, StringRef obstacle);
-  bool isReadBefore(Cluster *cluster, Cluster *reader) const;
-  bool isKnownAt(Cluster *cluster, Cluster *place) const;
-  bool isIn(Operation *op, Cluster *cluster) const {
-    return op && clusters.lookup(op) == cluster;
-  }
+  bool isReadBefore(Cluster *cluster, Cluster *reader);
+  bool isKnownAt(Cluster *cluster, Cluster *place);
+  bool dependsOn(Cluster *second, Cluster *first);
   void outline(Cluster *cluster);
+
+  /// The cluster of an operation of the block.
+  Cluster *find(Operation *op);
+  /// The cluster that computes a value; null for arguments.
+  Cluster *getProducer(Value value) {
+    Operation *op = value.getDefiningOp();
+    return op ? find(op) : nullptr;
+  }
 
   func::FuncOp function;
   SmallVector<std::unique_ptr<Cluster>> owned;
   DenseMap<Operation *, Cluster *> clusters;
+  /// Uses of a result by others than its cluster.
+  DenseMap<Value, size_t> outsideUses;
   unsigned numFused = 0;
 };
 
@@ -72,63 +95,86 @@ private:
 static constexpr StringLiteral kManyTensors =
     "the kernel would have too many tensors";
 
+/// Paths to the whole become short, so that each step costs next to nothing.
+Cluster *KernelFuser::find(Operation *op) {
+  Cluster *&known = clusters[op];
+  Cluster *whole = known;
+  while (whole->whole)
+    whole = whole->whole;
+  for (Cluster *part = known; part != whole;)
+    part = std::exchange(part->whole, whole);
+  return known = whole;
+}
+
 /// Whether an operation outside of both reads the cluster before `reader`.
-bool KernelFuser::isReadBefore(Cluster *cluster, Cluster *reader) const {
-  return llvm::any_of(cluster->ops, [&](Operation *op) {
-    return llvm::any_of(op->getUsers(), [&](Operation *user) {
-      return !isIn(user, cluster) && !isIn(user, reader) &&
-             user->isBeforeInBlock(reader->front());
+bool KernelFuser::isReadBefore(Cluster *cluster, Cluster *reader) {
+  return llvm::any_of(cluster->outputs, [&](Value output) {
+    return llvm::any_of(output.getUsers(), [&](Operation *user) {
+      Cluster *other = find(user);
+      return other != cluster && other != reader &&
+             other->place < reader->place;
     });
   });
 }
 
 /// Whether what the cluster reads is there at the end of `place`.
-bool KernelFuser::isKnownAt(Cluster *cluster, Cluster *place) const {
-  return llvm::all_of(cluster->ops, [&](Operation *op) {
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      Operation *producer = operand.getDefiningOp();
-      return !producer || isIn(producer, cluster) || isIn(producer, place) ||
-             producer->isBeforeInBlock(place->front());
-    });
+bool KernelFuser::isKnownAt(Cluster *cluster, Cluster *place) {
+  return llvm::all_of(cluster->inputs, [&](auto &input) {
+    Cluster *producer = getProducer(input.first);
+    return !producer || producer == place || producer->place < place->place;
   });
 }
 
 /// Whether both can stand one after the other, `first` in front.
-bool KernelFuser::canMerge(Cluster *first, Cluster *second) const {
+bool KernelFuser::canMerge(Cluster *first, Cluster *second) {
   return !isReadBefore(first, second) || isKnownAt(second, first);
 }
 
+/// How often the cluster reads what another one computes.
+static size_t countUses(Cluster *reader, Value output) {
+  auto input = reader->inputs.find(output);
+  return input == reader->inputs.end() ? 0 : input->second;
+}
+
 /// Whether a kernel of both would read and write too many tensors.
-bool KernelFuser::hasManyTensors(Cluster *first, Cluster *second) const {
-  auto isInside = [&](Operation *op) {
-    return isIn(op, first) || isIn(op, second);
-  };
-  llvm::SmallDenseSet<Value, 16> tensors;
-  for (Operation *op : llvm::concat<Operation *>(first->ops, second->ops)) {
-    for (Value operand : op->getOperands())
-      if (!isInside(operand.getDefiningOp()))
-        tensors.insert(operand);
-    for (Value result : op->getResults())
-      if (!llvm::all_of(result.getUsers(), isInside))
-        tensors.insert(result);
+bool KernelFuser::hasManyTensors(Cluster *first, Cluster *second) {
+  size_t tensors = 0;
+  for (auto [cluster, other] : {std::pair(first, second), {second, first}}) {
+    for (auto &[input, uses] : cluster->inputs)
+      tensors += getProducer(input) != other &&
+                 (cluster == first || !first->inputs.contains(input));
+    for (Value output : cluster->outputs)
+      tensors += outsideUses[output] > countUses(other, output);
   }
-  return tensors.size() > kMostTensors;
+  return tensors > kMostTensors;
 }
 
 /// Makes one cluster of both, at the place of the second if that is possible.
 void KernelFuser::merge(Cluster *first, Cluster *second) {
-  if (!isReadBefore(first, second))
-    for (Operation *op : first->ops)
-      op->moveBefore(second->front());
-  else
-    for (Operation *op : llvm::reverse(second->ops))
-      op->moveAfter(first->back());
-  for (Operation *op : second->ops)
-    clusters[op] = first;
-  first->ops.append(second->ops);
+  Block::OpListType &ops = function.front().getOperations();
+  if (!isReadBefore(first, second)) {
+    ops.splice(second->first->getIterator(), ops, first->first->getIterator(),
+               std::next(first->last->getIterator()));
+    first->place = second->place;
+  } else {
+    ops.splice(std::next(first->last->getIterator()), ops,
+               second->first->getIterator(),
+               std::next(second->last->getIterator()));
+  }
+  for (auto [cluster, other] : {std::pair(first, second), {second, first}})
+    for (Value output : cluster->outputs)
+      outsideUses[output] -= countUses(other, output);
+  second->whole = first;
+  first->last = second->last;
+  first->size += second->size;
   first->roots.append(second->roots);
-  second->ops.clear();
-  second->roots.clear();
+  for (auto &[input, uses] : second->inputs)
+    first->inputs[input] += uses;
+  first->inputs.remove_if(
+      [&](auto &input) { return getProducer(input.first) == first; });
+  first->outputs.insert_range(second->outputs);
+  first->outputs.remove_if(
+      [&](Value output) { return outsideUses[output] == 0; });
 }
 
 void KernelFuser::report(Operation *op, Operation *other, StringRef obstacle) {
@@ -158,13 +204,13 @@ static StringRef findObstacle(OpOperand &use) {
 
 /// Why the two are not joined, or nothing. The consumer may read several values
 /// of the producer.
-StringRef KernelFuser::findObstacle(Cluster *producer,
-                                    Cluster *consumer) const {
-  for (Operation *op : consumer->ops)
-    for (OpOperand &use : op->getOpOperands())
-      if (isIn(use.get().getDefiningOp(), producer))
-        if (StringRef obstacle = ::findObstacle(use); !obstacle.empty())
-          return obstacle;
+StringRef KernelFuser::findObstacle(Cluster *producer, Cluster *consumer) {
+  for (Value output : producer->outputs)
+    if (consumer->inputs.contains(output))
+      for (OpOperand &use : output.getUses())
+        if (find(use.getOwner()) == consumer)
+          if (StringRef obstacle = ::findObstacle(use); !obstacle.empty())
+            return obstacle;
   if (!producer->roots.empty() && !consumer->roots.empty())
     return "both are kernels that are not elementwise";
   if (!canMerge(producer, consumer))
@@ -174,8 +220,10 @@ StringRef KernelFuser::findObstacle(Cluster *producer,
 
 void KernelFuser::joinProducer(OpOperand &use) {
   Operation *op = use.getOwner(), *other = use.get().getDefiningOp();
-  Cluster *producer = clusters.lookup(other), *consumer = clusters.lookup(op);
-  if (!producer || producer == consumer)
+  if (!other)
+    return;
+  Cluster *producer = find(other), *consumer = find(op);
+  if (!producer->isFusible || producer == consumer)
     return;
   StringRef obstacle = findObstacle(producer, consumer);
   if (obstacle.empty())
@@ -184,17 +232,16 @@ void KernelFuser::joinProducer(OpOperand &use) {
 }
 
 /// Whether `second` reads what `first` computes, maybe through others.
-static bool dependsOn(const Cluster &second, const Cluster &first) {
-  SmallVector<Operation *> pending(second.ops);
-  llvm::SmallPtrSet<Operation *, 16> seen(pending.begin(), pending.end());
+bool KernelFuser::dependsOn(Cluster *second, Cluster *first) {
+  SmallVector<Cluster *> pending = {second};
+  llvm::SmallPtrSet<Cluster *, 16> seen = {second};
   while (!pending.empty())
-    for (Value operand : pending.pop_back_val()->getOperands()) {
-      Operation *producer = operand.getDefiningOp();
-      if (!producer || producer->isBeforeInBlock(first.front()))
-        continue;
-      if (llvm::is_contained(first.ops, producer))
+    for (auto &[input, uses] : pending.pop_back_val()->inputs) {
+      Cluster *producer = getProducer(input);
+      if (producer == first)
         return true;
-      if (seen.insert(producer).second)
+      if (producer && producer->place > first->place &&
+          seen.insert(producer).second)
         pending.push_back(producer);
     }
   return false;
@@ -205,7 +252,7 @@ static bool dependsOn(const Cluster &second, const Cluster &first) {
 void KernelFuser::joinAlike(Cluster *first, ArrayRef<Cluster *> others) {
   bool isNearest = true;
   for (Cluster *second : others) {
-    if (second->ops.empty())
+    if (second->whole)
       continue;
     Operation *op = second->roots.front(), *root = first->roots.front();
     if (!cast<FusibleOpInterface>(root).sharesWalkWith(op))
@@ -213,7 +260,7 @@ void KernelFuser::joinAlike(Cluster *first, ArrayRef<Cluster *> others) {
     StringRef obstacle;
     if (!canMerge(first, second))
       obstacle = "another operation has to come between";
-    else if (dependsOn(*second, *first))
+    else if (dependsOn(second, first))
       obstacle = "one needs the other";
     else if (hasManyTensors(first, second))
       obstacle = kManyTensors;
@@ -232,28 +279,29 @@ void KernelFuser::joinAlike(Cluster *first, ArrayRef<Cluster *> others) {
 void KernelFuser::outline(Cluster *cluster) {
   llvm::SetVector<Value> inputs;
   SmallVector<Value> outputs;
+  llvm::SetVector<Operation *> ops;
   SmallVector<Location> locations, inputLocations;
-  for (Operation *op : cluster->ops) {
-    locations.push_back(op->getLoc());
-    for (Value operand : op->getOperands())
-      if (!isIn(operand.getDefiningOp(), cluster))
+  for (Operation &op : cluster->ops()) {
+    ops.insert(&op);
+    locations.push_back(op.getLoc());
+    for (Value operand : op.getOperands())
+      if (!ops.contains(operand.getDefiningOp()))
         inputs.insert(operand);
-    for (Value result : op->getResults())
-      if (llvm::any_of(result.getUsers(),
-                       [&](Operation *user) { return !isIn(user, cluster); }))
+    for (Value result : op.getResults())
+      if (cluster->outputs.contains(result))
         outputs.push_back(result);
   }
   if (outputs.empty()) {
     // Nothing needs what it computes.
-    for (Operation *op : llvm::reverse(cluster->ops))
+    for (Operation *op : llvm::reverse(ops))
       op->erase();
     return;
   }
   for (Value input : inputs)
     inputLocations.push_back(input.getLoc());
-  OpBuilder builder(cluster->front());
+  OpBuilder builder(ops.front());
   // The kernel is found under the operation that takes most of its time.
-  Location loc = cluster->roots.empty() ? cluster->back()->getLoc()
+  Location loc = cluster->roots.empty() ? ops.back()->getLoc()
                                         : cluster->roots.front()->getLoc();
   auto fused = nn::FusedOp::create(builder, loc, ValueRange(outputs).getTypes(),
                                    inputs.getArrayRef());
@@ -262,47 +310,59 @@ void KernelFuser::outline(Cluster *cluster) {
                                     inputLocations);
   IRMapping mapping;
   mapping.map(inputs.getArrayRef(), body->getArguments());
-  for (Operation *op : cluster->ops)
+  for (Operation *op : ops)
     builder.clone(*op, mapping);
   nn::YieldOp::create(builder, loc, llvm::map_to_vector(outputs, [&](Value v) {
                         return mapping.lookup(v);
                       }));
   for (auto [output, result] : llvm::zip_equal(outputs, fused.getOutputs()))
     output.replaceAllUsesWith(result);
-  for (Operation *op : llvm::reverse(cluster->ops))
+  for (Operation *op : llvm::reverse(ops))
     op->erase();
 }
 
-unsigned KernelFuser::run() {
-  SmallVector<Operation *> ops;
+void KernelFuser::makeClusters() {
   for (Operation &op : function.front()) {
-    if (!isa<FusibleOpInterface>(op))
-      continue;
-    ops.push_back(&op);
     auto cluster = std::make_unique<Cluster>();
-    cluster->ops.push_back(&op);
-    if (!isa<ElementwiseOpInterface>(op))
+    cluster->first = cluster->last = &op;
+    cluster->place = owned.size();
+    cluster->isFusible = isa<FusibleOpInterface>(op);
+    if (cluster->isFusible && !isa<ElementwiseOpInterface>(op))
       cluster->roots.push_back(&op);
+    for (Value operand : op.getOperands())
+      ++cluster->inputs[operand];
+    for (Value result : op.getResults())
+      if (size_t uses = std::distance(result.use_begin(), result.use_end())) {
+        outsideUses[result] = uses;
+        cluster->outputs.insert(result);
+      }
     clusters[&op] = cluster.get();
     owned.push_back(std::move(cluster));
   }
+}
+
+unsigned KernelFuser::run() {
+  makeClusters();
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.front())
+    if (find(&op)->isFusible)
+      ops.push_back(&op);
   for (Operation *op : ops)
     for (OpOperand &operand : op->getOpOperands())
       joinProducer(operand);
   SmallVector<Cluster *> rooted;
   for (auto &cluster : owned)
-    if (!cluster->roots.empty())
+    if (!cluster->whole && !cluster->roots.empty())
       rooted.push_back(cluster.get());
-  llvm::stable_sort(rooted, [](Cluster *a, Cluster *b) {
-    return a->front()->isBeforeInBlock(b->front());
-  });
+  llvm::stable_sort(rooted,
+                    [](Cluster *a, Cluster *b) { return a->place < b->place; });
   for (auto [index, first] : llvm::enumerate(rooted))
-    if (!first->ops.empty())
+    if (!first->whole)
       joinAlike(first, ArrayRef(rooted).drop_front(index + 1));
   for (auto &cluster : owned) {
-    if (cluster->ops.size() < 2)
+    if (cluster->whole || cluster->size < 2)
       continue;
-    numFused += cluster->ops.size() - 1;
+    numFused += cluster->size - 1;
     outline(cluster.get());
   }
   return numFused;
