@@ -39,6 +39,11 @@ struct SafeTensor {
 /// Bytes of one element of a dtype, or 0 if it is unknown.
 uint64_t safetensorsElementBytes(std::string_view dtype);
 
+/// The first element of a tensor of floats that is no finite number, as
+/// "[7] is nan" (nan, inf or -inf; counted in row-major order); empty if there
+/// is none, and for integers. `data` may have any alignment.
+std::string findNonFinite(const SafeTensor &tensor);
+
 /// Writes `path` and syncs it. `metadata` is kept under `__metadata__`. The
 /// tensors' bytes start at a multiple of 64.
 Status writeSafetensors(const std::string &path,
@@ -64,8 +69,12 @@ public:
   /// The tensor of this name, or null.
   const SafeTensor *find(const std::string &name) const;
 
-  /// Copies the bytes of one of `tensors` to `out`.
-  Status read(const SafeTensor &tensor, void *out) const;
+  /// Copies the bytes of one of `tensors` to `out`, or those from `first` on.
+  Status read(const SafeTensor &tensor, void *out) const {
+    return read(tensor, 0, tensor.bytes, out);
+  }
+  Status read(const SafeTensor &tensor, uint64_t first, uint64_t bytes,
+              void *out) const;
 
 private:
   Status readHeader(const char *text, uint64_t headerBytes, uint64_t dataBytes);

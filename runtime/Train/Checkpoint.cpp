@@ -30,7 +30,14 @@ static Status saveTensors(const std::string &folder, const std::string &file,
     tensors.push_back({tensor.name, safetensorsType(tensor.type), tensor.shape,
                        tensor.data, tensor.bytes});
   }
-  return writeSafetensors(folder + "/" + file, tensors, {{"format", "pt"}});
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  if (file == shareFile(rank)) {
+    Result<std::vector<MomentRange>> ranges = model.momentRanges(rank);
+    if (!ranges)
+      return ranges.takeError();
+    metadata[rangesMember] = printMomentRanges(*ranges);
+  }
+  return writeSafetensors(folder + "/" + file, tensors, metadata);
 }
 
 static Status writeFolder(const std::string &folder, const Model &model,
@@ -50,6 +57,7 @@ static Status writeFolder(const std::string &folder, const Model &model,
   json["config_hash"] = configHash(config);
   json["artefact_hash"] = toHex(state.artefactHash);
   json["data_digest"] = toHex(state.dataDigest);
+  writeHistory(state.history, json);
   std::vector<std::string> files = {modelFile, optimizerFile, configFile};
   for (int rank = 0; rank < model.sharingRanks(); ++rank)
     files.push_back(shareFile(rank));

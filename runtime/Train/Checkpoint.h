@@ -16,8 +16,10 @@
 
 #include "lib/Support/Config.h"
 #include "runtime/Train/Model.h"
+#include "runtime/Train/RunHistory.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ struct TrainState {
   /// Identities of program and data.
   uint64_t artefactHash = 0;
   uint64_t dataDigest = 0;
+  RunHistory history;
 };
 
 /// Removes what saves that were killed have left. No other process may be
@@ -82,6 +85,9 @@ Result<std::string> findCheckpoint(const std::string &path);
 /// The state of a checkpoint, without a look at its other files.
 Result<TrainState> readTrainState(const std::string &checkpoint);
 
+/// The configuration of a checkpoint, without a look at its other files.
+Result<RunConfig> readCheckpointConfig(const std::string &checkpoint);
+
 /// The run directory that a checkpoint lies in.
 std::string runOf(const std::string &checkpoint);
 
@@ -93,21 +99,27 @@ Status checkInRun(const std::string &checkpoint);
 struct FoundCheckpoint {
   /// Empty if there is none.
   std::string path;
-  /// Runs whose checkpoints belong to another program or other data.
+  /// Runs whose checkpoints belong to other parameters or other data.
   size_t others = 0;
 };
 
-/// The latest checkpoint of the run below `outDir` that saved last with this
-/// program and data. A damaged checkpoint on the way is an error.
+/// Whether a run could go on from a checkpoint, of which the folder and the
+/// state are given.
+using CheckpointFilter =
+    std::function<Result<bool>(const std::string &, const TrainState &)>;
+
+/// The latest checkpoint of the run below `outDir` that saved last what
+/// `matches`. A damaged checkpoint on the way is an error.
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
-                                             uint64_t artefactHash,
-                                             uint64_t dataDigest);
+                                             const CheckpointFilter &matches);
 
 /// Compares the configuration of a checkpoint with the one to continue with.
-/// A key that changes what the state means is an error naming both values;
-/// every other difference is returned as "key: old -> new".
+/// A key that changes what the state means is an error naming both values, and
+/// so is another batch size without `allowBatch`; every other difference is
+/// returned as "key: old -> new".
 Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
-                                                  const RunConfig &now);
+                                                  const RunConfig &now,
+                                                  bool allowBatch = false);
 
 } // namespace nsa
 

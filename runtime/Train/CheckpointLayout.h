@@ -43,6 +43,10 @@ std::string folderName(int64_t step);
 /// The step of a checkpoint folder's name, or -1.
 int64_t stepOf(const std::string &name);
 
+/// Refuses a file of a checkpoint that does not have the hash that state.json
+/// says.
+Status checkFile(const std::string &folder, const std::string &file);
+
 /// The checkpoints below `root` by step.
 std::vector<std::pair<int64_t, std::filesystem::path>>
 listCheckpoints(const std::string &root);

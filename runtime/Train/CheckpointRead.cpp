@@ -74,6 +74,7 @@ static TrainState readState(const Json &json) {
   state.seed = readUnsigned(json.at("seed"));
   state.artefactHash = readHash(json.at("artefact_hash"));
   state.dataDigest = readHash(json.at("data_digest"));
+  state.history = readHistory(json);
   if (state.step < 0)
     throw std::runtime_error("step " + std::to_string(state.step));
   return state;
@@ -107,6 +108,63 @@ Result<TrainState> readTrainState(const std::string &checkpoint) {
   return loadState(checkpoint);
 }
 
+Result<RunConfig> readCheckpointConfig(const std::string &checkpoint) {
+  return loadConfig(checkpoint + "/" + configFile);
+}
+
+/// The steps of a run and their batches, such as "15 steps of 6".
+static std::string describeSteps(const TrainState &state) {
+  std::string text;
+  const std::vector<BatchPeriod> &batches = state.history.batches;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    int64_t end = i + 1 < batches.size() ? batches[i + 1].fromStep : state.step;
+    text += (i ? " and " : "") + std::to_string(end - batches[i].fromStep) +
+            (i ? " of " : " steps of ") + std::to_string(batches[i].batchSize);
+  }
+  return text;
+}
+
+/// Refuses a state that is not one of a run with the configuration.
+static Status checkState(const std::string &path, const TrainState &state,
+                         const RunConfig &config) {
+  std::string name = "'" + path + "/" + stateFile + "' is damaged: ";
+  Result<uint64_t> samples = state.history.samplesAt(state.step);
+  if (!samples)
+    return Error{name + samples.message()};
+  if (*samples != state.samples)
+    return Error{name + "it says " + std::to_string(state.samples) +
+                 " samples, " + describeSteps(state) + " have " +
+                 std::to_string(*samples)};
+  if (int64_t last = state.history.batches.back().batchSize;
+      last != config.train.batchSize)
+    return Error{name + "it says batches of " + std::to_string(last) + ", " +
+                 configFile + " says " +
+                 std::to_string(config.train.batchSize)};
+  return {};
+}
+
+static Status checkHash(const std::string &name, uint64_t expected) {
+  Result<uint64_t> hash = hashFile(name);
+  if (!hash)
+    return hash.takeError();
+  if (*hash != expected)
+    return Error{"'" + name + "' is damaged: its hash is " + toHex(*hash) +
+                 ", the checkpoint says " + toHex(expected)};
+  return {};
+}
+
+Status checkpoint::checkFile(const std::string &folder,
+                             const std::string &file) {
+  std::vector<std::pair<std::string, uint64_t>> files;
+  if (Result<TrainState> state = loadState(folder, &files); !state)
+    return state.takeError();
+  for (const auto &[name, expected] : files)
+    if (name == file)
+      return checkHash(folder + "/" + file, expected);
+  return Error{"'" + folder + "/" + stateFile + "' has no hash of '" + file +
+               "'"};
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
   std::vector<std::pair<std::string, uint64_t>> files;
   Result<TrainState> state = loadState(path, &files);
@@ -114,16 +172,19 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
     return state.takeError();
   for (const auto &[file, expected] : files) {
     std::string name = path + "/" + file;
-    Result<uint64_t> hash = hashFile(name);
-    if (!hash)
-      return hash.takeError();
-    if (*hash != expected)
-      return Error{"'" + name + "' is damaged: its hash is " + toHex(*hash) +
-                   ", the checkpoint says " + toHex(expected)};
+    if (Status status = checkHash(name, expected); !status)
+      return Error{status.message()};
   }
-  Result<RunConfig> config = loadConfig(path + "/" + configFile);
+  Result<RunConfig> config = readCheckpointConfig(path);
   if (!config)
     return config.takeError();
+  // Before there was a history, all steps were alike.
+  if (state->history.data.empty())
+    state->history.setData(0, state->dataDigest);
+  if (state->history.batches.empty())
+    state->history.setBatch(0, 0, config->train.batchSize);
+  else if (Status status = checkState(path, *state, *config); !status)
+    return Error{status.message()};
   return Checkpoint{path, *state, std::move(*config)};
 }
 
@@ -143,7 +204,11 @@ Status Checkpoint::restore(const Model &model, int rank) const {
 
 /// Whether a run may continue with another value of the key.
 static bool mayChange(const std::string &path) {
-  static const char *const free[] = {"runtime.threads",
+  static const char *const free[] = {"runtime.device",
+                                     "runtime.precision",
+                                     "runtime.gradient_checkpointing",
+                                     "runtime.threads",
+                                     "train.micro_batch",
                                      "train.steps",
                                      "train.lr",
                                      "train.lr_schedule",
@@ -175,16 +240,27 @@ static std::string valueOf(const ConfigField &field, RunConfig config) {
       field.access);
 }
 
+/// What to do about a key that may not change.
+static const char *adviceFor(const std::string &path) {
+  if (path == "train.batch_size")
+    return " (--allow-changed-batch goes on with it)";
+  if (path == "train.seq_len")
+    return " (--init-from begins a run with the weights alone)";
+  return "";
+}
+
 Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
-                                                  const RunConfig &now) {
+                                                  const RunConfig &now,
+                                                  bool allowBatch) {
   std::vector<std::string> changes;
   for (const ConfigField &field : configSchema()) {
     std::string before = valueOf(field, saved), after = valueOf(field, now);
     if (before == after)
       continue;
-    if (!mayChange(field.path()))
+    bool allowed = allowBatch && field.path() == "train.batch_size";
+    if (!allowed && !mayChange(field.path()))
       return Error{"cannot resume: " + field.path() + " was " + before +
-                   " and is now " + after};
+                   " and is now " + after + adviceFor(field.path())};
     changes.push_back(field.path() + ": " + before + " -> " + after);
   }
   return changes;

@@ -126,8 +126,7 @@ static bool isMissing(const std::error_code &code) {
 }
 
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
-                                             uint64_t artefactHash,
-                                             uint64_t dataDigest) {
+                                             const CheckpointFilter &matches) {
   FoundCheckpoint found;
   fs::file_time_type newest = fs::file_time_type::min();
   std::error_code code;
@@ -149,8 +148,10 @@ Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
     Result<TrainState> state = readTrainState(*path);
     if (!state)
       return state.takeError();
-    if (state->artefactHash != artefactHash ||
-        state->dataDigest != dataDigest) {
+    Result<bool> matching = matches(*path, *state);
+    if (!matching)
+      return matching.takeError();
+    if (!*matching) {
       ++found.others;
     } else if (found.path.empty() || time > newest) {
       found.path = *path;

@@ -21,6 +21,7 @@
 #define NSA_RUNTIME_TRAIN_MODEL_H
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/Train/MomentRanges.h"
 #include "runtime/Train/StepProfile.h"
 
 #include <cstdint>
@@ -85,6 +86,11 @@ public:
   /// Ranks that each keep a part of the moments; 0 if each keeps all.
   virtual int sharingRanks() const { return 0; }
 
+  /// Whose moments a rank keeps where ranks share them; see findMomentRanges.
+  virtual Result<std::vector<MomentRange>> momentRanges(int) const {
+    return std::vector<MomentRange>();
+  }
+
   /// Identifies the program: equal programs have equal hashes, whatever their
   /// files say besides; see Artifact::identity.
   virtual uint64_t hash() const = 0;
@@ -120,6 +126,9 @@ public:
     return program.findEntry(entry) != nullptr;
   }
   int sharingRanks() const override { return int(program.artifact()->ranks()); }
+  Result<std::vector<MomentRange>> momentRanges(int rank) const override {
+    return findMomentRanges(program.artifact().root(), rank);
+  }
   const std::vector<TensorView> &tensors() const override {
     return program.tensors();
   }

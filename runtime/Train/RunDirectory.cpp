@@ -2,6 +2,7 @@
 
 #include "runtime/Train/RunDirectory.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -104,6 +105,15 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
 }
 
 Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }
+
+bool hasResult(const std::string &runDirectory) {
+  Result<std::string> text = readFile(runDirectory + "/metrics.json");
+  if (!text)
+    return false;
+  nlohmann::json json =
+      nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("end", nlohmann::json()) == "finished";
+}
 
 //===----------------------------------------------------------------------===//
 // The directory

@@ -67,6 +67,9 @@ struct HaltRequest {
   std::string ignored;
 };
 
+/// Whether a run left the result of training to its end.
+bool hasResult(const std::string &runDirectory);
+
 class RunDirectory {
 public:
   /// Creates `<outDir>/<name>`, which must not exist; an empty name stands for

@@ -35,11 +35,11 @@ struct BatchPlan {
   int64_t sequencesPerStep() const { return microBatch * passes * ranks; }
   int64_t tokensPerStep() const { return sequencesPerStep() * seqLen; }
 
-  /// The first sample of a pass of a rank. All samples of a step are taken in
-  /// the same micro-batches, however many ranks share them.
-  uint64_t firstSample(int64_t step, int64_t pass, int64_t rank) const {
-    return uint64_t(step * sequencesPerStep() +
-                    (pass * ranks + rank) * microBatch);
+  /// The first sample of a pass of a rank in a step before which `consumed`
+  /// samples were taken. All samples of a step are taken in the same
+  /// micro-batches, however many ranks share them.
+  uint64_t firstSample(uint64_t consumed, int64_t pass, int64_t rank) const {
+    return consumed + uint64_t((pass * ranks + rank) * microBatch);
   }
 };
 

@@ -19,13 +19,13 @@ void StepSamples::start(const TrainSampler &order, const BatchPlan &batch,
   ahead = {};
 }
 
-Status StepSamples::readAhead(int64_t step) {
+Status StepSamples::readAhead(uint64_t consumed) {
   int64_t at = 0;
   for (int64_t pass = 0; pass < plan.passes; ++pass)
     for (int64_t row = 0; row < plan.microBatch; ++row, at += plan.seqLen)
-      if (ahead =
-              sampler->read(plan.firstSample(step, pass, rank) + uint64_t(row),
-                            next.tokens.data() + at, next.targets.data() + at);
+      if (ahead = sampler->read(
+              plan.firstSample(consumed, pass, rank) + uint64_t(row),
+              next.tokens.data() + at, next.targets.data() + at);
           !ahead)
         return ahead;
   return ahead;

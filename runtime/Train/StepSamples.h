@@ -19,9 +19,9 @@ public:
   /// `sampler` must outlive the object, or be followed by another `start`.
   void start(const TrainSampler &sampler, const BatchPlan &plan, int rank);
 
-  /// Reads the samples of a step (0-based); the current ones stay. A failure is
-  /// returned, and remembered as `status`.
-  Status readAhead(int64_t step);
+  /// Reads the samples of a step before which `consumed` samples were taken;
+  /// the current ones stay. A failure is returned, and remembered as `status`.
+  Status readAhead(uint64_t consumed);
   const Status &status() const { return ahead; }
 
   /// Makes what was read ahead the current step.

@@ -82,7 +82,7 @@ Result<StepRecord> Trainer::runStep() {
       return Error{status.message()};
   // A GPU is at work meanwhile. What fails is for after the step.
   if (state.step + 1 < config.train.steps)
-    (void)samples.readAhead(state.step + 1);
+    (void)samples.readAhead(state.samples + uint64_t(plan.sequencesPerStep()));
   // The one wait of a step, for the few numbers that it leaves.
   if (Status status = model.finish(fused ? "step" : "update"); !status)
     return Error{status.message()};
@@ -219,7 +219,7 @@ Result<TrainEnd> Trainer::loop() {
   });
   if (state.step < train.steps)
     if (Status status = ranks.agree("the first samples are read",
-                                    samples.readAhead(state.step));
+                                    samples.readAhead(state.samples));
         !status)
       return Error{status.message()};
   while (state.step < train.steps) {

@@ -35,6 +35,14 @@ struct TrainOptions {
   /// A run directory to go on in: from its latest checkpoint, or from step 0 if
   /// there is none yet. Not together with `resume`.
   std::string restart;
+  /// A checkpoint, run or file whose weights a new run begins with; empty draws
+  /// them from the seed. Not together with `resume`.
+  std::string initFrom;
+  /// Takes the parameters that both have, and leaves the others.
+  bool initPartial = false;
+  /// Let a run go on with another train.batch_size, or other data.
+  bool allowChangedBatch = false;
+  bool allowChangedData = false;
   /// Stops after this many optimizer steps of this process; 0 does not.
   int64_t stopAfter = 0;
   /// Runs accumulate and update although the program has a step entry.
@@ -97,6 +105,11 @@ private:
   Status checkFinished(RunChoice &choice) const;
   Status lockRun(const RunChoice &choice);
   Status enterRun(const RunChoice &choice);
+  Status loadInitial();
+  Result<bool> isOfThisRun(const std::string &folder,
+                           const TrainState &saved) const;
+  Status checkResumable(const Checkpoint &checkpoint) const;
+  Status takeOver(const Checkpoint &checkpoint);
   Status resumeFrom(const std::string &folder);
   Status writeRunFiles() const;
   Status printHeader();

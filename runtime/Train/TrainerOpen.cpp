@@ -1,7 +1,6 @@
 //===- TrainerOpen.cpp - before the first step ----------------------------===//
 
 #include "lib/Support/Hash.h"
-#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
 #include "runtime/Train/Trainer.h"
@@ -10,8 +9,6 @@
 #include <unistd.h>
 
 namespace nsa {
-
-using Json = nlohmann::ordered_json;
 
 Status Trainer::prepare() {
   Result<TrainBinding> bound = TrainBinding::create(model);
@@ -31,6 +28,10 @@ Status Trainer::prepare() {
     return Error{"the data has a vocabulary of " +
                  std::to_string(data.manifest.vocabSize) +
                  " tokens, the model one of " + std::to_string(binding.vocab)};
+  // Checkpoints say it: that they cannot must not come out after hours.
+  if (Result<std::vector<MomentRange>> kept = model.momentRanges(ranks.rank());
+      !kept)
+    return kept.takeError();
   state.seed = uint64_t(config.train.seed);
   state.artefactHash = model.hash();
   state.dataDigest = data.manifest.digest();
@@ -51,6 +52,10 @@ Status Trainer::prepare() {
     return status;
   if (Status status = model.run("init"); !status)
     return status;
+  state.history.setBatch(0, 0, plan.sequencesPerStep());
+  state.history.setData(0, state.dataDigest);
+  if (Status status = loadInitial(); !status)
+    return status;
   if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
@@ -66,15 +71,6 @@ struct Trainer::RunChoice {
   /// That the run to go on with is finished; empty if it is not.
   std::string finished;
 };
-
-/// Whether a run left the result of training to its end.
-static bool hasResult(const std::string &runDirectory) {
-  Result<std::string> text = readFile(runDirectory + "/metrics.json");
-  if (!text)
-    return false;
-  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.value("end", Json()) == "finished";
-}
 
 /// Nothing is wrong with a finished run where it was not asked for by name.
 Status Trainer::checkFinished(RunChoice &choice) const {
@@ -97,13 +93,16 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
   std::string from = options.resume;
   if (from == "auto") {
-    Result<FoundCheckpoint> found = findNewestCheckpoint(
-        config.train.outDir, state.artefactHash, state.dataDigest);
+    Result<FoundCheckpoint> found =
+        findNewestCheckpoint(config.train.outDir, [&](const std::string &folder,
+                                                      const TrainState &saved) {
+          return isOfThisRun(folder, saved);
+        });
     if (!found)
       return found.takeError();
     from = found->path;
     if (from.empty())
-      notes.push_back("resume auto: no checkpoint of this artefact and data "
+      notes.push_back("resume auto: no checkpoint of these parameters and data "
                       "below '" +
                       config.train.outDir + "' (" +
                       std::to_string(found->others) +
@@ -218,53 +217,6 @@ Status Trainer::openRun() {
   return ranks.agree("the run is open", enterRun(choice));
 }
 
-Status Trainer::resumeFrom(const std::string &folder) {
-  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
-  if (!checkpoint)
-    return checkpoint.takeError();
-  const TrainState &saved = checkpoint->state;
-  auto differs = [&](const char *what, uint64_t then, uint64_t now) {
-    return Error{"cannot resume from '" + folder + "': it belongs to " + what +
-                 " " + toHex(then) + ", this is " + toHex(now)};
-  };
-  if (saved.artefactHash != state.artefactHash)
-    return differs("artefact", saved.artefactHash, state.artefactHash);
-  if (saved.dataDigest != state.dataDigest)
-    return differs("data", saved.dataDigest, state.dataDigest);
-  Result<std::vector<std::string>> changes =
-      compareForResume(checkpoint->config, config);
-  if (!changes)
-    return changes.takeError();
-  // At the last step there is a result to make, if it is not there.
-  if (saved.step > config.train.steps ||
-      (saved.step == config.train.steps && ranks.isFirst() &&
-       hasResult(runOf(folder))))
-    return Error{"nothing to resume: '" + folder + "' is at step " +
-                 std::to_string(saved.step) + ", train.steps is " +
-                 std::to_string(config.train.steps)};
-  if (Status status = checkpoint->restore(model, ranks.rank()); !status)
-    return status;
-  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
-  if (!opened)
-    return opened.takeError();
-  directory = std::move(*opened);
-  if (ranks.isFirst()) {
-    Result<std::vector<std::string>> abandoned = returnTo(folder);
-    if (!abandoned)
-      return abandoned.takeError();
-    for (const std::string &path : *abandoned)
-      notes.push_back("later than that, set aside: " + path);
-  }
-  state = saved;
-  savedStep = saved.step;
-  lastCheckpoint = folder;
-  notes.push_back("resuming from " + folder + " at step " +
-                  std::to_string(saved.step));
-  for (const std::string &change : *changes)
-    notes.push_back("changed since: " + change);
-  return {};
-}
-
 Status Trainer::writeRunFiles() const {
   std::vector<std::pair<std::string, std::string>> facts = options.facts;
   facts.emplace_back("run_id", directory->id());
@@ -273,6 +225,10 @@ Status Trainer::writeRunFiles() const {
   facts.emplace_back("artefact_hash", toHex(state.artefactHash));
   facts.emplace_back("data", data.directory);
   facts.emplace_back("data_digest", toHex(state.dataDigest));
+  if (!state.history.initFrom.empty()) {
+    facts.emplace_back("init_from", state.history.initFrom);
+    facts.emplace_back("init_hash", toHex(state.history.initHash));
+  }
   for (const auto &[name, text] :
        {std::pair<const char *, std::string>{"config.yaml",
                                              printConfigYaml(config)},
@@ -312,9 +268,11 @@ Status Trainer::printHeader() {
     console.line(note);
   uint64_t perEpoch = sampler->samplesPerEpoch();
   char epochs[32];
-  std::snprintf(epochs, sizeof epochs, "%.2f",
-                double(config.train.steps) * double(plan.sequencesPerStep()) /
-                    double(perEpoch));
+  std::snprintf(
+      epochs, sizeof epochs, "%.2f",
+      (double(state.samples) + double(config.train.steps - state.step) *
+                                   double(plan.sequencesPerStep())) /
+          double(perEpoch));
   console.line(
       grouped(parameterCount(model)) + " parameters | " +
       grouped(uint64_t(plan.tokensPerStep())) + " tokens per step = " +

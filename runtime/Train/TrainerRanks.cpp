@@ -22,7 +22,11 @@ Status Trainer::checkSameRun() {
       // Rank 0 decides for all: of another one these would have no effect.
       {"--stop-after", std::to_string(options.stopAfter)},
       {"--resume", options.resume.empty() ? "none" : options.resume},
-      {"--run-name", options.runName.empty() ? "none" : options.runName}};
+      {"--run-name", options.runName.empty() ? "none" : options.runName},
+      {"--init-from", options.initFrom.empty() ? "none" : options.initFrom},
+      {"--init-partial", options.initPartial ? "on" : "off"},
+      {"--allow-changed-batch", options.allowChangedBatch ? "on" : "off"},
+      {"--allow-changed-data", options.allowChangedData ? "on" : "off"}};
   all.insert(all.end(), options.sameOnAllRanks.begin(),
              options.sameOnAllRanks.end());
   for (const auto &[what, value] : all)

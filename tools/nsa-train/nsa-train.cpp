@@ -155,8 +155,19 @@ static void addOptions(CLI::App &app, CommandLine &line) {
       ->check(notEmpty);
   app.add_option("--resume", line.train.resume,
                  "Checkpoint or run to continue, or auto for the newest one "
-                 "of this artefact and data below train.out_dir")
+                 "with the same parameters and data below train.out_dir")
       ->check(notEmpty);
+  app.add_flag("--allow-changed-batch", line.train.allowChangedBatch,
+               "With --resume: go on with another train.batch_size");
+  app.add_flag("--allow-changed-data", line.train.allowChangedData,
+               "With --resume: go on with other data");
+  app.add_option("--init-from", line.train.initFrom,
+                 "Checkpoint, run or model.safetensors whose weights a new run "
+                 "begins with, at step 0")
+      ->check(notEmpty);
+  app.add_flag("--init-partial", line.train.initPartial,
+               "With --init-from: take the parameters that both have, and "
+               "leave the others");
   app.add_option("--stop-after", line.train.stopAfter,
                  "Save and stop after this many steps of this process")
       ->check(atLeast(1));
@@ -274,6 +285,25 @@ static Status checkEffect(const CommandLine &line, const RunConfig &config,
     return Error{"--gpu names one GPU for the " +
                  std::to_string(place.localSize) +
                  " ranks of this machine, which take one each"};
+  return {};
+}
+
+/// Those that say how a run goes on, or what it begins with.
+static Status checkBeginning(const TrainOptions &train) {
+  if (!train.runName.empty() && !train.resume.empty() && train.resume != "auto")
+    return Error{"--run-name names a new run, and --resume " + train.resume +
+                 " continues one: give one of them"};
+  if (!train.initFrom.empty() && !train.resume.empty())
+    return Error{"--init-from begins a new run, and --resume " + train.resume +
+                 " continues one: give one of them"};
+  if (train.initPartial && train.initFrom.empty())
+    return Error{"--init-partial has no effect without --init-from"};
+  bool resumes = !train.resume.empty() || !train.restart.empty();
+  for (const auto &[given, name] :
+       {std::pair(train.allowChangedBatch, "--allow-changed-batch"),
+        {train.allowChangedData, "--allow-changed-data"}})
+    if (given && !resumes)
+      return Error{std::string(name) + " has no effect without --resume"};
   return {};
 }
 
@@ -536,10 +566,8 @@ static int runMain(int argc, char **argv) {
   addOptions(app, line);
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
-  if (!line.train.runName.empty() && !line.train.resume.empty() &&
-      line.train.resume != "auto") {
-    fail("--run-name names a new run, and --resume " + line.train.resume +
-         " continues one: give one of them");
+  if (Status status = checkBeginning(line.train); !status) {
+    fail(status.message());
     return exitUsage;
   }
   std::string command;

@@ -23,6 +23,14 @@ TrainState stateAt(int64_t step) {
   return state;
 }
 
+/// What finds checkpoints of a program and data.
+CheckpointFilter ofProgram(uint64_t artefact, uint64_t data) {
+  return [=](const std::string &, const TrainState &state) {
+    return Result<bool>(state.artefactHash == artefact &&
+                        state.dataDigest == data);
+  };
+}
+
 /// A model whose every persistent element differs from `seed` to `seed`.
 void fill(const BigramModel &model, float seed) {
   for (const TensorView &tensor : model.tensors())
@@ -245,11 +253,12 @@ TEST(Checkpoint, NewestOfTheSameProgramAndData) {
   state.artefactHash = 1;
   ASSERT_TRUE(saveCheckpoint(dir / "c", model, state, RunConfig(), 1).ok());
   dir.write("d/nothing", "");
-  Result<FoundCheckpoint> found = findNewestCheckpoint(dir.str(), 0xabc, 0xdef);
+  Result<FoundCheckpoint> found =
+      findNewestCheckpoint(dir.str(), ofProgram(0xabc, 0xdef));
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->path, dir / "b/checkpoints/step-00000008");
   EXPECT_EQ(found->others, 1u);
-  found = findNewestCheckpoint(dir.str(), 0xabc, 0);
+  found = findNewestCheckpoint(dir.str(), ofProgram(0xabc, 0));
   ASSERT_TRUE(found.ok());
   EXPECT_TRUE(found->path.empty());
   EXPECT_EQ(found->others, 3u);
@@ -268,13 +277,15 @@ TEST(Checkpoint, WhatCannotBeInspectedIsAnError) {
         << found.message();
     EXPECT_FALSE(RunDirectory::reopen(path).ok());
     EXPECT_FALSE(CsvLog::open(path, "step,x", 0).ok());
-    Result<FoundCheckpoint> newest = findNewestCheckpoint(path, 1, 2);
+    Result<FoundCheckpoint> newest =
+        findNewestCheckpoint(path, ofProgram(1, 2));
     ASSERT_FALSE(newest.ok());
     EXPECT_NE(newest.message().find("cannot list '"), std::string::npos)
         << newest.message();
   }
-  EXPECT_TRUE(findNewestCheckpoint(dir / "none", 1, 2).ok());
-  Result<FoundCheckpoint> newest = findNewestCheckpoint(dir.str(), 1, 2);
+  EXPECT_TRUE(findNewestCheckpoint(dir / "none", ofProgram(1, 2)).ok());
+  Result<FoundCheckpoint> newest =
+      findNewestCheckpoint(dir.str(), ofProgram(1, 2));
   ASSERT_FALSE(newest.ok());
   EXPECT_NE(newest.message().find("cannot inspect '"), std::string::npos);
 }

@@ -1,0 +1,131 @@
+//===- InitialWeights.cpp - a run that begins with weights ----------------===//
+
+#include "runtime/Train/InitialWeights.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
+#include "runtime/Train/CheckpointLayout.h"
+#include "runtime/Train/NamedTensors.h"
+
+#include <filesystem>
+
+namespace nsa {
+
+using namespace checkpoint;
+namespace fs = std::filesystem;
+
+/// Keys of the model that were others where the weights were trained: shapes
+/// do not tell.
+static Result<std::vector<std::string>> compareModels(const std::string &folder,
+                                                      RunConfig now) {
+  Result<RunConfig> then = readCheckpointConfig(folder);
+  if (!then)
+    return then.takeError();
+  std::vector<std::string> notes;
+  for (const ConfigField &field : configSchema()) {
+    if (!isModelKey(field))
+      continue;
+    auto print = [&](RunConfig &from) {
+      return std::visit(
+          [&](const auto &access) {
+            return jsonText(nlohmann::json(access(from)));
+          },
+          field.access);
+    };
+    if (std::string before = print(*then), after = print(now); before != after)
+      notes.push_back("warning: the initial weights were trained with " +
+                      field.path() + " " + before + ", it is now " + after);
+  }
+  return notes;
+}
+
+/// The file of a checkpoint's weights, verified.
+static Result<std::string> findWeights(const std::string &from,
+                                       const RunConfig &config,
+                                       std::vector<std::string> &notes) {
+  std::error_code code;
+  fs::path full = fs::absolute(from, code).lexically_normal();
+  if (!code && fs::is_regular_file(full, code))
+    return full.string();
+  Result<std::string> checkpoint = findCheckpoint(from);
+  if (!checkpoint)
+    return checkpoint;
+  const std::string &folder = *checkpoint;
+  if (Status status = checkFile(folder, modelFile); !status)
+    return Error{status.message()};
+  Result<std::vector<std::string>> found = compareModels(folder, config);
+  if (!found)
+    return found.takeError();
+  notes.insert(notes.end(), found->begin(), found->end());
+  return folder + "/" + modelFile;
+}
+
+static Status checkFinite(const SafetensorsFile &saved) {
+  std::vector<char> bytes;
+  for (SafeTensor tensor : saved.tensors()) {
+    bytes.resize(tensor.bytes);
+    if (Status status = saved.read(tensor, bytes.data()); !status)
+      return status;
+    tensor.data = bytes.data();
+    if (std::string found = findNonFinite(tensor); !found.empty())
+      return Error{"it has a value that is not finite: '" + tensor.name + "'" +
+                   found};
+  }
+  return {};
+}
+
+/// What is not the same in the file and the model: an error, or notes.
+static Status checkParameters(const SafetensorsFile &saved, const Model &model,
+                              bool partial, std::vector<std::string> &notes) {
+  ParameterDifferences found = compareParameters(saved, model);
+  if (found.none())
+    return {};
+  if (!partial && found.different.empty())
+    return Error{found.describe() +
+                 " (--init-partial takes what both have, and leaves the rest)"};
+  if (!partial || !found.different.empty())
+    return Error{found.describe()};
+  for (const std::string &name : found.missing)
+    notes.push_back("the initial weights have no '" + name +
+                    "', it keeps its initial value");
+  for (const std::string &name : found.extra)
+    notes.push_back("'" + name +
+                    "' of the initial weights is not used: the artefact has "
+                    "none");
+  size_t all = tensorsOfRole(model, TensorRole::Parameter).size();
+  if (found.missing.size() == all)
+    return Error{"it has none of the " + std::to_string(all) +
+                 " parameters of the artefact"};
+  return {};
+}
+
+Result<InitialWeights> loadInitialWeights(const std::string &from,
+                                          const Model &model,
+                                          const RunConfig &config,
+                                          bool partial) {
+  InitialWeights weights;
+  Result<std::string> file = findWeights(from, config, weights.notes);
+  if (!file)
+    return file.takeError();
+  weights.file = *file;
+  Result<uint64_t> hash = hashFile(weights.file);
+  if (!hash)
+    return hash.takeError();
+  weights.hash = *hash;
+  Result<SafetensorsFile> saved = SafetensorsFile::open(weights.file);
+  if (!saved)
+    return saved.takeError();
+  weights.notes.insert(weights.notes.begin(), "initial weights from " +
+                                                  weights.file + " " +
+                                                  toHex(weights.hash));
+  Status status = checkFinite(*saved);
+  if (status)
+    status = checkParameters(*saved, model, partial, weights.notes);
+  if (!status)
+    return Error{"cannot begin with the weights of '" + weights.file +
+                 "': " + status.message()};
+  if (status = copyParameters(*saved, model); !status)
+    return Error{status.message()};
+  return weights;
+}
+
+} // namespace nsa

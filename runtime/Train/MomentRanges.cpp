@@ -1,0 +1,205 @@
+//===- MomentRanges.cpp - whose moments a rank keeps ----------------------===//
+
+#include "runtime/Train/MomentRanges.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/Moments.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace nsa {
+
+namespace {
+
+/// Weights that lie one after the other, of which each rank updates a part.
+struct Piece {
+  /// Bytes of the weights.
+  artifact::Slice whole;
+  /// The part of a rank, in a buffer for those of all pieces.
+  artifact::Slice part;
+};
+
+/// The pieces of all weights with or without decay: alike for their moments.
+struct Group {
+  std::vector<Piece> pieces;
+  const artifact::Tensor *moments[2] = {nullptr, nullptr};
+};
+
+class RangeFinder {
+public:
+  RangeFinder(const artifact::Artifact &root, uint64_t rank)
+      : root(root), rank(rank) {}
+
+  Result<std::vector<MomentRange>> run();
+
+private:
+  Status collect();
+  Status add(const artifact::Copy &copy);
+  Status checkGroup(const Group &group, bool decay) const;
+  void addRanges(const Group &group);
+
+  const artifact::Artifact &root;
+  uint64_t rank;
+  /// Without decay and with it.
+  Group groups[2];
+  std::vector<MomentRange> ranges;
+};
+
+} // namespace
+
+static Error unclear(const std::string &why) {
+  return Error{"the artefact does not say which moments a rank keeps: " + why};
+}
+
+static bool liesIn(const artifact::Slice &inner, const artifact::Slice &outer) {
+  return inner.segment() == outer.segment() &&
+         inner.offset() >= outer.offset() &&
+         inner.offset() + inner.size() <= outer.offset() + outer.size();
+}
+
+static bool isParameter(const artifact::Tensor &tensor) {
+  return tensor.role() == TensorRole::Parameter;
+}
+
+/// Notes a command that puts updated weights of this rank among those of all.
+Status RangeFinder::add(const artifact::Copy &copy) {
+  const artifact::Tensor *first = nullptr;
+  for (const artifact::Tensor *tensor : *root.tensors()) {
+    if (!isParameter(*tensor) || !liesIn(*tensor->slice(), *copy.out()))
+      continue;
+    if (!first)
+      first = tensor;
+    if (tensor->decay() != first->decay() || tensor->type() != DataType::F32)
+      return unclear("parameters '" + first->name()->str() + "' and '" +
+                     tensor->name()->str() + "' have one bucket");
+  }
+  if (first)
+    groups[first->decay()].pieces.push_back({*copy.out(), *copy.source()});
+  return {};
+}
+
+Status RangeFinder::collect() {
+  for (const artifact::Entry *entry : *root.entries()) {
+    if (entry->name()->str() != "update")
+      continue;
+    for (const artifact::Command *command : *entry->commands())
+      if (const auto *copy = command->action_as_Copy())
+        if (copy->part() == artifact::CopyPart::Out)
+          if (Status status = add(*copy); !status)
+            return status;
+  }
+  for (const artifact::Tensor *tensor : *root.tensors())
+    for (int decay : {0, 1})
+      for (int moment : {0, 1}) {
+        std::string name =
+            moment == 0 ? artifact::moment1Prefix : artifact::moment2Prefix;
+        name += decay ? artifact::sharedDecayed : artifact::sharedOthers;
+        bool isMoment = tensor->role() == TensorRole::Moment1 ||
+                        tensor->role() == TensorRole::Moment2;
+        if (isMoment && tensor->name()->str() == name)
+          groups[decay].moments[moment] = tensor;
+      }
+  return {};
+}
+
+/// Every parameter is in a piece, and the parts are as large as the moments.
+Status RangeFinder::checkGroup(const Group &group, bool decay) const {
+  for (const artifact::Tensor *tensor : *root.tensors())
+    if (isParameter(*tensor) && tensor->decay() == decay &&
+        std::none_of(group.pieces.begin(), group.pieces.end(),
+                     [&](const Piece &piece) {
+                       return liesIn(*tensor->slice(), piece.whole);
+                     }))
+      return unclear("no part of '" + tensor->name()->str() + "' is updated");
+  if (group.pieces.empty())
+    return {};
+  uint64_t begin = group.pieces.front().part.offset(), end = begin, bytes = 0;
+  for (const Piece &piece : group.pieces) {
+    begin = std::min(begin, piece.part.offset());
+    end = std::max(end, piece.part.offset() + piece.part.size());
+    bytes += piece.part.size();
+  }
+  for (const artifact::Tensor *moment : group.moments) {
+    if (!moment)
+      return unclear("it has no moments for all of them");
+    if (moment->slice()->size() != bytes || end - begin != bytes)
+      return unclear("'" + moment->name()->str() + "' has " +
+                     std::to_string(moment->slice()->size()) +
+                     " bytes, the updated weights of a rank " +
+                     std::to_string(bytes));
+  }
+  return {};
+}
+
+void RangeFinder::addRanges(const Group &group) {
+  uint64_t base = ~uint64_t(0);
+  for (const Piece &piece : group.pieces)
+    base = std::min(base, piece.part.offset());
+  for (const Piece &piece : group.pieces) {
+    uint64_t begin = piece.whole.offset() + rank * piece.part.size();
+    uint64_t end = begin + piece.part.size();
+    for (const artifact::Tensor *tensor : *root.tensors()) {
+      const artifact::Slice &slice = *tensor->slice();
+      if (!isParameter(*tensor) || !liesIn(slice, piece.whole))
+        continue;
+      uint64_t from = std::max(begin, slice.offset());
+      uint64_t to = std::min(end, slice.offset() + slice.size());
+      if (from >= to)
+        continue;
+      for (const artifact::Tensor *moment : group.moments)
+        ranges.push_back({moment->name()->str(),
+                          (piece.part.offset() - base + from - begin) / 4,
+                          tensor->name()->str(), (from - slice.offset()) / 4,
+                          (to - from) / 4});
+    }
+  }
+}
+
+Result<std::vector<MomentRange>> RangeFinder::run() {
+  if (Status status = collect(); !status)
+    return Error{status.message()};
+  for (bool decay : {false, true}) {
+    if (Status status = checkGroup(groups[decay], decay); !status)
+      return Error{status.message()};
+    addRanges(groups[decay]);
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const MomentRange &a, const MomentRange &b) {
+              return std::tie(a.tensor, a.offset) <
+                     std::tie(b.tensor, b.offset);
+            });
+  return std::move(ranges);
+}
+
+Result<std::vector<MomentRange>>
+findMomentRanges(const artifact::Artifact &program, int rank) {
+  if (program.ranks() == 0)
+    return std::vector<MomentRange>();
+  return RangeFinder(program, uint64_t(rank)).run();
+}
+
+std::string printMomentRanges(const std::vector<MomentRange> &ranges) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const MomentRange &range : ranges)
+    json.push_back({range.tensor, range.offset, range.parameter, range.first,
+                    range.count});
+  return jsonText(json);
+}
+
+Result<std::vector<MomentRange>> parseMomentRanges(const std::string &text) {
+  try {
+    auto json = parseJson<nlohmann::ordered_json>(text.begin(), text.end());
+    std::vector<MomentRange> ranges;
+    for (const auto &range : json)
+      ranges.push_back({range.at(0).get<std::string>(),
+                        readUnsigned(range.at(1)),
+                        range.at(2).get<std::string>(),
+                        readUnsigned(range.at(3)), readUnsigned(range.at(4))});
+    return ranges;
+  } catch (const std::exception &error) {
+    return Error{oneLine(error.what())};
+  }
+}
+
+} // namespace nsa

@@ -1,0 +1,336 @@
+//===- NamedTensors.cpp - tensors of other programs by name ---------------===//
+
+#include "runtime/Train/NamedTensors.h"
+#include "lib/Support/Npy.h"
+#include "nsa/Artifact/Moments.h"
+#include "runtime/Train/CheckpointLayout.h"
+#include "runtime/Train/MomentRanges.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace nsa {
+
+using namespace checkpoint;
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+/// "F32[4x4], the artefact's is F32[5x5]" if they differ, else empty.
+static std::string findDifference(const SafeTensor &saved,
+                                  const TensorView &tensor) {
+  std::string type = safetensorsType(tensor.type);
+  if (saved.dtype == type && saved.shape == tensor.shape)
+    return "";
+  return saved.dtype + "[" + shapeText(saved.shape) + "], the artefact's is " +
+         type + "[" + shapeText(tensor.shape) + "]";
+}
+
+ParameterDifferences compareParameters(const SafetensorsFile &saved,
+                                       const Model &model) {
+  ParameterDifferences found;
+  std::set<std::string> known;
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
+    known.insert(tensor.name);
+    const SafeTensor *source = saved.find(tensor.name);
+    if (!source)
+      found.missing.push_back(tensor.name);
+    else if (std::string text = findDifference(*source, tensor); !text.empty())
+      found.different.push_back("'" + tensor.name + "' is " + text);
+  }
+  for (const SafeTensor &tensor : saved.tensors())
+    if (!known.count(tensor.name))
+      found.extra.push_back(tensor.name);
+  return found;
+}
+
+/// The first few of a list.
+static std::string listSome(const std::vector<std::string> &items,
+                            const char *quote) {
+  constexpr size_t most = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), most); ++i)
+    text += (i ? ", " : "") + (quote + items[i] + quote);
+  if (items.size() > most)
+    text += " and " + std::to_string(items.size() - most) + " more";
+  return text;
+}
+
+std::string ParameterDifferences::describe() const {
+  std::string text;
+  auto add = [&](const std::string &part) {
+    text += (text.empty() ? "" : "; ") + part;
+  };
+  if (!missing.empty())
+    add("it lacks " + listSome(missing, "'"));
+  if (!extra.empty())
+    add("the artefact has no " + listSome(extra, "'"));
+  if (!different.empty())
+    add(listSome(different, ""));
+  return text;
+}
+
+static Status copyTensor(const SafetensorsFile &file, const SafeTensor &source,
+                         const TensorView &tensor, const Model &model) {
+  if (Status status = file.read(source, tensor.data); !status)
+    return status;
+  return model.toDevice(tensor);
+}
+
+Status copyParameters(const SafetensorsFile &saved, const Model &model) {
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
+    const SafeTensor *source = saved.find(tensor.name);
+    if (!source || !findDifference(*source, tensor).empty())
+      continue;
+    if (Status status = copyTensor(saved, *source, tensor, model); !status)
+      return status;
+  }
+  return {};
+}
+
+Result<bool> hasParametersOf(const std::string &folder, const Model &model) {
+  Result<SafetensorsFile> saved =
+      SafetensorsFile::open(folder + "/" + modelFile);
+  if (!saved)
+    return saved.takeError();
+  return compareParameters(*saved, model).none();
+}
+
+//===----------------------------------------------------------------------===//
+// Moments
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The moments of a checkpoint by parameter, from one file or those of ranks.
+class SavedMoments {
+public:
+  static Result<SavedMoments> open(const std::string &folder,
+                                   const Model &model);
+
+  /// Copies elements of the moment of a parameter, such as m.w.
+  Status read(const std::string &moment, uint64_t first, uint64_t count,
+              float *out) const;
+
+  /// What optimizer.safetensors has besides moments.
+  const std::map<std::string, const SafeTensor *> &state() const {
+    return others;
+  }
+  Status readState(const SafeTensor &source, const TensorView &tensor,
+                   const Model &model) const {
+    return copyTensor(files.front(), source, tensor, model);
+  }
+
+private:
+  /// Elements of a moment from `first` on.
+  struct Source {
+    uint64_t count;
+    /// In this tensor of this file, from `offset` on.
+    size_t file;
+    const SafeTensor *tensor;
+    uint64_t offset;
+  };
+
+  Status addWhole(const std::string &path, const Model &model);
+  Status addShare(const std::string &path);
+
+  std::vector<SafetensorsFile> files;
+  /// By the moment's name and the first element.
+  std::map<std::string, std::map<uint64_t, Source>> sources;
+  std::map<std::string, const SafeTensor *> others;
+};
+
+} // namespace
+
+/// The names of the moments of a parameter.
+static std::vector<std::string> momentNames(const std::string &parameter) {
+  return {artifact::moment1Prefix + parameter,
+          artifact::moment2Prefix + parameter};
+}
+
+/// Takes in optimizer.safetensors.
+Status SavedMoments::addWhole(const std::string &path, const Model &model) {
+  Result<SafetensorsFile> opened = SafetensorsFile::open(path);
+  if (!opened)
+    return opened.takeError();
+  files.push_back(std::move(*opened));
+  std::map<std::string, TensorView> moments;
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter))
+    for (const std::string &name : momentNames(tensor.name))
+      moments.emplace(name, tensor);
+  for (const SafeTensor &tensor : files.back().tensors()) {
+    auto moment = moments.find(tensor.name);
+    if (moment == moments.end()) {
+      others[tensor.name] = &tensor;
+      continue;
+    }
+    if (std::string text = findDifference(tensor, moment->second);
+        !text.empty())
+      return Error{"moment '" + tensor.name + "' of '" + path + "' is " + text};
+    sources[tensor.name][0] = {tensor.bytes / sizeof(float), 0, &tensor, 0};
+  }
+  return {};
+}
+
+/// Takes in the file of a rank that shared moments.
+Status SavedMoments::addShare(const std::string &path) {
+  Result<SafetensorsFile> opened = SafetensorsFile::open(path);
+  if (!opened)
+    return opened.takeError();
+  files.push_back(std::move(*opened));
+  const SafetensorsFile &file = files.back();
+  auto text = file.metadata().find(rangesMember);
+  if (text == file.metadata().end())
+    return Error{"'" + path +
+                 "' does not say whose moments it has: only the artefact that "
+                 "saved it can go on from it"};
+  Result<std::vector<MomentRange>> ranges = parseMomentRanges(text->second);
+  if (!ranges)
+    return Error{"'" + path +
+                 "' has damaged ranges of moments: " + ranges.message()};
+  for (const MomentRange &range : *ranges) {
+    const SafeTensor *tensor = file.find(range.tensor);
+    uint64_t elements = tensor ? tensor->bytes / sizeof(float) : 0;
+    if (!tensor || tensor->dtype != "F32" || range.offset > elements ||
+        range.count > elements - range.offset)
+      return Error{"'" + path + "' has no elements " +
+                   std::to_string(range.offset) + " to " +
+                   std::to_string(range.offset + range.count) + " of '" +
+                   range.tensor + "'"};
+    bool second = range.tensor.rfind(artifact::moment2Prefix, 0) == 0;
+    sources[momentNames(range.parameter)[second]][range.first] = {
+        range.count, files.size() - 1, tensor, range.offset};
+  }
+  return {};
+}
+
+Result<SavedMoments> SavedMoments::open(const std::string &folder,
+                                        const Model &model) {
+  SavedMoments moments;
+  if (Status status = moments.addWhole(folder + "/" + optimizerFile, model);
+      !status)
+    return Error{status.message()};
+  for (int rank = 0;; ++rank) {
+    std::string path = folder + "/" + shareFile(rank);
+    Result<bool> there = fileExists(path);
+    if (!there)
+      return there.takeError();
+    if (!*there)
+      return std::move(moments);
+    if (Status status = moments.addShare(path); !status)
+      return Error{status.message()};
+  }
+}
+
+Status SavedMoments::read(const std::string &moment, uint64_t first,
+                          uint64_t count, float *out) const {
+  auto found = sources.find(moment);
+  while (found != sources.end() && count > 0) {
+    auto source = found->second.upper_bound(first);
+    if (source == found->second.begin())
+      break;
+    --source;
+    uint64_t skipped = first - source->first;
+    if (skipped >= source->second.count)
+      break;
+    uint64_t taken = std::min(count, source->second.count - skipped);
+    const Source &from = source->second;
+    if (Status status = files[from.file].read(
+            *from.tensor, (from.offset + skipped) * sizeof(float),
+            taken * sizeof(float), out);
+        !status)
+      return status;
+    first += taken;
+    count -= taken;
+    out += taken;
+  }
+  if (count == 0)
+    return {};
+  return Error{"the checkpoint has no element " + std::to_string(first) +
+               " of the moment '" + moment + "'"};
+}
+
+/// Fills the moments that a rank keeps: all, or its part.
+static Status restoreMoments(const SavedMoments &saved, const Model &model,
+                             int rank) {
+  Result<std::vector<MomentRange>> ranges = model.momentRanges(rank);
+  if (!ranges)
+    return ranges.takeError();
+  for (TensorRole role : {TensorRole::Moment1, TensorRole::Moment2})
+    for (const TensorView &tensor : tensorsOfRole(model, role)) {
+      bool second = role == TensorRole::Moment2;
+      Status status;
+      if (model.sharingRanks() == 0)
+        status =
+            saved.read(tensor.name, 0, tensor.elements(), tensor.as<float>());
+      // What is between the ranges is padding, which starts and stays 0.
+      else
+        std::fill_n(tensor.as<float>(), tensor.elements(), 0.0f);
+      for (const MomentRange &range : *ranges)
+        if (status && range.tensor == tensor.name)
+          status = saved.read(momentNames(range.parameter)[second], range.first,
+                              range.count, tensor.as<float>() + range.offset);
+      if (status)
+        status = model.toDevice(tensor);
+      if (!status)
+        return status;
+    }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// A whole checkpoint
+//===----------------------------------------------------------------------===//
+
+/// Takes over the state that both have, and says what is left.
+static Result<std::vector<std::string>> restoreState(const SavedMoments &saved,
+                                                     const Model &model) {
+  std::vector<std::string> notes;
+  std::set<std::string> used;
+  for (const TensorView &tensor : tensorsOfRole(model, TensorRole::State)) {
+    auto source = saved.state().find(tensor.name);
+    if (source == saved.state().end()) {
+      notes.push_back("the checkpoint has no '" + tensor.name +
+                      "': it begins anew");
+      continue;
+    }
+    used.insert(tensor.name);
+    if (std::string text = findDifference(*source->second, tensor);
+        !text.empty())
+      return Error{"'" + tensor.name + "' of the checkpoint is " + text};
+    if (Status status = saved.readState(*source->second, tensor, model);
+        !status)
+      return Error{status.message()};
+  }
+  for (const auto &[name, tensor] : saved.state())
+    if (!used.count(name))
+      notes.push_back("'" + name +
+                      "' of the checkpoint is dropped: the artefact has none");
+  return notes;
+}
+
+Result<std::vector<std::string>> restoreByName(const std::string &folder,
+                                               const Model &model, int rank) {
+  std::string path = folder + "/" + modelFile;
+  Result<SafetensorsFile> saved = SafetensorsFile::open(path);
+  if (!saved)
+    return saved.takeError();
+  if (ParameterDifferences found = compareParameters(*saved, model);
+      !found.none())
+    return Error{
+        "cannot resume from '" + folder +
+        "': its parameters are not the artefact's: " + found.describe()};
+  if (Status status = copyParameters(*saved, model); !status)
+    return Error{status.message()};
+  Result<SavedMoments> moments = SavedMoments::open(folder, model);
+  if (!moments)
+    return moments.takeError();
+  if (Status status = restoreMoments(*moments, model, rank); !status)
+    return Error{"cannot resume from '" + folder + "': " + status.message()};
+  return restoreState(*moments, model);
+}
+
+} // namespace nsa

@@ -1,0 +1,110 @@
+//===- RunHistory.cpp - what a run has gone through -----------------------===//
+
+#include "runtime/Train/RunHistory.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
+
+namespace nsa {
+
+using Json = nlohmann::ordered_json;
+
+/// Takes back a period of no steps.
+template <typename Period>
+static void removeFrom(std::vector<Period> &periods, int64_t step) {
+  while (!periods.empty() && periods.back().fromStep >= step)
+    periods.pop_back();
+}
+
+void RunHistory::setBatch(int64_t step, uint64_t samples, int64_t batchSize) {
+  removeFrom(batches, step);
+  if (batches.empty() || batches.back().batchSize != batchSize)
+    batches.push_back({step, samples, batchSize});
+}
+
+void RunHistory::setData(int64_t step, uint64_t digest) {
+  removeFrom(data, step);
+  if (data.empty() || data.back().digest != digest)
+    data.push_back({step, digest});
+}
+
+/// Samples consumed at a step of the period.
+static Result<uint64_t> samplesIn(const BatchPeriod &period, int64_t step) {
+  uint64_t steps = uint64_t(step) - uint64_t(period.fromStep), samples = 0;
+  if (__builtin_mul_overflow(steps, uint64_t(period.batchSize), &samples) ||
+      __builtin_add_overflow(samples, period.samples, &samples))
+    return Error{std::to_string(steps) + " steps of " +
+                 std::to_string(period.batchSize) +
+                 " sequences are more than 2^64"};
+  return samples;
+}
+
+Result<uint64_t> RunHistory::samplesAt(int64_t step) const {
+  uint64_t samples = 0;
+  const BatchPeriod *last = nullptr;
+  for (const BatchPeriod &period : batches) {
+    if (last ? period.fromStep <= last->fromStep : period.fromStep != 0)
+      return Error{
+          "batches from step " + std::to_string(period.fromStep) +
+          (last ? " follow those from step " + std::to_string(last->fromStep)
+                : " come first")};
+    if (period.fromStep > step)
+      return Error{"batches from step " + std::to_string(period.fromStep) +
+                   " are later than step " + std::to_string(step)};
+    if (period.batchSize < 1)
+      return Error{"a batch of " + std::to_string(period.batchSize)};
+    if (last) {
+      Result<uint64_t> before = samplesIn(*last, period.fromStep);
+      if (!before)
+        return before;
+      samples = *before;
+    }
+    if (period.samples != samples)
+      return Error{"batches from step " + std::to_string(period.fromStep) +
+                   " begin at sample " + std::to_string(period.samples) +
+                   ", those before end at " + std::to_string(samples)};
+    last = &period;
+  }
+  if (!last)
+    return Error{"no batches"};
+  return samplesIn(*last, step);
+}
+
+void writeHistory(const RunHistory &history, Json &state) {
+  for (const BatchPeriod &period : history.batches)
+    state["batches"].push_back(Json{{"from_step", period.fromStep},
+                                    {"samples", period.samples},
+                                    {"batch_size", period.batchSize}});
+  for (const DataPeriod &period : history.data)
+    state["data"].push_back(
+        Json{{"from_step", period.fromStep}, {"digest", toHex(period.digest)}});
+  if (!history.initFrom.empty())
+    state["init_from"] =
+        Json{{"path", history.initFrom}, {"xxh3", toHex(history.initHash)}};
+}
+
+static uint64_t readHex(const Json &value) {
+  Result<uint64_t> hash = fromHex(value.get<std::string>());
+  if (!hash)
+    throw std::runtime_error(hash.message());
+  return *hash;
+}
+
+RunHistory readHistory(const Json &state) {
+  RunHistory history;
+  if (state.contains("batches"))
+    for (const Json &period : state.at("batches"))
+      history.batches.push_back({readInteger(period.at("from_step")),
+                                 readUnsigned(period.at("samples")),
+                                 readInteger(period.at("batch_size"))});
+  if (state.contains("data"))
+    for (const Json &period : state.at("data"))
+      history.data.push_back(
+          {readInteger(period.at("from_step")), readHex(period.at("digest"))});
+  if (state.contains("init_from")) {
+    history.initFrom = state.at("init_from").at("path").get<std::string>();
+    history.initHash = readHex(state.at("init_from").at("xxh3"));
+  }
+  return history;
+}
+
+} // namespace nsa

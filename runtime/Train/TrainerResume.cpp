@@ -1,0 +1,137 @@
+//===- TrainerResume.cpp - runs that go on, and weights to begin with -----===//
+
+#include "lib/Support/Hash.h"
+#include "runtime/Train/InitialWeights.h"
+#include "runtime/Train/NamedTensors.h"
+#include "runtime/Train/Trainer.h"
+
+namespace nsa {
+
+/// Takes the weights that a new run is to begin with. A run that is started
+/// again goes on from its checkpoint, if it has one.
+Status Trainer::loadInitial() {
+  if (options.initFrom.empty())
+    return {};
+  Status status;
+  bool goesOn = false;
+  if (!options.restart.empty()) {
+    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    if (saved)
+      goesOn = *saved;
+    else
+      status = Error{saved.message()};
+  }
+  if (status && !goesOn) {
+    Result<InitialWeights> weights = loadInitialWeights(
+        options.initFrom, model, config, options.initPartial);
+    if (weights) {
+      state.history.initFrom = weights->file;
+      state.history.initHash = weights->hash;
+      notes.insert(notes.end(), weights->notes.begin(), weights->notes.end());
+    } else {
+      status = Error{weights.message()};
+    }
+  }
+  status = ranks.agree("the initial weights are there", status);
+  if (!status)
+    return status;
+  return ranks.checkSame("the file of the initial weights",
+                         toHex(state.history.initHash));
+}
+
+/// Whether a checkpoint is one that `--resume auto` may take: of the same
+/// parameters, model, length and data. What else differs is an error of its
+/// own, not a reason to begin anew.
+Result<bool> Trainer::isOfThisRun(const std::string &folder,
+                                  const TrainState &saved) const {
+  if (saved.dataDigest != state.dataDigest && !options.allowChangedData)
+    return false;
+  if (saved.artefactHash == state.artefactHash)
+    return true;
+  Result<RunConfig> then = readCheckpointConfig(folder);
+  if (!then)
+    return then.takeError();
+  if (then->train.seqLen != config.train.seqLen ||
+      printModelJson(*then) != printModelJson(config))
+    return false;
+  return hasParametersOf(folder, model);
+}
+
+/// Whether this run may go on from a checkpoint of the same parameters.
+Status Trainer::checkResumable(const Checkpoint &checkpoint) const {
+  const TrainState &saved = checkpoint.state;
+  if (saved.dataDigest != state.dataDigest && !options.allowChangedData)
+    return Error{"cannot resume from '" + checkpoint.path +
+                 "': it belongs to data " + toHex(saved.dataDigest) +
+                 ", this is " + toHex(state.dataDigest) +
+                 " (--allow-changed-data goes on with other data)"};
+  // At the last step there is a result to make, if it is not there.
+  if (saved.step > config.train.steps ||
+      (saved.step == config.train.steps && ranks.isFirst() &&
+       hasResult(runOf(checkpoint.path))))
+    return Error{"nothing to resume: '" + checkpoint.path + "' is at step " +
+                 std::to_string(saved.step) + ", train.steps is " +
+                 std::to_string(config.train.steps)};
+  return {};
+}
+
+/// Takes over tensors and state, and notes what is not as it was.
+Status Trainer::takeOver(const Checkpoint &checkpoint) {
+  uint64_t artefact = state.artefactHash, digest = state.dataDigest;
+  if (checkpoint.state.artefactHash == artefact) {
+    if (Status status = checkpoint.restore(model, ranks.rank()); !status)
+      return status;
+  } else {
+    Result<std::vector<std::string>> lost =
+        restoreByName(checkpoint.path, model, ranks.rank());
+    if (!lost)
+      return lost.takeError();
+    notes.push_back(
+        "same parameters, other kernels: not bit for bit (artefact " +
+        toHex(checkpoint.state.artefactHash) + " -> " + toHex(artefact) + ")");
+    notes.insert(notes.end(), lost->begin(), lost->end());
+  }
+  state = checkpoint.state;
+  state.artefactHash = artefact;
+  state.dataDigest = digest;
+  state.history.setBatch(state.step, state.samples, plan.sequencesPerStep());
+  state.history.setData(state.step, digest);
+  return {};
+}
+
+Status Trainer::resumeFrom(const std::string &folder) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+  if (!checkpoint)
+    return checkpoint.takeError();
+  Result<std::vector<std::string>> changes =
+      compareForResume(checkpoint->config, config, options.allowChangedBatch);
+  if (!changes)
+    return changes.takeError();
+  if (Status status = checkResumable(*checkpoint); !status)
+    return status;
+  notes.push_back("resuming from " + folder + " at step " +
+                  std::to_string(checkpoint->state.step));
+  if (Status status = takeOver(*checkpoint); !status)
+    return status;
+  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
+  if (!opened)
+    return opened.takeError();
+  directory = std::move(*opened);
+  if (ranks.isFirst()) {
+    Result<std::vector<std::string>> abandoned = returnTo(folder);
+    if (!abandoned)
+      return abandoned.takeError();
+    for (const std::string &path : *abandoned)
+      notes.push_back("later than that, set aside: " + path);
+  }
+  savedStep = state.step;
+  lastCheckpoint = folder;
+  if (checkpoint->state.dataDigest != state.dataDigest)
+    changes->push_back("data: " + toHex(checkpoint->state.dataDigest) + " -> " +
+                       toHex(state.dataDigest));
+  for (const std::string &change : *changes)
+    notes.push_back("changed since: " + change);
+  return {};
+}
+
+} // namespace nsa

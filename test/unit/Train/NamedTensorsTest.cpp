@@ -1,0 +1,268 @@
+//===- NamedTensorsTest.cpp - checkpoints of other programs ---------------===//
+
+#include "runtime/Train/NamedTensors.h"
+#include "runtime/Train/Checkpoint.h"
+#include "test/unit/TempDir.h"
+
+#include <algorithm>
+#include <list>
+
+using namespace nsa;
+
+namespace {
+
+/// Two parameters `a` of 6 and `b` of 10 elements and their moments: whole, or
+/// one rank's part of them, in the buckets that are given.
+class PartModel final : public Model {
+public:
+  /// A bucket: parameters in the order of memory, each padded to 4 elements.
+  using Buckets = std::vector<std::vector<std::string>>;
+
+  explicit PartModel(int ranks = 0, int rank = 0, Buckets buckets = {})
+      : ranks(ranks), buckets(std::move(buckets)) {
+    add("a", 6, TensorRole::Parameter);
+    add("b", 10, TensorRole::Parameter);
+    uint64_t part = 0;
+    for (const MomentRange &range : rangesOf(rank))
+      part = std::max(part, range.offset + range.count);
+    for (const char *moment : {"m.", "v."}) {
+      TensorRole role =
+          moment[0] == 'm' ? TensorRole::Moment1 : TensorRole::Moment2;
+      if (ranks > 0)
+        // Padding at the end.
+        add(std::string(moment) + "others", part + 3, role);
+      for (const char *parameter : {"a", "b"})
+        if (ranks == 0)
+          add(std::string(moment) + parameter, sizeOf(parameter), role);
+    }
+    add("loss_sum", 1, TensorRole::State);
+  }
+
+  void addState(const std::string &name, float value) {
+    add(name, 1, TensorRole::State);
+    *find(name)->as<float>() = value;
+  }
+
+  Status run(std::string_view) override { return {}; }
+  bool hasEntry(std::string_view) const override { return false; }
+  const std::vector<TensorView> &tensors() const override { return views; }
+  const TensorView *input(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+  const TensorView *output(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+  uint64_t hash() const override { return uint64_t(ranks); }
+  int sharingRanks() const override { return ranks; }
+  Result<std::vector<MomentRange>> momentRanges(int rank) const override {
+    return rangesOf(rank);
+  }
+
+  const TensorView *find(const std::string &name) const {
+    for (const TensorView &view : views)
+      if (view.name == name)
+        return &view;
+    return nullptr;
+  }
+
+  /// A value that no other element of any tensor has.
+  static float valueOf(const std::string &parameter, char kind, uint64_t i) {
+    return float(parameter == "a" ? 100 : 200) + float(i) +
+           (kind == 'm'   ? 1000
+            : kind == 'v' ? 2000
+                          : 0);
+  }
+
+  /// Gives every parameter and moment, of this rank, its values.
+  void fill(int rank) {
+    for (const char *parameter : {"a", "b"})
+      for (uint64_t i = 0; i < sizeOf(parameter); ++i)
+        for (char kind : {'w', 'm', 'v'}) {
+          std::string name =
+              kind == 'w' ? parameter : std::string(1, kind) + "." + parameter;
+          if (const TensorView *tensor = find(name))
+            tensor->as<float>()[i] = valueOf(parameter, kind, i);
+        }
+    for (const MomentRange &range : rangesOf(rank))
+      for (uint64_t i = 0; i < range.count; ++i)
+        find(range.tensor)->as<float>()[range.offset + i] =
+            valueOf(range.parameter, range.tensor[0], range.first + i);
+  }
+
+private:
+  static uint64_t sizeOf(const std::string &parameter) {
+    return parameter == "a" ? 6 : 10;
+  }
+
+  void add(const std::string &name, uint64_t elements, TensorRole role) {
+    storage.emplace_back(elements, 0.0f);
+    views.push_back({name,
+                     DataType::F32,
+                     {elements},
+                     storage.back().data(),
+                     elements * 4,
+                     role,
+                     false});
+  }
+
+  std::vector<MomentRange> rangesOf(int rank) const {
+    std::vector<MomentRange> ranges;
+    uint64_t base = 0;
+    for (const std::vector<std::string> &bucket : buckets) {
+      uint64_t whole = 0;
+      for (const std::string &name : bucket)
+        whole += (sizeOf(name) + 3) / 4 * 4;
+      uint64_t part = whole / uint64_t(ranks), at = 0;
+      uint64_t begin = part * uint64_t(rank), end = begin + part;
+      for (const std::string &name : bucket) {
+        uint64_t from = std::max(begin, at);
+        uint64_t to = std::min(end, at + sizeOf(name));
+        for (const char *moment : {"m.others", "v.others"})
+          if (from < to)
+            ranges.push_back(
+                {moment, base + from - begin, name, from - at, to - from});
+        at += (sizeOf(name) + 3) / 4 * 4;
+      }
+      base += part;
+    }
+    return ranges;
+  }
+
+  int ranks;
+  Buckets buckets;
+  std::list<std::vector<float>> storage;
+  std::vector<TensorView> views;
+};
+
+/// Saves a checkpoint of all ranks with the values of PartModel::fill.
+std::string saveFilled(const TempDir &dir, int ranks,
+                       const PartModel::Buckets &buckets) {
+  TrainState state;
+  state.step = 1;
+  if (ranks > 0)
+    EXPECT_TRUE(beginCheckpoint(dir.str(), 1));
+  for (int rank = 0; rank < ranks; ++rank) {
+    PartModel model(ranks, rank, buckets);
+    model.fill(rank);
+    EXPECT_TRUE(saveShare(dir.str(), 1, model, rank));
+  }
+  PartModel first(ranks, 0, buckets);
+  first.fill(0);
+  Result<std::string> path =
+      saveCheckpoint(dir.str(), first, state, RunConfig(), 1);
+  EXPECT_TRUE(path.ok()) << path.message();
+  return path ? *path : "";
+}
+
+PartModel::Buckets together() { return {{"a", "b"}}; }
+PartModel::Buckets apart() { return {{"b"}, {"a"}}; }
+
+// From one to N ranks, N to one, N to M, and to other buckets.
+TEST(NamedTensors, RestoreByName_OtherRanksAndBuckets_EveryMomentIsFound) {
+  struct Layout {
+    int ranks;
+    PartModel::Buckets buckets;
+  };
+  const Layout layouts[] = {
+      {0, {}}, {2, together()}, {2, apart()}, {4, together()}, {4, apart()}};
+  for (const Layout &saved : layouts)
+    for (const Layout &now : layouts) {
+      TempDir dir;
+      std::string folder = saveFilled(dir, saved.ranks, saved.buckets);
+      for (int rank = 0; rank < std::max(now.ranks, 1); ++rank) {
+        SCOPED_TRACE(std::to_string(saved.ranks) + " to " +
+                     std::to_string(now.ranks) + ", rank " +
+                     std::to_string(rank));
+        PartModel expected(now.ranks, rank, now.buckets);
+        PartModel model(now.ranks, rank, now.buckets);
+        expected.fill(rank);
+        Result<std::vector<std::string>> notes =
+            restoreByName(folder, model, rank);
+        ASSERT_TRUE(notes.ok()) << notes.message();
+        EXPECT_TRUE(notes->empty());
+        for (const TensorView &tensor : expected.tensors())
+          EXPECT_TRUE(std::equal(tensor.as<float>(),
+                                 tensor.as<float>() + tensor.elements(),
+                                 model.find(tensor.name)->as<float>()))
+              << tensor.name;
+      }
+    }
+}
+
+TEST(NamedTensors, RestoreByName_StateDiffers_InitialOrDroppedAndSaid) {
+  TempDir dir;
+  PartModel saved, model;
+  saved.addState("loss_scale", 1024);
+  model.addState("skipped_updates", 0);
+  TrainState state;
+  state.step = 1;
+  Result<std::string> folder =
+      saveCheckpoint(dir.str(), saved, state, RunConfig(), 1);
+  ASSERT_TRUE(folder.ok());
+  Result<std::vector<std::string>> notes = restoreByName(*folder, model, 0);
+  ASSERT_TRUE(notes.ok()) << notes.message();
+  EXPECT_EQ(*notes,
+            (std::vector<std::string>{
+                "the checkpoint has no 'skipped_updates': it begins anew",
+                "'loss_scale' of the checkpoint is dropped: the artefact has "
+                "none"}));
+}
+
+TEST(NamedTensors, RestoreByName_ShareOfAnOlderVersion_IsRefused) {
+  TempDir dir;
+  std::string folder = saveFilled(dir, 2, together());
+  std::string file = folder + "/optimizer_rank1.safetensors";
+  float zeros[8] = {};
+  ASSERT_TRUE(writeSafetensors(file, {{"m.others", "F32", {8}, zeros, 32}},
+                               {{"format", "pt"}}));
+  PartModel model;
+  Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
+  ASSERT_FALSE(notes.ok());
+  EXPECT_EQ(notes.message(),
+            "'" + file +
+                "' does not say whose moments it has: only the artefact that "
+                "saved it can go on from it");
+}
+
+TEST(NamedTensors, RestoreByName_RangesAreDamaged_IsRefused) {
+  TempDir dir;
+  std::string folder = saveFilled(dir, 2, together());
+  std::string file = folder + "/optimizer_rank1.safetensors";
+  float zeros[8] = {};
+  struct Case {
+    const char *ranges;
+    const char *error;
+  };
+  for (const Case &damage :
+       {Case{"[[\"m.others\",-1,\"a\",0,6]]", "damaged ranges"},
+        Case{"[[\"m.others\",0,\"a\"]]", "damaged ranges"},
+        Case{"[[\"m.others\",4,\"a\",0,6]]", "has no elements 4 to 10"},
+        Case{"[[\"m.x\",0,\"a\",0,6]]", "has no elements 0 to 6 of 'm.x'"},
+        Case{"[[\"m.others\",18446744073709551615,\"a\",0,6]]",
+             "has no elements"},
+        Case{"[]", "has no element"}}) {
+    ASSERT_TRUE(writeSafetensors(file, {{"m.others", "F32", {8}, zeros, 32}},
+                                 {{"moment_ranges", damage.ranges}}));
+    PartModel model;
+    Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
+    ASSERT_FALSE(notes.ok()) << damage.ranges;
+    EXPECT_NE(notes.message().find(damage.error), std::string::npos)
+        << notes.message();
+  }
+}
+
+TEST(NamedTensors, ParameterDifferences_ManyNames_SomeAreNamed) {
+  ParameterDifferences none, found;
+  EXPECT_TRUE(none.none());
+  found.missing = {"x", "y"};
+  for (int i = 0; i < 10; ++i)
+    found.extra.push_back("p" + std::to_string(i));
+  found.different = {"'w' is F32[4], the artefact's is F32[5]"};
+  EXPECT_FALSE(found.none());
+  EXPECT_EQ(found.describe(),
+            "it lacks 'x', 'y'; the artefact has no 'p0', 'p1', 'p2', 'p3', "
+            "'p4', 'p5', 'p6', 'p7' and 2 more; 'w' is F32[4], the artefact's "
+            "is F32[5]");
+}
+
+} // namespace

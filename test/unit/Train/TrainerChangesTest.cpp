@@ -1,0 +1,238 @@
+//===- TrainerChangesTest.cpp - going on as something else ----------------===//
+
+#include "lib/Support/Hash.h"
+#include "test/unit/Train/TrainerFixture.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+using namespace nsa;
+
+namespace {
+
+class TrainerChangesTest : public TrainerFixture {
+protected:
+  /// Trains the first ten steps of the run.
+  void trainHalf(BigramModel &model, const std::string &name) {
+    TrainOptions options = named(name);
+    options.stopAfter = 10;
+    Result<TrainEnd> end = train(model, options);
+    ASSERT_TRUE(end.ok()) << end.message();
+  }
+
+  TrainOptions resuming(const std::string &name) {
+    TrainOptions options;
+    options.configPath = "configs/test.yaml";
+    options.resume = name == "auto" ? name : dir / ("runs/" + name);
+    return options;
+  }
+
+  bool hasLogged(const std::string &name, const std::string &text) {
+    return dir.read("runs/" + name + "/train.log").find(text) !=
+           std::string::npos;
+  }
+
+  nlohmann::json stateOf(const std::string &name, const std::string &step) {
+    return nlohmann::json::parse(dir.read(
+        "runs/" + name + "/checkpoints/step-000000" + step + "/state.json"));
+  }
+
+  /// The largest relative difference of losses and norms.
+  double distance(const std::string &a, const std::string &b) {
+    std::istringstream left(losses(a)), right(losses(b));
+    std::string x, y;
+    double worst = 0;
+    while (std::getline(left, x) && std::getline(right, y))
+      for (int column : {1, 3}) {
+        double p = std::strtod(field(x, column).c_str(), nullptr);
+        double q = std::strtod(field(y, column).c_str(), nullptr);
+        if (q != 0)
+          worst = std::max(worst, std::fabs(p - q) / q);
+      }
+    return worst;
+  }
+
+private:
+  static std::string field(const std::string &row, int number) {
+    std::istringstream parts(row);
+    std::string part;
+    for (int i = 0; i <= number; ++i)
+      std::getline(parts, part, ',');
+    return part;
+  }
+};
+
+constexpr const char *otherKernels =
+    "same parameters, other kernels: not bit for bit";
+
+// Micro-batches are summed in another order, nothing else: 1e-5 is what f32
+// sums of 24 and 48 gradients may differ by after ten steps.
+TEST_F(TrainerChangesTest, Resume_OtherProgram_GoesOnCloselyAndSaysSo) {
+  BigramModel straight(2, 8, 16, 1), first(2, 8, 16, 1), second(3, 8, 16, 2);
+  ASSERT_TRUE(train(straight, named("a")).ok());
+  trainHalf(first, "b");
+  config.train.microBatch = 3;
+  config.runtime.precision = "bf16";
+  config.runtime.gradientCheckpointing = "block";
+  config.runtime.device = "cuda";
+  Result<TrainEnd> end = train(second, resuming("b"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_TRUE(hasLogged("b", otherKernels));
+  EXPECT_TRUE(hasLogged("b", "changed since: train.micro_batch: 2 -> 3"));
+  EXPECT_TRUE(
+      hasLogged("b", "changed since: runtime.precision: \"fp32\" -> \"bf16\""));
+  EXPECT_LT(distance("a", "b"), 1e-5);
+  EXPECT_EQ(stateOf("b", "20")["artefact_hash"], "0000000000000002");
+  EXPECT_EQ(stateOf("b", "20")["samples"], 120);
+}
+
+TEST_F(TrainerChangesTest, Resume_SameProgram_SaysNothingOfOtherKernels) {
+  BigramModel first(2, 8, 16, 1), second(2, 8, 16, 1);
+  trainHalf(first, "a");
+  config.train.lr = 0.01;
+  ASSERT_TRUE(train(second, resuming("a")).ok());
+  EXPECT_FALSE(hasLogged("a", otherKernels));
+}
+
+TEST_F(TrainerChangesTest, Resume_OtherParameters_AreNamed) {
+  BigramModel first(2, 8, 16, 1), wider(2, 8, 17, 2);
+  trainHalf(first, "a");
+  std::string before = dir.read("runs/a/train.log");
+  Result<TrainEnd> end = train(wider, resuming("a"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find(
+                "its parameters are not the artefact's: 'w' is F32[16x16], the "
+                "artefact's is F32[17x17]"),
+            std::string::npos)
+      << end.message();
+  EXPECT_EQ(dir.read("runs/a/train.log"), before);
+}
+
+// fp16 keeps a scale, other precisions have none.
+TEST_F(TrainerChangesTest, Resume_LossScaleComesAndGoes_IsSaid) {
+  BigramModel first(2, 8, 16, 1), scaled(2, 8, 16, 2), third(2, 8, 16, 3);
+  scaled.addLossScale(1024);
+  trainHalf(first, "a");
+  TrainOptions options = resuming("a");
+  options.stopAfter = 5;
+  Result<TrainEnd> end = train(scaled, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_TRUE(hasLogged("a", "the checkpoint has no 'loss_scale'"));
+  EXPECT_EQ(scaled.find("loss_scale")->as<float>()[0], 1024.0f);
+  end = train(third, resuming("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_TRUE(hasLogged("a", "'loss_scale' of the checkpoint is dropped"));
+}
+
+TEST_F(TrainerChangesTest, ResumeAuto_SameParametersOtherProgram_IsFound) {
+  BigramModel first(2, 8, 16, 1), second(2, 8, 16, 2), wider(2, 8, 17, 3);
+  trainHalf(first, "a");
+  TrainOptions options = resuming("auto");
+  options.runName = "b";
+  Result<TrainEnd> end = train(wider, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(run, dir / "runs/b");
+  EXPECT_TRUE(hasLogged("b", "(1 of others)"));
+  end = train(second, resuming("auto"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(run, dir / "runs/a");
+  EXPECT_TRUE(hasLogged("a", otherKernels));
+}
+
+TEST_F(TrainerChangesTest, Resume_OtherBatch_NeedsItsFlagAndIsRecorded) {
+  BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
+  trainHalf(first, "a");
+  config.train.batchSize = 4;
+  Result<TrainEnd> end = train(second, resuming("a"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.message(), "cannot resume: train.batch_size was 6 and is now 4 "
+                           "(--allow-changed-batch goes on with it)");
+  TrainOptions options = resuming("a");
+  options.allowChangedBatch = true;
+  options.stopAfter = 5;
+  end = train(second, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_TRUE(hasLogged("a", "changed since: train.batch_size: 6 -> 4"));
+  nlohmann::json state = stateOf("a", "15");
+  EXPECT_EQ(state["samples"], 60 + 5 * 4);
+  ASSERT_EQ(state["batches"].size(), 2u);
+  EXPECT_EQ(state["batches"][1]["from_step"], 10);
+  EXPECT_EQ(state["batches"][1]["samples"], 60);
+  EXPECT_EQ(state["batches"][1]["batch_size"], 4);
+  EXPECT_NE(dir.read("runs/a/checkpoints/step-00000015/config.yaml")
+                .find("batch_size: 4"),
+            std::string::npos);
+  // It is this run's batch size from then on.
+  end = train(third, resuming("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(stateOf("a", "20")["samples"], 60 + 10 * 4);
+  EXPECT_EQ(stateOf("a", "20")["batches"].size(), 2u);
+}
+
+// The samples of a step follow those of the step before, whatever its batch.
+TEST_F(TrainerChangesTest, Resume_OtherBatch_TakesTheNextSamples) {
+  BigramModel first(2, 8, 16), second(2, 8, 16);
+  trainHalf(first, "a");
+  TrainOptions options = resuming("a");
+  options.allowChangedBatch = true;
+  options.stopAfter = 1;
+  config.train.batchSize = 2;
+  ASSERT_TRUE(train(second, options).ok());
+  Result<TrainSampler> order =
+      TrainSampler::create(data.train, 8, uint64_t(config.train.seed));
+  ASSERT_TRUE(order.ok());
+  int32_t tokens[8], targets[8];
+  ASSERT_TRUE(order->read(60, tokens, targets));
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(second.find("tokens")->as<int32_t>()[i], tokens[i]) << i;
+}
+
+TEST_F(TrainerChangesTest, Resume_OtherData_NeedsItsFlagAndIsRecorded) {
+  BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
+  trainHalf(first, "a");
+  SynthOptions other;
+  other.output = dir / "other";
+  other.vocab = 16;
+  other.tokens = 5000;
+  other.seed = 77;
+  ASSERT_TRUE(synthesize(other).ok());
+  Result<Dataset> opened = Dataset::open(dir / "other");
+  ASSERT_TRUE(opened.ok());
+  uint64_t before = data.manifest.digest(), after = opened->manifest.digest();
+  data = std::move(*opened);
+  Result<TrainEnd> end = train(second, resuming("a"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("it belongs to data " + toHex(before) +
+                               ", this is " + toHex(after) +
+                               " (--allow-changed-data goes on with other "
+                               "data)"),
+            std::string::npos)
+      << end.message();
+  TrainOptions options = resuming("auto");
+  options.allowChangedData = true;
+  options.stopAfter = 5;
+  end = train(second, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(run, dir / "runs/a");
+  EXPECT_TRUE(hasLogged("a", "changed since: data: " + toHex(before) + " -> " +
+                                 toHex(after)));
+  nlohmann::json state = stateOf("a", "15");
+  EXPECT_EQ(state["data_digest"], toHex(after));
+  ASSERT_EQ(state["data"].size(), 2u);
+  EXPECT_EQ(state["data"][1]["from_step"], 10);
+  end = train(third, resuming("auto"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(run, dir / "runs/a");
+}
+
+TEST_F(TrainerChangesTest, Resume_OtherLength_ErrorNamesInitFrom) {
+  BigramModel first(2, 8, 16), second(2, 4, 16);
+  trainHalf(first, "a");
+  config.train.seqLen = 4;
+  Result<TrainEnd> end = train(second, resuming("a"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_EQ(end.message(), "cannot resume: train.seq_len was 8 and is now 4 "
+                           "(--init-from begins a run with the weights alone)");
+}
+
+} // namespace
