@@ -158,6 +158,7 @@ int finishOutput(const std::string &tool, int code) {
 }
 
 int runTool(const std::string &tool, const std::function<int()> &body) {
+  ignoreFileSizeSignal();
   try {
     return body();
   } catch (const std::bad_alloc &) {

@@ -25,6 +25,53 @@ uint64_t safetensorsElementBytes(std::string_view dtype) {
 }
 
 //===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+/// findNonFinite for elements whose exponent is all ones where they are not
+/// finite. Whole blocks are looked at without a branch.
+template <typename Bits>
+static std::string findNonFinite(const SafeTensor &tensor, Bits exponent,
+                                 Bits fraction) {
+  const char *data = static_cast<const char *>(tensor.data);
+  auto load = [&](uint64_t index) {
+    Bits bits;
+    std::memcpy(&bits, data + index * sizeof bits, sizeof bits);
+    return bits;
+  };
+  constexpr uint64_t block = 4096;
+  uint64_t count = tensor.bytes / sizeof(Bits);
+  for (uint64_t begin = 0; begin < count; begin += block) {
+    uint64_t end = std::min(begin + block, count);
+    bool found = false;
+    for (uint64_t i = begin; i < end; ++i)
+      found |= (load(i) & exponent) == exponent;
+    for (uint64_t i = begin; found && i < end; ++i) {
+      Bits bits = load(i);
+      if ((bits & exponent) != exponent)
+        continue;
+      bool negative = (bits & Bits(~(exponent | fraction))) != 0;
+      const char *value = bits & fraction ? "nan" : negative ? "-inf" : "inf";
+      return "[" + std::to_string(i) + "] is " + value;
+    }
+  }
+  return "";
+}
+
+std::string findNonFinite(const SafeTensor &tensor) {
+  if (tensor.dtype == "F32")
+    return findNonFinite<uint32_t>(tensor, 0x7F800000, 0x007FFFFF);
+  if (tensor.dtype == "BF16")
+    return findNonFinite<uint16_t>(tensor, 0x7F80, 0x007F);
+  if (tensor.dtype == "F16")
+    return findNonFinite<uint16_t>(tensor, 0x7C00, 0x03FF);
+  if (tensor.dtype == "F64")
+    return findNonFinite<uint64_t>(tensor, 0x7FF0000000000000,
+                                   0x000FFFFFFFFFFFFF);
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
 // Writing
 //===----------------------------------------------------------------------===//
 

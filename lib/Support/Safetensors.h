@@ -39,6 +39,11 @@ struct SafeTensor {
 /// Bytes of one element of a dtype, or 0 if it is unknown.
 uint64_t safetensorsElementBytes(std::string_view dtype);
 
+/// The first element of a tensor of floats that is no finite number, as
+/// "[7] is nan" (nan, inf or -inf; counted in row-major order); empty if there
+/// is none, and for integers. `data` may have any alignment.
+std::string findNonFinite(const SafeTensor &tensor);
+
 /// Writes `path` and syncs it. `metadata` is kept under `__metadata__`. The
 /// tensors' bytes start at a multiple of 64.
 Status writeSafetensors(const std::string &path,

@@ -267,6 +267,7 @@ static std::string findUnused(const CLI::App &app, const std::string &target) {
 }
 
 int main(int argc, char **argv) {
+  ignoreFileSizeSignal();
   CLI::App app("Compiles a model to an executable artefact", toolName);
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   Options options;

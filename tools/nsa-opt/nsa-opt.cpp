@@ -3,6 +3,7 @@
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/ToolOptions.h"
 #include "lib/Support/CommandLine.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Suggest.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -38,6 +39,8 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // After LLVM's handlers.
+  nsa::ignoreFileSizeSignal();
   nsa::hideForeignOptions();
   cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << "nsa-opt " NSA_VERSION ", LLVM " LLVM_VERSION_STRING "\n";
