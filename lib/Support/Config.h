@@ -108,8 +108,10 @@ struct TrainConfig {
   int64_t evalBatches = 16;
   /// Validation micro-batches of the evaluation at the end; 0 takes all.
   int64_t finalEvalBatches = 64;
-  /// 0 saves only at the end.
+  /// Steps between checkpoints, and minutes; 0 does not save by that. One is
+  /// always saved at the end.
   int64_t saveEvery = 0;
+  double saveMinutes = 10;
   /// Checkpoints kept; 0 keeps all.
   int64_t keepCheckpoints = 2;
   int64_t seed = 1;

@@ -155,7 +155,10 @@ void addTrain(std::vector<ConfigField> &fields) {
   s.number("final_eval_batches", &C::finalEvalBatches, 0, kMaxInt,
            "validation micro-batches at the end; 0 takes all");
   s.number("save_every", &C::saveEvery, 0, kMaxInt,
-           "steps between checkpoints; 0 saves at the end only");
+           "steps between checkpoints; 0 saves by save_minutes and at the end");
+  s.real("save_minutes", &C::saveMinutes, 0.0, 1e6,
+         "minutes between checkpoints, by rank 0's clock; 0 saves by "
+         "save_every and at the end");
   s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
            "checkpoints kept; 0 keeps all");
   s.number("seed", &C::seed, 0, kMaxInt,

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 namespace nsa {
 
@@ -64,10 +65,24 @@ static uint64_t readHash(const Json &value) {
   return *hash;
 }
 
-static TrainState readState(const Json &json) {
-  if (int64_t format = readInteger(json.at("format")); format != 1)
+/// Checks the hash that a state.json has of itself; returns whether it has one.
+static bool checkSeal(Json json) {
+  int64_t format = readInteger(json.at("format"));
+  if (format < 1 || format > stateFormat)
     throw std::runtime_error("format " + std::to_string(format) +
-                             ", expected 1");
+                             ", expected 1 to " + std::to_string(stateFormat));
+  if (format == 1 && !json.contains(stateHashMember))
+    return false;
+  uint64_t expected = readHash(json.at(stateHashMember));
+  json.erase(stateHashMember);
+  uint64_t hash = hashBytes(jsonText(json));
+  if (hash != expected)
+    throw std::runtime_error("its hash is " + toHex(hash) + ", it says " +
+                             toHex(expected));
+  return true;
+}
+
+static TrainState readState(const Json &json) {
   TrainState state;
   state.step = readInteger(json.at("step"));
   state.samples = readUnsigned(json.at("samples"));
@@ -79,40 +94,105 @@ static TrainState readState(const Json &json) {
   return state;
 }
 
-/// Reads only state.json; the hashes of the other files go to `files`.
-static Result<TrainState>
-loadState(const std::string &path,
-          std::vector<std::pair<std::string, uint64_t>> *files = nullptr) {
+namespace {
+
+/// What a state.json says.
+struct StateFile {
+  TrainState state;
+  bool isSealed = true;
+  /// The other files and their hashes.
+  std::vector<std::pair<std::string, uint64_t>> files;
+};
+
+} // namespace
+
+/// Refuses a state that lies in the folder of another step.
+static Status checkFolder(const std::string &path, const TrainState &state) {
+  std::filesystem::path folder =
+      std::filesystem::path(path + "/").lexically_normal().parent_path();
+  int64_t named = stepOf(folder.filename().string());
+  if (named < 0 || named == state.step)
+    return {};
+  return Error{"'" + path + "/" + stateFile + "' is damaged: it says step " +
+               std::to_string(state.step) + ", its folder is of step " +
+               std::to_string(named)};
+}
+
+/// Reads only state.json.
+static Result<StateFile> loadState(const std::string &path) {
   std::string name = path + "/" + stateFile;
   Result<std::string> text = readFile(name);
   if (!text)
     return Error{"'" + path + "' is no checkpoint: " + text.message()};
   try {
     auto json = parseJson<Json>(text->begin(), text->end());
-    TrainState state = readState(json);
+    StateFile found;
+    found.isSealed = checkSeal(json);
+    found.state = readState(json);
+    if (Status status = checkFolder(path, found.state); !status)
+      return Error{status.message()};
+    const Json &hashes = json.at("xxh3");
     for (const char *file : {modelFile, optimizerFile, configFile})
-      if (files)
-        files->emplace_back(file, readHash(json.at("xxh3").at(file)));
-    for (int rank = 0; files && json.at("xxh3").contains(shareFile(rank));
-         ++rank)
-      files->emplace_back(shareFile(rank),
-                          readHash(json.at("xxh3").at(shareFile(rank))));
-    return state;
+      found.files.emplace_back(file, readHash(hashes.at(file)));
+    for (int rank = 0; hashes.contains(shareFile(rank)); ++rank)
+      found.files.emplace_back(shareFile(rank),
+                               readHash(hashes.at(shareFile(rank))));
+    return found;
   } catch (const std::exception &error) {
     return Error{"'" + name + "' is damaged: " + oneLine(error.what())};
   }
 }
 
 Result<TrainState> readTrainState(const std::string &checkpoint) {
-  return loadState(checkpoint);
+  Result<StateFile> found = loadState(checkpoint);
+  return found ? Result<TrainState>(found->state) : found.takeError();
+}
+
+/// Refuses a state that is not one of a run with the configuration.
+static Status checkState(const std::string &path, const TrainState &state,
+                         const RunConfig &config) {
+  std::string name = "'" + path + "/" + stateFile + "' is damaged: ";
+  uint64_t samples = 0;
+  bool tooLarge = __builtin_mul_overflow(
+      uint64_t(state.step), uint64_t(config.train.batchSize), &samples);
+  if (tooLarge || samples != state.samples)
+    return Error{name + "it says " + std::to_string(state.samples) +
+                 " samples, " + std::to_string(state.step) + " steps of " +
+                 std::to_string(config.train.batchSize) + " have " +
+                 (tooLarge ? "more than 2^64" : std::to_string(samples))};
+  if (state.seed != uint64_t(config.train.seed))
+    return Error{name + "it says seed " + std::to_string(state.seed) + ", " +
+                 configFile + " says " + std::to_string(config.train.seed)};
+  return {};
+}
+
+/// Refuses values from which no run can go on.
+static Status checkFinite(const std::string &name) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(name);
+  if (!file)
+    return file.takeError();
+  std::vector<char> bytes;
+  for (SafeTensor tensor : file->tensors()) {
+    bytes.resize(tensor.bytes);
+    if (Status status = file->read(tensor, bytes.data()); !status)
+      return status;
+    tensor.data = bytes.data();
+    if (std::string found = findNonFinite(tensor); !found.empty())
+      return Error{"'" + name + "' has a value that is not finite: '" +
+                   tensor.name + "'" + found};
+  }
+  return {};
+}
+
+static bool isTensorFile(const std::string &name) {
+  return std::filesystem::path(name).extension() == ".safetensors";
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
-  std::vector<std::pair<std::string, uint64_t>> files;
-  Result<TrainState> state = loadState(path, &files);
-  if (!state)
-    return state.takeError();
-  for (const auto &[file, expected] : files) {
+  Result<StateFile> found = loadState(path);
+  if (!found)
+    return found.takeError();
+  for (const auto &[file, expected] : found->files) {
     std::string name = path + "/" + file;
     Result<uint64_t> hash = hashFile(name);
     if (!hash)
@@ -120,11 +200,16 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
     if (*hash != expected)
       return Error{"'" + name + "' is damaged: its hash is " + toHex(*hash) +
                    ", the checkpoint says " + toHex(expected)};
+    if (isTensorFile(file))
+      if (Status status = checkFinite(name); !status)
+        return Error{status.message()};
   }
   Result<RunConfig> config = loadConfig(path + "/" + configFile);
   if (!config)
     return config.takeError();
-  return Checkpoint{path, *state, std::move(*config)};
+  if (Status status = checkState(path, found->state, *config); !status)
+    return Error{status.message()};
+  return Checkpoint{path, found->state, std::move(*config), found->isSealed};
 }
 
 Status Checkpoint::restore(const Model &model, int rank) const {
@@ -159,6 +244,7 @@ static bool mayChange(const std::string &path) {
                                      "train.eval_batches",
                                      "train.final_eval_batches",
                                      "train.save_every",
+                                     "train.save_minutes",
                                      "train.keep_checkpoints",
                                      "train.out_dir",
                                      "train.sample_bytes",

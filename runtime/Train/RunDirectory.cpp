@@ -93,7 +93,7 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   }
   if (Status status = writeFileAtomically(path, contents); !status)
     return Error{status.message()};
-  Result<OutputFile> file = OutputFile::append(path);
+  Result<RecordFile> file = RecordFile::open(path);
   if (!file)
     return file.takeError();
   std::string rows = contents.substr(header.size() + 1);
@@ -109,12 +109,29 @@ Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }
 // The directory
 //===----------------------------------------------------------------------===//
 
-RunDirectory::RunDirectory(std::string path)
-    : folder(std::move(path)), started(wallClock()) {
+RunDirectory::RunDirectory(std::string path, HeldDirectory held)
+    : folder(std::move(path)), held(std::move(held)), started(wallClock()) {
   std::string seed = folder + " " + std::to_string(::getpid()) + " " +
                      std::to_string(started) + " " +
                      std::to_string(steadyClock());
   runId = toHex(hashBytes(seed)).substr(0, 12);
+}
+
+Result<RunDirectory> RunDirectory::hold(const std::string &path) {
+  Result<HeldDirectory> held = HeldDirectory::open(path);
+  if (!held)
+    return held.takeError();
+  return RunDirectory(path, std::move(*held));
+}
+
+Status RunDirectory::check() const {
+  Result<bool> there = held.isThere();
+  if (!there)
+    return there.takeError();
+  if (!*there)
+    return Error{"the run directory '" + folder +
+                 "' was removed or renamed while the run wrote into it"};
+  return {};
 }
 
 /// The error about a new run whose name is taken.
@@ -145,7 +162,7 @@ Result<RunDirectory> RunDirectory::create(const std::string &outDir,
       return alreadyThere(path);
     path = base + "-" + std::to_string(attempt);
   }
-  return RunDirectory(path);
+  return hold(path);
 }
 
 Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
@@ -153,7 +170,7 @@ Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
   if (!fs::is_directory(path, code))
     return Error{"no run directory '" + path + "'" +
                  (code ? ": " + code.message() : "")};
-  return RunDirectory(path);
+  return hold(path);
 }
 
 Result<FileLock> RunDirectory::lock(const std::string &path) {

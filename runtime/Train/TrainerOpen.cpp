@@ -54,7 +54,8 @@ Status Trainer::prepare() {
   if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
-  return printHeader();
+  printHeader();
+  return {};
 }
 
 /// What the first rank decides for all.
@@ -97,11 +98,14 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
   std::string from = options.resume;
   if (from == "auto") {
-    Result<FoundCheckpoint> found = findNewestCheckpoint(
-        config.train.outDir, state.artefactHash, state.dataDigest);
+    Result<FoundCheckpoint> found =
+        findNewestCheckpoint(config.train.outDir, state.artefactHash,
+                             state.dataDigest, config.train.keepCheckpoints);
     if (!found)
       return found.takeError();
     from = found->path;
+    for (const std::string &text : found->warnings)
+      warn(text);
     if (from.empty())
       notes.push_back("resume auto: no checkpoint of this artefact and data "
                       "below '" +
@@ -111,7 +115,7 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   }
   if (!options.restart.empty()) {
     choice.directory = options.restart;
-    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    Result<bool> saved = hasCheckpoint(options.restart);
     if (!saved)
       return saved.takeError();
     if (!*saved)
@@ -119,12 +123,15 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     from = options.restart;
   }
   if (!from.empty()) {
-    Result<std::string> folder = findCheckpoint(from);
-    if (!folder)
-      return folder.takeError();
-    if (Status status = checkInRun(*folder); !status)
+    Result<FoundCheckpoint> found =
+        findCheckpoint(from, config.train.keepCheckpoints);
+    if (!found)
+      return found.takeError();
+    for (const std::string &text : found->warnings)
+      warn(text);
+    if (Status status = checkInRun(found->path); !status)
       return Error{status.message()};
-    choice.checkpoint = *folder;
+    choice.checkpoint = found->path;
     if (Status status = checkFinished(choice); !status)
       return Error{status.message()};
     return choice;
@@ -150,7 +157,8 @@ Status Trainer::lockRun(const RunChoice &choice) {
     notes.push_back("the file system of '" + path +
                     "' has no locks: no other process may continue this run");
   else
-    removeUnfinished(path);
+    for (const std::string &text : removeUnfinished(path))
+      warn(text);
   lock.emplace(std::move(*taken));
   return {};
 }
@@ -260,6 +268,10 @@ Status Trainer::resumeFrom(const std::string &folder) {
   lastCheckpoint = folder;
   notes.push_back("resuming from " + folder + " at step " +
                   std::to_string(saved.step));
+  if (!checkpoint->isSealed && ranks.isFirst())
+    warn("'" + folder +
+         "' is of format 1, without a hash of its state.json: of that only "
+         "step, samples and seed could be verified");
   for (const std::string &change : *changes)
     notes.push_back("changed since: " + change);
   return {};
@@ -301,7 +313,7 @@ static std::vector<std::string> configLines(const RunConfig &config) {
   return lines;
 }
 
-Status Trainer::printHeader() {
+void Trainer::printHeader() {
   console.line("run " + directory->path() + " | id " + directory->id() +
                " | config " + options.configPath + " " + configHash(config) +
                " | artefact " + toHex(state.artefactHash) + " | data " +
@@ -310,6 +322,11 @@ Status Trainer::printHeader() {
     console.line(line);
   for (const std::string &note : notes)
     console.line(note);
+  if (ranks.isFirst())
+    checkSpace();
+  for (const std::string &text : warnings)
+    console.line("warning: " + text);
+  hasHeader = true;
   uint64_t perEpoch = sampler->samplesPerEpoch();
   char epochs[32];
   std::snprintf(epochs, sizeof epochs, "%.2f",
@@ -328,7 +345,7 @@ Status Trainer::printHeader() {
     console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
                directory->file(".HALT"));
-  return log->beat(state.step, "start");
+  noteWrite(log->beat(state.step, "start"));
 }
 
 } // namespace nsa
