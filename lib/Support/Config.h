@@ -166,9 +166,13 @@ Result<RunConfig> loadConfig(const std::string &path,
 Result<RunConfig> parseConfig(const std::string &text, const std::string &name,
                               const std::vector<std::string> &overrides = {});
 
-/// Checks what involves several keys. The message starts with the path of the
-/// key at fault, without a file.
-Status validateConfig(const RunConfig &config);
+/// Whether a key, by its path, was given a value.
+using KeyFilter = std::function<bool(const std::string &path)>;
+
+/// Checks what involves several keys. The message starts with the path of a key
+/// at fault, without a file, and says which values are defaults: those of keys
+/// that were not given.
+Status validateConfig(const RunConfig &config, const KeyFilter &isGiven = {});
 
 /// The whole configuration with every default filled in; parsing it gives the
 /// same configuration.

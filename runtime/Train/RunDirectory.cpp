@@ -2,6 +2,7 @@
 
 #include "runtime/Train/RunDirectory.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -67,8 +68,8 @@ static Result<std::string> keepRows(const std::string &path,
     std::from_chars_result parsed =
         std::from_chars(begin, text.data() + end, step);
     if (parsed.ec != std::errc() || *parsed.ptr != ',')
-      return Error{"'" + path + "' has a damaged row '" +
-                   text.substr(kept, end - kept) + "'"};
+      return Error{"'" + path + "' has a damaged row " +
+                   quote(text.substr(kept, end - kept))};
     if (step > lastStep)
       break;
     kept = end + 1;

@@ -243,7 +243,7 @@ static Status checkLaunch(const CommandLine &line) {
     if (std::optional<std::string> value = readVariable(name))
       return Error{std::string("--nproc starts all ranks on this machine and "
                                "says where they meet, but ") +
-                   name + " is set to '" + *value + "'"};
+                   name + " is set to " + quote(*value)};
   if (line.given.count("--trust-network"))
     return Error{"--trust-network has no effect with --nproc, which gives its "
                  "ranks a token"};
