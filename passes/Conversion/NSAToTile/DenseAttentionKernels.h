@@ -61,8 +61,8 @@ struct DenseAttention {
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
-    return 2 * width * shape.batch * shape.queryHeads *
-           visibility.countPairs(shape.sequence, shape.keys);
+    return shape.flops(width,
+                       visibility.countPairs(shape.sequence, shape.keys));
   }
   /// For kernel names: "w32" or "l8d4".
   std::string visibilityName() const;
