@@ -116,8 +116,7 @@ std::string jsonText(const Json &value, int indent = -1) {
 /// only named.
 template <typename Json>
 std::string describeJson(const Json &value) {
-  return value.is_structured() ? value.type_name()
-                               : quote(jsonText(value));
+  return value.is_structured() ? value.type_name() : quote(jsonText(value));
 }
 
 template <typename Json>
