@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_INTERFACES_SLOWPATHS_H
 #define NSA_DIALECTS_INTERFACES_SLOWPATHS_H
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/SetVector.h"
@@ -17,10 +18,6 @@ inline constexpr llvm::StringLiteral kUnfusedPath = "unfused";
 inline constexpr llvm::StringLiteral kSpillPath = "spill";
 inline constexpr llvm::StringLiteral kSerialisedPath = "serialised";
 inline constexpr llvm::StringLiteral kCopyPath = "copy";
-
-/// Attribute of an operation, of the kernel that it becomes and of the function
-/// that this becomes: the names of its slow paths so far.
-inline constexpr llvm::StringLiteral kSlowPathsAttr = "nsa.slow_paths";
 
 /// A kernel with fewer bytes of arguments is never slow: passing over them
 /// takes little longer than starting it.

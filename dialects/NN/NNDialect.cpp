@@ -221,8 +221,11 @@ static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
 }
 
 static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
-  return op->emitError("attribute `")
-         << attribute.getName().getValue() << "` is not known here";
+  return refuseAttribute(op, attribute,
+                         {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr,
+                          kDimsAttr, kDifferentiateAttr, kSeedAttr, kAliasAttr,
+                          kObjectiveAttr, kStatisticAttr, kTrainAttr,
+                          kConfigAttr});
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,

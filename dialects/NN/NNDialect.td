@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_NN_NNDIALECT_TD
 #define NSA_DIALECTS_NN_NNDIALECT_TD
 
+include "dialects/Interfaces/OpChecks.td"
 include "mlir/IR/OpBase.td"
 
 def NN_Dialect : Dialect {
@@ -49,6 +50,7 @@ def NN_Dialect : Dialect {
 }
 
 class NN_Op<string mnemonic, list<Trait> traits = []>
-    : Op<NN_Dialect, mnemonic, traits>;
+    : Op<NN_Dialect, mnemonic,
+         !listconcat(traits, [NSA_LimitedSizes, NSA_KnownAttributes])>;
 
 #endif // NSA_DIALECTS_NN_NNDIALECT_TD

@@ -5,6 +5,7 @@
 
 #include "dialects/Interfaces/DifferentiableOpInterface.h"
 #include "dialects/Interfaces/FusionInterfaces.h"
+#include "dialects/Interfaces/OpChecks.h"
 #include "dialects/Interfaces/PrecisionOpInterface.h"
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NN/NNDialect.h"

@@ -1,6 +1,7 @@
 //===- NSADialect.cpp - Native Sparse Attention dialect -------------------===//
 
 #include "dialects/NSA/NSADialect.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/NSA/NSAOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -21,4 +22,41 @@ void nsa::NSADialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/NSA/NSAOps.cpp.inc"
       >();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of kernels
+//===----------------------------------------------------------------------===//
+
+static constexpr llvm::StringRef kKernelAttrs[] = {
+    nsa::kSharedBytesAttr, nsa::kLaunchRegistersAttr, nsa::kTensorMapsAttr,
+    nsa::kResidentsAttr,   nsa::kSelectBlocksAttr,    nsa::kSlowPathsAttr};
+
+llvm::LogicalResult
+nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,
+                                          mlir::NamedAttribute attribute) {
+  if (attribute.getName() == kSelectBlocksAttr) {
+    auto blocks = llvm::dyn_cast<mlir::DenseI64ArrayAttr>(attribute.getValue());
+    if (blocks && llvm::all_of(blocks.asArrayRef(),
+                               [](int64_t block) { return block >= 0; }))
+      return llvm::success();
+    return op->emitError("attribute `")
+           << kSelectBlocksAttr
+           << "` must be an array<i64> of numbers that are at least 0";
+  }
+  if (llvm::is_contained(kKernelAttrs, attribute.getName().getValue()))
+    return llvm::success();
+  return refuseAttribute(op, attribute, kKernelAttrs);
+}
+
+llvm::LogicalResult nsa::NSADialect::verifyRegionArgAttribute(
+    mlir::Operation *op, unsigned, unsigned, mlir::NamedAttribute attribute) {
+  if (attribute.getName() == kAlignmentAttr)
+    return llvm::success();
+  return refuseAttribute(op, attribute, {kAlignmentAttr});
+}
+
+llvm::LogicalResult nsa::NSADialect::verifyRegionResultAttribute(
+    mlir::Operation *op, unsigned, unsigned, mlir::NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
 }

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_NSA_NSADIALECT_TD
 #define NSA_DIALECTS_NSA_NSADIALECT_TD
 
+include "dialects/Interfaces/OpChecks.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 
@@ -35,10 +36,14 @@ def NSA_Dialect : Dialect {
     exponentials. A row that sees no key has output 0, lse -inf and no gradient.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
 }
 
 class NSA_Op<string mnemonic, list<Trait> traits = []>
-    : Op<NSA_Dialect, mnemonic, traits>;
+    : Op<NSA_Dialect, mnemonic,
+         !listconcat(traits, [NSA_LimitedSizes, NSA_KnownAttributes])>;
 
 def NSA_CompressionMean : I32EnumAttrCase<"Mean", 0, "mean">;
 def NSA_CompressionLinear : I32EnumAttrCase<"Linear", 1, "linear">;

@@ -4,6 +4,7 @@
 #define NSA_DIALECTS_NSA_NSAOPS_H
 
 #include "dialects/Interfaces/DifferentiableOpInterface.h"
+#include "dialects/Interfaces/OpChecks.h"
 #include "dialects/Interfaces/PrecisionOpInterface.h"
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NSA/NSADialect.h"

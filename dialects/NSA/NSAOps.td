@@ -340,6 +340,10 @@ def NSA_SelectedAttentionOp
     block, and the last block of a sequence may be partial. Softmax, `lse` and the
     use of heads are those of `nsa.compressed_attention`.
 
+    An index beyond the block of its query, `floor(t / select_block)`, or below -1
+    is a mistake of whoever made the indices: kernels ignore it, and a run that
+    checks every command (`nsa-run --check`, `nsa-train --no-graph`) refuses it.
+
     Example:
 
     ```mlir

@@ -50,3 +50,25 @@ uint64_t rt::TensorMapAttr::getSpan() const {
   return tensorMapSpan(getExtents().asArrayRef(), getStrides().asArrayRef(),
                        getBytes(getElement()));
 }
+
+//===----------------------------------------------------------------------===//
+// Attributes with the prefix of the dialect: there are none
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+rt::RTDialect::verifyOperationAttribute(Operation *op,
+                                        NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}
+
+LogicalResult
+rt::RTDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned,
+                                        NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}
+
+LogicalResult
+rt::RTDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                           NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_RT_RTDIALECT_TD
 #define NSA_DIALECTS_RT_RTDIALECT_TD
 
+include "dialects/Interfaces/OpChecks.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
@@ -47,11 +48,15 @@ def RT_Dialect : Dialect {
     ```
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::nsa::nn::NNDialect"];
 }
 
 class RT_Op<string mnemonic, list<Trait> traits = []>
-    : Op<RT_Dialect, mnemonic, traits>;
+    : Op<RT_Dialect, mnemonic,
+         !listconcat(traits, [NSA_LimitedSizes, NSA_KnownAttributes])>;
 
 //===----------------------------------------------------------------------===//
 // Attributes

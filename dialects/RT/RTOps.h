@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_RT_RTOPS_H
 #define NSA_DIALECTS_RT_RTOPS_H
 
+#include "dialects/Interfaces/OpChecks.h"
 #include "dialects/Interfaces/RowLayout.h"
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/RT/RTDialect.h"

@@ -99,3 +99,24 @@ LogicalResult FragmentAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "a fragment lies in 1 to 32 warps, not " << warps;
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Attributes with the prefix of the dialect: there are none
+//===----------------------------------------------------------------------===//
+
+LogicalResult TileDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}
+
+LogicalResult TileDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned,
+                                                    NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}
+
+LogicalResult
+TileDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                         NamedAttribute attribute) {
+  return refuseAttribute(op, attribute);
+}

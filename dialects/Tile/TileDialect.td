@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_TILE_TILEDIALECT_TD
 #define NSA_DIALECTS_TILE_TILEDIALECT_TD
 
+include "dialects/Interfaces/OpChecks.td"
 include "mlir/IR/OpBase.td"
 
 def Tile_Dialect : Dialect {
@@ -21,6 +22,9 @@ def Tile_Dialect : Dialect {
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect"];
@@ -30,6 +34,7 @@ def Tile_Dialect : Dialect {
 }
 
 class Tile_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Tile_Dialect, mnemonic, traits>;
+    : Op<Tile_Dialect, mnemonic,
+         !listconcat(traits, [NSA_LimitedSizes, NSA_KnownAttributes])>;
 
 #endif // NSA_DIALECTS_TILE_TILEDIALECT_TD

@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_TILE_TILEOPS_H
 #define NSA_DIALECTS_TILE_TILEOPS_H
 
+#include "dialects/Interfaces/OpChecks.h"
 #include "dialects/Tile/TileDialect.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/OpDefinition.h"

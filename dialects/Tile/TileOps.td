@@ -23,7 +23,8 @@ def Tile_KernelOp : Tile_Op<"kernel", [
   let description = [{
     A symbol whose arguments are memrefs of static shape, inputs first, then the
     last `num_outputs` of them outputs. The body runs once per point of `grid`
-    (x, y, z).
+    (x, y, z). `flops` and `bytes` are the work and the traffic of one launch,
+    where known.
 
     The layout of an argument is the identity or that of columns of a wider
     matrix: trailing dimensions lie together as rows, and rows at equal distances.
@@ -56,7 +57,9 @@ def Tile_KernelOp : Tile_Op<"kernel", [
                        OptionalAttr<DictArrayAttr>:$arg_attrs,
                        OptionalAttr<DictArrayAttr>:$res_attrs,
                        DenseI32ArrayAttr:$grid,
-                       I32Attr:$num_outputs);
+                       I32Attr:$num_outputs,
+                       OptionalAttr<I64Attr>:$flops,
+                       OptionalAttr<I64Attr>:$bytes);
   let regions = (region SizedRegion<1>:$body);
   let builders = [OpBuilder<(ins
     "::llvm::StringRef":$name, "::mlir::FunctionType":$type,

@@ -1,6 +1,7 @@
 //===- Driver.cpp - one compilation ---------------------------------------===//
 
 #include "lib/Compiler/Driver.h"
+#include "dialects/Interfaces/OpChecks.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/RT/RTOps.h"
@@ -9,7 +10,9 @@
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/Report.h"
 #include "lib/Compiler/Source.h"
+#include "lib/Compiler/TextLimits.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -47,8 +50,20 @@ nsa::Driver::Driver(const CompilerOptions &options, const DebugOptions &debug)
   }
 }
 
+/// A line of messages, not too long: a diagnostic is followed by the line of
+/// its place, which may be the whole file.
+static std::string shortenLine(StringRef line) {
+  constexpr size_t mostOfMessage = 1000;
+  bool isMessage = llvm::any_of(
+      ArrayRef<StringRef>{" error: ", " warning: ", " remark: ", " note: "},
+      [&](StringRef kind) { return line.contains(kind); });
+  return shortened(line.str(), isMessage ? mostOfMessage : kMostQuoted);
+}
+
 std::string nsa::Driver::takeMessages() {
-  return StringRef(messages).rtrim().str();
+  SmallVector<StringRef> lines;
+  StringRef(messages).rtrim().split(lines, '\n');
+  return llvm::join(llvm::map_range(lines, shortenLine), "\n");
 }
 
 void nsa::Driver::passOnMessages() {
@@ -78,8 +93,8 @@ ScheduleKind nsa::Driver::getSchedule() const {
 LogicalResult nsa::Driver::checkOptions() {
   chip = findCUDAChip(options.target);
   if (options.target != artifact::cpuTarget && !chip) {
-    messageStream << "unsupported target '" << options.target
-                  << "'; this compiler has: " << artifact::cpuTarget;
+    messageStream << "unsupported target " << quote(options.target)
+                  << "; this compiler has: " << artifact::cpuTarget;
     for (const CUDAChip &known : getCUDAChips())
       messageStream << ", " << known.name;
     return failure();
@@ -91,13 +106,14 @@ LogicalResult nsa::Driver::checkOptions() {
   }
   cpu = std::move(*description);
   if (!parsePrecision(options.precision)) {
-    messageStream << "unknown precision '" << options.precision
-                  << "'; known are fp32, bf16 and fp16";
+    messageStream << "unknown precision " << quote(options.precision)
+                  << "; known are fp32, bf16 and fp16";
     return failure();
   }
   if (options.reducePrecision != "fp32" && options.reducePrecision != "bf16") {
-    messageStream << "unknown precision of reductions '"
-                  << options.reducePrecision << "'; known are fp32 and bf16";
+    messageStream << "unknown precision of reductions "
+                  << quote(options.reducePrecision)
+                  << "; known are fp32 and bf16";
     return failure();
   }
   if (options.logitsMiB < 1 || options.logitsMiB > kMaxLogitsMiB) {
@@ -111,8 +127,8 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   if (!parseRecomputePolicy(options.recompute)) {
-    messageStream << "unknown recompute policy '" << options.recompute
-                  << "'; known are none, cheap and block";
+    messageStream << "unknown recompute policy " << quote(options.recompute)
+                  << "; known are none, cheap and block";
     return failure();
   }
   if (options.recomputeBudget < 0 ||
@@ -152,16 +168,16 @@ LogicalResult nsa::Driver::checkDebugOptions() {
   if (!debug.savePhases.empty())
     if (std::error_code error =
             llvm::sys::fs::create_directories(debug.savePhases)) {
-      messageStream << "cannot create folder '" << debug.savePhases
-                    << "': " << error.message();
+      messageStream << "cannot create folder " << quote(debug.savePhases)
+                    << ": " << error.message();
       return failure();
     }
   if (debug.remarks.empty())
     return success();
   std::string error;
   if (!llvm::Regex(debug.remarks).isValid(error)) {
-    messageStream << "'" << debug.remarks
-                  << "' is no regular expression for remarks: " << error;
+    messageStream << quote(debug.remarks)
+                  << " is no regular expression for remarks: " << error;
     return failure();
   }
   remark::RemarkCategories categories;
@@ -174,32 +190,22 @@ LogicalResult nsa::Driver::checkDebugOptions() {
       /*printAsEmitRemarks=*/true);
 }
 
-/// Refuses tensors that no machine can hold: sizes in bytes are 64-bit numbers
-/// from here on.
-static LogicalResult checkType(Operation *op, Type type) {
-  constexpr int64_t maxElements = int64_t(1) << 48;
-  auto shaped = dyn_cast<ShapedType>(type);
-  if (!shaped || !shaped.hasStaticShape())
+/// An empty file is an empty module to the parser.
+LogicalResult nsa::Driver::checkNotEmpty() {
+  bool hasCode = llvm::any_of(*module->getBody(), [](Operation &op) {
+    auto function = dyn_cast<FunctionOpInterface>(op);
+    return !function || !function.isExternal();
+  });
+  if (hasCode)
     return success();
-  std::optional<int64_t> elements = 1;
-  for (int64_t extent : shaped.getShape()) {
-    if (extent == 0)
-      return success();
-    elements = elements ? llvm::checkedMul(*elements, extent) : elements;
-  }
-  if (!elements || *elements > maxElements)
-    return op->emitError("type ")
-           << type << " has more than " << maxElements << " elements";
-  return success();
+  return module->emitError("the module has no function to compile");
 }
 
+/// The operations verify their own types.
 LogicalResult nsa::Driver::checkTypes() {
-  WalkResult result = module->walk([&](Operation *op) {
-    SmallVector<Type> types(op->getResultTypes());
-    if (auto function = dyn_cast<FunctionOpInterface>(op))
-      llvm::append_range(types, function.getArgumentTypes());
-    for (Type type : types)
-      if (failed(checkType(op, type)))
+  WalkResult result = module->walk([&](FunctionOpInterface function) {
+    for (Type type : function.getArgumentTypes())
+      if (failed(checkNumElements(function, type)))
         return WalkResult::interrupt();
     return WalkResult::advance();
   });
@@ -255,8 +261,12 @@ LogicalResult nsa::Driver::parse(const std::string &source,
   return timed("parse", [&]() -> LogicalResult {
     sourceManager.AddNewSourceBuffer(
         llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
+    if (std::string problem = findUnparsable(source, name); !problem.empty()) {
+      messageStream << problem;
+      return failure();
+    }
     module = parseModule(sourceManager, &context);
-    if (!module || failed(checkTypes()))
+    if (!module || failed(checkNotEmpty()) || failed(checkTypes()))
       return failure();
     warnOfUnusedOptions();
     return success();

@@ -52,6 +52,7 @@ private:
   llvm::LogicalResult checkOptions();
   /// The machine that kernels are for. Valid once the options are checked.
   ScheduleKind getSchedule() const;
+  llvm::LogicalResult checkNotEmpty();
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();
   llvm::LogicalResult runPhase(Phase phase);

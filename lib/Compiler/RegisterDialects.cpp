@@ -25,6 +25,11 @@ void nsa::registerDialects(mlir::DialectRegistry &registry) {
                   mlir::NVVM::NVVMDialect, mlir::math::MathDialect,
                   mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
                   mlir::vector::VectorDialect>();
+  // Verifies attributes of functions that have none of these operations.
+  registry.addExtension(
+      +[](mlir::MLIRContext *context, mlir::func::FuncDialect *) {
+        context->loadDialect<NSADialect, nn::NNDialect>();
+      });
   mlir::registerBuiltinDialectTranslation(registry);
   mlir::registerLLVMDialectTranslation(registry);
 }

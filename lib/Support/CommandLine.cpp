@@ -3,6 +3,7 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -43,14 +44,14 @@ static std::string describeExtras(const CLI::App &app) {
   std::string word = extras.front();
   word = word.substr(0, word.find('='));
   if (word.size() > 1 && word[0] == '-')
-    return "unknown option '" + word + "'" + suggestion(word, knownFlags(app));
+    return "unknown option " + quote(word) + suggestion(word, knownFlags(app));
   std::vector<std::string> subcommands;
   for (const CLI::App *sub :
        app.get_subcommands([](const CLI::App *) { return true; }))
     subcommands.push_back(sub->get_name());
   if (!subcommands.empty() && app.get_subcommands().empty())
-    return "unknown command '" + word + "'" + suggestion(word, subcommands);
-  return "unexpected argument '" + word + "'";
+    return "unknown command " + quote(word) + suggestion(word, subcommands);
+  return "unexpected argument " + quote(word);
 }
 
 /// CLI11 takes "2x" and "-3" for a flag,
@@ -97,7 +98,7 @@ std::optional<int> parseCommandLine(CLI::App &app, int argc,
     }
     std::string message = describeExtras(app);
     if (message.empty())
-      message = error.what();
+      message = shortened(oneLine(error.what()), 2 * kMostQuoted);
     std::fprintf(stderr, "%s: error: %s (--help lists the options)\n",
                  app.get_name().c_str(), message.c_str());
     return exitUsage;
@@ -111,7 +112,7 @@ NumberCheck between(long long least, long long most) {
     if (most != std::numeric_limits<long long>::max())
       expected += " and at most " + std::to_string(most);
     if (!CLI::detail::lexical_cast(text, value))
-      return "'" + text + "' is no whole number that fits; it " + expected;
+      return quote(text) + " is no whole number that fits; it " + expected;
     return value >= least && value <= most ? "" : expected + ", not " + text;
   };
 }
@@ -158,6 +159,7 @@ int finishOutput(const std::string &tool, int code) {
 }
 
 int runTool(const std::string &tool, const std::function<int()> &body) {
+  ignoreFileSizeSignal();
   try {
     return body();
   } catch (const std::bad_alloc &) {

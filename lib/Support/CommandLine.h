@@ -45,7 +45,8 @@ std::string checkFinite(const std::string &text);
 int reportError(const std::string &tool, const std::string &message);
 
 /// Runs what a tool does and returns its exit code. An exception, such as that
-/// memory is short, ends the tool as any other error does.
+/// memory is short, ends the tool as any other error does, and so does a file
+/// that may not grow further.
 int runTool(const std::string &tool, const std::function<int()> &body);
 
 /// Writes what a tool has made to a file, whole or not at all, or to the

@@ -108,8 +108,10 @@ struct TrainConfig {
   int64_t evalBatches = 16;
   /// Validation micro-batches of the evaluation at the end; 0 takes all.
   int64_t finalEvalBatches = 64;
-  /// 0 saves only at the end.
+  /// Steps between checkpoints, and minutes; 0 does not save by that. One is
+  /// always saved at the end.
   int64_t saveEvery = 0;
+  double saveMinutes = 10;
   /// Checkpoints kept; 0 keeps all.
   int64_t keepCheckpoints = 2;
   int64_t seed = 1;
@@ -164,9 +166,13 @@ Result<RunConfig> loadConfig(const std::string &path,
 Result<RunConfig> parseConfig(const std::string &text, const std::string &name,
                               const std::vector<std::string> &overrides = {});
 
-/// Checks what involves several keys. The message starts with the path of the
-/// key at fault, without a file.
-Status validateConfig(const RunConfig &config);
+/// Whether a key, by its path, was given a value.
+using KeyFilter = std::function<bool(const std::string &path)>;
+
+/// Checks what involves several keys. The message starts with the path of a key
+/// at fault, without a file, and says which values are defaults: those of keys
+/// that were not given.
+Status validateConfig(const RunConfig &config, const KeyFilter &isGiven = {});
 
 /// The whole configuration with every default filled in; parsing it gives the
 /// same configuration.

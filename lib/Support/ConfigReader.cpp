@@ -49,6 +49,10 @@ public:
   /// position of that key put before it.
   Error locate(const std::string &message) const;
 
+  bool isGiven(const std::string &path) const {
+    return positions.count(path) != 0;
+  }
+
 private:
   Error at(Position position, const std::string &message) const {
     return Error{name + ":" + std::to_string(position.line) + ":" +
@@ -98,7 +102,7 @@ static Status setInt(const ConfigField &field, const std::string &text,
   long long value = std::strtoll(text.c_str(), &end, 10);
   bool digits = !text.empty() && !std::isspace((unsigned char)text[0]);
   if (!digits || *end != '\0' || errno == ERANGE)
-    return Error{field.path() + " must be an integer, not '" + text + "'"};
+    return Error{field.path() + " must be an integer, not " + quote(text)};
   out = value;
   return checkRange(field, static_cast<double>(value), text);
 }
@@ -111,9 +115,9 @@ static Status setFloat(const ConfigField &field, const std::string &text,
   bool hex = text.find_first_of("xX") != std::string::npos;
   bool digits = !text.empty() && !std::isspace((unsigned char)text[0]);
   if (!digits || hex || *end != '\0')
-    return Error{field.path() + " must be a number, not '" + text + "'"};
+    return Error{field.path() + " must be a number, not " + quote(text)};
   if (!std::isfinite(value))
-    return Error{field.path() + " must be finite, not '" + text + "'"};
+    return Error{field.path() + " must be finite, not " + quote(text)};
   out = value;
   return checkRange(field, value, text);
 }
@@ -126,13 +130,13 @@ static Status setString(const ConfigField &field, const std::string &text,
     std::string list;
     for (const std::string &choice : choices)
       list += (list.empty() ? "" : ", ") + choice;
-    return Error{field.path() + " must be one of " + list + ", not '" + text +
-                 "'" + suggestion(text, choices)};
+    return Error{field.path() + " must be one of " + list + ", not " +
+                 quote(text) + suggestion(text, choices)};
   }
   for (size_t i = 0, length; i < text.size(); i += length) {
     length = utf8Length(&text[i], text.size() - i);
     if (length == 0)
-      return Error{field.path() + " must be UTF-8 text, not '" + text + "'"};
+      return Error{field.path() + " must be UTF-8 text, not " + quote(text)};
   }
   out = text;
   return {};
@@ -141,7 +145,7 @@ static Status setString(const ConfigField &field, const std::string &text,
 static Status setBool(const ConfigField &field, const std::string &text,
                       bool &out) {
   if (text != "true" && text != "false")
-    return Error{field.path() + " must be true or false, not '" + text + "'"};
+    return Error{field.path() + " must be true or false, not " + quote(text)};
   out = text == "true";
   return {};
 }
@@ -155,8 +159,8 @@ static Status setField(const ConfigField &field, const std::string &text,
   auto *flag = std::get_if<ConfigField::BoolAccess>(&field.access);
   if (quoted)
     return Error{field.path() + " must be " +
-                 (flag ? "true or false" : "a number") + ", not the string '" +
-                 text + "'"};
+                 (flag ? "true or false" : "a number") + ", not the string " +
+                 quote(text)};
   if (flag)
     return setBool(field, text, (*flag)(config));
   if (auto *access = std::get_if<ConfigField::IntAccess>(&field.access))
@@ -190,10 +194,10 @@ static std::string unknownKey(const std::string &section,
     if (field.section == section)
       keys.push_back(field.key);
     else if (field.key == key)
-      return "unknown key '" + key + "' in '" + section + "'; it belongs to '" +
-             field.section + "'";
+      return "unknown key " + quote(key) + " in " + quote(section) +
+             "; it belongs to " + quote(field.section);
   }
-  return "unknown key '" + key + "' in '" + section + "'" +
+  return "unknown key " + quote(key) + " in " + quote(section) +
          suggestion(key, keys);
 }
 
@@ -248,7 +252,7 @@ Status Reader::readField(const std::string &section, fy_node *key,
   if (!field)
     return at(position(key), unknownKey(section, keyText));
   if (!positions.emplace(field->path(), position(key)).second)
-    return at(position(key), "duplicate key '" + field->path() + "'");
+    return at(position(key), "duplicate key " + quote(field->path()));
   if (!value || !fy_node_is_scalar(value))
     return at(position(key), field->path() + " must be a single value");
   bool quoted = isQuoted(value);
@@ -268,12 +272,12 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
   std::vector<std::string> names = sectionNames();
   if (std::find(names.begin(), names.end(), section) == names.end())
     return at(position(key),
-              "unknown section '" + section + "'" + suggestion(section, names));
+              "unknown section " + quote(section) + suggestion(section, names));
   if (!positions.emplace(section, position(key)).second)
-    return at(position(key), "duplicate section '" + section + "'");
+    return at(position(key), "duplicate section " + quote(section));
   if (!value || !fy_node_is_mapping(value))
-    return at(position(key),
-              "section '" + section + "' must be a mapping of keys to values");
+    return at(position(key), "section " + quote(section) +
+                                 " must be a mapping of keys to values");
   void *iterator = nullptr;
   while (fy_node_pair *pair = fy_node_mapping_iterate(value, &iterator)) {
     fy_node *field = fy_node_pair_key(pair);
@@ -377,7 +381,8 @@ Status Reader::read(RunConfig &config) {
   if (!document) {
     void *iterator = nullptr;
     if (fy_diag_error *error = fy_diag_errors_iterate(diag.get(), &iterator))
-      return at({error->line, error->column}, error->msg);
+      return at({error->line, error->column},
+                shortened(error->msg, 2 * kMostQuoted));
     return at({1, 1}, "a configuration is a mapping of sections");
   }
   fy_node *root = fy_document_root(document.get());
@@ -410,7 +415,7 @@ Error Reader::locate(const std::string &message) const {
 
 static Status applyOverride(const std::string &text, RunConfig &config) {
   auto fail = [&](const std::string &message) {
-    return Error{oneLine("override '" + text + "': " + message)};
+    return Error{oneLine("override " + quote(text) + ": " + message)};
   };
   size_t equals = text.find('=');
   size_t dot = text.find('.');
@@ -420,7 +425,7 @@ static Status applyOverride(const std::string &text, RunConfig &config) {
   std::string key = text.substr(dot + 1, equals - dot - 1);
   std::vector<std::string> names = sectionNames();
   if (std::find(names.begin(), names.end(), section) == names.end())
-    return fail("unknown section '" + section + "'" +
+    return fail("unknown section " + quote(section) +
                 suggestion(section, names));
   const ConfigField *field = findField(section, key);
   if (!field)
@@ -442,7 +447,14 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
   for (const std::string &override : overrides)
     if (Status status = applyOverride(override, config); !status)
       return Error{status.message()};
-  if (Status status = validateConfig(config); !status)
+  auto isGiven = [&](const std::string &path) {
+    auto sets = [&](const std::string &text) {
+      return text.compare(0, path.size() + 1, path + "=") == 0;
+    };
+    return reader.isGiven(path) ||
+           std::any_of(overrides.begin(), overrides.end(), sets);
+  };
+  if (Status status = validateConfig(config, isGiven); !status)
     return reader.locate(status.message());
   return config;
 }

@@ -155,7 +155,10 @@ void addTrain(std::vector<ConfigField> &fields) {
   s.number("final_eval_batches", &C::finalEvalBatches, 0, kMaxInt,
            "validation micro-batches at the end; 0 takes all");
   s.number("save_every", &C::saveEvery, 0, kMaxInt,
-           "steps between checkpoints; 0 saves at the end only");
+           "steps between checkpoints; 0 saves by save_minutes and at the end");
+  s.real("save_minutes", &C::saveMinutes, 0.0, 1e6,
+         "minutes between checkpoints, by rank 0's clock; 0 saves by "
+         "save_every and at the end");
   s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
            "checkpoints kept; 0 keeps all");
   s.number("seed", &C::seed, 0, kMaxInt,
@@ -191,72 +194,132 @@ const std::vector<ConfigField> &nsa::configSchema() {
 // Checks across keys
 //===----------------------------------------------------------------------===//
 
-static Error conflict(const char *path, const std::string &text) {
-  return Error{std::string(path) + ": " + text};
-}
+namespace {
 
-static std::string str(int64_t value) { return std::to_string(value); }
+/// Looks for values that contradict each other, or themselves.
+class ConflictFinder {
+public:
+  ConflictFinder(const RunConfig &config, const KeyFilter &isGiven)
+      : config(config), isGiven(isGiven) {}
 
-static Status validateModel(const RunConfig &config) {
+  Status checkModel() const;
+  Status checkNsa() const;
+  Status checkTrain() const;
+
+private:
+  /// A key with its value: "d (16)", or "d (16, the default)" where nobody
+  /// chose it.
+  template <typename T>
+  std::string name(const std::string &path, const T &value) const {
+    std::string text;
+    if constexpr (std::is_same_v<T, std::string>)
+      text = value;
+    else
+      text = nlohmann::json(value).dump();
+    return path.substr(path.find('.') + 1) + " (" + text +
+           (isDefault(path) ? ", the default)" : ")");
+  }
+  bool isDefault(const std::string &path) const {
+    return isGiven && !isGiven(path);
+  }
+  /// An error at the key, or at `other` if only that was given.
+  Error conflict(const std::string &path, const std::string &text,
+                 const std::string &other = "") const {
+    bool isAtOther = isDefault(path) && !other.empty() && !isDefault(other);
+    return Error{(isAtOther ? other : path) + ": " + text};
+  }
+  Status checkDivides(const std::string &path, int64_t value,
+                      const std::string &other, int64_t multiple) const {
+    if (multiple % value == 0)
+      return {};
+    return conflict(path,
+                    name(path, value) + " must divide " + name(other, multiple),
+                    other);
+  }
+  template <typename T>
+  Status checkAtMost(const std::string &path, T value, const std::string &other,
+                     T bound, const std::string &hint = "") const {
+    if (value <= bound)
+      return {};
+    return conflict(path,
+                    name(path, value) + " must not exceed " +
+                        name(other, bound) + hint,
+                    other);
+  }
+
+  const RunConfig &config;
+  const KeyFilter &isGiven;
+};
+
+} // namespace
+
+Status ConflictFinder::checkModel() const {
   const ModelConfig &m = config.model;
-  const NsaConfig &n = config.nsa;
-  if (m.nHeads % m.nKvGroups != 0)
-    return conflict("model.n_kv_groups", "n_kv_groups (" + str(m.nKvGroups) +
-                                             ") must divide n_heads (" +
-                                             str(m.nHeads) + ")");
+  if (Status status = checkDivides("model.n_kv_groups", m.nKvGroups,
+                                   "model.n_heads", m.nHeads);
+      !status)
+    return status;
   if (m.ropeBase != 0 && m.ropeBase < 1)
-    return conflict("model.rope_base", "rope_base (" +
-                                           nlohmann::json(m.ropeBase).dump() +
-                                           ") must be 0 or at least 1");
+    return conflict("model.rope_base", name("model.rope_base", m.ropeBase) +
+                                           " must be 0 or at least 1");
   if (m.ropeBase != 0 && m.dK % 2 != 0)
-    return conflict("model.d_k", "d_k (" + str(m.dK) +
-                                     ") must be even for the rotary embedding");
-  if (n.l % n.d != 0)
-    return conflict("nsa.d",
-                    "d (" + str(n.d) + ") must divide l (" + str(n.l) + ")");
-  if (n.lSel % n.d != 0)
-    return conflict("nsa.d", "d (" + str(n.d) + ") must divide l_sel (" +
-                                 str(n.lSel) + ")");
-  if (n.l > n.lSel)
-    return conflict("nsa.l", "l (" + str(n.l) + ") must not exceed l_sel (" +
-                                 str(n.lSel) + ")");
-  if (n.phiPos && n.phi == "mean")
-    return conflict("nsa.phi_pos",
-                    "phi_pos (true) has no effect with phi (mean)");
+    return conflict("model.d_k", name("model.d_k", m.dK) +
+                                     " must be even for the rotary embedding");
   if (config.data.tokenizer == "byte" && m.vocabSize < 256)
     return conflict("model.vocab_size",
-                    "vocab_size (" + str(m.vocabSize) +
-                        ") must be at least 256 for the byte tokenizer");
+                    name("model.vocab_size", m.vocabSize) +
+                        " must be at least 256 for the byte tokenizer");
   return {};
 }
 
-static Status validateTrain(const TrainConfig &t) {
-  if (t.batchSize % t.microBatch != 0)
-    return conflict("train.micro_batch", "micro_batch (" + str(t.microBatch) +
-                                             ") must divide batch_size (" +
-                                             str(t.batchSize) + ")");
+Status ConflictFinder::checkNsa() const {
+  const NsaConfig &n = config.nsa;
+  if (Status status = checkDivides("nsa.d", n.d, "nsa.l", n.l); !status)
+    return status;
+  if (Status status = checkDivides("nsa.d", n.d, "nsa.l_sel", n.lSel); !status)
+    return status;
+  if (Status status = checkAtMost("nsa.l", n.l, "nsa.l_sel", n.lSel); !status)
+    return status;
+  if (n.phiPos && n.phi == "mean")
+    return conflict("nsa.phi_pos", name("nsa.phi_pos", n.phiPos) +
+                                       " has no effect with " +
+                                       name("nsa.phi", n.phi));
+  return {};
+}
+
+Status ConflictFinder::checkTrain() const {
+  const TrainConfig &t = config.train;
+  if (Status status = checkDivides("train.micro_batch", t.microBatch,
+                                   "train.batch_size", t.batchSize);
+      !status)
+    return status;
   int64_t passes = t.batchSize / t.microBatch;
   if (t.accumulateGradBatches != 0 && t.accumulateGradBatches != passes)
-    return conflict("train.accumulate_grad_batches",
-                    "accumulate_grad_batches (" + str(t.accumulateGradBatches) +
-                        ") must be batch_size / micro_batch (" + str(passes) +
-                        ")");
-  if (t.warmupSteps > t.steps)
-    return conflict("train.warmup_steps",
-                    "warmup_steps (" + str(t.warmupSteps) +
-                        ") must not exceed steps (" + str(t.steps) + ")");
-  if (t.lrMin > t.lr)
-    return conflict("train.lr_min", "lr_min (" +
-                                        nlohmann::json(t.lrMin).dump() +
-                                        ") must not exceed lr (" +
-                                        nlohmann::json(t.lr).dump() + ")");
-  return {};
+    return conflict(
+        "train.accumulate_grad_batches",
+        name("train.accumulate_grad_batches", t.accumulateGradBatches) +
+            " must be batch_size / micro_batch (" + std::to_string(passes) +
+            ")");
+  std::string steps = std::to_string(t.steps);
+  std::string hint = "; to train only " + steps +
+                     (t.steps == 1 ? " step" : " steps") +
+                     " of a longer schedule, leave steps as they are and run "
+                     "nsa-train --stop-after " +
+                     steps;
+  if (Status status = checkAtMost("train.warmup_steps", t.warmupSteps,
+                                  "train.steps", t.steps, hint);
+      !status)
+    return status;
+  return checkAtMost("train.lr_min", t.lrMin, "train.lr", t.lr);
 }
 
-Status nsa::validateConfig(const RunConfig &config) {
-  if (Status status = validateModel(config); !status)
-    return status;
-  return validateTrain(config.train);
+Status nsa::validateConfig(const RunConfig &config, const KeyFilter &isGiven) {
+  ConflictFinder finder(config, isGiven);
+  for (auto check : {&ConflictFinder::checkModel, &ConflictFinder::checkNsa,
+                     &ConflictFinder::checkTrain})
+    if (Status status = (finder.*check)(); !status)
+      return status;
+  return {};
 }
 
 //===----------------------------------------------------------------------===//

@@ -109,7 +109,7 @@ Result<EventFile> EventFile::create(const std::string &folder, double wallTime,
   std::string path = folder + "/events.out.tfevents." +
                      std::to_string(static_cast<int64_t>(wallTime)) + "." +
                      host + "." + std::to_string(::getpid());
-  Result<OutputFile> opened = OutputFile::append(path);
+  Result<RecordFile> opened = RecordFile::open(path);
   if (!opened)
     return opened.takeError();
   EventFile file(std::move(*opened));

@@ -9,7 +9,7 @@
 #ifndef NSA_SUPPORT_EVENTFILE_H
 #define NSA_SUPPORT_EVENTFILE_H
 
-#include "lib/Support/Files.h"
+#include "lib/Support/RecordFile.h"
 
 #include <cstdint>
 #include <string>
@@ -38,9 +38,12 @@ public:
   Status scalars(double wallTime, int64_t step,
                  const std::vector<std::pair<std::string, double>> &values);
 
+  /// See RecordFile::finish.
+  Status finish() const { return file.finish(); }
+
 private:
-  explicit EventFile(OutputFile file) : file(std::move(file)) {}
-  OutputFile file;
+  explicit EventFile(RecordFile file) : file(std::move(file)) {}
+  RecordFile file;
 };
 
 } // namespace nsa

@@ -4,6 +4,7 @@
 #include "lib/Support/Random.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -17,6 +18,18 @@ namespace nsa {
 
 Error systemError(const std::string &what, const std::string &path) {
   return Error{what + " '" + path + "': " + std::strerror(errno)};
+}
+
+void ignoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+bool saysNoSpace(const std::string &message) {
+  for (int code : {ENOSPC, EDQUOT, EFBIG}) {
+    std::string end = std::string(": ") + std::strerror(code);
+    if (message.size() >= end.size() &&
+        message.compare(message.size() - end.size(), end.size(), end) == 0)
+      return true;
+  }
+  return false;
 }
 
 namespace {
@@ -159,6 +172,39 @@ Status writeFileAtomically(const std::string &path, std::string_view contents) {
                                                   : path.substr(0, slash + 1));
 }
 
+Result<HeldDirectory> HeldDirectory::open(const std::string &path) {
+  int fd = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return systemError("cannot open", path);
+  return HeldDirectory(fd, path);
+}
+
+Result<bool> HeldDirectory::isThere() const {
+  struct stat held, found;
+  if (::fstat(fd, &held) != 0)
+    return systemError("cannot inspect", path);
+  if (::stat(path.c_str(), &found) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR)
+      return false;
+    return systemError("cannot inspect", path);
+  }
+  return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+HeldDirectory::HeldDirectory(HeldDirectory &&other) noexcept
+    : fd(std::exchange(other.fd, -1)), path(std::move(other.path)) {}
+
+HeldDirectory &HeldDirectory::operator=(HeldDirectory &&other) noexcept {
+  std::swap(fd, other.fd);
+  std::swap(path, other.path);
+  return *this;
+}
+
+HeldDirectory::~HeldDirectory() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
 Result<InputFile> InputFile::open(const std::string &path) {
   InputFile file;
   file.fd = ::open(path.c_str(), inputFlags);
@@ -276,16 +322,16 @@ OutputFile::~OutputFile() {
     ::close(fd);
 }
 
-Status OutputFile::write(const void *data, size_t size) {
-  const char *next = static_cast<const char *>(data);
-  while (size > 0) {
-    ssize_t written = ::write(fd, next, size);
-    if (written < 0 && errno == EINTR)
+Status OutputFile::write(const void *data, size_t size, size_t *written) {
+  const char *bytes = static_cast<const char *>(data);
+  size_t ignored = 0, &done = written ? *written : ignored;
+  for (done = 0; done < size;) {
+    ssize_t count = ::write(fd, bytes + done, size - done);
+    if (count < 0 && errno == EINTR)
       continue;
-    if (written < 0)
+    if (count < 0)
       return systemError("cannot write", path);
-    next += written;
-    size -= size_t(written);
+    done += size_t(count);
   }
   return {};
 }

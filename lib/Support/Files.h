@@ -15,11 +15,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace nsa {
 
 /// An error `what 'path': <text of errno>`.
 Error systemError(const std::string &what, const std::string &path);
+
+/// From now on, a file that may not grow further (ulimit -f) is an error of the
+/// write, EFBIG, instead of a signal that ends the process without a word.
+void ignoreFileSizeSignal();
+
+/// Whether the message of an error that the system gave says that there is no
+/// room for what was to be written: the disk or a quota is full, or a file may
+/// not grow further.
+bool saysNoSpace(const std::string &message);
 
 /// Whether something is at `path`. That this cannot be said, because a folder
 /// on the way may not be searched, is an error.
@@ -57,6 +67,26 @@ Status writeFileAtomically(const std::string &path, std::string_view contents);
 
 /// Makes a rename or a creation inside `directory` durable.
 Status syncDirectory(const std::string &directory);
+
+/// A directory that is held open, by which it can be told from others that come
+/// to its path.
+class HeldDirectory {
+public:
+  static Result<HeldDirectory> open(const std::string &path);
+
+  HeldDirectory(HeldDirectory &&other) noexcept;
+  HeldDirectory &operator=(HeldDirectory &&other) noexcept;
+  ~HeldDirectory();
+
+  /// Whether the path still leads to it: not if it was removed or renamed.
+  Result<bool> isThere() const;
+
+private:
+  HeldDirectory(int fd, std::string path) : fd(fd), path(std::move(path)) {}
+
+  int fd = -1;
+  std::string path;
+};
 
 /// A regular file that is open for reading at any place, by several threads at
 /// once; closed on destruction.
@@ -114,7 +144,8 @@ public:
   ~OutputFile();
 
   /// Writes all of `size` bytes at the end of what was written so far.
-  Status write(const void *data, size_t size);
+  /// `written` says how many were, also on failure.
+  Status write(const void *data, size_t size, size_t *written = nullptr);
   Status write(std::string_view text) {
     return write(text.data(), text.size());
   }

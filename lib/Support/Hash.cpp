@@ -2,6 +2,7 @@
 
 #include "lib/Support/Hash.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <vector>
@@ -72,8 +73,8 @@ Result<uint64_t> fromHex(std::string_view text) {
       valid = false;
   }
   if (!valid)
-    return Error{"'" + std::string(text) +
-                 "' is not a hash of 16 hexadecimal digits"};
+    return Error{quote(std::string(text)) +
+                 " is not a hash of 16 hexadecimal digits"};
   return value;
 }
 

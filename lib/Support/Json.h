@@ -13,6 +13,8 @@
 #ifndef NSA_SUPPORT_JSON_H
 #define NSA_SUPPORT_JSON_H
 
+#include "lib/Support/Text.h"
+
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -49,7 +51,7 @@ public:
   }
   bool key(std::string &name) override {
     if (!names.back().insert(name).second)
-      throw std::runtime_error("duplicate name '" + name + "'");
+      throw std::runtime_error("duplicate name " + quote(name));
     if (names.back().size() > mostNames)
       throw std::runtime_error("an object of more than " +
                                std::to_string(mostNames) + " names");
@@ -95,7 +97,12 @@ template <typename Json, typename Iterator>
 Json parseJson(Iterator begin, Iterator end, size_t mostNames = 10000) {
   JsonChecker<Json> checker(mostNames);
   Json::sax_parse(begin, end, &checker);
-  return Json::parse(begin, end);
+  try {
+    return Json::parse(begin, end);
+  } catch (const typename Json::exception &error) {
+    // It repeats what was read last, which may be a long string.
+    throw std::runtime_error(shortened(oneLine(error.what()), 2 * kMostQuoted));
+  }
 }
 
 /// A value as text in ASCII; on several lines if `indent` is not negative.
@@ -109,8 +116,7 @@ std::string jsonText(const Json &value, int indent = -1) {
 /// only named.
 template <typename Json>
 std::string describeJson(const Json &value) {
-  return value.is_structured() ? value.type_name()
-                               : "'" + jsonText(value) + "'";
+  return value.is_structured() ? value.type_name() : quote(jsonText(value));
 }
 
 template <typename Json>

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Npy.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <optional>
@@ -124,8 +125,8 @@ Status HeaderParser::parseDescriptor(NpyArray &array) {
       hasType = true;
       return {};
     }
-  return Error{"element type '" + *descriptor +
-               "' is not one of <f2, <f4, <f8, <i4, <i8, <u2"};
+  return Error{"element type " + quote(*descriptor) +
+               " is not one of <f2, <f4, <f8, <i4, <i8, <u2"};
 }
 
 Status HeaderParser::parseOrder() {
@@ -165,7 +166,7 @@ Status HeaderParser::parseValue(const std::string &key, NpyArray &array) {
     return parseOrder();
   if (key == "shape" && !hasShape)
     return parseShape(array);
-  return Error{"the header's key '" + key + "' is unknown or repeated"};
+  return Error{"the header's key " + quote(key) + " is unknown or repeated"};
 }
 
 Status HeaderParser::parse(NpyArray &array) {

@@ -129,7 +129,7 @@ static SafeTensor readTensor(const std::string &name, const Json &entry,
   tensor.dtype = entry.at("dtype").get<std::string>();
   uint64_t elementBytes = safetensorsElementBytes(tensor.dtype);
   if (elementBytes == 0)
-    throw std::runtime_error("unknown dtype '" + tensor.dtype + "'");
+    throw std::runtime_error("unknown dtype " + quote(tensor.dtype));
   if (!entry.at("shape").is_array())
     throw std::runtime_error("its shape is not a list");
   for (const Json &extent : entry.at("shape"))
@@ -163,7 +163,7 @@ static std::vector<SafeTensor> readTensors(const Json &header,
     try {
       list.push_back(readTensor(name, entry, dataBytes));
     } catch (const std::exception &error) {
-      throw std::runtime_error("tensor '" + name + "': " + error.what());
+      throw std::runtime_error("tensor " + quote(name) + ": " + error.what());
     }
   }
   std::sort(list.begin(), list.end(),
@@ -175,8 +175,8 @@ static std::vector<SafeTensor> readTensors(const Json &header,
   uint64_t next = 0;
   for (const SafeTensor &tensor : list) {
     if (tensor.offset != next)
-      throw std::runtime_error("tensor '" + tensor.name +
-                               "' does not follow the one before it");
+      throw std::runtime_error("tensor " + quote(tensor.name) +
+                               " does not follow the one before it");
     next += tensor.bytes;
   }
   if (next != dataBytes)

@@ -2,8 +2,10 @@
 
 #include "lib/Support/Text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 namespace nsa {
 
@@ -59,6 +61,24 @@ std::string printable(const std::string &text) {
 
 std::string oneLine(const std::string &text) {
   return show(text, /*keepLines=*/false);
+}
+
+std::string shortened(const std::string &text, size_t most) {
+  constexpr const char *gap = "...";
+  if (text.size() <= most)
+    return text;
+  auto isInside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
+  size_t kept = (most - std::min(most, std::strlen(gap))) / 2;
+  size_t end = kept, begin = text.size() - kept;
+  while (end > 0 && isInside(end))
+    --end;
+  while (begin < text.size() && isInside(begin))
+    ++begin;
+  return text.substr(0, end) + gap + text.substr(begin);
+}
+
+std::string quote(const std::string &text) {
+  return "'" + shortened(oneLine(text)) + "'";
 }
 
 std::string grouped(unsigned long long value) {

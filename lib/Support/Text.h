@@ -25,6 +25,17 @@ std::string printable(const std::string &text);
 /// message quotes from a file.
 std::string oneLine(const std::string &text);
 
+/// Characters of foreign text in a message at most.
+constexpr size_t kMostQuoted = 200;
+
+/// The beginning and the end of a text of more than `most` bytes, with "..."
+/// between them; sequences of UTF-8 stay whole.
+std::string shortened(const std::string &text, size_t most = kMostQuoted);
+
+/// A text that came from outside, in quotes and on one line, for a message:
+/// what a terminal cannot show is '?', and a long text is shortened.
+std::string quote(const std::string &text);
+
 /// 1234567 as 1,234,567.
 std::string grouped(unsigned long long value);
 

@@ -26,12 +26,15 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
   auto number = [&](StringRef name) {
     return kernel->getAttrOfType<IntegerAttr>(name);
   };
-  return rt::KernelOp::create(
+  auto replaced = rt::KernelOp::create(
       builder, kernel.getLoc(), kernel.getSymNameAttr(),
       kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
       kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
       builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
       /*slowPaths=*/ArrayAttr());
+  if (Attribute blocks = kernel->getAttr(kSelectBlocksAttr))
+    replaced->setAttr(kSelectBlocksAttr, blocks);
+  return replaced;
 }
 
 DetachedKernels::DetachedKernels(ModuleOp module) {

@@ -1,9 +1,9 @@
 //===- KernelCache.cpp - kernels shared between operations ----------------===//
 
 #include "passes/Conversion/KernelCache.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/SlowPaths.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"
@@ -126,11 +126,25 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   return kernel;
 }
 
+/// Says on the kernel which of its inputs are numbers of blocks, so that a run
+/// can check them.
+static void noteIndices(tile::KernelOp kernel, const KernelSpec &spec,
+                        ValueRange inputs) {
+  SmallVector<int64_t> blocks(kernel.getNumArguments());
+  for (auto [block, input] : llvm::zip(blocks, inputs))
+    if (spec.indices && input == spec.indices)
+      block = spec.selectBlock;
+  if (spec.indices)
+    kernel->setAttr(kSelectBlocksAttr,
+                    Builder(kernel).getDenseI64ArrayAttr(blocks));
+}
+
 ResultRange KernelCache::launch(OpBuilder &builder, Operation *op,
                                 const KernelSpec &spec, ValueRange inputs,
                                 TypeRange outputs, BodyFn body) {
   tile::KernelOp kernel =
       getOrCreate(op, spec, inputs.getTypes(), outputs, body);
+  noteIndices(kernel, spec, inputs);
   return create(builder, op->getLoc(), kernel, inputs, outputs).getResults();
 }
 

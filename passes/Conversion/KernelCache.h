@@ -38,6 +38,10 @@ struct KernelSpec {
   /// Programs that a multiprocessor of a GPU is to run at once, as far as
   /// registers go; 0 for as many as fit.
   int64_t residents = 0;
+  /// An input that holds the numbers of selected blocks, if there is one, and
+  /// the tokens of a block.
+  mlir::Value indices = {};
+  int64_t selectBlock = 0;
 };
 
 /// The kernels made so far for one module, which must outlive the cache.

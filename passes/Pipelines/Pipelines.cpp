@@ -36,6 +36,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
+    manager.addNestedPass<func::FuncOp>(createLimitSelection());
     // Copies of 16 bytes and matrix products on tensor cores need rows of
     // 8 halves.
     if (options.fuse)

@@ -41,6 +41,34 @@ def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
   ];
 }
 
+def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
+  let summary = "Select no more blocks than the sequence has";
+  let description = [{
+    A `count` of `nsa.select` beyond the blocks of the sequence only pads the
+    indices with -1, and every reader takes time for the padding. Operations of
+    the dialect that read such indices get those of an `nsa.select` of as many
+    blocks as there are, which names the same blocks. Other readers, such as the
+    function's results, keep the type that they have.
+
+    Example, where a sequence of 64 tokens has 4 blocks:
+
+    ```mlir
+    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 9 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x9xi32>
+    ```
+
+    becomes
+
+    ```mlir
+    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 4 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x4xi32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numLimited", "selections", "Number of selections limited">,
+  ];
+}
+
 def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Make one matrix product of projections of the same value";
   let description = [{

@@ -2,6 +2,7 @@
 
 #include "runtime/CPU/CPUExecutable.h"
 #include "lib/Support/Clock.h"
+#include "lib/Support/Text.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/CPU/Commands.h"
 #include "runtime/CPU/Memory.h"
@@ -153,9 +154,9 @@ Status CPUExecutable::loadKernels() {
   for (const artifact::Kernel *kernel : *source->kernels()) {
     kernels.push_back(library.find(kernel->symbol()->str()));
     if (!kernels.back())
-      return Error{"kernel '" + kernel->name()->str() + "' is the symbol '" +
-                   kernel->symbol()->str() +
-                   "', which its binary does not define"};
+      return Error{"kernel " + quote(kernel->name()->str()) +
+                   " is the symbol " + quote(kernel->symbol()->str()) +
+                   ", which its binary does not define"};
   }
   return options.checkFinite ? canCheckResults(source.root()) : Status();
 }
@@ -170,10 +171,10 @@ Status CPUExecutable::loadBlas() {
         blas = std::move(*opened);
       }
   if (blas && !blas->missedCore().empty() && !options.allowSlowGemm)
-    return Error{"OpenBLAS '" + blas->path() + "' runs its " + blas->core() +
-                 " kernels where this processor could run those for " +
-                 blas->missedCore() +
-                 "; set OPENBLAS_CORETYPE to choose some by name"};
+    return Error{
+        "OpenBLAS " + quote(blas->path()) + " runs its " + blas->core() +
+        " kernels where this processor could run those for " +
+        blas->missedCore() + "; set OPENBLAS_CORETYPE to choose some by name"};
   return {};
 }
 
@@ -282,9 +283,11 @@ CPUExecutable::resolve(const artifact::Entry &entry) const {
   ReadyEntry ready;
   for (const artifact::Command *command : *entry.commands())
     ready.commands.push_back(
-        {resolve(*command), options.checkFinite
-                                ? floatOutputs(source.root(), *command)
-                                : std::vector<FloatOutput>()});
+        {resolve(*command),
+         options.checkFinite ? floatOutputs(source.root(), *command)
+                             : std::vector<FloatOutput>(),
+         options.checkFinite ? selectionInputs(source.root(), entry, *command)
+                             : std::vector<SelectionInput>()});
   ready.nanoseconds.resize(ready.commands.size());
   ready.lastRun.resize(ready.commands.size());
   if (!options.poison)
@@ -350,6 +353,12 @@ void CPUExecutable::runCommands(unsigned index) {
   ReadyEntry &entry = entries[index];
   const Blas *library = blas ? &*blas : nullptr;
   for (size_t i = 0; i < entry.commands.size(); ++i) {
+    for (const SelectionInput &input : entry.commands[i].selections)
+      if (std::string bad = findBadSelection(input, address(input.slice));
+          !bad.empty()) {
+        stopped = RunFailure{i, bad};
+        return;
+      }
     uint64_t start = options.profile ? steadyNanoseconds() : 0;
     runAction(entry.commands[i].action, library, *pool);
     if (Status status = communicate(entry.commands[i].action); !status)

@@ -6,6 +6,7 @@
 #include "runtime/CPU/FiniteCheck.h"
 #include "runtime/CPU/Gemm.h"
 #include "runtime/CPU/KernelLibrary.h"
+#include "runtime/CPU/SelectionCheck.h"
 
 #include <variant>
 #include <vector>
@@ -59,6 +60,7 @@ struct ReadyCommand {
   Action action;
   /// Filled only if results are checked.
   std::vector<FloatOutput> outputs;
+  std::vector<SelectionInput> selections;
 };
 
 /// Runs a command inside a job of `pool`, which all of its threads may help

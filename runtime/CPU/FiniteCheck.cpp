@@ -1,6 +1,7 @@
 //===- FiniteCheck.cpp - NaNs and infinities in results -------------------===//
 
 #include "runtime/CPU/FiniteCheck.h"
+#include "lib/Support/Text.h"
 #include "runtime/CPU/Convert.h"
 
 using namespace nsa;
@@ -8,8 +9,8 @@ using namespace nsa;
 Status nsa::canCheckResults(const artifact::Artifact &root) {
   for (const artifact::Kernel *kernel : *root.kernels())
     if (!kernel->argument_types() || !kernel->argument_bytes())
-      return Error{"kernel '" + kernel->name()->str() +
-                   "' does not say what its arguments are, so its results "
+      return Error{"kernel " + quote(kernel->name()->str()) +
+                   " does not say what its arguments are, so its results "
                    "cannot be checked"};
   return {};
 }

@@ -1,6 +1,7 @@
 //===- CUDAExecutable.cpp - loading programs on a GPU ---------------------===//
 
 #include "runtime/CUDA/CUDAExecutable.h"
+#include "lib/Support/Text.h"
 #include "runtime/CUDA/CUDAExecutableImpl.h"
 #include "runtime/Core/Parts.h"
 
@@ -118,8 +119,8 @@ Status CUDAExecutable::loadKernels() {
                                                   kernel->symbol()->c_str()),
                          "cuModuleGetFunction");
         !status)
-      return Error{"kernel '" + kernel->name()->str() +
-                   "': " + status.message()};
+      return Error{"kernel " + quote(kernel->name()->str()) + ": " +
+                   status.message()};
     if (isText)
       warnOfLocalMemory(driver, *kernel, function);
     if (kernel->shared_bytes() <= 48 * 1024)
@@ -129,7 +130,7 @@ Status CUDAExecutable::loadKernels() {
                                     int(kernel->shared_bytes())),
             "cuFuncSetAttribute");
         !status)
-      return Error{"kernel '" + kernel->name()->str() + "' needs " +
+      return Error{"kernel " + quote(kernel->name()->str()) + " needs " +
                    std::to_string(kernel->shared_bytes()) +
                    " bytes of shared memory: " + status.message()};
   }

@@ -5,6 +5,7 @@
 
 #include "runtime/CPU/FiniteCheck.h"
 #include "runtime/CPU/Memory.h"
+#include "runtime/CPU/SelectionCheck.h"
 #include "runtime/CUDA/BlasLt.h"
 #include "runtime/CUDA/Commands.h"
 #include "runtime/CUDA/Reductions.h"
@@ -64,6 +65,8 @@ private:
     std::vector<Command> commands;
     /// What each command writes; filled only if results are checked.
     std::vector<std::vector<FloatOutput>> results;
+    /// What each command reads of the kind; filled likewise.
+    std::vector<std::vector<SelectionInput>> selections;
     std::vector<uint64_t> nanoseconds;
     std::vector<CommandSpan> lastRun;
     /// Before each command and after the last; none unless measured.
@@ -108,6 +111,8 @@ private:
   Status capture(ReadyEntry &entry);
   Status settle();
   Status wait();
+  Status download(const artifact::Slice &slice, void *data);
+  Status checkSelections(const std::vector<SelectionInput> &inputs);
   Result<std::optional<NonFinite>>
   findNonFinite(size_t command, const std::vector<FloatOutput> &outputs);
 

@@ -1,6 +1,7 @@
 //===- GPU.cpp - one GPU of this machine ----------------------------------===//
 
 #include "runtime/CUDA/GPU.h"
+#include "lib/Support/Text.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -60,7 +61,7 @@ Status GPU::choose(int number, const Target &target) {
          std::to_string(version % 1000 / 10);
   if (canRun(target, major, minor))
     return {};
-  return Error{"is for the target '" + target.name + "'; the " + name +
+  return Error{"is for the target " + quote(target.name) + "; the " + name +
                " has compute capability " + std::to_string(major) + "." +
                std::to_string(minor)};
 }

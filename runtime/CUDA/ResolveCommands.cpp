@@ -1,5 +1,6 @@
 //===- ResolveCommands.cpp - entries with addresses on a GPU --------------===//
 
+#include "lib/Support/Text.h"
 #include "runtime/CUDA/CUDAExecutableImpl.h"
 #include "runtime/Core/Describe.h"
 #include "runtime/Core/Parts.h"
@@ -16,13 +17,18 @@ Status CUDAExecutable::resolveEntries() {
   entries.reserve(source->entries()->size());
   for (const artifact::Entry *entry : *source->entries())
     if (Status status = resolve(*entry); !status)
-      return Error{"entry '" + entry->name()->str() + "': " + status.message()};
+      return Error{"entry " + quote(entry->name()->str()) + ": " +
+                   status.message()};
   if (options.checkFinite) {
     uint64_t most = 0;
     for (const ReadyEntry &entry : entries)
       for (const std::vector<FloatOutput> &outputs : entry.results)
         for (const FloatOutput &output : outputs)
           most = std::max(most, output.slice.size());
+    for (const ReadyEntry &entry : entries)
+      for (const std::vector<SelectionInput> &inputs : entry.selections)
+        for (const SelectionInput &input : inputs)
+          most = std::max(most, input.slice.size());
     Result<PageMemory> buffer = PageMemory::allocate(most);
     if (!buffer)
       return buffer.takeError();
@@ -54,8 +60,11 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
     if (std::holds_alternative<InitializeTensor>(*resolved))
       ready.mayCapture = false;
     ready.commands.push_back(std::move(*resolved));
-    if (options.checkFinite)
+    if (options.checkFinite) {
       ready.results.push_back(floatOutputs(source.root(), *command));
+      ready.selections.push_back(
+          selectionInputs(source.root(), entry, *command));
+    }
   }
   if (reductions) {
     ready.numReductions = reductions->count() - ready.firstReduction;

@@ -92,21 +92,40 @@ Status CUDAExecutable::issue(const Command &command) {
   return issueCommand(gpu->driver(), command, gpu->stream());
 }
 
+/// Copies what is in a slice to the host's memory.
+Status CUDAExecutable::download(const Slice &slice, void *data) {
+  const Driver &driver = gpu->driver();
+  if (Status status =
+          driver.check(driver.MemcpyDtoHAsync(data, memory->address(slice),
+                                              slice.size(), gpu->stream()),
+                       "cuMemcpyDtoHAsync");
+      !status)
+    return status;
+  return gpu->wait();
+}
+
+/// Fails if a command would read what it ignores.
+Status
+CUDAExecutable::checkSelections(const std::vector<SelectionInput> &inputs) {
+  for (const SelectionInput &input : inputs) {
+    if (input.slice.size() == 0)
+      continue;
+    if (Status status = download(input.slice, checked.data()); !status)
+      return status;
+    if (std::string bad = findBadSelection(input, checked.data()); !bad.empty())
+      return Error{bad};
+  }
+  return {};
+}
+
 Result<std::optional<NonFinite>>
 CUDAExecutable::findNonFinite(size_t command,
                               const std::vector<FloatOutput> &outputs) {
-  const Driver &driver = gpu->driver();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Slice &slice = outputs[i].slice;
     if (slice.size() == 0)
       continue;
-    if (Status status = driver.check(
-            driver.MemcpyDtoHAsync(checked.data(), memory->address(slice),
-                                   slice.size(), gpu->stream()),
-            "cuMemcpyDtoHAsync");
-        !status)
-      return Error{status.message()};
-    if (Status status = gpu->wait(); !status)
+    if (Status status = download(slice, checked.data()); !status)
       return Error{status.message()};
     if (std::optional<NonFinite> found =
             nsa::findNonFinite(command, i, outputs[i], checked.data()))
@@ -179,6 +198,8 @@ RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
   size_t count = entry.commands.size();
   for (size_t i = 0; i < count; ++i) {
     Status status = mark(entry, i);
+    if (status.ok() && options.checkFinite)
+      status = checkSelections(entry.selections[i]);
     if (status.ok())
       status = issue(entry.commands[i]);
     if (status.ok() && options.checkFinite)

@@ -1,6 +1,7 @@
 //===- ArtifactChecks.cpp - the meaning of an artefact --------------------===//
 
 #include "runtime/Core/ArtifactChecks.h"
+#include "lib/Support/Text.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
 #include "runtime/Core/KernelChecks.h"
@@ -136,8 +137,8 @@ bool Checker::checkUnique(std::set<std::string> &seen,
   if (!checkName(name, what))
     return false;
   return seen.insert(name->str()).second ||
-         fail("two " + std::string(what) + "s are called '" + name->str() +
-              "'");
+         fail("two " + std::string(what) + "s are called " +
+              quote(name->str()));
 }
 
 template <typename T>
@@ -252,8 +253,8 @@ bool Checker::check(const Launch &launch) {
   const Kernel &kernel = *root.kernels()->Get(launch.kernel());
   if (launch.operands()->size() != kernel.arguments())
     return fail("passes " + num(launch.operands()->size()) +
-                " operands to kernel '" + kernel.name()->str() +
-                "', which takes " + num(kernel.arguments()));
+                " operands to kernel " + quote(kernel.name()->str()) +
+                ", which takes " + num(kernel.arguments()));
   for (unsigned i = 0; i < launch.operands()->size(); ++i) {
     const Slice &slice = *launch.operands()->Get(i);
     std::string what = "operand " + num(i);
@@ -354,8 +355,8 @@ bool Checker::check(const Initialize &initialize) {
                 ", but there are " + num(root.tensors()->size()));
   const Tensor &tensor = *root.tensors()->Get(initialize.tensor());
   return tensor.init() != InitKind::None ||
-         fail("initialises tensor '" + tensor.name()->str() +
-              "', which has no initial value");
+         fail("initialises tensor " + quote(tensor.name()->str()) +
+              ", which has no initial value");
 }
 
 bool Checker::check(const CollectiveStart &start) {
@@ -410,9 +411,9 @@ bool Checker::checkIndices(const flatbuffers::Vector<uint32_t> &indices,
       return fail(std::string(what) + " is tensor " + num(index) +
                   ", but there are " + num(root.tensors()->size()));
     if (!seen.insert(index).second)
-      return fail(std::string(what) + " '" +
-                  root.tensors()->Get(index)->name()->str() +
-                  "' is listed twice");
+      return fail(std::string(what) + " " +
+                  quote(root.tensors()->Get(index)->name()->str()) +
+                  " is listed twice");
   }
   return true;
 }
@@ -487,7 +488,7 @@ bool Checker::checkTensors() {
   for (const Tensor *tensor : *root.tensors()) {
     if (!checkUnique(names, tensor->name(), "tensor"))
       return false;
-    context = "tensor '" + tensor->name()->str() + "': ";
+    context = "tensor " + quote(tensor->name()->str()) + ": ";
     if (!checkTensor(*tensor))
       return false;
     context.clear();
@@ -500,7 +501,7 @@ bool Checker::checkKernels() {
   for (const Kernel *kernel : *root.kernels()) {
     if (!checkUnique(names, kernel->name(), "kernel"))
       return false;
-    context = "kernel '" + kernel->name()->str() + "': ";
+    context = "kernel " + quote(kernel->name()->str()) + ": ";
     if (!checkKernel(*kernel))
       return false;
     context.clear();
@@ -513,7 +514,7 @@ bool Checker::checkEntries() {
   for (const Entry *entry : *root.entries()) {
     if (!checkUnique(names, entry->name(), "entry"))
       return false;
-    context = "entry '" + entry->name()->str() + "': ";
+    context = "entry " + quote(entry->name()->str()) + ": ";
     if (!checkEntry(*entry))
       return false;
     context.clear();

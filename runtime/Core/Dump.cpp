@@ -397,6 +397,12 @@ void Dumper::dumpKernels() {
     if (const auto *maps = kernel.tensor_maps())
       for (const artifact::TensorMap *map : *maps)
         line("    " + mapText(kernel, *map));
+    if (const auto *selections = kernel.selections())
+      for (const artifact::Selection *selection : *selections)
+        line("    argument " + num(selection->argument()) + " holds " +
+             num(selection->count()) + " numbers of blocks of " +
+             num(selection->block()) + " tokens for each of " +
+             num(selection->tokens()) + " tokens");
   }
 }
 

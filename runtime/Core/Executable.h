@@ -48,7 +48,8 @@ public:
 
   /// Hands the commands of an entry to the device, with what its inputs hold
   /// now, and need not wait for them. With RuntimeOptions::checkFinite it stops
-  /// after the first command that wrote something else, and says what.
+  /// after the first command that wrote something else, and before one that
+  /// selects blocks which its tokens may not read, and says what.
   virtual RunResult start(unsigned entry) = 0;
 
   /// Waits for all that was started and brings back the entry's outputs of the

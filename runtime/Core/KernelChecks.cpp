@@ -100,12 +100,45 @@ static Status checkMaps(const Kernel &kernel, bool isCPU) {
   return {};
 }
 
+/// Whether each names an input that can hold what it says.
+static Status checkSelections(const Kernel &kernel) {
+  const auto *selections = kernel.selections();
+  if (!selections || selections->size() == 0)
+    return {};
+  if (!kernel.argument_types() || !kernel.argument_bytes())
+    return Error{"it has numbers of blocks, but not the types and sizes of its "
+                 "arguments"};
+  if (!isAligned(*selections))
+    return Error{"its list of selections is misaligned in the file"};
+  for (const artifact::Selection *selection : *selections) {
+    unsigned argument = selection->argument();
+    if (argument >= kernel.arguments() - kernel.outputs())
+      return Error{"input " + num(argument) +
+                   " holds numbers of blocks, but there are " +
+                   num(kernel.arguments() - kernel.outputs()) + " inputs"};
+    uint64_t tokens = selection->tokens(), count = selection->count();
+    uint64_t elements = kernel.argument_bytes()->Get(argument) / 4;
+    // No product of two numbers that may overflow.
+    bool fits = kernel.argument_types()->Get(argument) == DataType::I32 &&
+                tokens != 0 && count != 0 && selection->block() != 0 &&
+                elements % count == 0 && elements / count % tokens == 0;
+    if (!fits)
+      return Error{"input " + num(argument) + " of " + num(elements) +
+                   " elements cannot hold " + num(count) +
+                   " numbers of blocks of " + num(selection->block()) +
+                   " tokens for each of " + num(tokens) + " tokens"};
+  }
+  return {};
+}
+
 Status nsa::checkArguments(const Kernel &kernel, bool isCPU) {
   if (Status status = checkTypesAndSizes(kernel); !status)
     return status;
   if (Status status = checkRows(kernel); !status)
     return status;
-  return checkMaps(kernel, isCPU);
+  if (Status status = checkMaps(kernel, isCPU); !status)
+    return status;
+  return checkSelections(kernel);
 }
 
 /// Whether the copy engine reads or writes the argument.

@@ -1,6 +1,7 @@
 //===- Program.cpp - loading and running artefacts ------------------------===//
 
 #include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
 #include "nsa/Runtime/Runtime.h"
 #include "runtime/Core/Describe.h"
 #include "runtime/Core/Executable.h"
@@ -66,7 +67,7 @@ static Error unknown(const char *what, const std::vector<T> &list,
   names.reserve(list.size());
   for (const T &element : list)
     names.push_back(element.name);
-  return Error{std::string("unknown ") + what + " '" + std::string(name) + "'" +
+  return Error{std::string("unknown ") + what + " " + quote(std::string(name)) +
                suggestion(name, names)};
 }
 
@@ -107,13 +108,13 @@ static Status describe(const Artifact &source, const EntryInfo &entry,
     return {};
   const auto *failed = std::get_if<RunFailure>(&result);
   if (failed && !failed->command)
-    return Error{"entry '" + entry.name + "': " + failed->message};
+    return Error{"entry " + quote(entry.name) + ": " + failed->message};
   const auto *found = std::get_if<NonFinite>(&result);
   size_t index = failed ? *failed->command : found->command;
   std::string what = failed ? failed->message : nonFiniteText(*found);
   const artifact::Command &command =
       *source->entries()->Get(entry.index)->commands()->Get(unsigned(index));
-  return Error{"entry '" + entry.name + "', " +
+  return Error{"entry " + quote(entry.name) + ", " +
                describeCommand(source.root(), index, command, what)};
 }
 

@@ -1,6 +1,7 @@
 //===- Targets.cpp - the targets of this build ----------------------------===//
 
 #include "nsa/Artifact/Targets.h"
+#include "lib/Support/Text.h"
 #include "runtime/CPU/CPUExecutable.h"
 #include "runtime/CUDA/CUDAExecutable.h"
 #include "runtime/Core/Executable.h"
@@ -18,6 +19,6 @@ nsa::createExecutable(const Artifact &artifact, const RuntimeOptions &options) {
       return createCUDAExecutable(artifact, options);
     known += ", " + std::string(target);
   }
-  return Error{"is for the target '" + wanted +
-               "', this runtime has: " + known};
+  return Error{"is for the target " + quote(wanted) +
+               ", this runtime has: " + known};
 }

@@ -110,7 +110,7 @@ Status nsa::loadTensor(const NpyArray &array, const TensorView &tensor) {
   bool floats = array.type == NpyType::F2 || array.type == NpyType::F4 ||
                 array.type == NpyType::F8;
   if (array.shape != tensor.shape || floats != isFloat(tensor.type))
-    return Error{"tensor '" + tensor.name + "' is " +
+    return Error{"tensor " + quote(tensor.name) + " is " +
                  describe(typeName(tensor.type), tensor.shape) +
                  ", but the array is " +
                  describe(npyTypeName(array.type), array.shape)};
@@ -123,7 +123,7 @@ Status nsa::loadTensor(const NpyArray &array, const TensorView &tensor) {
     return {};
   // A bf16 tensor takes what fp32 holds.
   const char *exact = floats ? "f32" : typeName(tensor.type);
-  return Error{"tensor '" + tensor.name + "' is " +
+  return Error{"tensor " + quote(tensor.name) + " is " +
                describe(typeName(tensor.type), tensor.shape) +
                ", but element " + std::to_string(inexact) + " of the " +
                npyTypeName(array.type) + " array, " +

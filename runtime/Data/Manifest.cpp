@@ -104,12 +104,12 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
                     readUnsigned(entry.at("tokens")),
                     readHash(entry.at("xxh3"))};
     if (shard.file.empty() || shard.file.find('/') != std::string::npos)
-      throw std::runtime_error("shard name '" + shard.file +
-                               "' leaves the directory");
+      throw std::runtime_error("shard name " + quote(shard.file) +
+                               " leaves the directory");
     // Messages quote the name, and nsa-data writes no such ones.
     if (shard.file != oneLine(shard.file))
-      throw std::runtime_error("shard name '" + oneLine(shard.file) +
-                               "' has characters that cannot be shown");
+      throw std::runtime_error("shard name " + quote(shard.file) +
+                               " has characters that cannot be shown");
     sum += shard.tokens;
     split.shards.push_back(std::move(shard));
   }

@@ -1,6 +1,7 @@
 //===- RankPlace.cpp - which rank a process is ----------------------------===//
 
 #include "runtime/Distributed/RankPlace.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -52,8 +53,9 @@ public:
     std::from_chars_result parsed = std::from_chars(text->data(), end, value);
     if (parsed.ec != std::errc() || parsed.ptr != end || value < least ||
         value > most)
-      fail(std::string(name) + " is '" + *text + "', expected a number from " +
-           std::to_string(least) + " to " + std::to_string(most));
+      fail(std::string(name) + " is " + quote(*text) +
+           ", expected a number from " + std::to_string(least) + " to " +
+           std::to_string(most));
     return value;
   }
 
@@ -130,8 +132,8 @@ static void readStep(const Variables &variables, NumberReader &numbers,
   if (std::optional<int> tasks = findTasksOfNode(list, node))
     place.localSize = *tasks;
   else
-    numbers.fail("SLURM_STEP_TASKS_PER_NODE is '" + list +
-                 "', expected the tasks of node " + std::to_string(node) +
+    numbers.fail("SLURM_STEP_TASKS_PER_NODE is " + quote(list) +
+                 ", expected the tasks of node " + std::to_string(node) +
                  ", as in '2(x3),1'");
   if (place.localSize < place.size)
     place.address =

@@ -17,7 +17,7 @@
 namespace nsa {
 
 enum class AnomalyKind {
-  /// Loss or gradient norm not finite; ends the run.
+  /// Loss, gradient norm, or what was to be saved not finite; ends the run.
   NanLoss,
   /// A step takes longer than allowed.
   HeartbeatStall,

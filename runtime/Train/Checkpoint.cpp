@@ -7,10 +7,15 @@
 #include "lib/Support/Safetensors.h"
 #include "runtime/Train/CheckpointLayout.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <map>
+#include <string_view>
 #include <sys/stat.h>
 
 namespace nsa {
@@ -19,8 +24,9 @@ namespace fs = std::filesystem;
 using namespace checkpoint;
 using Json = nlohmann::ordered_json;
 
+/// Saves the tensors of a file, all of which must be finite.
 static Status saveTensors(const std::string &folder, const std::string &file,
-                          const Model &model, int rank) {
+                          const Model &model, int rank, SaveFailure &failure) {
   std::vector<SafeTensor> tensors;
   for (const TensorView &tensor : model.tensors()) {
     if (fileOf(tensor.role, model, rank) != file)
@@ -29,6 +35,12 @@ static Status saveTensors(const std::string &folder, const std::string &file,
       return status;
     tensors.push_back({tensor.name, safetensorsType(tensor.type), tensor.shape,
                        tensor.data, tensor.bytes});
+    std::string found = findNonFinite(tensors.back());
+    if (found.empty())
+      continue;
+    failure = SaveFailure::NotFinite;
+    return Error{std::string(roleName(tensor.role)) + " '" + tensor.name + "'" +
+                 found};
   }
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
   if (file == shareFile(rank)) {
@@ -41,16 +53,18 @@ static Status saveTensors(const std::string &folder, const std::string &file,
 }
 
 static Status writeFolder(const std::string &folder, const Model &model,
-                          const TrainState &state, const RunConfig &config) {
+                          const TrainState &state, const RunConfig &config,
+                          SaveFailure &failure) {
   for (const char *file : {modelFile, optimizerFile})
-    if (Status status = saveTensors(folder, file, model, /*rank=*/0); !status)
+    if (Status status = saveTensors(folder, file, model, /*rank=*/0, failure);
+        !status)
       return status;
   if (Status status = writeFileAtomically(folder + "/" + configFile,
                                           printConfigYaml(config));
       !status)
     return status;
   Json json;
-  json["format"] = 1;
+  json["format"] = stateFormat;
   json["step"] = state.step;
   json["samples"] = state.samples;
   json["seed"] = state.seed;
@@ -67,21 +81,35 @@ static Status writeFolder(const std::string &folder, const Model &model,
       return hash.takeError();
     json["xxh3"][file] = toHex(*hash);
   }
+  json[stateHashMember] = toHex(hashBytes(jsonText(json)));
   return writeFileAtomically(folder + "/" + stateFile,
                              jsonText(json, 2) + "\n");
 }
 
-/// Removes all but `keep` of the checkpoints up to the one of `saved`, which
-/// `latest` names: the newest stay, and this one always.
-static void removeOld(const std::string &root, int64_t saved, int64_t keep) {
-  if (keep == 0)
-    return;
+/// Removes a file or a folder, or adds to `failures` why it stays.
+static void removeAll(const fs::path &path,
+                      std::vector<std::string> &failures) {
   std::error_code code;
+  fs::remove_all(path, code);
+  if (code)
+    failures.push_back("cannot remove '" + path.string() +
+                       "': " + code.message());
+}
+
+/// Removes all but `keep` of the checkpoints up to the one of `saved`, which
+/// `latest` names: the newest stay, and this one always. Returns which could
+/// not be removed.
+static std::vector<std::string> removeOld(const std::string &root,
+                                          int64_t saved, int64_t keep) {
+  std::vector<std::string> failures;
+  if (keep == 0)
+    return failures;
   int64_t left = keep;
   std::vector<std::pair<int64_t, fs::path>> found = listCheckpoints(root);
   for (auto entry = found.rbegin(); entry != found.rend(); ++entry)
     if (entry->first <= saved && left-- <= 0)
-      fs::remove_all(entry->second, code);
+      removeAll(entry->second, failures);
+  return failures;
 }
 
 /// Puts `temporary` in the place of `final`. If that exists, the two are
@@ -105,15 +133,60 @@ static std::string temporaryFolder(const std::string &runDirectory,
   return runDirectory + "/checkpoints/.tmp-" + folderName(step);
 }
 
-void removeUnfinished(const std::string &runDirectory) {
-  std::error_code code;
-  fs::directory_iterator entry(runDirectory + "/checkpoints", code), end;
+/// Whether a file is one that writeFileAtomically was about to put in the place
+/// of another when its process ended.
+static bool isLeftBehind(const std::string &name) {
+  static constexpr std::string_view mark = ".tmp.";
+  size_t at = name.rfind(mark);
+  if (at == std::string::npos || at == 0)
+    return false;
+  const char *begin = name.data() + at + mark.size();
+  const char *end = name.data() + name.size();
+  pid_t pid = 0;
+  std::from_chars_result parsed = std::from_chars(begin, end, pid);
+  if (parsed.ec != std::errc() || pid <= 0)
+    return false;
+  // Older versions wrote no random part.
+  std::string_view rest(parsed.ptr, size_t(end - parsed.ptr));
+  if (!rest.empty() && (rest[0] != '.' || !fromHex(rest.substr(1))))
+    return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+std::vector<std::string> removeUnfinished(const std::string &runDirectory) {
   std::vector<fs::path> left;
-  for (; !code && entry != end; entry.increment(code))
-    if (entry->path().filename().string().rfind(".tmp-", 0) == 0)
-      left.push_back(entry->path());
+  std::string root = runDirectory + "/" + checkpointsFolder;
+  for (const std::string &folder : {runDirectory, root}) {
+    std::error_code code;
+    fs::directory_iterator entry(folder, code), end;
+    for (; !code && entry != end; entry.increment(code)) {
+      std::string name = entry->path().filename().string();
+      bool isBegun = folder == root && name.rfind(".tmp-", 0) == 0;
+      if (isBegun || isLeftBehind(name))
+        left.push_back(entry->path());
+    }
+  }
+  std::vector<std::string> failures;
   for (const fs::path &path : left)
-    fs::remove_all(path, code);
+    removeAll(path, failures);
+  return failures;
+}
+
+CheckpointSize checkpointSize(const Model &model) {
+  std::map<std::string, uint64_t> files;
+  int ranks = std::max(model.sharingRanks(), 1);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const TensorView &tensor : model.tensors())
+      if (std::string file = fileOf(tensor.role, model, rank);
+          rank == 0 || file == shareFile(rank))
+        files[file] += tensor.bytes;
+  files.erase("");
+  CheckpointSize size;
+  for (const auto &[file, bytes] : files) {
+    size.bytes += bytes;
+    size.largestFile = std::max(size.largestFile, bytes);
+  }
+  return size;
 }
 
 Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
@@ -128,24 +201,43 @@ Status beginCheckpoint(const std::string &runDirectory, int64_t step) {
   return {};
 }
 
+/// The kind of a failure of which `found` is known so far.
+static SaveFailure kindOf(const Status &status, SaveFailure found) {
+  bool isFull = !status && saysNoSpace(status.message());
+  return found == SaveFailure::Other && isFull ? SaveFailure::NoSpace : found;
+}
+
 Status saveShare(const std::string &runDirectory, int64_t step,
-                 const Model &model, int rank) {
-  return saveTensors(temporaryFolder(runDirectory, step), shareFile(rank),
-                     model, rank);
+                 const Model &model, int rank, SaveFailure *failure) {
+  SaveFailure found = SaveFailure::Other;
+  Status status = saveTensors(temporaryFolder(runDirectory, step),
+                              shareFile(rank), model, rank, found);
+  if (failure)
+    *failure = kindOf(status, found);
+  return status;
+}
+
+void dropCheckpoint(const std::string &runDirectory, int64_t step) {
+  std::error_code code;
+  fs::remove_all(temporaryFolder(runDirectory, step), code);
 }
 
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
-                                   const RunConfig &config, int64_t keep) {
-  if (model.sharingRanks() == 0)
-    if (Status begun = beginCheckpoint(runDirectory, state.step); !begun)
-      return Error{begun.message()};
-  std::string root = runDirectory + "/checkpoints";
+                                   const RunConfig &config, int64_t keep,
+                                   SaveReport *report) {
+  SaveReport ignored;
+  SaveReport &found = report ? *report : ignored;
+  found = {};
+  std::string root = runDirectory + "/" + checkpointsFolder;
   std::string name = folderName(state.step);
   std::string final = root + "/" + name;
   std::string temporary = temporaryFolder(runDirectory, state.step);
-  std::error_code code;
-  Status status = writeFolder(temporary, model, state, config);
+  Status status;
+  if (model.sharingRanks() == 0)
+    status = beginCheckpoint(runDirectory, state.step);
+  if (status)
+    status = writeFolder(temporary, model, state, config, found.failure);
   if (status)
     status = syncDirectory(temporary);
   if (status)
@@ -155,10 +247,11 @@ Result<std::string> saveCheckpoint(const std::string &runDirectory,
   if (status)
     status = writeFileAtomically(root + "/" + latestFile, name + "\n");
   if (!status) {
-    fs::remove_all(temporary, code);
-    return Error{"no checkpoint: " + status.message()};
+    found.failure = kindOf(status, found.failure);
+    dropCheckpoint(runDirectory, state.step);
+    return Error{status.message()};
   }
-  removeOld(root, state.step, keep);
+  found.warnings = removeOld(root, state.step, keep);
   return final;
 }
 

@@ -5,7 +5,8 @@
 //   optimizer.safetensors   moments and other persistent state
 //   optimizer_rankN.safetensors   moments that rank N keeps, where ranks share
 //   config.yaml             the resolved configuration
-//   state.json              step, data position, seed, hashes of the above
+//   state.json              step, data position, seed, hashes of the above and
+//                           of itself
 // It is written beside its final name, synced and renamed, then `latest` is
 // replaced: a crash leaves the previous checkpoint in force.
 //
@@ -40,24 +41,56 @@ struct TrainState {
   RunHistory history;
 };
 
-/// Removes what saves that were killed have left. No other process may be
-/// saving.
-void removeUnfinished(const std::string &runDirectory);
+/// Removes what saves that were killed have left: checkpoints that were begun,
+/// and files NAME.tmp.PID.RANDOM of processes that are gone. No other process
+/// may be saving. Returns what could not be removed and why, a sentence each.
+std::vector<std::string> removeUnfinished(const std::string &runDirectory);
+
+/// Why a checkpoint was not saved, the worst first.
+enum class SaveFailure {
+  /// A parameter, a moment or other state holds a NaN or an infinity.
+  NotFinite,
+  Other,
+  /// The disk or a quota is full, or a file may not grow further.
+  NoSpace
+};
+
+/// What a save gave besides the checkpoint.
+struct SaveReport {
+  /// What kind a failure is.
+  SaveFailure failure = SaveFailure::Other;
+  /// Old checkpoints that could not be removed and why, a sentence each.
+  std::vector<std::string> warnings;
+};
+
+/// Bytes of the tensors in a checkpoint, of all ranks, and in its largest file.
+struct CheckpointSize {
+  uint64_t bytes = 0;
+  uint64_t largestFile = 0;
+};
+CheckpointSize checkpointSize(const Model &model);
 
 /// Begins the checkpoint of a step below `<runDirectory>/checkpoints`: for
 /// models whose ranks share the moments.
 Status beginCheckpoint(const std::string &runDirectory, int64_t step);
 
-/// Saves what this rank alone has, in a checkpoint that was begun.
+/// Saves what this rank alone has, in a checkpoint that was begun. `failure`
+/// says what kind a failure is.
 Status saveShare(const std::string &runDirectory, int64_t step,
-                 const Model &model, int rank);
+                 const Model &model, int rank, SaveFailure *failure = nullptr);
 
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
 /// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
-/// share the moments, all have saved their share before.
+/// share the moments, all have saved their share before. Values that are not
+/// finite are refused: the error names the tensor and the element, and what was
+/// saved before stays.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
-                                   const RunConfig &config, int64_t keep);
+                                   const RunConfig &config, int64_t keep,
+                                   SaveReport *report = nullptr);
+
+/// Removes what was begun of the checkpoint of a step that is not to be.
+void dropCheckpoint(const std::string &runDirectory, int64_t step);
 
 /// Makes a checkpoint the latest of its run, whose records are about to be cut
 /// there: `latest` names it, and those of later steps are set aside as
@@ -69,8 +102,13 @@ struct Checkpoint {
   std::string path;
   TrainState state;
   RunConfig config;
+  /// Whether state.json has a hash of its own. One of format 1 has none: what
+  /// its numbers do not show cannot be verified.
+  bool isSealed = true;
 
-  /// Reads state.json and the configuration and verifies every file's hash.
+  /// Reads state.json and the configuration and verifies every file's hash;
+  /// that the step is the folder's, the data position that of the step, and the
+  /// seed that of the configuration; and that all values are finite.
   static Result<Checkpoint> open(const std::string &path);
 
   /// Copies every persistent tensor into the `model` of a rank. A tensor that
@@ -78,9 +116,25 @@ struct Checkpoint {
   Status restore(const Model &model, int rank = 0) const;
 };
 
-/// The folder that `path` means, as an absolute path: a checkpoint itself, or
-/// the latest one of a run directory.
-Result<std::string> findCheckpoint(const std::string &path);
+/// What a search gave.
+struct FoundCheckpoint {
+  /// An absolute path where the search began with one; empty if there is none.
+  std::string path;
+  /// Runs whose checkpoints belong to other parameters or other data.
+  size_t others = 0;
+  /// What was passed over and why, a sentence each.
+  std::vector<std::string> warnings;
+};
+
+/// The folder that `path` means, as an absolute path: a checkpoint itself,
+/// whatever it holds, or the newest good one of a run directory that is in
+/// force: the one that `latest` names, or one before it. At most `most` (0: any
+/// number) bad ones are passed over.
+Result<FoundCheckpoint> findCheckpoint(const std::string &path,
+                                       int64_t most = 0);
+
+/// Whether a run has a checkpoint to go on from, good or bad.
+Result<bool> hasCheckpoint(const std::string &runDirectory);
 
 /// The state of a checkpoint, without a look at its other files.
 Result<TrainState> readTrainState(const std::string &checkpoint);
@@ -95,23 +149,17 @@ std::string runOf(const std::string &checkpoint);
 /// up, and write into, whatever folder lies two above it.
 Status checkInRun(const std::string &checkpoint);
 
-/// What a search below a folder of runs gave.
-struct FoundCheckpoint {
-  /// Empty if there is none.
-  std::string path;
-  /// Runs whose checkpoints belong to other parameters or other data.
-  size_t others = 0;
-};
-
 /// Whether a run could go on from a checkpoint, of which the folder and the
-/// state are given.
+/// state are given. An error passes the checkpoint over as a bad one.
 using CheckpointFilter =
     std::function<Result<bool>(const std::string &, const TrainState &)>;
 
-/// The latest checkpoint of the run below `outDir` that saved last what
-/// `matches`. A damaged checkpoint on the way is an error.
+/// The newest good checkpoint of the run below `outDir` that saved last what
+/// `matches`. Bad checkpoints are passed over as in findCheckpoint, and so are
+/// runs without a good one; only if no other is left is such a run an error.
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
-                                             const CheckpointFilter &matches);
+                                             const CheckpointFilter &matches,
+                                             int64_t most = 0);
 
 /// Compares the configuration of a checkpoint with the one to continue with.
 /// A key that changes what the state means is an error naming both values, and

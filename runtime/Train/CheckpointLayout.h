@@ -26,6 +26,12 @@ inline constexpr const char *folderPrefix = "step-";
 inline constexpr const char *checkpointsFolder = "checkpoints";
 inline constexpr const char *asidePrefix = "abandoned-";
 
+/// The member of state.json with the hash of the others: of their text in
+/// compact form, in the order of the file.
+inline constexpr const char *stateHashMember = "state_xxh3";
+/// What state.json is written as. Format 1 had no stateHashMember.
+inline constexpr int64_t stateFormat = 2;
+
 /// A type as safetensors files name it.
 const char *safetensorsType(DataType type);
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 namespace nsa {
 
@@ -64,10 +65,24 @@ static uint64_t readHash(const Json &value) {
   return *hash;
 }
 
-static TrainState readState(const Json &json) {
-  if (int64_t format = readInteger(json.at("format")); format != 1)
+/// Checks the hash that a state.json has of itself; returns whether it has one.
+static bool checkSeal(Json json) {
+  int64_t format = readInteger(json.at("format"));
+  if (format < 1 || format > stateFormat)
     throw std::runtime_error("format " + std::to_string(format) +
-                             ", expected 1");
+                             ", expected 1 to " + std::to_string(stateFormat));
+  if (format == 1 && !json.contains(stateHashMember))
+    return false;
+  uint64_t expected = readHash(json.at(stateHashMember));
+  json.erase(stateHashMember);
+  uint64_t hash = hashBytes(jsonText(json));
+  if (hash != expected)
+    throw std::runtime_error("its hash is " + toHex(hash) + ", it says " +
+                             toHex(expected));
+  return true;
+}
+
+static TrainState readState(const Json &json) {
   TrainState state;
   state.step = readInteger(json.at("step"));
   state.samples = readUnsigned(json.at("samples"));
@@ -80,32 +95,80 @@ static TrainState readState(const Json &json) {
   return state;
 }
 
-/// Reads only state.json; the hashes of the other files go to `files`.
-static Result<TrainState>
-loadState(const std::string &path,
-          std::vector<std::pair<std::string, uint64_t>> *files = nullptr) {
+namespace {
+
+/// What a state.json says.
+struct StateFile {
+  TrainState state;
+  bool isSealed = true;
+  /// The other files and their hashes.
+  std::vector<std::pair<std::string, uint64_t>> files;
+};
+
+} // namespace
+
+/// Refuses a state that lies in the folder of another step.
+static Status checkFolder(const std::string &path, const TrainState &state) {
+  std::filesystem::path folder =
+      std::filesystem::path(path + "/").lexically_normal().parent_path();
+  int64_t named = stepOf(folder.filename().string());
+  if (named < 0 || named == state.step)
+    return {};
+  return Error{"'" + path + "/" + stateFile + "' is damaged: it says step " +
+               std::to_string(state.step) + ", its folder is of step " +
+               std::to_string(named)};
+}
+
+/// Reads only state.json.
+static Result<StateFile> loadState(const std::string &path) {
   std::string name = path + "/" + stateFile;
   Result<std::string> text = readFile(name);
   if (!text)
     return Error{"'" + path + "' is no checkpoint: " + text.message()};
   try {
     auto json = parseJson<Json>(text->begin(), text->end());
-    TrainState state = readState(json);
+    StateFile found;
+    found.isSealed = checkSeal(json);
+    found.state = readState(json);
+    if (Status status = checkFolder(path, found.state); !status)
+      return Error{status.message()};
+    const Json &hashes = json.at("xxh3");
     for (const char *file : {modelFile, optimizerFile, configFile})
-      if (files)
-        files->emplace_back(file, readHash(json.at("xxh3").at(file)));
-    for (int rank = 0; files && json.at("xxh3").contains(shareFile(rank));
-         ++rank)
-      files->emplace_back(shareFile(rank),
-                          readHash(json.at("xxh3").at(shareFile(rank))));
-    return state;
+      found.files.emplace_back(file, readHash(hashes.at(file)));
+    for (int rank = 0; hashes.contains(shareFile(rank)); ++rank)
+      found.files.emplace_back(shareFile(rank),
+                               readHash(hashes.at(shareFile(rank))));
+    return found;
   } catch (const std::exception &error) {
     return Error{"'" + name + "' is damaged: " + oneLine(error.what())};
   }
 }
 
 Result<TrainState> readTrainState(const std::string &checkpoint) {
-  return loadState(checkpoint);
+  Result<StateFile> found = loadState(checkpoint);
+  return found ? Result<TrainState>(found->state) : found.takeError();
+}
+
+/// Refuses values from which no run can go on.
+static Status checkFinite(const std::string &name) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(name);
+  if (!file)
+    return file.takeError();
+  std::vector<char> bytes;
+  for (SafeTensor tensor : file->tensors()) {
+    bytes.resize(tensor.bytes);
+    if (Status status = file->read(tensor, bytes.data()); !status)
+      return status;
+    tensor.data = bytes.data();
+    if (std::string found = findNonFinite(tensor); !found.empty())
+      return Error{"'" + name + "' has a value that is not finite: '" +
+                   tensor.name + "'" + found};
+  }
+  return {};
+}
+
+static bool isTensorFile(const std::string &name) {
+  return std::filesystem::path(name).extension() == ".safetensors";
 }
 
 Result<RunConfig> readCheckpointConfig(const std::string &checkpoint) {
@@ -140,6 +203,9 @@ static Status checkState(const std::string &path, const TrainState &state,
     return Error{name + "it says batches of " + std::to_string(last) + ", " +
                  configFile + " says " +
                  std::to_string(config.train.batchSize)};
+  if (state.seed != uint64_t(config.train.seed))
+    return Error{name + "it says seed " + std::to_string(state.seed) + ", " +
+                 configFile + " says " + std::to_string(config.train.seed)};
   return {};
 }
 
@@ -155,10 +221,10 @@ static Status checkHash(const std::string &name, uint64_t expected) {
 
 Status checkpoint::checkFile(const std::string &folder,
                              const std::string &file) {
-  std::vector<std::pair<std::string, uint64_t>> files;
-  if (Result<TrainState> state = loadState(folder, &files); !state)
-    return state.takeError();
-  for (const auto &[name, expected] : files)
+  Result<StateFile> found = loadState(folder);
+  if (!found)
+    return found.takeError();
+  for (const auto &[name, expected] : found->files)
     if (name == file)
       return checkHash(folder + "/" + file, expected);
   return Error{"'" + folder + "/" + stateFile + "' has no hash of '" + file +
@@ -166,26 +232,29 @@ Status checkpoint::checkFile(const std::string &folder,
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
-  std::vector<std::pair<std::string, uint64_t>> files;
-  Result<TrainState> state = loadState(path, &files);
-  if (!state)
-    return state.takeError();
-  for (const auto &[file, expected] : files) {
+  Result<StateFile> found = loadState(path);
+  if (!found)
+    return found.takeError();
+  for (const auto &[file, expected] : found->files) {
     std::string name = path + "/" + file;
     if (Status status = checkHash(name, expected); !status)
       return Error{status.message()};
+    if (isTensorFile(file))
+      if (Status status = checkFinite(name); !status)
+        return Error{status.message()};
   }
   Result<RunConfig> config = readCheckpointConfig(path);
   if (!config)
     return config.takeError();
   // Before there was a history, all steps were alike.
-  if (state->history.data.empty())
-    state->history.setData(0, state->dataDigest);
-  if (state->history.batches.empty())
-    state->history.setBatch(0, 0, config->train.batchSize);
-  else if (Status status = checkState(path, *state, *config); !status)
+  TrainState &state = found->state;
+  if (state.history.data.empty())
+    state.history.setData(0, state.dataDigest);
+  if (state.history.batches.empty())
+    state.history.setBatch(0, 0, config->train.batchSize);
+  if (Status status = checkState(path, state, *config); !status)
     return Error{status.message()};
-  return Checkpoint{path, *state, std::move(*config)};
+  return Checkpoint{path, state, std::move(*config), found->isSealed};
 }
 
 Status Checkpoint::restore(const Model &model, int rank) const {
@@ -224,6 +293,7 @@ static bool mayChange(const std::string &path) {
                                      "train.eval_batches",
                                      "train.final_eval_batches",
                                      "train.save_every",
+                                     "train.save_minutes",
                                      "train.keep_checkpoints",
                                      "train.out_dir",
                                      "train.sample_bytes",

@@ -4,7 +4,10 @@
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CheckpointLayout.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
+#include <tuple>
 
 namespace nsa {
 
@@ -91,33 +94,97 @@ static Result<std::string> fullPath(const std::string &path) {
   return full.string();
 }
 
-Result<std::string> findCheckpoint(const std::string &path) {
+//===----------------------------------------------------------------------===//
+// In a run
+//===----------------------------------------------------------------------===//
+
+/// The checkpoints of a run that are in force, the newest first: the one that
+/// `latest` names, whether it is there or not, and those before it; all that
+/// are there if `latest` is missing.
+static Result<std::vector<std::string>>
+checkpointsInForce(const std::string &root) {
+  std::string latest = root + "/" + latestFile;
+  std::vector<std::string> paths;
+  Result<bool> there = fileExists(latest);
+  if (!there)
+    return there.takeError();
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (*there) {
+    Result<std::string> text = readFile(latest);
+    if (!text)
+      return text.takeError();
+    std::string name = text->substr(0, text->find('\n'));
+    before = stepOf(name);
+    if (before < 0)
+      return Error{"'" + latest + "' names no checkpoint: '" + name + "'"};
+    paths.push_back(root + "/" + name);
+  }
+  std::vector<std::pair<int64_t, fs::path>> all = listCheckpoints(root);
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry)
+    if (entry->first < before)
+      paths.push_back(entry->second.string());
+  return paths;
+}
+
+Result<bool> hasCheckpoint(const std::string &runDirectory) {
+  Result<std::vector<std::string>> paths =
+      checkpointsInForce(runDirectory + "/" + checkpointsFolder);
+  return paths ? Result<bool>(!paths->empty()) : paths.takeError();
+}
+
+/// The first good one of checkpoints in force, after at most `most` that are
+/// not (0: any number).
+static Result<FoundCheckpoint> takeGood(const std::string &root,
+                                        const std::vector<std::string> &paths,
+                                        int64_t most) {
+  FoundCheckpoint found;
+  std::string bad;
+  Result<bool> named = fileExists(root + "/" + latestFile);
+  if (!named)
+    return named.takeError();
+  if (!*named)
+    found.warnings.push_back("'" + root + "/" + latestFile +
+                             "' is missing, the newest good checkpoint beside "
+                             "it is taken");
+  for (const std::string &path : paths) {
+    Result<Checkpoint> opened = Checkpoint::open(path);
+    if (opened) {
+      found.path = path;
+      return found;
+    }
+    bad += (bad.empty() ? "" : "; ") + opened.message();
+    found.warnings.push_back("skipped a bad checkpoint: " + opened.message());
+    if (int64_t(found.warnings.size()) - (*named ? 0 : 1) > most && most > 0)
+      break;
+  }
+  return Error{"no good checkpoint in '" + root + "': " + bad};
+}
+
+Result<FoundCheckpoint> findCheckpoint(const std::string &path, int64_t most) {
   Result<std::string> full = fullPath(path);
   if (!full)
-    return full;
+    return full.takeError();
   const std::string &clean = *full;
   Result<bool> itself = fileExists(clean + "/" + stateFile);
   if (!itself)
     return itself.takeError();
+  FoundCheckpoint found;
+  found.path = clean;
   if (*itself)
-    return clean;
-  for (const std::string &root : {clean + "/checkpoints", clean}) {
-    Result<bool> named = fileExists(root + "/" + latestFile);
-    if (!named)
-      return named.takeError();
-    if (!*named)
-      continue;
-    Result<std::string> name = readFile(root + "/" + latestFile);
-    if (!name)
-      return name;
-    std::string folder = name->substr(0, name->find('\n'));
-    if (stepOf(folder) < 0)
-      return Error{"'" + root + "/" + latestFile + "' names no checkpoint: '" +
-                   folder + "'"};
-    return root + "/" + folder;
+    return found;
+  for (const std::string &root : {clean + "/" + checkpointsFolder, clean}) {
+    Result<std::vector<std::string>> paths = checkpointsInForce(root);
+    if (!paths)
+      return paths.takeError();
+    if (!paths->empty())
+      return takeGood(root, *paths, most);
   }
   return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
 }
+
+//===----------------------------------------------------------------------===//
+// In a folder of runs
+//===----------------------------------------------------------------------===//
 
 /// Nothing is there, which is no failure to look.
 static bool isMissing(const std::error_code &code) {
@@ -125,41 +192,93 @@ static bool isMissing(const std::error_code &code) {
          code == std::errc::not_a_directory;
 }
 
+namespace {
+
+/// A run with checkpoints.
+struct SavedRun {
+  std::string root;
+  /// In force, the newest first.
+  std::vector<std::string> paths;
+  /// Whether the newest that can be read is one to go on from.
+  bool isMatch = false;
+  fs::file_time_type time;
+};
+
+} // namespace
+
+/// Looks at a folder that may be a run with checkpoints; no paths if it is not.
+static Result<SavedRun> inspectRun(const std::string &run,
+                                   const CheckpointFilter &matches) {
+  SavedRun saved;
+  saved.root = run + "/" + checkpointsFolder;
+  Result<std::vector<std::string>> paths = checkpointsInForce(saved.root);
+  if (!paths)
+    return paths.takeError();
+  saved.paths = *paths;
+  if (paths->empty())
+    return saved;
+  std::string problem;
+  for (const std::string &path : *paths) {
+    Result<TrainState> state = readTrainState(path);
+    Result<bool> isMatch =
+        state ? matches(path, *state) : Result<bool>(state.takeError());
+    if (!isMatch) {
+      problem = problem.empty() ? isMatch.message() : problem;
+      continue;
+    }
+    saved.isMatch = *isMatch;
+    std::error_code code;
+    saved.time = fs::last_write_time(saved.root + "/" + latestFile, code);
+    if (isMissing(code))
+      saved.time = fs::last_write_time(path, code);
+    if (code)
+      return Error{"cannot inspect '" + saved.root + "': " + code.message()};
+    return saved;
+  }
+  return Error{problem};
+}
+
 Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
-                                             const CheckpointFilter &matches) {
+                                             const CheckpointFilter &matches,
+                                             int64_t most) {
   FoundCheckpoint found;
-  fs::file_time_type newest = fs::file_time_type::min();
+  std::vector<SavedRun> runs;
+  std::vector<std::string> bad;
   std::error_code code;
   fs::directory_iterator entry(outDir, code), end;
   if (isMissing(code))
     return found;
   for (; !code && entry != end; entry.increment(code)) {
-    std::string run = entry->path().string();
-    std::string latest = run + "/" + checkpointsFolder + "/" + latestFile;
-    std::error_code failure;
-    fs::file_time_type time = fs::last_write_time(latest, failure);
-    if (isMissing(failure))
+    Result<SavedRun> run = inspectRun(entry->path().string(), matches);
+    if (!run)
+      bad.push_back(run.message());
+    else if (run->paths.empty())
       continue;
-    if (failure)
-      return Error{"cannot inspect '" + latest + "': " + failure.message()};
-    Result<std::string> path = findCheckpoint(run);
-    if (!path)
-      return path.takeError();
-    Result<TrainState> state = readTrainState(*path);
-    if (!state)
-      return state.takeError();
-    Result<bool> matching = matches(*path, *state);
-    if (!matching)
-      return matching.takeError();
-    if (!*matching) {
+    else if (!run->isMatch)
       ++found.others;
-    } else if (found.path.empty() || time > newest) {
-      found.path = *path;
-      newest = time;
-    }
+    else
+      runs.push_back(std::move(*run));
   }
   if (code)
     return Error{"cannot list '" + outDir + "': " + code.message()};
+  std::sort(runs.begin(), runs.end(), [](const auto &a, const auto &b) {
+    return std::tie(b.time, a.root) < std::tie(a.time, b.root);
+  });
+  for (const SavedRun &run : runs) {
+    Result<FoundCheckpoint> good = takeGood(run.root, run.paths, most);
+    if (good) {
+      found.path = good->path;
+      found.warnings = std::move(good->warnings);
+      break;
+    }
+    bad.push_back(good.message());
+  }
+  // Nobody can say that such a run is not the one to continue.
+  if (found.path.empty() && !bad.empty())
+    return Error{"a run below '" + outDir +
+                 "' cannot be continued, and no other run can: " + bad[0]};
+  for (const std::string &text : bad)
+    found.warnings.push_back("passed over a run: " + text);
   return found;
 }
 

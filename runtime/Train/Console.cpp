@@ -10,7 +10,7 @@
 namespace nsa {
 
 Status Console::logTo(const std::string &path) {
-  Result<OutputFile> file = OutputFile::append(path);
+  Result<RecordFile> file = RecordFile::open(path);
   if (!file)
     return file.takeError();
   log.emplace(std::move(*file));

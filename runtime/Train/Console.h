@@ -3,7 +3,7 @@
 #ifndef NSA_RUNTIME_TRAIN_CONSOLE_H
 #define NSA_RUNTIME_TRAIN_CONSOLE_H
 
-#include "lib/Support/Files.h"
+#include "lib/Support/RecordFile.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -45,6 +45,9 @@ public:
 
   bool isLive() const { return live; }
 
+  /// See RecordFile::finish.
+  Status finish() const { return log ? log->finish() : Status(); }
+
   /// `step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12`
   static std::string format(const Progress &progress);
 
@@ -69,7 +72,7 @@ private:
   bool live;
   bool barShown = false;
   std::string early;
-  std::optional<OutputFile> log;
+  std::optional<RecordFile> log;
 };
 
 } // namespace nsa

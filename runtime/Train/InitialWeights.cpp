@@ -46,10 +46,13 @@ static Result<std::string> findWeights(const std::string &from,
   fs::path full = fs::absolute(from, code).lexically_normal();
   if (!code && fs::is_regular_file(full, code))
     return full.string();
-  Result<std::string> checkpoint = findCheckpoint(from);
+  Result<FoundCheckpoint> checkpoint =
+      findCheckpoint(from, config.train.keepCheckpoints);
   if (!checkpoint)
-    return checkpoint;
-  const std::string &folder = *checkpoint;
+    return checkpoint.takeError();
+  notes.insert(notes.end(), checkpoint->warnings.begin(),
+               checkpoint->warnings.end());
+  const std::string &folder = checkpoint->path;
   if (Status status = checkFile(folder, modelFile); !status)
     return Error{status.message()};
   Result<std::vector<std::string>> found = compareModels(folder, config);

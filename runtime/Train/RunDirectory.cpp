@@ -3,6 +3,7 @@
 #include "runtime/Train/RunDirectory.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -68,8 +69,8 @@ static Result<std::string> keepRows(const std::string &path,
     std::from_chars_result parsed =
         std::from_chars(begin, text.data() + end, step);
     if (parsed.ec != std::errc() || *parsed.ptr != ',')
-      return Error{"'" + path + "' has a damaged row '" +
-                   text.substr(kept, end - kept) + "'"};
+      return Error{"'" + path + "' has a damaged row " +
+                   quote(text.substr(kept, end - kept))};
     if (step > lastStep)
       break;
     kept = end + 1;
@@ -94,7 +95,7 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   }
   if (Status status = writeFileAtomically(path, contents); !status)
     return Error{status.message()};
-  Result<OutputFile> file = OutputFile::append(path);
+  Result<RecordFile> file = RecordFile::open(path);
   if (!file)
     return file.takeError();
   std::string rows = contents.substr(header.size() + 1);
@@ -119,12 +120,29 @@ bool hasResult(const std::string &runDirectory) {
 // The directory
 //===----------------------------------------------------------------------===//
 
-RunDirectory::RunDirectory(std::string path)
-    : folder(std::move(path)), started(wallClock()) {
+RunDirectory::RunDirectory(std::string path, HeldDirectory held)
+    : folder(std::move(path)), held(std::move(held)), started(wallClock()) {
   std::string seed = folder + " " + std::to_string(::getpid()) + " " +
                      std::to_string(started) + " " +
                      std::to_string(steadyClock());
   runId = toHex(hashBytes(seed)).substr(0, 12);
+}
+
+Result<RunDirectory> RunDirectory::hold(const std::string &path) {
+  Result<HeldDirectory> held = HeldDirectory::open(path);
+  if (!held)
+    return held.takeError();
+  return RunDirectory(path, std::move(*held));
+}
+
+Status RunDirectory::check() const {
+  Result<bool> there = held.isThere();
+  if (!there)
+    return there.takeError();
+  if (!*there)
+    return Error{"the run directory '" + folder +
+                 "' was removed or renamed while the run wrote into it"};
+  return {};
 }
 
 /// The error about a new run whose name is taken.
@@ -155,7 +173,7 @@ Result<RunDirectory> RunDirectory::create(const std::string &outDir,
       return alreadyThere(path);
     path = base + "-" + std::to_string(attempt);
   }
-  return RunDirectory(path);
+  return hold(path);
 }
 
 Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
@@ -163,7 +181,7 @@ Result<RunDirectory> RunDirectory::reopen(const std::string &path) {
   if (!fs::is_directory(path, code))
     return Error{"no run directory '" + path + "'" +
                  (code ? ": " + code.message() : "")};
-  return RunDirectory(path);
+  return hold(path);
 }
 
 Result<FileLock> RunDirectory::lock(const std::string &path) {

@@ -23,6 +23,7 @@
 #define NSA_RUNTIME_TRAIN_RUNDIRECTORY_H
 
 #include "lib/Support/Files.h"
+#include "lib/Support/RecordFile.h"
 
 #include <cstdint>
 #include <optional>
@@ -52,10 +53,13 @@ public:
   /// The last row that was there when it was opened; empty if there was none.
   const std::string &lastRow() const { return last; }
 
+  /// See RecordFile::finish.
+  Status finish() const { return file.finish(); }
+
 private:
-  CsvLog(OutputFile file, std::string last)
+  CsvLog(RecordFile file, std::string last)
       : file(std::move(file)), last(std::move(last)) {}
-  OutputFile file;
+  RecordFile file;
   std::string last;
 };
 
@@ -95,6 +99,10 @@ public:
   /// Writes a whole file atomically.
   Status write(const std::string &name, const std::string &contents) const;
 
+  /// An error if the directory was removed or renamed since it was opened: what
+  /// is written then is not where people look for it.
+  Status check() const;
+
   /// Looks for `.HALT`. It is meant for this run if it holds the run's id, or
   /// is empty and younger than the run.
   HaltRequest checkHalt();
@@ -103,9 +111,11 @@ public:
   void clearHalt() const;
 
 private:
-  RunDirectory(std::string folder);
+  RunDirectory(std::string folder, HeldDirectory held);
+  static Result<RunDirectory> hold(const std::string &path);
 
   std::string folder;
+  HeldDirectory held;
   std::string runId;
   double started = 0;
   bool reportedStale = false;

@@ -5,6 +5,7 @@
 #include "lib/Support/Text.h"
 #include "runtime/Train/Environment.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -39,7 +40,7 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
       directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl");
   if (Status status = dropHalfLine(beats); !status)
     return Error{status.message()};
-  Result<OutputFile> heartbeat = OutputFile::append(beats);
+  Result<RecordFile> heartbeat = RecordFile::open(beats);
   if (!heartbeat)
     return heartbeat.takeError();
   RunLog log(rank, std::move(*heartbeat));
@@ -81,7 +82,7 @@ static Json startBeat(int rank, int64_t step, const std::string &message) {
           {"rank", rank}, {"step", step},        {"msg", message}};
 }
 
-static Status writeBeat(OutputFile &file, Json beat) {
+static Status writeBeat(RecordFile &file, Json beat) {
   beat["memory"] = processMemory().resident;
   return file.write(jsonText(beat) + "\n");
 }
@@ -109,15 +110,20 @@ eventValues(const StepRecord &record) {
   return values;
 }
 
+/// What failed of two writes.
+static Status both(const Status &first, const Status &second) {
+  if (first || second)
+    return first ? second : first;
+  return Error{first.message() + "; " + second.message()};
+}
+
 Status RunLog::step(const StepRecord &record, const std::string &message) {
   char speed[32];
   std::snprintf(speed, sizeof speed, "%.1f", record.toksPerSecond);
   std::string row = std::to_string(record.step) + "," + shortest(record.loss) +
                     "," + shortest(record.lr) + "," +
                     shortest(record.gradNorm) + "," + speed;
-  if (tables)
-    if (Status status = tables->training.append(row); !status)
-      return status;
+  Status written = tables ? tables->training.append(row) : Status();
   Json beat = startBeat(rank, record.step, message);
   // JSON has no NaN; such a beat's message says what happened.
   beat["loss"] = record.loss;
@@ -130,27 +136,38 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
     beat[name] = value;
   if (record.ownSeconds > 0)
     beat["own_seconds"] = record.ownSeconds;
-  if (Status status = writeBeat(heartbeat, std::move(beat)); !status)
-    return status;
-  return tables ? tables->events.scalars(wallClock(), record.step,
-                                         eventValues(record))
-                : Status();
+  written = both(written, writeBeat(heartbeat, std::move(beat)));
+  if (!tables)
+    return written;
+  return both(written, tables->events.scalars(wallClock(), record.step,
+                                              eventValues(record)));
 }
 
 Status RunLog::validation(int64_t step, double loss) {
   if (!tables)
     return {};
-  if (Status status =
-          tables->val.append(std::to_string(step) + "," + shortest(loss) + "," +
-                             shortest(std::exp(loss)));
-      !status)
-    return status;
-  return tables->events.scalars(
-      wallClock(), step, {{"val/loss", loss}, {"val/ppl", std::exp(loss)}});
+  Status written =
+      tables->val.append(std::to_string(step) + "," + shortest(loss) + "," +
+                         shortest(std::exp(loss)));
+  return both(written, tables->events.scalars(
+                           wallClock(), step,
+                           {{"val/loss", loss}, {"val/ppl", std::exp(loss)}}));
 }
 
 Status RunLog::beat(int64_t step, const std::string &message) {
   return writeBeat(heartbeat, startBeat(rank, step, message));
+}
+
+std::vector<Status> RunLog::finish() const {
+  std::vector<Status> all = {heartbeat.finish()};
+  if (tables)
+    for (const Status &status : {tables->training.finish(),
+                                 tables->val.finish(), tables->events.finish()})
+      all.push_back(status);
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const Status &status) { return status.ok(); }),
+            all.end());
+  return all;
 }
 
 } // namespace nsa

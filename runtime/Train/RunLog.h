@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace nsa {
 
@@ -34,7 +35,8 @@ struct StepRecord {
 
 /// training.csv, val.csv, heartbeat_rank{r}.jsonl and tb/. Numbers are printed
 /// so that they read back bit for bit. Ranks but the first write heartbeats
-/// only.
+/// only. What cannot be written is kept for the next record; a failure is
+/// reported when records begin to be kept.
 class RunLog {
 public:
   /// Opens the files; rows after `lastStep` are removed from the tables, and
@@ -57,6 +59,9 @@ public:
   /// A heartbeat without a step's numbers.
   Status beat(int64_t step, const std::string &message);
 
+  /// An error for each file whose last records could not be written.
+  std::vector<Status> finish() const;
+
 private:
   struct Tables {
     CsvLog training;
@@ -64,11 +69,11 @@ private:
     EventFile events;
   };
 
-  RunLog(int rank, OutputFile heartbeat)
+  RunLog(int rank, RecordFile heartbeat)
       : rank(rank), heartbeat(std::move(heartbeat)) {}
 
   int rank;
-  OutputFile heartbeat;
+  RecordFile heartbeat;
   /// Of the first rank.
   std::optional<Tables> tables;
 };

@@ -3,6 +3,7 @@
 #include "runtime/Train/Trainer.h"
 #include "lib/Support/Text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -108,6 +109,28 @@ void Trainer::addSeconds(StepRecord &record, double seconds) {
   recentSeconds += seconds;
 }
 
+//===----------------------------------------------------------------------===//
+// What goes wrong and does not end the run
+//===----------------------------------------------------------------------===//
+
+/// Says once what is wrong, and again at the end.
+void Trainer::warn(const std::string &text) {
+  if (std::find(warnings.begin(), warnings.end(), text) != warnings.end())
+    return;
+  warnings.push_back(text);
+  if (!ranks.isFirst())
+    std::fprintf(stderr, "nsa-train: warning: rank %d: %s\n", ranks.rank(),
+                 text.c_str());
+  else if (hasHeader)
+    console.line("warning: " + text);
+}
+
+/// A record that could not be written, of which no weight depends.
+void Trainer::noteWrite(const Status &status) {
+  if (!status)
+    warn(status.message() + "; training goes on");
+}
+
 bool Trainer::isLogged(int64_t step) const {
   return step % config.train.logEvery == 0 || step == firstStep + 1 ||
          step == config.train.steps;
@@ -124,14 +147,13 @@ Status Trainer::addStatistics(StepRecord &record) {
   return {};
 }
 
-Status Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
+void Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
   std::string name = anomalyName(anomaly.kind);
   console.line("anomaly " + name + " at step " + std::to_string(step) + ": " +
                anomaly.text);
-  if (Status status = log->beat(step, name + ": " + anomaly.text); !status)
-    return status;
-  return ranks.isFirst() ? directory->write(".anomaly_type", name + "\n")
-                         : Status();
+  noteWrite(log->beat(step, name + ": " + anomaly.text));
+  if (ranks.isFirst())
+    noteWrite(writeAnomaly(anomaly.kind));
 }
 
 /// Whether the gradients were too large for f16 at the scale of the step, and a
@@ -154,9 +176,7 @@ Status Trainer::afterStep(StepRecord record) {
                  ": gradients beyond fp16 at loss scale " +
                  shortest(2 * record.lossScale) + ", no update; now " +
                  shortest(record.lossScale));
-  if (Status status = log->step(record, overflow ? "overflow" : "step");
-      !status)
-    return status;
+  noteWrite(log->step(record, overflow ? "overflow" : "step"));
   double perStep = stepSeconds / double(state.step - firstStep);
   bool logged = isLogged(record.step);
   console.progress(
@@ -175,8 +195,7 @@ Status Trainer::afterStep(StepRecord record) {
     recentSpread = 0;
   }
   for (const Anomaly &anomaly : monitor.judge(record))
-    if (Status status = reportAnomaly(anomaly, state.step); !status)
-      return status;
+    reportAnomaly(anomaly, state.step);
   if (uint64_t used = sampler->epoch(state.samples); used != epoch)
     console.line("epoch " + std::to_string(used + 1) + " begins after step " +
                  std::to_string(record.step) +
@@ -222,6 +241,7 @@ Result<TrainEnd> Trainer::loop() {
                                     samples.readAhead(state.samples));
         !status)
       return Error{status.message()};
+  lastSave = steadyClock();
   while (state.step < train.steps) {
     watchdog.start();
     Result<StepRecord> record = runStep();
@@ -229,8 +249,7 @@ Result<TrainEnd> Trainer::loop() {
     if (!record)
       return record.takeError();
     if (stalled)
-      if (Status status = reportAnomaly(stall, state.step + 1); !status)
-        return Error{status.message()};
+      reportAnomaly(stall, state.step + 1);
     bool finite =
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
     if (!finite && !isOverflow(*record))
@@ -238,6 +257,8 @@ Result<TrainEnd> Trainer::loop() {
     Result<std::optional<TrainEnd>> stop = agreeOnStep(*record);
     if (!stop)
       return stop.takeError();
+    if (Status status = directory->check(); !status)
+      return Error{status.message()};
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
     if (dataHealth.trouble != DataHealth::None)
@@ -247,9 +268,13 @@ Result<TrainEnd> Trainer::loop() {
       if (Status status = validate(); !status)
         return Error{status.message()};
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
-    if (last || *stop || due)
-      if (Status status = save(); !status)
-        return Error{status.message()};
+    if (last || *stop || due || saveDueByTime) {
+      Result<std::optional<TrainEnd>> end = save(last || *stop);
+      if (!end)
+        return end.takeError();
+      if (*end)
+        return **end;
+    }
     if (*stop)
       return **stop;
   }

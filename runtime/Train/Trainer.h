@@ -69,7 +69,8 @@ enum class TrainEnd {
   Halted,
   /// SIGINT, SIGTERM or SIGHUP.
   Interrupted,
-  /// The loss or the gradient norm was not finite; no update was applied.
+  /// The loss or the gradient norm was not finite, and no update was applied;
+  /// or what was to be saved was not finite, and nothing was saved.
   NonFinite,
 };
 
@@ -112,7 +113,7 @@ private:
   Status takeOver(const Checkpoint &checkpoint);
   Status resumeFrom(const std::string &folder);
   Status writeRunFiles() const;
-  Status printHeader();
+  void printHeader();
 
   Result<TrainEnd> trainAndFinish();
 
@@ -123,7 +124,7 @@ private:
   Status afterStep(StepRecord record);
   bool isLogged(int64_t step) const;
   Status addStatistics(StepRecord &record);
-  Status reportAnomaly(const Anomaly &anomaly, int64_t step);
+  void reportAnomaly(const Anomaly &anomaly, int64_t step);
   Result<std::optional<TrainEnd>> agreeOnStep(StepRecord &record);
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
@@ -145,11 +146,25 @@ private:
   Error saveUnreadable(const std::string &found);
 
   // Around steps.
-  Status saveShares();
-  Status save();
+  void checkSpace();
+  bool isSaveDueByTime() const;
+  struct SaveOutcome;
+  Result<SaveOutcome> agreeOnSave(const std::string &point,
+                                  const SaveOutcome &own);
+  Result<SaveOutcome> saveShares();
+  Result<SaveOutcome> saveAll();
+  /// Saves, unless this step is saved. A full disk is an error of the `isLast`
+  /// save of a run only. Returns what ends the run, if something does.
+  Result<std::optional<TrainEnd>> save(bool isLast);
+  Result<std::optional<TrainEnd>> reportUnsaved(const std::string &found);
   Status validate();
   Status dumpState(const StepRecord &record);
+  Status writeSample(const std::string &text);
   Status showSample(const std::string &title, double secondsAllowed);
+
+  // What goes wrong and does not end the run.
+  void warn(const std::string &text);
+  void noteWrite(const Status &status);
 
   // After the last step.
   Status finish(TrainEnd end);
@@ -180,11 +195,19 @@ private:
   std::optional<RunLog> log;
   TrainState state;
   int64_t savedStep = -1;
+  /// When a save was last tried, or the steps began.
+  double lastSave = 0;
+  /// Whether a save is due by the clock of the first rank, as of the last step.
+  bool saveDueByTime = false;
+  int64_t failedSaves = 0;
   std::string lastCheckpoint;
   /// That there is nothing to do; empty if there is.
   std::string finishedRun;
   /// What was decided before the header could be printed.
   std::vector<std::string> notes;
+  /// Said after the header, and again at the end.
+  std::vector<std::string> warnings;
+  bool hasHeader = false;
 
   // Timing of this process.
   int64_t firstStep = 0;

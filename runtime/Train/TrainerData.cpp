@@ -86,9 +86,11 @@ Result<TrainEnd> Trainer::endOnData() {
 
 /// The state is the one after a whole step, whatever could not be read then.
 Error Trainer::saveUnreadable(const std::string &found) {
-  if (Status status = save(); !status)
-    return Error{found + "; no checkpoint of step " +
-                 std::to_string(state.step) + " either: " + status.message()};
+  Result<std::optional<TrainEnd>> saved = save(/*isLast=*/true);
+  if (!saved || *saved)
+    return Error{
+        found + "; no checkpoint of step " + std::to_string(state.step) +
+        " either: " + (saved ? "its values are not finite" : saved.message())};
   return Error{found + "; the run ends after step " +
                std::to_string(state.step) + ", which is saved"};
 }

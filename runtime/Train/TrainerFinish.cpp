@@ -33,9 +33,9 @@ Status Trainer::validate() {
                 std::exp(result->loss),
                 static_cast<unsigned long long>(result->tokens));
   console.line(text);
-  if (Status status = log->validation(state.step, result->loss); !status)
-    return status;
-  return log->beat(state.step, "validated");
+  noteWrite(log->validation(state.step, result->loss));
+  noteWrite(log->beat(state.step, "validated"));
+  return {};
 }
 
 Status Trainer::dumpState(const StepRecord &record) {
@@ -62,9 +62,10 @@ Status Trainer::dumpState(const StepRecord &record) {
     json["parameter_norms"][tensor.name] = std::sqrt(squares);
   }
   std::string name = "state_dump_" + std::to_string(record.step) + ".json";
-  if (Status status = directory->write(name, jsonText(json, 2) + "\n"); !status)
-    return status;
-  console.line("wrote " + directory->file(name));
+  Status written = directory->write(name, jsonText(json, 2) + "\n");
+  noteWrite(written);
+  if (written)
+    console.line("wrote " + directory->file(name));
   return {};
 }
 
@@ -107,10 +108,13 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
       shown.replace(at, 1, "\n| "), at += 3;
     return shown;
   }());
+  noteWrite(writeSample("== " + heading + "\n" + *text + "\n"));
+  return {};
+}
+
+Status Trainer::writeSample(const std::string &text) {
   Result<OutputFile> file = OutputFile::append(directory->file("samples.txt"));
-  if (!file)
-    return file.takeError();
-  return file->write("== " + heading + "\n" + *text + "\n");
+  return file ? file->write(text) : file.takeError();
 }
 
 //===----------------------------------------------------------------------===//
@@ -124,11 +128,16 @@ Status Trainer::finish(TrainEnd end) {
     if (Status status = showSample("after training", 30.0); !status)
       return status;
   }
+  if (Status status = directory->check(); !status)
+    return status;
   if (ranks.isFirst())
     if (Status status = writeMetrics(end); !status)
       return status;
-  if (Status status = log->beat(state.step, endName(end)); !status)
-    return status;
+  noteWrite(log->beat(state.step, endName(end)));
+  for (const Status &status : log->finish())
+    warn(status.message());
+  if (Status status = console.finish(); !status)
+    warn(status.message());
   printSummary(end);
   if (!ranks.stopReason().empty()) {
     ranks.awaitEnd();
@@ -153,8 +162,7 @@ Status Trainer::finalEvaluation() {
   final.emplace();
   final->loss = result->loss;
   final->tokens = result->tokens;
-  if (Status status = log->validation(state.step, result->loss); !status)
-    return status;
+  noteWrite(log->validation(state.step, result->loss));
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
@@ -232,6 +240,11 @@ void Trainer::printSummary(TrainEnd end) {
       Console::duration(steadyClock() - started).c_str());
   console.line(text);
   console.line("run directory: " + directory->path());
+  if (failedSaves > 0)
+    console.line("saves that failed for lack of room: " +
+                 std::to_string(failedSaves));
+  for (const std::string &warning : warnings)
+    console.line("warning: " + warning);
   if (!final)
     return;
   if (!final->ngramNote.empty())

@@ -59,7 +59,8 @@ Status Trainer::prepare() {
   if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
-  return printHeader();
+  printHeader();
+  return {};
 }
 
 /// What the first rank decides for all.
@@ -93,14 +94,17 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   RunChoice choice;
   std::string from = options.resume;
   if (from == "auto") {
-    Result<FoundCheckpoint> found =
-        findNewestCheckpoint(config.train.outDir, [&](const std::string &folder,
-                                                      const TrainState &saved) {
+    Result<FoundCheckpoint> found = findNewestCheckpoint(
+        config.train.outDir,
+        [&](const std::string &folder, const TrainState &saved) {
           return isOfThisRun(folder, saved);
-        });
+        },
+        config.train.keepCheckpoints);
     if (!found)
       return found.takeError();
     from = found->path;
+    for (const std::string &text : found->warnings)
+      warn(text);
     if (from.empty())
       notes.push_back("resume auto: no checkpoint of these parameters and data "
                       "below '" +
@@ -110,7 +114,7 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
   }
   if (!options.restart.empty()) {
     choice.directory = options.restart;
-    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    Result<bool> saved = hasCheckpoint(options.restart);
     if (!saved)
       return saved.takeError();
     if (!*saved)
@@ -118,12 +122,15 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     from = options.restart;
   }
   if (!from.empty()) {
-    Result<std::string> folder = findCheckpoint(from);
-    if (!folder)
-      return folder.takeError();
-    if (Status status = checkInRun(*folder); !status)
+    Result<FoundCheckpoint> found =
+        findCheckpoint(from, config.train.keepCheckpoints);
+    if (!found)
+      return found.takeError();
+    for (const std::string &text : found->warnings)
+      warn(text);
+    if (Status status = checkInRun(found->path); !status)
       return Error{status.message()};
-    choice.checkpoint = *folder;
+    choice.checkpoint = found->path;
     if (Status status = checkFinished(choice); !status)
       return Error{status.message()};
     return choice;
@@ -149,7 +156,8 @@ Status Trainer::lockRun(const RunChoice &choice) {
     notes.push_back("the file system of '" + path +
                     "' has no locks: no other process may continue this run");
   else
-    removeUnfinished(path);
+    for (const std::string &text : removeUnfinished(path))
+      warn(text);
   lock.emplace(std::move(*taken));
   return {};
 }
@@ -257,7 +265,7 @@ static std::vector<std::string> configLines(const RunConfig &config) {
   return lines;
 }
 
-Status Trainer::printHeader() {
+void Trainer::printHeader() {
   console.line("run " + directory->path() + " | id " + directory->id() +
                " | config " + options.configPath + " " + configHash(config) +
                " | artefact " + toHex(state.artefactHash) + " | data " +
@@ -266,6 +274,11 @@ Status Trainer::printHeader() {
     console.line(line);
   for (const std::string &note : notes)
     console.line(note);
+  if (ranks.isFirst())
+    checkSpace();
+  for (const std::string &text : warnings)
+    console.line("warning: " + text);
+  hasHeader = true;
   uint64_t perEpoch = sampler->samplesPerEpoch();
   char epochs[32];
   std::snprintf(
@@ -286,7 +299,7 @@ Status Trainer::printHeader() {
     console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
                directory->file(".HALT"));
-  return log->beat(state.step, "start");
+  noteWrite(log->beat(state.step, "start"));
 }
 
 } // namespace nsa

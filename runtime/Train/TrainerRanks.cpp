@@ -45,6 +45,8 @@ struct StepWord {
   int32_t end;
   /// Of the rank's DataHealth.
   int32_t dataTrouble, dataIsVerified;
+  /// Whether a save is due by the clock; that of the first rank counts.
+  int32_t save;
 };
 } // namespace
 
@@ -54,12 +56,14 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
   std::optional<TrainEnd> stop;
   if (record.step < config.train.steps)
     stop = stopReason();
+  saveDueByTime = ranks.isFirst() && isSaveDueByTime();
   dataHealth = ownHealth = ownDataHealth();
   if (ranks.size() == 1)
     return stop;
   StepWord own = {record.loss,       record.gradNorm,
                   record.ownSeconds, stop ? int32_t(*stop) : -1,
-                  ownHealth.trouble, ownHealth.isVerified};
+                  ownHealth.trouble, ownHealth.isVerified,
+                  saveDueByTime};
   double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
@@ -82,6 +86,8 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
                    " and gradient norm " + shortest(word.gradNorm) + ", rank " +
                    std::to_string(ranks.rank()) + " has " + shortest(own.loss) +
                    " and " + shortest(own.gradNorm)};
+    if (rank == 0)
+      saveDueByTime = word.save != 0;
     if (word.end >= 0 && !stop)
       stop = TrainEnd(word.end);
     dataHealth.trouble =
@@ -138,11 +144,10 @@ Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
   console.line("step " + std::to_string(state.step + 1) + ": " + found);
   console.line("no update was applied; last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
-  Status status = log->beat(state.step + 1, "nan_loss: " + found);
-  if (status && ranks.isFirst())
-    status = writeAnomaly(AnomalyKind::NanLoss);
-  if (status)
-    status = finish(TrainEnd::NonFinite);
+  noteWrite(log->beat(state.step + 1, "nan_loss: " + found));
+  if (ranks.isFirst())
+    noteWrite(writeAnomaly(AnomalyKind::NanLoss));
+  Status status = finish(TrainEnd::NonFinite);
   return status ? Result<TrainEnd>(TrainEnd::NonFinite)
                 : Error{status.message()};
 }
@@ -169,12 +174,10 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
                   ? "the norm overflows, most in " + *largest
                   : "the loss, while every gradient is finite";
   }
-  if (Status status = log->step(record, "nan_loss: " + culprit); !status)
-    return Error{status.message()};
+  noteWrite(log->step(record, "nan_loss: " + culprit));
   if (!ranks.isFirst())
     return TrainEnd::NonFinite;
-  if (Status status = writeAnomaly(AnomalyKind::NanLoss); !status)
-    return Error{status.message()};
+  noteWrite(writeAnomaly(AnomalyKind::NanLoss));
   console.line("step " + std::to_string(record.step) + ": loss " +
                shortest(record.loss) + ", gradient norm " +
                shortest(record.gradNorm) +

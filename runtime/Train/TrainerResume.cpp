@@ -15,7 +15,7 @@ Status Trainer::loadInitial() {
   Status status;
   bool goesOn = false;
   if (!options.restart.empty()) {
-    Result<bool> saved = fileExists(options.restart + "/checkpoints/latest");
+    Result<bool> saved = hasCheckpoint(options.restart);
     if (saved)
       goesOn = *saved;
     else
@@ -126,6 +126,10 @@ Status Trainer::resumeFrom(const std::string &folder) {
   }
   savedStep = state.step;
   lastCheckpoint = folder;
+  if (!checkpoint->isSealed && ranks.isFirst())
+    warn("'" + folder +
+         "' is of format 1, without a hash of its state.json: of that only "
+         "step, samples and seed could be verified");
   if (checkpoint->state.dataDigest != state.dataDigest)
     changes->push_back("data: " + toHex(checkpoint->state.dataDigest) + " -> " +
                        toHex(state.dataDigest));

@@ -1,6 +1,10 @@
 //===- TrainerSave.cpp - the checkpoints of a run -------------------------===//
 
+#include "lib/Support/Text.h"
 #include "runtime/Train/Trainer.h"
+
+#include <filesystem>
+#include <sys/resource.h>
 
 namespace nsa {
 
@@ -8,48 +12,159 @@ namespace nsa {
 /// be slower than any step.
 static constexpr Milliseconds mostToSave{30 * 60 * 1000};
 
-/// Where ranks share the moments, each saves its own.
-Status Trainer::saveShares() {
-  std::string point = "checkpoint " + std::to_string(state.step);
-  Status status;
-  if (ranks.isFirst())
-    status = beginCheckpoint(directory->path(), state.step);
-  if (status = ranks.agree(point + " begins", status); !status)
-    return status;
-  return ranks.agree(
-      point + " has shares",
-      saveShare(directory->path(), state.step, model, ranks.rank()),
-      mostToSave);
+/// Whether a save is due by the clock, which is asked on the first rank alone.
+bool Trainer::isSaveDueByTime() const {
+  double seconds = config.train.saveMinutes * 60;
+  return seconds > 0 && steadyClock() - lastSave >= seconds;
 }
 
-Status Trainer::save() {
-  if (savedStep == state.step)
-    return {};
-  if (Status status = awaitVerified(); !status)
-    return status;
-  if (model.sharingRanks() > 0)
-    if (Status status = saveShares(); !status)
-      return status;
-  Status status;
+/// Says at the start that there is no room for a checkpoint.
+void Trainer::checkSpace() {
+  CheckpointSize size = checkpointSize(model);
+  std::error_code code;
+  std::filesystem::space_info space =
+      std::filesystem::space(directory->path(), code);
+  if (!code && space.available < size.bytes)
+    warn("a checkpoint takes " + grouped(size.bytes) + " bytes, but '" +
+         directory->path() + "' has room for " + grouped(space.available) +
+         ": no save can succeed until there is more");
+  struct rlimit limit;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+      limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < size.largestFile)
+    warn("a file of a checkpoint takes " + grouped(size.largestFile) +
+         " bytes, but this process may write " + grouped(limit.rlim_cur) +
+         " (ulimit -f): no save can succeed");
+}
+
+/// How a rank's part of a save ended.
+struct Trainer::SaveOutcome {
+  std::optional<SaveFailure> failure;
+  std::string message;
+
+  static SaveOutcome of(const Status &status, SaveFailure failure) {
+    if (status)
+      return {};
+    return {failure, status.message()};
+  }
+};
+
+/// Tells all ranks how the part of each ended. All then know the worst of it,
+/// and of the first rank that had it.
+Result<Trainer::SaveOutcome> Trainer::agreeOnSave(const std::string &point,
+                                                  const SaveOutcome &own) {
+  std::string word;
+  if (own.failure)
+    word = std::to_string(int(*own.failure)) + own.message;
+  Result<std::vector<std::string>> all =
+      ranks.exchange(point, word, mostToSave);
+  if (!all)
+    return all.takeError();
+  SaveOutcome worst;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const std::string &text = (*all)[size_t(rank)];
+    if (text.empty())
+      continue;
+    SaveFailure failure = SaveFailure(text[0] - '0');
+    if (worst.failure && *worst.failure <= failure)
+      continue;
+    worst.failure = failure;
+    worst.message = text.substr(1);
+    if (ranks.size() > 1)
+      worst.message += " on rank " + std::to_string(rank);
+  }
+  return worst;
+}
+
+/// Where ranks share the moments, each saves its own.
+Result<Trainer::SaveOutcome> Trainer::saveShares() {
+  std::string point = "checkpoint " + std::to_string(state.step);
+  Status begun;
+  if (ranks.isFirst())
+    begun = beginCheckpoint(directory->path(), state.step);
+  SaveFailure failure = SaveFailure::Other;
+  if (!begun && saysNoSpace(begun.message()))
+    failure = SaveFailure::NoSpace;
+  Result<SaveOutcome> outcome =
+      agreeOnSave(point + " begins", SaveOutcome::of(begun, failure));
+  if (!outcome || outcome->failure)
+    return outcome;
+  Status saved =
+      saveShare(directory->path(), state.step, model, ranks.rank(), &failure);
+  outcome = agreeOnSave(point + " has shares", SaveOutcome::of(saved, failure));
+  if (ranks.isFirst() && (!outcome || outcome->failure))
+    dropCheckpoint(directory->path(), state.step);
+  return outcome;
+}
+
+Result<Trainer::SaveOutcome> Trainer::saveAll() {
+  if (model.sharingRanks() > 0) {
+    Result<SaveOutcome> shares = saveShares();
+    if (!shares || shares->failure)
+      return shares;
+  }
+  SaveOutcome own;
   if (ranks.isFirst()) {
-    Result<std::string> path = saveCheckpoint(
-        directory->path(), model, state, config, config.train.keepCheckpoints);
+    SaveReport report;
+    Result<std::string> path =
+        saveCheckpoint(directory->path(), model, state, config,
+                       config.train.keepCheckpoints, &report);
     if (path)
       lastCheckpoint = *path;
     else
-      status = Error{path.message()};
+      own = {report.failure, path.message()};
+    for (const std::string &text : report.warnings)
+      warn(text);
   }
   // A rank that went on could end, and its end could take rank 0 with it.
-  if (status =
-          ranks.agree("checkpoint " + std::to_string(state.step) + " is saved",
-                      status, mostToSave);
-      !status)
-    return status;
-  savedStep = state.step;
-  if (!ranks.isFirst())
-    return log->beat(state.step, "saved by rank 0");
-  console.line("saved " + lastCheckpoint);
-  return log->beat(state.step, "saved");
+  return agreeOnSave("checkpoint " + std::to_string(state.step) + " is saved",
+                     own);
+}
+
+Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
+  std::optional<TrainEnd> goOn;
+  if (savedStep == state.step)
+    return goOn;
+  // Else folders would be made anew where the run's were.
+  if (Status status = directory->check(); !status)
+    return Error{status.message()};
+  if (Status status = awaitVerified(); !status)
+    return Error{status.message()};
+  Result<SaveOutcome> outcome = saveAll();
+  lastSave = steadyClock();
+  if (!outcome)
+    return outcome.takeError();
+  if (outcome->failure)
+    outcome->message = "no checkpoint was saved: " + outcome->message;
+  if (outcome->failure == SaveFailure::NotFinite)
+    return reportUnsaved(outcome->message);
+  std::string heartbeat = ranks.isFirst() ? "saved" : "saved by rank 0";
+  if (outcome->failure == SaveFailure::NoSpace && !isLast) {
+    console.line("step " + std::to_string(state.step) + ": " +
+                 outcome->message +
+                 "; training goes on, and the next save tries again");
+    ++failedSaves;
+    heartbeat = outcome->message;
+  } else if (outcome->failure) {
+    return Error{outcome->message};
+  } else {
+    savedStep = state.step;
+    console.line("saved " + lastCheckpoint);
+  }
+  noteWrite(log->beat(state.step, heartbeat));
+  return goOn;
+}
+
+/// Ends the run where what would be saved is not finite: no later step can mend
+/// it, and the last good checkpoint stays.
+Result<std::optional<TrainEnd>>
+Trainer::reportUnsaved(const std::string &found) {
+  noteWrite(log->beat(state.step, "nan_loss: " + found));
+  if (ranks.isFirst())
+    noteWrite(writeAnomaly(AnomalyKind::NanLoss));
+  console.line("step " + std::to_string(state.step) + ": " + found);
+  console.line("last good checkpoint: " +
+               (lastCheckpoint.empty() ? "none" : lastCheckpoint));
+  return std::optional<TrainEnd>(TrainEnd::NonFinite);
 }
 
 } // namespace nsa

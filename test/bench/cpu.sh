@@ -20,7 +20,7 @@ status=0
 for name in ${*:-showcase smoke}; do
   # Three steps warm up.
   settings=(--set "train.steps=$((steps + 3))" --set train.warmup_steps=1
-    --set train.eval_every=0 --set train.save_every=0
+    --set train.eval_every=0 --set train.save_every=0 --set train.save_minutes=0
     --set train.final_eval_batches=1 --set train.sample_bytes=0)
   "$bin/nsa-model" "$configs/$name.yaml" "${settings[@]}" \
     -o "$scratch/$name.mlir"

@@ -15,7 +15,7 @@ settings=(--set "train.seq_len=$length" --set "train.steps=$((steps + 1))"
   --set train.warmup_steps=0 --set train.lr_schedule=constant
   --set train.batch_size=1 --set train.micro_batch=1
   --set train.accumulate_grad_batches=1 --set train.eval_every=0
-  --set train.save_every=0 --set train.final_eval_batches=1
+  --set train.save_every=0 --set train.save_minutes=0 --set train.final_eval_batches=1
   --set runtime.precision=fp32 --set train.sample_bytes=0)
 "$bin/nsa-model" "$configs/$name.yaml" "${settings[@]}" -o "$scratch/model.mlir"
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 64 --tokens $((40 * length)) \

@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 # Nothing but steps.
 STEPS_ONLY = {"train.accumulate_grad_batches": 1, "train.eval_every": 0, "train.save_every": 0,
-              "train.final_eval_batches": 1, "train.sample_bytes": 0}
+              "train.save_minutes": 0, "train.final_eval_batches": 1, "train.sample_bytes": 0}
 
 
 def fail(message):

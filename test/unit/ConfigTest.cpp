@@ -161,6 +161,42 @@ TEST(Config, ConflictsNameBothNumbersAndThePlace) {
             "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
 }
 
+TEST(Config, Conflict_ValueIsADefault_IsNamedAsOne) {
+  EXPECT_EQ(errorOf("model:\n  n_heads: 7\n"),
+            "x.yaml:2:3: model.n_heads: n_kv_groups (2, the default) must "
+            "divide n_heads (7)");
+  EXPECT_EQ(errorOf("model:\n  n_kv_groups: 3\n"),
+            "x.yaml:2:3: model.n_kv_groups: n_kv_groups (3) must divide "
+            "n_heads (4, the default)");
+  EXPECT_EQ(errorOf("nsa:\n  phi_pos: true\n  phi: mean\n"),
+            "x.yaml:2:3: nsa.phi_pos: phi_pos (true) has no effect with phi "
+            "(mean)");
+  EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.n_heads=7"}),
+            "x.yaml: model.n_heads: n_kv_groups (2, the default) must divide "
+            "n_heads (7)");
+}
+
+TEST(Config, OneStepOfALongerWarmUp_IsRefused_NamesStopAfter) {
+  EXPECT_EQ(
+      errorOf("train:\n  steps: 100\n  warmup_steps: 30\n", {"train.steps=1"}),
+      "x.yaml:3:3: train.warmup_steps: warmup_steps (30) must not exceed "
+      "steps (1); to train only 1 step of a longer schedule, leave steps "
+      "as they are and run nsa-train --stop-after 1");
+}
+
+TEST(Config, LongValues_AreShortenedInErrors) {
+  std::string longText(100000, 'x');
+  for (const std::string &text :
+       {"model:\n  dim: " + longText + "\n",
+        "model:\n  mlp: \"" + longText + "\"\n",
+        "model:\n  " + longText + ": 1\n", longText + ":\n  dim: 1\n", longText,
+        "model:\n  dim: [" + longText + "\n"})
+    EXPECT_LT(errorOf(text).size(), 600u) << errorOf(text);
+  EXPECT_LT(errorOf("model:\n  dim: 64\n", {longText}).size(), 600u);
+  EXPECT_LT(errorOf("model:\n  dim: 64\n", {"model.dim=" + longText}).size(),
+            600u);
+}
+
 TEST(Config, FlagsAreTrueOrFalse) {
   Result<RunConfig> config =
       parseConfig("nsa:\n  phi: mlp\n  phi_pos: true\n", "x.yaml");

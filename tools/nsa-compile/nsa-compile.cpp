@@ -7,6 +7,7 @@
 
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Text.h"
 #include "nsa/Compiler/Compiler.h"
 
 #include <CLI/App.hpp>
@@ -186,10 +187,11 @@ static void printTimes(const CompileReport &report) {
 static void printSummary(const CompileReport &report) {
   std::fprintf(stderr,
                "%llu kernels, %llu commands, arena %.1f MiB, persistent "
-               "%.1f MiB, %.1f s\n",
+               "%.1f MiB, io %.1f MiB, workspace %.1f MiB, %.1f s\n",
                static_cast<unsigned long long>(report.kernels),
                static_cast<unsigned long long>(report.commands),
                toMiB(report.arenaBytes), toMiB(report.persistentBytes),
+               toMiB(report.ioBytes), toMiB(report.workspaceBytes),
                report.totalSeconds());
 }
 
@@ -263,10 +265,11 @@ static std::string findUnused(const CLI::App &app, const std::string &target) {
   const char *unused = isCPU ? "--ptxas" : "--cpu";
   if (app.get_option(unused)->count() == 0)
     return "";
-  return std::string(unused) + " has no effect for the target '" + target + "'";
+  return std::string(unused) + " has no effect for the target " + quote(target);
 }
 
 int main(int argc, char **argv) {
+  ignoreFileSizeSignal();
   CLI::App app("Compiles a model to an executable artefact", toolName);
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   Options options;

@@ -2,6 +2,7 @@
 
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
 #include "runtime/Data/Ngram.h"
 #include "runtime/Data/Pack.h"
 #include "runtime/Data/Synth.h"
@@ -114,7 +115,7 @@ static void addCount(CLI::App *app, const std::string &name, uint64_t &value,
            auto count = parseCount(text);
            if (!count)
              throw CLI::ValidationError(
-                 name, "'" + text + "' is not a count such as 100, 20k or 5M");
+                 name, quote(text) + " is not a count such as 100, 20k or 5M");
            value = *count;
          },
          help + " [" + std::to_string(value) + "]")

@@ -44,6 +44,7 @@ static Status saveBinaries(const Artifact &artifact,
 }
 
 int main(int argc, char **argv) {
+  ignoreFileSizeSignal();
   CLI::App app("Prints a .nsax artefact: header, segments, tensors and the "
                "commands of each entry, unless an option asks for less",
                toolName);

@@ -5,6 +5,7 @@
 #include "lib/Frontend/ModelBuilder.h"
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
+#include "lib/Support/Files.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
@@ -35,6 +36,8 @@ static cl::opt<bool> locations("locations", cl::init(true), cl::Hidden,
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  // After LLVM's handlers.
+  nsa::ignoreFileSizeSignal();
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter(
       [](raw_ostream &os) { os << "nsa-model " NSA_VERSION "\n"; });

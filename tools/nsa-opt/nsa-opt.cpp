@@ -1,15 +1,21 @@
 //===- nsa-opt.cpp - run passes on a file ---------------------------------===//
 
 #include "lib/Compiler/Registration.h"
+#include "lib/Compiler/TextLimits.h"
 #include "lib/Compiler/ToolOptions.h"
 #include "lib/Support/CommandLine.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
@@ -21,7 +27,7 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
   for (const std::string &type : types) {
     int number = nsa::debug::find(type);
     if (number < 0) {
-      nsa::reportError("nsa-opt", "unknown debug type '" + type + "'" +
+      nsa::reportError("nsa-opt", "unknown debug type " + nsa::quote(type) +
                                       nsa::suggestion(type, known) +
                                       "; the types are " +
                                       llvm::join(known, ", "));
@@ -36,8 +42,35 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
   return std::nullopt;
 }
 
+/// What MlirOptMain does with files, for text that its parser can read.
+static llvm::LogicalResult run(const std::string &input,
+                               const std::string &output,
+                               mlir::DialectRegistry &registry,
+                               const mlir::MlirOptMainConfig &config) {
+  std::string error;
+  std::unique_ptr<llvm::MemoryBuffer> source =
+      mlir::openInputFile(input, &error);
+  std::unique_ptr<llvm::ToolOutputFile> result;
+  if (source)
+    error =
+        nsa::findUnparsable(source->getBuffer(), source->getBufferIdentifier());
+  if (error.empty())
+    result = mlir::openOutputFile(output, &error);
+  if (!result) {
+    llvm::errs() << error << "\n";
+    return llvm::failure();
+  }
+  if (failed(
+          mlir::MlirOptMain(result->os(), std::move(source), registry, config)))
+    return llvm::failure();
+  result->keep();
+  return llvm::success();
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // After LLVM's handlers.
+  nsa::ignoreFileSizeSignal();
   nsa::hideForeignOptions();
   cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << "nsa-opt " NSA_VERSION ", LLVM " LLVM_VERSION_STRING "\n";
@@ -58,6 +91,9 @@ int main(int argc, char **argv) {
       argc, argv, "NSA pass driver\n", registry);
   if (std::optional<int> code = enableDebugTypes(debugOnly, debugTypes))
     return *code;
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, input, output, registry));
+  auto config = mlir::MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects() || config.shouldListPasses())
+    return mlir::asMainReturnCode(
+        mlir::MlirOptMain(argc, argv, input, output, registry));
+  return mlir::asMainReturnCode(run(input, output, registry, config));
 }

@@ -50,10 +50,11 @@ static Result<InputFiles> parseInputs(const std::vector<std::string> &inputs) {
   for (const std::string &input : inputs) {
     size_t equals = input.find('=');
     if (equals == 0 || equals == std::string::npos)
-      return Error{"--input: '" + input + "' is not of the form NAME=FILE.npy"};
+      return Error{"--input: " + quote(input) +
+                   " is not of the form NAME=FILE.npy"};
     std::string name = input.substr(0, equals);
     if (!files.emplace(name, input.substr(equals + 1)).second)
-      return Error{"--input: '" + name + "' is given twice"};
+      return Error{"--input: " + quote(name) + " is given twice"};
   }
   return files;
 }
@@ -79,7 +80,7 @@ static Status checkComplete(const Program &program, const EntryInfo &entry,
   }
   if (missing.empty())
     return {};
-  return Error{"entry '" + entry.name + "' needs --input for " + missing};
+  return Error{"entry " + quote(entry.name) + " needs --input for " + missing};
 }
 
 /// Reads the files into the tensors that they name.
@@ -91,8 +92,8 @@ static Status loadInputs(const Program &program, const EntryInfo &entry,
     names.push_back(program.tensors()[index].name);
   for (const auto &[name, path] : files) {
     if (std::find(names.begin(), names.end(), name) == names.end())
-      return Error{"entry '" + entry.name + "' has no input '" + name + "'" +
-                   suggestion(name, names)};
+      return Error{"entry " + quote(entry.name) + " has no input " +
+                   quote(name) + suggestion(name, names)};
     Result<NpyArray> array = readNpy(path);
     if (!array)
       return array.takeError();
@@ -147,11 +148,11 @@ static Status writeOutputs(const Program &program, const EntryInfo &entry,
   std::error_code code;
   std::filesystem::create_directories(directory, code);
   if (code)
-    return Error{"cannot create '" + directory + "': " + code.message()};
+    return Error{"cannot create " + quote(directory) + ": " + code.message()};
   for (unsigned index : entry.outputs) {
     const TensorView &tensor = program.tensors()[index];
     if (tensor.name.find('/') != std::string::npos)
-      return Error{"output '" + tensor.name + "' is not a file name"};
+      return Error{"output " + quote(tensor.name) + " is not a file name"};
     std::string path = directory + "/" + tensor.name + ".npy";
     if (Status status = writeFileAtomically(path, formatTensor(tensor));
         !status)
@@ -294,7 +295,8 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--time", options.time,
                "Print the time of a run and of its longest commands");
   app.add_flag("--check", options.runtime.checkFinite,
-               "Stop at the first command that writes a NaN or an infinity");
+               "Stop at the first command that writes a NaN or an infinity, "
+               "or that reads selected blocks beyond that of their token");
   app.add_flag("--poison", options.runtime.poison,
                "Fill scratch memory and outputs with NaNs before each run");
 }

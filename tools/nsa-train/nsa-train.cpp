@@ -34,8 +34,10 @@ static constexpr const char *exitCodes =
     "  0  finished, or halted by .HALT or --stop-after (checkpoint saved)\n"
     "  1  error: the message says what does not work\n"
     "  2  wrong command line\n"
-    "  3  the loss or the gradient norm was not finite; the update was not\n"
-    "     applied, .anomaly_type is written, the last checkpoint is kept\n"
+    "  3  the loss or the gradient norm was not finite, and the update was "
+    "not\n"
+    "     applied, or a weight or a moment was not, and it was not saved;\n"
+    "     .anomaly_type is written, the last good checkpoint is kept\n"
     "  4  stopped by SIGINT, SIGTERM or SIGHUP (checkpoint saved); a second\n"
     "     Ctrl-C, after a second, ends the process at once\n"
     "  5  another rank was lost, or did not come in time; it is named\n"
@@ -252,7 +254,7 @@ static Status checkLaunch(const CommandLine &line) {
     if (std::optional<std::string> value = readVariable(name))
       return Error{std::string("--nproc starts all ranks on this machine and "
                                "says where they meet, but ") +
-                   name + " is set to '" + *value + "'"};
+                   name + " is set to " + quote(*value)};
   if (line.given.count("--trust-network"))
     return Error{"--trust-network has no effect with --nproc, which gives its "
                  "ranks a token"};

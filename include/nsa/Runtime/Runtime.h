@@ -44,7 +44,8 @@ struct RuntimeOptions {
   uint64_t seed = 0;
   /// After every command, fail if one of its float outputs has a NaN or an
   /// infinity. Only a launch may write -inf: the log-sum-exp of a row that sees
-  /// nothing.
+  /// nothing. Before every command, fail if it reads selected blocks that their
+  /// token may not read, which it would ignore.
   bool checkFinite = false;
   /// Before every run, fill the arena, the workspace and the entry's outputs
   /// of the role output with 0xFF bytes, which are NaNs.

@@ -1,6 +1,7 @@
 //===- ArtifactWriter.cpp - a planned program as a .nsax file -------------===//
 
 #include "lib/Target/Artifact/ArtifactWriter.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
 #include "nsa/Artifact/DataType.h"
@@ -234,6 +235,33 @@ Writer::TensorMapList Writer::writeTensorMaps(ArrayAttr maps) {
   return builder.CreateVector(list);
 }
 
+/// The inputs of a kernel that hold numbers of blocks.
+static FailureOr<std::vector<artifact::Selection>>
+getSelections(rt::KernelOp op) {
+  std::vector<artifact::Selection> selections;
+  auto blocks = op->getAttrOfType<DenseI64ArrayAttr>(kSelectBlocksAttr);
+  if (!blocks)
+    return selections;
+  ArrayRef<Type> types = op.getFunctionType().getInputs();
+  if (blocks.size() != static_cast<int64_t>(types.size()))
+    return op.emitOpError("has `")
+           << kSelectBlocksAttr << "` of " << blocks.size() << " arguments for "
+           << types.size() << " arguments";
+  for (auto [index, block] : llvm::enumerate(blocks.asArrayRef())) {
+    if (block == 0)
+      continue;
+    auto memory = cast<MemRefType>(types[index]);
+    if (!memory.getElementType().isInteger(32) || memory.getRank() != 4 ||
+        !memory.getLayout().isIdentity())
+      return op.emitOpError("has numbers of blocks in argument ")
+             << index << " of type " << memory
+             << ", expected i32 [batch, heads, tokens, count]";
+    selections.emplace_back(index, memory.getDimSize(2), memory.getDimSize(3),
+                            block);
+  }
+  return selections;
+}
+
 LogicalResult Writer::writeKernel(rt::KernelOp op) {
   if (failed(checkName(op, op.getSymName())))
     return failure();
@@ -258,6 +286,12 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
   if (!isDense)
     argumentRows = builder.CreateVectorOfStructs(rows);
   TensorMapList tensorMaps = writeTensorMaps(op.getTensorMapsAttr());
+  FailureOr<std::vector<artifact::Selection>> selected = getSelections(op);
+  if (failed(selected))
+    return failure();
+  fb::Offset<fb::Vector<const artifact::Selection *>> selections;
+  if (!selected->empty())
+    selections = builder.CreateVectorOfStructs(*selected);
   ArrayRef<int32_t> grid = op.getGrid();
   kernels.push_back(artifact::CreateKernel(
       builder, name, name, grid[0], grid[1], grid[2], types.size(),
@@ -266,7 +300,7 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
       argumentBytes, op.getThreads().value_or(0),
       op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
-      op.getSpillBytes().value_or(0), argumentRows, tensorMaps));
+      op.getSpillBytes().value_or(0), argumentRows, tensorMaps, selections));
   return success();
 }
 

@@ -1,6 +1,7 @@
 //===- CUDABinary.cpp - kernels to code for a GPU -------------------------===//
 
 #include "lib/Target/CUDA/CUDABinary.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
@@ -18,7 +19,6 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "nsa/Artifact/Format.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "llvm/ADT/StringSet.h"
 

@@ -3,6 +3,7 @@
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace nsa;
@@ -54,14 +55,27 @@ Expr Visibility::endQuery(Expr i, int64_t sequence) const {
   return min(i * stride + *window, sequence);
 }
 
+/// Key `i` is seen by the queries from i*stride + block-1 on: by all up to the
+/// end of the sequence, or by `window` - (block-1) of them. What depends on `i`
+/// is an arithmetic series.
 int64_t Visibility::countPairs(int64_t sequence, int64_t keys) const {
-  int64_t pairs = 0;
-  for (int64_t t = block - 1; t < sequence; ++t) {
-    int64_t end = std::min((t - (block - 1)) / stride + 1, keys);
-    int64_t first = window && t >= *window ? (t - *window) / stride + 1 : 0;
-    pairs += std::max<int64_t>(end - first, 0);
+  using Int128 = __int128;
+  auto keysBefore = [&](int64_t end) {
+    return end < 0 ? 0 : std::min(end / stride + 1, keys);
+  };
+  int64_t visible = keysBefore(sequence - block), limited = 0;
+  Int128 pairs = 0;
+  if (window) {
+    int64_t most = *window - (block - 1);
+    if (most <= 0)
+      return 0;
+    limited = keysBefore(sequence - *window);
+    pairs = Int128(limited) * most;
   }
-  return pairs;
+  Int128 others = visible - limited;
+  pairs += others * (sequence - block + 1) -
+           stride * (others * (Int128(limited) + visible - 1) / 2);
+  return int64_t(std::min<Int128>(pairs, std::numeric_limits<int64_t>::max()));
 }
 
 //===----------------------------------------------------------------------===//

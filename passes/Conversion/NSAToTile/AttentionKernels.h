@@ -65,6 +65,12 @@ struct AttentionShape {
   int64_t group() const { return queryHeads / keyHeads; }
   /// For kernel names: "b1s64h4x2d16", or "..d16x32" if dk and dv differ.
   std::string name() const;
+  /// Floating-point operations of `width` multiply-adds for each of `pairs` of
+  /// a query head; the largest number if there are more.
+  int64_t flops(int64_t width, int64_t pairs) const {
+    int64_t ofHead = saturatingProduct(2 * width, pairs);
+    return saturatingProduct(batch * queryHeads, ofHead);
+  }
 
   int64_t batch, sequence, queryHeads, keyHeads, keys, keyWidth, valueWidth;
   unsigned elementBits;
@@ -109,7 +115,8 @@ struct Visibility {
   /// Queries before it, and from the end on, do not see `i`.
   tile::Expr firstQuery(tile::Expr i) const;
   tile::Expr endQuery(tile::Expr i, int64_t sequence) const;
-  /// Number of pairs (t, i), for the flops of a kernel.
+  /// Number of pairs (t, i), for the flops of a kernel; the largest number if
+  /// there are more.
   int64_t countPairs(int64_t sequence, int64_t keys) const;
 };
 

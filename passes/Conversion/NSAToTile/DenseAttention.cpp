@@ -210,6 +210,10 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
   terms.shift = shape.exponent().fromLse(b, b.load(lse, row));
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
   b.store(terms.delta, delta, row);
+  // What threads have multiplied element by element would stay in registers,
+  // of which sums of so many columns leave too few.
+  if (attention.needsRegisters())
+    outputGrads = program.loadRows(dO, shape.valueWidth);
 
   Value sum = attention.forEachKeyTile(
       b, attention.keyTile, range, k, v, {b.zeros(range.count, shape.keyWidth)},

@@ -23,7 +23,8 @@ struct DenseAttention {
         packedQueries(getPackedQueries(schedule)),
         forwardKeyTile(getForwardKeyTile(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
-        sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide) {}
+        sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide),
+        hasWarpgroups(getProductRows(schedule) != 0) {}
 
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
@@ -61,8 +62,8 @@ struct DenseAttention {
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
-    return 2 * width * shape.batch * shape.queryHeads *
-           visibility.countPairs(shape.sequence, shape.keys);
+    return shape.flops(width,
+                       visibility.countPairs(shape.sequence, shape.keys));
   }
   /// For kernel names: "w32" or "l8d4".
   std::string visibilityName() const;
@@ -88,6 +89,9 @@ struct DenseAttention {
                                   mlir::Operation *op, llvm::StringRef suffix,
                                   std::string name, mlir::ValueRange inputs,
                                   mlir::TypeRange types) const;
+  /// Whether the sums of the gradient of queries, made of whole warpgroups,
+  /// take so many registers that other tiles had better lie in shared memory.
+  bool needsRegisters() const { return hasWarpgroups && shape.keyWidth == 128; }
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
@@ -110,7 +114,7 @@ struct DenseAttention {
   /// if it takes one head; keys of a tile there.
   int64_t packedQueries, forwardKeyTile;
   int64_t ownKeyTile, sumTile;
-  bool isWide;
+  bool isWide, hasWarpgroups;
 
 private:
   /// Rows that products are made of at once; 0 if that does not matter.

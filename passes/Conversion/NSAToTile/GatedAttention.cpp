@@ -147,6 +147,8 @@ struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
         attention.name(),
         {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
         attention.selected.flops(width)};
+    spec.indices = op.getIndices();
+    spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
     SmallVector<Value> inputs(op->getOperands()), windowResults;
     SmallVector<Type> types(op->getResultTypes());
     if (attention.isSplit()) {

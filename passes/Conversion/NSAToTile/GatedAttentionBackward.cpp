@@ -339,6 +339,8 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
       attention.wholeName(),
       {attention.numQueryPrograms(), shape.keyHeads, shape.batch},
       attention.selected.flops(queryWidth())};
+  spec.indices = op.getIndices();
+  spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
   Type f32 = rewriter.getF32Type();

@@ -16,7 +16,8 @@ struct SelectKernel {
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
         visibility(Visibility::ofBlocks(op.getBlock(), op.getStride(),
                                         shape.sequence)),
-        selectBlock(limitBlock(op.getSelectBlock())), count(op.getCount()),
+        selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
+        count(std::min(listed, numBlocks())),
         initial(std::min<int64_t>(op.getInitial(), numBlocks())),
         local(std::min<int64_t>(op.getLocal(), numBlocks())),
         isWide(schedule.isWide),
@@ -85,7 +86,10 @@ struct SelectKernel {
 
   AttentionShape shape;
   Visibility visibility;
-  int64_t selectBlock, count, initial, local;
+  int64_t selectBlock;
+  /// Indices of a query, and those of them that are no padding in any case.
+  int64_t listed, count;
+  int64_t initial, local;
   bool isWide;
   int64_t queryTile;
   bool isOnTensorCores;
@@ -208,8 +212,19 @@ void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
         auto [bestValues, bestIndices] = b.topN(values, j0, best[0], best[1]);
         return {bestValues, bestIndices};
       });
-  b.store(b.sort(best[1]), indices,
-          {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+  auto store = [&](Value tile, Expr first) {
+    b.store(tile, indices,
+            {b.programId(2), b.programId(1), t, b.range(first, count, 1)});
+  };
+  store(b.sort(best[1]), b.constant(0));
+  if (listed == count)
+    return;
+  Value padding = b.splat(b.constant(-1), queryTile, count);
+  b.forLoop(count, listed, count, {},
+            [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
+              store(padding, first);
+              return {};
+            });
 }
 
 namespace {
@@ -223,11 +238,11 @@ struct ConvertSelect : KernelPattern<SelectOp> {
     KernelSpec spec;
     spec.shape = (shape.name() + "_l" + Twine(visibility.block) + "d" +
                   Twine(visibility.stride) + "s" + Twine(kernel.selectBlock) +
-                  "n" + Twine(kernel.count))
+                  "n" + Twine(kernel.listed))
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
-    spec.flops = 2 * shape.keyWidth * shape.batch * shape.queryHeads *
-                 visibility.countPairs(shape.sequence, shape.keys);
+    spec.flops = shape.flops(shape.keyWidth,
+                             visibility.countPairs(shape.sequence, shape.keys));
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, spec, op->getOperands(),
                                     op->getResultTypes(),

@@ -98,10 +98,10 @@ std::string SelectedAttention::selectionName() const {
 }
 
 int64_t SelectedAttention::flops(int64_t width) const {
-  int64_t pairs = 0;
-  for (int64_t t = 0; t < shape.sequence; ++t)
-    pairs += std::min(t + 1, count * selectBlock);
-  return 2 * width * shape.batch * shape.queryHeads * pairs;
+  // Query t sees min(t + 1, count * selectBlock) keys, as many as in a window.
+  auto window = Visibility::ofWindow(saturatingProduct(count, selectBlock),
+                                     shape.sequence);
+  return shape.flops(width, window.countPairs(shape.sequence, shape.sequence));
 }
 
 //===----------------------------------------------------------------------===//
@@ -242,6 +242,8 @@ struct ConvertSelectedAttention : KernelPattern<SelectedAttentionOp> {
                        attention.name(),
                        {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                        attention.flops(shape.keyWidth + shape.valueWidth)};
+    spec.indices = op.getIndices();
+    spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
     SmallVector<Value> inputs(op->getOperands());
     llvm::append_range(
         inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));

@@ -196,6 +196,8 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
       attention.name(),
       {attention.numQueryTiles(), shape.keyHeads, shape.batch},
       attention.flops(2 * shape.keyWidth + shape.valueWidth)};
+  querySpec.indices = op.getIndices();
+  querySpec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
   SmallVector<Value> lists =
       attention.launchLists(cache, rewriter, op, op.getIndices());
   SmallVector<Value> queryInputs(op->getOperands());

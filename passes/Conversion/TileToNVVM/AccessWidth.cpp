@@ -1,10 +1,10 @@
 //===- AccessWidth.cpp - elements that can be moved together --------------===//
 
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 
 using namespace mlir;
 using namespace nsa;

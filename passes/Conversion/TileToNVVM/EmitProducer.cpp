@@ -9,10 +9,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Remarks.h"
 #include "nsa/Artifact/TensorMap.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/SlabBranches.h"
 

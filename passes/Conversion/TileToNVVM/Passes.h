@@ -3,10 +3,10 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_PASSES_H
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/RT/RTDialect.h"
 #include "dialects/Tile/TileDialect.h"
 #include "mlir/Pass/Pass.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 
 namespace mlir {
 class OpPassManager;

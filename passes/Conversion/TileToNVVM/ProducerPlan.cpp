@@ -1,8 +1,8 @@
 //===- ProducerPlan.cpp - what a warpgroup of its own copies --------------===//
 
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/SlabBranches.h"

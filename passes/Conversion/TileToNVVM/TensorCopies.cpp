@@ -1,9 +1,9 @@
 //===- TensorCopies.cpp - loads that the copy engine can make -------------===//
 
 #include "passes/Conversion/TileToNVVM/TensorCopies.h"
+#include "dialects/Interfaces/AttributeNames.h"
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Attributes.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 

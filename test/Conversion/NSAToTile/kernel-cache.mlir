@@ -11,7 +11,7 @@
 func.func @layers(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>) {
   %o0, %lse0 = nsa.window_attention %q, %k, %k {window = 32 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-  %o1, %lse1 = nsa.window_attention %o0, %k, %k {window = 32 : i64, nsa.layer = 1 : i64}
+  %o1, %lse1 = nsa.window_attention %o0, %k, %k {window = 32 : i64, model.layer = 1 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
   %o2, %lse2 = nsa.window_attention %q, %k, %k {window = 32 : i64, scale = 1.0 : f64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)

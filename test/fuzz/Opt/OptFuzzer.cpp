@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "lib/Compiler/Registration.h"
+#include "lib/Compiler/TextLimits.h"
 #include "test/fuzz/Fuzz.h"
 #include "test/fuzz/Opt/Features.h"
 #include "test/fuzz/Opt/TextMutator.h"
@@ -84,6 +85,8 @@ static std::string getPipeline(llvm::StringRef text) {
 }
 
 static void check(llvm::StringRef text) {
+  if (!nsa::findUnparsable(text, "fuzz.mlir").empty())
+    return;
   std::string pipeline = getPipeline(text);
   if (llvm::StringRef(pipeline).contains("binary"))
     return;

@@ -28,12 +28,11 @@ unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
   return unsigned(tensors.size() - 1);
 }
 
-unsigned ArtifactBuilder::kernel(const std::string &name,
-                                 const std::string &symbol, uint32_t programs,
-                                 const std::vector<uint64_t> &bytes,
-                                 unsigned outputs,
-                                 const std::vector<artifact::Rows> &rows,
-                                 const std::vector<Map> &maps, DataType type) {
+unsigned ArtifactBuilder::kernel(
+    const std::string &name, const std::string &symbol, uint32_t programs,
+    const std::vector<uint64_t> &bytes, unsigned outputs,
+    const std::vector<artifact::Rows> &rows, const std::vector<Map> &maps,
+    DataType type, const std::vector<artifact::Selection> &selections) {
   auto types =
       builder.CreateVector(std::vector<uint8_t>(bytes.size(), uint8_t(type)));
   auto sizes = builder.CreateVector(bytes);
@@ -45,6 +44,7 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
                                                    &map.extents, &map.strides,
                                                    &map.box, map.swizzle));
   auto tensorMaps = builder.CreateVector(list);
+  auto selectionList = builder.CreateVectorOfStructs(selections);
   auto nameOffset = builder.CreateString(name);
   auto symbolOffset = builder.CreateString(symbol);
   artifact::KernelBuilder kernel(builder);
@@ -64,6 +64,8 @@ unsigned ArtifactBuilder::kernel(const std::string &name,
     kernel.add_argument_rows(layouts);
   if (!maps.empty())
     kernel.add_tensor_maps(tensorMaps);
+  if (!selections.empty())
+    kernel.add_selections(selectionList);
   kernels.push_back(kernel.Finish());
   return unsigned(kernels.size() - 1);
 }
@@ -221,5 +223,19 @@ std::string nsa::makeTestArtifact(const std::string &target,
   b.entry("poles", {}, {pole},
           {b.fill(value, 0), b.launch(log, {value, b.of(pole)}),
            b.fill(value, -1), b.launch(log, {value, b.of(pole)})});
+  return b.finish();
+}
+
+std::string
+nsa::makeSelectionArtifact(const std::string &target,
+                           const std::vector<artifact::Selection> &selections) {
+  ArtifactBuilder b;
+  b.target = target;
+  b.binary(NSA_TEST_KERNELS);
+  unsigned in =
+      b.tensor("indices", DataType::I32, {1, 1, 4, 1}, TensorRole::Input);
+  unsigned kernel = b.kernel("column", "test_column", 4, {16, 52}, 1, {}, {},
+                             DataType::I32, selections);
+  b.entry("main", {in}, {}, {b.launch(kernel, {b.of(in), b.arena(52)})});
   return b.finish();
 }

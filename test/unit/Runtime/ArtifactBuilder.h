@@ -49,7 +49,8 @@ public:
                   unsigned outputs,
                   const std::vector<artifact::Rows> &rows = {},
                   const std::vector<Map> &maps = {},
-                  DataType type = DataType::F32);
+                  DataType type = DataType::F32,
+                  const std::vector<artifact::Selection> &selections = {});
 
   Command launch(unsigned kernel, const std::vector<Slice> &operands);
   Command gemm(uint64_t m, uint64_t n, uint64_t k, Slice lhs, Slice rhs,
@@ -113,6 +114,14 @@ private:
 /// For a GPU its code is said to be of the format `gpuFormat`.
 std::string makeTestArtifact(const std::string &target = "cpu",
                              const char *gpuFormat = artifact::cubinFormat);
+
+/// An entry `main` that reads for each of 4 tokens, from the input `indices`
+/// (i32), the number of one block of 2 tokens. Or one whose `selections` say
+/// something else of it.
+std::string
+makeSelectionArtifact(const std::string &target = "cpu",
+                      const std::vector<artifact::Selection> &selections = {
+                          artifact::Selection(0, 4, 1, 2)});
 
 } // namespace nsa
 

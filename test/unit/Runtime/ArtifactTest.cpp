@@ -336,6 +336,25 @@ TEST(Artifact, NoChangeOfTensorMapsCrashes) {
       {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
 }
 
+TEST(Artifact, Selections_InputCannotHoldThem_AreRefused) {
+  using artifact::Selection;
+  EXPECT_TRUE(open(makeSelectionArtifact()).ok());
+  auto error = [](const Selection &selection, const std::string &message) {
+    expectError(makeSelectionArtifact("cpu", {selection}), message);
+  };
+  error(Selection(1, 4, 1, 2),
+        "input 1 holds numbers of blocks, but there are 1 inputs");
+  for (const Selection &selection :
+       {Selection(0, 3, 1, 2), Selection(0, 4, 3, 2), Selection(0, 0, 1, 2),
+        Selection(0, 4, 0, 2), Selection(0, 4, 1, 0),
+        Selection(0, uint64_t(1) << 63, 2, 2)})
+    error(selection, "input 0 of 4 elements cannot hold");
+}
+
+TEST(Artifact, NoChangeOfSelectionsCrashes) {
+  expectNoChangeCrashes(makeSelectionArtifact());
+}
+
 TEST(Artifact, DumpsShowTensorMaps) {
   Result<Artifact> artifact = open(withMaps(
       {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));

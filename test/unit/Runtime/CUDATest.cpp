@@ -356,6 +356,21 @@ TEST_F(CUDATest, FiniteChecksSkipOtherColumns) {
             "of its float output 0, from model.mlir:1:3");
 }
 
+TEST_F(CUDATest, NoGraph_SelectedBlockBeyondToken_IsRefused) {
+  options.noGraph = true;
+  Program program = load(makeSelectionArtifact("sm_90a"));
+  int32_t good[] = {0, -1, 0, 1}, bad[] = {0, 0, 2, 1};
+  const TensorView &indices = *program.findTensor("indices");
+  std::copy_n(good, 4, indices.as<int32_t>());
+  EXPECT_TRUE(program.run("main").ok());
+  std::copy_n(bad, 4, indices.as<int32_t>());
+  EXPECT_EQ(program.run("main").message(),
+            "entry 'main', command 0 (launch @column): element 2 of input "
+            "'indices' selects block 2 for token 2, expected -1 to 1, the "
+            "block of the token, of 2 blocks of 2 tokens, from "
+            "model.mlir:1:3");
+}
+
 TEST_F(CUDATest, NoGraphNamesTheCommandOfADriverError) {
   options.noGraph = true;
   Program program = load(makeTestArtifact("sm_90a"));

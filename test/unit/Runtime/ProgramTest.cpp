@@ -195,6 +195,33 @@ TEST(Program, CheckFiniteSkipsOtherColumns) {
             "of its float output 0, from model.mlir:1:3");
 }
 
+TEST(Program, CheckFinite_SelectedBlockBeyondToken_IsRefused) {
+  RuntimeOptions options;
+  options.checkFinite = true;
+  Program program = load(makeSelectionArtifact(), options);
+  auto *indices = program.findTensor("indices")->as<int32_t>();
+  auto run = [&](std::vector<int32_t> values) {
+    std::copy(values.begin(), values.end(), indices);
+    Status status = program.run("main");
+    return status ? std::string() : status.message();
+  };
+  EXPECT_EQ(run({0, -1, 0, 1}), "");
+  EXPECT_EQ(run({0, 0, 2, 1}),
+            "entry 'main', command 0 (launch @column): element 2 of input "
+            "'indices' selects block 2 for token 2, expected -1 to 1, the "
+            "block of the token, of 2 blocks of 2 tokens, from "
+            "model.mlir:1:3");
+  EXPECT_NE(run({0, 1, 0, 0})
+                .find("selects block 1 for token 1, expected -1 "
+                      "to 0"),
+            std::string::npos);
+  EXPECT_NE(run({0, 0, 0, -2}).find("selects block -2 for token 3"),
+            std::string::npos);
+  Program unchecked = load(makeSelectionArtifact());
+  unchecked.findTensor("indices")->as<int32_t>()[0] = 9;
+  EXPECT_TRUE(unchecked.run("main").ok());
+}
+
 TEST(Program, PoisonFillsWhatARunMustWrite) {
   RuntimeOptions options;
   options.poison = true;

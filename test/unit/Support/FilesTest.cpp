@@ -1,8 +1,10 @@
 //===- FilesTest.cpp - writing whole files --------------------------------===//
 
-#include "lib/Support/Files.h"
+#include "lib/Support/RecordFile.h"
 #include "test/unit/TempDir.h"
 
+#include <csignal>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 
@@ -139,4 +141,47 @@ TEST(Files, FileBeingWritten_IsItsOwnersAlone) {
   EXPECT_EQ(fs::status(dir / "x").permissions(), fs::perms(0600));
   ASSERT_TRUE(file->restoreMode());
   EXPECT_EQ(fs::status(dir / "x").permissions(), before);
+}
+
+TEST(Files, HeldDirectory_OtherAtItsPath_IsNotThere) {
+  TempDir dir;
+  fs::create_directories(dir / "run");
+  Result<HeldDirectory> held = HeldDirectory::open(dir / "run");
+  ASSERT_TRUE(held.ok()) << held.message();
+  EXPECT_TRUE(*held->isThere());
+  fs::rename(dir / "run", dir / "renamed");
+  EXPECT_FALSE(*held->isThere());
+  fs::create_directories(dir / "run");
+  EXPECT_FALSE(*held->isThere());
+  fs::remove(dir / "run");
+  fs::rename(dir / "renamed", dir / "run");
+  EXPECT_TRUE(*held->isThere());
+  EXPECT_FALSE(HeldDirectory::open(dir / "nothing").ok());
+}
+
+TEST(Files, RecordFile_NoRoom_KeepsRecordsInOrder) {
+  TempDir dir;
+  Result<RecordFile> file = RecordFile::open(dir / "x");
+  ASSERT_TRUE(file.ok());
+  std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit old;
+  getrlimit(RLIMIT_FSIZE, &old);
+  struct rlimit small = {7, old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  Status first = file->write("one\n"), second = file->write("two\n");
+  Status third = file->write("three\n"), end = file->finish();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_TRUE(first);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.message(),
+            "cannot write '" + dir / "x" + "': File too large");
+  EXPECT_TRUE(saysNoSpace(second.message()));
+  EXPECT_TRUE(third) << "said once";
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.message(),
+            "the last 7 bytes of '" + dir / "x" + "' could not be written");
+  EXPECT_EQ(dir.read("x"), "one\ntwo");
+  EXPECT_TRUE(file->write("four\n"));
+  EXPECT_TRUE(file->finish());
+  EXPECT_EQ(dir.read("x"), "one\ntwo\nthree\nfour\n");
 }

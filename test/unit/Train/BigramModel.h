@@ -74,6 +74,16 @@ public:
   int64_t stopAt = -1;
   bool foundNonFinite() const override { return stopAt == accumulated; }
 
+  /// What happens before calls of accumulate (from 0).
+  std::map<int64_t, std::function<void()>> before;
+  /// Changes an element of a tensor, such as a moment.
+  void set(std::string_view name, uint64_t index, float value) {
+    device.at(std::string(name))[index] = value;
+  }
+  /// Ranks that each keep moments of their own.
+  int sharing = 0;
+  int sharingRanks() const override { return sharing; }
+
   /// The calls of accumulate (from 0) that take this long, in seconds.
   std::map<int64_t, double> slow;
   /// Seconds that a parameter takes to the host, as in a slow save.
@@ -234,6 +244,8 @@ private:
       onAccumulate(accumulated);
     if (accumulated == dieAt)
       std::raise(SIGKILL);
+    if (auto found = before.find(accumulated); found != before.end())
+      found->second();
     if (auto found = slow.find(accumulated); found != slow.end())
       std::this_thread::sleep_for(std::chrono::duration<double>(found->second));
     *loss = meanLoss(grad);

@@ -74,6 +74,9 @@ protected:
     train.sameOnAllRanks = {
         {"--check-finite", rank == otherRank ? "on" : "off"}};
     model.slowToHost = slowSave;
+    model.sharing = shares ? size : 0;
+    if (rank == badMomentRank)
+      model.before[badMomentAt] = [&] { model.set("v.w", 7, INFINITY); };
     Trainer trainer(model, *data, config, train, console, **ranks);
     Result<TrainEnd> end = trainer.run();
     std::fclose(null);
@@ -157,6 +160,9 @@ protected:
   int stoppedRank = -1;
   int64_t stopAt = 0;
   double slowSave = 0;
+  bool shares = false;
+  int badMomentRank = -1;
+  int64_t badMomentAt = 0;
   int separateRank = -1, otherRank = -1;
   /// The rank with files of its own, which shrink in step 3, or else differ
   /// from their manifest.
@@ -324,6 +330,35 @@ TEST_F(TrainerRanksTest, Shard_OneRanksIsDamaged_AllEndAndNoneSaves) {
   brokenRank = 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
   EXPECT_FALSE(std::filesystem::exists(dir / "runs/a/checkpoints"));
+}
+
+// Each rank alone sees its moments.
+TEST_F(TrainerRanksTest, SharedMomentNotFinite_NoRankSaves) {
+  shares = true;
+  badMomentRank = 1;
+  badMomentAt = 9 * 3;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("step 10: no checkpoint was saved: moment2 'v.w'[7] is "
+                     "inf on rank 1\n"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
+  EXPECT_FALSE(
+      std::filesystem::exists(dir / "runs/a/checkpoints/.tmp-step-00000010"));
+}
+
+// Clocks of ranks differ; a save is something that all do at one step.
+TEST_F(TrainerRanksTest, SaveMinutes_AllRanksSaveAtTheStepOfTheFirst) {
+  shares = true;
+  config.train.saveEvery = 0;
+  config.train.saveMinutes = 0.03 / 60;
+  config.train.keepCheckpoints = 0;
+  slowRank = 1;
+  slowStep = 0.01;
+  EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("\nsaved "), log.rfind("\nsaved ")) << log;
 }
 
 } // namespace

@@ -1,12 +1,12 @@
-//===- Attributes.h - what passes say of CUDA kernels -----------*- C++ -*-===//
+//===- AttributeNames.h - what passes say of kernels ------------*- C++ -*-===//
 //
-// Names of attributes that go from and to the lowering. Apart from its passes,
-// so that who only writes one needs none of their declarations.
+// Names of the attributes of the nsa dialect. Passes hand them to each other on
+// kernels and on the functions made from them; the dialect refuses others.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef NSA_PASSES_CONVERSION_TILETONVVM_ATTRIBUTES_H
-#define NSA_PASSES_CONVERSION_TILETONVVM_ATTRIBUTES_H
+#ifndef NSA_DIALECTS_INTERFACES_ATTRIBUTENAMES_H
+#define NSA_DIALECTS_INTERFACES_ATTRIBUTENAMES_H
 
 #include "llvm/ADT/StringRef.h"
 
@@ -35,6 +35,15 @@ inline constexpr int64_t kTensorAlignment = 16;
 /// once, as far as registers go. Without it, as many as fit.
 inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
 
+/// Attribute of a kernel, an array<i64> with a number for each argument: the
+/// tokens of a block if the argument is i32 [B, heads, tokens, n] and holds the
+/// numbers of selected blocks, else 0.
+inline constexpr llvm::StringLiteral kSelectBlocksAttr = "nsa.select_blocks";
+
+/// Attribute of an operation, of the kernel that it becomes and of the function
+/// that this becomes: the names of its slow paths so far.
+inline constexpr llvm::StringLiteral kSlowPathsAttr = "nsa.slow_paths";
+
 } // namespace nsa
 
-#endif // NSA_PASSES_CONVERSION_TILETONVVM_ATTRIBUTES_H
+#endif // NSA_DIALECTS_INTERFACES_ATTRIBUTENAMES_H

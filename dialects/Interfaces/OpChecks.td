@@ -1,0 +1,20 @@
+//===- OpChecks.td - what every op of the project verifies --*- tablegen -*-===//
+
+#ifndef NSA_INTERFACES_OPCHECKS_TD
+#define NSA_INTERFACES_OPCHECKS_TD
+
+include "mlir/IR/OpBase.td"
+
+class NSA_OpCheck<string name> : NativeOpTrait<name> {
+  let cppNamespace = "::nsa";
+}
+
+/// Has no attributes besides its own and those of a dialect, so that a
+/// misspelt name is an error.
+def NSA_KnownAttributes : NSA_OpCheck<"KnownAttributes">;
+
+/// Operands and results have no more elements than a machine can hold: sizes in
+/// bytes are 64-bit numbers.
+def NSA_LimitedSizes : NSA_OpCheck<"LimitedSizes">;
+
+#endif // NSA_INTERFACES_OPCHECKS_TD
