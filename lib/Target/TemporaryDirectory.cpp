@@ -34,13 +34,15 @@ Error nsa::writeFile(StringRef path, ArrayRef<char> bytes) {
   int fd = -1;
   if (std::error_code error =
           sys::fs::openFileForWrite(path, fd, sys::fs::CD_CreateNew))
-    return createStringError(error, "cannot write '" + path + "'");
+    return createStringError(error,
+                             "cannot write '" + path + "': " + error.message());
   raw_fd_ostream stream(fd, /*shouldClose=*/true);
   stream.write(bytes.data(), bytes.size());
   stream.close();
   if (std::error_code failure = stream.error()) {
     stream.clear_error();
-    return createStringError(failure, "cannot write '" + path + "'");
+    return createStringError(failure, "cannot write '" + path +
+                                          "': " + failure.message());
   }
   return Error::success();
 }
