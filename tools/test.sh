@@ -27,6 +27,7 @@ check "NumPy 1.26 and 2" test/check-numpy.sh
 for script in test/e2e/*.sh; do
   check "end-to-end: $(basename "$script" .sh)" bash "$script"
 done
+check "reliability" test/reliability.sh
 check "fuzz regressions" test/fuzz/run.sh --regressions
 
 report
