@@ -44,6 +44,11 @@ ATTENTION |= {
     f"attention-12x2x64-{batch}x{length}": ("m7c_125m", length, batch, one_layer(12, 2, 64))
     for batch, length in ((8, 2048), (2, 8192), (1, 32768))
 }
+# The window branch as causal attention; its own line below the sum is what counts.
+ATTENTION |= {
+    f"causal-64x4x128-{length}": ("m7c_125m", length, 1, one_layer(64, 4, 128) | {"nsa.w": length})
+    for length in (4096, 32768)
+}
 
 
 def prepare(args):
