@@ -232,7 +232,7 @@ TEST(Pack, FileLargerThanTheBuffer_GivesTheSameDocuments) {
   TempDir dir;
   std::string text;
   for (int i = 0; text.size() < (17 << 20); ++i)
-    text += "line " + std::to_string(i * 7919) + " \xE2\x82\xAC\n";
+    text += "line " + std::to_string(int64_t(i) * 7919) + " \xE2\x82\xAC\n";
   dir.write("in/long.txt", text);
   PackOptions options;
   options.paths = {dir / "in"};
