@@ -185,6 +185,16 @@ std::string printModelJson(const RunConfig &config);
 /// Whether a key belongs to these sections.
 bool isModelKey(const ConfigField &field);
 
+/// A key with other values in two configurations, as JSON.
+struct ConfigDifference {
+  const ConfigField *field;
+  std::string before, after;
+};
+
+/// Every key that differs, in the order of the schema.
+std::vector<ConfigDifference> compareConfigs(const RunConfig &before,
+                                             const RunConfig &after);
+
 /// Every key with its default as YAML; comments say what it means and which
 /// values it takes.
 std::string printConfigReference();

@@ -339,6 +339,19 @@ bool nsa::isModelKey(const ConfigField &field) {
   return field.section == "model" || field.section == "nsa";
 }
 
+std::vector<ConfigDifference> nsa::compareConfigs(const RunConfig &before,
+                                                  const RunConfig &after) {
+  // Fields are read through references that could also write.
+  RunConfig first = before, second = after;
+  std::vector<ConfigDifference> found;
+  for (const ConfigField &field : configSchema()) {
+    std::string was = jsonText(fieldToJson(field, first));
+    if (std::string is = jsonText(fieldToJson(field, second)); is != was)
+      found.push_back({&field, std::move(was), std::move(is)});
+  }
+  return found;
+}
+
 static std::string
 printJson(const RunConfig &config,
           const std::function<bool(const ConfigField &)> &include) {

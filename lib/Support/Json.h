@@ -13,6 +13,7 @@
 #ifndef NSA_SUPPORT_JSON_H
 #define NSA_SUPPORT_JSON_H
 
+#include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
 
 #include <cstdint>
@@ -136,6 +137,15 @@ int64_t readInteger(const Json &value) {
   if (!value.is_number_integer() || tooLarge)
     throw std::runtime_error(describeJson(value) + " is not a 64-bit integer");
   return value.template get<int64_t>();
+}
+
+/// A hash as toHex writes it.
+template <typename Json>
+uint64_t readHash(const Json &value) {
+  Result<uint64_t> hash = fromHex(value.template get<std::string>());
+  if (!hash)
+    throw std::runtime_error(hash.message());
+  return *hash;
 }
 
 } // namespace nsa

@@ -267,6 +267,19 @@ const SafeTensor *SafetensorsFile::find(const std::string &name) const {
   return found == places.end() ? nullptr : &list[found->second];
 }
 
+Result<std::string> SafetensorsFile::findNonFinite() const {
+  std::vector<char> bytes;
+  for (SafeTensor tensor : list) {
+    bytes.resize(tensor.bytes);
+    if (Status status = read(tensor, bytes.data()); !status)
+      return Error{status.message()};
+    tensor.data = bytes.data();
+    if (std::string found = nsa::findNonFinite(tensor); !found.empty())
+      return "'" + tensor.name + "'" + found;
+  }
+  return std::string();
+}
+
 Status SafetensorsFile::read(const SafeTensor &tensor, uint64_t first,
                              uint64_t bytes, void *out) const {
   assert(first <= tensor.bytes && bytes <= tensor.bytes - first &&

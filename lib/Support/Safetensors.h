@@ -76,6 +76,11 @@ public:
   Status read(const SafeTensor &tensor, uint64_t first, uint64_t bytes,
               void *out) const;
 
+  /// The first element of a file that was opened that is no finite number, with
+  /// its tensor, as "'w'[7] is nan"; empty if there is none. Reads every
+  /// tensor.
+  Result<std::string> findNonFinite() const;
+
 private:
   Status readHeader(const char *text, uint64_t headerBytes, uint64_t dataBytes);
 

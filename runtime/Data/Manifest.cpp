@@ -85,14 +85,6 @@ Status Manifest::checkOwnHash(const std::string &directory) const {
   return {};
 }
 
-/// A hash in a manifest; nlohmann's exceptions carry the message outwards.
-static uint64_t readHash(const Json &value) {
-  Result<uint64_t> hash = fromHex(value.get<std::string>());
-  if (!hash)
-    throw std::runtime_error(hash.message());
-  return *hash;
-}
-
 static SplitInfo readSplit(const Json &root, const std::string &name) {
   SplitInfo split;
   const Json &json = root.at(name);

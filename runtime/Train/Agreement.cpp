@@ -1,7 +1,6 @@
 //===- Agreement.cpp - does this artefact belong to this configuration ----===//
 
 #include "runtime/Train/Agreement.h"
-#include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 
 namespace nsa {
@@ -12,22 +11,11 @@ Status checkModelConfig(const RunConfig &config,
       parseConfig(modelConfig, "the artefact's configuration");
   if (!compiled)
     return compiled.takeError();
-  RunConfig mine = config;
-  for (const ConfigField &field : configSchema()) {
-    if (!isModelKey(field))
-      continue;
-    auto print = [&](RunConfig &from) {
-      return std::visit(
-          [&](const auto &access) {
-            return jsonText(nlohmann::json(access(from)));
-          },
-          field.access);
-    };
-    std::string here = print(mine), there = print(*compiled);
-    if (here != there)
-      return Error{field.path() + " is " + here +
-                   ", the artefact was compiled from a model with " + there};
-  }
+  for (const ConfigDifference &found : compareConfigs(*compiled, config))
+    if (isModelKey(*found.field))
+      return Error{found.field->path() + " is " + found.after +
+                   ", the artefact was compiled from a model with " +
+                   found.before};
   return {};
 }
 

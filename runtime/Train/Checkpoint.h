@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,6 +121,9 @@ struct Checkpoint {
 struct FoundCheckpoint {
   /// An absolute path where the search began with one; empty if there is none.
   std::string path;
+  /// The checkpoint at `path` where the search opened it, which hashes its
+  /// files; nothing where the search was told which one to take.
+  std::optional<Checkpoint> opened;
   /// Runs whose checkpoints belong to other parameters or other data.
   size_t others = 0;
   /// What was passed over and why, a sentence each.

@@ -58,13 +58,6 @@ static Status loadTensors(const std::string &folder, const std::string &file,
 // The state
 //===----------------------------------------------------------------------===//
 
-static uint64_t readHash(const Json &value) {
-  Result<uint64_t> hash = fromHex(value.get<std::string>());
-  if (!hash)
-    throw std::runtime_error(hash.message());
-  return *hash;
-}
-
 /// Checks the hash that a state.json has of itself; returns whether it has one.
 static bool checkSeal(Json json) {
   int64_t format = readInteger(json.at("format"));
@@ -154,16 +147,11 @@ static Status checkFinite(const std::string &name) {
   Result<SafetensorsFile> file = SafetensorsFile::open(name);
   if (!file)
     return file.takeError();
-  std::vector<char> bytes;
-  for (SafeTensor tensor : file->tensors()) {
-    bytes.resize(tensor.bytes);
-    if (Status status = file->read(tensor, bytes.data()); !status)
-      return status;
-    tensor.data = bytes.data();
-    if (std::string found = findNonFinite(tensor); !found.empty())
-      return Error{"'" + name + "' has a value that is not finite: '" +
-                   tensor.name + "'" + found};
-  }
+  Result<std::string> found = file->findNonFinite();
+  if (!found)
+    return found.takeError();
+  if (!found->empty())
+    return Error{"'" + name + "' has a value that is not finite: " + *found};
   return {};
 }
 
@@ -304,12 +292,6 @@ static bool mayChange(const std::string &path) {
   return std::find(std::begin(free), std::end(free), path) != std::end(free);
 }
 
-static std::string valueOf(const ConfigField &field, RunConfig config) {
-  return std::visit(
-      [&](const auto &access) { return jsonText(Json(access(config))); },
-      field.access);
-}
-
 /// What to do about a key that may not change.
 static const char *adviceFor(const std::string &path) {
   if (path == "train.batch_size")
@@ -323,15 +305,13 @@ Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
                                                   const RunConfig &now,
                                                   bool allowBatch) {
   std::vector<std::string> changes;
-  for (const ConfigField &field : configSchema()) {
-    std::string before = valueOf(field, saved), after = valueOf(field, now);
-    if (before == after)
-      continue;
-    bool allowed = allowBatch && field.path() == "train.batch_size";
-    if (!allowed && !mayChange(field.path()))
-      return Error{"cannot resume: " + field.path() + " was " + before +
-                   " and is now " + after + adviceFor(field.path())};
-    changes.push_back(field.path() + ": " + before + " -> " + after);
+  for (const auto &[field, before, after] : compareConfigs(saved, now)) {
+    std::string path = field->path();
+    bool allowed = allowBatch && path == "train.batch_size";
+    if (!allowed && !mayChange(path))
+      return Error{"cannot resume: " + path + " was " + before +
+                   " and is now " + after + adviceFor(path)};
+    changes.push_back(path + ": " + before + " -> " + after);
   }
   return changes;
 }

@@ -150,6 +150,7 @@ static Result<FoundCheckpoint> takeGood(const std::string &root,
     Result<Checkpoint> opened = Checkpoint::open(path);
     if (opened) {
       found.path = path;
+      found.opened = std::move(*opened);
       return found;
     }
     bad += (bad.empty() ? "" : "; ") + opened.message();
@@ -268,6 +269,7 @@ Result<FoundCheckpoint> findNewestCheckpoint(const std::string &outDir,
     Result<FoundCheckpoint> good = takeGood(run.root, run.paths, most);
     if (good) {
       found.path = good->path;
+      found.opened = std::move(good->opened);
       found.warnings = std::move(good->warnings);
       break;
     }

@@ -2,7 +2,6 @@
 
 #include "runtime/Train/InitialWeights.h"
 #include "lib/Support/Hash.h"
-#include "lib/Support/Json.h"
 #include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/NamedTensors.h"
 
@@ -16,25 +15,16 @@ namespace fs = std::filesystem;
 /// Keys of the model that were others where the weights were trained: shapes
 /// do not tell.
 static Result<std::vector<std::string>> compareModels(const std::string &folder,
-                                                      RunConfig now) {
+                                                      const RunConfig &now) {
   Result<RunConfig> then = readCheckpointConfig(folder);
   if (!then)
     return then.takeError();
   std::vector<std::string> notes;
-  for (const ConfigField &field : configSchema()) {
-    if (!isModelKey(field))
-      continue;
-    auto print = [&](RunConfig &from) {
-      return std::visit(
-          [&](const auto &access) {
-            return jsonText(nlohmann::json(access(from)));
-          },
-          field.access);
-    };
-    if (std::string before = print(*then), after = print(now); before != after)
+  for (const ConfigDifference &found : compareConfigs(*then, now))
+    if (isModelKey(*found.field))
       notes.push_back("warning: the initial weights were trained with " +
-                      field.path() + " " + before + ", it is now " + after);
-  }
+                      found.field->path() + " " + found.before +
+                      ", it is now " + found.after);
   return notes;
 }
 
@@ -53,27 +43,14 @@ static Result<std::string> findWeights(const std::string &from,
   notes.insert(notes.end(), checkpoint->warnings.begin(),
                checkpoint->warnings.end());
   const std::string &folder = checkpoint->path;
-  if (Status status = checkFile(folder, modelFile); !status)
-    return Error{status.message()};
+  if (!checkpoint->opened)
+    if (Status status = checkFile(folder, modelFile); !status)
+      return Error{status.message()};
   Result<std::vector<std::string>> found = compareModels(folder, config);
   if (!found)
     return found.takeError();
   notes.insert(notes.end(), found->begin(), found->end());
   return folder + "/" + modelFile;
-}
-
-static Status checkFinite(const SafetensorsFile &saved) {
-  std::vector<char> bytes;
-  for (SafeTensor tensor : saved.tensors()) {
-    bytes.resize(tensor.bytes);
-    if (Status status = saved.read(tensor, bytes.data()); !status)
-      return status;
-    tensor.data = bytes.data();
-    if (std::string found = findNonFinite(tensor); !found.empty())
-      return Error{"it has a value that is not finite: '" + tensor.name + "'" +
-                   found};
-  }
-  return {};
 }
 
 /// What is not the same in the file and the model: an error, or notes.
@@ -120,7 +97,12 @@ Result<InitialWeights> loadInitialWeights(const std::string &from,
   weights.notes.insert(weights.notes.begin(), "initial weights from " +
                                                   weights.file + " " +
                                                   toHex(weights.hash));
-  Status status = checkFinite(*saved);
+  Result<std::string> found = saved->findNonFinite();
+  if (!found)
+    return found.takeError();
+  Status status;
+  if (!found->empty())
+    status = Error{"it has a value that is not finite: " + *found};
   if (status)
     status = checkParameters(*saved, model, partial, weights.notes);
   if (!status)

@@ -82,13 +82,6 @@ void writeHistory(const RunHistory &history, Json &state) {
         Json{{"path", history.initFrom}, {"xxh3", toHex(history.initHash)}};
 }
 
-static uint64_t readHex(const Json &value) {
-  Result<uint64_t> hash = fromHex(value.get<std::string>());
-  if (!hash)
-    throw std::runtime_error(hash.message());
-  return *hash;
-}
-
 RunHistory readHistory(const Json &state) {
   RunHistory history;
   if (state.contains("batches"))
@@ -99,10 +92,10 @@ RunHistory readHistory(const Json &state) {
   if (state.contains("data"))
     for (const Json &period : state.at("data"))
       history.data.push_back(
-          {readInteger(period.at("from_step")), readHex(period.at("digest"))});
+          {readInteger(period.at("from_step")), readHash(period.at("digest"))});
   if (state.contains("init_from")) {
     history.initFrom = state.at("init_from").at("path").get<std::string>();
-    history.initHash = readHex(state.at("init_from").at("xxh3"));
+    history.initHash = readHash(state.at("init_from").at("xxh3"));
   }
   return history;
 }

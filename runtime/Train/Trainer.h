@@ -53,6 +53,8 @@ struct TrainOptions {
   DataVerifier *verifier = nullptr;
   /// How long training waits for it; what is left is verified beside.
   double verifySeconds = 2;
+  /// How long a run that a signal asked to stop still waits for it.
+  double stopSeconds = 10;
   /// What else every rank must have been given alike, such as
   /// {"--check-finite", "on"}.
   std::vector<std::pair<std::string, std::string>> sameOnAllRanks;
@@ -111,7 +113,8 @@ private:
                            const TrainState &saved) const;
   Status checkResumable(const Checkpoint &checkpoint) const;
   Status takeOver(const Checkpoint &checkpoint);
-  Status resumeFrom(const std::string &folder);
+  Status resumeFrom(const std::string &folder,
+                    const std::optional<Checkpoint> &opened);
   Status writeRunFiles() const;
   void printHeader();
 
@@ -140,7 +143,9 @@ private:
   };
   Status verifyAtStart();
   DataHealth ownDataHealth() const;
-  Status awaitVerified();
+  Status waitAtStart(DataVerifier &verifier) const;
+  Result<bool> awaitVerified();
+  TrainEnd reportUnverified();
   Error damagedData(const std::string &found) const;
   Result<TrainEnd> endOnData();
   Error saveUnreadable(const std::string &found);

@@ -9,16 +9,30 @@
 #include "lib/Support/Text.h"
 #include "runtime/Train/Trainer.h"
 
+#include <algorithm>
+
 namespace nsa {
 
-/// How long a rank may verify longer than another.
-static constexpr Milliseconds mostToVerify{30 * 60 * 1000};
+/// How often a wait for the verifier looks whether the run is to stop.
+static constexpr double sliceSeconds = 0.1;
+
+/// Waits as long as the options say, or until the run is to stop.
+Status Trainer::waitAtStart(DataVerifier &verifier) const {
+  double end = steadyClock() + options.verifySeconds;
+  while (!verifier.isFinished() && !signals.stopRequested()) {
+    double left = end - steadyClock();
+    if (left <= 0)
+      break;
+    (void)verifier.wait(std::min(left, sliceSeconds));
+  }
+  return verifier.status();
+}
 
 Status Trainer::verifyAtStart() {
   DataVerifier *verifier = options.verifier;
   if (!verifier)
     return {};
-  Status own = verifier->wait(options.verifySeconds);
+  Status own = waitAtStart(*verifier);
   if (own)
     own = data.manifest.checkOwnHash(data.directory);
   Status status = ranks.agree("the data is verified as far as it is", own);
@@ -53,19 +67,75 @@ Error Trainer::damagedData(const std::string &found) const {
                (lastCheckpoint.empty() ? "none" : lastCheckpoint)};
 }
 
-Status Trainer::awaitVerified() {
+namespace {
+
+/// What a rank says of its verifier while a checkpoint waits, in the order in
+/// which they count.
+enum class Verification : char {
+  Done,
+  Waiting,
+  /// The run is to stop, and has waited for long enough.
+  Abandoned,
+  /// A shard is damaged.
+  Failed
+};
+
+} // namespace
+
+/// Waits, with all ranks, until the verifiers are done. False means that the
+/// run was asked to stop before.
+Result<bool> Trainer::awaitVerified() {
   if (dataHealth.isVerified)
-    return {};
-  if (!options.verifier || !options.verifier->isFinished())
+    return true;
+  DataVerifier *verifier = options.verifier;
+  if (!verifier || !verifier->isFinished())
     console.line("step " + std::to_string(state.step) +
                  ": the checkpoint waits until all shards are verified");
-  Status status = ranks.agree(
-      "the data of checkpoint " + std::to_string(state.step) + " is verified",
-      options.verifier ? options.verifier->wait() : Status(), mostToVerify);
-  if (!status)
-    return damagedData(status.message());
-  dataHealth.isVerified = true;
-  return {};
+  std::optional<double> stopAt;
+  for (;;) {
+    Status own = verifier ? verifier->wait(sliceSeconds) : Status();
+    Verification word = Verification::Waiting;
+    if (!stopAt && signals.stopRequested())
+      stopAt = steadyClock() + options.stopSeconds;
+    if (!verifier || verifier->isFinished())
+      word = own ? Verification::Done : Verification::Failed;
+    else if (stopAt && steadyClock() >= *stopAt)
+      word = Verification::Abandoned;
+    Result<std::vector<std::string>> all = ranks.exchange(
+        "the data of checkpoint " + std::to_string(state.step) + " is verified",
+        std::string(1, char(word)) + (own ? "" : own.message()));
+    if (!all)
+      return all.takeError();
+    auto worst = std::max_element(
+        all->begin(), all->end(),
+        [](const auto &a, const auto &b) { return a[0] < b[0]; });
+    switch (Verification((*worst)[0])) {
+    case Verification::Done:
+      dataHealth.isVerified = true;
+      return true;
+    case Verification::Waiting:
+      continue;
+    case Verification::Abandoned:
+      return false;
+    case Verification::Failed:
+      return damagedData(word == Verification::Failed
+                             ? own.message()
+                             : "rank " + std::to_string(worst - all->begin()) +
+                                   ": " + worst->substr(1));
+    }
+  }
+}
+
+/// Ends the run without a checkpoint of steps whose data was not verified.
+TrainEnd Trainer::reportUnverified() {
+  std::string text =
+      "stopped before all shards were verified: the steps from " +
+      std::to_string(firstStep + 1) + " to " + std::to_string(state.step) +
+      " are not saved; the newest checkpoint from before them: " +
+      (lastCheckpoint.empty() ? "none" : lastCheckpoint);
+  noteWrite(log->beat(state.step, text));
+  console.line("step " + std::to_string(state.step) + ": " + text);
+  return TrainEnd::Interrupted;
 }
 
 /// Ends the run after a step, with the code of an error, on every rank.
@@ -88,9 +158,12 @@ Result<TrainEnd> Trainer::endOnData() {
 Error Trainer::saveUnreadable(const std::string &found) {
   Result<std::optional<TrainEnd>> saved = save(/*isLast=*/true);
   if (!saved || *saved)
-    return Error{
-        found + "; no checkpoint of step " + std::to_string(state.step) +
-        " either: " + (saved ? "its values are not finite" : saved.message())};
+    return Error{found + "; no checkpoint of step " +
+                 std::to_string(state.step) + " either: " +
+                 (!saved ? saved.message()
+                  : **saved == TrainEnd::Interrupted
+                      ? "stopped before all shards were verified"
+                      : "its values are not finite")};
   return Error{found + "; the run ends after step " +
                std::to_string(state.step) + ", which is saved"};
 }

@@ -67,6 +67,8 @@ Status Trainer::prepare() {
 struct Trainer::RunChoice {
   /// Of the checkpoint to continue from; empty to begin anew.
   std::string checkpoint;
+  /// The same, where it was verified while it was chosen.
+  std::optional<Checkpoint> opened;
   /// The run directory to begin in.
   std::string directory;
   /// That the run to go on with is finished; empty if it is not.
@@ -103,6 +105,7 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     if (!found)
       return found.takeError();
     from = found->path;
+    choice.opened = std::move(found->opened);
     for (const std::string &text : found->warnings)
       warn(text);
     if (from.empty())
@@ -131,6 +134,8 @@ Result<Trainer::RunChoice> Trainer::chooseRun() {
     if (Status status = checkInRun(found->path); !status)
       return Error{status.message()};
     choice.checkpoint = found->path;
+    if (found->opened)
+      choice.opened = std::move(found->opened);
     if (Status status = checkFinished(choice); !status)
       return Error{status.message()};
     return choice;
@@ -166,7 +171,7 @@ Status Trainer::lockRun(const RunChoice &choice) {
 /// machine with a file system of its own may have to be made.
 Status Trainer::enterRun(const RunChoice &choice) {
   if (!choice.checkpoint.empty()) {
-    if (Status status = resumeFrom(choice.checkpoint); !status)
+    if (Status status = resumeFrom(choice.checkpoint, choice.opened); !status)
       return status;
   } else {
     std::error_code code;

@@ -99,8 +99,12 @@ Status Trainer::takeOver(const Checkpoint &checkpoint) {
   return {};
 }
 
-Status Trainer::resumeFrom(const std::string &folder) {
-  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+/// Goes on from a checkpoint, which is `opened` where this rank has verified it
+/// already.
+Status Trainer::resumeFrom(const std::string &folder,
+                           const std::optional<Checkpoint> &opened) {
+  Result<Checkpoint> checkpoint =
+      opened ? Result<Checkpoint>(*opened) : Checkpoint::open(folder);
   if (!checkpoint)
     return checkpoint.takeError();
   Result<std::vector<std::string>> changes =
@@ -113,10 +117,10 @@ Status Trainer::resumeFrom(const std::string &folder) {
                   std::to_string(checkpoint->state.step));
   if (Status status = takeOver(*checkpoint); !status)
     return status;
-  Result<RunDirectory> opened = RunDirectory::reopen(runOf(folder));
-  if (!opened)
-    return opened.takeError();
-  directory = std::move(*opened);
+  Result<RunDirectory> reopened = RunDirectory::reopen(runOf(folder));
+  if (!reopened)
+    return reopened.takeError();
+  directory = std::move(*reopened);
   if (ranks.isFirst()) {
     Result<std::vector<std::string>> abandoned = returnTo(folder);
     if (!abandoned)

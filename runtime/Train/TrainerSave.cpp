@@ -127,8 +127,11 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
   // Else folders would be made anew where the run's were.
   if (Status status = directory->check(); !status)
     return Error{status.message()};
-  if (Status status = awaitVerified(); !status)
-    return Error{status.message()};
+  Result<bool> isVerified = awaitVerified();
+  if (!isVerified)
+    return isVerified.takeError();
+  if (!*isVerified)
+    return std::optional<TrainEnd>(reportUnverified());
   Result<SaveOutcome> outcome = saveAll();
   lastSave = steadyClock();
   if (!outcome)

@@ -2,7 +2,10 @@
 
 #include "test/unit/Train/TrainerFixture.h"
 
+#include <atomic>
+#include <csignal>
 #include <thread>
+#include <unistd.h>
 
 using namespace nsa;
 namespace fs = std::filesystem;
@@ -23,6 +26,13 @@ protected:
     bytes[1024 + 100] ^= 1;
     dir.write("data/" + file, bytes);
     reopen();
+  }
+
+  /// Whether a run has said that its checkpoint waits for the verification.
+  bool waits(const std::string &name) {
+    return dir.read("runs/" + name + "/train.log")
+               .find("the checkpoint waits until all shards are verified") !=
+           std::string::npos;
   }
 
   std::string checkpoints(const std::string &name) {
@@ -113,11 +123,16 @@ TEST_F(TrainerDataTest, Shard_NotVerifiedYet_CheckpointWaits) {
   options.resume = dir / "runs/a";
   options.verifier = &verifier;
   options.verifySeconds = 0;
+  // Verification begins once the checkpoint waits for it. A trainer that does
+  // not wait ends well.
+  std::atomic<bool> ended = false;
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    while (!ended && !waits("a"))
+      std::this_thread::yield();
     verifier.start(1);
   });
   Result<TrainEnd> end = train(second, options);
+  ended = true;
   later.join();
   ASSERT_FALSE(end.ok());
   EXPECT_NE(end.message().find("the steps from 6 to 10 may have read it and "
@@ -128,6 +143,34 @@ TEST_F(TrainerDataTest, Shard_NotVerifiedYet_CheckpointWaits) {
       << end.message();
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
   EXPECT_FALSE(fs::exists(checkpoints("a") + "/step-00000010"));
+}
+
+// The verification never begins here, so that only the signal ends the wait.
+TEST_F(TrainerDataTest, Stop_WhileCheckpointWaits_RunEndsUnsaved) {
+  DataVerifier verifier(data);
+  BigramModel model(2, 8, 16);
+  TrainOptions options = named("a");
+  options.verifier = &verifier;
+  options.verifySeconds = 0;
+  options.stopSeconds = 0;
+  std::atomic<bool> ended = false;
+  std::thread stopper([&] {
+    while (!ended && !waits("a"))
+      std::this_thread::yield();
+    if (!ended)
+      kill(getpid(), SIGTERM);
+  });
+  Result<TrainEnd> end = train(model, options);
+  ended = true;
+  stopper.join();
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Interrupted);
+  EXPECT_NE(dir.read("runs/a/train.log")
+                .find("step 5: stopped before all shards were verified: the "
+                      "steps from 1 to 5 are not saved; the newest checkpoint "
+                      "from before them: none"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(checkpoints("a")));
 }
 
 } // namespace
