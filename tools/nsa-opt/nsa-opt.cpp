@@ -8,14 +8,12 @@
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
 #include "mlir/IR/DialectRegistry.h"
-#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 namespace cl = llvm::cl;
 
@@ -42,29 +40,29 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
   return std::nullopt;
 }
 
-/// What MlirOptMain does with files, for text that its parser can read.
-static llvm::LogicalResult run(const std::string &input,
-                               const std::string &output,
-                               mlir::DialectRegistry &registry,
-                               const mlir::MlirOptMainConfig &config) {
-  std::string error;
-  std::unique_ptr<llvm::MemoryBuffer> source =
-      mlir::openInputFile(input, &error);
-  std::unique_ptr<llvm::ToolOutputFile> result;
-  if (source)
-    error =
-        nsa::findUnparsable(source->getBuffer(), source->getBufferIdentifier());
-  if (error.empty())
-    result = mlir::openOutputFile(output, &error);
-  if (!result) {
+/// What MlirOptMain does with files, for text of a bounded size that its parser
+/// can read. What a run that fails would print is not written.
+static int run(const std::string &input, const std::string &output,
+               mlir::DialectRegistry &registry,
+               const mlir::MlirOptMainConfig &config) {
+  bool isPiped = input == "-";
+  nsa::Result<std::string> text =
+      nsa::readFile(isPiped ? "/dev/stdin" : input, nsa::mostPipedBytes);
+  if (!text)
+    return nsa::reportError("nsa-opt", text.message());
+  std::string name = isPiped ? "<stdin>" : input;
+  if (std::string error = nsa::findUnparsable(*text, name); !error.empty()) {
     llvm::errs() << error << "\n";
-    return llvm::failure();
+    return 1;
   }
-  if (failed(
-          mlir::MlirOptMain(result->os(), std::move(source), registry, config)))
-    return llvm::failure();
-  result->keep();
-  return llvm::success();
+  std::string result;
+  llvm::raw_string_ostream stream(result);
+  if (failed(mlir::MlirOptMain(stream,
+                               llvm::MemoryBuffer::getMemBuffer(*text, name),
+                               registry, config)))
+    return 1;
+  nsa::Status status = nsa::writeOutput(output, result);
+  return status ? 0 : nsa::reportError("nsa-opt", status.message());
 }
 
 int main(int argc, char **argv) {
@@ -95,5 +93,5 @@ int main(int argc, char **argv) {
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(
         mlir::MlirOptMain(argc, argv, input, output, registry));
-  return mlir::asMainReturnCode(run(input, output, registry, config));
+  return run(input, output, registry, config);
 }
