@@ -1,5 +1,6 @@
 """Connections of strangers to the store's port: the run ends as without them."""
 
+import hmac
 import re
 import socket
 import struct
@@ -38,6 +39,10 @@ def protocol():
     return int(re.search(r"constexpr uint64_t protocol = (0x[0-9a-f]+);", text)[1], 16)
 
 
+CHALLENGE, PROOF, HELLO = range(3)
+NONCE_BYTES = 32
+
+
 def message(kind, *fields):
     """As in Wire.h: numbers, and texts behind their lengths."""
     body = bytes([kind])
@@ -46,24 +51,49 @@ def message(kind, *fields):
     return struct.pack("<I", len(body)) + body
 
 
-def contents(rng):
-    """What strangers say: (name, bytes)."""
-    hello = lambda rank, size, word: message(0, protocol(), rank, size, word)
+def receive(stranger, size):
+    data = b""
+    while len(data) < size:
+        more = stranger.recv(size - len(data))
+        if not more:
+            raise OSError("the store has closed the connection")
+        data += more
+    return data
+
+
+def challenge(stranger):
+    """The nonce with which the store begins."""
+    body = receive(stranger, struct.unpack("<I", receive(stranger, 4))[0])
+    kind, spoken, _, length = struct.unpack_from("<BQQQ", body)
+    nonce = body[25:]
+    if (kind, spoken, length) != (CHALLENGE, protocol(), NONCE_BYTES) or len(nonce) != length:
+        raise Wrong(f"the store begins with {body!r}, expected a challenge as in Wire.h")
+    return nonce
+
+
+def contents(rng, theirs):
+    """What strangers say to the nonce of the store: (name, bytes)."""
+    own = rng.randbytes(NONCE_BYTES)
+    prove = lambda token, of=b"rank": hmac.digest(token, b"nsa " + of + b": " + theirs + own, "sha256")
+    proof = lambda token: message(PROOF, own, prove(token))
     token = rng.randbytes(16).hex().encode()
-    kind = rng.randrange(13)
+    rank, size = rng.choice([0, 1, 2, 99, (1 << 64) - 1]), rng.choice([0, 1, 2, 3, 1 << 40])
+    hello = message(HELLO, rank, size, b"")
+    kind = rng.randrange(14)
     return [
         ("garbage", rng.randbytes(rng.randrange(1, 6000))),
         ("a huge length", struct.pack("<I", rng.choice([0xFFFFFFFF, 0x7FFFFFFF, 64 << 20])) + rng.randbytes(50)),
         ("zeros", bytes(rng.randrange(1, 10000))),
         ("nothing", b""),
-        ("another token", hello(rng.randrange(2), 2, token)),
-        ("no token", hello(rng.randrange(2), 2, b"")),
-        ("another size", hello(0, rng.choice([0, 1, 3, 1 << 40]), token)),
-        ("a rank that is none", hello(rng.choice([2, 99, (1 << 64) - 1]), 2, token)),
-        ("another protocol", message(0, protocol() ^ 1, 0, 2, token)),
-        ("no hello", message(rng.randrange(1, 13), rng.randbytes(20), 7, rng.randbytes(9))),
-        ("a text beyond its message", message(0, protocol(), 0, 2, 1 << 62)),
-        ("half a message", hello(0, 2, token)[:rng.randrange(1, 30)]),
+        ("a proof of another token", proof(token)),
+        ("a proof of no token", proof(b"")),
+        ("a proof of the store", message(PROOF, own, prove(b"", b"store"))),
+        ("the store's nonce in return", message(PROOF, theirs, theirs)),
+        ("a proof and a registration", proof(token) + hello),
+        ("a registration without a proof", hello),
+        ("another message", message(rng.randrange(3, 15), rng.randbytes(20), 7, rng.randbytes(9))),
+        ("a text beyond its message", message(PROOF, 1 << 62) + bytes(64)),
+        ("half a proof", proof(token)[: rng.randrange(1, 80)]),
         ("an HTTP request", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ][kind]
 
@@ -100,7 +130,7 @@ class Strangers:
                 continue
             made += 1
             try:
-                stranger.sendall(contents(rng)[1])
+                stranger.sendall(contents(rng, challenge(stranger))[1])
             except OSError:
                 pass
             if many or rng.random() < 0.3:
