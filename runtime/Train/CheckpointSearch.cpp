@@ -123,6 +123,15 @@ checkpointsInForce(const std::string &root) {
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry)
     if (entry->first < before)
       paths.push_back(entry->second.string());
+  if (*there && paths.size() == 1) {
+    Result<bool> named = fileExists(paths.front());
+    if (!named)
+      return named.takeError();
+    if (!*named)
+      return Error{"'" + latest + "' names '" +
+                   fs::path(paths.front()).filename().string() +
+                   "', which is missing, and there is none before it"};
+  }
   return paths;
 }
 
@@ -180,6 +189,9 @@ Result<FoundCheckpoint> findCheckpoint(const std::string &path, int64_t most) {
     if (!paths->empty())
       return takeGood(root, *paths, most);
   }
+  if (Result<bool> there = fileExists(clean);
+      there && *there && stepOf(fs::path(clean).filename().string()) >= 0)
+    return Error{"'" + path + "' is no checkpoint, it has no " + stateFile};
   return Error{"'" + path + "' is neither a checkpoint nor a run with one"};
 }
 

@@ -28,6 +28,9 @@ def resume(lab, rng, folder, run):
             raise Wrong(f"latest names {checkpoint.name}, which has no state.json")
         how = rng.choice(["auto", str(run), str(checkpoint)])
         return lab.start(folder, "--resume", how), run
+    if list((run / "checkpoints").glob("step-*")):
+        # Killed between the first checkpoint and its entry in `latest`.
+        return lab.start(folder, "--resume", rng.choice(["auto", str(run)])), run
     # Nothing is saved yet: a new run, which says so.
     again = run.with_name(run.name + "-again")
     return lab.start(folder, "--resume=auto", "--run-name", again.name), again

@@ -112,7 +112,7 @@ TEST_F(CheckpointSearch, LatestIsMissing_NewestGoodOneIsTaken) {
     ASSERT_TRUE(found.ok()) << found.message();
     EXPECT_EQ(found->path, dir / name("a", 2));
     ASSERT_EQ(found->warnings.size(), 1u);
-    EXPECT_EQ(found->warnings[0], "'" + dir / "a/checkpoints/latest" +
+    EXPECT_EQ(found->warnings[0], "'" + (dir / "a/checkpoints/latest") +
                                       "' is missing, the newest good "
                                       "checkpoint beside it is taken");
   }
@@ -121,6 +121,25 @@ TEST_F(CheckpointSearch, LatestIsMissing_NewestGoodOneIsTaken) {
   fs::remove_all(dir / "a/checkpoints");
   EXPECT_FALSE(*hasCheckpoint(dir / "a"));
   EXPECT_FALSE(findCheckpoint(dir / "a").ok());
+}
+
+TEST_F(CheckpointSearch, LatestNamesNothing_NoneBefore_IsAnErrorThatNamesIt) {
+  save("a", 3);
+  dir.write("a/checkpoints/latest", "step-0000\n");
+  Result<FoundCheckpoint> found = findCheckpoint(dir / "a");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.message(), "'" + (dir / "a/checkpoints/latest") +
+                                 "' names 'step-0000', which is missing, and "
+                                 "there is none before it");
+}
+
+TEST_F(CheckpointSearch, NamedOneHasNoState_IsAnErrorThatNamesTheFile) {
+  save("a", 3);
+  fs::remove(dir / name("a", 3) + "/state.json");
+  Result<FoundCheckpoint> found = findCheckpoint(dir / name("a", 3));
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.message(), "'" + (dir / name("a", 3)) +
+                                 "' is no checkpoint, it has no state.json");
 }
 
 TEST_F(CheckpointSearch, CheckpointIsNamed_IsTakenAsItIs) {
