@@ -12,7 +12,11 @@ namespace nsa {
 
 namespace fs = std::filesystem;
 
+/// Where a data set is written.
 static constexpr const char *stagingName = ".nsa-data.new";
+/// In the folder of a replacement, where the manifest of the old data set is
+/// kept.
+static constexpr const char *oldName = "old";
 
 /// The name of a file of `directory` that belongs to a data set, or looks like
 /// it; empty if there is none.
@@ -51,6 +55,8 @@ Result<DataFolder> DataFolder::open(const std::string &directory,
   if (code)
     return Error{"cannot create '" + directory + "': " + code.message()};
   folder.directory = directory;
+  if (Status status = finishReplacement(directory); !status)
+    return Error{status.message()};
   Result<std::string> found = findData(directory);
   if (!found)
     return found.takeError();
@@ -81,44 +87,113 @@ DataFolder::~DataFolder() {
     fs::remove(directory, code);
 }
 
-Status DataFolder::removeOld(const std::vector<std::string> &old) const {
-  // First the manifest: a folder without one is no data set.
-  std::vector<std::string> names = {manifestName};
-  names.insert(names.end(), old.begin(), old.end());
-  for (const std::string &name : names) {
+static Status move(const std::string &from, const std::string &to) {
+  std::error_code code;
+  fs::rename(from, to, code);
+  if (code)
+    return Error{"cannot rename '" + from + "' to '" + to +
+                 "': " + code.message()};
+  return {};
+}
+
+/// Puts the old manifest aside and removes the old shards that no new one
+/// replaces. A folder without a manifest is no data set.
+static Status retireOld(const std::string &directory, const std::string &ready,
+                        const std::vector<std::string> &names) {
+  std::string aside = ready + "/" + oldName,
+              manifest = "/" + std::string(manifestName);
+  Result<bool> isRetired = fileExists(aside + manifest);
+  Result<bool> isThere = fileExists(directory + manifest);
+  if (!isRetired || !isThere)
+    return Error{isRetired ? isThere.message() : isRetired.message()};
+  if (*isThere && !*isRetired) {
+    std::error_code code;
+    fs::create_directories(aside, code);
+    if (code)
+      return Error{"cannot create '" + aside + "': " + code.message()};
+    if (Status status = move(directory + manifest, aside + manifest); !status)
+      return status;
+    if (Status status = syncDirectory(directory); !status)
+      return status;
+  }
+  Result<Manifest> old = Manifest::load(aside);
+  if (!old)
+    return {};
+  const std::set<std::string> kept(names.begin(), names.end());
+  for (const std::string &name : shardNames(*old)) {
     std::string path = directory + "/" + name;
     std::error_code code;
-    fs::remove(path, code);
+    if (kept.count(name) == 0)
+      fs::remove(path, code);
     if (code)
       return Error{"cannot remove '" + path + "': " + code.message()};
   }
-  return syncDirectory(directory);
+  return {};
+}
+
+Status finishReplacement(const std::string &directory) {
+  std::string ready = directory + "/" + replacementName;
+  Result<bool> isOpen = fileExists(ready + "/" + manifestName);
+  if (!isOpen)
+    return Error{isOpen.message()};
+  if (*isOpen) {
+    Result<Manifest> manifest = Manifest::load(ready);
+    if (!manifest)
+      return Error{manifest.message()};
+    std::vector<std::string> names = shardNames(*manifest);
+    if (Status status = retireOld(directory, ready, names); !status)
+      return status;
+    for (const std::string &name : names) {
+      // Those that are gone from there were moved before.
+      Result<bool> there = fileExists(ready + "/" + name);
+      if (!there)
+        return Error{there.message()};
+      if (!*there)
+        continue;
+      if (Status status = move(ready + "/" + name, directory + "/" + name);
+          !status)
+        return status;
+    }
+    // The shards first, on the disk as well.
+    if (Status status = syncDirectory(directory); !status)
+      return status;
+    if (Status status =
+            move(ready + "/" + manifestName, directory + "/" + manifestName);
+        !status)
+      return status;
+    if (Status status = syncDirectory(directory); !status)
+      return status;
+  }
+  std::error_code code;
+  fs::remove_all(ready, code);
+  if (code)
+    return Error{"cannot remove '" + ready + "': " + code.message()};
+  return {};
 }
 
 Status DataFolder::publish(const Manifest &manifest) {
   if (Status status = manifest.save(temporary); !status)
     return status;
-  std::vector<std::string> old, names = shardNames(manifest);
+  std::vector<std::string> old;
   if (Result<Manifest> before = Manifest::load(directory); before.ok())
     old = shardNames(*before);
   std::error_code code;
   const std::set<std::string> replaced(old.begin(), old.end());
-  for (const std::string &name : names)
+  for (const std::string &name : shardNames(manifest))
     if (replaced.count(name) == 0 &&
         fs::exists(fs::symlink_status(directory + "/" + name, code)))
       return Error{"'" + directory + "/" + name +
                    "' is in the way: no readable manifest there names it, so "
                    "--overwrite does not replace it"};
-  if (Status status = removeOld(old); !status)
+  // From here on the new data set is the one that stays.
+  if (Status status = move(temporary, directory + "/" + replacementName);
+      !status)
     return status;
-  names.emplace_back(manifestName);
-  for (const std::string &name : names) {
-    fs::rename(temporary + "/" + name, directory + "/" + name, code);
-    if (code)
-      return Error{"cannot rename '" + temporary + "/" + name +
-                   "': " + code.message()};
-  }
-  return syncDirectory(directory);
+  temporary.clear();
+  isNew = false;
+  if (Status status = syncDirectory(directory); !status)
+    return status;
+  return finishReplacement(directory);
 }
 
 } // namespace nsa

@@ -153,6 +153,12 @@ static Manifest readManifest(const Json &root) {
 Result<Manifest> Manifest::load(const std::string &directory) {
   std::string path = directory + "/" + manifestName;
   Result<std::string> text = readFile(path);
+  if (Result<bool> isReady =
+          fileExists(directory + "/" + replacementName + "/" + manifestName);
+      !text && isReady && *isReady)
+    return Error{"the data set in '" + directory +
+                 "' is being replaced, or that was interrupted: nsa-data info "
+                 "finishes it"};
   if (!text)
     return Error{"no token shards in '" + directory + "': " + text.message() +
                  " (nsa-data pack makes shards from texts)"};

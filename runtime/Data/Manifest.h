@@ -21,6 +21,8 @@ namespace nsa {
 
 /// Name of the manifest inside a data directory.
 constexpr const char *manifestName = "manifest.json";
+/// Inside a data set: a complete one that is taking its place.
+inline constexpr const char *replacementName = ".nsa-data.ready";
 
 struct SplitInfo {
   uint64_t tokens = 0;

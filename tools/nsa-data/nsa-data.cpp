@@ -3,6 +3,7 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
+#include "runtime/Data/DataFolder.h"
 #include "runtime/Data/Ngram.h"
 #include "runtime/Data/Pack.h"
 #include "runtime/Data/Synth.h"
@@ -77,6 +78,8 @@ static int runSynth(const SynthOptions &options) {
 }
 
 static int runInfo(const std::string &directory) {
+  if (Status status = finishReplacement(directory); !status)
+    return fail(status.message());
   Result<Manifest> manifest = Manifest::load(directory);
   if (!manifest)
     return fail(manifest.message());

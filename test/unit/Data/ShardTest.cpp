@@ -337,6 +337,40 @@ TEST(DataFolder, TheOldDataStaysUntilTheNewIsComplete) {
   EXPECT_EQ(dir.read("train_extra.bin"), "mine too");
 }
 
+// Killed after the old manifest went and before the new one came, nsa-data left
+// a folder without a manifest.
+TEST(DataFolder, KilledWhileReplacing_NextCommandFinishesIt) {
+  TempDir dir;
+  writeData(dir, ramp(20), 5);
+  SynthOptions synth;
+  synth.output = dir / "new";
+  synth.tokens = 1000;
+  ASSERT_TRUE(synthesize(synth).ok());
+  std::string made = dir.read("new/manifest.json");
+  namespace fs = std::filesystem;
+  fs::create_directories(dir / ".nsa-data.ready/old");
+  for (const auto &entry : fs::directory_iterator(dir / "new"))
+    fs::rename(entry.path(),
+               dir / ".nsa-data.ready/" + entry.path().filename().string());
+  fs::rename(dir / "manifest.json", dir / ".nsa-data.ready/old/manifest.json");
+  fs::rename(dir / ".nsa-data.ready/train_000000.bin",
+             dir / "train_000000.bin");
+  Result<Manifest> found = Manifest::load(dir.str());
+  ASSERT_FALSE(found.ok());
+  EXPECT_NE(found.message().find("nsa-data info finishes it"),
+            std::string::npos)
+      << found.message();
+
+  Status status = finishReplacement(dir.str());
+  ASSERT_TRUE(status) << status.message();
+  found = Manifest::load(dir.str());
+  ASSERT_TRUE(found.ok()) << found.message();
+  EXPECT_EQ(dir.read("manifest.json"), made);
+  EXPECT_TRUE(verifyShards(dir.str(), *found));
+  EXPECT_FALSE(fs::exists(dir / "train_000001.bin"));
+  EXPECT_FALSE(fs::exists(dir / ".nsa-data.ready"));
+}
+
 TEST(DataFolder, FilesOfNoManifestAreNotReplaced) {
   TempDir dir;
   dir.write("out/val_000000.bin", "mine");
