@@ -25,6 +25,10 @@ inline constexpr llvm::StringLiteral kLaunchRegistersAttr =
 /// the parameters behind the pointers describe.
 inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
 
+/// Attribute of a function made from a kernel, a unit: the kernel multiplies
+/// tiles, so that spilling is a slow path.
+inline constexpr llvm::StringLiteral kMultipliesAttr = "nsa.multiplies";
+
 /// Attribute of an argument of a kernel, an i64: bytes of which its address is
 /// a multiple in every launch. Without it, that of a tensor of its own is one
 /// of `kTensorAlignment`, that of columns of a matrix one of an element.

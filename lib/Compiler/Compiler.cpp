@@ -24,14 +24,26 @@ const std::vector<std::string> &nsa::compilerPhases() {
   return phases;
 }
 
-/// The phase of this name, or an error that lists the names.
-static Result<Phase> findPhase(const std::string &name) {
-  const std::vector<std::string> &phases = compilerPhases();
-  auto found = llvm::find(phases, name);
-  if (found != phases.end())
-    return static_cast<Phase>(found - phases.begin());
+const std::vector<std::string> &nsa::gpuPhases() {
+  static const std::vector<std::string> phases = {"layout", "nvvm", "ptx"};
+  return phases;
+}
+
+/// The phase of this name for `target`, or an error that lists the names. The
+/// binary phase makes PTX.
+static Result<Phase> findPhase(const std::string &name,
+                               const std::string &target) {
+  if (llvm::is_contained(gpuPhases(), name) && target == artifact::cpuTarget)
+    return Error{"phase '" + name + "' needs a GPU as target, not " + target};
+  if (name == "ptx")
+    return Phase::Binary;
+  for (unsigned number = 0; number <= static_cast<unsigned>(Phase::Binary);
+       ++number)
+    if (auto phase = static_cast<Phase>(number); getPhaseName(phase) == name)
+      return phase;
   return Error{"unknown phase '" + name + "'; the phases are " +
-               llvm::join(phases, ", ")};
+               llvm::join(compilerPhases(), ", ") + " and, for GPUs, " +
+               llvm::join(gpuPhases(), ", ")};
 }
 
 static ArtifactMetadata makeMetadata(const CompilerOptions &options,
@@ -90,13 +102,15 @@ Result<std::string> nsa::compileTo(const std::string &phase,
                                    const std::string &name,
                                    const CompilerOptions &options,
                                    const DebugOptions &debug) {
-  Result<Phase> last = findPhase(phase);
+  Result<Phase> last = findPhase(phase, options.target);
   if (!last)
     return last.takeError();
   Driver driver(options, debug);
   if (failed(driver.parse(source, name)) || failed(driver.runPhases(*last)))
     return Error{driver.takeMessages()};
   driver.passOnMessages();
+  if (phase == "ptx")
+    return driver.getPTX().str();
   std::string text;
   llvm::raw_string_ostream stream(text);
   driver.getModule().print(stream);

@@ -6,6 +6,7 @@
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
+#include "lib/Compiler/GPUPhases.h"
 #include "lib/Compiler/MemoryReport.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/Report.h"
@@ -297,11 +298,11 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   slowPaths.allow = {options.allowSlowPaths.begin(),
                      options.allowSlowPaths.end()};
   if (phase == Phase::Binary && chip) {
-    CUDABinaryPassOptions binaryOptions;
+    SerializeKernelsOptions binaryOptions;
     binaryOptions.chip = chip->name.str();
     binaryOptions.ptxas = options.ptxas;
     binaryOptions.threads = options.threads;
-    manager.addPass(createCUDABinary(binaryOptions, cudaBinary));
+    manager.addPass(createSerializeKernels(binaryOptions, cudaBinary));
     manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else if (phase == Phase::Binary) {
@@ -311,13 +312,15 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
     manager.addPass(createBinary(binaryOptions, binary));
     manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
+  } else if (phase == Phase::Layout || phase == Phase::NVVM) {
+    buildGPUPhasePipeline(manager, phase, *chip);
   } else {
     buildPhasePipeline(manager, phase, phaseOptions);
   }
   return manager.run(*module);
 }
 
-LogicalResult nsa::Driver::savePhase(Phase phase) {
+LogicalResult nsa::Driver::savePhase(Phase phase, unsigned number) {
   if (debug.savePhases.empty())
     return success();
   std::string text;
@@ -326,8 +329,7 @@ LogicalResult nsa::Driver::savePhase(Phase phase) {
   stream << "\n";
   std::string path =
       llvm::formatv("{0}/{1}-{2}.mlir", debug.savePhases,
-                    llvm::fmt_align(static_cast<unsigned>(phase) + 1,
-                                    llvm::AlignStyle::Right, 2, '0'),
+                    llvm::fmt_align(number, llvm::AlignStyle::Right, 2, '0'),
                     getPhaseName(phase));
   if (Status status = writeFileAtomically(path, text); !status) {
     messageStream << status.message();
@@ -337,18 +339,21 @@ LogicalResult nsa::Driver::savePhase(Phase phase) {
 }
 
 LogicalResult nsa::Driver::runPhases(Phase last) {
-  for (auto [number, name] : llvm::enumerate(compilerPhases())) {
+  unsigned count = 0;
+  for (unsigned number = 0; number <= static_cast<unsigned>(last); ++number) {
     auto phase = static_cast<Phase>(number);
-    if (phase > last)
-      break;
-    if (failed(timed(name, [&] { return runPhase(phase); })) ||
-        failed(savePhase(phase)))
+    if (!chip && (phase == Phase::Layout || phase == Phase::NVVM))
+      continue;
+    if (failed(timed(getPhaseName(phase), [&] { return runPhase(phase); })) ||
+        failed(savePhase(phase, ++count)))
       return failure();
     if (phase == Phase::Gradient)
       layers.read(*module);
   }
   return success();
 }
+
+llvm::StringRef nsa::Driver::getPTX() const { return cudaBinary->ptx; }
 
 llvm::ArrayRef<char> nsa::Driver::getImage() const {
   if (!chip)

@@ -39,6 +39,9 @@ public:
   /// The kernels' machine code, after the binary phase.
   llvm::ArrayRef<char> getImage() const;
 
+  /// Their PTX, after the binary phase for a GPU.
+  llvm::StringRef getPTX() const;
+
   /// What the module needs by now; zeros where a phase has not run yet.
   CompileReport getReport();
 
@@ -57,7 +60,8 @@ private:
   void warnOfUnusedOptions();
   llvm::LogicalResult runPhase(Phase phase);
   llvm::LogicalResult checkDebugOptions();
-  llvm::LogicalResult savePhase(Phase phase);
+  /// `number`: how many phases have run.
+  llvm::LogicalResult savePhase(Phase phase, unsigned number);
 
   CompilerOptions options;
   DebugOptions debug;

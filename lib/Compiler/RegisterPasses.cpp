@@ -1,5 +1,6 @@
 //===- RegisterPasses.cpp - the passes of the compiler tools --------------===//
 
+#include "lib/Compiler/GPUPhases.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Target/Passes.h"
 #include "passes/Conversion/Passes.h"
@@ -48,4 +49,5 @@ void nsa::registerPasses() {
   registerTileToNVVMPipeline();
   registerNSATargetPasses();
   registerBinaryPhase();
+  registerGPUPhasePipelines();
 }

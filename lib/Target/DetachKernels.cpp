@@ -37,14 +37,27 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
   return replaced;
 }
 
-DetachedKernels::DetachedKernels(ModuleOp module) {
+ModuleOp nsa::outlineKernels(ModuleOp module) {
   auto found = llvm::to_vector(module.getOps<tile::KernelOp>());
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  sources = ModuleOp::create(builder, module.getLoc());
+  auto outlined = ModuleOp::create(builder, module.getLoc());
   for (tile::KernelOp kernel : found) {
-    kernels.push_back(replaceKernel(kernel));
-    kernel->moveBefore(sources.getBody(), sources.getBody()->end());
+    replaceKernel(kernel);
+    kernel->moveBefore(outlined.getBody(), outlined.getBody()->end());
   }
+  return outlined;
+}
+
+ModuleOp nsa::findOutlinedKernels(ModuleOp module) {
+  auto nested = module.getOps<ModuleOp>();
+  return nested.empty() ? ModuleOp() : *nested.begin();
+}
+
+DetachedKernels::DetachedKernels(ModuleOp module)
+    : sources(findOutlinedKernels(module)) {
+  if (!sources)
+    sources = outlineKernels(module);
+  llvm::append_range(kernels, module.getOps<rt::KernelOp>());
 }
 
 FailureOr<SmallVector<LLVM::LLVMFuncOp>> DetachedKernels::getFunctions() {

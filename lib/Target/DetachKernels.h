@@ -12,11 +12,19 @@ namespace nsa {
 /// A name for the code of all kernels that nothing else in the module has.
 std::string getBinaryName(mlir::ModuleOp module);
 
-/// The tile kernels of a module in a module of their own, nested at its end,
-/// and what stands in their place: descriptions without the figures of their
-/// code, in the same order. The nested module goes with this object.
+/// Moves the tile kernels of a module to a module of their own, nested at its
+/// end, which is returned. In their place stand descriptions without the
+/// figures of their code, in the same order. There has to be a kernel.
+mlir::ModuleOp outlineKernels(mlir::ModuleOp module);
+
+/// The module that `outlineKernels` has made, or null.
+mlir::ModuleOp findOutlinedKernels(mlir::ModuleOp module);
+
+/// The kernels of a module on their way to code: outlined, and their
+/// descriptions. The nested module goes with this object.
 class DetachedKernels {
 public:
+  /// Outlines the kernels, if that has not been done yet.
   explicit DetachedKernels(mlir::ModuleOp module);
   ~DetachedKernels() { sources.erase(); }
   DetachedKernels(const DetachedKernels &) = delete;

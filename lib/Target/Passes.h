@@ -21,8 +21,8 @@ std::unique_ptr<mlir::Pass> createBinary(const BinaryOptions &options,
 
 /// The same for a GPU.
 std::unique_ptr<mlir::Pass>
-createCUDABinary(const CUDABinaryPassOptions &options,
-                 std::shared_ptr<CUDABinary> result);
+createSerializeKernels(const SerializeKernelsOptions &options,
+                       std::shared_ptr<CUDABinary> result);
 
 /// Why this cannot be in CheckSlowPathsOptions::allow, or nothing: there have
 /// to be the name of a slow path or "all" and, if it is of one kernel, "@" and

@@ -42,14 +42,50 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
   ];
 }
 
-def CUDABinaryPass : Pass<"nsa-cuda-binary", "::mlir::ModuleOp"> {
-  let summary = "Compile the kernels of a module for an NVIDIA GPU";
+def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleOp"> {
+  let summary = "Note how the arguments of kernels are aligned in all launches";
   let description = [{
-    Lowers every `tile.kernel` to the NVVM dialect (see `nsa-tile-to-nvvm`) and
-    compiles all of them to PTX and, if `ptxas` is given, on to a cubin. Each
-    kernel becomes an `rt.kernel` that says what a launch needs (threads of a
-    block, bytes of shared memory) and what ptxas reports (registers of a thread,
-    bytes of spilling code, local memory); an `rt.binary` says what the image is.
+    Gives arguments of kernels the attribute `nsa.alignment`, in bytes, where
+    that is not what `nsa-tile-to-nvvm` supposes without it: an address of
+    columns of a wider matrix, or one inside of a buffer.
+
+    Example:
+
+    ```mlir
+    tile.kernel @double(%x: memref<128xf32> {nsa.alignment = 4 : i64}, %y: memref<128xf32>) ...
+    ```
+  }];
+}
+
+def OutlineKernels : Pass<"nsa-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "Move the kernels to a module of their own";
+  let description = [{
+    Moves every `tile.kernel` to one module nested at the end, which is what
+    code generators take, and leaves an `rt.kernel` that describes it.
+
+    Example:
+
+    ```mlir
+    rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
+        {grid = array<i32: 2, 1, 1>, num_outputs = 1 : i32,
+         code_bytes = 0 : i64, stack_bytes = 0 : i64}
+    module {
+      tile.kernel @double(%x: memref<128xf32>, %y: memref<128xf32>) ...
+    }
+    ```
+  }];
+  let dependentDialects = ["::nsa::rt::RTDialect"];
+}
+
+def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
+  let summary = "Compile the outlined kernels for an NVIDIA GPU";
+  let description = [{
+    Compiles the functions of the nested module, which are in the LLVM and NVVM
+    dialects (see `nsa-outline-kernels` and `nsa-tile-to-nvvm`), to PTX and, if
+    `ptxas` is given, on to a cubin. The module goes; each `rt.kernel` says what
+    a launch needs (threads of a block, bytes of shared memory) and what ptxas
+    reports (registers of a thread, bytes of spilling code, local memory), and an
+    `rt.binary` what the image is.
 
     Example: with `chip=sm_90a`
 
@@ -94,7 +130,7 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
 
     A kernel's slow paths are its attribute `slow_paths`, so the pass runs after
-    `nsa-binary` or `nsa-cuda-binary`. Entries that train nothing, such as those of single operations,
+    `nsa-binary` or `nsa-serialize-kernels`. Entries that train nothing, such as those of single operations,
     may be slow.
 
     `allow=spill@attention_1` allows a path in one kernel, `all@attention_1` all

@@ -86,10 +86,12 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Plan:
     manager.addPass(createPlan({options.gemmWorkspace}));
     return;
+  case Phase::Layout:
+  case Phase::NVVM:
   case Phase::Binary:
     break;
   }
-  llvm_unreachable("the binary phase is not built here");
+  llvm_unreachable("phases that make machine code are not built here");
 }
 
 void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,

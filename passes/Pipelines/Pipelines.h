@@ -14,11 +14,14 @@
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
 //   nsa-narrow-all-reduce
 // - plan: nsa-plan
-// - binary: nsa-binary
+// - of GPUs, layout: nsa-note-argument-alignment, canonicalize, cse,
+//   loop-invariant-code-motion, nsa-assign-layouts
+// - of GPUs, nvvm: nsa-outline-kernels, nsa-tile-to-nvvm, upstream conversions
+// - binary: nsa-binary, or nsa-serialize-kernels for GPUs
 //
 // `nsa-phase-X` is the pipeline of phase X.
 //
-// The binary phase makes machine code and is built in lib/Compiler.
+// The phases from layout on make machine code and are built in lib/Compiler.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,7 +71,7 @@ struct PhaseOptions {
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.
-/// The phase is not `Phase::Binary`.
+/// The phase is none behind `Phase::Plan`.
 void buildPhasePipeline(mlir::OpPassManager &manager, Phase phase,
                         const PhaseOptions &options);
 

@@ -46,6 +46,9 @@ enum class Phase {
   Schedule,
   Collective,
   Plan,
+  /// Of GPUs only, as is the next one.
+  Layout,
+  NVVM,
   Binary,
 };
 

@@ -537,6 +537,8 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, nn.all_reduce, nn.take_part, nn.gather_parts, func | kernels hold no nsa and nn |
     | buffer, schedule, collective | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
+    | layout | as plan | of GPUs; tiles in kernels have layouts |
+    | nvvm | as plan | of GPUs; kernels are functions in the LLVM and NVVM dialects |
     | binary | as plan | no tile kernels |
   }];
   let options = [
@@ -551,6 +553,8 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
              clEnumValN(::nsa::Phase::Schedule, "schedule", ""),
              clEnumValN(::nsa::Phase::Collective, "collective", ""),
              clEnumValN(::nsa::Phase::Plan, "plan", ""),
+             clEnumValN(::nsa::Phase::Layout, "layout", ""),
+             clEnumValN(::nsa::Phase::NVVM, "nvvm", ""),
              clEnumValN(::nsa::Phase::Binary, "binary", ""))}]>,
   ];
 }

@@ -60,6 +60,10 @@ StringRef nsa::getPhaseName(Phase phase) {
     return "collective";
   case Phase::Plan:
     return "plan";
+  case Phase::Layout:
+    return "layout";
+  case Phase::NVVM:
+    return "nvvm";
   case Phase::Binary:
     return "binary";
   }
@@ -83,8 +87,11 @@ static AllowedOps getAllowedOps(Phase phase) {
   case Phase::Schedule:
   case Phase::Collective:
   case Phase::Plan:
+  case Phase::Layout:
     return {{"builtin.module", "rt", "tile.kernel"},
             {"tile", "arith", "math", "scf"}};
+  case Phase::NVVM:
+    return {{"builtin.module", "rt", "llvm", "nvvm"}, {}};
   case Phase::Binary:
     return {{"builtin.module", "rt"}, {}};
   }

@@ -136,7 +136,8 @@ static void addOutputOptions(CLI::App &app, Options &options) {
       app.add_option("--compile-to", options.phase,
                      "Print the IR after a phase instead: precision, gradient, "
                      "optimizer, kernel, buffer, schedule, collective, plan, "
-                     "binary")
+                     "binary and, for GPUs, layout, nvvm or ptx (the text "
+                     "for ptxas)")
           ->type_name("PHASE");
   app.add_flag("--estimate", options.estimate,
                "Print the memory that the program needs; make no artefact")

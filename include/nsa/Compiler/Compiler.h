@@ -192,6 +192,10 @@ struct CompiledArtifact {
 /// "buffer", "schedule", "collective", "plan", "binary".
 const std::vector<std::string> &compilerPhases();
 
+/// What a GPU has between "plan" and "binary": "layout", "nvvm" and "ptx". The
+/// last one is text for ptxas and not IR.
+const std::vector<std::string> &gpuPhases();
+
 /// Compiles MLIR text (or bytecode). `name` stands for the source in locations
 /// and messages. A failure's message is what the compiler reported, one
 /// `name:line:column: error: ...` per problem with the source lines.
@@ -200,7 +204,8 @@ Result<CompiledArtifact> compile(const std::string &source,
                                  const CompilerOptions &options,
                                  const DebugOptions &debug = {});
 
-/// Runs the phases up to and including `phase` and returns the IR as text.
+/// Runs the phases up to and including `phase`, one of `compilerPhases` or
+/// `gpuPhases`, and returns the IR as text.
 Result<std::string> compileTo(const std::string &phase,
                               const std::string &source,
                               const std::string &name,

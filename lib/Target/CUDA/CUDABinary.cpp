@@ -4,7 +4,6 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/RT/RTOps.h"
-#include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/CrashGuard.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
@@ -12,20 +11,17 @@
 #include "lib/Target/DetachKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/IR/Remarks.h"
-#include "mlir/Pass/PassManager.h"
+#include "mlir/IR/SymbolTable.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "nsa/Artifact/Format.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
-#include "llvm/ADT/StringSet.h"
 
-#define DEBUG_TYPE "nsa-cuda-binary"
+#define DEBUG_TYPE "nsa-serialize-kernels"
 
 namespace nsa {
-#define GEN_PASS_DEF_CUDABINARYPASS
+#define GEN_PASS_DEF_SERIALIZEKERNELS
 #include "lib/Target/Passes.h.inc"
 } // namespace nsa
 
@@ -141,39 +137,25 @@ LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-class CUDABinaryPass : public nsa::impl::CUDABinaryPassBase<CUDABinaryPass> {
+class SerializeKernels
+    : public nsa::impl::SerializeKernelsBase<SerializeKernels> {
 public:
-  using CUDABinaryPassBase::CUDABinaryPassBase;
-  CUDABinaryPass(const CUDABinaryPassOptions &options,
-                 std::shared_ptr<CUDABinary> result)
-      : CUDABinaryPassBase(options), result(std::move(result)) {}
+  using SerializeKernelsBase::SerializeKernelsBase;
+  SerializeKernels(const SerializeKernelsOptions &options,
+                   std::shared_ptr<CUDABinary> result)
+      : SerializeKernelsBase(options), result(std::move(result)) {}
 
   void getDependentDialects(DialectRegistry &registry) const override {
-    CUDABinaryPassBase::getDependentDialects(registry);
+    SerializeKernelsBase::getDependentDialects(registry);
     registerCUDATranslations(registry);
-    OpPassManager lowering(ModuleOp::getOperationName());
-    buildTileToNVVMPipeline(lowering);
-    lowering.getDependentDialects(registry);
   }
 
   void runOnOperation() override;
 
 private:
-  void describe(DetachedKernels &detached,
-                const llvm::StringMap<KernelResources> &resources,
-                const llvm::StringSet<> &withProducts);
-
   std::shared_ptr<CUDABinary> result;
 };
 } // namespace
-
-/// The names of kernels that multiply tiles, whose speed is that of products.
-static llvm::StringSet<> getKernelsWithProducts(ModuleOp sources) {
-  llvm::StringSet<> names;
-  for (auto kernel : sources.getOps<tile::KernelOp>())
-    kernel.walk([&](tile::DotOp) { names.insert(kernel.getSymName()); });
-  return names;
-}
 
 /// Adds what a kernel with products should not do.
 static void noteSlowPaths(rt::KernelOp kernel,
@@ -190,9 +172,9 @@ static void noteSlowPaths(rt::KernelOp kernel,
 }
 
 /// Notes on the kernels what they cost.
-void CUDABinaryPass::describe(DetachedKernels &detached,
-                              const llvm::StringMap<KernelResources> &resources,
-                              const llvm::StringSet<> &withProducts) {
+static void describe(DetachedKernels &detached,
+                     const llvm::StringMap<KernelResources> &resources) {
+  SymbolTable functions(detached.getSources());
   for (rt::KernelOp kernel : detached.getKernels()) {
     auto known = resources.find(kernel.getSymName());
     if (known == resources.end())
@@ -200,35 +182,30 @@ void CUDABinaryPass::describe(DetachedKernels &detached,
     kernel.setRegisters(known->second.registers);
     kernel.setSpillBytes(known->second.spillStores + known->second.spillLoads);
     kernel.setStackBytes(known->second.stackBytes);
-    if (withProducts.contains(kernel.getSymName()))
+    // The speed of these is that of products.
+    if (functions.lookup(kernel.getSymName())->hasAttr(kMultipliesAttr))
       noteSlowPaths(kernel, known->second);
   }
 }
 
-void CUDABinaryPass::runOnOperation() {
+void SerializeKernels::runOnOperation() {
   ModuleOp module = getOperation();
   const CUDAChip *target = findCUDAChip(chip);
   if (!target) {
     module.emitError("unknown chip '") << chip.getValue() << "'";
     return signalPassFailure();
   }
-  if (module.getOps<tile::KernelOp>().empty())
+  if (!findOutlinedKernels(module))
     return markAllAnalysesPreserved();
-  noteArgumentAlignment(module);
   DetachedKernels detached(module);
-  llvm::StringSet<> withProducts =
-      getKernelsWithProducts(detached.getSources());
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
-  OpPassManager lowering(ModuleOp::getOperationName());
-  buildTileToNVVMPipeline(lowering, target->sharedLimit, target->wgmma);
-  if (succeeded(runPipeline(lowering, detached.getSources())) &&
-      succeeded(describeLaunches(detached)))
+  if (succeeded(describeLaunches(detached)))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
                             resources);
   if (failed(binary))
     return signalPassFailure();
-  describe(detached, resources, withProducts);
+  describe(detached, resources);
 
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   bool assembled = !binary->cubin.empty();
@@ -245,7 +222,7 @@ void CUDABinaryPass::runOnOperation() {
 }
 
 std::unique_ptr<Pass>
-nsa::createCUDABinary(const CUDABinaryPassOptions &options,
-                      std::shared_ptr<CUDABinary> result) {
-  return std::make_unique<CUDABinaryPass>(options, std::move(result));
+nsa::createSerializeKernels(const SerializeKernelsOptions &options,
+                            std::shared_ptr<CUDABinary> result) {
+  return std::make_unique<SerializeKernels>(options, std::move(result));
 }

@@ -1,5 +1,6 @@
 //===- Pipeline.cpp - tile kernels to the LLVM and NVVM dialects ----------===//
 
+#include "dialects/Tile/TileOps.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
@@ -15,14 +16,19 @@
 
 using namespace mlir;
 
-void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
-                                  bool wgmma, unsigned producerSums) {
-  manager.addPass(createCanonicalizerPass());
-  manager.addPass(createCSEPass());
-  manager.addPass(createLoopInvariantCodeMotionPass());
+void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
+  auto &kernels = manager.nest<tile::KernelOp>();
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+  kernels.addPass(createLoopInvariantCodeMotionPass());
   NSAAssignLayoutsOptions layouts;
   layouts.wgmma = wgmma;
   manager.addPass(createNSAAssignLayouts(layouts));
+}
+
+void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
+                                    uint64_t sharedLimit, bool wgmma,
+                                    unsigned producerSums) {
   NSATileToNVVMOptions options;
   options.sharedLimit = sharedLimit;
   options.wgmma = wgmma;
@@ -38,6 +44,12 @@ void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
   manager.addPass(createConvertControlFlowToLLVMPass());
   manager.addPass(createConvertNVVMToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void nsa::buildTileToNVVMPipeline(OpPassManager &manager, uint64_t sharedLimit,
+                                  bool wgmma, unsigned producerSums) {
+  buildTileLayoutPipeline(manager, wgmma);
+  buildLayoutToNVVMPipeline(manager, sharedLimit, wgmma, producerSums);
 }
 
 namespace {
@@ -57,7 +69,20 @@ struct TileToNVVMOptions : PassPipelineOptions<TileToNVVMOptions> {
 };
 } // namespace
 
+/// What a pipeline that is printed names beside our own passes.
+static void registerUpstreamPasses() {
+  registerLoopInvariantCodeMotion();
+  registerPass([] { return arith::createArithExpandOpsPass(); });
+  registerPass([] { return createSCFToControlFlowPass(); });
+  registerPass([] { return createConvertMathToLLVMPass(); });
+  registerPass([] { return createArithToLLVMConversionPass(); });
+  registerPass([] { return createConvertControlFlowToLLVMPass(); });
+  registerPass([] { return createConvertNVVMToLLVMPass(); });
+  registerPass([] { return createReconcileUnrealizedCastsPass(); });
+}
+
 void nsa::registerTileToNVVMPipeline() {
+  registerUpstreamPasses();
   PassPipelineRegistration<TileToNVVMOptions>(
       "nsa-tile-to-nvvm-llvm",
       "Lower tile kernels to the LLVM and NVVM dialects",

@@ -37,6 +37,11 @@ static LogicalResult verifyGrid(KernelOp kernel) {
   return success();
 }
 
+static bool multiplies(KernelOp kernel) {
+  return kernel.walk([](DotOp) { return WalkResult::interrupt(); })
+      .wasInterrupted();
+}
+
 namespace {
 struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
   using NSATileToNVVMBase::NSATileToNVVMBase;
@@ -67,6 +72,9 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
           failed(KernelEmitter(kernel, planSpread(kernel, threads), options)
                      .emit(shared, sharedLimit)))
         return signalPassFailure();
+      if (multiplies(kernel))
+        kernel->getPrevNode()->setAttr(nsa::kMultipliesAttr,
+                                       builder.getUnitAttr());
       kernel.erase();
     }
   }

@@ -1,5 +1,7 @@
 // RUN: nsa-opt %s --nsa-tile-to-nvvm-llvm | FileCheck %s
 // RUN: nsa-opt %s --nsa-cuda-binary=chip=sm_80 | FileCheck %s --check-prefix=BINARY
+// RUN: not nsa-opt %s --nsa-cuda-binary=chip=sm_70 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: unknown chip 'sm_70'
 
 // Nothing is left but the LLVM and NVVM dialects; functions are arithmetic.
 // CHECK: llvm.mlir.global external @nsa_shared_memory

@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::emulator;
 
-/// Lowers the kernels as nsa-cuda-binary does and gives their text.
+/// Lowers the kernels as the phases of GPUs do and gives their text.
 static FailureOr<std::string> lowerKernels(ModuleOp module,
                                            const CUDAChip &chip) {
   noteArgumentAlignment(module);

@@ -1,0 +1,95 @@
+//===- GPUPhases.cpp - from planned kernels to code for a GPU -------------===//
+
+#include "lib/Compiler/GPUPhases.h"
+#include "lib/Target/Passes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+
+using namespace mlir;
+using namespace nsa;
+
+void nsa::buildGPUPhasePipeline(OpPassManager &manager, Phase phase,
+                                const CUDAChip &chip) {
+  if (phase == Phase::Layout) {
+    manager.addPass(createNoteArgumentAlignment());
+    buildTileLayoutPipeline(manager, chip.wgmma);
+  } else {
+    assert(phase == Phase::NVVM && "no phase of GPUs");
+    manager.addPass(createOutlineKernels());
+    buildLayoutToNVVMPipeline(manager.nest<ModuleOp>(), chip.sharedLimit,
+                              chip.wgmma);
+  }
+  manager.addPass(createVerifyPhase({phase}));
+}
+
+//===----------------------------------------------------------------------===//
+// Registration
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct ChipOptions : PassPipelineOptions<ChipOptions> {
+  Option<std::string> chip{*this, "chip",
+                           llvm::cl::desc("sm_80, sm_86 or sm_90a"),
+                           llvm::cl::init("sm_90a")};
+};
+
+using BuildFunction = void (*)(OpPassManager &, const CUDAChip &);
+} // namespace
+
+/// Unlike PassPipelineRegistration refuses chips that do not exist.
+static void registerForChip(StringRef name, StringRef description,
+                            BuildFunction build) {
+  registerPassPipeline(
+      name, description,
+      [build](
+          OpPassManager &manager, StringRef text,
+          function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
+        ChipOptions options;
+        if (failed(options.parseFromString(text)))
+          return failure();
+        const CUDAChip *chip = findCUDAChip(options.chip);
+        if (!chip)
+          return fail("unknown chip '" + options.chip + "'");
+        build(manager, *chip);
+        return success();
+      },
+      [](function_ref<void(const detail::PassOptions &)> visit) {
+        visit(ChipOptions());
+      });
+}
+
+static void addLayout(OpPassManager &manager, const CUDAChip &chip) {
+  buildGPUPhasePipeline(manager, Phase::Layout, chip);
+}
+
+static void addNVVM(OpPassManager &manager, const CUDAChip &chip) {
+  buildGPUPhasePipeline(manager, Phase::NVVM, chip);
+}
+
+static void addPTX(OpPassManager &manager, const CUDAChip &chip) {
+  SerializeKernelsOptions options;
+  options.chip = chip.name.str();
+  manager.addPass(createSerializeKernels(options));
+  manager.addPass(createVerifyPhase({Phase::Binary}));
+}
+
+static void addAll(OpPassManager &manager, const CUDAChip &chip) {
+  for (BuildFunction add : {addLayout, addNVVM, addPTX})
+    add(manager, chip);
+}
+
+void nsa::registerGPUPhasePipelines() {
+  registerForChip("nsa-phase-layout",
+                  "GPU phase 9: give the tiles of kernels layouts", addLayout);
+  registerForChip("nsa-phase-nvvm",
+                  "GPU phase 10: lower the kernels to the NVVM dialect",
+                  addNVVM);
+  registerForChip("nsa-phase-ptx", "GPU phase 11: compile the kernels to PTX",
+                  addPTX);
+  registerForChip("nsa-cuda-binary",
+                  "The phases that make PTX of kernels, one after another",
+                  addAll);
+}

@@ -1,0 +1,31 @@
+//===- OutlineKernels.cpp - kernels in a module of their own --------------===//
+
+#include "dialects/Tile/TileOps.h"
+#include "lib/Target/CUDA/ArgumentAlignment.h"
+#include "lib/Target/DetachKernels.h"
+#include "lib/Target/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_NOTEARGUMENTALIGNMENT
+#define GEN_PASS_DEF_OUTLINEKERNELS
+#include "lib/Target/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa;
+
+namespace {
+struct NoteArgumentAlignment
+    : nsa::impl::NoteArgumentAlignmentBase<NoteArgumentAlignment> {
+  void runOnOperation() override { noteArgumentAlignment(getOperation()); }
+};
+
+struct OutlineKernels : nsa::impl::OutlineKernelsBase<OutlineKernels> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (module.getOps<tile::KernelOp>().empty())
+      return markAllAnalysesPreserved();
+    outlineKernels(module);
+  }
+};
+} // namespace
