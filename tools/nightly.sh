@@ -12,7 +12,7 @@ tools/setup.sh all || exit 1
 
 check "runtime without LLVM" test/check-runtime-only.sh
 check "sanitizers" test/check-sanitize.sh
-check "generated code" test/codegen.py check --ptxas
+check "generated code" test/codegen.py check --all --ptxas
 # Seven targets in three rounds.
 fuzz=(60 --jobs 3)
 [ "${NSA_TEST_SUITE:-}" = full ] && fuzz=(600 --instrumented)

@@ -19,7 +19,7 @@ check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
 check "lessons" test/check-lessons.py
 check "unit tests" ctest --test-dir build --output-on-failure -j2
-check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a
+check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a losses
 check "lit tests" ninja -C build check-nsa-lit
 check "installation" test/check-install.sh
 check "runtime package" test/check-package.sh

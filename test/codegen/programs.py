@@ -19,9 +19,10 @@ def fail(message):
     sys.exit(f"codegen.py: error: {message}")
 
 
-def call(*command):
+def call(*command, env=None):
     """What the command printed on both streams; the end if it fails."""
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**os.environ, **(env or {})})
     if result.returncode:
         fail(f"{' '.join(command)}\n{result.stdout}")
     return result.stdout
@@ -59,13 +60,13 @@ class Compiler:
     """Compiles into a folder of its own."""
 
     def __init__(self, build, folder):
-        self.binaries = os.path.join(build, "bin")
+        self.build = build
         self.folder = folder
         self.ptxas = find_ptxas()
         self.versions = find_versions(self.ptxas)
 
-    def tool(self, name, *options):
-        return call(os.path.join(self.binaries, name), *options)
+    def tool(self, name, *options, env=None):
+        return call(os.path.join(self.build, "bin", name), *options, env=env)
 
     def compile_configuration(self, config, target):
         """The path of an artefact, of PTX for a GPU."""
@@ -75,12 +76,13 @@ class Compiler:
                   "--set", f"runtime.precision={precision}")
         return self.compile(path, target, f"--precision={precision}", *OPTIONS.get(config, []))
 
-    def compile(self, path, target, *options):
-        """The artefact of PATH.mlir."""
+    def compile(self, path, target, *options, output=None):
+        """The artefact of PATH.mlir, PATH.nsax unless `output` names another file."""
+        output = output or path + ".nsax"
         if target != "cpu":
             options = [*options, "--ptxas=none"]
-        self.tool("nsa-compile", path + ".mlir", "-o", path + ".nsax", f"--target={target}", "--threads=1", *options)
-        return path + ".nsax"
+        self.tool("nsa-compile", path + ".mlir", "-o", output, f"--target={target}", "--threads=1", *options)
+        return output
 
     def record(self, artefact, target):
         """What the artefact holds, without what ptxas makes of it."""

@@ -4,7 +4,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from codegen import normalise, record  # noqa: E402
+from codegen import losses, normalise, record  # noqa: E402
 
 PTX = """//
 // Generated
@@ -129,3 +129,16 @@ def test_record_writtenAndParsed_isTheSame():
     old = make(("a", "0123456789abcdef", "0123456789abcdef:10:0:0"), ("b", "0123456789abcdef", "0123456789abcdef:10:0:0"))
     assert record.parse(old.write()).write() == old.write()
     assert record.compare(old, record.parse(old.write())) == []
+
+
+def test_losses_oneBit_differsAtItsStep():
+    old = ["smoke 1 0x1.0p+1 0x1.0p+0", "smoke 2 0x1.0p+1 0x1.0p+0"]
+    assert losses.compare(old, old) == []
+    (difference,) = losses.compare(old, [old[0], "smoke 2 0x1.000002p+1 0x1.0p+0"])
+    assert "smoke, step 2" in difference and "0x1.000002p+1" in difference
+    assert losses.compare(old, old[:1]) == ["2 steps before, 1 now"]
+
+
+def test_losses_shortestDigits_areTheBitsOfAFloat():
+    assert losses.hexadecimal("5.5580416") != losses.hexadecimal("5.558042")
+    assert losses.hexadecimal("0.5") == "0x1.0000000000000p-1"
