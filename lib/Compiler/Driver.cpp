@@ -21,6 +21,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
@@ -222,7 +223,8 @@ static bool isTrained(ModuleOp module) {
     if (!function)
       return WalkResult::advance();
     bool trains =
-        nn::isTrainable(function) || function.getName() == "accumulate" ||
+        nn::isTrainable(function) ||
+        function.getName() == training::accumulateEntry ||
         llvm::any_of(llvm::seq(function.getNumResults()),
                      [&](unsigned i) { return nn::isObjective(function, i); });
     return trains ? WalkResult::interrupt() : WalkResult::advance();

@@ -1,6 +1,7 @@
 //===- ModelBuilder.cpp - a configuration to a decoder --------------------===//
 
 #include "lib/Frontend/ModelBuilder.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/NN/NNOps.h"
@@ -313,8 +314,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   function->setAttr(nn::kTrainAttr, builder.getUnitAttr());
   builder.setInsertionPointToStart(function.addEntryBlock());
 
-  Value tokens = input("tokens");
-  Value targets = input("targets");
+  Value tokens = input(training::tokensInput);
+  Value targets = input(training::targetsInput);
   Value embedding =
       matrix("embedding.weight", model.vocabSize, model.dim, model.initStd);
   Value x = create<nn::EmbeddingOp>("embedding", embedding, tokens);
@@ -336,8 +337,10 @@ void ModelBuilder::setResults(Value loss, Value logits) {
   func::ReturnOp::create(builder, loc("model"), results);
   function.setType(builder.getFunctionType(function.getArgumentTypes(),
                                            ValueRange(results).getTypes()));
-  function.setResultAttr(0, nn::kNameAttr, builder.getStringAttr("loss"));
-  function.setResultAttr(1, nn::kNameAttr, builder.getStringAttr("logits"));
+  function.setResultAttr(0, nn::kNameAttr,
+                         builder.getStringAttr(training::lossOutput));
+  function.setResultAttr(1, nn::kNameAttr,
+                         builder.getStringAttr(training::logitsOutput));
   for (auto [index, statistic] : llvm::enumerate(statistics)) {
     function.setResultAttr(2 + index, nn::kNameAttr,
                            builder.getStringAttr(statistic.first));

@@ -1,5 +1,6 @@
 //===- BuildEntries.cpp - entry points of training ------------------------===//
 
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -135,7 +136,8 @@ void BuildEntriesPass::runOnOperation() {
   FailureOr<unsigned> loss = findLoss(model);
   if (failed(loss) || failed(getReturn(model)) || failed(checkNoMarks(model)))
     return signalPassFailure();
-  std::optional<unsigned> logits = nn::findResult(model, "logits");
+  std::optional<unsigned> logits =
+      nn::findResult(model, training::logitsOutput);
   if (!logits) {
     model.emitError("function `")
         << model.getName() << "` has no result named `logits`";
@@ -150,11 +152,12 @@ void BuildEntriesPass::runOnOperation() {
       trained.push_back(i);
   }
 
-  auto forward =
-      buildEntry(model, "forward", *logits, UnusedArguments::EraseAll);
-  auto eval = buildEntry(model, "eval", evaluated, UnusedArguments::EraseAll);
-  auto accumulate =
-      buildEntry(model, "accumulate", trained, UnusedArguments::KeepParameters);
+  auto forward = buildEntry(model, training::forwardEntry, *logits,
+                            UnusedArguments::EraseAll);
+  auto eval = buildEntry(model, training::evalEntry, evaluated,
+                         UnusedArguments::EraseAll);
+  auto accumulate = buildEntry(model, training::accumulateEntry, trained,
+                               UnusedArguments::KeepParameters);
   if (failed(forward) || failed(eval) || failed(accumulate))
     return signalPassFailure();
   nn::setObjective(*accumulate, 0);

@@ -1,6 +1,7 @@
 //===- Differentiate.cpp - reverse-mode differentiation -------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Support/Debug.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
@@ -213,7 +214,8 @@ static DictionaryAttr nameGradient(MLIRContext *context, StringRef name,
                                    bool isInput) {
   NamedAttrList attributes;
   if (!name.empty())
-    attributes.set(nn::kNameAttr, StringAttr::get(context, "grad." + name));
+    attributes.set(nn::kNameAttr,
+                   StringAttr::get(context, training::gradientPrefix + name));
   if (!name.empty() && isInput)
     attributes.set(nn::kRoleAttr,
                    StringAttr::get(context, stringifyArgumentRole(

@@ -1,6 +1,7 @@
 //===- FunctionUtils.cpp - straight-line functions ------------------------===//
 
 #include "passes/Transforms/FunctionUtils.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include "dialects/NN/NNAttributes.h"
 #include "mlir/IR/Verifier.h"
@@ -32,7 +33,7 @@ bool nsa::isFloatTensor(Type type) {
 }
 
 FailureOr<unsigned> nsa::findLoss(func::FuncOp function) {
-  std::optional<unsigned> loss = nn::findResult(function, "loss");
+  std::optional<unsigned> loss = nn::findResult(function, training::lossOutput);
   if (!loss)
     return function.emitError("function `")
            << function.getName() << "` has no result named `loss`";

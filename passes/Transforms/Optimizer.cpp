@@ -1,7 +1,7 @@
 //===- Optimizer.cpp - accumulation and update ----------------------------===//
 
 #include "dialects/NN/NNOps.h"
-#include "nsa/Artifact/Moments.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -32,7 +32,7 @@ struct Parameter {
   RankedTensorType getType() const {
     return cast<RankedTensorType>(argument.getType());
   }
-  std::string getGradientName() const { return ("grad." + name).str(); }
+  std::string getGradientName() const { return training::gradientName(name); }
 };
 
 struct OptimizerPass : nsa::impl::OptimizerBase<OptimizerPass> {
@@ -44,7 +44,6 @@ struct OptimizerPass : nsa::impl::OptimizerBase<OptimizerPass> {
   void buildStep(func::FuncOp accumulate, func::FuncOp update);
 };
 
-constexpr StringLiteral kLossSum = "loss_sum";
 /// Steps with finite gradients after which the loss scale doubles (that of the
 /// paper cited at `nn.update_loss_scale`).
 constexpr int64_t kGrowthInterval = 2000;
@@ -84,7 +83,8 @@ static Value createZero(OpBuilder &builder, Location loc, Type type) {
 
 /// The argument by which gradients are larger than those of the loss.
 static std::optional<unsigned> findLossScale(func::FuncOp accumulate) {
-  std::optional<unsigned> scale = nn::findArgument(accumulate, nn::kLossScale);
+  std::optional<unsigned> scale =
+      nn::findArgument(accumulate, training::lossScaleState);
   return scale && nn::isSeed(accumulate, *scale) ? scale : std::nullopt;
 }
 
@@ -111,7 +111,7 @@ collectParameters(func::FuncOp accumulate) {
       return emitError(argument.getLoc(), "parameter `")
              << name << "` of type " << argument.getType()
              << " has no static shape";
-    auto result = results.find(("grad." + name).str());
+    auto result = results.find(training::gradientName(name));
     if (result == results.end())
       return emitError(argument.getLoc(), "parameter `")
              << name << "` has no result `grad." << name << "` in function `"
@@ -131,16 +131,17 @@ collectParameters(func::FuncOp accumulate) {
 /// `@step` both would be one.
 static LogicalResult checkNames(func::FuncOp accumulate,
                                 ArrayRef<Parameter> parameters) {
-  llvm::StringSet<> made = {"hyper", kLossSum, "loss_sum_out", "grad_norm"};
+  llvm::StringSet<> made = {training::hyperInput, training::lossSumState,
+                            training::lossSumOutput, training::gradNormOutput};
   for (const Parameter &p : parameters)
-    for (StringRef prefix :
-         {artifact::moment1Prefix, artifact::moment2Prefix, "grad."})
+    for (StringRef prefix : {training::moment1Prefix, training::moment2Prefix,
+                             training::gradientPrefix})
       made.insert((prefix + p.name).str());
   if (findLossScale(accumulate)) {
-    made.insert(nn::kLossScaleStreak);
-    made.insert(nn::kSkippedUpdates);
-    for (StringRef name : {nn::kLossScale, nn::kSkippedUpdates})
-      made.insert((name + "_out").str());
+    made.insert(training::lossScaleStreakState);
+    made.insert(training::skippedUpdatesState);
+    made.insert(training::lossScaleOutput);
+    made.insert(training::skippedUpdatesOutput);
   }
   for (BlockArgument argument : accumulate.getArguments())
     if (StringRef name =
@@ -185,9 +186,10 @@ static void buildAccumulation(func::FuncOp accumulate, unsigned loss,
                                  parameter.getGradientName()));
   }
   Value value = ret->getOperand(loss);
-  BlockArgument sum = appendState(signature, kLossSum, ArgumentRole::State,
-                                  value.getType(), value.getLoc());
-  appendAlias(signature, buildSum(sum, value), kLossSum);
+  BlockArgument sum =
+      appendState(signature, training::lossSumState, ArgumentRole::State,
+                  value.getType(), value.getLoc());
+  appendAlias(signature, buildSum(sum, value), training::lossSumState);
   signature.update();
 }
 
@@ -224,27 +226,28 @@ static std::pair<Value, Value> buildLossScale(Signature &signature,
   NamedAttrList attributes = accumulate.getArgAttrDict(argument);
   attributes.erase(nn::kSeedAttr);
   Value scale = signature.addArgument(type, attributes, loc);
-  Value streak = appendState(signature, nn::kLossScaleStreak,
+  Value streak = appendState(signature, training::lossScaleStreakState,
                              ArgumentRole::State, type, loc);
-  Value skipped = appendState(signature, nn::kSkippedUpdates,
+  Value skipped = appendState(signature, training::skippedUpdatesState,
                               ArgumentRole::State, type, loc);
   auto update = nn::UpdateLossScaleOp::create(
       builder, loc, hyper, norm, loss, scale, streak, skipped, kGrowthInterval);
-  appendAlias(signature, update.getNewScale(), nn::kLossScale);
-  appendAlias(signature, update.getNewStreak(), nn::kLossScaleStreak);
-  appendAlias(signature, update.getNewSkipped(), nn::kSkippedUpdates);
+  appendAlias(signature, update.getNewScale(), training::lossScaleState);
+  appendAlias(signature, update.getNewStreak(), training::lossScaleStreakState);
+  appendAlias(signature, update.getNewSkipped(), training::skippedUpdatesState);
   for (auto [value, name] :
-       {std::pair(update.getNewScale(), nn::kLossScale),
-        std::pair(update.getNewSkipped(), nn::kSkippedUpdates)})
-    signature.addResult(
-        value, nameResult(loc.getContext(), nn::kNameAttr, name + "_out"));
+       {std::pair<Value, const char *>(update.getNewScale(),
+                                       training::lossScaleOutput),
+        {update.getNewSkipped(), training::skippedUpdatesOutput}})
+    signature.addResult(value,
+                        nameResult(loc.getContext(), nn::kNameAttr, name));
   return {update.getUnscaledHyper(), update.getUnscaledNorm()};
 }
 
 func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                                         ArrayRef<Parameter> parameters) {
   func::FuncOp update =
-      createEntry(getOperation(), "update", accumulate.getLoc());
+      createEntry(getOperation(), training::updateEntry, accumulate.getLoc());
   Location loc = update.getLoc();
   OpBuilder builder(update.front().getTerminator());
   Type f32 = builder.getF32Type();
@@ -255,22 +258,25 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     weights.push_back(
         signature.addArgument(p.getType(), p.attributes, p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments1.push_back(appendState(signature, artifact::moment1Prefix + p.name,
+    moments1.push_back(appendState(signature, training::moment1Prefix + p.name,
                                    ArgumentRole::Moment1, p.getType(),
                                    p.argument.getLoc()));
   for (const Parameter &p : parameters)
-    moments2.push_back(appendState(signature, artifact::moment2Prefix + p.name,
+    moments2.push_back(appendState(signature, training::moment2Prefix + p.name,
                                    ArgumentRole::Moment2, p.getType(),
                                    p.argument.getLoc()));
   for (const Parameter &p : parameters)
     gradients.push_back(appendState(signature, p.getGradientName(),
                                     ArgumentRole::Gradient, p.getType(),
                                     p.argument.getLoc()));
-  Value lossSum = appendState(signature, kLossSum, ArgumentRole::State,
-                              RankedTensorType::get({}, f32), loc);
+  Value lossSum =
+      appendState(signature, training::lossSumState, ArgumentRole::State,
+                  RankedTensorType::get({}, f32), loc);
   Value hyper = signature.addArgument(
       RankedTensorType::get({nn::kNumHyper}, f32),
-      nameArgument(builder.getContext(), "hyper", ArgumentRole::Input), loc);
+      nameArgument(builder.getContext(), training::hyperInput,
+                   ArgumentRole::Input),
+      loc);
 
   // Ranks accumulate apart, and update alike.
   for (Value &gradient : gradients)
@@ -283,10 +289,11 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
   if (std::optional<unsigned> scale = findLossScale(accumulate))
     std::tie(hyper, unscaledNorm) = buildLossScale(
         signature, builder, accumulate, *scale, hyper, norm, lossSum);
-  signature.addResult(unscaledNorm, nameResult(builder.getContext(),
-                                               nn::kNameAttr, "grad_norm"));
-  signature.addResult(
-      lossSum, nameResult(builder.getContext(), nn::kNameAttr, "loss_sum_out"));
+  signature.addResult(unscaledNorm,
+                      nameResult(builder.getContext(), nn::kNameAttr,
+                                 training::gradNormOutput));
+  signature.addResult(lossSum, nameResult(builder.getContext(), nn::kNameAttr,
+                                          training::lossSumOutput));
   for (auto [p, w, m, v, g] :
        llvm::zip_equal(parameters, weights, moments1, moments2, gradients)) {
     auto adamw = nn::AdamWOp::create(builder, p.argument.getLoc(), w, m, v, g,
@@ -294,15 +301,16 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                                      p.attributes.contains(nn::kDecayAttr));
     appendAlias(signature, adamw.getNewWeight(), p.name);
     appendAlias(signature, adamw.getNewMoment1(),
-                artifact::moment1Prefix + p.name);
+                training::moment1Prefix + p.name);
     appendAlias(signature, adamw.getNewMoment2(),
-                artifact::moment2Prefix + p.name);
+                training::moment2Prefix + p.name);
   }
   for (auto [p, g] : llvm::zip_equal(parameters, gradients))
     appendAlias(signature,
                 createZero(builder, p.argument.getLoc(), g.getType()),
                 p.getGradientName());
-  appendAlias(signature, createZero(builder, loc, lossSum.getType()), kLossSum);
+  appendAlias(signature, createZero(builder, loc, lossSum.getType()),
+              training::lossSumState);
   signature.update();
   return update;
 }
@@ -351,12 +359,13 @@ static void appendEntry(func::FuncOp function, func::FuncOp second) {
 void OptimizerPass::buildStep(func::FuncOp accumulate, func::FuncOp update) {
   OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
   auto step = cast<func::FuncOp>(builder.clone(*accumulate));
-  step.setName("step");
+  step.setName(training::stepEntry);
   appendEntry(step, update);
 }
 
 void OptimizerPass::runOnOperation() {
-  auto accumulate = getOperation().lookupSymbol<func::FuncOp>("accumulate");
+  auto accumulate =
+      getOperation().lookupSymbol<func::FuncOp>(training::accumulateEntry);
   if (!accumulate)
     return;
   if (accumulate.isExternal() || failed(getReturn(accumulate)))
@@ -366,7 +375,8 @@ void OptimizerPass::runOnOperation() {
     return signalPassFailure();
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
   if (failed(parameters) || failed(checkNames(accumulate, *parameters)) ||
-      failed(checkFree("update")) || failed(checkFree("step")))
+      failed(checkFree(training::updateEntry)) ||
+      failed(checkFree(training::stepEntry)))
     return signalPassFailure();
   buildAccumulation(accumulate, *loss, *parameters);
   buildStep(accumulate, buildUpdate(accumulate, *parameters));

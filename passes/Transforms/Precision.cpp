@@ -1,6 +1,7 @@
 //===- Precision.cpp - mixed precision ------------------------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -127,16 +128,16 @@ LogicalResult Narrowing::run() {
 /// Makes the gradient of the loss a persistent scale.
 static LogicalResult addLossScale(func::FuncOp function) {
   if (std::optional<unsigned> taken =
-          nn::findArgument(function, nn::kLossScale))
+          nn::findArgument(function, training::lossScaleState))
     return function.emitError("argument ")
-           << *taken << " has the name `" << nn::kLossScale
+           << *taken << " has the name `" << training::lossScaleState
            << "`, which fp16 needs for the scale of the loss";
   // The largest of the usual first scales: what does not fit halves it.
   constexpr double firstScale = 65536;
   Builder builder(function.getContext());
   Signature signature(function);
   BlockArgument scale = signature.addState(
-      nn::kLossScale, nn::ArgumentRole::State, firstScale,
+      training::lossScaleState, nn::ArgumentRole::State, firstScale,
       RankedTensorType::get({}, builder.getF32Type()), function.getLoc());
   signature.getArgument(scale.getArgNumber())
       .set(nn::kSeedAttr, builder.getUnitAttr());

@@ -2,6 +2,7 @@
 
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Layers.h"
 #include "passes/Transforms/Passes.h"
@@ -119,7 +120,8 @@ static LogicalResult checkNoGradients(func::FuncOp function) {
     unsigned index = operand.getOperandNumber();
     StringRef name = nn::getResultName(function, index);
     Operation *producer = operand.get().getDefiningOp();
-    if (name.starts_with("grad.") && producer && producer->getNumOperands() > 0)
+    if (name.starts_with(training::gradientPrefix) && producer &&
+        producer->getNumOperands() > 0)
       return function.emitError("function `")
              << function.getName() << "` has the gradient `" << name
              << "`, but no location in it says what is backward; print it with "

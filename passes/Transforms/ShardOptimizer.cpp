@@ -1,7 +1,7 @@
 //===- ShardOptimizer.cpp - moments of a part of the parameters -----------===//
 
 #include "dialects/NN/NNOps.h"
-#include "nsa/Artifact/Moments.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -142,13 +142,13 @@ void Sharder::shard(nn::AdamWOp update) {
   Value weight = takePart(builder, update.getWeight(), number);
   Value gradient = gradients.lookup(update);
   StringRef suffix =
-      update.getDecay() ? artifact::sharedDecayed : artifact::sharedOthers;
+      update.getDecay() ? training::sharedDecayed : training::sharedOthers;
   Value moments[2];
   for (auto [moment, old, prefix, role] :
        {std::tuple(&moments[0], update.getMoment1(),
-                   StringRef(artifact::moment1Prefix), ArgumentRole::Moment1),
+                   StringRef(training::moment1Prefix), ArgumentRole::Moment1),
         std::tuple(&moments[1], update.getMoment2(),
-                   StringRef(artifact::moment2Prefix),
+                   StringRef(training::moment2Prefix),
                    ArgumentRole::Moment2)}) {
     for (auto tensor : getBundle(old).getTensors().getAsRange<StringAttr>())
       oldMoments.insert(tensor);
@@ -162,8 +162,8 @@ void Sharder::shard(nn::AdamWOp update) {
       builder, loc, update.getWeight().getType(), part.getNewWeight(), number));
   for (auto [value, prefix] :
        {std::pair<Value, StringRef>(part.getNewMoment1(),
-                                    artifact::moment1Prefix),
-        {part.getNewMoment2(), artifact::moment2Prefix}})
+                                    training::moment1Prefix),
+        {part.getNewMoment2(), training::moment2Prefix}})
     signature.addResult(
         value, builder.getNamedAttr(nn::kAliasAttr,
                                     builder.getStringAttr(prefix + suffix)));

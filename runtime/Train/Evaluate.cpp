@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Evaluate.h"
 #include "lib/Support/Philox.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <cmath>
@@ -83,7 +84,7 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number));
     if (!loaded)
       break;
-    if (Status status = model.run("eval"); !status)
+    if (Status status = model.run(training::evalEntry); !status)
       return Error{status.message()};
     own.append(reinterpret_cast<const char *>(binding.evalLoss), sizeof(float));
   }
@@ -162,7 +163,7 @@ Result<std::string> generate(Model &model, const TrainBinding &binding,
     for (size_t i = 0; i < context; ++i)
       binding.forwardTokens[i] =
           static_cast<unsigned char>(text[text.size() - context + i]);
-    if (Status status = model.run("forward"); !status)
+    if (Status status = model.run(training::forwardEntry); !status)
       return Error{status.message()};
     for (size_t token = 0; token < logits.size(); ++token) {
       logits[token] = elementAt(binding.logits, (context - 1) * vocab + token);

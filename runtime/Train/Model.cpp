@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Model.h"
 #include "lib/Support/Float16.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Core/Describe.h"
 
 #include <algorithm>
@@ -145,7 +146,7 @@ static std::string placeName(const std::string &location) {
 
 std::vector<ActivationClass> ProgramModel::activations() const {
   const artifact::Artifact &root = program.artifact().root();
-  const EntryInfo *entry = program.findEntry("accumulate");
+  const EntryInfo *entry = program.findEntry(training::accumulateEntry);
   std::vector<ActivationClass> classes;
   if (!entry)
     return classes;
@@ -231,12 +232,15 @@ private:
 
 /// Learns batch, length and vocabulary from the shapes.
 static void bindShapes(Binder &binder, TrainBinding &binding) {
-  const TensorView *tokens = binder.find(true, "accumulate", "tokens");
-  const TensorView *logits = binder.find(false, "forward", "logits");
+  const TensorView *tokens =
+      binder.find(true, training::accumulateEntry, training::tokensInput);
+  const TensorView *logits =
+      binder.find(false, training::forwardEntry, training::logitsOutput);
   if (!tokens || !logits)
     return;
   if (tokens->shape.size() != 2) {
-    binder.fail("'tokens' of entry 'accumulate' has rank " +
+    binder.fail("'" + std::string(training::tokensInput) + "' of entry '" +
+                training::accumulateEntry + "' has rank " +
                 std::to_string(tokens->shape.size()) + ", not 2");
     return;
   }
@@ -247,7 +251,8 @@ static void bindShapes(Binder &binder, TrainBinding &binding) {
       (logits->type == DataType::F32 || logits->type == DataType::BF16 ||
        logits->type == DataType::F16);
   if (!isLogits) {
-    binder.fail("'logits' of entry 'forward' is " +
+    binder.fail("'" + std::string(training::logitsOutput) + "' of entry '" +
+                training::forwardEntry + "' is " +
                 describe(logits->type, logits->shape) + " for " +
                 std::to_string(binding.seqLen) + " tokens");
     return;
@@ -259,7 +264,9 @@ static void bindShapes(Binder &binder, TrainBinding &binding) {
 
 Result<TrainBinding> TrainBinding::create(const Model &model) {
   Binder binder(model);
-  for (const char *entry : {"init", "accumulate", "update", "eval", "forward"})
+  for (const char *entry :
+       {training::initEntry, training::accumulateEntry, training::updateEntry,
+        training::evalEntry, training::forwardEntry})
     if (!model.hasEntry(entry))
       binder.fail(std::string("it has no entry '") + entry + "'");
   TrainBinding binding;
@@ -275,26 +282,38 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
   auto scalar = [&](const char *entry, const char *name) {
     return binder.bind<const float>(false, entry, name, DataType::F32, {});
   };
-  binding.tokens = ids("accumulate", "tokens", batch);
-  binding.targets = ids("accumulate", "targets", batch);
-  binding.forwardTokens = ids("forward", "tokens", forwardBatch);
+  binding.tokens = ids(training::accumulateEntry, training::tokensInput, batch);
+  binding.targets =
+      ids(training::accumulateEntry, training::targetsInput, batch);
+  binding.forwardTokens =
+      ids(training::forwardEntry, training::tokensInput, forwardBatch);
   binding.hyper =
-      binder.bind<float>(true, "update", "hyper", DataType::F32, {8});
-  binding.gradNorm = scalar("update", "grad_norm");
-  binding.lossSum = scalar("update", "loss_sum_out");
-  binding.evalLoss = scalar("eval", "loss");
-  if (model.output("update", "loss_scale_out")) {
-    binding.lossScale = scalar("update", "loss_scale_out");
-    binding.skippedUpdates = scalar("update", "skipped_updates_out");
+      binder.bind<float>(true, training::updateEntry, training::hyperInput,
+                         DataType::F32, {training::numHyper});
+  binding.gradNorm = scalar(training::updateEntry, training::gradNormOutput);
+  binding.lossSum = scalar(training::updateEntry, training::lossSumOutput);
+  binding.evalLoss = scalar(training::evalEntry, training::lossOutput);
+  if (model.output(training::updateEntry, training::lossScaleOutput)) {
+    binding.lossScale =
+        scalar(training::updateEntry, training::lossScaleOutput);
+    binding.skippedUpdates =
+        scalar(training::updateEntry, training::skippedUpdatesOutput);
   }
-  bool shared = ids("eval", "tokens", batch) == binding.tokens &&
-                ids("eval", "targets", batch) == binding.targets;
-  binding.hasStep = model.hasEntry("step");
+  bool shared = ids(training::evalEntry, training::tokensInput, batch) ==
+                    binding.tokens &&
+                ids(training::evalEntry, training::targetsInput, batch) ==
+                    binding.targets;
+  binding.hasStep = model.hasEntry(training::stepEntry);
   if (binding.hasStep)
-    shared = shared && ids("step", "tokens", batch) == binding.tokens &&
-             ids("step", "targets", batch) == binding.targets &&
-             scalar("step", "grad_norm") == binding.gradNorm &&
-             scalar("step", "loss_sum_out") == binding.lossSum;
+    shared =
+        shared &&
+        ids(training::stepEntry, training::tokensInput, batch) ==
+            binding.tokens &&
+        ids(training::stepEntry, training::targetsInput, batch) ==
+            binding.targets &&
+        scalar(training::stepEntry, training::gradNormOutput) ==
+            binding.gradNorm &&
+        scalar(training::stepEntry, training::lossSumOutput) == binding.lossSum;
   if (!shared)
     binder.fail("its entries do not share 'tokens', 'targets' and the losses");
   if (!binder.message.empty())
@@ -341,7 +360,8 @@ float elementAt(const TensorView &tensor, uint64_t index) {
 static std::vector<TensorView> gradientsInOrder(const Model &model) {
   std::vector<std::pair<size_t, TensorView>> found;
   for (TensorView &tensor : tensorsOfRole(model, TensorRole::Gradient))
-    found.emplace_back(model.firstWriter("accumulate", tensor), tensor);
+    found.emplace_back(model.firstWriter(training::accumulateEntry, tensor),
+                       tensor);
   std::sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
     return std::tie(a.first, a.second.name) < std::tie(b.first, b.second.name);
   });
@@ -358,7 +378,7 @@ Result<std::string> firstNonFiniteGradient(const Model &model) {
       return Error{status.message()};
     for (uint64_t i = 0, count = tensor.elements(); i < count; ++i)
       if (!std::isfinite(elementAt(tensor, i))) {
-        std::string place = model.origin("accumulate", tensor);
+        std::string place = model.origin(training::accumulateEntry, tensor);
         return tensor.name + "[" + std::to_string(i) + "]" +
                (place.empty() ? "" : " (from " + place + ")");
       }

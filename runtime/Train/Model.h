@@ -4,16 +4,8 @@
 // the host sees. Artefacts are adapted to it by ProgramModel; tests bring
 // their own.
 //
-// A trainable program has the entries
-//   init                            gives every persistent tensor its value
-//   accumulate(tokens, targets)     adds gradients and loss; output `loss`
-//   update(hyper)                   AdamW, then gradients and loss sum are 0;
-//                                   outputs `grad_norm`, `loss_sum_out`
-//   eval(tokens, targets)           output `loss`
-//   forward(tokens)                 output `logits` [B, S, V]
-// and optionally step(tokens, targets, hyper) = accumulate, then update.
-// tokens and targets are i32 [B, S]; hyper is f32 [8]; losses are means over
-// the targets that are not negative.
+// nsa/Artifact/TrainingContract.h says which entries and tensors a trainable
+// program has.
 //
 //===----------------------------------------------------------------------===//
 

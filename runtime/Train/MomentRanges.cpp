@@ -3,7 +3,7 @@
 #include "runtime/Train/MomentRanges.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
-#include "nsa/Artifact/Moments.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <tuple>
@@ -81,7 +81,7 @@ Status RangeFinder::add(const artifact::Copy &copy) {
 
 Status RangeFinder::collect() {
   for (const artifact::Entry *entry : *root.entries()) {
-    if (entry->name()->str() != "update")
+    if (entry->name()->str() != training::updateEntry)
       continue;
     for (const artifact::Command *command : *entry->commands())
       if (const auto *copy = command->action_as_Copy())
@@ -93,8 +93,8 @@ Status RangeFinder::collect() {
     for (int decay : {0, 1})
       for (int moment : {0, 1}) {
         std::string name =
-            moment == 0 ? artifact::moment1Prefix : artifact::moment2Prefix;
-        name += decay ? artifact::sharedDecayed : artifact::sharedOthers;
+            moment == 0 ? training::moment1Prefix : training::moment2Prefix;
+        name += decay ? training::sharedDecayed : training::sharedOthers;
         bool isMoment = tensor->role() == TensorRole::Moment1 ||
                         tensor->role() == TensorRole::Moment2;
         if (isMoment && tensor->name()->str() == name)

@@ -2,7 +2,7 @@
 
 #include "runtime/Train/NamedTensors.h"
 #include "lib/Support/Npy.h"
-#include "nsa/Artifact/Moments.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/CheckpointLayout.h"
 #include "runtime/Train/MomentRanges.h"
 
@@ -147,8 +147,8 @@ private:
 
 /// The names of the moments of a parameter.
 static std::vector<std::string> momentNames(const std::string &parameter) {
-  return {artifact::moment1Prefix + parameter,
-          artifact::moment2Prefix + parameter};
+  return {training::moment1Prefix + parameter,
+          training::moment2Prefix + parameter};
 }
 
 /// Takes in optimizer.safetensors.
@@ -200,7 +200,7 @@ Status SavedMoments::addShare(const std::string &path) {
                    std::to_string(range.offset) + " to " +
                    std::to_string(range.offset + range.count) + " of '" +
                    range.tensor + "'"};
-    bool second = range.tensor.rfind(artifact::moment2Prefix, 0) == 0;
+    bool second = range.tensor.rfind(training::moment2Prefix, 0) == 0;
     sources[momentNames(range.parameter)[second]][range.first] = {
         range.count, files.size() - 1, tensor, range.offset};
   }

@@ -1,6 +1,7 @@
 //===- Schedule.cpp - what an optimizer step does -------------------------===//
 
 #include "runtime/Train/Schedule.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <cmath>
 
@@ -22,16 +23,18 @@ double learningRate(const TrainConfig &config, int64_t step) {
   return config.lrMin + (config.lr - config.lrMin) * fraction;
 }
 
-std::array<float, 8> hyperParameters(const TrainConfig &config, int64_t step,
-                                     int64_t passes) {
-  return {float(learningRate(config, step)),
-          float(config.beta1),
-          float(config.beta2),
-          float(config.adamEps),
-          float(config.weightDecay),
-          float(config.gradClip),
-          float(1.0 / double(passes)),
-          float(step + 1)};
+std::array<float, training::numHyper>
+hyperParameters(const TrainConfig &config, int64_t step, int64_t passes) {
+  std::array<float, training::numHyper> hyper;
+  hyper[training::learningRateSlot] = float(learningRate(config, step));
+  hyper[training::beta1Slot] = float(config.beta1);
+  hyper[training::beta2Slot] = float(config.beta2);
+  hyper[training::epsilonSlot] = float(config.adamEps);
+  hyper[training::weightDecaySlot] = float(config.weightDecay);
+  hyper[training::maxNormSlot] = float(config.gradClip);
+  hyper[training::gradScaleSlot] = float(1.0 / double(passes));
+  hyper[training::stepSlot] = float(step + 1);
+  return hyper;
 }
 
 Result<BatchPlan> planBatch(const TrainConfig &config, int64_t microBatch,

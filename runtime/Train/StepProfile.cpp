@@ -3,6 +3,7 @@
 #include "runtime/Train/StepProfile.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,8 +48,9 @@ void StepProfile::measureAgain() {
 }
 
 void StepProfile::record(const Program &program, const EntryInfo &entry) {
-  bool ends = entry.name == "update" || entry.name == "step";
-  if ((!ends && entry.name != "accumulate") || steps() == wanted)
+  bool ends =
+      entry.name == training::updateEntry || entry.name == training::stepEntry;
+  if ((!ends && entry.name != training::accumulateEntry) || steps() == wanted)
     return;
   if (warmUpDone < warmUpSteps) {
     warmUpDone += ends;
@@ -95,11 +97,11 @@ StepProfile::Limit StepProfile::limit(const Program &program,
 double StepProfile::medianStep() const { return median(stepSeconds); }
 
 double StepProfile::tokensPerStep(const Program &program) const {
-  const TensorView *tokens = program.findTensor("tokens");
+  const TensorView *tokens = program.findTensor(training::tokensInput);
   double perRun = tokens ? double(tokens->elements()) : 0;
   double passes = 0;
   for (auto [index, count] : runs)
-    if (program.entries()[index].name != "update")
+    if (program.entries()[index].name != training::updateEntry)
       passes += double(count);
   return perRun * ratio(passes, double(steps())) * ranks;
 }

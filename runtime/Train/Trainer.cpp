@@ -2,6 +2,7 @@
 
 #include "runtime/Train/Trainer.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,7 +65,7 @@ Result<StepRecord> Trainer::runStep() {
     return ranks.waitedSeconds() + model.waitedSeconds();
   };
   double waited = waitedSeconds();
-  std::array<float, 8> hyper =
+  std::array<float, training::numHyper> hyper =
       hyperParameters(config.train, state.step, plan.passes);
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
   // `step` is an accumulation with the update behind it: in the last pass,
@@ -74,18 +75,21 @@ Result<StepRecord> Trainer::runStep() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
     bool last = pass + 1 == plan.passes;
-    if (Status status = model.start(fused && last ? "step" : "accumulate");
+    if (Status status = model.start(fused && last ? training::stepEntry
+                                                  : training::accumulateEntry);
         !status)
       return Error{status.message()};
   }
   if (!fused)
-    if (Status status = model.start("update"); !status)
+    if (Status status = model.start(training::updateEntry); !status)
       return Error{status.message()};
   // A GPU is at work meanwhile. What fails is for after the step.
   if (state.step + 1 < config.train.steps)
     (void)samples.readAhead(state.samples + uint64_t(plan.sequencesPerStep()));
   // The one wait of a step, for the few numbers that it leaves.
-  if (Status status = model.finish(fused ? "step" : "update"); !status)
+  if (Status status =
+          model.finish(fused ? training::stepEntry : training::updateEntry);
+      !status)
     return Error{status.message()};
   StepRecord record;
   record.step = state.step + 1;
@@ -141,7 +145,7 @@ bool Trainer::isLogged(int64_t step) const {
 Status Trainer::addStatistics(StepRecord &record) {
   if (statistics.empty() || !isLogged(record.step))
     return {};
-  if (Status status = model.run("eval"); !status)
+  if (Status status = model.run(training::evalEntry); !status)
     return status;
   record.attention = statistics.read();
   return {};

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/Environment.h"
 #include "runtime/Train/Trainer.h"
 
@@ -50,7 +51,7 @@ Status Trainer::prepare() {
   samples.start(*sampler, plan, ranks.rank());
   if (Status status = verifyAtStart(); !status)
     return status;
-  if (Status status = model.run("init"); !status)
+  if (Status status = model.run(training::initEntry); !status)
     return status;
   state.history.setBatch(0, 0, plan.sequencesPerStep());
   state.history.setData(0, state.dataDigest);

@@ -2,6 +2,7 @@
 
 #include "lib/Support/Hash.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/Trainer.h"
 
 #include <algorithm>
@@ -113,7 +114,7 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
 Result<std::string> Trainer::findCulprit() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
-    if (Status status = model.run("accumulate"); !status)
+    if (Status status = model.run(training::accumulateEntry); !status)
       return Error{status.message()};
     Result<std::string> found = firstNonFiniteGradient(model);
     if (!found)

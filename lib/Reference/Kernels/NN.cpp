@@ -1,6 +1,7 @@
 //===- NN.cpp - the rest of a decoder in fp64 -----------------------------===//
 
 #include "lib/Reference/Kernels/NN.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
 #include <cmath>
@@ -273,8 +274,8 @@ void nsa::reference::updateLossScale(LossScale &state, Tensor &hyper,
                                      double &norm, double loss,
                                      int64_t growthInterval) {
   bool finite = std::isfinite(norm) && std::isfinite(loss);
-  hyper.data[6] /= state.scale;
-  hyper.data[7] -= state.skipped;
+  hyper.data[training::gradScaleSlot] /= state.scale;
+  hyper.data[training::stepSlot] -= state.skipped;
   norm /= state.scale;
   if (!finite) {
     state.scale /= 2.0;
@@ -291,9 +292,14 @@ void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
                            const Tensor &hyper, bool decay) {
   if (!std::isfinite(norm) || !std::isfinite(loss))
     return;
-  double lr = hyper.data[0], beta1 = hyper.data[1], beta2 = hyper.data[2];
-  double eps = hyper.data[3], weightDecay = hyper.data[4];
-  double maxNorm = hyper.data[5], scale = hyper.data[6], step = hyper.data[7];
+  const auto &slots = hyper.data;
+  double lr = slots[training::learningRateSlot];
+  double beta1 = slots[training::beta1Slot], beta2 = slots[training::beta2Slot];
+  double eps = slots[training::epsilonSlot];
+  double weightDecay = slots[training::weightDecaySlot];
+  double maxNorm = slots[training::maxNormSlot];
+  double scale = slots[training::gradScaleSlot];
+  double step = slots[training::stepSlot];
   double scaledNorm = norm * scale;
   if (maxNorm > 0.0 && scaledNorm > maxNorm)
     scale *= maxNorm / scaledNorm;

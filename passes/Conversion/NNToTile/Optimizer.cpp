@@ -1,6 +1,7 @@
 //===- Optimizer.cpp - gradient norm and AdamW ----------------------------===//
 
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
 
 #include <limits>
@@ -108,9 +109,13 @@ static Expr power(TileBuilder &b, Expr base, Expr exponent) {
 
 AdamWScalars::AdamWScalars(TileBuilder &b, Value norm, Value loss,
                            Value hyper) {
-  auto get = [&](int index) { return b.loadScalar(hyper, {index}); };
-  lr = get(0), beta1 = get(1), beta2 = get(2), eps = get(3), decay = get(4);
-  Expr maxNorm = get(5), scale = get(6), step = convert(get(7), b.i32());
+  auto get = [&](int slot) { return b.loadScalar(hyper, {slot}); };
+  lr = get(training::learningRateSlot);
+  beta1 = get(training::beta1Slot), beta2 = get(training::beta2Slot);
+  eps = get(training::epsilonSlot), decay = get(training::weightDecaySlot);
+  Expr maxNorm = get(training::maxNormSlot);
+  Expr scale = get(training::gradScaleSlot);
+  Expr step = convert(get(training::stepSlot), b.i32());
   Expr total = b.loadScalar(norm, {});
   Expr scaled = total * scale;
   Expr clip = select((maxNorm > 0) & (scaled > maxNorm), maxNorm / scaled, 1);

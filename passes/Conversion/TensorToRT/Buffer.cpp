@@ -1,5 +1,6 @@
 //===- Buffer.cpp - functions on tensors to entries on memory -------------===//
 
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/TensorToRT/EntryBuilder.h"
 #include "passes/Conversion/TensorToRT/Passes.h"
 
@@ -12,8 +13,6 @@ using namespace mlir;
 using namespace nsa;
 
 /// Name of the entry that gives persistent tensors their initial values.
-static constexpr StringLiteral kInitEntry = "init";
-
 /// Whether everything that `function` computes can lie in memory.
 static LogicalResult verifyTensors(func::FuncOp function) {
   for (Operation &op : function.front())
@@ -47,15 +46,16 @@ static LogicalResult createInitEntry(ModuleOp module, TensorTable &tensors,
   SmallVector<rt::TensorOp> initialized = tensors.getInitialized();
   if (initialized.empty())
     return success();
-  if (Operation *other = tensors.getSymbols().lookup(kInitEntry))
+  if (Operation *other = tensors.getSymbols().lookup(training::initEntry))
     return other->emitOpError("is called '")
-           << kInitEntry << "', the name of the entry of initial values";
+           << training::initEntry
+           << "', the name of the entry of initial values";
   OpBuilder builder(module.getContext());
   builder.setInsertionPointAfter(initialized.back());
   while (isa<rt::TensorOp>(*builder.getInsertionPoint()))
     builder.setInsertionPointAfter(&*builder.getInsertionPoint());
   auto entry = rt::EntryOp::create(
-      builder, module.getLoc(), kInitEntry, builder.getArrayAttr({}),
+      builder, module.getLoc(), training::initEntry, builder.getArrayAttr({}),
       builder.getArrayAttr({}), /*arena_peak=*/IntegerAttr());
   tensors.getSymbols().insert(entry);
   builder.createBlock(&entry.getBody());

@@ -1,0 +1,107 @@
+//===- TrainingContract.h - what a trainable program looks like -*- C++ -*-===//
+//
+// What the compiler calls the entries and tensors of a trainable program, and
+// the trainer looks for. A trainable program has the entries
+//
+//   init                            gives every persistent tensor its value
+//   accumulate(tokens, targets)     adds gradients and loss; output `loss`
+//   update(hyper)                   updates the parameters, then gradients and
+//                                   the loss sum are 0; outputs `grad_norm`,
+//                                   `loss_sum_out`
+//   eval(tokens, targets)           output `loss`
+//   forward(tokens)                 output `logits` [B, S, V]
+//
+// and optionally step(tokens, targets, hyper) = accumulate, then update.
+// tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
+// scalars: means over the targets that are not negative. Programs in f16 keep
+// the scale of their loss and output it from `update` and `step`.
+//
+// The roles of tensors are those of Artifact.fbs (TensorRole).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_ARTIFACT_TRAININGCONTRACT_H
+#define NSA_ARTIFACT_TRAININGCONTRACT_H
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace nsa::training {
+
+//===----------------------------------------------------------------------===//
+// Entries
+//===----------------------------------------------------------------------===//
+
+inline constexpr const char initEntry[] = "init";
+inline constexpr const char accumulateEntry[] = "accumulate";
+inline constexpr const char updateEntry[] = "update";
+inline constexpr const char stepEntry[] = "step";
+inline constexpr const char evalEntry[] = "eval";
+inline constexpr const char forwardEntry[] = "forward";
+
+//===----------------------------------------------------------------------===//
+// Inputs and outputs
+//===----------------------------------------------------------------------===//
+
+inline constexpr const char tokensInput[] = "tokens";
+inline constexpr const char targetsInput[] = "targets";
+inline constexpr const char hyperInput[] = "hyper";
+inline constexpr const char lossOutput[] = "loss";
+inline constexpr const char logitsOutput[] = "logits";
+/// The global norm of the gradient sums, without the scale of the loss.
+inline constexpr const char gradNormOutput[] = "grad_norm";
+inline constexpr const char lossSumOutput[] = "loss_sum_out";
+inline constexpr const char lossScaleOutput[] = "loss_scale_out";
+inline constexpr const char skippedUpdatesOutput[] = "skipped_updates_out";
+
+//===----------------------------------------------------------------------===//
+// Persistent tensors
+//===----------------------------------------------------------------------===//
+
+/// The sum of the losses since the last update.
+inline constexpr const char lossSumState[] = "loss_sum";
+/// By these f16 gradients are kept in range: the scale of the loss, the finite
+/// steps since it last changed, and the steps that were no updates.
+inline constexpr const char lossScaleState[] = "loss_scale";
+inline constexpr const char lossScaleStreakState[] = "loss_scale_streak";
+inline constexpr const char skippedUpdatesState[] = "skipped_updates";
+
+/// The sum of the gradients of parameter `w` is `grad.w`, its moments are `m.w`
+/// and `v.w`.
+inline constexpr const char gradientPrefix[] = "grad.";
+inline constexpr const char moment1Prefix[] = "m.";
+inline constexpr const char moment2Prefix[] = "v.";
+/// Where ranks share the moments (nsa-compile --shard-optimizer), a rank's part
+/// of those of all parameters with weight decay is one tensor, and that of the
+/// others another: these take the place of a parameter's name.
+inline constexpr const char sharedDecayed[] = "decayed";
+inline constexpr const char sharedOthers[] = "others";
+
+inline std::string gradientName(std::string_view parameter) {
+  return gradientPrefix + std::string(parameter);
+}
+
+//===----------------------------------------------------------------------===//
+// The hyper-parameters of an update
+//===----------------------------------------------------------------------===//
+
+/// Elements of `hyper`.
+enum HyperSlot : int {
+  learningRateSlot,
+  beta1Slot,
+  beta2Slot,
+  epsilonSlot,
+  weightDecaySlot,
+  /// The largest global gradient norm; 0 switches clipping off.
+  maxNormSlot,
+  /// What the gradient sums are multiplied with: 1 / passes.
+  gradScaleSlot,
+  /// Of the update, 1-based.
+  stepSlot,
+  numHyper
+};
+
+} // namespace nsa::training
+
+#endif // NSA_ARTIFACT_TRAININGCONTRACT_H
