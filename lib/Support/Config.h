@@ -149,6 +149,8 @@ struct ConfigField {
   std::vector<std::string> choices;
   /// What the key means, for help texts.
   std::string help;
+  /// Whether a run may go on from its checkpoint with another value.
+  bool mayChange = false;
 
   std::string path() const { return section + "." + key; }
 };

@@ -26,6 +26,8 @@ struct SectionBuilder {
   std::vector<ConfigField> &fields;
   const char *name;
   Section RunConfig::*section;
+  /// Of the keys that follow.
+  bool mayChange = false;
 
   ConfigField &add(const char *key, const char *help) {
     fields.emplace_back();
@@ -33,8 +35,12 @@ struct SectionBuilder {
     field.section = name;
     field.key = key;
     field.help = help;
+    field.mayChange = mayChange;
     return field;
   }
+
+  /// For a key that gives what a checkpoint holds another meaning.
+  SectionBuilder fixed() const { return {fields, name, section}; }
 
   void number(const char *key, int64_t Section::*member, int64_t minimum,
               double maximum, const char *help) {
@@ -114,7 +120,8 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
   data.text("tokenizer", &DataConfig::tokenizer, {"byte"},
             "how text becomes tokens");
   using C = RuntimeConfig;
-  SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime};
+  SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime,
+                      /*mayChange=*/true};
   s.text("device", &C::device, {"cpu", "cuda"}, "where the program runs");
   s.text("precision", &C::precision, {"fp32", "bf16", "fp16"},
          "compute type; master weights are fp32, fp16 scales the loss");
@@ -125,11 +132,11 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
 
 void addTrain(std::vector<ConfigField> &fields) {
   using C = TrainConfig;
-  SectionBuilder<C> s{fields, "train", &RunConfig::train};
+  SectionBuilder<C> s{fields, "train", &RunConfig::train, /*mayChange=*/true};
   s.number("steps", &C::steps, 1, kMaxInt, "optimizer steps");
-  s.number("seq_len", &C::seqLen, 1, 1 << 24, "tokens per sequence");
-  s.number("batch_size", &C::batchSize, 1, 1 << 24,
-           "global sequences per optimizer step");
+  s.fixed().number("seq_len", &C::seqLen, 1, 1 << 24, "tokens per sequence");
+  s.fixed().number("batch_size", &C::batchSize, 1, 1 << 24,
+                   "global sequences per optimizer step");
   s.number("micro_batch", &C::microBatch, 1, 1 << 20,
            "sequences per pass; divides batch_size");
   s.number("accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
@@ -161,8 +168,8 @@ void addTrain(std::vector<ConfigField> &fields) {
          "save_every and at the end");
   s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
            "checkpoints kept; 0 keeps all");
-  s.number("seed", &C::seed, 0, kMaxInt,
-           "seed of weights, data order, samples");
+  s.fixed().number("seed", &C::seed, 0, kMaxInt,
+                   "seed of weights, data order, samples");
   s.text("out_dir", &C::outDir, {}, "folder of run directories");
   s.number("sample_bytes", &C::sampleBytes, 0, 1 << 20,
            "bytes generated before and after training");

@@ -9,8 +9,6 @@
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CheckpointLayout.h"
 
-#include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 namespace nsa {
@@ -259,39 +257,6 @@ Status Checkpoint::restore(const Model &model, int rank) const {
 // Resuming with another configuration
 //===----------------------------------------------------------------------===//
 
-/// Whether a run may continue with another value of the key.
-static bool mayChange(const std::string &path) {
-  static const char *const free[] = {"runtime.device",
-                                     "runtime.precision",
-                                     "runtime.gradient_checkpointing",
-                                     "runtime.threads",
-                                     "train.micro_batch",
-                                     "train.steps",
-                                     "train.lr",
-                                     "train.lr_schedule",
-                                     "train.lr_min",
-                                     "train.warmup_steps",
-                                     "train.weight_decay",
-                                     "train.beta1",
-                                     "train.beta2",
-                                     "train.adam_eps",
-                                     "train.grad_clip",
-                                     "train.log_every",
-                                     "train.eval_every",
-                                     "train.eval_batches",
-                                     "train.final_eval_batches",
-                                     "train.save_every",
-                                     "train.save_minutes",
-                                     "train.keep_checkpoints",
-                                     "train.out_dir",
-                                     "train.sample_bytes",
-                                     "train.sample_prompt",
-                                     "train.sample_temperature",
-                                     "train.sample_top_k",
-                                     "train.accumulate_grad_batches"};
-  return std::find(std::begin(free), std::end(free), path) != std::end(free);
-}
-
 /// What to do about a key that may not change.
 static const char *adviceFor(const std::string &path) {
   if (path == "train.batch_size")
@@ -308,7 +273,7 @@ Result<std::vector<std::string>> compareForResume(const RunConfig &saved,
   for (const auto &[field, before, after] : compareConfigs(saved, now)) {
     std::string path = field->path();
     bool allowed = allowBatch && path == "train.batch_size";
-    if (!allowed && !mayChange(path))
+    if (!allowed && !field->mayChange)
       return Error{"cannot resume: " + path + " was " + before +
                    " and is now " + after + adviceFor(path)};
     changes.push_back(path + ": " + before + " -> " + after);
