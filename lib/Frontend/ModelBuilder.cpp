@@ -251,7 +251,7 @@ Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   place = name + ".selected";
   Value indices = create<SelectOp>(place, query, cmp.key, compressed.getLse(),
                                    nsa.l, nsa.d, nsa.lSel, nsa.nSel,
-                                   /*initial=*/1, /*local=*/2, FloatAttr());
+                                   nsa.nInitial, nsa.nLocal, FloatAttr());
   statistics.emplace_back(place + ".statistics", create<SelectionStatisticsOp>(
                                                      place, indices, nsa.lSel));
   slc.key = rotate(slc.key, place + ".key");

@@ -52,6 +52,10 @@ struct NsaConfig {
   int64_t d = 16;
   int64_t lSel = 64;
   int64_t nSel = 16;
+  /// Of these, blocks from the start of the sequence and up to the query's own
+  /// that are selected whatever their score.
+  int64_t nInitial = 1;
+  int64_t nLocal = 2;
   int64_t w = 512;
   /// Compression: mean, linear or mlp.
   std::string phi = "mean";

@@ -108,6 +108,11 @@ void addNsa(std::vector<ConfigField> &fields) {
   s.number("l_sel", &C::lSel, 1, 65536,
            "selection block, tokens; a multiple of d, at least l");
   s.number("n_sel", &C::nSel, 1, 4096, "selected blocks per query");
+  s.number("n_initial", &C::nInitial, 0, 4096,
+           "of these, first blocks of the sequence that are always selected");
+  s.number("n_local", &C::nLocal, 1, 4096,
+           "of these, last blocks up to the query's own that are always "
+           "selected");
   s.number("w", &C::w, 1, kMaxTokens, "sliding window, tokens");
   s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
   s.flag("phi_pos", &C::phiPos,

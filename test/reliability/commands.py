@@ -11,6 +11,7 @@ FIXED = {
     "model.d_k": [4, 16], "model.d_v": [4, 16], "model.mlp": ["swiglu"], "model.mlp_dim": [8],
     "model.vocab_size": [300], "model.rope_base": [0, 500], "model.norm_eps": [1e-3],
     "model.attention": ["window"], "nsa.l": [2], "nsa.d": [1], "nsa.l_sel": [8], "nsa.n_sel": [1],
+    "nsa.n_initial": [0], "nsa.n_local": [1],
     "nsa.w": [4], "nsa.phi": ["linear"], "nsa.gate": ["softmax"], "runtime.precision": ["bf16"],
     "train.seq_len": [8, 32], "train.micro_batch": [2], "runtime.device": ["cuda"],
 }

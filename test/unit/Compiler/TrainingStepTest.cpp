@@ -71,8 +71,9 @@ void checkGradients(const std::vector<std::string> &overrides) {
 TEST(TrainingStep, GradientsOfTheSparseModel) { checkGradients({}); }
 
 TEST(TrainingStep, GradientsWithLinearCompressionAndSoftmaxGates) {
+  // Scores choose all blocks but the query's own.
   checkGradients({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
-                  "model.d_v=12"});
+                  "model.d_v=12", "nsa.n_initial=0", "nsa.n_local=1"});
 }
 
 TEST(TrainingStep, GradientsWithMlpCompressionAndPositions) {
