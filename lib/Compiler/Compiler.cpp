@@ -55,21 +55,7 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.cpu = isCPU ? cpu.name : options.target;
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
-  metadata.options = {
-      {"target", options.target},
-      {"cpu", options.cpu},
-      {"micro-batch", std::to_string(options.microBatch)},
-      {"seq-len", std::to_string(options.seqLen)},
-      {"precision", options.precision},
-      {"fuse", options.fuse ? "true" : "false"},
-      {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
-      {"tile-size", llvm::join(options.tileSizes, ",")},
-      {"logits-mib", std::to_string(options.logitsMiB)},
-      {"bucket-mib", std::to_string(options.bucketMiB)},
-      {"reduce-precision", options.reducePrecision},
-      {"shard-optimizer", std::to_string(options.shardRanks)},
-      {"recompute", options.recompute},
-      {"recompute-budget", std::to_string(options.recomputeBudget)}};
+  metadata.options = listOptions(options);
   return metadata;
 }
 

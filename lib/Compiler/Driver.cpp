@@ -92,6 +92,24 @@ ScheduleKind nsa::Driver::getSchedule() const {
   return chip->wgmma ? ScheduleKind::Hopper : ScheduleKind::CUDA;
 }
 
+std::vector<std::pair<std::string, std::string>>
+nsa::listOptions(const CompilerOptions &options) {
+  return {{"target", options.target},
+          {"cpu", options.cpu},
+          {"micro-batch", std::to_string(options.microBatch)},
+          {"seq-len", std::to_string(options.seqLen)},
+          {"precision", options.precision},
+          {"fuse", options.fuse ? "true" : "false"},
+          {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
+          {"tile-size", llvm::join(options.tileSizes, ",")},
+          {"logits-mib", std::to_string(options.logitsMiB)},
+          {"bucket-mib", std::to_string(options.bucketMiB)},
+          {"reduce-precision", options.reducePrecision},
+          {"shard-optimizer", std::to_string(options.shardRanks)},
+          {"recompute", options.recompute},
+          {"recompute-budget", std::to_string(options.recomputeBudget)}};
+}
+
 LogicalResult nsa::Driver::checkOptions() {
   chip = findCUDAChip(options.target);
   if (options.target != artifact::cpuTarget && !chip) {
@@ -283,18 +301,13 @@ LogicalResult nsa::Driver::parse(const std::string &source,
 LogicalResult nsa::Driver::runPhase(Phase phase) {
   PassManager manager(&context);
   PhaseOptions phaseOptions;
-  phaseOptions.microBatch = options.microBatch;
-  phaseOptions.seqLen = options.seqLen;
-  phaseOptions.fuse = options.fuse;
-  phaseOptions.logitsMiB = options.logitsMiB;
-  phaseOptions.bucketMiB = options.bucketMiB;
-  phaseOptions.reduceInBF16 = options.reducePrecision == "bf16";
-  phaseOptions.shardRanks = options.shardRanks;
-  phaseOptions.precision = *parsePrecision(options.precision);
-  phaseOptions.recompute = *parseRecomputePolicy(options.recompute);
-  phaseOptions.budgetMiB = options.recomputeBudget;
+  std::string text;
+  for (const auto &[name, value] : listOptions(options))
+    if (phaseOptions.has(name) && !value.empty())
+      text += name + "=" + value + " ";
+  if (failed(phaseOptions.parseFromString(text)))
+    return failure();
   phaseOptions.schedule = getSchedule();
-  phaseOptions.tileSizes = tileSizes;
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
   CheckSlowPathsOptions slowPaths;
   slowPaths.allow = {options.allowSlowPaths.begin(),

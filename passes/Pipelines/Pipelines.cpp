@@ -4,7 +4,6 @@
 #include "dialects/RT/RTOps.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -16,18 +15,28 @@ static void addCleanUp(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+/// Reads the sizes of tiles. Returns why they cannot be read, or nothing.
+static std::string parseSizes(const PhaseOptions &options, TileSizes &sizes) {
+  return sizes.parse(SmallVector<std::string>(options.tileSizes.begin(),
+                                              options.tileSizes.end()));
+}
+
+/// The options of the conversion. What is no size was refused before.
 static ConvertToTileOptions getConversion(const PhaseOptions &options) {
+  TileSizes sizes;
+  [[maybe_unused]] std::string problem = parseSizes(options, sizes);
+  assert(problem.empty() && "tile sizes were not checked");
   ConvertToTileOptions conversion;
   conversion.schedule = options.schedule;
-  conversion.forwardQueries = options.tileSizes.forwardQueries;
-  conversion.forwardKeys = options.tileSizes.forwardKeys;
-  conversion.backwardQueries = options.tileSizes.backwardQueries;
-  conversion.backwardKeys = options.tileSizes.backwardKeys;
-  conversion.selectedQueries = options.tileSizes.selectedQueries;
-  conversion.selectedKeys = options.tileSizes.selectedKeys;
-  conversion.gatheredQueries = options.tileSizes.gatheredQueries;
-  conversion.selectQueries = options.tileSizes.selectQueries;
-  conversion.selectBlocks = options.tileSizes.selectBlocks;
+  conversion.forwardQueries = sizes.forwardQueries;
+  conversion.forwardKeys = sizes.forwardKeys;
+  conversion.backwardQueries = sizes.backwardQueries;
+  conversion.backwardKeys = sizes.backwardKeys;
+  conversion.selectedQueries = sizes.selectedQueries;
+  conversion.selectedKeys = sizes.selectedKeys;
+  conversion.gatheredQueries = sizes.gatheredQueries;
+  conversion.selectQueries = sizes.selectQueries;
+  conversion.selectBlocks = sizes.selectBlocks;
   return conversion;
 }
 
@@ -48,10 +57,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createBuildEntries());
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
-    if (options.recompute == RecomputePolicy::None && options.budgetMiB == 0)
+    if (options.recompute == RecomputePolicy::None &&
+        options.recomputeBudget == 0)
       return;
     manager.addNestedPass<func::FuncOp>(
-        createRecompute({options.recompute, options.budgetMiB}));
+        createRecompute({options.recompute, options.recomputeBudget}));
     return addCleanUp(manager);
   case Phase::Optimizer:
     manager.addPass(createOptimizer());
@@ -80,7 +90,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createBucketAllReduce({options.bucketMiB}));
     manager.addPass(createScatterReductions());
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
-    if (options.reduceInBF16)
+    if (options.reducePrecision == ComputePrecision::BF16)
       manager.addPass(createNarrowAllReduce());
     return;
   case Phase::Plan:
@@ -104,163 +114,47 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 // Registration
 //===----------------------------------------------------------------------===//
 
+/// Names of the options that passes of a phase read.
+static ArrayRef<StringRef> optionsOf(Phase phase) {
+  static constexpr StringRef precision[] = {"micro-batch", "seq-len", "fuse",
+                                            "schedule", "precision"};
+  static constexpr StringRef gradient[] = {"recompute", "recompute-budget"};
+  static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
+                                            "shard-optimizer"};
+  static constexpr StringRef kernel[] = {"schedule", "tile-size"};
+  static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
+  static constexpr StringRef plan[] = {"gemm-workspace"};
+  switch (phase) {
+  case Phase::Precision:
+    return precision;
+  case Phase::Gradient:
+    return gradient;
+  case Phase::Optimizer:
+    return optimizer;
+  case Phase::Kernel:
+    return kernel;
+  case Phase::Collective:
+    return collective;
+  case Phase::Plan:
+    return plan;
+  case Phase::Buffer:
+  case Phase::Schedule:
+  case Phase::Binary:
+    break;
+  }
+  return {};
+}
+
+StringRef nsa::PhaseOptions::findUnused(Phase phase) const {
+  for (const auto &[name, option] : OptionsMap)
+    if (option->getNumOccurrences() > 0 &&
+        !llvm::is_contained(optionsOf(phase), name))
+      return name;
+  return "";
+}
+
 namespace {
-/// The options of the phases that have some, on a command line.
-struct ModelPipelineOptions : PassPipelineOptions<ModelPipelineOptions> {
-  Option<int64_t> microBatch{
-      *this, "micro-batch",
-      llvm::cl::desc("Sequences in a micro-batch, 0 to keep what is written")};
-  Option<int64_t> seqLen{
-      *this, "seq-len",
-      llvm::cl::desc("Tokens in a sequence, 0 to keep what is written")};
-  Option<ComputePrecision> precision{
-      *this, "precision", llvm::cl::desc("The compute type"),
-      llvm::cl::values(
-          clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
-          clEnumValN(ComputePrecision::FP16, "fp16",
-                     "f16 operands, fp32 statistics and master weights, scaled "
-                     "loss"),
-          clEnumValN(ComputePrecision::BF16, "bf16",
-                     "bf16 operands, fp32 statistics"))};
-
-  PhaseOptions get() const {
-    PhaseOptions options;
-    options.microBatch = microBatch;
-    options.seqLen = seqLen;
-    options.precision = precision;
-    return options;
-  }
-};
-
-/// What the optimizer phase and the pipeline of all phases share.
-template <typename BaseT>
-struct WithFusion : BaseT {
-  detail::PassOptions::Option<bool> fuse{
-      *this, "fuse",
-      llvm::cl::desc("Whether operations are fused into fewer commands"),
-      llvm::cl::init(true)};
-  detail::PassOptions::Option<int64_t> logitsMiB{
-      *this, "logits-mib",
-      llvm::cl::desc("MiB that logits and their gradient may take at once"),
-      llvm::cl::init(kDefaultLogitsMiB)};
-  detail::PassOptions::Option<int64_t> shardRanks{
-      *this, "shard-ranks",
-      llvm::cl::desc("Ranks that share the optimizer's state"),
-      llvm::cl::init(1)};
-
-  void addTo(PhaseOptions &options) const {
-    options.shardRanks = shardRanks;
-    options.fuse = fuse;
-    options.logitsMiB = logitsMiB;
-  }
-};
-
-/// What the phases that know the machine and the pipeline of all phases share.
-template <typename BaseT>
-struct WithSchedule : BaseT {
-  detail::PassOptions::Option<ScheduleKind> schedule{
-      *this, "schedule",
-      llvm::cl::desc("The machine that kernels are cut into programs for"),
-      llvm::cl::values(
-          clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
-          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU"),
-          clEnumValN(ScheduleKind::Hopper, "hopper",
-                     "the same, and warpgroups multiply")),
-      llvm::cl::init(ScheduleKind::CPU)};
-
-  void addTo(PhaseOptions &options) const { options.schedule = schedule; }
-};
-
-struct OptimizerPipelineOptions
-    : WithSchedule<WithFusion<PassPipelineOptions<OptimizerPipelineOptions>>> {
-  PhaseOptions get() const {
-    PhaseOptions options;
-    WithFusion::addTo(options);
-    WithSchedule::addTo(options);
-    return options;
-  }
-};
-
-struct KernelPipelineOptions
-    : WithSchedule<PassPipelineOptions<KernelPipelineOptions>> {
-  PhaseOptions get() const {
-    PhaseOptions options;
-    addTo(options);
-    return options;
-  }
-};
-
-/// What the gradient phase and the pipeline of all phases share.
-template <typename BaseT>
-struct WithRecompute : BaseT {
-  detail::PassOptions::Option<RecomputePolicy> recompute{
-      *this, "recompute",
-      llvm::cl::desc("What backward computes again instead of keeping it"),
-      llvm::cl::values(
-          clEnumValN(RecomputePolicy::None, "none", "nothing"),
-          clEnumValN(RecomputePolicy::Cheap, "cheap",
-                     "elementwise operations, norms, rotations, casts"),
-          clEnumValN(RecomputePolicy::Block, "block",
-                     "everything in a layer but attention outputs"))};
-  detail::PassOptions::Option<int64_t> budgetMiB{
-      *this, "recompute-budget",
-      llvm::cl::desc("MiB that values kept for backward may need, 0 for no "
-                     "limit to what is computed again")};
-
-  void addTo(PhaseOptions &options) const {
-    options.recompute = recompute;
-    options.budgetMiB = budgetMiB;
-  }
-};
-
-struct GradientPipelineOptions
-    : WithRecompute<PassPipelineOptions<GradientPipelineOptions>> {
-  PhaseOptions get() const {
-    PhaseOptions options;
-    addTo(options);
-    return options;
-  }
-};
-
-/// What the collective phase and the pipeline of all phases share.
-template <typename BaseT>
-struct WithBuckets : BaseT {
-  detail::PassOptions::Option<int64_t> bucketMiB{
-      *this, "bucket-mib",
-      llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),
-      llvm::cl::init(kDefaultBucketMiB)};
-
-  detail::PassOptions::Option<bool> reduceInBF16{
-      *this, "reduce-in-bf16",
-      llvm::cl::desc("Whether gradients go from rank to rank in bf16")};
-
-  void addTo(PhaseOptions &options) const {
-    options.bucketMiB = bucketMiB;
-    options.reduceInBF16 = reduceInBF16;
-  }
-};
-
-struct CollectivePipelineOptions
-    : WithBuckets<PassPipelineOptions<CollectivePipelineOptions>> {
-  PhaseOptions get() const {
-    PhaseOptions options;
-    addTo(options);
-    return options;
-  }
-};
-
-struct PipelineUntilOptions
-    : WithBuckets<
-          WithSchedule<WithFusion<WithRecompute<ModelPipelineOptions>>>> {
-  PhaseOptions getAll() const {
-    PhaseOptions options = get();
-    WithRecompute::addTo(options);
-    WithFusion::addTo(options);
-    WithSchedule::addTo(options);
-    WithBuckets::addTo(options);
-    return options;
-  }
-
+struct PipelineUntilOptions : PhaseOptions {
   Option<Phase> until{
       *this, "until", llvm::cl::desc("The last phase to run"),
       llvm::cl::values(clEnumValN(Phase::Precision, "precision", ""),
@@ -275,57 +169,68 @@ struct PipelineUntilOptions
 };
 } // namespace
 
-/// Registers the pipeline of a phase that has no options.
+/// Registers a pipeline. `build` returns why its options make no sense, or an
+/// empty string.
+template <typename Options>
+static void registerPipeline(
+    StringRef name, StringRef description,
+    std::function<std::string(OpPassManager &, const Options &)> build) {
+  registerPassPipeline(
+      name, description,
+      [build](OpPassManager &manager, StringRef text,
+              function_ref<LogicalResult(const Twine &)> fail) {
+        Options options;
+        if (failed(options.parseFromString(text)))
+          return failure();
+        TileSizes sizes;
+        std::string problem = parseSizes(options, sizes);
+        if (problem.empty())
+          problem = build(manager, options);
+        return problem.empty() ? success() : fail(problem);
+      },
+      [](function_ref<void(const detail::PassOptions &)> show) {
+        show(Options());
+      });
+}
+
 static void registerPhase(Phase phase, StringRef description) {
   std::string name = ("nsa-phase-" + getPhaseName(phase)).str();
-  PassPipelineRegistration<>(name, description,
-                             [phase](OpPassManager &manager) {
-                               buildPhasePipeline(manager, phase, {});
-                             });
+  registerPipeline<PhaseOptions>(
+      name, description,
+      [phase](OpPassManager &manager,
+              const PhaseOptions &options) -> std::string {
+        if (StringRef unused = options.findUnused(phase); !unused.empty())
+          return ("option '" + unused + "' has no effect in phase '" +
+                  getPhaseName(phase) + "'")
+              .str();
+        buildPhasePipeline(manager, phase, options);
+        return "";
+      });
 }
 
 void nsa::registerPhasePipelines() {
-  PassPipelineRegistration<ModelPipelineOptions>(
-      "nsa-phase-precision",
-      "Phase 1: set batch and sequence, insert casts to the compute type",
-      [](OpPassManager &manager, const ModelPipelineOptions &options) {
-        buildPhasePipeline(manager, Phase::Precision, options.get());
-      });
-  PassPipelineRegistration<GradientPipelineOptions>(
-      "nsa-phase-gradient",
-      "Phase 2: make the entries of training and their gradients",
-      [](OpPassManager &manager, const GradientPipelineOptions &options) {
-        buildPhasePipeline(manager, Phase::Gradient, options.get());
-      });
-  PassPipelineRegistration<OptimizerPipelineOptions>(
-      "nsa-phase-optimizer",
-      "Phase 3: make gradient accumulation and the AdamW update, fuse",
-      [](OpPassManager &manager, const OptimizerPipelineOptions &options) {
-        buildPhasePipeline(manager, Phase::Optimizer, options.get());
-      });
-  PassPipelineRegistration<KernelPipelineOptions>(
-      "nsa-phase-kernel",
-      "Phase 4: turn nsa and nn operations into tile kernels and launches",
-      [](OpPassManager &manager, const KernelPipelineOptions &options) {
-        buildPhasePipeline(manager, Phase::Kernel, options.get());
-      });
+  registerPhase(Phase::Precision, "Phase 1: set batch and sequence, insert "
+                                  "casts to the compute type");
+  registerPhase(Phase::Gradient, "Phase 2: make the entries of training and "
+                                 "their gradients");
+  registerPhase(Phase::Optimizer, "Phase 3: make gradient accumulation and the "
+                                  "AdamW update, fuse");
+  registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "
+                               "kernels and launches");
   registerPhase(Phase::Buffer,
                 "Phase 5: turn functions on tensors into entries on memory");
   registerPhase(Phase::Schedule, "Phase 6: order the commands of the entries");
-  PassPipelineRegistration<CollectivePipelineOptions>(
-      "nsa-phase-collective",
-      "Phase 7: reduce gradients over ranks in buckets, during backward",
-      [](OpPassManager &manager, const CollectivePipelineOptions &options) {
-        buildPhasePipeline(manager, Phase::Collective, options.get());
-      });
+  registerPhase(Phase::Collective, "Phase 7: reduce gradients over ranks in "
+                                   "buckets, during backward");
   registerPhase(Phase::Plan, "Phase 8: give tensors and buffers their places");
-  PassPipelineRegistration<PipelineUntilOptions>(
+  registerPipeline<PipelineUntilOptions>(
       "nsa-pipeline", "The phases from the first to `until`",
-      [](OpPassManager &manager, const PipelineUntilOptions &options) {
+      [](OpPassManager &manager,
+         const PipelineUntilOptions &options) -> std::string {
         for (unsigned number = 0;
              number <= static_cast<unsigned>(options.until.getValue());
              ++number)
-          buildPhasePipeline(manager, static_cast<Phase>(number),
-                             options.getAll());
+          buildPhasePipeline(manager, static_cast<Phase>(number), options);
+        return "";
       });
 }

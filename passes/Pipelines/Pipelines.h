@@ -32,42 +32,90 @@
 #include "passes/Conversion/TensorToRT/Passes.h"
 #include "passes/Transforms/Passes.h"
 
-namespace mlir {
-class OpPassManager;
-} // namespace mlir
+#include "mlir/Pass/PassOptions.h"
 
 namespace nsa {
 
-/// What the phases before the binary depend on.
-struct PhaseOptions {
-  /// Sequences in a micro-batch; 0 keeps what the model says.
-  int64_t microBatch = 0;
-  /// Tokens in a sequence; 0 keeps what the model says.
-  int64_t seqLen = 0;
-  ComputePrecision precision = ComputePrecision::FP32;
-  /// Whether operations are fused before they become kernels.
-  bool fuse = true;
-  /// MiB that logits and their gradient may take at once, if operations are
-  /// fused.
-  int64_t logitsMiB = kDefaultLogitsMiB;
-  /// What the backward half of training computes again.
-  RecomputePolicy recompute = RecomputePolicy::None;
-  /// MiB that values kept for the backward half may need; 0 is no limit to what
-  /// is computed again.
-  int64_t budgetMiB = 0;
-  /// The machine that kernels are cut into programs for.
-  ScheduleKind schedule = ScheduleKind::CPU;
-  /// Sizes of tiles of attention; 0 leaves them to the conversion.
-  TileSizes tileSizes;
-  /// MiB of gradients that are averaged over ranks as one.
-  int64_t bucketMiB = kDefaultBucketMiB;
-  /// Whether they go from rank to rank in bf16.
-  bool reduceInBF16 = false;
-  /// Ranks that share the optimizer's state; 1 if each has all of it.
-  int64_t shardRanks = 1;
-  /// Bytes of workspace of every matrix product; 0 takes what fp32 copies of
-  /// narrower operands need.
-  uint64_t gemmWorkspace = 0;
+/// What the phases before the binary depend on. These are the options of
+/// nsa-opt's pipelines, and nsa-compile and the Python module hand theirs over
+/// by the same names; only the machine has a name of its own there.
+struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
+  Option<int64_t> microBatch{
+      *this, "micro-batch",
+      llvm::cl::desc("Sequences per call; 0 keeps what the model says")};
+  Option<int64_t> seqLen{
+      *this, "seq-len",
+      llvm::cl::desc("Tokens per sequence; 0 keeps what the model says")};
+  Option<ComputePrecision> precision{
+      *this, "precision", llvm::cl::desc("The compute type"),
+      llvm::cl::values(
+          clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
+          clEnumValN(ComputePrecision::FP16, "fp16",
+                     "f16 operands, fp32 statistics and master weights, scaled "
+                     "loss"),
+          clEnumValN(ComputePrecision::BF16, "bf16",
+                     "bf16 operands, fp32 statistics"))};
+  Option<bool> fuse{
+      *this, "fuse",
+      llvm::cl::desc("Whether operations are fused into fewer commands"),
+      llvm::cl::init(true)};
+  Option<int64_t> logitsMiB{
+      *this, "logits-mib",
+      llvm::cl::desc("MiB that logits and their gradient may take at once, if "
+                     "operations are fused"),
+      llvm::cl::init(kDefaultLogitsMiB)};
+  Option<RecomputePolicy> recompute{
+      *this, "recompute",
+      llvm::cl::desc("What backward computes again instead of keeping it"),
+      llvm::cl::values(
+          clEnumValN(RecomputePolicy::None, "none", "nothing"),
+          clEnumValN(RecomputePolicy::Cheap, "cheap",
+                     "elementwise operations, norms, rotations, casts"),
+          clEnumValN(RecomputePolicy::Block, "block",
+                     "everything in a layer but attention outputs"))};
+  Option<int64_t> recomputeBudget{
+      *this, "recompute-budget",
+      llvm::cl::desc("MiB that values kept for backward may need; 0 is no "
+                     "limit to what is computed again")};
+  Option<ScheduleKind> schedule{
+      *this, "schedule",
+      llvm::cl::desc("The machine that kernels are cut into programs for"),
+      llvm::cl::values(
+          clEnumValN(ScheduleKind::CPU, "cpu", "a few threads"),
+          clEnumValN(ScheduleKind::CUDA, "cuda", "the blocks of a GPU"),
+          clEnumValN(ScheduleKind::Hopper, "hopper",
+                     "the same, and warpgroups multiply")),
+      llvm::cl::init(ScheduleKind::CPU)};
+  ListOption<std::string> tileSizes{
+      *this, "tile-size",
+      llvm::cl::desc("NAME=SIZE of tiles of attention that the conversion is "
+                     "not to choose")};
+  Option<int64_t> bucketMiB{
+      *this, "bucket-mib",
+      llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),
+      llvm::cl::init(kDefaultBucketMiB)};
+  Option<ComputePrecision> reducePrecision{
+      *this, "reduce-precision",
+      llvm::cl::desc("In what gradients go from rank to rank"),
+      llvm::cl::values(
+          clEnumValN(ComputePrecision::FP32, "fp32", "fp32"),
+          clEnumValN(ComputePrecision::BF16, "bf16", "bf16, half the bytes"))};
+  Option<int64_t> shardRanks{
+      *this, "shard-optimizer",
+      llvm::cl::desc("Ranks that share the optimizer's state; 1 if each has "
+                     "all of it"),
+      llvm::cl::init(1)};
+  Option<uint64_t> gemmWorkspace{
+      *this, "gemm-workspace",
+      llvm::cl::desc("Bytes of workspace of every matrix product; 0 takes what "
+                     "fp32 copies of narrower operands need")};
+
+  /// Whether there is an option of this name.
+  bool has(llvm::StringRef name) const { return OptionsMap.contains(name); }
+
+  /// An option that was given and that no pass of the phase reads, or an empty
+  /// string.
+  llvm::StringRef findUnused(Phase phase) const;
 };
 
 /// Appends the passes of one phase and its verifier to a manager of modules.

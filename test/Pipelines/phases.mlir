@@ -27,6 +27,12 @@
 // RUN: FileCheck %s --check-prefix=PLAIN --input-file=%t.plain.mlir
 // RUN: nsa-opt %s --nsa-pipeline="until=optimizer micro-batch=2 seq-len=16 precision=bf16 fuse=false" | diff - %t.plain.mlir
 // RUN: not nsa-opt %t.gradient.mlir --nsa-phase-optimizer="logits-mib=0" 2>&1 | FileCheck %s --check-prefix=LOGITS
+
+// Options that no pass of a phase reads, and values that are none.
+// RUN: not nsa-opt %s --nsa-phase-buffer="fuse=false" 2>&1 | FileCheck %s --check-prefix=UNUSED
+// RUN: not nsa-opt %s --nsa-pipeline="tile-size=forward-queries=32,queries=3" 2>&1 | FileCheck %s --check-prefix=SIZE
+// UNUSED: option 'fuse' has no effect in phase 'buffer'
+// SIZE: unknown tile size 'queries'; known are forward-queries,
 // PLAIN-NOT: nn.bundle
 // PLAIN-NOT: nn.fused
 // PLAIN: nn.gradient_norm
