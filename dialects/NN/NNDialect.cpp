@@ -1,6 +1,7 @@
 //===- NNDialect.cpp - the rest of a decoder ------------------------------===//
 
 #include "dialects/NN/NNDialect.h"
+#include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -28,6 +29,10 @@ void NNDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/NN/NNOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNModuleOps.cpp.inc"
       >();
 }
 
@@ -225,7 +230,7 @@ static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
                          {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr,
                           kDimsAttr, kDifferentiateAttr, kSeedAttr, kAliasAttr,
                           kObjectiveAttr, kStatisticAttr, kTrainAttr,
-                          kConfigAttr});
+                          kConfigAttr, kPrecisionAttr});
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
@@ -235,7 +240,12 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
       return op->emitError("attribute `nn.train` belongs on a function");
     return verifyUnit(op, attribute);
   }
-  if (attribute.getName() == kConfigAttr)
+  if (attribute.getName() == kConfigAttr) {
+    if (isa<DictionaryAttr>(attribute.getValue()))
+      return success();
+    return verifyString(op, attribute);
+  }
+  if (attribute.getName() == kPrecisionAttr)
     return verifyString(op, attribute);
   return unknownAttribute(op, attribute);
 }

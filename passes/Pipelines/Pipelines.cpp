@@ -44,6 +44,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
                       const PhaseOptions &options) {
   switch (phase) {
   case Phase::Precision:
+    manager.addPass(createExpandModel());
     manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
     manager.addNestedPass<func::FuncOp>(createLimitSelection());
     // Copies of 16 bytes and matrix products on tensor cores need rows of

@@ -5,6 +5,60 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ExpandModel : Pass<"nsa-expand-model", "::mlir::ModuleOp"> {
+  let summary = "Turn the text of a model into one function";
+  let description = [{
+    Replaces an `nn.module` by a `func.func` of the name of its function to train:
+    the bodies of functions take the place of calls, `nn.repeat` is unrolled, and
+    every parameter that is read becomes an argument with `nn.role` and `nn.name`,
+    in the order in which they are read first. What `nn.log` names becomes a
+    result with `nn.statistic`. `config` and `precision` become attributes of the
+    module around.
+
+    Operations have the name of their place as location: the layer, the function
+    and the value (`layers.3.attention.query`).
+
+    Calls that lead back to their function, parameters of a scope that are read
+    outside of an `nn.repeat` of it, and parameters that nobody reads are errors. A
+    module without an `nn.module` stays as it is.
+
+    Example:
+
+    ```mlir
+    nn.module @m {
+      nn.scope @layers[0 to 2] {
+        nn.parameter @weight : tensor<8x8xf32> = normal 0.02 decay
+      }
+      nn.func train @model(%x: tensor<4x8xf32>) -> (y: tensor<4x8xf32>) {
+        %y = nn.repeat @layers (%h = %x : tensor<4x8xf32>) {
+          %z = nn.linear %h, @layers::@weight : tensor<4x8xf32> -> tensor<4x8xf32>
+          nn.next %z : tensor<4x8xf32>
+        }
+        nn.return %y : tensor<4x8xf32>
+      }
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    func.func @model(
+        %x: tensor<4x8xf32> {nn.name = "x", nn.role = "input"},
+        %w0: tensor<8x8xf32> {nn.decay, nn.init = #nn.init<normal, 0.02>, nn.name = "layers.0.weight", nn.role = "parameter"},
+        %w1: tensor<8x8xf32> {nn.decay, nn.init = #nn.init<normal, 0.02>, nn.name = "layers.1.weight", nn.role = "parameter"})
+        -> (tensor<4x8xf32> {nn.name = "y"}) attributes {nn.train} {
+      %0 = nn.matmul %x, %w0 {transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+      %1 = nn.matmul %0, %w1 {transpose_rhs} : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+      return %1 : tensor<4x8xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect", "::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numOps", "operations", "Number of operations of the function">,
+  ];
+}
+
 def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
   let summary = "Set the micro-batch and the sequence length of functions";
   let description = [{

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-DIALECTS = {"NSADialect": 10, "NNDialect": 24, "TileDialect": 17, "RTDialect": 13}
+DIALECTS = {"NSADialect": 10, "NNDialect": 24, "NNModuleOps": 15, "TileDialect": 17, "RTDialect": 13}
 
 KERNEL = """
 rt.kernel @double : (memref<128xf32>, memref<128xf32>) -> ()
@@ -51,9 +51,9 @@ DECLARATIONS = {
     "nsa-buffer": TILE_KERNEL.format(4),
 }
 # Operations that stand directly in a module, or only inside another.
-TOP_LEVEL = {"rt.segment", "rt.tensor", "rt.kernel", "rt.binary", "rt.entry", "tile.kernel"}
+TOP_LEVEL = {"rt.segment", "rt.tensor", "rt.kernel", "rt.binary", "rt.entry", "tile.kernel", "nn.module"}
 
-TERMINATORS = {"nn.yield", "tile.return", "tile.yield"}
+TERMINATORS = {"nn.yield", "nn.next", "tile.return", "tile.yield"}
 
 HEADING = re.compile(r"^#+ `-?([\w.-]+)`", re.MULTILINE)
 BLOCK = re.compile(r"```mlir\n(.*?)```", re.DOTALL)
