@@ -3,6 +3,7 @@
 #ifndef NSA_DIALECTS_NSA_NSADIALECT_H
 #define NSA_DIALECTS_NSA_NSADIALECT_H
 
+#include "dialects/NSA/Visibility.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Dialect.h"
 

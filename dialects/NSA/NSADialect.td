@@ -12,9 +12,21 @@ def NSA_Dialect : Dialect {
   let cppNamespace = "::nsa";
   let summary = "Native Sparse Attention at the level of the model graph";
   let description = [{
-    The three branches of Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12)
-    as value-semantics operations on ranked tensors of static shape, each
-    attention op with its backward op.
+    The branches of Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12) as
+    value-semantics operations on ranked tensors of static shape. They are one
+    op, `nsa.attention`, whose visibility attribute says which keys a query
+    sees, and its gradient.
+
+    `nsa.compressed_attention`, `nsa.selected_attention`, `nsa.window_attention`
+    and their `_backward` are other spellings, with the parameters of the
+    visibility as attributes and the type of a function; they are read as
+    `nsa.attention`:
+
+    ```mlir
+    %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
+        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+    ```
 
     Layouts are token-major. `B` is the batch, `S` the sequence length, `Hq` and
     `Hkv` the numbers of query and of key/value heads, `G = Hq / Hkv`, `dk` and
@@ -29,7 +41,7 @@ def NSA_Dialect : Dialect {
     | output | `[B, S, Hq, dv]` |
     | lse | `f32 [B, Hq, S]` |
     | indices | `i32 [B, Hkv, S, n]` |
-    | gates | `f32 [B, S, Hq, 3]`, in the order compressed, selected, window |
+    | gates | `f32 [B, S, Hq, n]` of `n` branches |
 
     Scores are computed in fp32 and scaled after the dot product; softmax and its
     statistics are fp32; `lse` is the natural logarithm of the sum of
@@ -39,6 +51,11 @@ def NSA_Dialect : Dialect {
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
+  let extraClassDeclaration = [{
+    /// Reads the spellings of `nsa.attention` that name a branch.
+    std::optional<ParseOpHook>
+    getParseOperationHook(::llvm::StringRef name) const override;
+  }];
 }
 
 class NSA_Op<string mnemonic, list<Trait> traits = []>

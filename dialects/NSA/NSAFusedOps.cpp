@@ -30,7 +30,7 @@ LogicalResult GatedAttentionOp::inferReturnTypes(
   return success();
 }
 
-LogicalResult RotaryCompressedAttentionOp::inferReturnTypes(
+LogicalResult RotaryAttentionOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
   Value query = adaptor.getQuery();
@@ -100,9 +100,7 @@ static double scaleOrDefault(OpT op) {
 }
 
 double GatedAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double RotaryCompressedAttentionOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
+double RotaryAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
 double GatedAttentionBackwardOp::getScaleOrDefault() {
   return scaleOrDefault(*this);
 }
@@ -122,6 +120,19 @@ static LogicalResult verifyBranch(Operation *op, const Twine &name, Value query,
     return failure();
   return checkShape(op, (name + " value").str(), value,
                     {batch, rows, heads, valueWidth});
+}
+
+/// A branch has a visibility that its kernels know how to treat.
+static LogicalResult checkKind(Operation *op, VisibilityAttrInterface found,
+                               bool takesIndices, bool attendsToTokens) {
+  if ((found.getIndexBlock() != 0) == takesIndices &&
+      found.attendsToTokens() == attendsToTokens)
+    return success();
+  return op->emitOpError("visibility ")
+         << found << " of a branch "
+         << (takesIndices ? "takes no indices"
+                          : (attendsToTokens ? "is not one of tokens alone"
+                                             : "is not one of blocks"));
 }
 
 /// Query heads in groups, one for each key head.
@@ -150,6 +161,10 @@ static LogicalResult verifyGatedAttention(OpT op, Value output) {
                           op.getSelectedValue(), q[1], width)) ||
       failed(verifyBranch(op, "window", query, firstKey, op.getWindowKey(),
                           op.getWindowValue(), q[1], width)) ||
+      failed(checkKind(op, op.getSelectedVisibility(), /*takesIndices=*/true,
+                       /*attendsToTokens=*/true)) ||
+      failed(checkKind(op, op.getWindowVisibility(), /*takesIndices=*/false,
+                       /*attendsToTokens=*/true)) ||
       failed(checkNotEmpty(op, "indices", op.getIndices())) ||
       failed(checkShape(op, "indices", op.getIndices(),
                         {q[0], keyHeads, q[1], getDim(op.getIndices(), 3)})))
@@ -192,11 +207,12 @@ LogicalResult GatedAttentionOp::verify() {
 }
 
 LogicalResult GatedAttentionBackwardOp::verify() {
+  VisibilityAttrInterface visibility = getCompressedVisibility();
   if (failed(verifyGatedAttention(*this, getCompressed())) ||
-      failed(checkMultiple(*this, "block", getBlock(), "stride", getStride())))
+      failed(checkKind(*this, visibility, /*takesIndices=*/false,
+                       /*attendsToTokens=*/false)))
     return failure();
-  int64_t blocks =
-      getNumCompressedBlocks(getDim(getQuery(), 1), getBlock(), getStride());
+  int64_t blocks = visibility.getNumKeys(getDim(getQuery(), 1));
   ArrayRef<int64_t> output = getShape(getCompressed());
   if (failed(verifyBranch(*this, "compressed", getQuery(), getSelectedKey(),
                           getCompressedKey(), getCompressedValue(), blocks,
@@ -217,20 +233,21 @@ LogicalResult GatedAttentionBackwardOp::verify() {
   if (getRotateTokens() &&
       failed(verifyTable(*this, getTable(), getQuery(), /*stride=*/1)))
     return failure();
-  return verifyTable(*this, getTable(), getCompressedKey(), getStride());
+  return verifyTable(*this, getTable(), getCompressedKey(),
+                     visibility.getKeyStride());
 }
 
-LogicalResult RotaryCompressedAttentionOp::verify() {
+LogicalResult RotaryAttentionOp::verify() {
   Value query = getQuery();
-  if (failed(
-          checkMultiple(*this, "block", getBlock(), "stride", getStride())) ||
-      failed(checkNotEmpty(*this, "query", query)))
+  if (failed(checkNotEmpty(*this, "query", query)) ||
+      failed(checkKind(*this, getVisibility(), /*takesIndices=*/false,
+                       getVisibility().attendsToTokens())))
     return failure();
   ArrayRef<int64_t> q = getShape(query);
   int64_t width = getDim(getValue(), 3);
   if (width == 0)
     return emitOpError("value head width (0) must be at least 1");
-  int64_t blocks = getNumCompressedBlocks(q[1], getBlock(), getStride());
+  int64_t blocks = getVisibility().getNumKeys(q[1]);
   if (failed(verifyGroups(*this, q[2], getDim(getKey(), 2))) ||
       failed(verifyBranch(*this, "compressed", query, getKey(), getKey(),
                           getValue(), blocks, width)) ||

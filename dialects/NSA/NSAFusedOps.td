@@ -19,12 +19,12 @@ def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
                           "selected_value", "window_key", "window_value"]>]> {
   let summary = "selected and window attention and the gated sum of all branches";
   let description = [{
-    `nsa.selected_attention` and `nsa.window_attention` of the same queries, and
-    their `nsa.combine` with the output of the compressed branch:
+    `nsa.attention` of the same queries to the blocks of indices and to tokens,
+    and their `nsa.combine` with the output of another branch:
 
     ```
-    slc, lse_slc = selected_attention(q, k_slc, v_slc, indices)
-    win, lse_win = window_attention(q, k_win, v_win)
+    slc, lse_slc = attention(q, k_slc, v_slc, indices)
+    win, lse_win = attention(q, k_win, v_win)
     o[b, t, h, :] = y[0] * compressed[b, t, h, :] + y[1] * slc[b, t, h, :] + y[2] * win[b, t, h, :]
     ```
 
@@ -46,7 +46,7 @@ def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
 
     ```mlir
     %o, %slc, %lse_slc, %win, %lse_win = nsa.gated_attention sigmoid %q, %cmp, %ks, %vs, %i, %kw, %vw, %logits, %bias
-          {keep, select_block = 16 : i64, window = 32 : i64}
+          visible(#nsa.selected<block = 16>, #nsa.window<32>) {keep}
         : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>,
            tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
         -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
@@ -59,7 +59,8 @@ def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
                        NSA_Activation:$window_key,
                        NSA_Activation:$window_value, NSA_FloatTensor:$gates,
                        Optional<NSA_F32TensorOfRank<1>>:$bias, UnitAttr:$keep,
-                       NSA_PositiveI64:$select_block, NSA_PositiveI64:$window,
+                       NSA_VisibilityAttrInterface:$selected_visibility,
+                       NSA_VisibilityAttrInterface:$window_visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$output,
                       Variadic<NSA_FloatTensor>:$kept);
@@ -68,7 +69,7 @@ def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
   let assemblyFormat = [{
     $gating $query `,` $compressed `,` $selected_key `,` $selected_value `,`
     $indices `,` $window_key `,` $window_value `,` $gates (`,` $bias^)?
-    attr-dict `:` functional-type(operands, results)
+    `visible` `(` $selected_visibility `,` $window_visibility `)` attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -80,8 +81,8 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
     AttrSizedOperandSegments]> {
   let summary = "gradients of the three branches, of their sum and of the gates";
   let description = [{
-    The gradients of `nsa.compressed_attention` and of `nsa.gated_attention`
-    together. With the gates `y` of `nsa.gated_attention`, for branch `c` with
+    The gradients of `nsa.attention` to blocks of tokens and of
+    `nsa.gated_attention` together. With the gates `y` of `nsa.gated_attention`, for branch `c` with
     output `o_c` and probabilities `p_c`, per token `t` and head:
 
     ```
@@ -108,7 +109,7 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
     ```mlir
     %dq, %dk_cmp, %dv_cmp, %dk_slc, %dv_slc, %dk_win, %dv_win, %dgates, %dbias = nsa.gated_attention_backward sigmoid
           %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %logits, %bias
-          {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64}
+          visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
         : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>,
            tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>,
            tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>,
@@ -118,7 +119,7 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
             tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
     ```
   }];
-  let arguments = !con(
+  let arguments =
       (ins NSA_GatingAttr:$gating, NSA_Activation:$output_grad,
            NSA_Activation:$query, NSA_Activation:$compressed_key,
            NSA_Activation:$compressed_value, NSA_Activation:$compressed,
@@ -128,10 +129,11 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
            NSA_Activation:$window_key, NSA_Activation:$window_value,
            NSA_Activation:$window_output, NSA_Lse:$window_lse,
            NSA_FloatTensor:$gates, Optional<NSA_F32TensorOfRank<1>>:$bias,
-           Optional<NSA_F32TensorOfRank<3>>:$table),
-      NSA_CompressionParameters<>.members,
-      (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$window,
-           UnitAttr:$rotate_tokens, OptionalAttr<NSA_ScaleAttr>:$scale));
+           Optional<NSA_F32TensorOfRank<3>>:$table,
+           NSA_VisibilityAttrInterface:$compressed_visibility,
+           NSA_VisibilityAttrInterface:$selected_visibility,
+           NSA_VisibilityAttrInterface:$window_visibility,
+           UnitAttr:$rotate_tokens, OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$query_grad,
                       NSA_Activation:$compressed_key_grad,
                       NSA_Activation:$compressed_value_grad,
@@ -149,7 +151,9 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
     `,` $compressed `,` $compressed_lse `,` $selected_key `,` $selected_value
     `,` $selected `,` $selected_lse `,` $indices `,` $window_key `,`
     $window_value `,` $window_output `,` $window_lse `,` $gates (`,` $bias^)?
-    (`rotary` $table^)? attr-dict `:` functional-type(operands, results)
+    (`rotary` $table^)?
+    `visible` `(` $compressed_visibility `,` $selected_visibility `,`
+    $window_visibility `)` attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -157,18 +161,17 @@ def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
 // Attention that rotates what it loads
 //===----------------------------------------------------------------------===//
 
-def NSA_RotaryCompressedAttentionOp
-    : NSA_GraphOp<"rotary_compressed_attention", [
-          AllElementTypesMatch<["query", "key", "value"]>]> {
-  let summary = "`nsa.compressed_attention` of queries that are not rotated yet";
+def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
+    AllElementTypesMatch<["query", "key", "value"]>]> {
+  let summary = "`nsa.attention` of queries that are not rotated yet";
   let description = [{
     ```
     q_rotated   = rotary(q, table)
     k_rotated_i = rotary(keys_i, table)
-    o, lse      = compressed_attention(q_rotated, k, v)
+    o, lse      = attention(q_rotated, k, v)
     ```
 
-    as `nn.rotary` of stride 1 and `nsa.compressed_attention` do. `keys` are
+    as `nn.rotary` of stride 1 and `nsa.attention` do. `keys` are
     those of other branches [B, S, H, dk], with no more heads than the queries
     have. Each query is read by one program only, so it is rotated once, and the
     program leaves it rotated for the other branches, with as many rows of the
@@ -179,23 +182,24 @@ def NSA_RotaryCompressedAttentionOp
     Example:
 
     ```mlir
-    %o, %lse, %qr, %ksr, %kwr = nsa.rotary_compressed_attention %q, %k, %v, %ks, %kw rotary %table {block = 8 : i64, stride = 4 : i64}
+    %o, %lse, %qr, %ksr, %kwr = nsa.rotary_attention %q, %k, %v, %ks, %kw rotary %table visible(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>)
         -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
     ```
   }];
-  let arguments = !con(
-      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value,
-           Variadic<NSA_Activation>:$keys, NSA_F32TensorOfRank<3>:$table),
-      NSA_CompressionParameters<>.members, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
+  let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
+                       NSA_Activation:$value, Variadic<NSA_Activation>:$keys,
+                       NSA_F32TensorOfRank<3>:$table,
+                       NSA_VisibilityAttrInterface:$visibility,
+                       OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
                       NSA_Activation:$rotated_query,
                       Variadic<NSA_Activation>:$rotated_keys);
   let resultNames = [{"o", "lse", "q_rotated", "k_rotated", "k_rotated"}];
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
-    $query `,` $key `,` $value (`,` $keys^)? `rotary` $table attr-dict
-      `:` functional-type(operands, results)
+    $query `,` $key `,` $value (`,` $keys^)? `rotary` $table
+    `visible` `(` $visibility `)` attr-dict `:` functional-type(operands, results)
   }];
 }
 

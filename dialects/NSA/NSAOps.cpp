@@ -38,23 +38,11 @@ static double scaleOrDefault(OpT op) {
   return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
 }
 
-double CompressedAttentionOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
-double CompressedAttentionBackwardOp::getScaleOrDefault() {
+double AttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double AttentionBackwardOp::getScaleOrDefault() {
   return scaleOrDefault(*this);
 }
 double SelectOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double SelectedAttentionOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
-double SelectedAttentionBackwardOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
-double WindowAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double WindowAttentionBackwardOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
 
 //===----------------------------------------------------------------------===//
 // Result types
@@ -66,30 +54,6 @@ static RankedTensorType typeOf(Value value) {
 
 static RankedTensorType withShape(ArrayRef<int64_t> shape, Type element) {
   return RankedTensorType::get(shape, element);
-}
-
-/// o [B, S, Hq, dv] and lse [B, Hq, S].
-template <typename AdaptorT>
-static LogicalResult inferAttention(MLIRContext *context, AdaptorT adaptor,
-                                    SmallVectorImpl<Type> &types) {
-  RankedTensorType q = typeOf(adaptor.getQuery());
-  int64_t batch = q.getDimSize(0), sequence = q.getDimSize(1);
-  int64_t heads = q.getDimSize(2), width = getDim(adaptor.getValue(), 3);
-  types.push_back(
-      withShape({batch, sequence, heads, width}, q.getElementType()));
-  types.push_back(
-      withShape({batch, heads, sequence}, Float32Type::get(context)));
-  return success();
-}
-
-/// dq, dk, dv have the types of q, k, v.
-template <typename AdaptorT>
-static LogicalResult inferAttentionBackward(AdaptorT adaptor,
-                                            SmallVectorImpl<Type> &types) {
-  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
-                                      adaptor.getKey().getType(),
-                                      adaptor.getValue().getType()});
-  return success();
 }
 
 LogicalResult CompressOp::inferReturnTypes(MLIRContext *context,
@@ -113,16 +77,34 @@ LogicalResult CompressBackwardOp::inferReturnTypes(
   return success();
 }
 
-LogicalResult CompressedAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  return inferAttention(context, adaptor, types);
+/// o [B, S, Hq, dv] and lse [B, Hq, S]. Text gives no types of results, so that
+/// operands are not verified yet.
+LogicalResult AttentionOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  auto q = dyn_cast<RankedTensorType>(adaptor.getQuery().getType());
+  auto v = dyn_cast<RankedTensorType>(adaptor.getValue().getType());
+  if (!q || !v || q.getRank() != 4 || v.getRank() != 4)
+    return emitOptionalError(location,
+                             "query and value must be tensors of rank 4");
+  int64_t batch = q.getDimSize(0), sequence = q.getDimSize(1);
+  int64_t heads = q.getDimSize(2), width = v.getDimSize(3);
+  types.push_back(
+      withShape({batch, sequence, heads, width}, q.getElementType()));
+  types.push_back(
+      withShape({batch, heads, sequence}, Float32Type::get(context)));
+  return success();
 }
 
-LogicalResult CompressedAttentionBackwardOp::inferReturnTypes(
+/// dq, dk, dv have the types of q, k, v.
+LogicalResult AttentionBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
-  return inferAttentionBackward(adaptor, types);
+  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
+                                      adaptor.getKey().getType(),
+                                      adaptor.getValue().getType()});
+  return success();
 }
 
 LogicalResult SelectOp::inferReturnTypes(MLIRContext *context,
@@ -136,35 +118,13 @@ LogicalResult SelectOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
-LogicalResult SelectedAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  return inferAttention(context, adaptor, types);
-}
-
-LogicalResult SelectedAttentionBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  return inferAttentionBackward(adaptor, types);
-}
-
-LogicalResult WindowAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  return inferAttention(context, adaptor, types);
-}
-
-LogicalResult WindowAttentionBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  return inferAttentionBackward(adaptor, types);
-}
-
 LogicalResult CombineOp::inferReturnTypes(MLIRContext *context,
                                           std::optional<Location> location,
                                           Adaptor adaptor,
                                           SmallVectorImpl<Type> &types) {
-  types.push_back(adaptor.getCompressed().getType());
+  if (adaptor.getBranches().empty())
+    return emitOptionalError(location, "branches (0) must be at least 1");
+  types.push_back(adaptor.getBranches()[0].getType());
   return success();
 }
 
@@ -172,14 +132,15 @@ LogicalResult CombineBackwardOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
   types.push_back(adaptor.getGates().getType());
-  types.append(3, adaptor.getOutputGrad().getType());
+  types.append(adaptor.getBranches().size(), adaptor.getOutputGrad().getType());
   return success();
 }
 
 LogicalResult GateStatisticsOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
-  types.push_back(withShape({4}, Float32Type::get(context)));
+  types.push_back(withShape({getDim(adaptor.getGates(), 3) + 1},
+                            Float32Type::get(context)));
   return success();
 }
 
@@ -216,16 +177,18 @@ LogicalResult CompressOp::buildBackward(OpBuilder &builder,
   return success();
 }
 
-LogicalResult
-CompressedAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                     SmallVectorImpl<Value> &operandGrads) {
+LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
+                                         ValueRange resultGrads,
+                                         SmallVectorImpl<Value> &operandGrads) {
   FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
   if (failed(none) || *none)
     return none;
-  auto backward = CompressedAttentionBackwardOp::create(
+  auto backward = AttentionBackwardOp::create(
       builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
-      getOutput(), getLse(), getBlockAttr(), getStrideAttr(), getScaleAttr());
+      getOutput(), getLse(), getIndices(), getVisibility(), getScaleAttr());
   llvm::append_range(operandGrads, backward.getResults());
+  if (getIndices())
+    operandGrads.push_back(Value());
   return success();
 }
 
@@ -238,40 +201,11 @@ LogicalResult SelectOp::buildBackward(OpBuilder &builder,
 
 bool SelectOp::isDifferentiableOperand(unsigned index) { return false; }
 
-LogicalResult
-SelectedAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                   SmallVectorImpl<Value> &operandGrads) {
-  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
-  if (failed(none) || *none)
-    return none;
-  auto backward = SelectedAttentionBackwardOp::create(
-      builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
-      getOutput(), getLse(), getIndices(), getSelectBlockAttr(),
-      getScaleAttr());
-  llvm::append_range(operandGrads, backward.getResults());
-  operandGrads.push_back(Value());
-  return success();
-}
-
-LogicalResult
-WindowAttentionOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
-                                 SmallVectorImpl<Value> &operandGrads) {
-  FailureOr<bool> none = hasNoGradient(*this, resultGrads, operandGrads);
-  if (failed(none) || *none)
-    return none;
-  auto backward = WindowAttentionBackwardOp::create(
-      builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
-      getOutput(), getLse(), getWindowAttr(), getScaleAttr());
-  llvm::append_range(operandGrads, backward.getResults());
-  return success();
-}
-
 LogicalResult CombineOp::buildBackward(OpBuilder &builder,
                                        ValueRange resultGrads,
                                        SmallVectorImpl<Value> &operandGrads) {
-  auto backward =
-      CombineBackwardOp::create(builder, getLoc(), resultGrads[0], getGates(),
-                                getCompressed(), getSelected(), getWindow());
+  auto backward = CombineBackwardOp::create(builder, getLoc(), resultGrads[0],
+                                            getGates(), getBranches());
   llvm::append_range(operandGrads, backward.getResults());
   return success();
 }
@@ -284,21 +218,13 @@ OperandPrecision CompressOp::getOperandPrecision(unsigned index) {
   return OperandPrecision::Compute;
 }
 
-OperandPrecision CompressedAttentionOp::getOperandPrecision(unsigned index) {
+OperandPrecision AttentionOp::getOperandPrecision(unsigned index) {
   return OperandPrecision::Compute;
 }
 
 OperandPrecision SelectOp::getOperandPrecision(unsigned index) {
   bool isLse = getOperation()->getOperand(index) == getLse();
   return isLse ? OperandPrecision::Full : OperandPrecision::Compute;
-}
-
-OperandPrecision SelectedAttentionOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
-}
-
-OperandPrecision WindowAttentionOp::getOperandPrecision(unsigned index) {
-  return OperandPrecision::Compute;
 }
 
 OperandPrecision CombineOp::getOperandPrecision(unsigned index) {

@@ -8,6 +8,7 @@ include "dialects/Interfaces/PrecisionOpInterface.td"
 include "dialects/Interfaces/RecomputeTraits.td"
 include "dialects/Interfaces/TensorTypes.td"
 include "dialects/NSA/NSADialect.td"
+include "dialects/NSA/NSAVisibility.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
@@ -56,41 +57,6 @@ class NSA_ScaleMethod {
   code declarations = [{
     /// The factor of the scores: `scale` if given, else 1 / sqrt(dk).
     double getScaleOrDefault();
-  }];
-}
-
-/// Softmax attention of queries to keys. `extraOperands` follow the values and
-/// `parameters` are the attributes before `scale`.
-class NSA_AttentionOp<string mnemonic, dag extraOperands, dag parameters>
-    : NSA_DifferentiableOp<mnemonic, [
-        AllElementTypesMatch<["query", "key", "value"]>,
-        NSA_KeptForBackward]> {
-  let arguments = !con(
-      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Activation:$value),
-      extraOperands, parameters, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
-  let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
-  let resultNames = [{"o", "lse"}];
-  let declarations = NSA_ScaleMethod<>.declarations;
-}
-
-/// Gradients of an attention op with respect to q, k and v. Probabilities are
-/// recomputed from `lse`.
-class NSA_AttentionBackwardOp<string mnemonic, dag extraOperands,
-                              dag parameters>
-    : NSA_GraphOp<mnemonic, [
-        AllElementTypesMatch<["output_grad", "query", "key", "value",
-                              "output"]>]> {
-  let arguments = !con(
-      (ins NSA_Activation:$output_grad, NSA_Activation:$query,
-           NSA_Activation:$key, NSA_Activation:$value, NSA_Activation:$output,
-           NSA_Lse:$lse),
-      extraOperands, parameters, (ins OptionalAttr<NSA_ScaleAttr>:$scale));
-  let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
-                      NSA_Activation:$value_grad);
-  let resultNames = [{"dq", "dk", "dv"}];
-  let declarations = NSA_ScaleMethod<>.declarations;
-  let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -219,46 +185,61 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
 }
 
 //===----------------------------------------------------------------------===//
-// Compressed attention
+// Attention
 //===----------------------------------------------------------------------===//
 
-def NSA_CompressedAttentionOp
-    : NSA_AttentionOp<"compressed_attention", (ins),
-                      NSA_CompressionParameters<>.members> {
-  let summary = "attention to the compressed blocks that are complete";
+def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
+    AllElementTypesMatch<["query", "key", "value"]>, NSA_KeptForBackward]> {
+  let summary = "softmax attention to the keys that a query sees";
   let description = [{
-    Compressed block `i` is visible to query `t` iff `i*stride + block - 1 <= t`.
-    With `s[t, i] = scale * q[t] . k[i]` over the visible `i`, and head `h` of q
-    using head `h / G` of k and v:
+    The visibility says which keys `i` query `t` sees; see
+    `VisibilityAttrInterface`. With `s[t, i] = scale * q[t] . k[i]` over these,
+    and head `h` of q using head `h / G` of k and v:
 
     ```
     lse[t] = log sum_i exp(s[t, i])
     o[t]   = sum_i exp(s[t, i] - lse[t]) * v[i]
     ```
 
-    Rows `t < block - 1` see nothing: `o = 0` and `lse = -inf`. `k` and `v` have
-    the `Nc` rows that `nsa.compress` makes of the `S` tokens; `Nc` may be 0.
+    Rows that see nothing: `o = 0` and `lse = -inf`. `k` and `v` have as many
+    rows as the visibility has keys for `S` tokens: `S` of them, or the `Nc` rows
+    that `nsa.compress` makes of them, which may be none.
+
+    Indices, which `#nsa.selected` takes, name blocks of keys; -1 names none. An
+    index beyond the block of its query or below -1 is a mistake of whoever made
+    the indices: kernels ignore it, and a run that checks every command
+    (`nsa-run --check`, `nsa-train --no-graph`) refuses it.
 
     Example:
 
     ```mlir
-    %o, %lse = nsa.compressed_attention %q, %k, %v {block = 8 : i64, stride = 4 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+    %o, %lse = nsa.attention %q, %k, %v visible(#nsa.window<32>)
+        : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+    %o2, %lse2 = nsa.attention %q, %k, %v visible(#nsa.selected<block = 16>, %indices : tensor<1x2x64x3xi32>)
+        : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
     ```
   }];
+  let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
+                       NSA_Activation:$value, Optional<NSA_Indices>:$indices,
+                       NSA_VisibilityAttrInterface:$visibility,
+                       OptionalAttr<NSA_ScaleAttr>:$scale);
+  let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
+  let resultNames = [{"o", "lse"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
+    $query `,` $key `,` $value
+    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)` attr-dict
+    `:` type($query) `,` type($key) `,` type($value)
   }];
 }
 
-def NSA_CompressedAttentionBackwardOp
-    : NSA_AttentionBackwardOp<"compressed_attention_backward", (ins),
-                              NSA_CompressionParameters<>.members> {
-  let summary = "gradients of `nsa.compressed_attention`";
+def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
+    AllElementTypesMatch<["output_grad", "query", "key", "value",
+                          "output"]>]> {
+  let summary = "gradients of `nsa.attention`";
   let description = [{
-    With `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, `D[t] = do[t] . o[t]`
-    and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
+    With `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
+    `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
 
     ```
     dq[t] = scale * sum_i ds[t, i] * k[i]
@@ -266,16 +247,31 @@ def NSA_CompressedAttentionBackwardOp
     dv[i] = sum_{t, heads of the group} p[t, i] * do[t]
     ```
 
-    Rows that see nothing contribute 0.
+    Sums over queries are in ascending order. Rows that see nothing contribute 0.
 
     Example:
 
     ```mlir
-    %dq, %dk, %dv = nsa.compressed_attention_backward %do, %q, %k, %v, %o, %lse {block = 8 : i64, stride = 4 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>,
-           tensor<1x15x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
+    %dq, %dk, %dv = nsa.attention_backward %do, %q, %k, %v, %o, %lse visible(#nsa.window<32>)
+        : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>,
+          tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>
     ```
+  }];
+  let arguments = (ins NSA_Activation:$output_grad, NSA_Activation:$query,
+                       NSA_Activation:$key, NSA_Activation:$value,
+                       NSA_Activation:$output, NSA_Lse:$lse,
+                       Optional<NSA_Indices>:$indices,
+                       NSA_VisibilityAttrInterface:$visibility,
+                       OptionalAttr<NSA_ScaleAttr>:$scale);
+  let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
+                      NSA_Activation:$value_grad);
+  let resultNames = [{"dq", "dk", "dv"}];
+  let declarations = NSA_ScaleMethod<>.declarations;
+  let assemblyFormat = [{
+    $output_grad `,` $query `,` $key `,` $value `,` $output `,` $lse
+    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)` attr-dict
+    `:` type($output_grad) `,` type($query) `,` type($key) `,` type($value) `,`
+    type($output) `,` type($lse)
   }];
 }
 
@@ -288,8 +284,8 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     ["isDifferentiableOperand"]> {
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
-    `k` and `lse` are those of `nsa.compressed_attention` with the same `block`,
-    `stride` and scale. The probability of compressed block `i`, summed over the
+    `k` and `lse` are those of `nsa.attention` with `#nsa.compressed` of the same
+    `block`, `stride` and scale. The probability of compressed block `i`, summed over the
     heads of the group in ascending order in fp32, and the score of selection
     block `j` are
 
@@ -330,119 +326,18 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
   }];
 }
 
-def NSA_SelectedAttentionOp
-    : NSA_AttentionOp<"selected_attention", (ins NSA_Indices:$indices),
-                      (ins NSA_PositiveI64:$select_block)> {
-  let summary = "causal attention within the selected blocks";
-  let description = [{
-    Query `t` of a group attends to the keys
-    `{u : floor(u / select_block) in indices[t], u <= t}`; padding (-1) names no
-    block, and the last block of a sequence may be partial. Softmax, `lse` and the
-    use of heads are those of `nsa.compressed_attention`.
-
-    An index beyond the block of its query, `floor(t / select_block)`, or below -1
-    is a mistake of whoever made the indices: kernels ignore it, and a run that
-    checks every command (`nsa-run --check`, `nsa-train --no-graph`) refuses it.
-
-    Example:
-
-    ```mlir
-    %o, %lse = nsa.selected_attention %q, %k, %v, %indices {select_block = 16 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-    ```
-  }];
-  let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
-  }];
-}
-
-def NSA_SelectedAttentionBackwardOp
-    : NSA_AttentionBackwardOp<"selected_attention_backward",
-                              (ins NSA_Indices:$indices),
-                              (ins NSA_PositiveI64:$select_block)> {
-  let summary = "gradients of `nsa.selected_attention`";
-  let description = [{
-    The formulas of `nsa.compressed_attention_backward` over the keys that
-    `nsa.selected_attention` names. Sums over queries are in ascending order.
-
-    Example:
-
-    ```mlir
-    %dq, %dk, %dv = nsa.selected_attention_backward %do, %q, %k, %v, %o, %lse, %indices {select_block = 16 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
-           tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
-    ```
-  }];
-}
-
-//===----------------------------------------------------------------------===//
-// Window
-//===----------------------------------------------------------------------===//
-
-def NSA_WindowAttentionOp
-    : NSA_AttentionOp<"window_attention", (ins),
-                      (ins NSA_PositiveI64:$window)> {
-  let summary = "causal attention to the last `window` keys";
-  let description = [{
-    Query `t` attends to `(t - window, t]`: exactly `min(window, t + 1)` keys, its
-    own included. Softmax, `lse` and the use of heads are those of
-    `nsa.compressed_attention`.
-
-    Example:
-
-    ```mlir
-    %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-    ```
-  }];
-  let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
-  }];
-}
-
-def NSA_WindowAttentionBackwardOp
-    : NSA_AttentionBackwardOp<"window_attention_backward", (ins),
-                              (ins NSA_PositiveI64:$window)> {
-  let summary = "gradients of `nsa.window_attention`";
-  let description = [{
-    The formulas of `nsa.compressed_attention_backward` over the keys
-    `(t - window, t]`.
-
-    Example:
-
-    ```mlir
-    %dq, %dk, %dv = nsa.window_attention_backward %do, %q, %k, %v, %o, %lse {window = 32 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
-           tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
-    ```
-  }];
-}
-
 //===----------------------------------------------------------------------===//
 // Combination
 //===----------------------------------------------------------------------===//
 
-class NSA_Branches {
-  dag members = (ins NSA_Gates:$gates, NSA_Activation:$compressed,
-                 NSA_Activation:$selected, NSA_Activation:$window);
-}
-
-def NSA_CombineOp : NSA_DifferentiableOp<"combine", [
-    AllTypesMatch<["compressed", "selected", "window"]>,
-    NSA_CheapToRecompute]> {
-  let summary = "gated sum of the three branches";
+def NSA_CombineOp : NSA_DifferentiableOp<"combine", [NSA_CheapToRecompute]> {
+  let summary = "gated sum of branches";
   let description = [{
     ```
-    o[b, t, h, :] = gates[b, t, h, 0] * compressed[b, t, h, :]
-                  + gates[b, t, h, 1] * selected[b, t, h, :]
-                  + gates[b, t, h, 2] * window[b, t, h, :]
+    o[b, t, h, :] = sum_c gates[b, t, h, c] * branch_c[b, t, h, :]
     ```
 
-    in fp32, rounded once.
+    in fp32 and in the order of the branches, rounded once.
 
     Example:
 
@@ -452,7 +347,7 @@ def NSA_CombineOp : NSA_DifferentiableOp<"combine", [
         -> tensor<1x64x4x16xf32>
     ```
   }];
-  let arguments = NSA_Branches<>.members;
+  let arguments = (ins NSA_Gates:$gates, Variadic<NSA_Activation>:$branches);
   let results = (outs NSA_Activation:$output);
   let resultNames = [{"o"}];
   let assemblyFormat = [{
@@ -460,8 +355,7 @@ def NSA_CombineOp : NSA_DifferentiableOp<"combine", [
   }];
 }
 
-def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward", [
-    AllTypesMatch<["output_grad", "compressed", "selected", "window"]>]> {
+def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward"> {
   let summary = "gradients of `nsa.combine`";
   let description = [{
     For branch `c` with output `o_c`:
@@ -479,11 +373,11 @@ def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward", [
         -> (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>)
     ```
   }];
-  let arguments = !con((ins NSA_Activation:$output_grad), NSA_Branches<>.members);
-  let results = (outs NSA_Gates:$gates_grad, NSA_Activation:$compressed_grad,
-                      NSA_Activation:$selected_grad,
-                      NSA_Activation:$window_grad);
-  let resultNames = [{"dgates", "dcmp", "dslc", "dwin"}];
+  let arguments = (ins NSA_Activation:$output_grad, NSA_Gates:$gates,
+                       Variadic<NSA_Activation>:$branches);
+  let results = (outs NSA_Gates:$gates_grad,
+                      Variadic<NSA_Activation>:$branch_grads);
+  let resultNames = [{"dgates", "dbranch"}];
   let assemblyFormat = [{
     operands attr-dict `:` functional-type(operands, results)
   }];
@@ -500,11 +394,11 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
     over all `b, t, h`:
 
     ```
-    y[0 .. 2] = mean gates[b, t, h, 0 .. 2]
-    y[3]      = mean -sum_c p[b, t, h, c] * log p[b, t, h, c]
+    y[0 .. n-1] = mean gates[b, t, h, 0 .. n-1]
+    y[n]        = mean -sum_c p[b, t, h, c] * log p[b, t, h, c]
     ```
 
-    The last is the entropy, at most log 3; where the gates of a token sum to 0
+    of `n` branches. The last is the entropy, at most log n; where the gates of a token sum to 0
     it counts as 0. A number for people: there is no gradient.
 
     Example:

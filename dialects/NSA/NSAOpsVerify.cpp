@@ -63,31 +63,38 @@ static LogicalResult verifySavedValues(OpT op) {
   return checkShape(op, "lse", op.getLse(), {q[0], q[2], q[1]});
 }
 
+/// Indices [B, Hkv, S, n], if the visibility takes some.
 template <typename OpT>
-static LogicalResult verifyCompressedAttention(OpT op) {
-  if (failed(verifyCompression(op)))
-    return failure();
-  int64_t blocks = getNumCompressedBlocks(getDim(op.getQuery(), 1),
-                                          op.getBlock(), op.getStride());
-  return verifyQueryKeyValue(op, "compressed blocks of the sequence", blocks);
-}
-
-template <typename OpT>
-static LogicalResult verifySequenceAttention(OpT op) {
-  return verifyQueryKeyValue(op, "query rows", getDim(op.getQuery(), 1));
-}
-
-/// Indices [B, Hkv, S, n].
-template <typename OpT>
-static LogicalResult verifySelectedAttention(OpT op) {
-  if (failed(verifySequenceAttention(op)))
-    return failure();
-  if (failed(checkNotEmpty(op, "indices", op.getIndices())))
-    return failure();
+static LogicalResult verifyIndices(OpT op) {
+  VisibilityAttrInterface visibility = op.getVisibility();
+  Value indices = op.getIndices();
+  if (bool(indices) != (visibility.getIndexBlock() != 0))
+    return op.emitOpError("has ")
+           << (indices ? "" : "no ") << "indices, but visibility " << visibility
+           << (indices ? " takes none" : " takes some");
+  if (!indices)
+    return success();
   ArrayRef<int64_t> q = getShape(op.getQuery());
-  return checkShape(
-      op, "indices", op.getIndices(),
-      {q[0], getDim(op.getKey(), 2), q[1], getDim(op.getIndices(), 3)});
+  int64_t count = getDim(indices, 3), most = visibility.getMaxIndices();
+  if (failed(checkNotEmpty(op, "indices", indices)) ||
+      failed(checkShape(op, "indices", indices,
+                        {q[0], getDim(op.getKey(), 2), q[1], count})))
+    return failure();
+  return most == 0
+             ? success()
+             : checkAtMost(op, "indices of a query", count, "count", most);
+}
+
+template <typename OpT>
+static LogicalResult verifyAttention(OpT op) {
+  VisibilityAttrInterface visibility = op.getVisibility();
+  StringRef rows = visibility.attendsToTokens()
+                       ? "query rows"
+                       : "compressed blocks of the sequence";
+  if (failed(verifyQueryKeyValue(
+          op, rows, visibility.getNumKeys(getDim(op.getQuery(), 1)))))
+    return failure();
+  return verifyIndices(op);
 }
 
 /// "no weight", "a weight" or "2 weights".
@@ -138,11 +145,18 @@ static LogicalResult verifyCompress(OpT op) {
   return check("positions", op.getPositions(), block);
 }
 
+/// Gates [B, S, Hq, n] of n branches of the type `expected`.
 template <typename OpT>
-static LogicalResult verifyBranches(OpT op) {
-  ArrayRef<int64_t> shape = getShape(op.getCompressed());
-  return checkShape(op, "gates", op.getGates(),
-                    {shape[0], shape[1], shape[2], 3});
+static LogicalResult verifyBranches(OpT op, Type expected) {
+  if (op.getBranches().empty())
+    return op.emitOpError("branches (0) must be at least 1");
+  for (auto [index, type] : llvm::enumerate(op.getBranches().getTypes()))
+    if (type != expected)
+      return op.emitOpError("branch ")
+             << index << " has type " << type << ", expected " << expected;
+  SmallVector<int64_t> shape(cast<ShapedType>(expected).getShape());
+  shape.back() = op.getBranches().size();
+  return checkShape(op, "gates", op.getGates(), shape);
 }
 
 //===----------------------------------------------------------------------===//
@@ -162,12 +176,10 @@ LogicalResult CompressBackwardOp::verify() {
   return checkShape(*this, "output gradient", getOutputGrad(), expected);
 }
 
-LogicalResult CompressedAttentionOp::verify() {
-  return verifyCompressedAttention(*this);
-}
+LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
 
-LogicalResult CompressedAttentionBackwardOp::verify() {
-  if (failed(verifyCompressedAttention(*this)))
+LogicalResult AttentionBackwardOp::verify() {
+  if (failed(verifyAttention(*this)))
     return failure();
   return verifySavedValues(*this);
 }
@@ -188,35 +200,19 @@ LogicalResult SelectOp::verify() {
   return checkShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
 }
 
-LogicalResult SelectedAttentionOp::verify() {
-  return verifySelectedAttention(*this);
+LogicalResult CombineOp::verify() {
+  return verifyBranches(*this, getOutput().getType());
 }
 
-LogicalResult SelectedAttentionBackwardOp::verify() {
-  if (failed(verifySelectedAttention(*this)))
+LogicalResult CombineBackwardOp::verify() {
+  if (failed(verifyBranches(*this, getOutputGrad().getType())))
     return failure();
-  return verifySavedValues(*this);
+  return checkEqual(*this, "gradients of branches", getBranchGrads().size(),
+                    "branches", getBranches().size());
 }
-
-LogicalResult WindowAttentionOp::verify() {
-  return verifySequenceAttention(*this);
-}
-
-LogicalResult WindowAttentionBackwardOp::verify() {
-  if (failed(verifySequenceAttention(*this)))
-    return failure();
-  return verifySavedValues(*this);
-}
-
-LogicalResult CombineOp::verify() { return verifyBranches(*this); }
-
-LogicalResult CombineBackwardOp::verify() { return verifyBranches(*this); }
 
 LogicalResult GateStatisticsOp::verify() {
-  if (failed(checkNotEmpty(*this, "gates", getGates())))
-    return failure();
-  return checkEqual(*this, "gates per head", getDim(getGates(), 3), "branches",
-                    3);
+  return checkNotEmpty(*this, "gates", getGates());
 }
 
 LogicalResult SelectionStatisticsOp::verify() {

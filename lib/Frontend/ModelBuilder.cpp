@@ -210,8 +210,9 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
 }
 
 Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {
-  return create<WindowAttentionOp>(name, query, kv.key, kv.value, config.nsa.w,
-                                   FloatAttr());
+  auto visibility = WindowAttr::get(builder.getContext(), config.nsa.w);
+  return create<AttentionOp>(name, query, kv.key, kv.value, /*indices=*/Value(),
+                             visibility, FloatAttr());
 }
 
 Value ModelBuilder::gates(Value logits, const std::string &name) {
@@ -226,6 +227,7 @@ Value ModelBuilder::gates(Value logits, const std::string &name) {
 
 Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   const NsaConfig &nsa = config.nsa;
+  MLIRContext *context = builder.getContext();
   // The projections become one product. First come those that are rotated as
   // they are, so that they are neighbours in it.
   Value query = this->query(x, name);
@@ -244,9 +246,9 @@ Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   cmp.key = rotate(compress(cmp.key, place + ".key_compression"),
                    place + ".key_compression", nsa.d);
   cmp.value = compress(cmp.value, place + ".value_compression");
-  auto compressed =
-      CompressedAttentionOp::create(builder, loc(place), query, cmp.key,
-                                    cmp.value, nsa.l, nsa.d, FloatAttr());
+  auto compressed = AttentionOp::create(
+      builder, loc(place), query, cmp.key, cmp.value,
+      /*indices=*/Value(), CompressedAttr::get(context, nsa.l, nsa.d), {});
 
   place = name + ".selected";
   Value indices = create<SelectOp>(place, query, cmp.key, compressed.getLse(),
@@ -255,16 +257,18 @@ Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   statistics.emplace_back(place + ".statistics", create<SelectionStatisticsOp>(
                                                      place, indices, nsa.lSel));
   slc.key = rotate(slc.key, place + ".key");
-  Value selected = create<SelectedAttentionOp>(place, query, slc.key, slc.value,
-                                               indices, nsa.lSel, FloatAttr());
+  Value selected = create<AttentionOp>(
+      place, query, slc.key, slc.value, indices,
+      SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal),
+      FloatAttr());
   win.key = rotate(win.key, name + ".window.key");
   Value local = window(query, win, name + ".window");
   place = name + ".gate";
   Value weights = gates(logits, place);
   statistics.emplace_back(place + ".statistics",
                           create<GateStatisticsOp>(place, weights));
-  return create<CombineOp>(name + ".combine", weights, compressed.getOutput(),
-                           selected, local);
+  return create<CombineOp>(name + ".combine", weights,
+                           ValueRange{compressed.getOutput(), selected, local});
 }
 
 Value ModelBuilder::attention(Value x, const std::string &name) {

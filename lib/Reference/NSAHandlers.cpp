@@ -14,45 +14,48 @@ using namespace nsa::reference;
 using Operands = ArrayRef<const Tensor *>;
 using Results = SmallVectorImpl<Tensor>;
 
-/// Adds an attention op and its backward op. `visible` gives the visible keys
-/// from the op and its operands; k is operand `key`.
-template <typename Forward, typename Backward, typename Visible>
-static void addAttention(Evaluator &evaluator, Visible visible) {
-  evaluator.add<Forward>([=, &evaluator](Forward op, Operands in,
-                                         Results &out) {
+/// The keys, of `count` in all, that a visibility shows a query. `indices`,
+/// null where it takes none, must outlive the result.
+static VisibleKeys getVisibleKeys(VisibilityAttrInterface visibility,
+                                  int64_t count, const Tensor *indices) {
+  auto isIndexed = [=](int64_t b, int64_t h, int64_t t, int64_t key) {
+    auto block = static_cast<double>(key / visibility.getIndexBlock());
+    const double *row = indices->row({b, h, t});
+    return llvm::is_contained(ArrayRef(row, indices->dim(3)), block);
+  };
+  return [=](int64_t b, int64_t h, int64_t t, std::vector<int64_t> &keys) {
+    keys.clear();
+    int64_t end = std::min(visibility.getEndKey(t).getNumber(), count);
+    for (int64_t key = visibility.getFirstKey(t).getNumber(); key < end; ++key)
+      if (visibility.isVisible(t, key).getNumber() != 0 &&
+          (!indices || isIndexed(b, h, t, key)))
+        keys.push_back(key);
+  };
+}
+
+static void addAttentions(Evaluator &evaluator) {
+  evaluator.add<AttentionOp>([&](AttentionOp op, Operands in, Results &out) {
     AttentionResult result =
         attention(*in[0], *in[1], *in[2], op.getScaleOrDefault(),
-                  visible(op, in, /*query=*/0), evaluator.getArithmetic(op));
+                  getVisibleKeys(op.getVisibility(), in[1]->dim(1),
+                                 op.getIndices() ? in[3] : nullptr),
+                  evaluator.getArithmetic(op));
     out.push_back(std::move(result.output));
     out.push_back(std::move(result.lse));
     return success();
   });
-  evaluator.add<Backward>([=, &evaluator](Backward op, Operands in,
-                                          Results &out) {
+  evaluator.add<AttentionBackwardOp>([&](AttentionBackwardOp op, Operands in,
+                                         Results &out) {
     AttentionGradients grads = attentionBackward(
         *in[0], *in[1], *in[2], *in[3], *in[4], *in[5], op.getScaleOrDefault(),
-        visible(op, in, /*query=*/1), evaluator.getArithmetic(op));
+        getVisibleKeys(op.getVisibility(), in[2]->dim(1),
+                       op.getIndices() ? in[6] : nullptr),
+        evaluator.getArithmetic(op));
     out.push_back(std::move(grads.q));
     out.push_back(std::move(grads.k));
     out.push_back(std::move(grads.v));
     return success();
   });
-}
-
-static void addAttentions(Evaluator &evaluator) {
-  addAttention<CompressedAttentionOp, CompressedAttentionBackwardOp>(
-      evaluator, [](auto op, Operands in, unsigned query) {
-        return compressedKeys(in[query + 1]->dim(1), op.getBlock(),
-                              op.getStride());
-      });
-  addAttention<WindowAttentionOp, WindowAttentionBackwardOp>(
-      evaluator, [](auto op, Operands in, unsigned query) {
-        return windowKeys(op.getWindow());
-      });
-  addAttention<SelectedAttentionOp, SelectedAttentionBackwardOp>(
-      evaluator, [](auto op, Operands in, unsigned query) {
-        return selectedKeys(*in.back(), op.getSelectBlock(), in[query]->dim(1));
-      });
   evaluator.add<SelectOp>([](SelectOp op, Operands in, Results &out) {
     SelectionRule rule{static_cast<int64_t>(op.getBlock()),
                        static_cast<int64_t>(op.getStride()),
@@ -155,17 +158,15 @@ static void addCompression(Evaluator &evaluator) {
 
 static void addCombination(Evaluator &evaluator) {
   evaluator.add<CombineOp>([](CombineOp op, Operands in, Results &out) {
-    out.push_back(combine(*in[0], *in[1], *in[2], *in[3]));
+    out.push_back(combine(*in[0], in.drop_front().vec()));
     return success();
   });
   evaluator.add<CombineBackwardOp>(
       [](CombineBackwardOp op, Operands in, Results &out) {
         CombineGradients grads =
-            combineBackward(*in[0], *in[1], *in[2], *in[3], *in[4]);
+            combineBackward(*in[0], *in[1], in.drop_front(2).vec());
         out.push_back(std::move(grads.gates));
-        out.push_back(std::move(grads.compressed));
-        out.push_back(std::move(grads.selected));
-        out.push_back(std::move(grads.window));
+        llvm::append_range(out, std::move(grads.branches));
         return success();
       });
 }
@@ -196,13 +197,14 @@ static LogicalResult runGatedAttention(GatedAttentionOp op, Operands in,
                                        Results &out) {
   const Tensor &q = *in[0];
   double scale = op.getScaleOrDefault();
-  AttentionResult selected =
-      attention(q, *in[2], *in[3], scale,
-                selectedKeys(*in[4], op.getSelectBlock(), q.dim(1)));
-  AttentionResult window =
-      attention(q, *in[5], *in[6], scale, windowKeys(op.getWindow()));
+  AttentionResult selected = attention(
+      q, *in[2], *in[3], scale,
+      getVisibleKeys(op.getSelectedVisibility(), in[2]->dim(1), in[4]));
+  AttentionResult window = attention(
+      q, *in[5], *in[6], scale,
+      getVisibleKeys(op.getWindowVisibility(), in[5]->dim(1), nullptr));
   Tensor gates = gatesOf(op, *in[7], op.getBias() ? in[8] : nullptr);
-  out.push_back(combine(gates, *in[1], selected.output, window.output));
+  out.push_back(combine(gates, {in[1], &selected.output, &window.output}));
   if (op.getKeep())
     for (Tensor *kept :
          {&selected.output, &selected.lse, &window.output, &window.lse})
@@ -210,16 +212,15 @@ static LogicalResult runGatedAttention(GatedAttentionOp op, Operands in,
   return success();
 }
 
-static LogicalResult
-runRotaryCompressedAttention(RotaryCompressedAttentionOp op, Operands in,
-                             Results &out) {
+static LogicalResult runRotaryAttention(RotaryAttentionOp op, Operands in,
+                                        Results &out) {
   auto rotate = [&](const Tensor &x) {
     return rotary(x, *in.back(), /*stride=*/1, /*inverse=*/false);
   };
   Tensor q = rotate(*in[0]);
   AttentionResult result =
       attention(q, *in[1], *in[2], op.getScaleOrDefault(),
-                compressedKeys(in[1]->dim(1), op.getBlock(), op.getStride()));
+                getVisibleKeys(op.getVisibility(), in[1]->dim(1), nullptr));
   out.push_back(std::move(result.output));
   out.push_back(std::move(result.lse));
   out.push_back(std::move(q));
@@ -234,23 +235,28 @@ static LogicalResult runGatedAttentionBackward(GatedAttentionBackwardOp op,
   double scale = op.getScaleOrDefault();
   const Tensor *bias = op.getBias() ? in[16] : nullptr;
   Tensor gates = gatesOf(op, *in[15], bias);
-  CombineGradients sum =
-      combineBackward(*in[0], gates, *in[4], *in[8], *in[13]);
+  CombineGradients sum = combineBackward(*in[0], gates, {in[4], in[8], in[13]});
+  auto differentiate = [&](const Tensor &outputGrad, Operands kvol,
+                           VisibilityAttrInterface visibility,
+                           const Tensor *indices) {
+    return attentionBackward(
+        outputGrad, q, *kvol[0], *kvol[1], *kvol[2], *kvol[3], scale,
+        getVisibleKeys(visibility, kvol[0]->dim(1), indices));
+  };
   AttentionGradients grads[] = {
-      attentionBackward(
-          sum.compressed, q, *in[2], *in[3], *in[4], *in[5], scale,
-          compressedKeys(in[2]->dim(1), op.getBlock(), op.getStride())),
-      attentionBackward(sum.selected, q, *in[6], *in[7], *in[8], *in[9], scale,
-                        selectedKeys(*in[10], op.getSelectBlock(), q.dim(1))),
-      attentionBackward(sum.window, q, *in[11], *in[12], *in[13], *in[14],
-                        scale, windowKeys(op.getWindow()))};
+      differentiate(sum.branches[0], in.slice(2, 4),
+                    op.getCompressedVisibility(), nullptr),
+      differentiate(sum.branches[1], in.slice(6, 4), op.getSelectedVisibility(),
+                    in[10]),
+      differentiate(sum.branches[2], in.slice(11, 4), op.getWindowVisibility(),
+                    nullptr)};
   Tensor queryGrad =
       reference::add(reference::add(grads[0].q, grads[1].q), grads[2].q);
   auto rotateBack = [&](Tensor &grad, int64_t stride) {
     grad = rotary(grad, *in.back(), stride, /*inverse=*/true);
   };
   if (op.getTable())
-    rotateBack(grads[0].k, op.getStride());
+    rotateBack(grads[0].k, op.getCompressedVisibility().getKeyStride());
   if (op.getRotateTokens())
     for (Tensor *grad : {&queryGrad, &grads[1].k, &grads[2].k})
       rotateBack(*grad, 1);
@@ -277,6 +283,6 @@ void nsa::reference::addNSAHandlers(Evaluator &evaluator) {
   addCombination(evaluator);
   addStatistics(evaluator);
   evaluator.add<GatedAttentionOp>(runGatedAttention);
-  evaluator.add<RotaryCompressedAttentionOp>(runRotaryCompressedAttention);
+  evaluator.add<RotaryAttentionOp>(runRotaryAttention);
   evaluator.add<GatedAttentionBackwardOp>(runGatedAttentionBackward);
 }

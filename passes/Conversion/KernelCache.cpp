@@ -3,6 +3,7 @@
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/NSA/NSADialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -48,6 +49,17 @@ static Type getComputeType(Operation *op) {
   return computeType;
 }
 
+/// The operation's name. That of attention says what it attends to:
+/// "window_attention_backward".
+static std::string getKind(Operation *op) {
+  std::string kind = op->getName().stripDialect().str();
+  auto visibility = dyn_cast_or_null<VisibilityAttrInterface>(
+      op->getInherentAttr("visibility").value_or(Attribute()));
+  if (visibility)
+    kind.insert(kind.find("attention"), visibility.getKind().str() + "_");
+  return kind;
+}
+
 static std::string getName(Operation *op, const KernelSpec &spec) {
   std::string name = spec.ownName;
   llvm::raw_string_ostream os(name);
@@ -55,7 +67,7 @@ static std::string getName(Operation *op, const KernelSpec &spec) {
     os << '_' << spec.shape;
     return name;
   }
-  os << op->getName().stripDialect();
+  os << getKind(op);
   for (StringRef part : {spec.suffix, spec.shape})
     if (!part.empty())
       os << '_' << part;

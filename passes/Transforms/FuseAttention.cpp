@@ -88,29 +88,58 @@ static StringRef findDifference(First first, Second second) {
 // Forward
 //===----------------------------------------------------------------------===//
 
-static StringRef findObstacle(CombineOp combine, SelectedAttentionOp selected,
-                              WindowAttentionOp window) {
+namespace {
+/// The branches of a sum that `nsa.gated_attention` treats, by their order: one
+/// to blocks, one to the blocks of indices, one to tokens.
+enum Branch { Blocks, Indexed, Tokens, NumBranches };
+} // namespace
+
+/// Whether a branch attends to what `branch` does.
+template <typename OpT>
+static bool isOfBranch(OpT attention, Branch branch) {
+  VisibilityAttrInterface visibility = attention.getVisibility();
+  bool isIndexed = visibility.getIndexBlock() != 0;
+  return visibility.attendsToTokens() == (branch != Blocks) &&
+         isIndexed == (branch == Indexed);
+}
+
+/// The attention whose output is `value`, null if it is no such branch.
+static AttentionOp getBranch(Value value, Branch branch) {
+  auto attention = value.getDefiningOp<AttentionOp>();
+  bool isBranch = attention && value == attention.getOutput() &&
+                  isOfBranch(attention, branch);
+  return isBranch ? attention : nullptr;
+}
+
+static StringRef findObstacle(CombineOp combine, AttentionOp selected,
+                              AttentionOp window) {
+  if (combine.getBranches().size() != NumBranches)
+    return "a kernel of several branches is one of blocks, indexed blocks and "
+           "tokens";
   if (!selected)
-    return "the selected branch is not the output of nsa.selected_attention";
+    return "the second branch is not attention to the blocks of indices";
   if (!window)
-    return "the window branch is not the output of nsa.window_attention";
+    return "the third branch is not attention to tokens";
   StringRef difference = findDifference(selected, window);
   if (!difference.empty())
     return difference;
   if (isReadBefore(selected, combine) || isReadBefore(window, combine))
     return "a branch is read before the branches are summed";
   // The operation that computes a branch cannot be given it.
-  if (llvm::is_contained({combine.getGates(), combine.getCompressed()},
-                         combine.getSelected()) ||
-      llvm::is_contained({combine.getGates(), combine.getCompressed()},
-                         combine.getWindow()))
-    return "a branch is also another operand of the sum";
+  OperandRange branches = combine.getBranches();
+  for (Value other : {Value(combine.getGates()), branches[Blocks]})
+    if (other == branches[Indexed] || other == branches[Tokens])
+      return "a branch is also another operand of the sum";
   return "";
 }
 
 static bool fuseForward(CombineOp combine) {
-  auto selected = combine.getSelected().getDefiningOp<SelectedAttentionOp>();
-  auto window = combine.getWindow().getDefiningOp<WindowAttentionOp>();
+  OperandRange branches = combine.getBranches();
+  AttentionOp selected, window;
+  if (branches.size() == NumBranches) {
+    selected = getBranch(branches[Indexed], Indexed);
+    window = getBranch(branches[Tokens], Tokens);
+  }
   StringRef obstacle = findObstacle(combine, selected, window);
   reportFusion(combine, "Branches", obstacle);
   if (!obstacle.empty()) {
@@ -128,9 +157,9 @@ static bool fuseForward(CombineOp combine) {
   OpBuilder builder(combine);
   auto fused = GatedAttentionOp::create(
       builder, combine.getLoc(), gates.gating, selected.getQuery(),
-      combine.getCompressed(), selected.getKey(), selected.getValue(),
+      branches[Blocks], selected.getKey(), selected.getValue(),
       selected.getIndices(), window.getKey(), window.getValue(), gates.gates,
-      gates.bias, keep, selected.getSelectBlock(), window.getWindow(),
+      gates.bias, keep, selected.getVisibility(), window.getVisibility(),
       selected.getScaleAttr());
   combine.getOutput().replaceAllUsesWith(fused.getOutput());
   combine.erase();
@@ -189,9 +218,8 @@ struct BackwardMatch {
   void replace();
 
   CombineBackwardOp combine;
-  CompressedAttentionBackwardOp compressed;
-  SelectedAttentionBackwardOp selected;
-  WindowAttentionBackwardOp window;
+  /// Null if the sum has other branches.
+  AttentionBackwardOp compressed, selected, window;
   Gates gates;
   /// Null if the gradient of the gates themselves is wanted.
   nn::GateBackwardOp gateBackward;
@@ -219,14 +247,22 @@ static bool isGradientOf(nn::GateBackwardOp backward, nn::GateOp gate) {
          (gate.getBias() || backward.getBiasGrad().use_empty());
 }
 
+/// The gradient of a branch, if it alone reads that of the branch's output.
+static AttentionBackwardOp getGradient(CombineBackwardOp combine,
+                                       Branch branch) {
+  auto backward =
+      getOnlyReader<AttentionBackwardOp>(combine.getBranchGrads()[branch]);
+  return backward && isOfBranch(backward, branch) ? backward : nullptr;
+}
+
 BackwardMatch::BackwardMatch(CombineBackwardOp combine)
-    : combine(combine), compressed(getOnlyReader<CompressedAttentionBackwardOp>(
-                            combine.getCompressedGrad())),
-      selected(getOnlyReader<SelectedAttentionBackwardOp>(
-          combine.getSelectedGrad())),
-      window(getOnlyReader<WindowAttentionBackwardOp>(combine.getWindowGrad())),
-      gates(combine.getGates()),
+    : combine(combine), gates(combine.getGates()),
       gateBackward(getOnlyReader<nn::GateBackwardOp>(combine.getGatesGrad())) {
+  if (combine.getBranches().size() == NumBranches) {
+    compressed = getGradient(combine, Blocks);
+    selected = getGradient(combine, Indexed);
+    window = getGradient(combine, Tokens);
+  }
   if (isGradientOf(gateBackward, gates.producer))
     return;
   gateBackward = nullptr;
@@ -236,12 +272,16 @@ BackwardMatch::BackwardMatch(CombineBackwardOp combine)
 }
 
 StringRef BackwardMatch::findObstacle() {
+  if (combine.getBranches().size() != NumBranches)
+    return "a kernel of several branches is one of blocks, indexed blocks and "
+           "tokens";
   if (!compressed || !selected || !window)
     return "the gradient of a branch is not read by the gradient of its "
            "attention alone";
-  if (compressed.getOutput() != combine.getCompressed() ||
-      selected.getOutput() != combine.getSelected() ||
-      window.getOutput() != combine.getWindow())
+  OperandRange branches = combine.getBranches();
+  if (compressed.getOutput() != branches[Blocks] ||
+      selected.getOutput() != branches[Indexed] ||
+      window.getOutput() != branches[Tokens])
     return "the gradient of a branch is taken with another output";
   for (StringRef difference :
        {findDifference(selected, window), findDifference(selected, compressed)})
@@ -270,16 +310,16 @@ LogicalResult BackwardMatch::moveOperands() {
 
 void BackwardMatch::replace() {
   OpBuilder builder(combine);
+  OperandRange branches = combine.getBranches();
   auto fused = GatedAttentionBackwardOp::create(
       builder, combine.getLoc(), gates.gating, combine.getOutputGrad(),
       selected.getQuery(), compressed.getKey(), compressed.getValue(),
-      combine.getCompressed(), compressed.getLse(), selected.getKey(),
-      selected.getValue(), combine.getSelected(), selected.getLse(),
+      branches[Blocks], compressed.getLse(), selected.getKey(),
+      selected.getValue(), branches[Indexed], selected.getLse(),
       selected.getIndices(), window.getKey(), window.getValue(),
-      combine.getWindow(), window.getLse(), gates.gates, gates.bias,
-      /*table=*/Value(), compressed.getBlock(), compressed.getStride(),
-      selected.getSelectBlock(), window.getWindow(), /*rotate_tokens=*/false,
-      selected.getScaleAttr());
+      branches[Tokens], window.getLse(), gates.gates, gates.bias,
+      /*table=*/Value(), compressed.getVisibility(), selected.getVisibility(),
+      window.getVisibility(), /*rotate_tokens=*/false, selected.getScaleAttr());
   if (!additions.empty())
     additions.back().getOutput().replaceAllUsesWith(fused.getQueryGrad());
   for (nn::AddOp addition : llvm::reverse(additions))
@@ -323,11 +363,18 @@ static bool fuseBackward(CombineBackwardOp combine) {
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// The compressed keys and values that an operation attends to, if it does.
+/// Whether attention or its gradient is to blocks of tokens.
+template <typename OpT>
+static bool attendsToBlocks(OpT op) {
+  return op && isOfBranch(op, Blocks);
+}
+
+/// The blocks of keys and values that an operation attends to, if it does.
 static std::pair<Value, Value> getCompressed(Operation *op) {
-  if (auto attention = dyn_cast<CompressedAttentionOp>(op))
+  if (auto attention = dyn_cast<AttentionOp>(op); attendsToBlocks(attention))
     return {attention.getKey(), attention.getValue()};
-  if (auto backward = dyn_cast<CompressedAttentionBackwardOp>(op))
+  if (auto backward = dyn_cast<AttentionBackwardOp>(op);
+      attendsToBlocks(backward))
     return {backward.getKey(), backward.getValue()};
   if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op))
     return {backward.getCompressedKey(), backward.getCompressedValue()};
@@ -358,12 +405,12 @@ void FuseAttentionPass::runOnOperation() {
       numRotations += fuseRotationsBack(backward);
       numCompressions += fuseCompressionBackward(
           backward.getCompressedKeyGrad(), backward.getCompressedValueGrad());
-    } else if (auto backward = dyn_cast<CompressedAttentionBackwardOp>(op)) {
+    } else if (auto backward = dyn_cast<AttentionBackwardOp>(op)) {
       numCompressions += fuseCompressionBackward(backward.getKeyGrad(),
                                                  backward.getValueGrad());
     }
   }
-  for (auto op :
-       llvm::make_early_inc_range(function.getOps<CompressedAttentionOp>()))
-    numRotations += fuseRotation(op);
+  for (auto op : llvm::make_early_inc_range(function.getOps<AttentionOp>()))
+    if (attendsToBlocks(op))
+      numRotations += fuseRotation(op);
 }

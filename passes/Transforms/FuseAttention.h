@@ -34,7 +34,7 @@ bool fuseCompressionBackward(mlir::Value keyGrad, mlir::Value valueGrad);
 /// Makes the rotation of the queries part of `attention`, which is replaced,
 /// and with it that of the keys to which other attention of the same queries
 /// attends; whether it did.
-bool fuseRotation(CompressedAttentionOp attention);
+bool fuseRotation(AttentionOp attention);
 /// Makes the inverse rotations of the gradients that `backward` has part of it;
 /// how many.
 int64_t fuseRotationsBack(GatedAttentionBackwardOp backward);

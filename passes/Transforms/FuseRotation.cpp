@@ -30,18 +30,18 @@ static SmallVector<Value> getKeysOf(Operation *attention, Value query) {
           return {};
         return {op.getSelectedKey(), op.getWindowKey()};
       })
-      .Case<SelectedAttentionOp, WindowAttentionOp>(
-          [&](auto op) -> SmallVector<Value> {
-            return op.getQuery() == query ? SmallVector<Value>{op.getKey()}
-                                          : SmallVector<Value>{};
-          })
+      .Case([&](AttentionOp op) -> SmallVector<Value> {
+        if (op.getQuery() != query || !op.getVisibility().attendsToTokens())
+          return {};
+        return {op.getKey()};
+      })
       .Default({});
 }
 
 /// Why `attention` cannot rotate these keys while it rotates its queries, or
 /// nothing.
 static StringRef findObstacle(nn::RotaryOp keys, nn::RotaryOp queries,
-                              CompressedAttentionOp attention) {
+                              AttentionOp attention) {
   if (!rotatesTokens(keys) || keys.getTable() != queries.getTable())
     return "the keys are rotated by other angles than the queries";
   if (getDim(keys.getInput(), 2) == 0)
@@ -58,7 +58,7 @@ static StringRef findObstacle(nn::RotaryOp keys, nn::RotaryOp queries,
 
 /// The rotations of keys that `attention` can do with that of its queries.
 static SmallVector<nn::RotaryOp> findKeys(nn::RotaryOp queries,
-                                          CompressedAttentionOp attention) {
+                                          AttentionOp attention) {
   llvm::SetVector<Operation *> found;
   for (Operation *user : queries.getOutput().getUsers())
     for (Value key : getKeysOf(user, queries.getOutput()))
@@ -86,8 +86,7 @@ static constexpr StringLiteral kReadBefore =
 
 /// Whether the branch has the output as its key or value. The operation that
 /// rotates cannot be given it.
-static bool isKeyOrValue(nn::RotaryOp rotation,
-                         CompressedAttentionOp attention) {
+static bool isKeyOrValue(nn::RotaryOp rotation, AttentionOp attention) {
   return rotation.getOutput() == attention.getKey() ||
          rotation.getOutput() == attention.getValue();
 }
@@ -95,7 +94,7 @@ static bool isKeyOrValue(nn::RotaryOp rotation,
 /// Why `attention` cannot do the rotation of keys, among others that it does,
 /// or nothing.
 static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
-                            CompressedAttentionOp attention) {
+                            AttentionOp attention) {
   auto before = rotation.getInput().getDefiningOp<nn::RotaryOp>();
   if (before && (before.getOutput() == attention.getQuery() ||
                  llvm::is_contained(keys, before)))
@@ -106,7 +105,7 @@ static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
   return isReadBefore(rotation, attention) ? StringRef(kReadBefore) : "";
 }
 
-bool nsa::fuseRotation(CompressedAttentionOp attention) {
+bool nsa::fuseRotation(AttentionOp attention) {
   auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
   if (!queries)
     return false;
@@ -139,10 +138,10 @@ bool nsa::fuseRotation(CompressedAttentionOp attention) {
   for (nn::RotaryOp rotation : keys)
     inputs.push_back(rotation.getInput());
   OpBuilder builder(attention);
-  auto fused = RotaryCompressedAttentionOp::create(
+  auto fused = RotaryAttentionOp::create(
       builder, attention.getLoc(), queries.getInput(), attention.getKey(),
-      attention.getValue(), inputs, queries.getTable(), attention.getBlock(),
-      attention.getStride(), attention.getScaleAttr());
+      attention.getValue(), inputs, queries.getTable(),
+      attention.getVisibility(), attention.getScaleAttr());
   reportFusion(queries, "Rotation", "");
   attention.getOutput().replaceAllUsesWith(fused.getOutput());
   attention.getLse().replaceAllUsesWith(fused.getLse());
@@ -180,7 +179,8 @@ static void replaceByInput(nn::RotaryOp rotation) {
 /// That of the compressed keys.
 static bool fuseCompressedRotation(GatedAttentionBackwardOp backward) {
   nn::RotaryOp rotation =
-      getRotationBack(backward.getCompressedKeyGrad(), backward.getStride());
+      getRotationBack(backward.getCompressedKeyGrad(),
+                      backward.getCompressedVisibility().getKeyStride());
   if (!rotation)
     return false;
   IRRewriter rewriter(backward.getContext());

@@ -523,11 +523,11 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
 def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Compute the branches of attention in fewer launches";
   let description = [{
-    - `nsa.selected_attention` and `nsa.window_attention` of the same queries
-      whose outputs `nsa.combine` sums become one `nsa.gated_attention`. Their
-      own outputs are kept if something else, the gradient, reads them.
-    - `nsa.combine_backward`, the gradients of the three branches and the sums of
-      their gradients of the queries become one
+    - `nsa.attention` to the blocks of indices and to tokens, of the same queries,
+      whose outputs `nsa.combine` sums as the second and the third of three
+      branches, becomes one `nsa.gated_attention`. Their own outputs are kept if something else, the gradient, reads them.
+    - `nsa.combine_backward`, the gradients of these branches and of a first one
+      to blocks, and the sums of their gradients of the queries become one
       `nsa.gated_attention_backward`. Values computed again for one of them move
       in front of it.
     - `nsa.compress` of the keys and of the values of one attention become one
@@ -536,9 +536,9 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
     - In both forms of gated attention the gates are computed from their logits: `nn.gate` and
       `nn.gate_backward` disappear where nothing else reads them.
 
-    - `nn.rotary` of the queries becomes part of `nsa.compressed_attention`, which
+    - `nn.rotary` of the queries becomes part of `nsa.attention` to blocks, which
       reads each of them once, and leaves them rotated for the other branches,
-      with the keys of these: `nsa.rotary_compressed_attention`. Rotating keys
+      with the keys of these: `nsa.rotary_attention`. Rotating keys
       where they are attended to would rotate them once per tile of queries.
       `nsa.gated_attention_backward` rotates the gradients of queries and keys
       back.
@@ -551,8 +551,8 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
     Example:
 
     ```mlir
-    %slc, %l0 = nsa.selected_attention %q, %ks, %vs, %i {select_block = 16 : i64} : ...
-    %win, %l1 = nsa.window_attention %q, %kw, %vw {window = 32 : i64} : ...
+    %slc, %l0 = nsa.attention %q, %ks, %vs visible(#nsa.selected<block = 16>, %i : ...) : ...
+    %win, %l1 = nsa.attention %q, %kw, %vw visible(#nsa.window<32>) : ...
     %gates = nn.gate sigmoid %logits, %bias : ...
     %o = nsa.combine %gates, %cmp, %slc, %win : ...
     ```
@@ -561,7 +561,7 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
 
     ```mlir
     %o = nsa.gated_attention sigmoid %q, %cmp, %ks, %vs, %i, %kw, %vw, %logits, %bias
-        {select_block = 16 : i64, window = 32 : i64} : ...
+        visible(#nsa.selected<block = 16>, #nsa.window<32>) : ...
     ```
   }];
   let dependentDialects = ["::nsa::NSADialect"];

@@ -90,7 +90,7 @@ func.func @wide_result(%x: tensor<4x4xbf16> {nn.differentiate},
 // only, and nothing flows through the indices.
 // CHECK-LABEL: func @selection(
 // CHECK: nsa.select
-// CHECK: nsa.selected_attention_backward
+// CHECK: nsa.attention_backward {{.*}}visible(#nsa.selected
 // CHECK-NOT: nsa.select
 // CHECK: return
 func.func @selection(%q: tensor<1x16x2x4xf32> {nn.differentiate}, %k: tensor<1x16x1x4xf32>,

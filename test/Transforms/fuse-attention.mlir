@@ -15,7 +15,7 @@
 
 // Nothing reads the branches: they are not kept. The gates come from logits.
 // CHECK-LABEL: func.func @inference
-// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention sigmoid %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 {select_block = 8 : i64, window = 6 : i64}
+// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention sigmoid %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 visible(#nsa.selected<block = 8>, #nsa.window<6>)
 // CHECK-NEXT: return %[[O]]
 func.func @inference(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits, %b: !bias) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -28,7 +28,7 @@ func.func @inference(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits, %b: !
 // Gates that something else reads stay, and are computed again.
 // CHECK-LABEL: func.func @shared_gates
 // CHECK-NEXT: %[[G:.*]] = nn.gate softmax %arg5
-// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention softmax %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5 {scale = 2.000000e+00 : f64, select_block = 8 : i64, window = 6 : i64}
+// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention softmax %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5 visible(#nsa.selected<block = 8>, #nsa.window<6>) {scale = 2.000000e+00 : f64}
 // CHECK-NEXT: return %[[O]], %[[G]]
 func.func @shared_gates(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits) -> (!q, !gates) {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64, scale = 2.0 : f64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -41,12 +41,12 @@ func.func @shared_gates(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits) ->
 // One operation forward and one backward. Every gradient of the queries is in
 // its sum, and what it reads of the branches is kept.
 // CHECK-LABEL: func.func @train
-// CHECK: %[[OC:.*]], %[[LC:.*]] = nsa.compressed_attention %arg0, %arg1, %arg1
-// CHECK-NEXT: %[[O:.*]], %[[OS:.*]], %[[LS:.*]], %[[OW:.*]], %[[LW:.*]] = nsa.gated_attention sigmoid %arg0, %[[OC]], %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 {keep,
+// CHECK: %[[OC:.*]], %[[LC:.*]] = nsa.attention %arg0, %arg1, %arg1
+// CHECK-NEXT: %[[O:.*]], %[[OS:.*]], %[[LS:.*]], %[[OW:.*]], %[[LW:.*]] = nsa.gated_attention sigmoid %arg0, %[[OC]], %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 {{.*}}{keep}
 // CHECK-NOT: nn.gate
 // CHECK: %[[DQ:.*]], %[[DKC:.*]], %[[DVC:.*]], %[[DKS:.*]], %[[DVS:.*]], %[[DKW:.*]], %[[DVW:.*]], %[[DZ:.*]], %[[DB:.*]] = nsa.gated_attention_backward sigmoid
 // CHECK-SAME: %{{.*}}, %arg0, %arg1, %arg1, %[[OC]], %[[LC]], %arg2, %arg3, %[[OS]], %[[LS]], %arg4, %arg2, %arg3, %[[OW]], %[[LW]], %arg5, %arg6
-// CHECK-SAME: {block = 8 : i64, select_block = 8 : i64, stride = 4 : i64, window = 6 : i64}
+// CHECK-SAME: visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 8>, #nsa.window<6>)
 // CHECK-NEXT: nn.add %[[DKW]], %[[DKS]]
 // CHECK-NEXT: nn.add %[[DVW]], %[[DVS]]
 // CHECK-NEXT: nn.add %[[DKC]], %[[DVC]]
@@ -64,7 +64,7 @@ func.func @train(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc {nn.differen
 
 // The gradient of given gates, and none of the queries.
 // CHECK-LABEL: func.func @given
-// CHECK: nsa.gated_attention given %{{.*}}, %arg5 {keep,
+// CHECK: nsa.gated_attention given %{{.*}}, %arg5 {{.*}}{keep}
 // CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[DG:.*]] = nsa.gated_attention_backward given
 // CHECK: return %{{.*}}, %{{.*}}, %[[DG]]
 func.func @given(%q: !q, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %i: !i,
@@ -82,7 +82,7 @@ func.func @given(%q: !q, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn
 
 // CHECK-LABEL: func.func @no_selected
 // CHECK-NOT: nsa.gated_attention
-// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_selected | Reason="the selected branch is not the output of nsa.selected_attention"
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_selected | Reason="the second branch is not attention to the blocks of indices"
 func.func @no_selected(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %ow, %lw = nsa.window_attention %q, %k, %v {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
   %o = nsa.combine %g, %oc, %oc, %ow : (!gates, !q, !q, !q) -> !q
@@ -91,7 +91,7 @@ func.func @no_selected(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !
 
 // CHECK-LABEL: func.func @no_window
 // CHECK-NOT: nsa.gated_attention
-// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_window | Reason="the window branch is not the output of nsa.window_attention"
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_window | Reason="the third branch is not attention to tokens"
 func.func @no_window(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
   %o = nsa.combine %g, %oc, %os, %oc : (!gates, !q, !q, !q) -> !q

@@ -17,8 +17,8 @@
 // rotates their gradient back.
 // CHECK-LABEL: func.func @mean
 // CHECK-NEXT: %[[K:.*]], %[[V:.*]] = nsa.compress_key_value mean %arg1, %arg2 rotary %arg3 {block = 8 : i64, stride = 4 : i64}
-// CHECK-NEXT: nsa.compressed_attention %arg0, %[[K]], %[[V]]
-// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.compressed_attention_backward
+// CHECK-NEXT: nsa.attention %arg0, %[[K]], %[[V]]
+// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.attention_backward {{.*}}visible(#nsa.compressed
 // CHECK-NEXT: %[[BACK:.*]] = nn.rotary %[[DK]], %arg3 {inverse, stride = 4 : i64}
 // CHECK-NEXT: nsa.compress_key_value_backward mean %[[BACK]], %[[DV]], %arg1, %arg2 {block = 8 : i64, stride = 4 : i64}
 func.func @mean(%q: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %t: !table)
@@ -44,7 +44,7 @@ func.func @linear(%q: !q, %k: !k, %v: !k, %t: !table, %wk: !w {nn.differentiate,
 
 // The gradient of compressed keys leaves the fused attention rotated back.
 // CHECK-LABEL: func.func @gated
-// CHECK: nsa.gated_attention_backward given {{.*}} rotary %arg3 {block = 8 : i64,
+// CHECK: nsa.gated_attention_backward given {{.*}} rotary %arg3 visible(
 // CHECK-NOT: nn.rotary
 // CHECK: nsa.compress_key_value_backward mean
 func.func @gated(%q: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %t: !table, %i: !i, %g: !gates)

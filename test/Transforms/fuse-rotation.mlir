@@ -14,12 +14,12 @@
 // nobody rotates a gradient back but the attention that stores it.
 // CHECK-LABEL: func.func @all
 // CHECK-NOT: nn.rotary
-// CHECK: %[[O:.*]], %[[L:.*]], %[[Q:.*]], %[[KS:.*]], %[[KW:.*]] = nsa.rotary_compressed_attention %arg0, %{{.*}}, %{{.*}}, %arg3, %arg4 rotary %arg5 {block = 8 : i64, stride = 4 : i64}
+// CHECK: %[[O:.*]], %[[L:.*]], %[[Q:.*]], %[[KS:.*]], %[[KW:.*]] = nsa.rotary_attention %arg0, %{{.*}}, %{{.*}}, %arg3, %arg4 rotary %arg5 visible(#nsa.compressed<block = 8, stride = 4>)
 // CHECK-NOT: nn.rotary
 // CHECK: nsa.gated_attention given %[[Q]], %[[O]], %[[KS]], %arg2, %arg6, %[[KW]], %arg2, %arg7
 // CHECK-NOT: nn.rotary
 // CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[DKS:.*]], %{{.*}}, %[[DKW:.*]], %{{.*}}, %{{.*}} = nsa.gated_attention_backward given
-// CHECK-SAME: rotary %arg5 {block = 8 : i64, rotate_tokens, select_block
+// CHECK-SAME: rotary %arg5 visible({{.*}}) {rotate_tokens}
 // CHECK-NOT: nn.rotary
 // CHECK: return %{{.*}}, %[[DQ]], %{{.*}}, %[[DKS]], %[[DKW]]
 func.func @all(%q: !q {nn.differentiate, nn.name = "q"}, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k,
@@ -50,8 +50,8 @@ func.func @all(%q: !q {nn.differentiate, nn.name = "q"}, %k: !k {nn.differentiat
 // stays. Keys that are computed later move.
 // CHECK-LABEL: func.func @apart
 // CHECK-NEXT: %[[S:.*]] = nn.silu %arg3
-// CHECK-NEXT: %{{.*}}, %{{.*}}, %[[Q:.*]], %[[K:.*]] = nsa.rotary_compressed_attention %arg0, %arg1, %arg2, %[[S]] rotary %arg4 {block = 8 : i64, scale = 5.000000e-01 : f64, stride = 4 : i64}
-// CHECK-NEXT: nsa.window_attention %[[Q]], %[[K]], %arg3
+// CHECK-NEXT: %{{.*}}, %{{.*}}, %[[Q:.*]], %[[K:.*]] = nsa.rotary_attention %arg0, %arg1, %arg2, %[[S]] rotary %arg4 visible(#nsa.compressed<block = 8, stride = 4>) {scale = 5.000000e-01 : f64}
+// CHECK-NEXT: nsa.attention %[[Q]], %[[K]], %arg3
 func.func @apart(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !q) {
   %qr = nn.rotary %q, %t : (!q, !table) -> !q
   %o, %lse = nsa.compressed_attention %qr, %kc, %vc {block = 8 : i64, scale = 0.5 : f64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
@@ -63,7 +63,7 @@ func.func @apart(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !q) {
 
 // One rotation serves both branches.
 // CHECK-LABEL: func.func @shared
-// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2, %arg3 rotary %arg4
+// CHECK: nsa.rotary_attention %arg0, %arg1, %arg2, %arg3 rotary %arg4
 // CHECK-NOT: nn.rotary
 func.func @shared(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %i: tensor<1x1x16x2xi32>) -> (!q, !q, !q) {
   %qr = nn.rotary %q, %t : (!q, !table) -> !q
@@ -80,7 +80,7 @@ func.func @shared(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %i: tensor<1x1
 
 // CHECK-LABEL: func.func @read_before
 // CHECK: nn.rotary
-// CHECK: nsa.compressed_attention
+// CHECK: nsa.attention {{.*}}visible(#nsa.compressed
 // MISSED: [Missed] Rotation | Category:nsa-fuse-attention | Function=read_before | Reason="what is rotated is read before the compressed branch"
 func.func @read_before(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !q) {
   %qr = nn.rotary %q, %t : (!q, !table) -> !q
@@ -91,7 +91,7 @@ func.func @read_before(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table) -> (!q, !
 
 // CHECK-LABEL: func.func @other_positions
 // CHECK: nn.rotary
-// CHECK: nsa.compressed_attention
+// CHECK: nsa.attention {{.*}}visible(#nsa.compressed
 // MISSED: Function=other_positions | Reason="the queries are rotated by other angles than those of their positions"
 func.func @other_positions(%q: !q, %kc: !kc, %vc: !kc, %t: !table) -> !q {
   %qr = nn.rotary %q, %t {inverse} : (!q, !table) -> !q
@@ -101,7 +101,7 @@ func.func @other_positions(%q: !q, %kc: !kc, %vc: !kc, %t: !table) -> !q {
 
 // The keys stay outside, the queries do not.
 // CHECK-LABEL: func.func @other_table
-// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2 rotary %arg4
+// CHECK: nsa.rotary_attention %arg0, %arg1, %arg2 rotary %arg4
 // CHECK: nn.rotary %arg3, %arg5
 // MISSED: Function=other_table | Reason="the keys are rotated by other angles than the queries"
 func.func @other_table(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %u: !table) -> (!q, !q) {
@@ -113,7 +113,7 @@ func.func @other_table(%q: !q, %kc: !kc, %vc: !kc, %k: !k, %t: !table, %u: !tabl
 }
 
 // CHECK-LABEL: func.func @dependent
-// CHECK: nsa.rotary_compressed_attention %arg0, %arg1, %arg2 rotary %arg3
+// CHECK: nsa.rotary_attention %arg0, %arg1, %arg2 rotary %arg3
 // CHECK: nn.rotary
 // MISSED: Function=dependent | Reason="the keys follow from the compressed branch"
 func.func @dependent(%q: !q, %kc: tensor<1x3x2x4xf32>, %vc: tensor<1x3x2x4xf32>, %t: !table) -> !q {
@@ -152,8 +152,8 @@ func.func @some(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc, %k: !k, %t: 
 // itself. The operation that rotates cannot read what it makes.
 // CHECK-LABEL: func.func @rotated_compressed_keys
 // CHECK: %[[K:.*]] = nn.rotary %arg1
-// CHECK: nsa.rotary_compressed_attention %arg0, %[[K]], %arg2
-// CHECK: nsa.window_attention %{{.*}}, %[[K]], %arg2
+// CHECK: nsa.rotary_attention %arg0, %[[K]], %arg2
+// CHECK: nsa.attention %{{.*}}, %[[K]], %arg2
 func.func @rotated_compressed_keys(%q: tensor<1x16x2x16xf32>, %k: tensor<1x16x2x16xf32>, %v: tensor<1x16x2x16xf32>, %t: tensor<16x8x2xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) {
   %qr = nn.rotary %q, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
   %kr = nn.rotary %k, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>
@@ -163,7 +163,7 @@ func.func @rotated_compressed_keys(%q: tensor<1x16x2x16xf32>, %k: tensor<1x16x2x
 }
 
 // CHECK-LABEL: func.func @keys_of_rotated_queries
-// CHECK: %[[F:.*]] = nsa.rotary_compressed_attention %arg0
+// CHECK: %[[F:.*]] = nsa.rotary_attention %arg0
 // CHECK: nn.rotary
 func.func @keys_of_rotated_queries(%q: tensor<1x16x2x16xf32>, %k: tensor<1x1x2x16xf32>, %v: tensor<1x1x2x16xf32>, %w: tensor<1x16x2x16xf32>, %t: tensor<16x8x2xf32>) -> (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>) {
   %qr = nn.rotary %q, %t : (tensor<1x16x2x16xf32>, tensor<16x8x2xf32>) -> tensor<1x16x2x16xf32>

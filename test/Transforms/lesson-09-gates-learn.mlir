@@ -11,7 +11,7 @@
 // CHECK: %[[X:.*]] = nn.embedding
 // CHECK: %[[Z:.*]] = nn.matmul %[[X]], %[[W]]
 // CHECK: %[[GATES:.*]] = nn.gate sigmoid %[[Z]], %[[B]]
-// CHECK: %[[DGATES:.*]], %{{.*}}, %{{.*}}, %{{.*}} = nsa.combine_backward %{{.*}}, %[[GATES]]
+// CHECK: %[[DGATES:.*]], %{{.*}}:3 = nsa.combine_backward %{{.*}}, %[[GATES]]
 // CHECK: %[[DZ:.*]], %[[DB:.*]] = nn.gate_backward sigmoid %[[DGATES]], %[[GATES]]
 // CHECK: %[[SUM_B:.*]] = nn.add %{{.*}}, %[[DB]]
 // CHECK: %[[DW:.*]] = nn.matmul %[[X]], %[[DZ]] {{.*}}transpose_lhs

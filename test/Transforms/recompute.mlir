@@ -82,7 +82,7 @@ func.func @layer(%ids: tensor<1x16x16xf32> {nn.name = "x", nn.role = "input"},
   // BLOCK: %[[X:.*]] = nn.silu %[[IN]]
   // BLOCK: %[[Q:.*]] = nn.matmul %[[X]], %[[W]]
   // BLOCK: %[[QH:.*]] = nn.split_heads %[[Q]]
-  // BLOCK: %[[O:.*]], %[[LSE:.*]] = nsa.window_attention %[[QH]], %[[QH]], %[[QH]]
+  // BLOCK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %[[QH]], %[[QH]], %[[QH]]
   // BLOCK: nn.add %[[X]]
   %x = nn.silu %ids : (tensor<1x16x16xf32>) -> tensor<1x16x16xf32>
   %q = nn.matmul %x, %w : (tensor<1x16x16xf32>, tensor<16x16xf32>) -> tensor<1x16x16xf32>
@@ -96,7 +96,7 @@ func.func @layer(%ids: tensor<1x16x16xf32> {nn.name = "x", nn.role = "input"},
   // BLOCK: %[[WK:.*]] = nn.recompute_barrier %[[W]]
   // BLOCK: %[[Q1:.*]] = nn.matmul %[[XK]], %[[WK]]
   // BLOCK: %[[QH1:.*]] = nn.split_heads %[[Q1]]
-  // BLOCK: nsa.window_attention_backward %{{.*}}, %[[QH1]], %[[QH1]], %[[QH1]], %[[O]], %[[LSE]]
+  // BLOCK: nsa.attention_backward %{{.*}}, %[[QH1]], %[[QH1]], %[[QH1]], %[[O]], %[[LSE]]
   // BLOCK-NOT: nn.recompute_barrier
   %dwz = nn.matmul %y, %dy {transpose_lhs} : (tensor<1x16x16xf32>, tensor<1x16x16xf32>) -> tensor<16x16xf32> loc("backward")
   %do = nn.split_heads %dy {heads = 1 : i64} : (tensor<1x16x16xf32>) -> tensor<1x16x1x16xf32> loc("backward")

@@ -31,7 +31,7 @@ func.func @graph(%x: tensor<2x16x8xf32> {nn.dims = ["batch", "seq", ""]}, %w: te
 // The number of compressed blocks is inferred: (40 - 8) / 4 + 1.
 // CHECK-LABEL: func @compressed(
 // CHECK: nsa.compress mean {{.*}} : (tensor<3x40x1x4xf32>) -> tensor<3x9x1x4xf32>
-// CHECK: nsa.compressed_attention {{.*}} -> (tensor<3x40x2x4xf32>, tensor<3x2x40xf32>)
+// CHECK: nsa.attention {{.*}} : tensor<3x40x2x4xf32>, tensor<3x9x1x4xf32>, tensor<3x9x1x4xf32>
 func.func @compressed(
     %q: tensor<1x16x2x4xf32> {nn.dims = ["batch", "seq", "", ""]},
     %k: tensor<1x16x1x4xf32> {nn.dims = ["batch", "seq", "", ""]}) -> tensor<1x16x2x4xf32> {

@@ -18,7 +18,7 @@
 // REDEFINE: %{sizes} = micro-batch=1 seq-len=4
 // RUN: nsa-opt %S/Inputs/sparse_block.mlir --pass-pipeline=%{pipeline} | FileCheck %s --check-prefixes=SHORT
 // SHORT: nsa.compress {{.*}} -> tensor<1x0x1x4xbf16>
-// SHORT: nsa.compressed_attention_backward {{.*}}tensor<1x0x1x4xbf16>
+// SHORT: nsa.attention_backward {{.*}}tensor<1x0x1x4xbf16>
 
 // The same input gives the same text.
 // RUN: nsa-opt %S/Inputs/sparse_block.mlir --pass-pipeline=%{pipeline} -o %t.1
@@ -36,17 +36,17 @@
 
 // The backward half visits the branches in reverse. The query's gradient is the
 // sum over the branches that read it; selection adds nothing to it.
-// WINDOW: %[[DQ:[^,]*]], %[[DK:[^,]*]], %[[DV:[^ ]*]] = nsa.window_attention_backward
+// WINDOW: %[[DQ:[^,]*]], %[[DK:[^,]*]], %[[DV:[^ ]*]] = nsa.attention_backward {{.*}}visible(#nsa.window
 // WINDOW-DAG: nn.rotary %[[DQ]], {{.*}}inverse
 // WINDOW-DAG: nn.rotary %[[DK]], {{.*}}inverse
 // WINDOW-DAG: nn.merge_heads %[[DV]]
 // WINDOW: nn.rms_norm_backward
 // SPARSE: nsa.combine_backward
 // SPARSE: nn.gate_backward
-// SPARSE: %[[DQ_WIN:[^,]*]], {{.*}} = nsa.window_attention_backward
-// SPARSE: %[[DQ_SLC:[^,]*]], {{.*}} = nsa.selected_attention_backward
+// SPARSE: %[[DQ_WIN:[^,]*]], {{.*}} = nsa.attention_backward {{.*}}visible(#nsa.window
+// SPARSE: %[[DQ_SLC:[^,]*]], {{.*}} = nsa.attention_backward {{.*}}visible(#nsa.selected
 // SPARSE: %[[DQ_TWO:.*]] = nn.add %[[DQ_WIN]], %[[DQ_SLC]]
-// SPARSE: %[[DQ_CMP:[^,]*]], %[[DK_CMP:[^,]*]], {{.*}} = nsa.compressed_attention_backward
+// SPARSE: %[[DQ_CMP:[^,]*]], %[[DK_CMP:[^,]*]], {{.*}} = nsa.attention_backward {{.*}}visible(#nsa.compressed
 // SPARSE: %[[DQ:.*]] = nn.add %[[DQ_TWO]], %[[DQ_CMP]]
 // SPARSE: %[[DK_ROW:.*]] = nn.rotary %[[DK_CMP]], {{.*}}{inverse, stride = 4 : i64}
 // SPARSE: nsa.compress_backward {{ *}}linear %[[DK_ROW]]

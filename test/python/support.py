@@ -21,8 +21,11 @@ def program(op, inputs, results):
     args = ", ".join(f"%a{i}: {t}" for i, t in enumerate(ins))
     names = [f"%r{i}" for i in range(len(outs))]
     text = op.format(", ".join(f"%a{i}" for i in range(len(ins))))
+    types = f"({', '.join(ins)}) -> ({', '.join(outs)})"
+    if "visible(" in op and op.startswith("nsa.attention"):
+        types = ", ".join(ins)
     return (f"func.func @main({args}) -> ({', '.join(outs)}) {{\n"
-            f"  {', '.join(names)} = {text} : ({', '.join(ins)}) -> ({', '.join(outs)})\n"
+            f"  {', '.join(names)} = {text} : {types}\n"
             f"  return {', '.join(names)} : {', '.join(outs)}\n}}\n")
 
 

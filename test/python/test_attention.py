@@ -24,10 +24,12 @@ def make_qkv(rng, shape, element, rows=None):
 
 
 def check_attention(rng, name, attributes, shape, element, mask, rows=None, extra=()):
-    """Forward, then backward from the reference's own output."""
+    """Forward, then backward from the reference's own output. `attributes` are those
+    of the op, or its clause `visible(...)`."""
+    clause = attributes if attributes.startswith("visible(") else f"{{{{{attributes}}}}}"
     b, s, hq, hkv, dk, dv = shape
     q, k, v = make_qkv(rng, shape, element, rows)
-    o, lse = run(f"nsa.{name} {{}} {{{{{attributes}}}}}", [q, k, v, *extra],
+    o, lse = run(f"nsa.{name} {{}} {clause}", [q, k, v, *extra],
                  [((b, s, hq, dv), element), ((b, hq, s), "f32")], element)
     want_o, want_lse = ref.attention(q, k, v, mask)
     emulated = ref.attention(q, k, v, mask, kind=element)
@@ -37,7 +39,7 @@ def check_attention(rng, name, attributes, shape, element, mask, rows=None, extr
     do = random(rng, b, s, hq, dv, element=element)
     o = ref.to_bf16(want_o) if element == "bf16" else want_o.astype(np.float32)
     lse = want_lse.astype(np.float32)
-    grads = run(f"nsa.{name}_backward {{}} {{{{{attributes}}}}}", [do, q, k, v, o, F32(lse), *extra],
+    grads = run(f"nsa.{name}_backward {{}} {clause}", [do, q, k, v, o, F32(lse), *extra],
                 [(x.shape, element) for x in (q, k, v)], element)
     want = ref.attention_backward(do, q, k, v, o, lse, mask)
     emulated = ref.attention_backward(do, q, k, v, o, lse, mask, kind=element)
@@ -52,6 +54,12 @@ def check_attention(rng, name, attributes, shape, element, mask, rows=None, extr
 def test_window_attention(rng, shape, window, element):
     check_attention(rng, "window_attention", f"window = {window} : i64", shape, element,
                     ref.window_mask(shape[1], window))
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_causal_attention(rng, shape, element):
+    check_attention(rng, "attention", "visible(#nsa.causal)", shape, element, ref.window_mask(shape[1], shape[1]))
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -129,11 +137,11 @@ def test_compress(rng, block, stride, length, d, kind, names, element):
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_combine(rng, shape, element):
+@pytest.mark.parametrize("shape,count", [*((shape, 3) for shape in SHAPES), (SHAPES[0], 1), (SHAPES[1], 5)])
+def test_combine(rng, shape, count, element):
     b, s, hq, _, _, dv = shape
-    branches = [random(rng, b, s, hq, dv, element=element) for _ in range(3)]
-    gates = rng.random((b, s, hq, 3)).astype(np.float32)
+    branches = [random(rng, b, s, hq, dv, element=element) for _ in range(count)]
+    gates = rng.random((b, s, hq, count)).astype(np.float32)
     r = ref.rounder(element)
     (o,) = run("nsa.combine {}", [F32(gates), *branches], [((b, s, hq, dv), element)], element)
     want = sum(gates[..., c, None].astype(np.float64) * x for c, x in enumerate(branches))
@@ -141,21 +149,22 @@ def test_combine(rng, shape, element):
 
     do = random(rng, b, s, hq, dv, element=element)
     grads = run("nsa.combine_backward {}", [do, F32(gates), *branches],
-                [(gates.shape, "f32")] + [(do.shape, element)] * 3, element)
+                [(gates.shape, "f32")] + [(do.shape, element)] * count, element)
     wide = do.astype(np.float64)
     assert_close(grads[0], np.stack([(wide * x).sum(-1) for x in branches], -1))
-    for c in range(3):
+    for c in range(count):
         expected = gates[..., c, None] * wide
         assert_close(grads[c + 1], expected, r(expected))
 
 
 @pytest.mark.parametrize("rows", [(1, 1, 1), (2, 33, 3), (2, 300, 4)])
+@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("collapsed", [False, True])
-def test_gate_statistics(rng, rows, collapsed):
-    gates = rng.random((*rows, 3)).astype(np.float32)
+def test_gate_statistics(rng, rows, count, collapsed):
+    gates = rng.random((*rows, count)).astype(np.float32)
     if collapsed:
         gates[..., 1:] = 0
-    (y,) = run("nsa.gate_statistics {}", [F32(gates)], [((4,), "f32")])
+    (y,) = run("nsa.gate_statistics {}", [F32(gates)], [((count + 1,), "f32")])
     g = gates.astype(np.float64)
     p = g / g.sum(-1, keepdims=True)
     entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1).mean()

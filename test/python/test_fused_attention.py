@@ -9,7 +9,7 @@ from support import F32, assert_close, random, run
 # batch, length, query heads, kv heads, dk, dv
 SHAPES = [(2, 65, 4, 2, 16, 16), (1, 40, 3, 1, 16, 24), (1, 7, 2, 2, 16, 16)]
 BLOCK, STRIDE, SELECT_BLOCK, WINDOW = 8, 4, 16, 16
-SIZES = f"select_block = {SELECT_BLOCK} : i64, window = {WINDOW} : i64"
+BRANCHES = f"#nsa.selected<block = {SELECT_BLOCK}>, #nsa.window<{WINDOW}>"
 
 
 def activate(gating, z):
@@ -58,7 +58,7 @@ def test_gated_attention(rng, shape, gating, element):
         return sum(gates[..., c, None] * np.asarray(x, np.float64) for c, x in enumerate(branches))
 
     o_type, lse_type = ((b, s, hq, dv), element), ((b, hq, s), "f32")
-    got = run(f"nsa.gated_attention {gating} {{}} {{{{keep, {SIZES}}}}}",
+    got = run(f"nsa.gated_attention {gating} {{}} visible({BRANCHES}) {{{{keep}}}}",
               [q, outputs[0], keys[1], values[1], indices, keys[2], values[2], *gating_operands],
               [o_type, o_type, lse_type, o_type, lse_type], element)
     assert_close(got[0], mix([outputs[0], exact[1][0], exact[2][0]]),
@@ -73,7 +73,7 @@ def test_gated_attention(rng, shape, gating, element):
     operands = [do, q, keys[0], values[0], outputs[0], lses[0], keys[1], values[1], outputs[1], lses[1], indices,
                 keys[2], values[2], outputs[2], lses[2], *gating_operands]
     got = run(f"nsa.gated_attention_backward {gating} {{}} "
-              f"{{{{block = {BLOCK} : i64, stride = {STRIDE} : i64, {SIZES}}}}}", operands, types, element)
+              f"visible(#nsa.compressed<block = {BLOCK}, stride = {STRIDE}>, {BRANCHES})", operands, types, element)
 
     def gradients(kind, late=False):
         # A branch's output gradient is a tensor of the element type.

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "lib/Reference/Kernels/Attention.h"
 #include "lib/Reference/Kernels/Compression.h"
 #include "lib/Reference/Kernels/NN.h"
 #include "lib/Reference/Kernels/Statistics.h"
+#include "test/unit/VisibleKeys.h"
 
 #include <gtest/gtest.h>
 
@@ -248,12 +248,12 @@ TEST_F(Reference, CombineGradients) {
   Tensor gates = normal({1, 5, 2, 3});
   Tensor a = normal({1, 5, 2, 4}), b = normal({1, 5, 2, 4});
   Tensor c = normal({1, 5, 2, 4}), dout = normal({1, 5, 2, 4});
-  CombineGradients grads = combineBackward(dout, gates, a, b, c);
-  auto forward = [&] { return combine(gates, a, b, c); };
+  CombineGradients grads = combineBackward(dout, gates, {&a, &b, &c});
+  auto forward = [&] { return combine(gates, {&a, &b, &c}); };
   check(gates, grads.gates, dout, forward, "gates");
-  check(a, grads.compressed, dout, forward, "compressed");
-  check(b, grads.selected, dout, forward, "selected");
-  check(c, grads.window, dout, forward, "window");
+  check(a, grads.branches[0], dout, forward, "first branch");
+  check(b, grads.branches[1], dout, forward, "second branch");
+  check(c, grads.branches[2], dout, forward, "third branch");
 }
 
 TEST_F(Reference, StatisticsOfAHandMadeCase) {

@@ -41,45 +41,6 @@ static void addScaled(double *out, Real factor, const double *x, int64_t n) {
 }
 
 //===----------------------------------------------------------------------===//
-// Visibility
-//===----------------------------------------------------------------------===//
-
-VisibleKeys nsa::reference::compressedKeys(int64_t count, int64_t block,
-                                           int64_t stride) {
-  return [=](int64_t, int64_t, int64_t t, std::vector<int64_t> &keys) {
-    keys.clear();
-    for (int64_t i = 0; i < count && i * stride + block - 1 <= t; ++i)
-      keys.push_back(i);
-  };
-}
-
-VisibleKeys nsa::reference::windowKeys(int64_t window) {
-  return [=](int64_t, int64_t, int64_t t, std::vector<int64_t> &keys) {
-    keys.clear();
-    for (int64_t u = 0; u <= t; ++u)
-      if (t - u < window)
-        keys.push_back(u);
-  };
-}
-
-VisibleKeys nsa::reference::selectedKeys(const Tensor &indices,
-                                         int64_t selectBlock,
-                                         int64_t sequence) {
-  return [&indices, selectBlock, sequence](int64_t b, int64_t h, int64_t t,
-                                           std::vector<int64_t> &keys) {
-    keys.clear();
-    for (int64_t j = 0; j < indices.dim(3); ++j) {
-      auto selected = static_cast<int64_t>(indices.at({b, h, t, j}));
-      if (selected < 0)
-        continue;
-      int64_t end = std::min({(selected + 1) * selectBlock, sequence, t + 1});
-      for (int64_t u = selected * selectBlock; u < end; ++u)
-        keys.push_back(u);
-    }
-  };
-}
-
-//===----------------------------------------------------------------------===//
 // Attention
 //===----------------------------------------------------------------------===//
 
@@ -252,13 +213,13 @@ Tensor nsa::reference::blockScores(const Tensor &q, const Tensor &k,
   int64_t dk = q.dim(3), kvHeads = k.dim(2), group = heads / kvHeads;
   int64_t blocks = (sequence + rule.selectBlock - 1) / rule.selectBlock;
   Tensor scores({batch, kvHeads, sequence, blocks}, -1.0);
-  VisibleKeys visible = compressedKeys(k.dim(1), rule.block, rule.stride);
-  auto scoreRow = [&](int64_t b, int64_t h, int64_t t,
-                      std::vector<int64_t> &keys) {
+  auto isComplete = [&](int64_t i, int64_t t) {
+    return i < k.dim(1) && i * rule.stride + rule.block - 1 <= t;
+  };
+  auto scoreRow = [&](int64_t b, int64_t h, int64_t t) {
     double *row = scores.row({b, h, t});
     std::fill(row, row + t / rule.selectBlock + 1, 0.0);
-    visible(b, h, t, keys);
-    for (int64_t i : keys) {
+    for (int64_t i = 0; isComplete(i, t); ++i) {
       double p = 0.0;
       for (int64_t g = h * group; g < (h + 1) * group; ++g)
         p += std::exp(rule.scale *
@@ -273,10 +234,9 @@ Tensor nsa::reference::blockScores(const Tensor &q, const Tensor &k,
   int64_t rows = batch * kvHeads * sequence;
   forEachPart(rows, kPart, double(rows) * double(k.dim(1) * group * dk),
               [&](int64_t begin, int64_t end) {
-                std::vector<int64_t> keys;
                 for (int64_t row = begin; row < end; ++row)
                   scoreRow(row / sequence / kvHeads, row / sequence % kvHeads,
-                           row % sequence, keys);
+                           row % sequence);
               });
   return scores;
 }

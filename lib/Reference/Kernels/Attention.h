@@ -3,7 +3,7 @@
 // The meaning of the nsa operations, arXiv 2502.11089 Eqs. 5-12, written as
 // plainly as possible: every attention is a softmax over an explicit list of
 // visible keys. Layouts: q [B,S,Hq,dk], k [B,N,Hkv,dk], v [B,N,Hkv,dv],
-// o [B,S,Hq,dv], lse [B,Hq,S], indices [B,Hkv,S,n], gates [B,S,Hq,3].
+// o [B,S,Hq,dv], lse [B,Hq,S], indices [B,Hkv,S,n], gates [B,S,Hq,branches].
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,16 +21,6 @@ namespace nsa::reference {
 /// attends to.
 using VisibleKeys = std::function<void(int64_t b, int64_t h, int64_t t,
                                        std::vector<int64_t> &keys)>;
-
-/// Compressed block i ends at i*stride + block - 1, which must not lie after
-/// the query.
-VisibleKeys compressedKeys(int64_t count, int64_t block, int64_t stride);
-/// The last `window` keys, the query's own included.
-VisibleKeys windowKeys(int64_t window);
-/// The tokens of the selected blocks up to the query's own. `indices` must
-/// outlive the result.
-VisibleKeys selectedKeys(const Tensor &indices, int64_t selectBlock,
-                         int64_t sequence);
 
 struct AttentionResult {
   Tensor output;
@@ -91,15 +81,15 @@ Tensor compressMean(const Tensor &x, int64_t block, int64_t stride);
 Tensor compressMeanBackward(const Tensor &outputGrad, const Tensor &x,
                             int64_t block, int64_t stride);
 
-/// Sum over the branches of gate times output (Eq. 5).
-Tensor combine(const Tensor &gates, const Tensor &compressed,
-               const Tensor &selected, const Tensor &window);
+/// Sum over the branches, at least one, of gate times output (Eq. 5).
+Tensor combine(const Tensor &gates,
+               const std::vector<const Tensor *> &branches);
 struct CombineGradients {
-  Tensor gates, compressed, selected, window;
+  Tensor gates;
+  std::vector<Tensor> branches;
 };
 CombineGradients combineBackward(const Tensor &outputGrad, const Tensor &gates,
-                                 const Tensor &compressed,
-                                 const Tensor &selected, const Tensor &window);
+                                 const std::vector<const Tensor *> &branches);
 
 } // namespace nsa::reference
 

@@ -44,37 +44,32 @@ Tensor nsa::reference::compressMeanBackward(const Tensor &outputGrad,
   return dx;
 }
 
-Tensor nsa::reference::combine(const Tensor &gates, const Tensor &compressed,
-                               const Tensor &selected, const Tensor &window) {
-  Tensor out(compressed.shape);
-  int64_t width = compressed.dim(3);
-  for (int64_t r = 0; r < compressed.rows(); ++r)
-    for (int64_t c = 0; c < width; ++c)
-      out.data[r * width + c] =
-          gates.data[r * 3] * compressed.data[r * width + c] +
-          gates.data[r * 3 + 1] * selected.data[r * width + c] +
-          gates.data[r * 3 + 2] * window.data[r * width + c];
+Tensor nsa::reference::combine(const Tensor &gates,
+                               const std::vector<const Tensor *> &branches) {
+  Tensor out(branches[0]->shape);
+  int64_t width = out.dim(3), count = gates.dim(3);
+  for (int64_t r = 0; r < out.rows(); ++r)
+    for (int64_t branch = 0; branch < count; ++branch)
+      for (int64_t c = 0; c < width; ++c)
+        out.data[r * width + c] += gates.data[r * count + branch] *
+                                   branches[branch]->data[r * width + c];
   return out;
 }
 
-CombineGradients nsa::reference::combineBackward(const Tensor &outputGrad,
-                                                 const Tensor &gates,
-                                                 const Tensor &compressed,
-                                                 const Tensor &selected,
-                                                 const Tensor &window) {
-  CombineGradients grads{Tensor(gates.shape), Tensor(compressed.shape),
-                         Tensor(compressed.shape), Tensor(compressed.shape)};
-  int64_t width = compressed.dim(3);
-  const Tensor *inputs[] = {&compressed, &selected, &window};
-  Tensor *outputs[] = {&grads.compressed, &grads.selected, &grads.window};
-  for (int64_t r = 0; r < compressed.rows(); ++r)
-    for (int branch = 0; branch < 3; ++branch)
+CombineGradients
+nsa::reference::combineBackward(const Tensor &outputGrad, const Tensor &gates,
+                                const std::vector<const Tensor *> &branches) {
+  CombineGradients grads{Tensor(gates.shape), {}};
+  int64_t width = outputGrad.dim(3), count = gates.dim(3);
+  grads.branches.assign(count, Tensor(outputGrad.shape));
+  for (int64_t r = 0; r < outputGrad.rows(); ++r)
+    for (int64_t branch = 0; branch < count; ++branch)
       for (int64_t c = 0; c < width; ++c) {
         double dout = outputGrad.data[r * width + c];
-        grads.gates.data[r * 3 + branch] +=
-            dout * inputs[branch]->data[r * width + c];
-        outputs[branch]->data[r * width + c] =
-            dout * gates.data[r * 3 + branch];
+        grads.gates.data[r * count + branch] +=
+            dout * branches[branch]->data[r * width + c];
+        grads.branches[branch].data[r * width + c] =
+            gates.data[r * count + branch] * dout;
       }
   return grads;
 }

@@ -3,20 +3,23 @@
 #include "lib/Reference/Kernels/Statistics.h"
 
 #include <cmath>
+#include <numeric>
 #include <set>
 
 using namespace nsa::reference;
 
 Tensor nsa::reference::gateStatistics(const Tensor &gates) {
-  Tensor y({4});
+  int64_t branches = gates.dim(3);
+  Tensor y({branches + 1});
   auto rows = static_cast<double>(gates.rows());
   for (int64_t r = 0; r < gates.rows(); ++r) {
-    const double *g = gates.data.data() + r * 3;
-    double total = g[0] + g[1] + g[2];
-    for (int branch = 0; branch < 3; ++branch) {
+    const double *g = gates.data.data() + r * branches;
+    double total = std::accumulate(g, g + branches, 0.0);
+    for (int64_t branch = 0; branch < branches; ++branch) {
       y.data[branch] += g[branch] / rows;
       if (g[branch] > 0.0)
-        y.data[3] -= g[branch] / total * std::log(g[branch] / total) / rows;
+        y.data[branches] -=
+            g[branch] / total * std::log(g[branch] / total) / rows;
     }
   }
   return y;

@@ -8,7 +8,7 @@
 namespace nsa::reference {
 
 /// The mean gate of each branch and the mean entropy of a token's gates after
-/// they are divided by their sum, of gates [B,S,Hq,3].
+/// they are divided by their sum, of gates [B,S,Hq,branches].
 Tensor gateStatistics(const Tensor &gates);
 
 /// Of indices [B,Hkv,S,n]: the mean number of selected blocks of a query, their

@@ -3,7 +3,6 @@
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 using namespace nsa;
@@ -31,51 +30,33 @@ Expr nsa::getQueryTileOf(Expr number, int64_t count, bool isWide) {
 // Visibility
 //===----------------------------------------------------------------------===//
 
-Expr Visibility::isVisible(Expr t, Expr i) const {
-  Expr start = stride == 1 ? i : i * stride;
-  Expr complete = block == 1 ? start <= t : start + (block - 1) <= t;
-  return window ? complete & (start > t - *window) : complete;
+static Scalar asScalar(Expr expr) { return {expr.getBuilder(), expr}; }
+
+/// A number becomes a constant of the type of `like`.
+static Expr asExpr(Scalar scalar, Expr like) {
+  if (scalar.isNumber())
+    return like.constant(static_cast<double>(scalar.getNumber()));
+  return {scalar.getBuilder(), scalar.getValue()};
 }
 
-Expr Visibility::firstKey(Expr t) const {
-  if (!window)
-    return t.constant(0);
-  return max(floorDiv(t - *window, stride) + 1, 0);
+Expr Visibility::isVisible(Expr query, Expr key) const {
+  return asExpr(attribute.isVisible(asScalar(query), asScalar(key)), query);
 }
 
-Expr Visibility::endKey(Expr t) const {
-  return floorDiv(t - (block - 1), stride) + 1;
+Expr Visibility::firstKey(Expr query) const {
+  return asExpr(attribute.getFirstKey(asScalar(query)), query);
 }
 
-Expr Visibility::firstQuery(Expr i) const { return i * stride + (block - 1); }
-
-Expr Visibility::endQuery(Expr i, int64_t sequence) const {
-  if (!window)
-    return i.constant(sequence);
-  return min(i * stride + *window, sequence);
+Expr Visibility::endKey(Expr query) const {
+  return asExpr(attribute.getEndKey(asScalar(query)), query);
 }
 
-/// Key `i` is seen by the queries from i*stride + block-1 on: by all up to the
-/// end of the sequence, or by `window` - (block-1) of them. What depends on `i`
-/// is an arithmetic series.
-int64_t Visibility::countPairs(int64_t sequence, int64_t keys) const {
-  using Int128 = __int128;
-  auto keysBefore = [&](int64_t end) {
-    return end < 0 ? 0 : std::min(end / stride + 1, keys);
-  };
-  int64_t visible = keysBefore(sequence - block), limited = 0;
-  Int128 pairs = 0;
-  if (window) {
-    int64_t most = *window - (block - 1);
-    if (most <= 0)
-      return 0;
-    limited = keysBefore(sequence - *window);
-    pairs = Int128(limited) * most;
-  }
-  Int128 others = visible - limited;
-  pairs += others * (sequence - block + 1) -
-           stride * (others * (Int128(limited) + visible - 1) / 2);
-  return int64_t(std::min<Int128>(pairs, std::numeric_limits<int64_t>::max()));
+Expr Visibility::firstQuery(Expr key) const {
+  return asExpr(attribute.getFirstQuery(asScalar(key)), key);
+}
+
+Expr Visibility::endQuery(Expr key) const {
+  return asExpr(attribute.getEndQuery(asScalar(key), sequence), key);
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,7 +1,7 @@
 //===- AttentionKernels.h - what attention kernels share --------*- C++ -*-===//
 //
-// Shapes, visibility, tile sizes and the steps of online softmax and of its
-// gradient. All three branches, forward and backward, are made of these.
+// Shapes, tile sizes and the steps of online softmax and of its gradient.
+// Attention of every visibility, forward and backward, is made of these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,6 +9,7 @@
 #define NSA_PASSES_CONVERSION_NSATOTILE_ATTENTIONKERNELS_H
 
 #include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSADialect.h"
 #include "passes/Conversion/KernelCache.h"
 
 #include <functional>
@@ -87,37 +88,24 @@ int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
 /// last ones first, so that it does not wait for them in the end.
 tile::Expr getQueryTileOf(tile::Expr number, int64_t count, bool isWide);
 
-/// Key `i` is visible to query `t` iff `i*stride + block - 1 <= t` and
-/// `i*stride > t - window`: compressed blocks without a window, tokens with
-/// stride and block 1.
-struct Visibility {
-  int64_t stride = 1;
-  int64_t block = 1;
-  /// No limit if not given.
-  std::optional<int64_t> window;
+/// A visibility in a kernel for sequences of one length: what it says of i32
+/// values.
+class Visibility {
+public:
+  Visibility(VisibilityAttrInterface attribute, int64_t sequence)
+      : attribute(attribute.limitTo(sequence)), sequence(sequence) {}
 
-  /// Of a window. One that is longer than the sequence hides nothing.
-  static Visibility ofWindow(int64_t window, int64_t sequence) {
-    return {1, 1, std::min(window, sequence)};
-  }
-  /// Of compressed blocks. All that are longer than the sequence hide all.
-  static Visibility ofBlocks(int64_t block, int64_t stride, int64_t sequence) {
-    if (block > sequence)
-      return {sequence + 1, sequence + 1, std::nullopt};
-    return {stride, block, std::nullopt};
-  }
+  const VisibilityAttrInterface *operator->() const { return &attribute; }
 
-  tile::Expr isVisible(tile::Expr t, tile::Expr i) const;
-  /// Keys before it, and from the end on, are invisible to `t`. The end may be
-  /// negative.
-  tile::Expr firstKey(tile::Expr t) const;
-  tile::Expr endKey(tile::Expr t) const;
-  /// Queries before it, and from the end on, do not see `i`.
-  tile::Expr firstQuery(tile::Expr i) const;
-  tile::Expr endQuery(tile::Expr i, int64_t sequence) const;
-  /// Number of pairs (t, i), for the flops of a kernel; the largest number if
-  /// there are more.
-  int64_t countPairs(int64_t sequence, int64_t keys) const;
+  tile::Expr isVisible(tile::Expr query, tile::Expr key) const;
+  tile::Expr firstKey(tile::Expr query) const;
+  tile::Expr endKey(tile::Expr query) const;
+  tile::Expr firstQuery(tile::Expr key) const;
+  tile::Expr endQuery(tile::Expr key) const;
+
+private:
+  VisibilityAttrInterface attribute;
+  int64_t sequence;
 };
 
 /// The running softmax of a tile of rows: per row the maximum of the exponents,

@@ -11,10 +11,10 @@ using namespace nsa::tile;
 namespace {
 /// Programs are (token tile, head, batch) over o [B, S, H, D].
 struct CombineKernel {
-  explicit CombineKernel(Value output)
-      : batch(getDim(output, 0)), sequence(getDim(output, 1)),
-        heads(getDim(output, 2)), width(getDim(output, 3)),
-        rows(getTileSize(sequence)) {}
+  CombineKernel(Value output, size_t branches)
+      : branches(branches), batch(getDim(output, 0)),
+        sequence(getDim(output, 1)), heads(getDim(output, 2)),
+        width(getDim(output, 3)), rows(getTileSize(sequence)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
     return {
@@ -27,50 +27,50 @@ struct CombineKernel {
   void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
 
-  int64_t batch, sequence, heads, width, rows;
+  int64_t branches, batch, sequence, heads, width, rows;
 };
 } // namespace
 
 /// Products and sums are written as multiply-adds, so that every kernel rounds
 /// alike.
-Value nsa::gatedSum(TileBuilder &b, const BranchTiles &gates,
-                    const BranchTiles &outputs) {
+Value nsa::gatedSum(TileBuilder &b, ArrayRef<Value> gates,
+                    ArrayRef<Value> outputs) {
   auto multiplyAdd = [](Expr x, Expr y, Expr z) {
     return Expr(x.getBuilder(), math::FmaOp::create(x.getBuilder(), x, y, z));
   };
-  return b.map(
-      {gates[0], outputs[0], gates[1], outputs[1], gates[2], outputs[2]},
-      b.f32(), [&](ArrayRef<Expr> x) {
-        Expr sum = multiplyAdd(x[2], x[3], x[0] * x[1]);
-        return multiplyAdd(x[4], x[5], sum);
-      });
+  SmallVector<Value> inputs;
+  for (auto [gate, output] : llvm::zip_equal(gates, outputs))
+    inputs.append({gate, output});
+  return b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
+    Expr sum = x[0] * x[1];
+    for (size_t i = 2; i < x.size(); i += 2)
+      sum = multiplyAdd(x[i], x[i + 1], sum);
+    return sum;
+  });
 }
 
 void CombineKernel::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
-  Value gates = args[0], compressed = args[1], selected = args[2];
-  Value window = args[3], o = args[4];
+  Value gates = args.front(), o = args.back();
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value t = b.range(b.programId(0) * rows, rows, 0);
   Value cols = b.range(0, width, 1);
-  auto gate = [&](int branch) {
-    return b.load(gates, {batchRow, t, head, branch});
-  };
-  auto output = [&](Value branch) {
-    return b.load(branch, {batchRow, t, head, cols});
-  };
-  Value sum = gatedSum(b, {gate(0), gate(1), gate(2)},
-                       {output(compressed), output(selected), output(window)});
-  b.store(sum, o, {batchRow, t, head, cols});
+  SmallVector<Value> weights, outputs;
+  for (int64_t branch = 0; branch < branches; ++branch)
+    weights.push_back(b.load(gates, {batchRow, t, head, branch}));
+  for (Value output : args.slice(1, branches))
+    outputs.push_back(b.load(output, {batchRow, t, head, cols}));
+  b.store(gatedSum(b, weights, outputs), o, {batchRow, t, head, cols});
 }
 
 void CombineKernel::buildBackward(TileBuilder &b, ArrayRef<Value> args) const {
-  Value dO = args[0], gates = args[1], dGates = args[5];
-  ArrayRef<Value> outputs = args.slice(2, 3), grads = args.slice(6, 3);
+  Value dO = args[0], gates = args[1], dGates = args[2 + branches];
+  ArrayRef<Value> outputs = args.slice(2, branches);
+  ArrayRef<Value> grads = args.take_back(branches);
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value t = b.range(b.programId(0) * rows, rows, 0);
   Value cols = b.range(0, width, 1);
   Value outputGrads = b.load(dO, {batchRow, t, head, cols});
-  for (int branch = 0; branch < 3; ++branch) {
+  for (int64_t branch = 0; branch < branches; ++branch) {
     Value output = b.load(outputs[branch], {batchRow, t, head, cols});
     b.store(rowDot(b, outputGrads, output), dGates,
             {batchRow, t, head, branch});
@@ -86,8 +86,9 @@ struct ConvertCombine : KernelPattern<CombineOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(CombineOp op,
                                 PatternRewriter &rewriter) const override {
-    CombineKernel kernel(op.getOutput());
-    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(5),
+    CombineKernel kernel(op.getOutput(), op.getBranches().size());
+    rewriter.replaceOp(op, cache.launch(rewriter, op,
+                                        kernel.spec(2 * kernel.branches - 1),
                                         op->getOperands(), op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {
                                           kernel.buildForward(b, args);
@@ -100,8 +101,9 @@ struct ConvertCombineBackward : KernelPattern<CombineBackwardOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(CombineBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    CombineKernel kernel(op.getOutputGrad());
-    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(9),
+    CombineKernel kernel(op.getOutputGrad(), op.getBranches().size());
+    rewriter.replaceOp(op, cache.launch(rewriter, op,
+                                        kernel.spec(3 * kernel.branches),
                                         op->getOperands(), op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {
                                           kernel.buildBackward(b, args);

@@ -152,8 +152,7 @@ ConvertCompressKeyValue::matchAndRewrite(CompressKeyValueOp op,
 
 /// Launches `compress` with programs that rotate what `attention` would, and
 /// replaces both.
-static void rotateWith(CompressKeyValueOp compress,
-                       RotaryCompressedAttentionOp attention,
+static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
                        KernelCache &cache) {
   IRRewriter rewriter(compress);
   std::vector<LaunchPart> parts = makeParts(compress, cache, rewriter);
@@ -168,9 +167,9 @@ static void rotateWith(CompressKeyValueOp compress,
     rotated.push_back(result[0]);
 
   rewriter.setInsertionPoint(attention);
-  auto apart = CompressedAttentionOp::create(
+  auto apart = AttentionOp::create(
       rewriter, attention.getLoc(), rotated[0], attention.getKey(),
-      attention.getValue(), attention.getBlock(), attention.getStride(),
+      attention.getValue(), /*indices=*/Value(), attention.getVisibility(),
       attention.getScaleAttr());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
   llvm::append_range(all, rotated);
@@ -178,10 +177,9 @@ static void rotateWith(CompressKeyValueOp compress,
 }
 
 void nsa::rotateWithCompression(ModuleOp module, KernelCache &cache) {
-  SmallVector<RotaryCompressedAttentionOp> attentions;
-  module.walk(
-      [&](RotaryCompressedAttentionOp op) { attentions.push_back(op); });
-  for (RotaryCompressedAttentionOp attention : attentions) {
+  SmallVector<RotaryAttentionOp> attentions;
+  module.walk([&](RotaryAttentionOp op) { attentions.push_back(op); });
+  for (RotaryAttentionOp attention : attentions) {
     auto compress = attention.getKey().getDefiningOp<CompressKeyValueOp>();
     if (!compress)
       continue;

@@ -1,8 +1,4 @@
-//===- DenseAttention.cpp - compressed and window attention ---------------===//
-//
-// One kernel builder serves both branches.
-//
-//===----------------------------------------------------------------------===//
+//===- DenseAttention.cpp - attention to ranges of keys -------------------===//
 
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
@@ -13,23 +9,11 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-static Visibility getVisibility(WindowAttentionOp op) {
-  return Visibility::ofWindow(op.getWindow(), getDim(op.getQuery(), 1));
-}
-static Visibility getVisibility(WindowAttentionBackwardOp op) {
-  return Visibility::ofWindow(op.getWindow(), getDim(op.getQuery(), 1));
-}
-template <typename OpT>
-static Visibility getVisibility(OpT op) {
-  return Visibility::ofBlocks(op.getBlock(), op.getStride(),
-                              getDim(op.getQuery(), 1));
-}
-
 template <typename OpT>
 static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
   return {AttentionShape(op.getQuery(), op.getKey(), op.getValue(),
                          op.getScaleOrDefault()),
-          getVisibility(op), schedule};
+          op.getVisibility(), schedule};
 }
 
 /// Two warpgroups share the keys and values that a program copies, or three
@@ -40,8 +24,8 @@ int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
   if (fixed != 0 || rows == 0 || isNarrow() || shape.sequence < rows)
     return getQueryTile(schedule, fixed);
-  bool isLong =
-      !visibility.window && shape.keys >= manyKeys && shape.valueWidth > 64;
+  bool isLong = !visibility->attendsToTokens() && shape.keys >= manyKeys &&
+                shape.valueWidth > 64;
   return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
 }
 
@@ -51,7 +35,8 @@ int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
 int64_t DenseAttention::getPackedQueries(const KernelSchedule &schedule) const {
   bool fits = ownQueryTile % shape.group() == 0 && shape.group() > 1 &&
               ownQueryTile == 2 * getProductRows(schedule);
-  return visibility.window && fits ? ownQueryTile / shape.group() : 0;
+  return visibility->attendsToTokens() && fits ? ownQueryTile / shape.group()
+                                               : 0;
 }
 
 /// Three warpgroups that another one copies for have registers for more keys
@@ -89,15 +74,8 @@ int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
   return tile;
 }
 
-std::string DenseAttention::visibilityName() const {
-  if (visibility.window)
-    return "w" + std::to_string(*visibility.window);
-  return "l" + std::to_string(visibility.block) + "d" +
-         std::to_string(visibility.stride);
-}
-
 static std::string getName(const DenseAttention &attention) {
-  return attention.shape.name() + "_" + attention.visibilityName();
+  return attention.shape.name() + "_" + attention.visibility->getShapeName();
 }
 
 //===----------------------------------------------------------------------===//
@@ -241,9 +219,9 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   // Queries that see some key of the tile.
   Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
   // From a multiple of 16 bytes on in rows of f32, where copies begin.
-  int64_t before = isWide ? (visibility.block - 1) % 4 : 0;
+  int64_t before = isWide ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
   Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
-  Expr endQuery = visibility.endQuery(last, shape.sequence);
+  Expr endQuery = visibility.endQuery(last);
   Expr firstHead = keyHead * shape.group();
   auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {
     Value t = b.range(t0, queryTile, 0);
@@ -309,23 +287,23 @@ ResultRange DenseAttention::launchForward(KernelCache &cache,
 //===----------------------------------------------------------------------===//
 
 namespace {
-template <typename OpT>
-struct ConvertForward : KernelPattern<OpT> {
-  using KernelPattern<OpT>::KernelPattern;
-  LogicalResult matchAndRewrite(OpT op,
+struct ConvertForward : KernelPattern<AttentionOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(AttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getAttention(op, this->getSchedule());
-    rewriter.replaceOp(op, attention.launchForward(this->cache, rewriter, op,
-                                                   "", getName(attention),
-                                                   op->getOperands(),
-                                                   op->getResultTypes()));
+    if (op.getIndices())
+      return failure();
+    DenseAttention attention = getAttention(op, getSchedule());
+    rewriter.replaceOp(
+        op, attention.launchForward(cache, rewriter, op, "", getName(attention),
+                                    op->getOperands(), op->getResultTypes()));
     return success();
   }
 };
 
-struct ConvertRotaryForward : KernelPattern<RotaryCompressedAttentionOp> {
+struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
   using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(RotaryCompressedAttentionOp op,
+  LogicalResult matchAndRewrite(RotaryAttentionOp op,
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, getSchedule());
     KernelSpec spec =
@@ -340,22 +318,23 @@ struct ConvertRotaryForward : KernelPattern<RotaryCompressedAttentionOp> {
   }
 };
 
-template <typename OpT>
-struct ConvertBackward : KernelPattern<OpT> {
-  using KernelPattern<OpT>::KernelPattern;
-  LogicalResult matchAndRewrite(OpT op,
+struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(AttentionBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getAttention(op, this->getSchedule());
+    if (op.getIndices())
+      return failure();
+    DenseAttention attention = getAttention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
     KernelSpec query = {"dq", getName(attention),
                         attention.headGrid(attention.queryTile),
                         attention.flops(2 * shape.keyWidth + shape.valueWidth)};
     auto queryResults =
-        this->cache.launch(rewriter, op, query, op->getOperands(),
-                           {op.getQuery().getType(), op.getLse().getType()},
-                           [&](TileBuilder &b, ArrayRef<Value> args) {
-                             buildQueryGrad(attention, b, args);
-                           });
+        cache.launch(rewriter, op, query, op->getOperands(),
+                     {op.getQuery().getType(), op.getLse().getType()},
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       buildQueryGrad(attention, b, args);
+                     });
     KernelSpec keyValue = {
         "dkdv",
         getName(attention),
@@ -363,16 +342,16 @@ struct ConvertBackward : KernelPattern<OpT> {
          shape.batch},
         attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
     auto keyValueResults =
-        this->cache.launch(rewriter, op, keyValue,
-                           {op.getOutputGrad(), op.getQuery(), op.getKey(),
-                            op.getValue(), op.getLse(), queryResults[1]},
-                           {op.getKey().getType(), op.getValue().getType()},
-                           [&](TileBuilder &b, ArrayRef<Value> args) {
-                             attention.buildKeyValueGrad(
-                                 b, b.programId(0),
-                                 {args[0], args[1], args[2], args[3], args[4],
-                                  args[5], std::nullopt, args[6], args[7]});
-                           });
+        cache.launch(rewriter, op, keyValue,
+                     {op.getOutputGrad(), op.getQuery(), op.getKey(),
+                      op.getValue(), op.getLse(), queryResults[1]},
+                     {op.getKey().getType(), op.getValue().getType()},
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       attention.buildKeyValueGrad(
+                           b, b.programId(0),
+                           {args[0], args[1], args[2], args[3], args[4],
+                            args[5], std::nullopt, args[6], args[7]});
+                     });
     rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],
                                       keyValueResults[1]});
     return success();
@@ -382,9 +361,6 @@ struct ConvertBackward : KernelPattern<OpT> {
 
 void nsa::populateDenseAttentionPatterns(RewritePatternSet &patterns,
                                          KernelCache &cache) {
-  patterns.add<ConvertForward<CompressedAttentionOp>,
-               ConvertForward<WindowAttentionOp>, ConvertRotaryForward,
-               ConvertBackward<CompressedAttentionBackwardOp>,
-               ConvertBackward<WindowAttentionBackwardOp>>(
+  patterns.add<ConvertForward, ConvertRotaryForward, ConvertBackward>(
       patterns.getContext(), cache);
 }

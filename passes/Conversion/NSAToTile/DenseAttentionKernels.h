@@ -1,6 +1,6 @@
 //===- DenseAttentionKernels.h - tiles of visible neighbours ----*- C++ -*-===//
 //
-// The compressed and the window branch differ in visibility alone.
+// Attention without indices: a program goes through a range of keys.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,11 +12,12 @@
 
 namespace nsa {
 
-/// The kernels of one branch: what they know at compile time.
+/// The kernels of one visibility: what they know at compile time.
 struct DenseAttention {
-  DenseAttention(const AttentionShape &shape, Visibility visibility,
+  DenseAttention(const AttentionShape &shape,
+                 VisibilityAttrInterface visibility,
                  const KernelSchedule &schedule)
-      : shape(shape), visibility(visibility),
+      : shape(shape), visibility(visibility, shape.sequence),
         queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
         keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
         ownQueryTile(getOwnQueryTile(schedule)),
@@ -27,13 +28,16 @@ struct DenseAttention {
         hasWarpgroups(getProductRows(schedule) != 0) {}
 
   /// Whether large tiles would be masked for the most part.
-  bool isNarrow() const { return visibility.window.value_or(256) <= 128; }
-  /// Tokens of a query tile see the same compressed keys but for a few, so that
-  /// small tiles of them waste less at the edge; with many keys that matters
+  bool isNarrow() const {
+    return visibility->attendsToTokens() &&
+           visibility->getMaxKeys(shape.sequence) <= 128;
+  }
+  /// Tokens of a query tile see the same blocks but for a few, so that small
+  /// tiles of them waste less at the edge; with many keys that matters
   /// less than the work per tile. Where that is done by many threads that wait
   /// for each other, it always does.
   int64_t maxKeyTile(const KernelSchedule &schedule) const {
-    if (visibility.window || schedule.isWide)
+    if (visibility->attendsToTokens() || schedule.isWide)
       return isNarrow() ? 32 : 64;
     return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
   }
@@ -62,11 +66,9 @@ struct DenseAttention {
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
-    return shape.flops(width,
-                       visibility.countPairs(shape.sequence, shape.keys));
+    return shape.flops(width, visibility->countPairs(shape.sequence, shape.keys,
+                                                     /*indices=*/0));
   }
-  /// For kernel names: "w32" or "l8d4".
-  std::string visibilityName() const;
 
   /// Runs `body` for each tile of `size` keys that some of the queries sees,
   /// ascending.
@@ -95,7 +97,7 @@ struct DenseAttention {
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
-    return isWide && !visibility.window ? shape.group() : 1;
+    return isWide && !visibility->attendsToTokens() ? shape.group() : 1;
   }
   /// Computes the gradients of the own key tile `number` of a key head.
   /// Heads of the group and query tiles are added in ascending order. With

@@ -148,7 +148,7 @@ struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
         {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
         attention.selected.flops(width)};
     spec.indices = op.getIndices();
-    spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
+    spec.selectBlock = op.getSelectedVisibility().getIndexBlock();
     SmallVector<Value> inputs(op->getOperands()), windowResults;
     SmallVector<Type> types(op->getResultTypes());
     if (attention.isSplit()) {

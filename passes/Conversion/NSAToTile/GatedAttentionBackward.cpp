@@ -34,14 +34,12 @@ struct GatedAttentionBackward : GatedAttention {
         compressed(AttentionShape(op.getQuery(), op.getCompressedKey(),
                                   op.getCompressedValue(),
                                   op.getScaleOrDefault()),
-                   Visibility::ofBlocks(op.getBlock(), op.getStride(),
-                                        getDim(op.getQuery(), 1)),
-                   schedule),
+                   op.getCompressedVisibility(), schedule),
         rotatesTokens(op.getRotateTokens()) {}
 
   /// The name of the shape, the compressed branch included.
   std::string wholeName() const {
-    return name() + "_" + compressed.visibilityName();
+    return name() + "_" + compressed.visibility->getShapeName();
   }
   int64_t numQueryTiles() const { return selected.numQueryTiles(); }
   /// Tiles of queries of a program of dq: with few rows several, since each
@@ -340,7 +338,7 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
       {attention.numQueryPrograms(), shape.keyHeads, shape.batch},
       attention.selected.flops(queryWidth())};
   spec.indices = op.getIndices();
-  spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
+  spec.selectBlock = op.getSelectedVisibility().getIndexBlock();
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
   Type f32 = rewriter.getF32Type();
@@ -512,7 +510,8 @@ LaunchPart Launcher::makeCompressed(ResultRange query) {
     }
     if (isRotated)
       rotateStretch(b, out[0], out[0], args[args.size() - 3], b.programId(2),
-                    b.programId(1), first, keys, compressed.visibility.stride,
+                    b.programId(1), first, keys,
+                    compressed.visibility->getKeyStride(),
                     /*inverse=*/true);
   };
   return {spec("cmp", compressed.numKeyTiles(keys),

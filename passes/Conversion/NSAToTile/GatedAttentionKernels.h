@@ -40,8 +40,8 @@ private:
 };
 
 /// The gated sum of the outputs of the branches, in fp32.
-mlir::Value gatedSum(tile::TileBuilder &b, const BranchTiles &gates,
-                     const BranchTiles &outputs);
+mlir::Value gatedSum(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> gates,
+                     llvm::ArrayRef<mlir::Value> outputs);
 
 /// What the kernels of `nsa.gated_attention` and of its gradient share. Rows
 /// are those of the selected branch; on wide machines, where these are few,
@@ -51,16 +51,15 @@ struct GatedAttention {
   GatedAttention(OpT op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getSelectedKey(), op.getSelectedValue(),
               op.getScaleOrDefault()),
-        selected(shape, op.getSelectBlock(), getDim(op.getIndices(), 3),
+        selected(shape, op.getSelectedVisibility(), getDim(op.getIndices(), 3),
                  schedule),
-        window(shape, Visibility::ofWindow(op.getWindow(), shape.sequence),
-               schedule),
+        window(shape, op.getWindowVisibility(), schedule),
         gating(op.getGating()), hasBias(static_cast<bool>(op.getBias())) {}
 
   /// For kernel names: "sigmoid_b1s64h4x2d16_s16n3_w32".
   std::string name() const {
     return stringifyGating(gating).str() + "_" + selected.name() + "_" +
-           window.visibilityName();
+           window.visibility->getShapeName();
   }
 
   bool isSplit() const { return selected.isWide; }

@@ -14,8 +14,9 @@ namespace {
 struct SelectKernel {
   SelectKernel(SelectOp op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
-        visibility(Visibility::ofBlocks(op.getBlock(), op.getStride(),
-                                        shape.sequence)),
+        visibility(
+            CompressedAttr::get(op.getContext(), op.getBlock(), op.getStride()),
+            shape.sequence),
         selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
         count(std::min(listed, numBlocks())),
         initial(std::min<int64_t>(op.getInitial(), numBlocks())),
@@ -31,11 +32,13 @@ struct SelectKernel {
         rowTile(alignUp(blockTile * ratio() + halo(),
                         isOnTensorCores ? 16 : schedule.columnMultiple)) {}
 
+  /// Of compressed blocks.
+  int64_t stride() const { return visibility->getKeyStride(); }
+  int64_t block() const { return visibility->getFirstQuery(0).getNumber() + 1; }
   /// A block with all of the sequence is as good as a longer one, as long as
   /// compressed blocks fit.
   int64_t limitBlock(int64_t longest) const {
-    int64_t enough =
-        std::max(alignUp(shape.sequence, visibility.stride), visibility.block);
+    int64_t enough = std::max(alignUp(shape.sequence, stride()), block());
     return std::min(longest, enough);
   }
   int64_t numBlocks() const {
@@ -69,9 +72,9 @@ struct SelectKernel {
     return schedule.isWide && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
   }
   /// Compressed blocks that start in a selection block.
-  int64_t ratio() const { return selectBlock / visibility.stride; }
+  int64_t ratio() const { return selectBlock / stride(); }
   /// Compressed blocks that start before a selection block and reach into it.
-  int64_t halo() const { return visibility.block / visibility.stride - 1; }
+  int64_t halo() const { return block() / stride() - 1; }
 
   int64_t numQueryTiles() const {
     return llvm::divideCeil(shape.sequence, queryTile);
@@ -110,10 +113,10 @@ Value SelectKernel::buildWeights(TileBuilder &b) const {
   // Numbers of strides in a block are exact.
   Type element = isOnTensorCores ? b.getBuilder().getBF16Type() : b.f32();
   return b.map({c, j}, element, [&](ArrayRef<Expr> x) {
-    Expr begin = x[0] * visibility.stride, blockBegin = x[1] * selectBlock;
-    Expr overlap = min(begin + visibility.block, blockBegin + selectBlock) -
-                   max(begin, blockBegin);
-    return convert(max(overlap, 0), b.f32()) * (1.0 / visibility.stride);
+    Expr begin = x[0] * stride(), blockBegin = x[1] * selectBlock;
+    Expr overlap =
+        min(begin + block(), blockBegin + selectBlock) - max(begin, blockBegin);
+    return convert(max(overlap, 0), b.f32()) * (1.0 / stride());
   });
 }
 
@@ -234,15 +237,14 @@ struct ConvertSelect : KernelPattern<SelectOp> {
                                 PatternRewriter &rewriter) const override {
     SelectKernel kernel(op, getSchedule());
     const AttentionShape &shape = kernel.shape;
-    const Visibility &visibility = kernel.visibility;
     KernelSpec spec;
-    spec.shape = (shape.name() + "_l" + Twine(visibility.block) + "d" +
-                  Twine(visibility.stride) + "s" + Twine(kernel.selectBlock) +
-                  "n" + Twine(kernel.listed))
+    spec.shape = (shape.name() + "_" + kernel.visibility->getShapeName() + "s" +
+                  Twine(kernel.selectBlock) + "n" + Twine(kernel.listed))
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.flops = shape.flops(shape.keyWidth,
-                             visibility.countPairs(shape.sequence, shape.keys));
+                             kernel.visibility->countPairs(
+                                 shape.sequence, shape.keys, /*indices=*/0));
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, spec, op->getOperands(),
                                     op->getResultTypes(),

@@ -98,10 +98,8 @@ std::string SelectedAttention::selectionName() const {
 }
 
 int64_t SelectedAttention::flops(int64_t width) const {
-  // Query t sees min(t + 1, count * selectBlock) keys, as many as in a window.
-  auto window = Visibility::ofWindow(saturatingProduct(count, selectBlock),
-                                     shape.sequence);
-  return shape.flops(width, window.countPairs(shape.sequence, shape.sequence));
+  return shape.flops(width,
+                     visibility.countPairs(shape.sequence, shape.keys, count));
 }
 
 //===----------------------------------------------------------------------===//
@@ -232,10 +230,12 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
 }
 
 namespace {
-struct ConvertSelectedAttention : KernelPattern<SelectedAttentionOp> {
+struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
   using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(SelectedAttentionOp op,
+  LogicalResult matchAndRewrite(AttentionOp op,
                                 PatternRewriter &rewriter) const override {
+    if (!op.getIndices())
+      return failure();
     SelectedAttention attention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
     KernelSpec spec = {"",
@@ -243,7 +243,7 @@ struct ConvertSelectedAttention : KernelPattern<SelectedAttentionOp> {
                        {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                        attention.flops(shape.keyWidth + shape.valueWidth)};
     spec.indices = op.getIndices();
-    spec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
+    spec.selectBlock = op.getVisibility().getIndexBlock();
     SmallVector<Value> inputs(op->getOperands());
     llvm::append_range(
         inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));

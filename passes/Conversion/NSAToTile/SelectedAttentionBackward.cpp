@@ -179,16 +179,17 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
 //===----------------------------------------------------------------------===//
 
 namespace {
-struct ConvertSelectedAttentionBackward
-    : KernelPattern<SelectedAttentionBackwardOp> {
+struct ConvertSelectedAttentionBackward : KernelPattern<AttentionBackwardOp> {
   using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(SelectedAttentionBackwardOp op,
+  LogicalResult matchAndRewrite(AttentionBackwardOp op,
                                 PatternRewriter &rewriter) const override;
 };
 } // namespace
 
 LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
-    SelectedAttentionBackwardOp op, PatternRewriter &rewriter) const {
+    AttentionBackwardOp op, PatternRewriter &rewriter) const {
+  if (!op.getIndices())
+    return failure();
   SelectedAttention attention(op, getSchedule());
   const AttentionShape &shape = attention.shape;
   KernelSpec querySpec = {
@@ -197,7 +198,7 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
       {attention.numQueryTiles(), shape.keyHeads, shape.batch},
       attention.flops(2 * shape.keyWidth + shape.valueWidth)};
   querySpec.indices = op.getIndices();
-  querySpec.selectBlock = static_cast<int64_t>(op.getSelectBlock());
+  querySpec.selectBlock = op.getVisibility().getIndexBlock();
   SmallVector<Value> lists =
       attention.launchLists(cache, rewriter, op, op.getIndices());
   SmallVector<Value> queryInputs(op->getOperands());

@@ -14,13 +14,15 @@ struct SelectionUnion {
   mlir::Value counts, blocks;
 };
 
-/// Sizes of the selected branch. Keys come in tiles that divide a selection
-/// block.
+/// Attention with indices. Keys come in tiles that divide the block which an
+/// index names.
 struct SelectedAttention {
-  SelectedAttention(const AttentionShape &shape, int64_t selectBlock,
-                    int64_t count, const KernelSchedule &schedule)
-      : shape(shape), selectBlock(limitBlock(shape, selectBlock)), count(count),
-        keyTile(getKeyTile(shape, this->selectBlock, schedule)),
+  SelectedAttention(const AttentionShape &shape,
+                    VisibilityAttrInterface visibility, int64_t count,
+                    const KernelSchedule &schedule)
+      : shape(shape), visibility(visibility),
+        selectBlock(limitBlock(shape, visibility.getIndexBlock())),
+        count(count), keyTile(getKeyTile(shape, this->selectBlock, schedule)),
         queryTile(getQueryTile(shape, this->selectBlock, count, schedule)),
         stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
@@ -30,7 +32,7 @@ struct SelectedAttention {
   SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
                                          op.getValue(), op.getScaleOrDefault()),
-                          op.getSelectBlock(), getDim(op.getIndices(), 3),
+                          op.getVisibility(), getDim(op.getIndices(), 3),
                           schedule) {}
 
   /// A block with all of the sequence is as good as a longer one.
@@ -177,6 +179,7 @@ struct SelectedAttention {
                          mlir::Value list, int64_t parts = 1) const;
 
   AttentionShape shape;
+  VisibilityAttrInterface visibility;
   int64_t selectBlock, count;
   /// Keys of a program that walks over queries; queries of one that walks over
   /// keys, and keys that it takes at once; queries that the former takes at

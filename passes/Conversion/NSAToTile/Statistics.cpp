@@ -31,7 +31,9 @@ static void storeRatio(TileBuilder &b, Value lhs, Value rhs, Value y,
 
 /// The entropy of the gates of a token after division by their sum.
 static Expr entropy(ArrayRef<Expr> gates) {
-  Expr sum = gates[0] + gates[1] + gates[2];
+  Expr sum = gates[0];
+  for (Expr gate : gates.drop_front())
+    sum = sum + gate;
   Expr result = sum.constant(0);
   for (Expr gate : gates) {
     Expr p = gate / sum;
@@ -41,22 +43,27 @@ static Expr entropy(ArrayRef<Expr> gates) {
   return select(sum > 0, result, 0);
 }
 
-static void buildGateStatistics(TileBuilder &b, int64_t rows,
+static void buildGateStatistics(TileBuilder &b, int64_t rows, int64_t branches,
                                 ArrayRef<Value> args) {
-  Value gates = b.view(args[0], {rows, 3}), y = args[1];
-  const int64_t tile = 256;
+  Value gates = b.view(args[0], {rows, branches}), y = args[1];
+  const int64_t tile = 256, numSums = branches + 1;
   SmallVector<Value> sums =
-      b.forLoop(0, rows, tile, SmallVector<Value>(4, b.zeros(1, tile)),
+      b.forLoop(0, rows, tile, SmallVector<Value>(numSums, b.zeros(1, tile)),
                 [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
                   Value row = b.range(first, tile, 1);
                   SmallVector<Value> inputs;
-                  for (int branch = 0; branch < 3; ++branch)
+                  for (int64_t branch = 0; branch < branches; ++branch)
                     inputs.push_back(b.load(gates, {row, branch}));
                   inputs.append(carried.begin(), carried.end());
-                  return b.map(inputs, SmallVector<Type>(4, b.f32()),
-                               [](ArrayRef<Expr> x) -> SmallVector<Value> {
-                                 return {x[3] + x[0], x[4] + x[1], x[5] + x[2],
-                                         x[6] + entropy(x.take_front(3))};
+                  return b.map(inputs, SmallVector<Type>(numSums, b.f32()),
+                               [&](ArrayRef<Expr> x) {
+                                 ArrayRef<Expr> own = x.take_front(branches);
+                                 ArrayRef<Expr> sum = x.drop_front(branches);
+                                 SmallVector<Value> next;
+                                 for (auto [s, gate] : llvm::zip(sum, own))
+                                   next.push_back(s + gate);
+                                 next.push_back(sum.back() + entropy(own));
+                                 return next;
                                });
                 });
   Value count = b.full(static_cast<double>(rows), 1, 1);
@@ -198,12 +205,15 @@ struct ConvertGateStatistics : KernelPattern<GateStatisticsOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(GateStatisticsOp op,
                                 PatternRewriter &rewriter) const override {
-    int64_t rows = ShapedType::getNumElements(getShape(op.getGates())) / 3;
+    int64_t branches = getDim(op.getGates(), 3);
+    int64_t rows =
+        ShapedType::getNumElements(getShape(op.getGates())) / branches;
     KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
                                         op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {
-                                          buildGateStatistics(b, rows, args);
+                                          buildGateStatistics(b, rows, branches,
+                                                              args);
                                         }));
     return success();
   }

@@ -8,7 +8,7 @@ func.func @forward(%q: tensor<1x64x4x16xf32>, %oc: tensor<1x64x4x16xf32>, %ks: t
     %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>, %vw: tensor<1x64x2x16xf32>, %g: tensor<1x64x12xf32>,
     %b: tensor<12xf32>) -> tensor<1x64x4x16xf32> {
   %r:5 = nsa.gated_attention sigmoid %q, %oc, %ks, %vs, %i, %kw, %vw, %g, %b
-      {keep, select_block = 16 : i64, window = 32 : i64}
+      visible(#nsa.selected<block = 16>, #nsa.window<32>) {keep}
       : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
          tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
@@ -22,7 +22,7 @@ func.func @inference(%q: tensor<1x64x4x16xbf16>, %oc: tensor<1x64x4x16xbf16>, %k
     %vs: tensor<1x64x2x16xbf16>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xbf16>,
     %vw: tensor<1x64x2x16xbf16>, %g: tensor<1x64x12xbf16>, %b: tensor<12xf32>) -> tensor<1x64x4x16xbf16> {
   %r = nsa.gated_attention sigmoid %q, %oc, %ks, %vs, %i, %kw, %vw, %g, %b
-      {select_block = 16 : i64, window = 32 : i64}
+      visible(#nsa.selected<block = 16>, #nsa.window<32>)
       : (tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x2x16xbf16>, tensor<1x64x2x16xbf16>,
          tensor<1x2x64x3xi32>, tensor<1x64x2x16xbf16>, tensor<1x64x2x16xbf16>, tensor<1x64x12xbf16>, tensor<12xf32>)
       -> (tensor<1x64x4x16xbf16>)
@@ -50,7 +50,7 @@ func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: 
     -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>) {
   %r:9 = nsa.gated_attention_backward sigmoid %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g, %b
-      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64}
+      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
       : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
          tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
          tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,

@@ -7,7 +7,7 @@
 
 // Kernels count with 32 bits; the pairs of queries and keys are counted without
 // looking at each.
-// BILLIONS: billions.mlir:2:{{.*}} error: 'nsa.window_attention' op counts to {{[0-9]+}} in a kernel, more than 2147483647
+// BILLIONS: billions.mlir:2:{{.*}} error: 'nsa.attention' op counts to {{[0-9]+}} in a kernel, more than 2147483647
 
 //--- tokens.mlir
 func.func @f(%q: tensor<1x4611686018427387904x1x16xf32>) -> tensor<1x4611686018427387904x1x16xf32> {

@@ -10,7 +10,7 @@ func.func @with_compression(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>
                             %t: tensor<64x8x2xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>) {
   %kc, %vc = nsa.compress_key_value mean %k, %v rotary %t {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
-  %r:4 = nsa.rotary_compressed_attention %q, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+  %r:4 = nsa.rotary_attention %q, %kc, %vc, %ks rotary %t visible(#nsa.compressed<block = 8, stride = 4>)
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
   return %r#0, %r#2, %r#3 : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>
@@ -28,7 +28,7 @@ func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: 
     -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) {
   %r:8 = nsa.gated_attention_backward given %do, %q, %kc, %kc, %do, %l, %k, %k, %do, %l, %i, %k, %k, %do, %l, %g rotary %t
-      {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, window = 32 : i64, rotate_tokens}
+      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>) {rotate_tokens}
       : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
          tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
          tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,

@@ -33,7 +33,7 @@ func.func @forward(%q: tensor<1x64x4x16xf32> {nn.name = "q", nn.role = "input"},
     -> (tensor<1x64x4x16xf32> {nn.name = "o"}, tensor<1x64x4x16xf32> {nn.name = "w"}) {
   %qs = nn.silu %q : (tensor<1x64x4x16xf32>) -> tensor<1x64x4x16xf32>
   %ks = nn.silu %k : (tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
-  %r:4 = nsa.rotary_compressed_attention %qs, %kc, %vc, %ks rotary %t {block = 8 : i64, stride = 4 : i64}
+  %r:4 = nsa.rotary_attention %qs, %kc, %vc, %ks rotary %t visible(#nsa.compressed<block = 8, stride = 4>)
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>)
   %w, %lw = nsa.window_attention %r#2, %r#3, %k {window = 6 : i64}

@@ -5,16 +5,16 @@
 // CHECK-LABEL: func @branches(
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<1x64x4x16xf32>
 // CHECK: %[[C:.*]] = nsa.compress linear
-// CHECK: %[[O0:.*]], %[[L0:.*]] = nsa.compressed_attention
+// CHECK: %[[O0:.*]], %[[L0:.*]] = nsa.attention {{.*}}visible(#nsa.compressed
 // CHECK: %[[I:.*]] = nsa.select
-// CHECK: %[[O1:.*]], %[[L1:.*]] = nsa.selected_attention
-// CHECK: %[[O2:.*]], %[[L2:.*]] = nsa.window_attention
+// CHECK: %[[O1:.*]], %[[L1:.*]] = nsa.attention {{.*}}visible(#nsa.selected
+// CHECK: %[[O2:.*]], %[[L2:.*]] = nsa.attention {{.*}}visible(#nsa.window
 // CHECK: nsa.combine
-// CHECK: %[[DG:.*]], %[[D0:.*]], %[[D1:.*]], %[[D2:.*]] = nsa.combine_backward %{{.*}}, %{{.*}}, %[[O0]], %[[O1]], %[[O2]]
-// CHECK: nsa.window_attention_backward %[[D2]], %[[Q]], %{{.*}}, %{{.*}}, %[[O2]], %[[L2]] {scale = 5.000000e-01 : f64, window = 32 : i64}
-// CHECK: nsa.selected_attention_backward %[[D1]], %[[Q]], %{{.*}}, %{{.*}}, %[[O1]], %[[L1]], %[[I]] {select_block = 16 : i64}
+// CHECK: %[[DG:.*]], %[[D:.*]]:3 = nsa.combine_backward %{{.*}}, %{{.*}}, %[[O0]], %[[O1]], %[[O2]]
+// CHECK: nsa.attention_backward %[[D]]#2, %[[Q]], %{{.*}}, %{{.*}}, %[[O2]], %[[L2]] visible(#nsa.window<32>) {scale = 5.000000e-01 : f64}
+// CHECK: nsa.attention_backward %[[D]]#1, %[[Q]], %{{.*}}, %{{.*}}, %[[O1]], %[[L1]] visible(#nsa.selected<block = 16>, %[[I]] : 
 // CHECK-NOT: nsa.select
-// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.compressed_attention_backward %[[D0]], %[[Q]], %[[C]], %[[C]], %[[O0]], %[[L0]]
+// CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.attention_backward %[[D]]#0, %[[Q]], %[[C]], %[[C]], %[[O0]], %[[L0]]
 // CHECK: %[[DC:.*]] = nn.add %[[DK]], %[[DV]]
 // CHECK: nsa.compress_backward linear %[[DC]], %{{.*}}, %{{.*}} {block = 8 : i64, stride = 4 : i64}
 func.func @branches(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x16xf32> {nn.differentiate},

@@ -379,7 +379,7 @@ func.func @gate_branches(%g: tensor<1x64x4x2xf32>, %x: tensor<1x64x4x16xf32>) {
 // -----
 
 func.func @branches_differ(%g: tensor<1x64x4x3xf32>, %x: tensor<1x64x4x16xf32>, %y: tensor<1x64x4x8xf32>) {
-  // expected-error @below {{failed to verify that all of {compressed, selected, window} have same type}}
+  // expected-error @below {{branch 1 has type 'tensor<1x64x4x8xf32>', expected 'tensor<1x64x4x16xf32>'}}
   %o = nsa.combine %g, %x, %y, %x
       : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x8xf32>, tensor<1x64x4x16xf32>)
       -> tensor<1x64x4x16xf32>
@@ -388,9 +388,98 @@ func.func @branches_differ(%g: tensor<1x64x4x3xf32>, %x: tensor<1x64x4x16xf32>, 
 
 // -----
 
-func.func @statistics_of_four_branches(%gates: tensor<1x64x4x4xf32>) {
-  // expected-error @below {{gates per head (4) must be equal to branches (3)}}
-  %y = nsa.gate_statistics %gates : (tensor<1x64x4x4xf32>) -> tensor<4xf32>
+func.func @combine_nothing(%g: tensor<1x64x4x0xf32>) {
+  // expected-error @below {{branches (0) must be at least 1}}
+  %o = nsa.combine %g : (tensor<1x64x4x0xf32>) -> tensor<1x64x4x16xf32>
+  return
+}
+
+// -----
+
+func.func @statistics_of_three_branches(%gates: tensor<1x64x4x3xf32>) {
+  // expected-error @below {{incompatible with return type(s) of operation}}
+  // expected-error @below {{failed to infer returned types}}
+  %y = nsa.gate_statistics %gates : (tensor<1x64x4x3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @statistics_of_no_branch(%gates: tensor<1x64x4x0xf32>) {
+  // expected-error @below {{gates has shape 1x64x4x0 with an empty dimension}}
+  %y = nsa.gate_statistics %gates : (tensor<1x64x4x0xf32>) -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @causal_takes_no_indices(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x3xi32>) {
+  // expected-error @below {{has indices, but visibility #nsa.causal takes none}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal, %i : tensor<1x2x64x3xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @selected_takes_indices(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{has no indices, but visibility #nsa.selected<block = 16> takes some}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 16>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @more_indices_than_count(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x3xi32>) {
+  // expected-error @below {{indices of a query (3) must be at most count (2)}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 16, count = 2>, %i : tensor<1x2x64x3xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @window_of_nothing(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{window (0) must be at least 1 and at most 2147483647}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.window<0>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @query_of_rank_three(%q: tensor<64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{query and value must be tensors of rank 4}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
+      : tensor<64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @not_a_visibility(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{invalid kind of attribute specified}}
+  %o, %lse = nsa.attention %q, %k, %k visible(1 : i64)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @operands_of_a_spelling(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{'nsa.window_attention' op has 2 operands, expected 3}}
+  %o, %lse = nsa.window_attention %q, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
+  return
+}
+
+// -----
+
+func.func @results_of_a_spelling(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{'nsa.window_attention' op has 1 results, expected 2}}
+  %o = nsa.window_attention %q, %k, %k {window = 16 : i64}
+      : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x4x16xf32>
   return
 }
 

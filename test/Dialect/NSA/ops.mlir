@@ -47,7 +47,7 @@ func.func @no_compressed_block(%q: tensor<1x7x4x16xf32>, %x: tensor<1x7x2x16xf32
   // CHECK: nsa.compress mean {{.*}} -> tensor<1x0x2x16xf32>
   %k = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x7x2x16xf32>) -> tensor<1x0x2x16xf32>
-  // CHECK: nsa.compressed_attention
+  // CHECK: nsa.attention {{.*}}visible(#nsa.compressed
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x7x4x16xf32>, tensor<1x0x2x16xf32>, tensor<1x0x2x16xf32>)
       -> (tensor<1x7x4x16xf32>, tensor<1x4x7xf32>)
@@ -61,12 +61,12 @@ func.func @no_compressed_block(%q: tensor<1x7x4x16xf32>, %x: tensor<1x7x2x16xf32
 // CHECK-LABEL: func.func @compressed_attention
 func.func @compressed_attention(%q: tensor<1x64x4x24xbf16>, %k: tensor<1x15x2x24xbf16>,
                                 %v: tensor<1x15x2x16xbf16>) {
-  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.compressed_attention %{{.*}}, %{{.*}}, %{{.*}} {block = 8 : i64, scale = 1.250000e-01 : f64, stride = 4 : i64}
-  // CHECK-SAME: -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.compressed<block = 8, stride = 4>) {scale = 1.250000e-01 : f64}
+  // CHECK-SAME: : tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>, tensor<1x15x2x16xbf16>
   %o, %lse = nsa.compressed_attention %q, %k, %v {block = 8 : i64, stride = 4 : i64, scale = 0.125 : f64}
       : (tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>, tensor<1x15x2x16xbf16>)
       -> (tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
-  // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nsa.compressed_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]]
+  // CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = nsa.attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]]
   %dq, %dk, %dv = nsa.compressed_attention_backward %o, %q, %k, %v, %o, %lse {block = 8 : i64, stride = 4 : i64, scale = 0.125 : f64}
       : (tensor<1x64x4x16xbf16>, tensor<1x64x4x24xbf16>, tensor<1x15x2x24xbf16>,
          tensor<1x15x2x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x4x64xf32>)
@@ -84,11 +84,11 @@ func.func @selection(%q: tensor<1x64x4x16xf32>, %ck: tensor<1x15x2x16xf32>, %lse
   // CHECK: nsa.select {{.*}}initial = 0 : i64, local = 1 : i64
   %other = nsa.select %q, %ck, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 0 : i64, local = 1 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
-  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.selected_attention %{{.*}}, %{{.*}}, %{{.*}}, %[[INDICES]] {select_block = 16 : i64}
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.selected<block = 16>, %[[INDICES]] : 
   %o, %l = nsa.selected_attention %q, %k, %v, %indices {select_block = 16 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-  // CHECK: nsa.selected_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]], %[[INDICES]] {select_block = 16 : i64}
+  // CHECK: nsa.attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]] visible(#nsa.selected<block = 16>, %[[INDICES]] : 
   %dq, %dk, %dv = nsa.selected_attention_backward %o, %q, %k, %v, %o, %l, %indices {select_block = 16 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
          tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>)
@@ -96,13 +96,28 @@ func.func @selection(%q: tensor<1x64x4x16xf32>, %ck: tensor<1x15x2x16xf32>, %lse
   return
 }
 
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %i: tensor<1x2x64x3xi32>) {
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.causal) : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  // CHECK: nsa.attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]] visible(#nsa.causal) {scale = 5.000000e-01 : f64}
+  %dq, %dk, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse visible(#nsa.causal) {scale = 0.5 : f64}
+      : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>,
+        tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>
+  // CHECK: nsa.attention {{.*}}visible(#nsa.selected<block = 16, count = 4, initial = 0>, %{{.*}} : tensor<1x2x64x3xi32>)
+  %s:2 = nsa.attention %q, %k, %k visible(#nsa.selected<block = 16, count = 4, initial = 0, local = 2>, %i : tensor<1x2x64x3xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @window_attention
 func.func @window_attention(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>) {
-  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.window_attention %{{.*}}, %{{.*}}, %{{.*}} {window = 32 : i64}
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.window<32>)
   %o, %lse = nsa.window_attention %q, %k, %v {window = 32 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-  // CHECK: nsa.window_attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]] {window = 32 : i64}
+  // CHECK: nsa.attention_backward %[[O]], %{{.*}}, %{{.*}}, %{{.*}}, %[[O]], %[[LSE]] visible(#nsa.window<32>)
   %dq, %dk, %dv = nsa.window_attention_backward %o, %q, %k, %v, %o, %lse {window = 32 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
          tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
@@ -117,7 +132,7 @@ func.func @combine(%gates: tensor<1x64x4x3xf32>, %cmp: tensor<1x64x4x16xbf16>,
   %o = nsa.combine %gates, %cmp, %slc, %win
       : (tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
       -> tensor<1x64x4x16xbf16>
-  // CHECK: %dgates, %dcmp, %dslc, %dwin = nsa.combine_backward %[[O]], %[[GATES]], %[[CMP]], %[[SLC]], %[[WIN]] :
+  // CHECK: %dgates, %dbranch:3 = nsa.combine_backward %[[O]], %[[GATES]], %[[CMP]], %[[SLC]], %[[WIN]] :
   %dg, %dc, %ds, %dw = nsa.combine_backward %o, %gates, %cmp, %slc, %win
       : (tensor<1x64x4x16xbf16>, tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)
       -> (tensor<1x64x4x3xf32>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>, tensor<1x64x4x16xbf16>)

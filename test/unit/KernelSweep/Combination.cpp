@@ -285,17 +285,23 @@ private:
   /// Writes where a function begins, whose arguments are %a0, %a1 and so on.
   void begin(const std::string &name, const std::vector<Named> &in,
              const std::vector<Named> &out);
-  /// A function of one op: `%results = op %arguments {attributes}`. `lastSign`
-  /// stands in front of the last argument.
+  /// The parameters of `#nsa.compressed`.
+  std::string blocks() const {
+    return "block = " + std::to_string(c.l) +
+           ", stride = " + std::to_string(c.d);
+  }
+  /// A function of one op: `%results = op %arguments clause {attributes}`.
+  /// `lastSign` stands in front of the last argument.
   void single(const std::string &name, const std::string &op,
               const std::vector<Named> &in, const std::vector<Named> &out,
-              const std::string &attributes,
-              const std::string &lastSign = ", ");
+              const std::string &attributes, const std::string &lastSign = ", ",
+              const std::string &clause = "");
   void compression(const std::string &suffix, const std::string &x,
                    const std::string &y, int64_t width);
   void attention(const std::string &branch, const std::string &op,
                  const std::string &key, const std::string &value,
                  const std::string &attributes, bool withIndices);
+  void causal();
   void full();
   void gated();
   void rotation();
@@ -340,7 +346,8 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
                           const std::vector<Named> &in,
                           const std::vector<Named> &out,
                           const std::string &attributes,
-                          const std::string &lastSign) {
+                          const std::string &lastSign,
+                          const std::string &clause) {
   if (!wants(name))
     return;
   begin(name, in, out);
@@ -352,9 +359,10 @@ void ModuleWriter::single(const std::string &name, const std::string &op,
                 "%a" + std::to_string(i);
   for (size_t i = 0; i < out.size(); ++i)
     values += (i ? ", %r" : "%r") + std::to_string(i);
-  text << "  " << values << " = " << op << " " << operands << " {" << attributes
-       << "}\n      : (" << joinTypes(in) << ") -> (" << joinTypes(out)
-       << ")\n  return " << values << " : " << joinTypes(out) << "\n}\n";
+  text << "  " << values << " = " << op << " " << operands << clause << " {"
+       << attributes << "}\n      : (" << joinTypes(in) << ") -> ("
+       << joinTypes(out) << ")\n  return " << values << " : " << joinTypes(out)
+       << "\n}\n";
 }
 
 void ModuleWriter::compression(const std::string &suffix, const std::string &x,
@@ -399,6 +407,34 @@ void ModuleWriter::attention(const std::string &branch, const std::string &op,
          attributes);
   single(branch + "_backward", "nsa." + op + "_backward", back,
          {{name("dq"), q}, {name("dk"), key}, {name("dv"), value}}, attributes);
+}
+
+/// Attention to all tokens so far, and its gradient.
+void ModuleWriter::causal() {
+  auto write = [&](const std::string &name, const std::string &op,
+                   const std::vector<Named> &in,
+                   const std::vector<Named> &out) {
+    if (!wants(name))
+      return;
+    begin(name, in, out);
+    text << "  %r:" << out.size() << " = nsa." << op << " ";
+    for (size_t i = 0; i < in.size(); ++i)
+      text << (i ? ", %a" : "%a") << i;
+    text << " visible(#nsa.causal) : " << joinTypes(in) << "\n  return ";
+    for (size_t i = 0; i < out.size(); ++i)
+      text << (i ? ", %r#" : "%r#") << i;
+    text << " : " << joinTypes(out) << "\n}\n";
+  };
+  write("causal", "attention", {{"q", q}, {"causal.k", k}, {"causal.v", v}},
+        {{"causal.o", o}, {"causal.lse", lse}});
+  write("causal_backward", "attention_backward",
+        {{"do", o},
+         {"q", q},
+         {"causal.k", k},
+         {"causal.v", v},
+         {"causal.o_in", o},
+         {"causal.lse_in", lse}},
+        {{"causal.dq", q}, {"causal.dk", k}, {"causal.dv", v}});
 }
 
 void ModuleWriter::full() {
@@ -453,8 +489,8 @@ void ModuleWriter::gated() {
     gating.push_back({"bias", tensor({3 * c.heads()}, "f32")});
     gatingGrads.push_back({"dbias", gating[1].type});
   }
-  std::string sizes =
-      attribute("select_block", c.lSel) + ", " + attribute("window", c.window);
+  std::string branches = "#nsa.selected<block = " + std::to_string(c.lSel) +
+                         ">, #nsa.window<" + std::to_string(c.window) + ">)";
   std::vector<Named> in = {{"q", q},
                            {"oc", o},
                            {"slc.k", k},
@@ -469,7 +505,7 @@ void ModuleWriter::gated() {
           {"slc.lse", lse},
           {"win.o", o},
           {"win.lse", lse}},
-         "keep, " + sizes);
+         "keep", ", ", " visible(" + branches);
   std::vector<Named> back = {{"do", o},
                              {"q", q},
                              {"cmp.k", kc},
@@ -490,15 +526,15 @@ void ModuleWriter::gated() {
                               {"slc.dk", k}, {"slc.dv", v},  {"win.dk", k},
                               {"win.dv", v}};
   grads.insert(grads.end(), gatingGrads.begin(), gatingGrads.end());
-  std::string backSizes =
-      attribute("block", c.l) + ", " + attribute("stride", c.d) + ", " + sizes;
+  std::string clause =
+      " visible(#nsa.compressed<" + blocks() + ">, " + branches;
   single("gated_backward", "nsa.gated_attention_backward " + c.gating, back,
-         grads, backSizes);
+         grads, "", ", ", clause);
   for (Named &grad : grads)
     grad.name = "turned." + grad.name;
   back.push_back(table);
   single("gated_backward_turned", "nsa.gated_attention_backward " + c.gating,
-         back, grads, backSizes + ", rotate_tokens", " rotary ");
+         back, grads, "rotate_tokens", " rotary ", clause);
 }
 
 /// Keys and values are compressed by a launch that may have more to do.
@@ -515,10 +551,10 @@ void ModuleWriter::compressedAndRotated() {
   text << "  %kc, %vc = nsa.compress_key_value mean %a0, %a1 rotary %a4 {"
        << blocks << "} : (" << k << ", " << v << ", " << table.type << ") -> ("
        << kc << ", " << vc << ")\n"
-       << "  %o, %lse, %qr, %kr = nsa.rotary_compressed_attention %a2, %kc, "
-          "%vc, %a3 rotary %a4 {"
-       << blocks << "} : (" << q << ", " << kc << ", " << vc << ", " << k
-       << ", " << table.type << ") -> (" << o << ", " << lse << ", " << q
+       << "  %o, %lse, %qr, %kr = nsa.rotary_attention %a2, %kc, "
+          "%vc, %a3 rotary %a4 visible(#nsa.compressed<"
+       << this->blocks() << ">) : (" << q << ", " << kc << ", " << vc << ", "
+       << k << ", " << table.type << ") -> (" << o << ", " << lse << ", " << q
        << ", " << k
        << ")\n  return %kc, %vc, %o, %lse, %qr, %kr : " << joinTypes(out)
        << "\n}\n";
@@ -527,7 +563,7 @@ void ModuleWriter::compressedAndRotated() {
 void ModuleWriter::rotation() {
   if (only.empty())
     return;
-  single("rotary_attention", "nsa.rotary_compressed_attention",
+  single("rotary_attention", "nsa.rotary_attention",
          {{"q", q},
           {"cmp.k", kc},
           {"cmp.v", vc},
@@ -539,7 +575,7 @@ void ModuleWriter::rotation() {
           {"rotary.q", q},
           {"rotary.slc.k", k},
           {"rotary.win.k", k}},
-         attribute("block", c.l) + ", " + attribute("stride", c.d), " rotary ");
+         "", " rotary ", " visible(#nsa.compressed<" + blocks() + ">)");
   compressedAndRotated();
   single("rotate_q", "nn.rotary", {{"q", q}, table}, {{"rotated.q", q}}, "");
   single("rotate_k", "nn.rotary", {{"slc.k", k}, table}, {{"rotated.k", k}},
@@ -568,6 +604,7 @@ std::string ModuleWriter::write() {
   attention("slc", "selected_attention", k, v, cut, true);
   attention("win", "window_attention", k, v, attribute("window", c.window),
             false);
+  causal();
   std::vector<Named> branches = {
       {"gates", gates}, {"oc", o}, {"os", o}, {"ow", o}};
   single("combine", "nsa.combine", branches, {{"o", o}}, "");

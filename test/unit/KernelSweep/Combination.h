@@ -8,8 +8,8 @@
 #ifndef NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
 #define NSA_TEST_UNIT_KERNELSWEEP_COMBINATION_H
 
-#include "lib/Reference/Kernels/Attention.h"
 #include "nsa/Artifact/DataType.h"
+#include "test/unit/VisibleKeys.h"
 
 #include <cstdint>
 #include <optional>

@@ -80,8 +80,9 @@ Case::Case(Trial &trial) : in(trial) {
   if (!given && c.gateBias)
     bias = Trial::single(trial.normal({3 * c.heads()}));
   gates = given ? in.gates : gate(logits, bias, softmax);
-  sum = combineBackward(in.dout, gates, branches[0].output, branches[1].output,
-                        branches[2].output);
+  sum = combineBackward(
+      in.dout, gates,
+      {&branches[0].output, &branches[1].output, &branches[2].output});
 
   trial.set("q", in.q);
   trial.set("do", in.dout);
@@ -130,7 +131,7 @@ void checkForward(Trial &trial, const Case &data, Arithmetic same) {
     });
   }
   auto mix = [&](const Tensor &selected, const Tensor &window) {
-    return combine(data.gates, data.branches[0].output, selected, window);
+    return combine(data.gates, {&data.branches[0].output, &selected, &window});
   };
   trial.compare(
       "gated.o",

@@ -193,13 +193,14 @@ void checkCombination(Trial &trial, const Inputs &in, const Tensor &cmp,
   trial.set("ow", win);
   trial.set("do", in.dout);
   trial.run("combine");
-  trial.compare("o", combine(in.gates, cmp, slc, win));
+  trial.compare("o", combine(in.gates, {&cmp, &slc, &win}));
   trial.run("combine_backward");
-  CombineGradients grads = combineBackward(in.dout, in.gates, cmp, slc, win);
+  CombineGradients grads =
+      combineBackward(in.dout, in.gates, {&cmp, &slc, &win});
   trial.compare("dgates", grads.gates);
-  trial.compare("doc", grads.compressed);
-  trial.compare("dos", grads.selected);
-  trial.compare("dow", grads.window);
+  trial.compare("doc", grads.branches[0]);
+  trial.compare("dos", grads.branches[1]);
+  trial.compare("dow", grads.branches[2]);
 }
 
 } // namespace
@@ -224,5 +225,6 @@ void nsa::test::checkAll(const Combination &c, const Compile &compile) {
                      selectedKeys(indices, c.lSel, c.sequence));
   AttentionResult win =
       checkAttention(trial, in, "win", in.kWin, in.vWin, windowKeys(c.window));
+  checkAttention(trial, in, "causal", in.kWin, in.vWin, windowKeys(c.sequence));
   checkCombination(trial, in, cmp.output, slc.output, win.output);
 }

@@ -9,8 +9,8 @@
 #ifndef NSA_TEST_UNIT_MISTAKES_PROBE_H
 #define NSA_TEST_UNIT_MISTAKES_PROBE_H
 
-#include "lib/Reference/Kernels/Attention.h"
 #include "test/unit/KernelSweep/Trial.h"
+#include "test/unit/VisibleKeys.h"
 
 namespace nsa::test {
 

@@ -1,0 +1,239 @@
+//===- Visibility.cpp - which keys a query sees ---------------------------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSAOps.h"
+#include "dialects/Tile/TileBuilder.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace nsa;
+using tile::Expr;
+
+#include "dialects/NSA/NSAVisibilityInterface.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+static Expr asExpr(Scalar scalar) {
+  return {scalar.getBuilder(), scalar.getValue()};
+}
+
+/// `compute` of numbers, or of values where a number becomes a constant.
+template <typename Compute>
+static Scalar apply(Scalar lhs, Scalar rhs, Compute compute) {
+  if (lhs.isNumber() && rhs.isNumber())
+    return static_cast<int64_t>(compute(lhs.getNumber(), rhs.getNumber()));
+  Expr result;
+  if (rhs.isNumber())
+    result = compute(asExpr(lhs), static_cast<double>(rhs.getNumber()));
+  else if (lhs.isNumber())
+    result = compute(static_cast<double>(lhs.getNumber()), asExpr(rhs));
+  else
+    result = compute(asExpr(lhs), asExpr(rhs));
+  return {result.getBuilder(), result};
+}
+
+#define NSA_SCALAR_OPERATOR(OP)                                                \
+  Scalar nsa::operator OP(Scalar lhs, Scalar rhs) {                            \
+    return apply(lhs, rhs, [](auto x, auto y) { return x OP y; });             \
+  }
+NSA_SCALAR_OPERATOR(+)
+NSA_SCALAR_OPERATOR(-)
+NSA_SCALAR_OPERATOR(*)
+NSA_SCALAR_OPERATOR(%)
+NSA_SCALAR_OPERATOR(<=)
+NSA_SCALAR_OPERATOR(>)
+NSA_SCALAR_OPERATOR(==)
+#undef NSA_SCALAR_OPERATOR
+
+Scalar nsa::operator&(Scalar lhs, Scalar rhs) {
+  if (lhs.isNumber() && rhs.isNumber())
+    return lhs.getNumber() & rhs.getNumber();
+  Expr both = asExpr(lhs) & asExpr(rhs);
+  return {both.getBuilder(), both};
+}
+
+Scalar nsa::max(Scalar lhs, Scalar rhs) {
+  if (lhs.isNumber() && rhs.isNumber())
+    return std::max(lhs.getNumber(), rhs.getNumber());
+  Expr most = max(asExpr(lhs), static_cast<double>(rhs.getNumber()));
+  return {most.getBuilder(), most};
+}
+
+Scalar nsa::min(Scalar lhs, Scalar rhs) {
+  if (lhs.isNumber() && rhs.isNumber())
+    return std::min(lhs.getNumber(), rhs.getNumber());
+  Expr least = min(asExpr(lhs), static_cast<double>(rhs.getNumber()));
+  return {least.getBuilder(), least};
+}
+
+Scalar nsa::floorDiv(Scalar lhs, Scalar rhs) {
+  if (lhs.isNumber())
+    return llvm::divideFloorSigned(lhs.getNumber(), rhs.getNumber());
+  Expr quotient = floorDiv(asExpr(lhs), static_cast<double>(rhs.getNumber()));
+  return {quotient.getBuilder(), quotient};
+}
+
+//===----------------------------------------------------------------------===//
+// Bands
+//===----------------------------------------------------------------------===//
+
+Scalar Band::isVisible(Scalar query, Scalar key) const {
+  Scalar start = stride == 1 ? key : key * stride;
+  Scalar complete = block == 1 ? start <= query : start + (block - 1) <= query;
+  return window ? complete & (start > query - *window) : complete;
+}
+
+Scalar Band::getFirstKey(Scalar query) const {
+  if (!window)
+    return 0;
+  return max(floorDiv(query - *window, stride) + 1, 0);
+}
+
+Scalar Band::getEndKey(Scalar query) const {
+  return floorDiv(query - (block - 1), stride) + 1;
+}
+
+Scalar Band::getFirstQuery(Scalar key) const {
+  return key * stride + (block - 1);
+}
+
+Scalar Band::getEndQuery(Scalar key, int64_t sequence) const {
+  if (!window)
+    return sequence;
+  return min(key * stride + *window, sequence);
+}
+
+/// Key `i` is seen by the queries from i*stride + block-1 on: by all up to the
+/// end of the sequence, or by `window` - (block-1) of them. What depends on `i`
+/// is an arithmetic series.
+int64_t Band::countPairs(int64_t sequence, int64_t keys) const {
+  using Int128 = __int128;
+  auto keysBefore = [&](int64_t end) {
+    return end < 0 ? 0 : std::min(end / stride + 1, keys);
+  };
+  int64_t visible = keysBefore(sequence - block), limited = 0;
+  Int128 pairs = 0;
+  if (window) {
+    int64_t most = *window - (block - 1);
+    if (most <= 0)
+      return 0;
+    limited = keysBefore(sequence - *window);
+    pairs = Int128(limited) * most;
+  }
+  Int128 others = visible - limited;
+  pairs += others * (sequence - block + 1) -
+           stride * (others * (Int128(limited) + visible - 1) / 2);
+  return int64_t(std::min<Int128>(pairs, std::numeric_limits<int64_t>::max()));
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+/// Kernels count with 32 bits.
+static LogicalResult
+checkParameter(llvm::function_ref<InFlightDiagnostic()> emitError,
+               StringRef name, int64_t value, int64_t least) {
+  if (value >= least && value <= INT32_MAX)
+    return success();
+  return emitError() << name << " (" << value << ") must be at least " << least
+                     << " and at most " << INT32_MAX;
+}
+
+LogicalResult
+CompressedAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                       int64_t block, int64_t stride) {
+  if (failed(checkParameter(emitError, "block", block, 1)) ||
+      failed(checkParameter(emitError, "stride", stride, 1)))
+    return failure();
+  if (block % stride == 0)
+    return success();
+  return emitError() << "block (" << block << ") must be a multiple of stride ("
+                     << stride << ")";
+}
+
+std::string CompressedAttr::getShapeName() const {
+  return "l" + std::to_string(getBlock()) + "d" + std::to_string(getStride());
+}
+Band CompressedAttr::getBand() const {
+  return {getStride(), getBlock(), std::nullopt};
+}
+bool CompressedAttr::attendsToTokens() const { return false; }
+int64_t CompressedAttr::getKeyStride() const { return getStride(); }
+int64_t CompressedAttr::getNumKeys(int64_t sequence) const {
+  return getNumCompressedBlocks(sequence, getBlock(), getStride());
+}
+/// Blocks that are longer than the sequence are never complete.
+VisibilityAttrInterface CompressedAttr::limitTo(int64_t sequence) const {
+  if (getBlock() <= sequence)
+    return *this;
+  return get(getContext(), sequence + 1, sequence + 1);
+}
+int64_t CompressedAttr::getMaxKeys(int64_t sequence) const {
+  return getNumKeys(sequence);
+}
+int64_t CompressedAttr::countPairs(int64_t sequence, int64_t keys,
+                                   int64_t) const {
+  return getBand().countPairs(sequence, keys);
+}
+
+LogicalResult
+SelectedAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                     int64_t block, int64_t count, int64_t initial,
+                     int64_t local) {
+  return success(succeeded(checkParameter(emitError, "block", block, 1)) &&
+                 succeeded(checkParameter(emitError, "count", count, 0)) &&
+                 succeeded(checkParameter(emitError, "initial", initial, 0)) &&
+                 succeeded(checkParameter(emitError, "local", local, 1)));
+}
+
+std::string SelectedAttr::getShapeName() const {
+  return "s" + std::to_string(getBlock());
+}
+Band SelectedAttr::getBand() const { return {}; }
+int64_t SelectedAttr::getIndexBlock() const { return getBlock(); }
+int64_t SelectedAttr::getMaxIndices() const { return getCount(); }
+int64_t SelectedAttr::getMaxKeys(int64_t sequence) const {
+  if (getCount() == 0)
+    return sequence;
+  return std::min(saturatingProduct(getCount(), getBlock()), sequence);
+}
+/// Query t sees min(t + 1, indices * block) keys, as many as in a window.
+int64_t SelectedAttr::countPairs(int64_t sequence, int64_t keys,
+                                 int64_t indices) const {
+  int64_t most = std::min(saturatingProduct(indices, getBlock()), sequence);
+  return Band{1, 1, most}.countPairs(sequence, keys);
+}
+
+LogicalResult
+WindowAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                   int64_t window) {
+  return checkParameter(emitError, "window", window, 1);
+}
+
+std::string WindowAttr::getShapeName() const {
+  return "w" + std::to_string(getWindow());
+}
+Band WindowAttr::getBand() const { return {1, 1, getWindow()}; }
+/// One that is longer than the sequence hides nothing.
+VisibilityAttrInterface WindowAttr::limitTo(int64_t sequence) const {
+  return get(getContext(), std::min(getWindow(), sequence));
+}
+int64_t WindowAttr::getMaxKeys(int64_t sequence) const {
+  return std::min(getWindow(), sequence);
+}
+int64_t WindowAttr::countPairs(int64_t sequence, int64_t keys, int64_t) const {
+  return getBand().countPairs(sequence, keys);
+}
+
+std::string CausalAttr::getShapeName() const { return "c"; }
+Band CausalAttr::getBand() const { return {}; }
+int64_t CausalAttr::getMaxKeys(int64_t sequence) const { return sequence; }
+int64_t CausalAttr::countPairs(int64_t sequence, int64_t keys, int64_t) const {
+  return getBand().countPairs(sequence, keys);
+}
