@@ -6,6 +6,7 @@
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
+#include "lib/Support/LayerKinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <cmath>
@@ -54,12 +55,13 @@ private:
   Value heads(Value x, const Twine &name, int64_t count, int64_t width);
   Value rotate(Value x, const Twine &name, int64_t stride = 1);
   Value compress(Value x, const Twine &name);
-  Value attention(Value x, const std::string &name);
-  Value window(Value query, KeyValue kv, const Twine &name);
+  Value attention(Value x, const std::string &name, const LayerKind &kind);
+  Value window(Value query, KeyValue kv, const Twine &name, int64_t width);
+  Value tokenAttention(Value x, const std::string &name, const LayerKind &kind);
   Value sparseAttention(Value x, const std::string &name);
   Value gates(Value logits, const std::string &name);
   Value feedForward(Value x, const std::string &name);
-  Value layer(Value x, int64_t index);
+  Value layer(Value x, int64_t index, const LayerKind &kind);
   void setResults(Value loss, Value logits);
 
   Location loc(const Twine &name) {
@@ -209,8 +211,9 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
   return create<CompressOp>(name, kind, x, parameters, nsa.l, nsa.d);
 }
 
-Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name) {
-  auto visibility = WindowAttr::get(builder.getContext(), config.nsa.w);
+Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name,
+                           int64_t width) {
+  auto visibility = WindowAttr::get(context, width);
   return create<AttentionOp>(name, query, kv.key, kv.value, /*indices=*/Value(),
                              visibility, FloatAttr());
 }
@@ -227,7 +230,6 @@ Value ModelBuilder::gates(Value logits, const std::string &name) {
 
 Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
   const NsaConfig &nsa = config.nsa;
-  MLIRContext *context = builder.getContext();
   // The projections become one product. First come those that are rotated as
   // they are, so that they are neighbours in it.
   Value query = this->query(x, name);
@@ -262,7 +264,7 @@ Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal),
       FloatAttr());
   win.key = rotate(win.key, name + ".window.key");
-  Value local = window(query, win, name + ".window");
+  Value local = window(query, win, name + ".window", nsa.w);
   place = name + ".gate";
   Value weights = gates(logits, place);
   statistics.emplace_back(place + ".statistics",
@@ -271,17 +273,26 @@ Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
                            ValueRange{compressed.getOutput(), selected, local});
 }
 
-Value ModelBuilder::attention(Value x, const std::string &name) {
-  Value mixed;
-  if (model.attention == "window") {
-    std::string place = name + ".window";
-    Value query = this->query(x, name);
-    KeyValue kv = {key(x, place), value(x, place)};
-    kv.key = rotate(kv.key, place + ".key");
-    mixed = window(rotate(query, name + ".query"), kv, place);
-  } else {
-    mixed = sparseAttention(x, name);
-  }
+/// Attention to tokens alone, of a window or of all so far.
+Value ModelBuilder::tokenAttention(Value x, const std::string &name,
+                                   const LayerKind &kind) {
+  bool isDense = kind.attention == "dense";
+  std::string place = isDense ? name : name + ".window";
+  Value query = this->query(x, name);
+  KeyValue kv = {key(x, place), value(x, place)};
+  kv.key = rotate(kv.key, place + ".key");
+  query = rotate(query, name + ".query");
+  if (!isDense)
+    return window(query, kv, place, kind.window);
+  return create<AttentionOp>(place, query, kv.key, kv.value,
+                             /*indices=*/Value(), CausalAttr::get(context),
+                             FloatAttr());
+}
+
+Value ModelBuilder::attention(Value x, const std::string &name,
+                              const LayerKind &kind) {
+  Value mixed = kind.attention == "nsa" ? sparseAttention(x, name)
+                                        : tokenAttention(x, name, kind);
   Value merged = create<nn::MergeHeadsOp>(name, mixed);
   return linear(merged, name + ".output", model.dim, residualStd());
 }
@@ -300,10 +311,11 @@ Value ModelBuilder::feedForward(Value x, const std::string &name) {
   return linear(active, name + ".down", model.dim, residualStd());
 }
 
-Value ModelBuilder::layer(Value x, int64_t index) {
+Value ModelBuilder::layer(Value x, int64_t index, const LayerKind &kind) {
   std::string name = "layers." + std::to_string(index);
   std::string part = name + ".attention";
-  x = create<nn::AddOp>(part, x, attention(norm(x, part + ".norm"), part));
+  x = create<nn::AddOp>(part, x,
+                        attention(norm(x, part + ".norm"), part, kind));
   part = name + ".mlp";
   return create<nn::AddOp>(part, x, feedForward(norm(x, part + ".norm"), part));
 }
@@ -323,8 +335,10 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   Value embedding =
       matrix("embedding.weight", model.vocabSize, model.dim, model.initStd);
   Value x = create<nn::EmbeddingOp>("embedding", embedding, tokens);
-  for (int64_t i = 0; i < model.nLayers; ++i)
-    x = layer(x, i);
+  Result<std::vector<LayerKind>> kinds = getLayerKinds(config);
+  assert(kinds.ok() && "a configuration that was not validated");
+  for (auto [index, kind] : llvm::enumerate(*kinds))
+    x = layer(x, index, kind);
   Value logits =
       linear(norm(x, "norm"), "head", model.vocabSize, model.initStd);
   Value loss = create<nn::CrossEntropyOp>("loss", logits, targets);

@@ -41,8 +41,12 @@ struct ModelConfig {
   /// Standard deviation of the initial weights; the projections that write to
   /// the residual stream use initStd / sqrt(2 * nLayers).
   double initStd = 0.02;
-  /// nsa: three gated branches. window: the sliding window alone.
+  /// nsa: three gated branches. dense: all tokens so far. window: the sliding
+  /// window alone.
   std::string attention = "nsa";
+  /// The attention of each layer ("dense, nsa*10, window:256"), see
+  /// LayerKinds.h; empty: that of all layers is `attention`.
+  std::string layers;
 };
 
 /// Native Sparse Attention, arXiv 2502.11089 section 3.

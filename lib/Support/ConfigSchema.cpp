@@ -2,6 +2,7 @@
 
 #include "lib/Support/Config.h"
 #include "lib/Support/Json.h"
+#include "lib/Support/LayerKinds.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -96,8 +97,11 @@ void addModel(std::vector<ConfigField> &fields) {
   s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
   s.real("init_std", &C::initStd, 1e-6, 10.0,
          "standard deviation of the initial weights");
-  s.text("attention", &C::attention, {"nsa", "window"},
-         "three gated branches, or the window alone");
+  s.text("attention", &C::attention, {"nsa", "dense", "window"},
+         "three gated branches, all tokens so far, or the window alone");
+  s.text("layers", &C::layers, {},
+         "attention by layer, as 'dense, nsa*10, window:256'; '' is the same "
+         "in all");
 }
 
 void addNsa(std::vector<ConfigField> &fields) {
@@ -281,6 +285,8 @@ Status ConflictFinder::checkModel() const {
     return conflict("model.vocab_size",
                     name("model.vocab_size", m.vocabSize) +
                         " must be at least 256 for the byte tokenizer");
+  if (Result<std::vector<LayerKind>> kinds = getLayerKinds(config); !kinds)
+    return conflict("model.layers", kinds.message());
   return {};
 }
 

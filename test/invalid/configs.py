@@ -24,6 +24,15 @@ def wrong_values(section, key, default):
     if isinstance(default, str):
         if key in ("sample_prompt", "out_dir"):
             return [("a list", "[a]", 3, f"{path} must be a single value")]
+        if key == "layers":
+            return [
+                ("an unknown word", "bogus", 3, f"{path}: unknown kind 'bogus' of a layer"),
+                ("another case", "NSA*4", 3, f"{path}: unknown kind 'NSA' of a layer"),
+                ("too many layers", "nsa*999", 3, f"{path}: kinds of 999 layers, but n_layers is 4"),
+                ("a width of a dense layer", "dense:8", 3, f"{path}: unknown kind 'dense:8' of a layer"),
+                ("a list", "[a]", 3, f"{path} must be a single value"),
+                ("nothing", "", 3, f"{path} has no value"),
+            ]
         return [
             ("an unknown word", "bogus", at, f"{path} must be one of"),
             ("another case", default.upper(), at, f"{path} must be one of"),

@@ -104,6 +104,30 @@ TEST(Config, WhatIsMoreThanOneMappingOfPlainValuesIsRefused) {
   EXPECT_EQ(errorOf("train:\n  sample_prompt: '*a & --- !x'\n"), "accepted");
 }
 
+TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
+  EXPECT_EQ(errorOf("model:\n  n_layers: 12\n"
+                    "  layers: dense, nsa*10, window:64\n"),
+            "accepted");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 4\n  layers: dense, nsa*10, dense\n"),
+            "x.yaml:3:3: model.layers: kinds of 12 layers, but n_layers is 4");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: sparse\n"),
+            "x.yaml:3:3: model.layers: unknown kind 'sparse' of a layer; "
+            "expected nsa, "
+            "dense, window or window:WIDTH");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense:8\n"),
+            "x.yaml:3:3: model.layers: unknown kind 'dense:8' of a layer; "
+            "expected nsa, "
+            "dense, window or window:WIDTH");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: dense*0\n"),
+            "x.yaml:3:3: model.layers: the count of layers '0' must be a "
+            "number from 1 to "
+            "1000");
+  EXPECT_EQ(errorOf("model:\n  n_layers: 1\n  layers: 'window:'\n"),
+            "x.yaml:3:3: model.layers: the width of a window '' must be a "
+            "number from 1 to "
+            "2147483647");
+}
+
 TEST(Config, ErrorsNameFileLineAndColumn) {
   EXPECT_EQ(errorOf("model:\n  n_layer: 2\n"),
             "x.yaml:2:3: unknown key 'n_layer' in 'model'; did you mean "

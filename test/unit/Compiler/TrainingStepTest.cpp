@@ -88,6 +88,10 @@ TEST(TrainingStep, GradientsOfTheWindowModel) {
   checkGradients({"model.attention=window"});
 }
 
+TEST(TrainingStep, Gradients_DenseAndWindowLayers_EqualDifferences) {
+  checkGradients({"model.layers=dense, window:5"});
+}
+
 // Lesson 9: gates never learned, because their projection started at zero.
 TEST(TrainingStep, Lesson09GateGradientsAreNotZeroAtTheFirstStep) {
   SmallModel model({}, "fp32", testSeed());
