@@ -140,6 +140,8 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
     return plan;
   case Phase::Buffer:
   case Phase::Schedule:
+  case Phase::Layout:
+  case Phase::NVVM:
   case Phase::Binary:
     break;
   }
@@ -175,7 +177,7 @@ struct PipelineUntilOptions : PhaseOptions {
 template <typename Options>
 static void registerPipeline(
     StringRef name, StringRef description,
-    std::function<std::string(OpPassManager &, const Options &)> build) {
+    const std::function<std::string(OpPassManager &, const Options &)> &build) {
   registerPassPipeline(
       name, description,
       [build](OpPassManager &manager, StringRef text,
