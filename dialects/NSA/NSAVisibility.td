@@ -164,4 +164,17 @@ def NSA_CausalAttr : NSA_BandAttr<"Causal", "causal"> {
   }];
 }
 
+def NSA_StridedAttr : NSA_VisibilityAttr<"Strided", "strided", ["limitTo"]> {
+  let summary = "every so manieth block of tokens, back from the query's own";
+  let description = [{
+    Query `t` sees the keys `u <= t` of its own block of `block` tokens and of
+    those at a distance of a multiple of `stride` blocks from it.
+
+    Example: `#nsa.strided<block = 64, stride = 8>`
+  }];
+  let parameters = (ins "int64_t":$block, "int64_t":$stride);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif // NSA_DIALECTS_NSA_NSAVISIBILITY_TD

@@ -237,3 +237,51 @@ int64_t CausalAttr::getMaxKeys(int64_t sequence) const { return sequence; }
 int64_t CausalAttr::countPairs(int64_t sequence, int64_t keys, int64_t) const {
   return getBand().countPairs(sequence, keys);
 }
+
+LogicalResult
+StridedAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                    int64_t block, int64_t stride) {
+  return success(succeeded(checkParameter(emitError, "block", block, 1)) &&
+                 succeeded(checkParameter(emitError, "stride", stride, 1)));
+}
+
+std::string StridedAttr::getShapeName() const {
+  return "b" + std::to_string(getBlock()) + "e" + std::to_string(getStride());
+}
+VisibilityAttrInterface StridedAttr::limitTo(int64_t sequence) const {
+  return get(getContext(), std::min(getBlock(), sequence),
+             std::min(getStride(), sequence));
+}
+Scalar StridedAttr::isVisible(Scalar query, Scalar key) const {
+  Scalar distance = floorDiv(query, getBlock()) - floorDiv(key, getBlock());
+  return (key <= query) & (distance % getStride() == 0);
+}
+/// Blocks between these are masked.
+Scalar StridedAttr::getFirstKey(Scalar) const { return 0; }
+Scalar StridedAttr::getEndKey(Scalar query) const { return query + 1; }
+Scalar StridedAttr::getFirstQuery(Scalar key) const { return key; }
+Scalar StridedAttr::getEndQuery(Scalar, int64_t sequence) const {
+  return sequence;
+}
+int64_t StridedAttr::getMaxKeys(int64_t sequence) const {
+  int64_t block = getBlock();
+  auto countKeys = [&](int64_t query) {
+    return query % block + 1 + query / block / getStride() * block;
+  };
+  // The last query, or that of the block before.
+  int64_t last = sequence - 1, before = last / block * block - 1;
+  return std::max(countKeys(last), before < 0 ? 0 : countKeys(before));
+}
+/// Of full blocks, then of the partial one at the end: triangles on the
+/// diagonal, and squares beside it.
+int64_t StridedAttr::countPairs(int64_t sequence, int64_t, int64_t) const {
+  using Int128 = __int128;
+  Int128 block = getBlock(), stride = getStride();
+  Int128 full = sequence / block, rest = sequence % block;
+  Int128 rounds = full / stride;
+  Int128 squares =
+      stride * (rounds * (rounds - 1) / 2) + rounds * (full - rounds * stride);
+  Int128 pairs = full * (block * (block + 1) / 2) + squares * block * block +
+                 rest * (rest + 1) / 2 + rest * block * rounds;
+  return int64_t(std::min<Int128>(pairs, std::numeric_limits<int64_t>::max()));
+}

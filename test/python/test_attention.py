@@ -63,6 +63,15 @@ def test_causal_attention(rng, shape, element):
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("block,stride", [(1, 2), (8, 3), (100, 2)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_strided_attention(rng, shape, block, stride, element):
+    t, u = np.arange(shape[1])[:, None], np.arange(shape[1])[None, :]
+    mask = (u <= t) & ((t // block - u // block) % stride == 0)
+    check_attention(rng, "attention", f"visible(#nsa.strided<block = {block}, stride = {stride}>)", shape, element, mask)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("block,stride", [(8, 4), (16, 16), (16, 8)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_compressed_attention(rng, shape, block, stride, element):

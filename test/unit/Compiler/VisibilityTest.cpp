@@ -38,7 +38,10 @@ constexpr llvm::StringLiteral kVisibilities[] = {
     "#nsa.window<1>",
     "#nsa.window<7>",
     "#nsa.window<100>",
-    "#nsa.causal"};
+    "#nsa.causal",
+    "#nsa.strided<block = 4, stride = 3>",
+    "#nsa.strided<block = 1, stride = 2>",
+    "#nsa.strided<block = 100, stride = 2>"};
 
 bool isVisible(VisibilityAttrInterface visibility, int64_t t, int64_t i) {
   return visibility.isVisible(t, i).getNumber() != 0;
@@ -49,6 +52,7 @@ bool isVisible(VisibilityAttrInterface visibility, int64_t t, int64_t i) {
 TEST_F(VisibilityTest, IsVisible_EveryPair_FollowsThePaper) {
   auto compressed = parse("#nsa.compressed<block = 8, stride = 4>");
   auto window = parse("#nsa.window<7>");
+  auto strided = parse("#nsa.strided<block = 4, stride = 3>");
   auto causal = parse("#nsa.causal"),
        selected = parse("#nsa.selected<block = 4>");
   for (int64_t t = 0; t < 40; ++t)
@@ -57,6 +61,10 @@ TEST_F(VisibilityTest, IsVisible_EveryPair_FollowsThePaper) {
       EXPECT_EQ(isVisible(window, t, i), i <= t && t - i < 7) << t << " " << i;
       EXPECT_EQ(isVisible(causal, t, i), i <= t) << t << " " << i;
       EXPECT_EQ(isVisible(selected, t, i), i <= t) << t << " " << i;
+      EXPECT_EQ(isVisible(strided, t, i),
+                i <= t && (t / 4 == i / 4 || t / 4 - i / 4 == 3 ||
+                           t / 4 - i / 4 == 6 || t / 4 - i / 4 == 9))
+          << t << " " << i;
     }
 }
 
@@ -74,8 +82,11 @@ TEST_F(VisibilityTest, Ranges_EveryPair_HoldAllThatIsVisible) {
           int64_t behind = visibility.getEndQuery(i, sequence).getNumber();
           // Bands have no holes.
           bool sees = isVisible(visibility, t, i);
-          EXPECT_EQ(sees, i >= first && i < end) << t << " " << i;
-          EXPECT_EQ(sees, t >= begin && t < behind) << t << " " << i;
+          bool isBand = !text.starts_with("#nsa.strided");
+          EXPECT_TRUE(!sees || (i >= first && i < end)) << t << " " << i;
+          EXPECT_TRUE(!sees || (t >= begin && t < behind)) << t << " " << i;
+          EXPECT_TRUE(sees || !isBand || i < first || i >= end);
+          EXPECT_TRUE(sees || !isBand || t < begin || t >= behind);
           seen += sees;
         }
         most = std::max(most, seen);
