@@ -15,7 +15,7 @@
 //   nsa-narrow-all-reduce
 // - plan: nsa-plan
 // - of GPUs, layout: nsa-note-argument-alignment, canonicalize, cse,
-//   loop-invariant-code-motion, nsa-assign-layouts
+//   loop-invariant-code-motion, tile-simplify, nsa-assign-layouts
 // - of GPUs, nvvm: nsa-outline-kernels, nsa-tile-to-nvvm, upstream conversions
 // - binary: nsa-binary, or nsa-serialize-kernels for GPUs
 //

@@ -5,6 +5,31 @@
 
 include "mlir/Pass/PassBase.td"
 
+def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
+  let summary = "Save the registers of kernels that multiply tiles of 16 bits";
+  let description = [{
+    Runs on kernels without layouts. Others than those that multiply tiles of
+    bf16 or f16 do not change.
+
+    - A map that reads the f32 result of one other map alone becomes part of it:
+      a number that is rounded to 16 bits takes no register before.
+    - A sum of products over a loop starts with what is added to it behind the
+      loop.
+    - Loads move behind loops with products, to their first use, where nothing
+      is stored between; loads and maps of one row within a loop, which each
+      thread has in registers, behind products.
+
+    Example:
+
+    ```mlir
+    %s = scf.for ... iter_args(%acc = %zeros) { %d = tile.dot %a, %b, %acc ... }
+    %r = tile.map (%s, %x) { arith.addf }
+    // becomes
+    %r = scf.for ... iter_args(%acc = %x) { %d = tile.dot %a, %b, %acc ... }
+    ```
+  }];
+}
+
 def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Lay the tiles of a kernel out for tensor cores";
   let description = [{

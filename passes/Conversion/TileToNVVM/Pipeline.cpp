@@ -21,6 +21,7 @@ void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
   kernels.addPass(createCanonicalizerPass());
   kernels.addPass(createCSEPass());
   kernels.addPass(createLoopInvariantCodeMotionPass());
+  kernels.addPass(createTileSimplify());
   NSAAssignLayoutsOptions layouts;
   layouts.wgmma = wgmma;
   manager.addPass(createNSAAssignLayouts(layouts));

@@ -1,0 +1,43 @@
+//===- SinkRows.cpp - rows behind products --------------------------------===//
+
+#include "passes/Conversion/TileToNVVM/SinkRows.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+bool nsa::cuda::contains(Operation *op,
+                         llvm::function_ref<bool(Operation *)> is) {
+  return op
+      ->walk([&](Operation *inner) {
+        return is(inner) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Moves an operation behind products of its block, to its first use.
+static void sinkRow(Operation *row) {
+  Operation *first = nullptr;
+  for (Operation *user : row->getUsers()) {
+    Operation *inBlock = row->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || inBlock->isBeforeInBlock(first))
+      first = inBlock;
+  }
+  bool passesProduct = false;
+  for (Operation *op = row->getNextNode(); first && op != first;
+       op = op->getNextNode()) {
+    if (contains(op, llvm::IsaPred<StoreOp>))
+      return;
+    passesProduct |= isa<DotOp>(op);
+  }
+  if (first && (passesProduct || isa<MapOp>(first)))
+    row->moveBefore(first);
+}
+
+void nsa::cuda::sinkRows(scf::ForOp loop,
+                         llvm::function_ref<bool(Operation *)> isRow) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(*loop.getBody())))
+    if (isRow(&op))
+      sinkRow(&op);
+}

@@ -1,0 +1,22 @@
+//===- SinkRows.h - rows behind products ------------------------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_SINKROWS_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_SINKROWS_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace nsa::cuda {
+
+/// Whether `is` holds of something in `op`.
+bool contains(mlir::Operation *op,
+              llvm::function_ref<bool(mlir::Operation *)> is);
+
+/// Moves the operations of a loop's body of which `isRow` holds to their first
+/// uses, past products: a row takes registers of all threads.
+void sinkRows(mlir::scf::ForOp loop,
+              llvm::function_ref<bool(mlir::Operation *)> isRow);
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_SINKROWS_H

@@ -1,0 +1,191 @@
+//===- TileSimplify.cpp - save registers before layouts -------------------===//
+//
+// Patterns on kernels without layouts. What a tile of 16 bits is multiplied
+// with lies in registers, which are what such a kernel is short of; other
+// kernels are left alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/SinkRows.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_TILESIMPLIFY
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+} // namespace nsa
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Accumulators
+//===----------------------------------------------------------------------===//
+
+static bool isTile(Type type) { return isa<TileType>(type); }
+
+/// Whether `map` adds its two inputs and does nothing else.
+static bool isSum(MapOp map) {
+  if (map.getNumOperands() != 2 || map.getNumResults() != 1 ||
+      map.getOperand(0).getType() != map.getOperand(1).getType())
+    return false;
+  Block &body = map.getBody().front();
+  auto add = map.getYielded()[0].getDefiningOp<arith::AddFOp>();
+  return add && llvm::hasSingleElement(body.without_terminator()) &&
+         llvm::is_contained(add.getOperands(), body.getArgument(0)) &&
+         llvm::is_contained(add.getOperands(), body.getArgument(1));
+}
+
+/// Whether all that a loop does with its argument `i` is add a product to it.
+static bool addsProduct(scf::ForOp loop, unsigned i) {
+  Value sum = loop.getRegionIterArg(i);
+  auto dot = loop.getYieldedValues()[i].getDefiningOp<DotOp>();
+  return dot && dot->getBlock() == loop.getBody() && dot.getAcc() == sum &&
+         sum.hasOneUse() && dot->hasOneUse();
+}
+
+/// Lets the sums of a loop start with what is added to them behind it.
+static void initializeAccumulators(scf::ForOp loop) {
+  for (OpResult result : loop.getResults()) {
+    unsigned i = result.getResultNumber();
+    if (!isTile(result.getType()) || !result.hasOneUse() ||
+        !addsProduct(loop, i))
+      continue;
+    auto zeros = loop.getInitArgs()[i].getDefiningOp<SplatOp>();
+    auto map = dyn_cast<MapOp>(*result.getUsers().begin());
+    if (!zeros || !matchPattern(zeros.getValue(), m_AnyZeroFloat()) || !map ||
+        map->getBlock() != loop->getBlock() || !isSum(map))
+      continue;
+    Value other = map.getOperand(map.getOperand(0) == result ? 1 : 0);
+    Operation *def = other.getDefiningOp();
+    if (other == result || (def && def->getBlock() == loop->getBlock() &&
+                            !def->isBeforeInBlock(loop)))
+      continue;
+    loop.getInitArgsMutable()[i].assign(other);
+    map.getResult(0).replaceAllUsesWith(result);
+    map.erase();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Maps of maps
+//===----------------------------------------------------------------------===//
+
+/// Whether the body of `map` uses something that is made behind `op`.
+static bool usesLater(MapOp map, Operation *op) {
+  Block &body = map.getBody().front();
+  for (Operation &inner : body)
+    for (Value operand : inner.getOperands())
+      if (Operation *def = operand.getDefiningOp();
+          def && def->getBlock() == op->getBlock() && op->isBeforeInBlock(def))
+        return true;
+  return false;
+}
+
+/// Lets a map compute what another one makes of its result alone, such as
+/// numbers of 16 bits: the f32 number takes no register then.
+static void fuseMap(MapOp second) {
+  if (second.getNumOperands() != 1 || second.getNumResults() != 1)
+    return;
+  auto result = dyn_cast<OpResult>(second.getOperand(0));
+  auto first = result ? dyn_cast<MapOp>(result.getOwner()) : MapOp();
+  auto from = dyn_cast<TileType>(second.getOperand(0).getType());
+  auto to = cast<TileType>(second.getResult(0).getType());
+  if (!first || !result.hasOneUse() || !from.getElementType().isF32() ||
+      first->getBlock() != second->getBlock() ||
+      from.withElementType(to.getElementType()) != to ||
+      usesLater(second, first))
+    return;
+  Operation *yield = first.getBody().front().getTerminator();
+  OpBuilder builder(yield);
+  IRMapping elements;
+  Block &body = second.getBody().front();
+  elements.map(body.getArgument(0),
+               yield->getOperand(result.getResultNumber()));
+  for (Operation &op : body.without_terminator())
+    builder.clone(op, elements);
+  yield->setOperand(result.getResultNumber(),
+                    elements.lookupOrDefault(second.getYielded()[0]));
+  result.setType(to);
+  second.getResult(0).replaceAllUsesWith(result);
+  second.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Loads
+//===----------------------------------------------------------------------===//
+
+/// Moves a load behind loops, to its first use, if nothing is stored between.
+static void sinkLoad(LoadOp load) {
+  Operation *first = nullptr;
+  for (Operation *user : load->getUsers()) {
+    Operation *inBlock = load->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || inBlock->isBeforeInBlock(first))
+      first = inBlock;
+  }
+  if (!first)
+    return;
+  bool passesLoop = false;
+  for (Operation *op = load->getNextNode(); op != first;
+       op = op->getNextNode()) {
+    if (contains(op, llvm::IsaPred<StoreOp>))
+      return;
+    passesLoop |= contains(op, llvm::IsaPred<DotOp>);
+  }
+  if (passesLoop)
+    load->moveBefore(first);
+}
+
+/// Whether all that an operation makes are tiles of one row, which fragments
+/// repeat in all threads. Integers may be computed where they are used; layouts
+/// tell.
+static bool makesRows(Operation *op) {
+  return isa<LoadOp, MapOp>(op) &&
+         llvm::all_of(op->getResultTypes(), [](Type type) {
+           auto tile = dyn_cast<TileType>(type);
+           return tile && tile.getRows() == 1 &&
+                  !tile.getElementType().isInteger();
+         });
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+static bool multipliesHalves(KernelOp kernel) {
+  return contains(kernel, [](Operation *op) {
+    auto dot = dyn_cast<DotOp>(op);
+    return dot && !dot.getA().getType().getElementType().isF32();
+  });
+}
+
+namespace {
+struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
+  void runOnOperation() override {
+    KernelOp kernel = getOperation();
+    if (!multipliesHalves(kernel))
+      return markAllAnalysesPreserved();
+    SmallVector<scf::ForOp> loops;
+    SmallVector<LoadOp> loads;
+    SmallVector<MapOp> maps;
+    kernel.walk([&](Operation *op) {
+      if (auto map = dyn_cast<MapOp>(op))
+        maps.push_back(map);
+      if (auto loop = dyn_cast<scf::ForOp>(op))
+        loops.push_back(loop);
+      if (auto load = dyn_cast<LoadOp>(op); load && isTile(load.getType()))
+        loads.push_back(load);
+    });
+    llvm::for_each(maps, fuseMap);
+    llvm::for_each(loops, initializeAccumulators);
+    llvm::for_each(loads, sinkLoad);
+    for (scf::ForOp loop : loops)
+      sinkRows(loop, makesRows);
+  }
+};
+} // namespace
