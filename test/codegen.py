@@ -8,14 +8,16 @@ Compiles the shipped configurations for each target and hashes what is emitted f
 kernel: PTX for GPUs, machine code for the CPU. Names, numbers of labels, comments and
 debug information are left out of PTX, so that a kernel that is only called otherwise has
 the same hash. test/codegen/NAME.txt is what codegen/record.py describes. With --all, or
-by name, also the losses of 20 steps on the CPU (`losses`, codegen/losses.py).
+by name, also what takes longer: the modules of the kernel sweep (`sweep`) and random ones
+(`random`, codegen/modules.py), for which nsa-write-modules must be built, and the losses
+of 20 steps on the CPU (`losses`, codegen/losses.py).
 
 Reported apart: kernels whose code changed, those that only assume another alignment of
 their arguments (a slice moved), renames, host programs (commands and their offsets),
 launches (grids, threads). A check ends with 1 if anything differs. Under other versions
 of LLVM than those that the file names, it says that it is skipped. Where PTX changed and
 ptxas has the version of the file, it says what became of registers and spills; with
---ptxas the machine code of all kernels is compared. --only takes configurations,
+--ptxas the machine code of all kernels is compared. --only takes configurations, sets,
 targets and both (smoke-cpu). --keep FOLDER keeps what was compiled, to compare with that
 of another tree.
 
@@ -29,7 +31,7 @@ import os
 import sys
 import tempfile
 
-from codegen import losses, record
+from codegen import losses, modules, record
 from codegen.programs import CONFIGURATIONS, ROOT, TARGETS, Compiler, fail
 
 # Counts of a check that are no differences.
@@ -59,10 +61,10 @@ def write(name, text):
 
 
 class Checker:
-    """Checks or updates one subject: a configuration or losses, for a target."""
+    """Checks or updates one subject: a configuration, a set of modules or losses, for a target."""
 
-    def __init__(self, compiler, ptxas):
-        self.compiler, self.ptxas = compiler, ptxas
+    def __init__(self, compiler, ptxas, paths):
+        self.compiler, self.ptxas, self.paths = compiler, ptxas, paths
         self.counts = collections.Counter()
 
     def check(self, subject, target):
@@ -79,6 +81,10 @@ class Checker:
             differences = [("losses", line) for line in
                            losses.compare(text.splitlines()[1:], self.find_losses(versions).splitlines()[1:])]
             lines = []
+        elif subject in modules.SETS:
+            found = modules.record_set(self.compiler, subject, target, self.paths)
+            self.counts["programs"] += len(found.modules)
+            differences, lines = modules.compare(modules.parse(text), found), []
         else:
             differences, lines = self.check_configuration(subject, target, record.parse(text))
         self.counts.update(kind for kind, _ in differences)
@@ -111,6 +117,8 @@ class Checker:
         name = name_of(subject, target)
         if subject == "losses":
             return write(name, self.find_losses(losses.versions(self.compiler)))
+        if subject in modules.SETS:
+            return write(name, modules.record_set(self.compiler, subject, target, self.paths).write())
         if target != "cpu" and not self.compiler.ptxas:
             fail("recording a GPU's programs needs ptxas")
         artefact = self.compiler.compile_configuration(subject, target)
@@ -143,7 +151,7 @@ def name_of(subject, target):
 
 def choose(args):
     """Pairs of subjects and targets."""
-    rest = ["losses"]
+    rest = [*modules.SETS, "losses"]
     every = [(subject, target) for subject in [*CONFIGURATIONS, *rest]
              for target in (("cpu",) if subject == "losses" else TARGETS)]
     if args.all:
@@ -163,7 +171,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("check", "update"))
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--all", action="store_true", help="losses as well")
+    parser.add_argument("--all", action="store_true", help="sweep, random modules and losses as well")
     parser.add_argument("--ptxas", action="store_true", help="compare what ptxas makes of every kernel")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time")
@@ -174,7 +182,8 @@ def main():
         if args.keep:
             os.makedirs(args.keep, exist_ok=True)
         compiler = Compiler(args.build, args.keep or folder)
-        checker = Checker(compiler, args.ptxas)
+        has_sets = any(subject in modules.SETS for subject, _ in chosen)
+        checker = Checker(compiler, args.ptxas, modules.write_modules(compiler, fail) if has_sets else [])
         run = checker.check if args.action == "check" else checker.update
         for (subject, target), lines in zip(chosen, pool.map(run, *zip(*chosen))):
             for line in lines:

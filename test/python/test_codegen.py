@@ -4,7 +4,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from codegen import losses, normalise, record  # noqa: E402
+from codegen import losses, modules, normalise, record  # noqa: E402
 
 PTX = """//
 // Generated
@@ -129,6 +129,15 @@ def test_record_writtenAndParsed_isTheSame():
     old = make(("a", "0123456789abcdef", "0123456789abcdef:10:0:0"), ("b", "0123456789abcdef", "0123456789abcdef:10:0:0"))
     assert record.parse(old.write()).write() == old.write()
     assert record.compare(old, record.parse(old.write())) == []
+
+
+def test_modules_otherCodeAndProgram_areNamedApart():
+    old = modules.Set({"LLVM": "1"}, [modules.Module("a", "t", "1", "p"), modules.Module("b", "t", "2", "p")])
+    assert modules.parse(old.write()) == old
+    assert modules.compare(old, old) == []
+    new = modules.Set({"LLVM": "1"}, [modules.Module("a", "t", "1", "q"), modules.Module("b", "u", "3", "p")])
+    assert modules.compare(old, new) == [("host program", "a"), ("changed", "b (of another text)")]
+    assert modules.compare(old, modules.Set({}, old.modules[1:])) == [("gone", "a")]
 
 
 def test_losses_oneBit_differsAtItsStep():
