@@ -53,12 +53,9 @@ static const Spelling *findSpelling(StringRef name) {
 
 /// Takes the parameters of the visibility from `attributes`.
 static VisibilityAttrInterface takeVisibility(OpAsmParser &parser, SMLoc loc,
-                                              StringRef name,
                                               const Spelling &spelling,
                                               NamedAttrList &attributes) {
-  auto emitError = [&] {
-    return parser.emitError(loc) << "'" << name << "' op ";
-  };
+  auto emitError = [&] { return parser.emitError(loc); };
   SmallVector<int64_t> values;
   for (StringRef parameter : spelling.parameters) {
     Attribute found = attributes.erase(parameter);
@@ -82,7 +79,7 @@ static VisibilityAttrInterface takeVisibility(OpAsmParser &parser, SMLoc loc,
 }
 
 /// Other attributes are the scale and those of dialects.
-static LogicalResult checkOthers(OpAsmParser &parser, SMLoc loc, StringRef name,
+static LogicalResult checkOthers(OpAsmParser &parser, SMLoc loc,
                                  const Spelling &spelling,
                                  const NamedAttrList &attributes) {
   auto known = llvm::to_vector_of<StringRef, 4>(spelling.parameters);
@@ -93,11 +90,11 @@ static LogicalResult checkOthers(OpAsmParser &parser, SMLoc loc, StringRef name,
       continue;
     if (found == "scale")
       return parser.emitError(loc)
-             << "'" << name << "' op attribute 'scale' must be a number of "
-             << "type f64, found " << attribute.getValue();
+             << "attribute 'scale' must be a number of type f64, found "
+             << attribute.getValue();
     if (!found.contains('.'))
-      return parser.emitError(loc) << "'" << name << "' op has no attribute `"
-                                   << found << "`" << suggestName(found, known);
+      return parser.emitError(loc) << "has no attribute `" << found << "`"
+                                   << suggestName(found, known);
   }
   return success();
 }
@@ -109,26 +106,26 @@ static ParseResult parseSpelling(OpAsmParser &parser, OperationState &state) {
   SMLoc loc = parser.getNameLoc();
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
   FunctionType type;
-  if (parser.parseOperandList(operands) ||
-      parser.parseOptionalAttrDict(state.attributes) ||
+  if (parser.parseOperandList(operands))
+    return failure();
+  SMLoc attributesLoc = parser.getCurrentLocation();
+  if (parser.parseOptionalAttrDict(state.attributes) ||
       parser.parseColonType(type) ||
       parser.resolveOperands(operands, type.getInputs(), loc, state.operands))
     return failure();
   VisibilityAttrInterface visibility =
-      takeVisibility(parser, loc, name, spelling, state.attributes);
+      takeVisibility(parser, attributesLoc, spelling, state.attributes);
   if (!visibility ||
-      failed(checkOthers(parser, loc, name, spelling, state.attributes)))
+      failed(checkOthers(parser, attributesLoc, spelling, state.attributes)))
     return failure();
   size_t expected = (isBackward ? 6 : 3) + (visibility.getIndexBlock() != 0);
   if (operands.size() != expected)
     return parser.emitError(loc)
-           << "'" << name << "' op has " << operands.size()
-           << " operands, expected " << expected;
+           << "has " << operands.size() << " operands, expected " << expected;
   size_t results = isBackward ? 3 : 2;
   if (type.getNumResults() != results)
-    return parser.emitError(loc)
-           << "'" << name << "' op has " << type.getNumResults()
-           << " results, expected " << results;
+    return parser.emitError(loc) << "has " << type.getNumResults()
+                                 << " results, expected " << results;
   state.addTypes(type.getResults());
   state.addAttribute("visibility", visibility);
   state.name =

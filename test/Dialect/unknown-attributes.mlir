@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
 func.func @misspelt(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{'nsa.window_attention' op has no attribute `widnow`; did you mean `window`?}}
+  // expected-error @below {{custom op 'nsa.window_attention' has no attribute `widnow`; did you mean `window`?}}
   %o, %lse = nsa.window_attention %q, %k, %k {window = 32 : i64, widnow = 3 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
   return

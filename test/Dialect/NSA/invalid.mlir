@@ -468,7 +468,7 @@ func.func @not_a_visibility(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>
 // -----
 
 func.func @operands_of_a_spelling(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{'nsa.window_attention' op has 2 operands, expected 3}}
+  // expected-error @below {{custom op 'nsa.window_attention' has 2 operands, expected 3}}
   %o, %lse = nsa.window_attention %q, %k {window = 16 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
   return
@@ -477,7 +477,7 @@ func.func @operands_of_a_spelling(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x1
 // -----
 
 func.func @results_of_a_spelling(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>) {
-  // expected-error @below {{'nsa.window_attention' op has 1 results, expected 2}}
+  // expected-error @below {{custom op 'nsa.window_attention' has 1 results, expected 2}}
   %o = nsa.window_attention %q, %k, %k {window = 16 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x4x16xf32>
   return
