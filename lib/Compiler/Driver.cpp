@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/Driver.h"
 #include "dialects/Interfaces/OpChecks.h"
+#include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/RT/RTOps.h"
@@ -234,6 +235,8 @@ LogicalResult nsa::Driver::checkTypes() {
 
 /// Whether something in the module is differentiated, updated or averaged.
 static bool isTrained(ModuleOp module) {
+  if (!module.getOps<nn::ModelOp>().empty())
+    return true;
   WalkResult result = module.walk([](Operation *op) {
     if (isa<nn::AdamWOp, nn::AllReduceOp>(op))
       return WalkResult::interrupt();

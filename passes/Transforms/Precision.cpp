@@ -1,5 +1,6 @@
 //===- Precision.cpp - mixed precision ------------------------------------===//
 
+#include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
@@ -146,12 +147,20 @@ static LogicalResult addLossScale(func::FuncOp function) {
 }
 
 void PrecisionPass::runOnOperation() {
-  if (precision == ComputePrecision::FP32)
-    return;
   bool isHalf = precision == ComputePrecision::FP16;
   Type compute = isHalf ? Type(Float16Type::get(&getContext()))
                         : BFloat16Type::get(&getContext());
-  StringRef name = isHalf ? "fp16" : "bf16";
+  bool isFull = precision == ComputePrecision::FP32;
+  StringRef name = isFull ? "fp32" : isHalf ? "fp16" : "bf16";
+  if (auto own = getOperation()->getAttrOfType<StringAttr>(nn::kPrecisionAttr);
+      own && own != name) {
+    getOperation().emitError("the model's precision (")
+        << own.getValue() << ") is not that of the compiler (" << name
+        << "): option precision=" << own.getValue() << " sets it";
+    return signalPassFailure();
+  }
+  if (isFull)
+    return;
   bool found = false;
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     if (function.isExternal() || !nn::isTrainable(function))
