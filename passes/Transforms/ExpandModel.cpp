@@ -104,7 +104,7 @@ FailureOr<Value> ModelExpander::parameter(Operation *user,
   auto op = cast<nn::ParameterOp>(tables.lookupSymbolIn(model, reference));
   int64_t layer = 0;
   if (isa<nn::ScopeOp>(op->getParentOp())) {
-    auto found = place.layers.find(reference.getRootReference());
+    auto *found = place.layers.find(reference.getRootReference());
     if (found == place.layers.end())
       return user->emitOpError("reads ")
              << reference << " outside of an nn.repeat of @"
