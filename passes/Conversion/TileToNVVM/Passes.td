@@ -8,8 +8,8 @@ include "mlir/Pass/PassBase.td"
 def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
   let summary = "Save the registers of kernels that multiply tiles of 16 bits";
   let description = [{
-    Runs on kernels without layouts. Others than those that multiply tiles of
-    bf16 or f16 do not change.
+    Runs on kernels without layouts. Only tiles that nsa-assign-layouts will
+    make fragments of tensor cores change.
 
     - A map that reads the f32 result of one other map alone becomes part of it:
       a number that is rounded to 16 bits takes no register before.

@@ -1,8 +1,8 @@
 //===- TileSimplify.cpp - save registers before layouts -------------------===//
 //
-// Patterns on kernels without layouts. What a tile of 16 bits is multiplied
-// with lies in registers, which are what such a kernel is short of; other
-// kernels are left alone.
+// Patterns on kernels without layouts. Tiles that tensor cores multiply, and
+// those beside them, will lie in registers, which are what such a kernel is
+// short of; other tiles are left alone.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,6 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/SinkRows.h"
 
@@ -27,7 +28,10 @@ using namespace nsa::tile;
 // Accumulators
 //===----------------------------------------------------------------------===//
 
-static bool isTile(Type type) { return isa<TileType>(type); }
+/// Whether a tile will lie in the registers of tensor cores.
+static bool isFragment(const LayoutAnalysis &layouts, Value tile) {
+  return isa_and_present<FragmentAttr>(layouts.getHome(tile));
+}
 
 /// Whether `map` adds its two inputs and does nothing else.
 static bool isSum(MapOp map) {
@@ -50,10 +54,11 @@ static bool addsProduct(scf::ForOp loop, unsigned i) {
 }
 
 /// Lets the sums of a loop start with what is added to them behind it.
-static void initializeAccumulators(scf::ForOp loop) {
+static void initializeAccumulators(scf::ForOp loop,
+                                   const LayoutAnalysis &layouts) {
   for (OpResult result : loop.getResults()) {
     unsigned i = result.getResultNumber();
-    if (!isTile(result.getType()) || !result.hasOneUse() ||
+    if (!isFragment(layouts, result) || !result.hasOneUse() ||
         !addsProduct(loop, i))
       continue;
     auto zeros = loop.getInitArgs()[i].getDefiningOp<SplatOp>();
@@ -89,14 +94,14 @@ static bool usesLater(MapOp map, Operation *op) {
 
 /// Lets a map compute what another one makes of its result alone, such as
 /// numbers of 16 bits: the f32 number takes no register then.
-static void fuseMap(MapOp second) {
+static void fuseMap(MapOp second, const LayoutAnalysis &layouts) {
   if (second.getNumOperands() != 1 || second.getNumResults() != 1)
     return;
   auto result = dyn_cast<OpResult>(second.getOperand(0));
   auto first = result ? dyn_cast<MapOp>(result.getOwner()) : MapOp();
   auto from = dyn_cast<TileType>(second.getOperand(0).getType());
   auto to = cast<TileType>(second.getResult(0).getType());
-  if (!first || !result.hasOneUse() || !from.getElementType().isF32() ||
+  if (!first || !result.hasOneUse() || !isFragment(layouts, result) ||
       first->getBlock() != second->getBlock() ||
       from.withElementType(to.getElementType()) != to ||
       usesLater(second, first))
@@ -144,12 +149,11 @@ static void sinkLoad(LoadOp load) {
 /// Whether all that an operation makes are tiles of one row, which fragments
 /// repeat in all threads. Integers may be computed where they are used; layouts
 /// tell.
-static bool makesRows(Operation *op) {
+static bool makesRows(Operation *op, const LayoutAnalysis &layouts) {
   return isa<LoadOp, MapOp>(op) &&
-         llvm::all_of(op->getResultTypes(), [](Type type) {
-           auto tile = dyn_cast<TileType>(type);
-           return tile && tile.getRows() == 1 &&
-                  !tile.getElementType().isInteger();
+         llvm::all_of(op->getResults(), [&](Value result) {
+           auto tile = dyn_cast<TileType>(result.getType());
+           return tile && tile.getRows() == 1 && isFragment(layouts, result);
          });
 }
 
@@ -157,18 +161,12 @@ static bool makesRows(Operation *op) {
 // Pass
 //===----------------------------------------------------------------------===//
 
-static bool multipliesHalves(KernelOp kernel) {
-  return contains(kernel, [](Operation *op) {
-    auto dot = dyn_cast<DotOp>(op);
-    return dot && !dot.getA().getType().getElementType().isF32();
-  });
-}
-
 namespace {
 struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
   void runOnOperation() override {
     KernelOp kernel = getOperation();
-    if (!multipliesHalves(kernel))
+    LayoutAnalysis layouts(kernel, /*warps=*/0, /*wgmma=*/false);
+    if (layouts.getProducts().empty())
       return markAllAnalysesPreserved();
     SmallVector<scf::ForOp> loops;
     SmallVector<LoadOp> loads;
@@ -178,14 +176,18 @@ struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
         maps.push_back(map);
       if (auto loop = dyn_cast<scf::ForOp>(op))
         loops.push_back(loop);
-      if (auto load = dyn_cast<LoadOp>(op); load && isTile(load.getType()))
+      if (auto load = dyn_cast<LoadOp>(op);
+          load && (isFragment(layouts, load.getResult()) ||
+                   layouts.isRecomputed(load.getResult())))
         loads.push_back(load);
     });
-    llvm::for_each(maps, fuseMap);
-    llvm::for_each(loops, initializeAccumulators);
+    for (MapOp map : maps)
+      fuseMap(map, layouts);
+    for (scf::ForOp loop : loops)
+      initializeAccumulators(loop, layouts);
     llvm::for_each(loads, sinkLoad);
     for (scf::ForOp loop : loops)
-      sinkRows(loop, makesRows);
+      sinkRows(loop, [&](Operation *op) { return makesRows(op, layouts); });
   }
 };
 } // namespace

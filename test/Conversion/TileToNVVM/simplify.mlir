@@ -44,9 +44,10 @@ tile.kernel private @sums(%a: memref<16x16xbf16>, %x: memref<16x16xf32>, %row: m
     %g = arith.addf %e, %f : f32
     tile.yield %g : f32
   }
-  %scaled = tile.map (%sum, %wt : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>) -> !tile.tile<16x16xf32> {
-  ^bb0(%e: f32, %f: f32):
-    %g = arith.mulf %e, %f : f32
+  %scaled = tile.map (%sum, %wt, %s#1 : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>, !tile.tile<1x16xf32>) -> !tile.tile<16x16xf32> {
+  ^bb0(%e: f32, %f: f32, %l: f32):
+    %h = arith.addf %f, %l : f32
+    %g = arith.mulf %e, %h : f32
     tile.yield %g : f32
   }
   %half = tile.map (%scaled : !tile.tile<16x16xf32>) -> !tile.tile<16x16xbf16> {
@@ -78,5 +79,34 @@ tile.kernel private @without(%x: memref<16xf32>, %y: memref<16xbf16>)
     tile.yield %g : bf16
   }
   tile.store %h, %y[%c] : !tile.tile<1x16xbf16>, memref<16xbf16>, (!tile.tile<1x16xi32>)
+  tile.return
+}
+
+// Nor does one whose products tensor cores cannot make, here of 12 columns.
+// CHECK-LABEL: tile.kernel private @narrow
+// CHECK: tile.dot
+// CHECK-COUNT-2: tile.map
+tile.kernel private @narrow(%a: memref<16x16xbf16>, %b: memref<16x12xbf16>, %y: memref<16x12xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
+  %c0 = arith.constant 0 : i32
+  %zero = arith.constant 0.0 : f32
+  %r = tile.range %c0 : !tile.tile<16x1xi32>
+  %k = tile.range %c0 : !tile.tile<1x16xi32>
+  %c = tile.range %c0 : !tile.tile<1x12xi32>
+  %at = tile.load %a[%r, %k] : memref<16x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
+  %bt = tile.load %b[%r, %c] : memref<16x12xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x12xi32>) -> !tile.tile<16x12xbf16>
+  %none = tile.splat %zero : !tile.tile<16x12xf32>
+  %d = tile.dot %at, %bt, %none : !tile.tile<16x16xbf16>, !tile.tile<16x12xbf16>, !tile.tile<16x12xf32>
+  %e = tile.map (%d : !tile.tile<16x12xf32>) -> !tile.tile<16x12xf32> {
+  ^bb0(%f: f32):
+    %g = arith.negf %f : f32
+    tile.yield %g : f32
+  }
+  %h = tile.map (%e : !tile.tile<16x12xf32>) -> !tile.tile<16x12xbf16> {
+  ^bb0(%f: f32):
+    %g = arith.truncf %f : f32 to bf16
+    tile.yield %g : bf16
+  }
+  tile.store %h, %y[%r, %c] : !tile.tile<16x12xbf16>, memref<16x12xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x12xi32>)
   tile.return
 }
