@@ -15,14 +15,19 @@ bool nsa::cuda::contains(Operation *op,
       .wasInterrupted();
 }
 
-/// Moves an operation behind products of its block, to its first use.
-static void sinkRow(Operation *row) {
+Operation *nsa::cuda::findFirstUse(Operation *op) {
   Operation *first = nullptr;
-  for (Operation *user : row->getUsers()) {
-    Operation *inBlock = row->getBlock()->findAncestorOpInBlock(*user);
+  for (Operation *user : op->getUsers()) {
+    Operation *inBlock = op->getBlock()->findAncestorOpInBlock(*user);
     if (!first || inBlock->isBeforeInBlock(first))
       first = inBlock;
   }
+  return first;
+}
+
+/// Moves an operation behind products of its block, to its first use.
+static void sinkRow(Operation *row) {
+  Operation *first = findFirstUse(row);
   bool passesProduct = false;
   for (Operation *op = row->getNextNode(); first && op != first;
        op = op->getNextNode()) {

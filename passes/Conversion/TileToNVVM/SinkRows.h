@@ -12,6 +12,10 @@ namespace nsa::cuda {
 bool contains(mlir::Operation *op,
               llvm::function_ref<bool(mlir::Operation *)> is);
 
+/// The first operation of its block that uses `op`, or holds a use; null if
+/// there is none.
+mlir::Operation *findFirstUse(mlir::Operation *op);
+
 /// Moves the operations of a loop's body of which `isRow` holds to their first
 /// uses, past products: a row takes registers of all threads.
 void sinkRows(mlir::scf::ForOp loop,

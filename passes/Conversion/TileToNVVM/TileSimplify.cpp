@@ -127,12 +127,7 @@ static void fuseMap(MapOp second, const LayoutAnalysis &layouts) {
 
 /// Moves a load behind loops, to its first use, if nothing is stored between.
 static void sinkLoad(LoadOp load) {
-  Operation *first = nullptr;
-  for (Operation *user : load->getUsers()) {
-    Operation *inBlock = load->getBlock()->findAncestorOpInBlock(*user);
-    if (!first || inBlock->isBeforeInBlock(first))
-      first = inBlock;
-  }
+  Operation *first = findFirstUse(load);
   if (!first)
     return;
   bool passesLoop = false;
