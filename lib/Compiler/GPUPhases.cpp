@@ -4,9 +4,8 @@
 #include "lib/Target/Passes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassOptions.h"
-#include "mlir/Pass/PassRegistry.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Pipelines/Pipelines.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -39,25 +38,18 @@ struct ChipOptions : PassPipelineOptions<ChipOptions> {
 using BuildFunction = void (*)(OpPassManager &, const CUDAChip &);
 } // namespace
 
-/// Unlike PassPipelineRegistration refuses chips that do not exist.
+/// Refuses chips that do not exist.
 static void registerForChip(StringRef name, StringRef description,
                             BuildFunction build) {
-  registerPassPipeline(
+  registerPipeline<ChipOptions>(
       name, description,
-      [build](
-          OpPassManager &manager, StringRef text,
-          function_ref<LogicalResult(const Twine &)> fail) -> LogicalResult {
-        ChipOptions options;
-        if (failed(options.parseFromString(text)))
-          return failure();
+      [build](OpPassManager &manager,
+              const ChipOptions &options) -> std::string {
         const CUDAChip *chip = findCUDAChip(options.chip);
         if (!chip)
-          return fail("unknown chip '" + options.chip + "'");
+          return "unknown chip '" + options.chip + "'";
         build(manager, *chip);
-        return success();
-      },
-      [](function_ref<void(const detail::PassOptions &)> visit) {
-        visit(ChipOptions());
+        return "";
       });
 }
 

@@ -172,28 +172,10 @@ struct PipelineUntilOptions : PhaseOptions {
 };
 } // namespace
 
-/// Registers a pipeline. `build` returns why its options make no sense, or an
-/// empty string.
-template <typename Options>
-static void registerPipeline(
-    StringRef name, StringRef description,
-    const std::function<std::string(OpPassManager &, const Options &)> &build) {
-  registerPassPipeline(
-      name, description,
-      [build](OpPassManager &manager, StringRef text,
-              function_ref<LogicalResult(const Twine &)> fail) {
-        Options options;
-        if (failed(options.parseFromString(text)))
-          return failure();
-        TileSizes sizes;
-        std::string problem = parseSizes(options, sizes);
-        if (problem.empty())
-          problem = build(manager, options);
-        return problem.empty() ? success() : fail(problem);
-      },
-      [](function_ref<void(const detail::PassOptions &)> show) {
-        show(Options());
-      });
+/// What is wrong with the options whatever the phases, or nothing.
+static std::string checkOptions(const PhaseOptions &options) {
+  TileSizes sizes;
+  return parseSizes(options, sizes);
 }
 
 static void registerPhase(Phase phase, StringRef description) {
@@ -202,6 +184,8 @@ static void registerPhase(Phase phase, StringRef description) {
       name, description,
       [phase](OpPassManager &manager,
               const PhaseOptions &options) -> std::string {
+        if (std::string problem = checkOptions(options); !problem.empty())
+          return problem;
         if (StringRef unused = options.findUnused(phase); !unused.empty())
           return ("option '" + unused + "' has no effect in phase '" +
                   getPhaseName(phase) + "'")
@@ -230,6 +214,8 @@ void nsa::registerPhasePipelines() {
       "nsa-pipeline", "The phases from the first to `until`",
       [](OpPassManager &manager,
          const PipelineUntilOptions &options) -> std::string {
+        if (std::string problem = checkOptions(options); !problem.empty())
+          return problem;
         for (unsigned number = 0;
              number <= static_cast<unsigned>(options.until.getValue());
              ++number)

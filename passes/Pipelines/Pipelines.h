@@ -33,6 +33,10 @@
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+
+#include <functional>
+#include <string>
 
 namespace nsa {
 
@@ -122,6 +126,29 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
 /// The phase is none behind `Phase::Plan`.
 void buildPhasePipeline(mlir::OpPassManager &manager, Phase phase,
                         const PhaseOptions &options);
+
+/// Registers a pipeline. `build` returns why its options make no sense, or an
+/// empty string: mlir::PassPipelineRegistration cannot refuse any.
+template <typename Options>
+void registerPipeline(
+    llvm::StringRef name, llvm::StringRef description,
+    const std::function<std::string(mlir::OpPassManager &, const Options &)>
+        &build) {
+  mlir::registerPassPipeline(
+      name, description,
+      [build](mlir::OpPassManager &manager, llvm::StringRef text,
+              llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> fail)
+          -> llvm::LogicalResult {
+        Options options;
+        if (failed(options.parseFromString(text)))
+          return llvm::failure();
+        std::string problem = build(manager, options);
+        return problem.empty() ? llvm::success() : fail(problem);
+      },
+      [](llvm::function_ref<void(const mlir::detail::PassOptions &)> show) {
+        show(Options());
+      });
+}
 
 /// Registers `nsa-phase-precision` to `nsa-phase-plan`, and `nsa-pipeline`,
 /// which runs the phases from the first to `until`.
