@@ -49,9 +49,10 @@ std::string folderName(int64_t step);
 /// The step of a checkpoint folder's name, or -1.
 int64_t stepOf(const std::string &name);
 
-/// Refuses a file of a checkpoint that does not have the hash that state.json
-/// says.
-Status checkFile(const std::string &folder, const std::string &file);
+/// The hash that the state.json in `folder` says of one of its files.
+Result<uint64_t> savedHash(const std::string &folder, const std::string &file);
+/// Refuses a file that does not have this hash.
+Status checkHash(const std::string &name, uint64_t expected);
 
 /// The checkpoints below `root` by step.
 std::vector<std::pair<int64_t, std::filesystem::path>>

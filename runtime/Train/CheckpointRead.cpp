@@ -195,7 +195,7 @@ static Status checkState(const std::string &path, const TrainState &state,
   return {};
 }
 
-static Status checkHash(const std::string &name, uint64_t expected) {
+Status checkpoint::checkHash(const std::string &name, uint64_t expected) {
   Result<uint64_t> hash = hashFile(name);
   if (!hash)
     return hash.takeError();
@@ -205,14 +205,14 @@ static Status checkHash(const std::string &name, uint64_t expected) {
   return {};
 }
 
-Status checkpoint::checkFile(const std::string &folder,
-                             const std::string &file) {
+Result<uint64_t> checkpoint::savedHash(const std::string &folder,
+                                       const std::string &file) {
   Result<StateFile> found = loadState(folder);
   if (!found)
     return found.takeError();
-  for (const auto &[name, expected] : found->files)
+  for (const auto &[name, hash] : found->files)
     if (name == file)
-      return checkHash(folder + "/" + file, expected);
+      return hash;
   return Error{"'" + folder + "/" + stateFile + "' has no hash of '" + file +
                "'"};
 }

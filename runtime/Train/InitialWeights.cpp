@@ -28,29 +28,40 @@ static Result<std::vector<std::string>> compareModels(const std::string &folder,
   return notes;
 }
 
-/// The file of a checkpoint's weights, verified.
-static Result<std::string> findWeights(const std::string &from,
-                                       const RunConfig &config,
-                                       std::vector<std::string> &notes) {
+/// The file of a checkpoint's weights, verified, or one that was named itself,
+/// with its hash.
+static Result<InitialWeights> findWeights(const std::string &from,
+                                          const RunConfig &config) {
+  InitialWeights weights;
   std::error_code code;
   fs::path full = fs::absolute(from, code).lexically_normal();
-  if (!code && fs::is_regular_file(full, code))
-    return full.string();
+  if (!code && fs::is_regular_file(full, code)) {
+    weights.file = full.string();
+    Result<uint64_t> hash = hashFile(weights.file);
+    if (!hash)
+      return hash.takeError();
+    weights.hash = *hash;
+    return weights;
+  }
   Result<FoundCheckpoint> checkpoint =
       findCheckpoint(from, config.train.keepCheckpoints);
   if (!checkpoint)
     return checkpoint.takeError();
-  notes.insert(notes.end(), checkpoint->warnings.begin(),
-               checkpoint->warnings.end());
+  weights.notes = checkpoint->warnings;
   const std::string &folder = checkpoint->path;
+  weights.file = folder + "/" + modelFile;
+  Result<uint64_t> hash = savedHash(folder, modelFile);
+  if (!hash)
+    return hash.takeError();
+  weights.hash = *hash;
   if (!checkpoint->opened)
-    if (Status status = checkFile(folder, modelFile); !status)
+    if (Status status = checkHash(weights.file, weights.hash); !status)
       return Error{status.message()};
   Result<std::vector<std::string>> found = compareModels(folder, config);
   if (!found)
     return found.takeError();
-  notes.insert(notes.end(), found->begin(), found->end());
-  return folder + "/" + modelFile;
+  weights.notes.insert(weights.notes.end(), found->begin(), found->end());
+  return weights;
 }
 
 /// What is not the same in the file and the model: an error, or notes.
@@ -82,15 +93,10 @@ Result<InitialWeights> loadInitialWeights(const std::string &from,
                                           const Model &model,
                                           const RunConfig &config,
                                           bool partial) {
-  InitialWeights weights;
-  Result<std::string> file = findWeights(from, config, weights.notes);
-  if (!file)
-    return file.takeError();
-  weights.file = *file;
-  Result<uint64_t> hash = hashFile(weights.file);
-  if (!hash)
-    return hash.takeError();
-  weights.hash = *hash;
+  Result<InitialWeights> located = findWeights(from, config);
+  if (!located)
+    return located;
+  InitialWeights weights = std::move(*located);
   Result<SafetensorsFile> saved = SafetensorsFile::open(weights.file);
   if (!saved)
     return saved.takeError();
