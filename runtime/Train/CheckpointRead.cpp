@@ -3,11 +3,11 @@
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
-#include "lib/Support/Npy.h"
 #include "lib/Support/Safetensors.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CheckpointLayout.h"
+#include "runtime/Train/NamedTensors.h"
 
 #include <filesystem>
 
@@ -33,12 +33,8 @@ static Status loadTensors(const std::string &folder, const std::string &file,
     const SafeTensor *source = saved->find(tensor.name);
     if (!source)
       return Error{"'" + path + "' has no tensor '" + tensor.name + "'"};
-    std::string type = safetensorsType(tensor.type);
-    if (source->dtype != type || source->shape != tensor.shape)
-      return Error{"tensor '" + tensor.name + "' of '" + path + "' is " +
-                   source->dtype + "[" + shapeText(source->shape) +
-                   "], the artefact's is " + type + "[" +
-                   shapeText(tensor.shape) + "]"};
+    if (std::string text = findDifference(*source, tensor); !text.empty())
+      return Error{"tensor '" + tensor.name + "' of '" + path + "' is " + text};
     if (Status status = saved->read(*source, tensor.data); !status)
       return status;
     if (Status status = model.toDevice(tensor); !status)

@@ -19,9 +19,7 @@ using namespace checkpoint;
 // Parameters
 //===----------------------------------------------------------------------===//
 
-/// "F32[4x4], the artefact's is F32[5x5]" if they differ, else empty.
-static std::string findDifference(const SafeTensor &saved,
-                                  const TensorView &tensor) {
+std::string findDifference(const SafeTensor &saved, const TensorView &tensor) {
   std::string type = safetensorsType(tensor.type);
   if (saved.dtype == type && saved.shape == tensor.shape)
     return "";

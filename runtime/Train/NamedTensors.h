@@ -19,6 +19,9 @@
 
 namespace nsa {
 
+/// "F32[4x4], the artefact's is F32[5x5]" if type or shape differ, else empty.
+std::string findDifference(const SafeTensor &saved, const TensorView &tensor);
+
 /// How the parameters of a file differ from those of a model.
 struct ParameterDifferences {
   /// Names that only the model has, and that only the file has.
