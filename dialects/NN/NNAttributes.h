@@ -33,13 +33,6 @@ inline constexpr llvm::StringLiteral kStatisticAttr = "nn.statistic";
 inline constexpr llvm::StringLiteral kTrainAttr = "nn.train";
 inline constexpr llvm::StringLiteral kConfigAttr = "nn.config";
 
-/// Names of the persistent tensors by which f16 gradients are kept in range:
-/// the scale of the loss, the finite steps since it last changed, and the steps
-/// that were no updates.
-inline constexpr llvm::StringLiteral kLossScale = "loss_scale";
-inline constexpr llvm::StringLiteral kLossScaleStreak = "loss_scale_streak";
-inline constexpr llvm::StringLiteral kSkippedUpdates = "skipped_updates";
-
 /// Names in `nn.dims` of the dimensions that a specialisation may change.
 inline constexpr llvm::StringLiteral kBatchDim = "batch";
 inline constexpr llvm::StringLiteral kSequenceDim = "seq";

@@ -18,11 +18,6 @@
 
 namespace nsa::nn {
 
-/// Length of the `hyper` operand of `nn.adamw`.
-inline constexpr int64_t kNumHyper = 8;
-/// Where in it `grad_scale` and `step` are.
-inline constexpr int64_t kGradScale = 6, kStep = 7;
-
 /// Elements of which every part of an `nn.bundle` begins at a multiple: the 64
 /// bytes to which the memory plan aligns tensors.
 inline constexpr int64_t kBundleAlignment = 16;

@@ -7,6 +7,7 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "llvm/ADT/APSInt.h"
 
 using namespace mlir;
@@ -152,11 +153,11 @@ LogicalResult CrossEntropyBackwardOp::verify() {
 }
 
 LogicalResult AdamWOp::verify() {
-  return checkShape(*this, "hyper", getHyper(), {kNumHyper});
+  return checkShape(*this, "hyper", getHyper(), {training::numHyper});
 }
 
 LogicalResult UpdateLossScaleOp::verify() {
-  return checkShape(*this, "hyper", getHyper(), {kNumHyper});
+  return checkShape(*this, "hyper", getHyper(), {training::numHyper});
 }
 
 /// Each rank has as many elements of the whole.

@@ -273,7 +273,7 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
       appendState(signature, training::lossSumState, ArgumentRole::State,
                   RankedTensorType::get({}, f32), loc);
   Value hyper = signature.addArgument(
-      RankedTensorType::get({nn::kNumHyper}, f32),
+      RankedTensorType::get({training::numHyper}, f32),
       nameArgument(builder.getContext(), training::hyperInput,
                    ArgumentRole::Input),
       loc);

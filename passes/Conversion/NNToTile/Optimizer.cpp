@@ -169,11 +169,11 @@ static void buildLossScale(TileBuilder &b, int64_t growthInterval,
   Expr ok = (abs(norm) < infinity) & (abs(loss) < infinity);
   Expr full = streak + 1 >= double(growthInterval);
   Expr doubled = min(scale * 2, largest);
-  for (int i = 0; i < nn::kNumHyper; ++i) {
+  for (int i = 0; i < training::numHyper; ++i) {
     Expr value = b.loadScalar(args[0], {i});
-    value = i == nn::kGradScale ? value / scale
-            : i == nn::kStep    ? value - skipped
-                                : value;
+    value = i == training::gradScaleSlot ? value / scale
+            : i == training::stepSlot    ? value - skipped
+                                         : value;
     b.storeScalar(value, args[6], {i});
   }
   b.storeScalar(norm / scale, args[7], {});
