@@ -37,10 +37,6 @@ inline constexpr int64_t kMaxLayers = 10000;
 
 namespace nsa::nn {
 
-/// The parameter that a reference names: `@p` of the module or `@scope::@p`.
-/// Null if there is none.
-ParameterOp findParameter(ModelOp model, mlir::SymbolRefAttr reference);
-
 /// The name in checkpoints of a parameter, for layer `index` if it stands in a
 /// scope.
 std::string getParameterName(ParameterOp parameter, int64_t index);
