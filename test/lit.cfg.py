@@ -4,6 +4,7 @@ import sys
 
 import lit.formats
 from lit.llvm import llvm_config
+from lit.llvm.subst import ToolSubst
 
 config.name = "NSA"
 config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
@@ -45,10 +46,11 @@ if os.path.exists(os.path.join(config.nsa_obj_root, "lib", "nsa-gloo.so")):
 llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
 llvm_config.add_tool_substitutions(
     [
-        "nsa-opt",
+        # FileCheck matches whole lines.
+        ToolSubst("nsa-opt", extra_args=["--columns=0"]),
         "nsa-reduce",
         "nsa-lsp-server",
-        "nsa-compile",
+        ToolSubst("nsa-compile", extra_args=["--columns=0"]),
         "nsa-model",
         "nsa-dump",
         "nsa-run",

@@ -97,11 +97,7 @@ Result<std::string> nsa::compileTo(const std::string &phase,
   driver.passOnMessages();
   if (phase == "ptx")
     return driver.getPTX().str();
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  driver.getModule().print(stream);
-  stream << "\n";
-  return text;
+  return driver.getText();
 }
 
 Result<CompileReport> nsa::estimate(const std::string &source,

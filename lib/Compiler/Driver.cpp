@@ -14,6 +14,7 @@
 #include "lib/Compiler/Source.h"
 #include "lib/Compiler/TextLimits.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/LineBreaks.h"
 #include "lib/Support/Text.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
@@ -338,13 +339,18 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   return manager.run(*module);
 }
 
-LogicalResult nsa::Driver::savePhase(Phase phase, unsigned number) {
-  if (debug.savePhases.empty())
-    return success();
+std::string nsa::Driver::getText() {
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream);
   stream << "\n";
+  return debug.columns ? breakLines(text, debug.columns) : text;
+}
+
+LogicalResult nsa::Driver::savePhase(Phase phase, unsigned number) {
+  if (debug.savePhases.empty())
+    return success();
+  std::string text = getText();
   std::string path =
       llvm::formatv("{0}/{1}-{2}.mlir", debug.savePhases,
                     llvm::fmt_align(number, llvm::AlignStyle::Right, 2, '0'),

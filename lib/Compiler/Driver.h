@@ -38,6 +38,9 @@ public:
 
   mlir::ModuleOp getModule() { return *module; }
 
+  /// The module as text, with lines broken as the debug options say.
+  std::string getText();
+
   /// The processor that the options name. Valid once the source is parsed.
   const CPUDescription &getCPU() const { return cpu; }
 

@@ -7,6 +7,7 @@
 
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/LineBreaks.h"
 #include "lib/Support/Text.h"
 #include "nsa/Compiler/Compiler.h"
 
@@ -163,6 +164,9 @@ static void addDebugOptions(CLI::App &app, Options &options) {
                  "Print what passes decided, for passes whose name this "
                  "regular expression matches: .* or nsa-recompute")
       ->type_name("REGEX");
+  app.add_option("--columns", options.debug.columns,
+                 "Break longer lines of IR; 0 leaves them as they are")
+      ->capture_default_str();
   app.add_flag("--timing", options.timing, "Print the time of each phase");
   app.add_option("--threads", options.compiler.threads,
                  "Threads that compile; the artefact does not depend on them")
@@ -275,6 +279,7 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   Options options;
   options.compiler.ptxas = findPtxas();
+  options.debug.columns = kIRColumns;
   app.add_option("model", options.input,
                  "MLIR to compile; - is the standard input")
       ->type_name("model.mlir")

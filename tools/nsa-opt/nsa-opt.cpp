@@ -5,6 +5,7 @@
 #include "lib/Compiler/ToolOptions.h"
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/LineBreaks.h"
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -44,7 +45,7 @@ enableDebugTypes(llvm::ArrayRef<std::string> types,
 /// can read. What a run that fails would print is not written.
 static int run(const std::string &input, const std::string &output,
                mlir::DialectRegistry &registry,
-               const mlir::MlirOptMainConfig &config) {
+               const mlir::MlirOptMainConfig &config, size_t columns) {
   bool isPiped = input == "-";
   nsa::Result<std::string> text =
       nsa::readFile(isPiped ? "/dev/stdin" : input, nsa::mostPipedBytes);
@@ -61,7 +62,10 @@ static int run(const std::string &input, const std::string &output,
                                llvm::MemoryBuffer::getMemBuffer(*text, name),
                                registry, config)))
     return 1;
-  nsa::Status status = nsa::writeOutput(output, result);
+  stream.flush();
+  bool isText = !config.shouldEmitBytecode();
+  nsa::Status status = nsa::writeOutput(
+      output, isText && columns ? nsa::breakLines(result, columns) : result);
   return status ? 0 : nsa::reportError("nsa-opt", status.message());
 }
 
@@ -82,6 +86,10 @@ int main(int argc, char **argv) {
                                   cl::value_desc("type,..."),
                                   cl::desc(debugHelp));
 
+  cl::opt<unsigned> columns(
+      "columns", cl::init(nsa::kIRColumns), cl::value_desc("n"),
+      cl::desc("Break longer lines; 0 leaves them as they are"));
+
   mlir::DialectRegistry registry;
   nsa::registerDialects(registry);
   nsa::registerPasses();
@@ -93,5 +101,5 @@ int main(int argc, char **argv) {
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(
         mlir::MlirOptMain(argc, argv, input, output, registry));
-  return run(input, output, registry, config);
+  return run(input, output, registry, config, columns);
 }

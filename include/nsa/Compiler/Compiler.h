@@ -81,6 +81,8 @@ struct DebugOptions {
   /// Regular expression: passes whose name it matches report what they decided.
   /// Empty: none.
   std::string remarks;
+  /// Columns after which lines of IR are broken; 0 leaves them as they are.
+  unsigned columns = 0;
   /// Takes warnings and remarks of a compilation that succeeds, one per line;
   /// may be null.
   std::string *messages = nullptr;
