@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 all=$root/test/gpu/all.py
 python=/usr/bin/python3
 "$python" "$all" prepare "$scratch/f" --build "$bin/.." --target cpu --shapes 1 \
-  --work 1e5 --modules 1 --seed "$RANDOM" --only kernels > "$scratch/log" 2>&1 ||
+  --work 1e5 --modules 1 --seed "${NSA_TEST_SEED:-$RANDOM}" --only kernels > "$scratch/log" 2>&1 ||
   fail "$(tail -20 "$scratch/log")"
 run() { "$python" "$all" run "$scratch/f" --out "$scratch/o" "$@" > "$scratch/log" 2>&1; }
 

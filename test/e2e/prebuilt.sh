@@ -5,7 +5,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
 tests=$root/build/test/gpu
-"$tests/nsa-prebuild" "$scratch/kernels" cpu 3 "$RANDOM" 6 5e6 ||
+seed=${NSA_TEST_SEED:-$RANDOM}
+echo "seed $seed"
+"$tests/nsa-prebuild" "$scratch/kernels" cpu 3 "$seed" 6 5e6 ||
   fail "compiling the modules"
 NSA_PREBUILT=$scratch/kernels NSA_TEST_REPEATS=3 \
   "$tests/PrebuiltKernelsTest" > "$scratch/log" 2>&1 || {

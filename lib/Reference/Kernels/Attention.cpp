@@ -44,13 +44,47 @@ static void addScaled(double *out, Real factor, const double *x, int64_t n) {
 // Attention
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// Exponents of the softmax: natural, or of 2, as kernels for 16 bits compute
+/// them. Large scores are rounded otherwise by the one than by the other.
+template <typename Real>
+class Exponent {
+public:
+  Exponent(Real scale, bool isOfTwo)
+      : factor(isOfTwo ? scale * kLog2E : scale), isOfTwo(isOfTwo) {}
+
+  Real of(Real product) const { return factor * product; }
+  Real fromLse(Real lse) const { return isOfTwo ? lse * kLog2E : lse; }
+  Real power(Real exponent) const {
+    return isOfTwo ? std::exp2(exponent) : std::exp(exponent);
+  }
+  /// The natural logarithm of `sum` and the power of `exponent`.
+  Real toLse(Real exponent, Real sum) const {
+    return (isOfTwo ? exponent * kLn2 : exponent) + std::log(sum);
+  }
+
+private:
+  static constexpr Real kLog2E = 1.44269504088896340736;
+  static constexpr Real kLn2 = 0.69314718055994530942;
+
+  Real factor;
+  bool isOfTwo;
+};
+} // namespace
+
+/// Whether `order` takes exponents of 2: two of four, in 16 bits.
+static bool takesPowersOfTwo(Arithmetic arithmetic, unsigned order) {
+  return arithmetic != Arithmetic::F32 && order % 4 >= 2;
+}
+
 /// Queries or keys that one thread takes at a time.
 static constexpr int64_t kPart = 16;
 
 template <typename Real>
 static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
-                              Real scale, const VisibleKeys &visible,
-                              Round round, unsigned order) {
+                              const Exponent<Real> &exponent,
+                              const VisibleKeys &visible, Round round,
+                              unsigned order) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionResult result{Tensor({batch, sequence, heads, dv}),
@@ -65,21 +99,21 @@ static AttentionResult attend(const Tensor &q, const Tensor &k, const Tensor &v,
     SummationOrder terms(order, row);
     scores.clear();
     for (int64_t u : keys)
-      scores.push_back(scale * dot<Real>(q.row({b, t, h}),
-                                         k.row({b, u, h / group}), dk, terms));
+      scores.push_back(exponent.of(
+          dot<Real>(q.row({b, t, h}), k.row({b, u, h / group}), dk, terms)));
     Real top = *std::max_element(scores.begin(), scores.end());
     Real sum = 0;
     for (Real score : scores)
-      sum += std::exp(score - top);
-    Real lse = top + std::log(sum);
+      sum += exponent.power(score - top);
+    Real lse = exponent.toLse(top, sum);
     result.lse.at({b, h, t}) = lse;
     double *out = result.output.row({b, t, h});
     // P is rounded before or after it is divided by its sum.
-    Real shift = order % 2 ? top : lse;
+    Real shift = order % 2 ? top : exponent.fromLse(lse);
     for (size_t i = 0; i < keys.size(); ++i)
-      addScaled<Real>(out,
-                      static_cast<Real>(round(std::exp(scores[i] - shift))),
-                      v.row({b, keys[i], h / group}), dv);
+      addScaled<Real>(
+          out, static_cast<Real>(round(exponent.power(scores[i] - shift))),
+          v.row({b, keys[i], h / group}), dv);
     for (int64_t c = 0; order % 2 && c < dv; ++c)
       out[c] = static_cast<Real>(out[c]) / sum;
     std::transform(out, out + dv, out, round);
@@ -101,9 +135,11 @@ AttentionResult nsa::reference::attention(const Tensor &q, const Tensor &k,
                                           Arithmetic arithmetic,
                                           unsigned order) {
   if (arithmetic == Arithmetic::F64)
-    return attend<double>(q, k, v, scale, visible, keep, order);
-  return attend<float>(q, k, v, static_cast<float>(scale), visible,
-                       getRounding(arithmetic), order);
+    return attend<double>(q, k, v, {scale, false}, visible, keep, order);
+  Exponent<float> exponent(static_cast<float>(scale),
+                           takesPowersOfTwo(arithmetic, order));
+  return attend<float>(q, k, v, exponent, visible, getRounding(arithmetic),
+                       order);
 }
 
 namespace {
@@ -121,8 +157,9 @@ template <typename Real>
 static AttentionGradients
 attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
                const Tensor &v, const Tensor &output, const Tensor &lse,
-               Real scale, const VisibleKeys &visible, Round round,
-               unsigned order, const Tensor &gate) {
+               Real scale, const Exponent<Real> &exponent,
+               const VisibleKeys &visible, Round round, unsigned order,
+               const Tensor &gate) {
   int64_t batch = q.dim(0), sequence = q.dim(1), heads = q.dim(2);
   int64_t dk = q.dim(3), dv = v.dim(3), group = heads / k.dim(2);
   AttentionGradients grads{Tensor(q.shape), Tensor(k.shape), Tensor(v.shape)};
@@ -134,11 +171,12 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
     const double *dout = outputGrad.row({b, t, h});
     Real factor = gate.data.empty() ? 1 : gate.at({b, t, h});
     Real delta = factor * dot<Real>(dout, output.row({b, t, h}), dv);
+    Real shift = exponent.fromLse(static_cast<Real>(lse.at({b, h, t})));
     for (int64_t u : share.keys) {
       const double *key = k.row({b, u, h / group});
       const double *value = v.row({b, u, h / group});
-      Real score = scale * dot<Real>(q.row({b, t, h}), key, dk, terms);
-      Real p = std::exp(score - static_cast<Real>(lse.at({b, h, t})));
+      Real score = exponent.of(dot<Real>(q.row({b, t, h}), key, dk, terms));
+      Real p = exponent.power(score - shift);
       Real dp = factor * dot<Real>(dout, value, dv, terms);
       Real ds = p * (dp - delta);
       ds = order % 2 ? static_cast<Real>(round(ds)) * scale
@@ -188,10 +226,12 @@ AttentionGradients nsa::reference::attentionBackward(
     const Tensor &gate) {
   if (arithmetic == Arithmetic::F64)
     return attendBackward<double>(outputGrad, q, k, v, output, lse, scale,
-                                  visible, keep, order, gate);
-  return attendBackward<float>(outputGrad, q, k, v, output, lse,
-                               static_cast<float>(scale), visible,
-                               getRounding(arithmetic), order, gate);
+                                  {scale, false}, visible, keep, order, gate);
+  auto factor = static_cast<float>(scale);
+  Exponent<float> exponent(factor, takesPowersOfTwo(arithmetic, order));
+  return attendBackward<float>(outputGrad, q, k, v, output, lse, factor,
+                               exponent, visible, getRounding(arithmetic),
+                               order, gate);
 }
 
 //===----------------------------------------------------------------------===//

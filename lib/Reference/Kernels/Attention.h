@@ -32,7 +32,7 @@ struct AttentionResult {
 /// rows are added: 0 is the plain one; any other number draws one for each
 /// product, which gives other roundings of the same formula. Odd ones round P
 /// before it is divided by its sum, and the gradient of the scores before it is
-/// scaled.
+/// scaled. In 16 bits two of four take exponents of 2.
 AttentionResult attention(const Tensor &q, const Tensor &k, const Tensor &v,
                           double scale, const VisibleKeys &visible,
                           Arithmetic arithmetic = Arithmetic::F64,

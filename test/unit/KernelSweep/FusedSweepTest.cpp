@@ -25,6 +25,17 @@ TEST(FusedSweep, GatedAttentionAgreesWithTheReference) {
   RecordProperty("combinations", std::to_string(number));
 }
 
+// Every score here is exact in fp32 as the formula computes it, and the kernel
+// takes exponents of 2: a query with two nearly equal keys has the gradient of
+// one more or one less place of bf16.
+TEST(FusedSweep, ScoresOfTenThousand_NearTie_ErrorIsThatOfTheFormula) {
+  std::optional<Combination> c = parseCombination(
+      "B=1 S=127 Hkv=1 G=6 dk=16 dv=16 n=80 w=1 l=64 d=16 l'=64 bf16 mean "
+      "logits=10000 gating=sigmoid with bias seed=9278113512234895703");
+  ASSERT_TRUE(c);
+  checkGated(*c);
+}
+
 // Also where rows see nothing, where there is no compressed row at all, and
 // where every score is equal.
 TEST(FusedSweep, RotationInAttentionIsBitwiseThatApart) {
