@@ -1,9 +1,9 @@
 //===- Compiler.cpp - from MLIR text to an artefact -----------------------===//
 
-#include "nsa/Compiler/Compiler.h"
 #include "lib/Compiler/Driver.h"
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "nsa/Artifact/Format.h"
+#include "nsa/Compiler/Options.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -55,7 +55,8 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.cpu = isCPU ? cpu.name : options.target;
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
-  metadata.options = listOptions(options);
+  for (const OptionField &field : optionFields())
+    metadata.options.emplace_back(field.name, field.read(options));
   return metadata;
 }
 

@@ -24,6 +24,7 @@
 #include "nsa/Artifact/Format.h"
 #include "nsa/Artifact/GemmWorkspace.h"
 #include "nsa/Artifact/TrainingContract.h"
+#include "nsa/Compiler/Options.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
@@ -94,25 +95,12 @@ ScheduleKind nsa::Driver::getSchedule() const {
   return chip->wgmma ? ScheduleKind::Hopper : ScheduleKind::CUDA;
 }
 
-std::vector<std::pair<std::string, std::string>>
-nsa::listOptions(const CompilerOptions &options) {
-  return {{"target", options.target},
-          {"cpu", options.cpu},
-          {"micro-batch", std::to_string(options.microBatch)},
-          {"seq-len", std::to_string(options.seqLen)},
-          {"precision", options.precision},
-          {"fuse", options.fuse ? "true" : "false"},
-          {"allow-slow-path", llvm::join(options.allowSlowPaths, ",")},
-          {"tile-size", llvm::join(options.tileSizes, ",")},
-          {"logits-mib", std::to_string(options.logitsMiB)},
-          {"bucket-mib", std::to_string(options.bucketMiB)},
-          {"reduce-precision", options.reducePrecision},
-          {"shard-optimizer", std::to_string(options.shardRanks)},
-          {"recompute", options.recompute},
-          {"recompute-budget", std::to_string(options.recomputeBudget)}};
-}
-
 LogicalResult nsa::Driver::checkOptions() {
+  for (const OptionField &field : optionFields())
+    if (Status status = field.check(options); !status) {
+      messageStream << status.message();
+      return failure();
+    }
   chip = findCUDAChip(options.target);
   if (options.target != artifact::cpuTarget && !chip) {
     messageStream << "unsupported target " << quote(options.target)
@@ -127,36 +115,9 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   cpu = std::move(*description);
-  if (!parsePrecision(options.precision)) {
-    messageStream << "unknown precision " << quote(options.precision)
-                  << "; known are fp32, bf16 and fp16";
-    return failure();
-  }
-  if (options.reducePrecision != "fp32" && options.reducePrecision != "bf16") {
-    messageStream << "unknown precision of reductions "
-                  << quote(options.reducePrecision)
-                  << "; known are fp32 and bf16";
-    return failure();
-  }
-  if (options.logitsMiB < 1 || options.logitsMiB > kMaxLogitsMiB) {
-    messageStream << "limit of logits of " << options.logitsMiB
-                  << " MiB, expected 1 to " << kMaxLogitsMiB;
-    return failure();
-  }
   if (options.shardRanks != 1 && !options.fuse) {
     messageStream << "ranks share only updates that are fused: "
                      "--shard-optimizer cannot be used with --no-fuse";
-    return failure();
-  }
-  if (!parseRecomputePolicy(options.recompute)) {
-    messageStream << "unknown recompute policy " << quote(options.recompute)
-                  << "; known are none, cheap and block";
-    return failure();
-  }
-  if (options.recomputeBudget < 0 ||
-      options.recomputeBudget > kMaxRecomputeBudget) {
-    messageStream << "recompute budget of " << options.recomputeBudget
-                  << " MiB, expected 0 to " << kMaxRecomputeBudget;
     return failure();
   }
   if (options.recomputeBudget > 0 && options.recompute == "none") {
@@ -174,12 +135,6 @@ LogicalResult nsa::Driver::checkOptions() {
     problem = tileSizes.check(KernelSchedule::get(getSchedule()).tileMultiple);
   if (!problem.empty()) {
     messageStream << problem;
-    return failure();
-  }
-  if (options.microBatch < 0 || options.seqLen < 0) {
-    messageStream << "micro-batch " << options.microBatch
-                  << " and sequence length " << options.seqLen
-                  << " must not be negative";
     return failure();
   }
   return success();
@@ -306,9 +261,10 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
   PassManager manager(&context);
   PhaseOptions phaseOptions;
   std::string text;
-  for (const auto &[name, value] : listOptions(options))
-    if (phaseOptions.has(name) && !value.empty())
-      text += name + "=" + value + " ";
+  for (const OptionField &field : optionFields())
+    if (std::string value = field.read(options);
+        phaseOptions.has(field.name) && !value.empty())
+      text += field.name + "=" + value + " ";
   if (failed(phaseOptions.parseFromString(text)))
     return failure();
   phaseOptions.schedule = getSchedule();

@@ -16,11 +16,6 @@
 
 namespace nsa {
 
-/// Every option that an artefact depends on, by the name that nsa-compile and
-/// the phases give it, with its value.
-std::vector<std::pair<std::string, std::string>>
-listOptions(const CompilerOptions &options);
-
 /// A module on its way through the phases, with everything it needs.
 class Driver {
 public:

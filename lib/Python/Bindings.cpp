@@ -2,12 +2,14 @@
 
 #include "lib/Python/Arrays.h"
 #include "lib/Support/Files.h"
-#include "nsa/Compiler/Compiler.h"
+#include "lib/Support/Suggest.h"
+#include "nsa/Compiler/Options.h"
 #include "nsa/Runtime/Runtime.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <mutex>
 
 namespace py = pybind11;
@@ -193,30 +195,86 @@ RuntimeOptions makeRuntimeOptions(int threads, uint64_t seed, bool checkFinite,
   return options;
 }
 
-CompilerOptions
-makeCompilerOptions(const std::string &target, const std::string &cpu,
-                    int64_t microBatch, int64_t seqLen,
-                    const std::string &precision,
-                    const std::vector<std::string> &allowSlowPaths = {"all"}) {
+/// "micro-batch" as a keyword of Python.
+std::string toKeyword(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+template <typename Value>
+Value castOption(const std::string &keyword, py::handle value,
+                 const char *expected) {
+  try {
+    return value.cast<Value>();
+  } catch (const py::cast_error &) {
+    throw py::type_error("option '" + keyword + "' takes " + expected +
+                         ", not " + py::repr(value).cast<std::string>());
+  }
+}
+
+void setOption(std::string &option, const std::string &keyword,
+               py::handle value) {
+  option = castOption<std::string>(keyword, value, "a string");
+}
+void setOption(int64_t &option, const std::string &keyword, py::handle value) {
+  option = castOption<int64_t>(keyword, value, "an integer");
+}
+void setOption(bool &option, const std::string &keyword, py::handle value) {
+  option = castOption<bool>(keyword, value, "True or False");
+}
+void setOption(std::vector<std::string> &option, const std::string &keyword,
+               py::handle value) {
+  option =
+      castOption<std::vector<std::string>>(keyword, value, "a list of strings");
+}
+
+CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
   CompilerOptions options;
-  options.target = target;
-  options.cpu = cpu;
-  options.microBatch = microBatch;
-  options.seqLen = seqLen;
-  options.precision = precision;
-  options.allowSlowPaths = allowSlowPaths;
+  options.allowSlowPaths = {"all"};
+  std::vector<std::string> known;
+  for (const OptionField &field : optionFields())
+    known.push_back(toKeyword(field.name));
+  for (auto [key, value] : keywords) {
+    auto keyword = key.cast<std::string>();
+    auto found = std::find(known.begin(), known.end(), keyword);
+    if (found == known.end())
+      throw py::type_error("unknown option '" + keyword + "'" +
+                           suggestion(keyword, known));
+    const OptionField &field = optionFields()[found - known.begin()];
+    std::visit([&, &value = value](
+                   auto member) { setOption(options.*member, keyword, value); },
+               field.member);
+  }
   return options;
 }
 
-std::unique_ptr<Module>
-compileModule(const std::string &text, const std::string &name,
-              const std::string &target, const std::string &cpu,
-              int64_t microBatch, int64_t seqLen, const std::string &precision,
-              const std::vector<std::string> &allowSlowPaths, int threads,
-              uint64_t seed, bool checkFinite, bool poison,
-              const std::string &blas) {
-  CompilerOptions options = makeCompilerOptions(target, cpu, microBatch, seqLen,
-                                                precision, allowSlowPaths);
+/// A line for each option, with its default.
+std::string describeOptions() {
+  std::string text;
+  for (const OptionField &field : optionFields()) {
+    std::string value = field.read(CompilerOptions());
+    bool isList =
+        std::holds_alternative<std::vector<std::string> CompilerOptions::*>(
+            field.member);
+    if (std::holds_alternative<bool CompilerOptions::*>(field.member))
+      value = "False";
+    else if (isList)
+      value = field.name == "allow-slow-path" ? "['all']" : "[]";
+    else if (std::holds_alternative<std::string CompilerOptions::*>(
+                 field.member))
+      value = "'" + value + "'";
+    text +=
+        "\n" + toKeyword(field.name) + "=" + value + ": " + field.help + ".";
+  }
+  return text;
+}
+
+std::unique_ptr<Module> compileModule(const std::string &text,
+                                      const std::string &name, int threads,
+                                      uint64_t seed, bool checkFinite,
+                                      bool poison, const std::string &blas,
+                                      const py::kwargs &keywords) {
+  CompilerOptions options = makeCompilerOptions(keywords);
   py::gil_scoped_release release;
   CompiledArtifact artifact = take(compile(text, name, options));
   return std::make_unique<Module>(
@@ -225,11 +283,8 @@ compileModule(const std::string &text, const std::string &name,
 }
 
 std::string compileText(const std::string &phase, const std::string &text,
-                        const std::string &name, const std::string &target,
-                        const std::string &cpu, int64_t microBatch,
-                        int64_t seqLen, const std::string &precision) {
-  CompilerOptions options =
-      makeCompilerOptions(target, cpu, microBatch, seqLen, precision);
+                        const std::string &name, const py::kwargs &keywords) {
+  CompilerOptions options = makeCompilerOptions(keywords);
   py::gil_scoped_release release;
   return take(compileTo(phase, text, name, options));
 }
@@ -268,22 +323,21 @@ PYBIND11_MODULE(nsa, m) {
       .def_property_readonly("artifact", &Module::artifact,
                              "The contents of the .nsax file.");
 
+  std::string options = describeOptions();
   m.def("compile", &compileModule, py::arg("text"), py::kw_only(),
-        py::arg("name") = "module.mlir", py::arg("target") = "cpu",
-        py::arg("cpu") = "x86-64-v3", py::arg("micro_batch") = 0,
-        py::arg("seq_len") = 0, py::arg("precision") = "fp32",
-        py::arg("allow_slow_paths") = std::vector<std::string>{"all"},
-        py::arg("threads") = 0, py::arg("seed") = 0,
-        py::arg("check_finite") = false, py::arg("poison") = false,
-        py::arg("blas_library") = "",
-        "Compile MLIR text and load the program. Every slow path is allowed "
-        "unless allow_slow_paths names the ones that are ([] for none); "
-        "nsa-compile allows none by default.");
+        py::arg("name") = "module.mlir", py::arg("threads") = 0,
+        py::arg("seed") = 0, py::arg("check_finite") = false,
+        py::arg("poison") = false, py::arg("blas_library") = "",
+        ("Compile MLIR text and load the program. Every slow path is allowed "
+         "unless allow_slow_path names the ones that are ([] for none); "
+         "nsa-compile allows none by default.\n\nOptions of the compiler, as "
+         "nsa-compile --help has them:\n" +
+         options)
+            .c_str());
   m.def("compile_to", &compileText, py::arg("phase"), py::arg("text"),
         py::kw_only(), py::arg("name") = "module.mlir",
-        py::arg("target") = "cpu", py::arg("cpu") = "x86-64-v3",
-        py::arg("micro_batch") = 0, py::arg("seq_len") = 0,
-        py::arg("precision") = "fp32", "The IR after a phase, as text.");
+        ("The IR after a phase, as text. Options of the compiler:\n" + options)
+            .c_str());
   m.def("load", &loadModule, py::arg("path"), py::kw_only(),
         py::arg("threads") = 0, py::arg("seed") = 0,
         py::arg("check_finite") = false, py::arg("poison") = false,

@@ -2,6 +2,8 @@
 
 import threading
 
+import re
+
 import numpy as np
 import pytest
 
@@ -126,9 +128,19 @@ def test_wrong_options(options, message):
         nsa.compile(ADD, **options)
 
 
-def test_unknown_options_are_errors():
-    with pytest.raises(TypeError):
-        nsa.compile(ADD, precison="bf16")
+@pytest.mark.parametrize("options,message", [
+    ({"precison": "bf16"}, "unknown option 'precison'; did you mean 'precision'?"),
+    ({"seq_len": "long"}, "option 'seq_len' takes an integer, not 'long'"),
+    ({"tile_size": "forward-keys=32"}, "option 'tile_size' takes a list of strings"),
+])
+def test_options_of_no_meaning_are_type_errors(options, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        nsa.compile(ADD, **options)
+
+
+def test_options_of_nsa_compile_are_keywords_and_documented():
+    assert "recompute_budget=0: MiB" in nsa.compile.__doc__
+    assert nsa.compile(ADD, fuse=False).artifact != nsa.compile(ADD).artifact
 
 
 def test_corrupted_files_are_errors(module, tmp_path):

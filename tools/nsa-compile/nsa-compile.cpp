@@ -9,7 +9,7 @@
 #include "lib/Support/Files.h"
 #include "lib/Support/LineBreaks.h"
 #include "lib/Support/Text.h"
-#include "nsa/Compiler/Compiler.h"
+#include "nsa/Compiler/Options.h"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -58,73 +58,44 @@ static std::string findPtxas() {
   return "";
 }
 
-/// What the artefact depends on.
+/// A flag for what is on unless it is turned off.
+static CLI::Option *addField(CLI::App &app, const OptionField &field,
+                             bool &value) {
+  return app.add_flag_callback(
+      "--no-" + field.name, [&value] { value = false; }, field.help);
+}
+
+static CLI::Option *addField(CLI::App &app, const OptionField &field,
+                             std::string &value) {
+  return app.add_option("--" + field.name, value, field.help);
+}
+
+static CLI::Option *addField(CLI::App &app, const OptionField &field,
+                             int64_t &value) {
+  CLI::Option *option = app.add_option("--" + field.name, value, field.help);
+  return field.values.empty() ? option->check(between(field.least, field.most))
+                              : option->check(CLI::IsMember(field.values));
+}
+
+static CLI::Option *addField(CLI::App &app, const OptionField &field,
+                             std::vector<std::string> &value) {
+  return app.add_option("--" + field.name, value, field.help)
+      ->default_str("")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+/// What the artefact depends on, and the assembler.
 static void addModelOptions(CLI::App &app, CompilerOptions &compiler) {
   app.option_defaults()->group("Program")->always_capture_default();
-  app.add_option("--target", compiler.target,
-                 "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)");
+  for (const OptionField &field : optionFields())
+    std::visit([&](auto member) { addField(app, field, compiler.*member); },
+               field.member);
   app.add_option("--ptxas", compiler.ptxas,
                  "For a GPU: the program ptxas, or none to leave PTX to the "
                  "driver [that of $CUDA_HOME, of the PATH or, if "
                  "CUDA_HOME is not set, of /usr/local/cuda]")
       ->default_str("");
-  app.add_option("--cpu", compiler.cpu,
-                 "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native");
-  app.add_option("--micro-batch", compiler.microBatch,
-                 "Sequences per call; 0 keeps what the model says");
-  app.add_option("--seq-len", compiler.seqLen,
-                 "Tokens per sequence; 0 keeps what the model says");
-  app.add_option(
-      "--precision", compiler.precision,
-      "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
-      "fp16 scales the loss");
-  app.add_option("--recompute", compiler.recompute,
-                 "What backward computes again instead of keeping it: none, "
-                 "cheap (elementwise, norms, rotations, casts) or block "
-                 "(everything in a layer but attention outputs)");
-  app.add_option("--recompute-budget", compiler.recomputeBudget,
-                 "MiB that values kept for backward may need: no more than "
-                 "that takes is computed again; 0 is no limit");
-  app.add_flag_callback(
-      "--no-fuse", [&compiler] { compiler.fuse = false; },
-      "Give every operation its own commands, for comparison");
-  app.add_option(
-         "--tile-size", compiler.tileSizes,
-         "NAME=SIZE of attention that the compiler is not to choose: "
-         "forward-queries, forward-keys, backward-queries, backward-keys "
-         "(compressed and window attention), selected-queries, selected-keys, "
-         "gathered-queries (the selected branch), select-queries or "
-         "select-blocks")
-      ->default_str("")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app.add_option("--logits-mib", compiler.logitsMiB,
-                 "MiB that logits and their gradient may take at once: larger "
-                 "ones are made in chunks of tokens, at most 8")
-      ->check(between(1, 1ll << 40));
-  app.add_option("--bucket-mib", compiler.bucketMiB,
-                 "MiB of gradients that ranks average as one, during backward")
-      ->check(between(1, 1ll << 40))
-      ->capture_default_str();
-  app.add_option("--reduce-precision", compiler.reducePrecision,
-                 "In what ranks average gradients: fp32, or bf16 with half the "
-                 "bytes; they are summed and used in fp32")
-      ->capture_default_str();
-  app.add_option("--shard-optimizer", compiler.shardRanks,
-                 "Ranks that share the moments: each keeps and updates those "
-                 "of a part of the weights, and the artefact runs on exactly "
-                 "as many; 2, 4, 8 or 16, 1 for no sharing")
-      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
-      ->capture_default_str();
-  app.add_option(
-         "--allow-slow-path", compiler.allowSlowPaths,
-         "Slow paths that training entries may take: scalar-loop, "
-         "scalar-access, scalar-product, unfused, spill, serialised, copy "
-         "or all, in all kernels or in one (PATH@KERNEL); any other is an "
-         "error")
-      ->default_str("")
-      ->delimiter(',')
-      ->allow_extra_args(false);
 }
 
 /// What is printed or written.

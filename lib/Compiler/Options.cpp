@@ -1,0 +1,109 @@
+//===- Options.cpp - what a compilation may be told, as text --------------===//
+
+#include "nsa/Compiler/Options.h"
+#include "lib/Support/Text.h"
+
+#include <algorithm>
+
+using namespace nsa;
+
+static std::string toText(const std::string &value) { return value; }
+static std::string toText(int64_t value) { return std::to_string(value); }
+static std::string toText(bool value) { return value ? "true" : "false"; }
+static std::string toText(const std::vector<std::string> &items) {
+  std::string text;
+  for (const std::string &item : items)
+    text += (text.empty() ? "" : ",") + item;
+  return text;
+}
+
+std::string OptionField::read(const CompilerOptions &options) const {
+  return std::visit([&](auto field) { return toText(options.*field); }, member);
+}
+
+/// "a, b and c".
+static std::string list(const std::vector<std::string> &items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i];
+  return text;
+}
+
+Status OptionField::check(const CompilerOptions &options) const {
+  std::string text = read(options);
+  if (text == read(CompilerOptions()))
+    return {};
+  if (!values.empty()) {
+    if (std::find(values.begin(), values.end(), text) != values.end())
+      return {};
+    return Error{"unknown " + name + " " + quote(text) + "; known are " +
+                 list(values)};
+  }
+  if (const auto *number = std::get_if<int64_t CompilerOptions::*>(&member))
+    if (int64_t value = options.**number; value < least || value > most)
+      return Error{name + " " + text + ", expected " + std::to_string(least) +
+                   " to " + std::to_string(most)};
+  return {};
+}
+
+const std::vector<OptionField> &nsa::optionFields() {
+  using Options = CompilerOptions;
+  static const std::vector<OptionField> fields = {
+      {"target", &Options::target,
+       "Kind of machine: cpu, sm_80, sm_86 or sm_90a (H100, H200)"},
+      {"cpu", &Options::cpu,
+       "Processor: x86-64-v2, x86-64-v3, x86-64-v4 or native"},
+      {"micro-batch", &Options::microBatch,
+       "Sequences per call; 0 keeps what the model says"},
+      {"seq-len", &Options::seqLen,
+       "Tokens per sequence; 0 keeps what the model says"},
+      {"precision",
+       &Options::precision,
+       "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
+       "fp16 scales the loss",
+       {"fp32", "bf16", "fp16"}},
+      {"fuse", &Options::fuse,
+       "Give every operation its own commands, for comparison"},
+      {"allow-slow-path", &Options::allowSlowPaths,
+       "Slow paths that training entries may take: scalar-loop, "
+       "scalar-access, scalar-product, unfused, spill, serialised, copy or "
+       "all, in all kernels or in one (PATH@KERNEL); any other is an error"},
+      {"tile-size", &Options::tileSizes,
+       "NAME=SIZE of attention that the compiler is not to choose: "
+       "forward-queries, forward-keys, backward-queries, backward-keys "
+       "(compressed and window attention), selected-queries, selected-keys, "
+       "gathered-queries (the selected branch), select-queries or "
+       "select-blocks"},
+      {"logits-mib",
+       &Options::logitsMiB,
+       "MiB that logits and their gradient may take at once: larger ones are "
+       "made in chunks of tokens, at most 8",
+       {},
+       /*least=*/1},
+      {"bucket-mib",
+       &Options::bucketMiB,
+       "MiB of gradients that ranks average as one, during backward",
+       {},
+       /*least=*/1},
+      {"reduce-precision",
+       &Options::reducePrecision,
+       "In what ranks average gradients: fp32, or bf16 with half the bytes; "
+       "they are summed and used in fp32",
+       {"fp32", "bf16"}},
+      {"shard-optimizer",
+       &Options::shardRanks,
+       "Ranks that share the moments: each keeps and updates those of a part "
+       "of the weights, and the artefact runs on exactly as many; 2, 4, 8 or "
+       "16, 1 for no sharing",
+       {"1", "2", "4", "8", "16"}},
+      {"recompute",
+       &Options::recompute,
+       "What backward computes again instead of keeping it: none, cheap "
+       "(elementwise, norms, rotations, casts) or block (everything in a layer "
+       "but attention outputs)",
+       {"none", "cheap", "block"}},
+      {"recompute-budget", &Options::recomputeBudget,
+       "MiB that values kept for backward may need: no more than that takes is "
+       "computed again; 0 is no limit"}};
+  return fields;
+}
