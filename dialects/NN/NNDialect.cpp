@@ -245,8 +245,13 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
       return success();
     return verifyString(op, attribute);
   }
-  if (attribute.getName() == kPrecisionAttr)
-    return verifyString(op, attribute);
+  if (attribute.getName() == kPrecisionAttr) {
+    FailureOr<StringRef> precision = verifyString(op, attribute);
+    if (failed(precision) || isPrecision(*precision))
+      return precision;
+    return op->emitError("attribute `nn.precision` is `")
+           << *precision << "`, expected fp32, bf16 or fp16";
+  }
   return unknownAttribute(op, attribute);
 }
 

@@ -252,9 +252,7 @@ static LogicalResult verifyNames(ModelOp model) {
 }
 
 LogicalResult ModelOp::verify() {
-  if (auto precision = getPrecision(); precision && *precision != "fp32" &&
-                                       *precision != "bf16" &&
-                                       *precision != "fp16")
+  if (auto precision = getPrecision(); precision && !isPrecision(*precision))
     return emitOpError("has the precision `")
            << *precision << "`, expected fp32, bf16 or fp16";
   FunctionOp train;

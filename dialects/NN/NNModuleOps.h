@@ -25,6 +25,10 @@ namespace nsa::nn {
 /// function: "fp32", "bf16" or "fp16".
 inline constexpr llvm::StringLiteral kPrecisionAttr = "nn.precision";
 
+inline bool isPrecision(llvm::StringRef name) {
+  return name == "fp32" || name == "bf16" || name == "fp16";
+}
+
 /// Layers of a scope at most.
 inline constexpr int64_t kMaxLayers = 10000;
 

@@ -72,7 +72,7 @@ Result<CompiledArtifact> nsa::compile(const std::string &source,
   LogicalResult written = driver.timed("write", [&]() -> LogicalResult {
     FailureOr<std::string> bytes =
         writeArtifact(driver.getModule(), driver.getImage(),
-                      makeMetadata(options, driver.getCPU()));
+                      makeMetadata(driver.getOptions(), driver.getCPU()));
     if (succeeded(bytes))
       artifact.bytes = std::move(*bytes);
     return bytes;

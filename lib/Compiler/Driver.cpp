@@ -234,6 +234,18 @@ void nsa::Driver::warnOfUnusedOptions() {
                     << " has no effect: no function is trained\n";
 }
 
+/// The precision that was asked for, else that of the model, else fp32.
+void nsa::Driver::resolvePrecision() {
+  if (!options.precision.empty())
+    return;
+  options.precision = "fp32";
+  if (auto own = (*module)->getAttrOfType<StringAttr>(nn::kPrecisionAttr))
+    options.precision = own.str();
+  for (auto model : module->getOps<nn::ModelOp>())
+    if (std::optional<StringRef> own = model.getPrecision())
+      options.precision = own->str();
+}
+
 LogicalResult nsa::Driver::parse(const std::string &source,
                                  const std::string &name) {
   if (failed(checkOptions()) || failed(checkDebugOptions()))
@@ -249,6 +261,7 @@ LogicalResult nsa::Driver::parse(const std::string &source,
     if (!module || failed(checkNotEmpty()) || failed(checkTypes()))
       return failure();
     warnOfUnusedOptions();
+    resolvePrecision();
     return success();
   });
 }

@@ -36,6 +36,9 @@ public:
   /// The module as text, with lines broken as the debug options say.
   std::string getText();
 
+  /// What was asked for; once the source is parsed, with its precision.
+  const CompilerOptions &getOptions() const { return options; }
+
   /// The processor that the options name. Valid once the source is parsed.
   const CPUDescription &getCPU() const { return cpu; }
 
@@ -61,6 +64,7 @@ private:
   llvm::LogicalResult checkNotEmpty();
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();
+  void resolvePrecision();
   llvm::LogicalResult runPhase(Phase phase);
   llvm::LogicalResult checkDebugOptions();
   /// `number`: how many phases have run.

@@ -60,7 +60,7 @@ const std::vector<OptionField> &nsa::optionFields() {
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
-       "fp16 scales the loss",
+       "fp16 scales the loss; that of the model, else fp32, if none is given",
        {"fp32", "bf16", "fp16"}},
       {"fuse", &Options::fuse,
        "Give every operation its own commands, for comparison"},

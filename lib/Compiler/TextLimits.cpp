@@ -51,7 +51,7 @@ private:
   StringRef text;
   llvm::SmallVector<Level> levels;
   Token last = Token::Other;
-  /// Levels inside of each alias, and the alias that is being defined.
+  /// Levels inside of each alias, and the alias that is being defined, if any.
   llvm::StringMap<size_t> aliases;
   StringRef defined;
 };
@@ -192,6 +192,10 @@ bool TextScanner::run() {
   for (at = skipBlanks(0); at < text.size(); at = skipBlanks(at)) {
     char c = text[at];
     bool isReadable = true;
+    // What follows the value of an alias is no part of it.
+    if (levels.empty() && last == Token::Operand &&
+        (isWordCharacter(c) || StringRef("\"#!@%^").contains(c)))
+      defined = {};
     if (c == '"')
       skipString();
     else if (text.substr(at).starts_with("->") ||

@@ -1,13 +1,15 @@
 //===- ModelBuilder.cpp - a configuration to a decoder --------------------===//
 
 #include "lib/Frontend/ModelBuilder.h"
-#include "nsa/Artifact/TrainingContract.h"
 
 #include "dialects/NN/NNAttributes.h"
+#include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
 #include "lib/Support/LayerKinds.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 #include <cmath>
 
@@ -21,57 +23,87 @@ struct KeyValue {
   Value key, value;
 };
 
+/// The layers of one kind.
+struct Kind {
+  LayerKind attention;
+  /// "nsa", "window_256".
+  std::string name;
+  SmallVector<int64_t> layers;
+  /// Where the parameters of its attention are that other kinds do not have.
+  nn::ScopeOp scope;
+  /// The function of its attention.
+  nn::FunctionOp function;
+};
+
+/// Writes the functions of a model. Parameters are declared where they are used
+/// first: those that all layers have in the scope @layers, those of one of
+/// several kinds in a scope of that kind.
 class ModelBuilder {
 public:
   ModelBuilder(MLIRContext *context, const RunConfig &config)
-      : config(config), model(config.model), context(context),
-        builder(context) {}
+      : config(config), model(config.model), context(context), builder(context),
+        loc(builder.getUnknownLoc()) {}
 
-  OwningOpRef<ModuleOp> build();
+  OwningOpRef<ModuleOp> build(StringRef name);
 
 private:
-  // Arguments of the function, added as the body needs them.
-  Value argument(StringRef name, RankedTensorType type,
-                 ArrayRef<NamedAttribute> attributes);
-  Value input(StringRef name);
-  Value matrix(const Twine &name, int64_t rows, int64_t columns, double std);
-  Value vector(const Twine &name, int64_t size, double value);
-  Value parameter(const Twine &name, ArrayRef<int64_t> shape, nn::InitKind kind,
-                  double value, bool decay);
-  Value rotaryTable();
+  // Declarations.
+  SymbolRefAttr declare(StringRef name, ArrayRef<int64_t> shape,
+                        nn::InitKind kind, double value, bool decay = false,
+                        bool frozen = false, ArrayRef<StringRef> dims = {});
+  SymbolRefAttr matrix(StringRef name, int64_t rows, int64_t columns,
+                       double std) {
+    return declare(name, {rows, columns}, nn::InitKind::Normal, std,
+                   /*decay=*/true);
+  }
+  SymbolRefAttr vector(StringRef name, int64_t size, double value) {
+    return declare(name, {size}, nn::InitKind::Constant, value);
+  }
+  SymbolRefAttr rotaryTable();
+  nn::FunctionOp function(StringRef name, ArrayRef<StringRef> argNames,
+                          ArrayRef<Type> inputs);
+  void finish(nn::FunctionOp function, ValueRange results);
 
-  // Parts of the decoder.
-  Value query(Value x, const std::string &name) {
-    return heads(x, name + ".query", model.nHeads, model.dK);
-  }
-  Value key(Value x, const std::string &name) {
-    return heads(x, name + ".key", model.nKvGroups, model.dK);
-  }
-  Value value(Value x, const std::string &name) {
-    return heads(x, name + ".value", model.nKvGroups, model.dV);
-  }
+  // Parts of the decoder; names are those of parameters.
   Value norm(Value x, const Twine &name);
-  Value linear(Value x, const Twine &name, int64_t out, double std);
-  Value heads(Value x, const Twine &name, int64_t count, int64_t width);
-  Value rotate(Value x, const Twine &name, int64_t stride = 1);
-  Value compress(Value x, const Twine &name);
-  Value attention(Value x, const std::string &name, const LayerKind &kind);
-  Value window(Value query, KeyValue kv, const Twine &name, int64_t width);
-  Value tokenAttention(Value x, const std::string &name, const LayerKind &kind);
-  Value sparseAttention(Value x, const std::string &name);
-  Value gates(Value logits, const std::string &name);
-  Value feedForward(Value x, const std::string &name);
-  Value layer(Value x, int64_t index, const LayerKind &kind);
-  void setResults(Value loss, Value logits);
-
-  Location loc(const Twine &name) {
-    return NameLoc::get(builder.getStringAttr(name));
+  Value linear(Value x, const Twine &name, int64_t out, double std,
+               int64_t heads = 0);
+  Value key(Value x, StringRef branch) {
+    return linear(x, "attention." + branch + "key", model.nKvGroups * model.dK,
+                  model.initStd, model.nKvGroups);
   }
-  /// Creates an op at the named place and returns its first result.
+  Value value(Value x, StringRef branch) {
+    return linear(x, "attention." + branch + "value",
+                  model.nKvGroups * model.dV, model.initStd, model.nKvGroups);
+  }
+  Value rotate(Value x, int64_t stride = 1);
+  Value compress(Value x, const Twine &name);
+  nsa::AttentionOp attend(Value query, KeyValue kv,
+                          VisibilityAttrInterface visibility,
+                          Value indices = {});
+  Value tokenAttention(Value query, Value x, const LayerKind &kind);
+  Value sparseAttention(Value query, Value x);
+  Value gates(Value logits);
+  void attention(Kind &kind);
+  void feedForward();
+  Value repeat(Value x, const Kind &kind, int64_t begin, int64_t end);
+  void train();
+  void findKinds();
+  nn::ScopeOp makeScope(StringRef name, ArrayRef<int64_t> layers);
+
   template <typename OpTy, typename... Args>
-  Value create(const Twine &name, Args &&...args) {
-    return OpTy::create(builder, loc(name), std::forward<Args>(args)...)
+  Value create(Args &&...args) {
+    return OpTy::create(builder, loc, std::forward<Args>(args)...)
         ->getResult(0);
+  }
+  RankedTensorType tensor(ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, builder.getF32Type());
+  }
+  RankedTensorType stream() {
+    return tensor({config.train.microBatch, config.train.seqLen, model.dim});
+  }
+  void log(StringRef name, Value value) {
+    nn::LogOp::create(builder, loc, name, value);
   }
   double residualStd() const {
     return model.initStd / std::sqrt(2.0 * static_cast<double>(model.nLayers));
@@ -81,79 +113,71 @@ private:
   const ModelConfig &model;
   MLIRContext *context;
   OpBuilder builder;
-  func::FuncOp function;
-  /// Numbers for people, by name.
-  SmallVector<std::pair<std::string, Value>> statistics;
-  Value table;
+  Location loc;
+  nn::ModelOp root;
+  nn::ScopeOp layers;
+  SmallVector<Kind> kinds;
+  /// The kind of each layer, in `kinds`.
+  SmallVector<size_t> kindOfLayer;
+  /// Where the parameters of the part that is being written are declared; null
+  /// for those of the module.
+  nn::ScopeOp scope;
 };
 
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Arguments
+// Declarations
 //===----------------------------------------------------------------------===//
 
-Value ModelBuilder::argument(StringRef name, RankedTensorType type,
-                             ArrayRef<NamedAttribute> attributes) {
-  NamedAttrList list(attributes);
-  list.set(nn::kNameAttr, builder.getStringAttr(name));
-  unsigned index = function.getNumArguments();
-  LogicalResult inserted = function.insertArgument(
-      index, type, list.getDictionary(context), loc(name));
-  assert(succeeded(inserted) && "func accepts arguments");
-  (void)inserted;
-  return function.getArgument(index);
-}
-
-Value ModelBuilder::input(StringRef name) {
-  auto type = RankedTensorType::get(
-      {config.train.microBatch, config.train.seqLen}, builder.getI32Type());
-  return argument(
-      name, type,
-      {builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("input")),
-       builder.getNamedAttr(nn::kDimsAttr,
-                            builder.getStrArrayAttr({"batch", "seq"}))});
-}
-
-Value ModelBuilder::parameter(const Twine &name, ArrayRef<int64_t> shape,
-                              nn::InitKind kind, double value, bool decay) {
-  SmallVector<NamedAttribute> attributes = {
-      builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("parameter")),
-      builder.getNamedAttr(nn::kInitAttr,
-                           nn::InitAttr::get(context, kind, value))};
-  if (decay)
-    attributes.push_back(
-        builder.getNamedAttr(nn::kDecayAttr, builder.getUnitAttr()));
-  return argument(name.str(),
-                  RankedTensorType::get(shape, builder.getF32Type()),
-                  attributes);
-}
-
-Value ModelBuilder::matrix(const Twine &name, int64_t rows, int64_t columns,
-                           double std) {
-  return parameter(name, {rows, columns}, nn::InitKind::Normal, std,
-                   /*decay=*/true);
-}
-
-Value ModelBuilder::vector(const Twine &name, int64_t size, double value) {
-  return parameter(name, {size}, nn::InitKind::Constant, value,
-                   /*decay=*/false);
+SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
+                                    nn::InitKind kind, double value, bool decay,
+                                    bool frozen, ArrayRef<StringRef> dims) {
+  OpBuilder::InsertionGuard guard(builder);
+  auto symbol = FlatSymbolRefAttr::get(context, name);
+  Operation *table = scope ? scope.getOperation() : root.getOperation();
+  if (scope)
+    builder.setInsertionPointToEnd(&scope.getBody().front());
+  else
+    builder.setInsertionPoint(layers);
+  // Functions share what all layers have.
+  if (!SymbolTable::lookupSymbolIn(table, symbol))
+    nn::ParameterOp::create(
+        builder, loc, name, tensor(shape),
+        dims.empty() ? ArrayAttr() : builder.getStrArrayAttr(dims),
+        nn::InitAttr::get(context, kind, value), decay, frozen);
+  if (!scope)
+    return symbol;
+  return SymbolRefAttr::get(context, scope.getSymName(), {symbol});
 }
 
 /// The angles of all positions, shared by every rotary embedding.
-Value ModelBuilder::rotaryTable() {
-  if (table)
-    return table;
-  auto type = RankedTensorType::get({config.train.seqLen, model.dK / 2, 2},
-                                    builder.getF32Type());
-  auto init = nn::InitAttr::get(context, nn::InitKind::Rotary, model.ropeBase);
-  table = argument(
-      "rotary", type,
-      {builder.getNamedAttr(nn::kRoleAttr, builder.getStringAttr("constant")),
-       builder.getNamedAttr(nn::kInitAttr, init),
-       builder.getNamedAttr(nn::kDimsAttr,
-                            builder.getStrArrayAttr({"seq", "", ""}))});
-  return table;
+SymbolRefAttr ModelBuilder::rotaryTable() {
+  llvm::SaveAndRestore<nn::ScopeOp> outside(scope, {});
+  return declare("rotary", {config.train.seqLen, model.dK / 2, 2},
+                 nn::InitKind::Rotary, model.ropeBase, /*decay=*/false,
+                 /*frozen=*/true, {nn::kSequenceDim, "", ""});
+}
+
+/// Begins a function; what follows is written into it.
+nn::FunctionOp ModelBuilder::function(StringRef name,
+                                      ArrayRef<StringRef> argNames,
+                                      ArrayRef<Type> inputs) {
+  builder.setInsertionPointToEnd(&root.getBody().front());
+  auto op = nn::FunctionOp::create(
+      builder, loc, name, builder.getFunctionType(inputs, {}),
+      builder.getStrArrayAttr(argNames), /*arg_dims=*/ArrayAttr(),
+      /*result_names=*/ArrayAttr(), /*train=*/false);
+  Block &entry = op.getBody().emplaceBlock();
+  entry.addArguments(inputs, SmallVector<Location>(inputs.size(), loc));
+  builder.setInsertionPointToStart(&entry);
+  return op;
+}
+
+void ModelBuilder::finish(nn::FunctionOp function, ValueRange results) {
+  nn::ReturnOp::create(builder, loc, results);
+  function.setFunctionType(builder.getFunctionType(
+      function.getFunctionType().getInputs(), results.getTypes()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -161,226 +185,301 @@ Value ModelBuilder::rotaryTable() {
 //===----------------------------------------------------------------------===//
 
 Value ModelBuilder::norm(Value x, const Twine &name) {
-  Value weight = vector(name + ".weight", model.dim, 1.0);
-  return create<nn::RMSNormOp>(name, x, weight, llvm::APFloat(model.normEps));
+  SymbolRefAttr weight = vector((name + ".weight").str(), model.dim, 1.0);
+  return create<nn::NormOp>(x.getType(), x, weight,
+                            llvm::APFloat(model.normEps));
 }
 
-Value ModelBuilder::linear(Value x, const Twine &name, int64_t out,
-                           double std) {
-  int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
-  Value weight = matrix(name + ".weight", out, in, std);
-  return create<nn::MatmulOp>(name, x, weight, /*accumulator=*/Value(),
-                              /*transposeLhs=*/false, /*transposeRhs=*/true,
-                              TypeAttr());
+Value ModelBuilder::linear(Value x, const Twine &name, int64_t out, double std,
+                           int64_t heads) {
+  auto type = cast<RankedTensorType>(x.getType());
+  SymbolRefAttr weight =
+      matrix((name + ".weight").str(), out, type.getShape().back(), std);
+  SmallVector<int64_t> shape(type.getShape().drop_back());
+  if (heads)
+    llvm::append_values(shape, heads, out / heads);
+  else
+    shape.push_back(out);
+  return create<nn::LinearOp>(tensor(shape), x, weight,
+                              heads ? builder.getI64IntegerAttr(heads)
+                                    : IntegerAttr());
 }
 
-Value ModelBuilder::heads(Value x, const Twine &name, int64_t count,
-                          int64_t width) {
-  Value projected = linear(x, name, count * width, model.initStd);
-  return create<nn::SplitHeadsOp>(name, projected, count);
-}
-
-Value ModelBuilder::rotate(Value x, const Twine &name, int64_t stride) {
+Value ModelBuilder::rotate(Value x, int64_t stride) {
   if (model.ropeBase == 0)
     return x;
-  return create<nn::RotaryOp>(name, x, rotaryTable(), stride,
-                              /*inverse=*/false);
+  return create<nn::RopeOp>(x.getType(), x, rotaryTable(),
+                            stride == 1 ? IntegerAttr()
+                                        : builder.getI64IntegerAttr(stride));
 }
 
 Value ModelBuilder::compress(Value x, const Twine &name) {
   const NsaConfig &nsa = config.nsa;
   int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
   SmallVector<Value> parameters;
-  auto weight = [&](const Twine &parameterName, int64_t rows, double gain) {
-    double std = gain / std::sqrt(static_cast<double>(rows));
-    parameters.push_back(parameter(parameterName,
-                                   {model.nKvGroups, rows, width},
-                                   nn::InitKind::Normal, std, /*decay=*/true));
+  auto add = [&](const Twine &part, int64_t rows, double std, bool decay) {
+    SymbolRefAttr symbol =
+        declare((name + part).str(), {model.nKvGroups, rows, width},
+                nn::InitKind::Normal, std, decay);
+    parameters.push_back(
+        create<nn::GetOp>(tensor({model.nKvGroups, rows, width}), symbol));
+  };
+  auto weight = [&](const Twine &part, int64_t rows, double gain) {
+    add(part, rows, gain / std::sqrt(static_cast<double>(rows)),
+        /*decay=*/true);
   };
   CompressionKind kind = *symbolizeCompressionKind(nsa.phi);
   // Random projections that keep the scale of a token.
   if (kind != CompressionKind::Mean)
-    weight(name + ".weight", nsa.l * width, 1.0);
+    weight(".weight", nsa.l * width, 1.0);
   // SiLU halves small values.
   if (kind == CompressionKind::Mlp)
-    weight(name + ".output_weight", width, 2.0);
+    weight(".output_weight", width, 2.0);
   if (nsa.phiPos)
-    parameters.push_back(
-        parameter(name + ".positions", {model.nKvGroups, nsa.l, width},
-                  nn::InitKind::Normal, model.initStd, /*decay=*/false));
-  return create<CompressOp>(name, kind, x, parameters, nsa.l, nsa.d);
+    add(".positions", nsa.l, model.initStd, /*decay=*/false);
+  return create<CompressOp>(kind, x, parameters, nsa.l, nsa.d);
 }
 
-Value ModelBuilder::window(Value query, KeyValue kv, const Twine &name,
-                           int64_t width) {
-  auto visibility = WindowAttr::get(context, width);
-  return create<AttentionOp>(name, query, kv.key, kv.value, /*indices=*/Value(),
+nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
+                                      VisibilityAttrInterface visibility,
+                                      Value indices) {
+  return AttentionOp::create(builder, loc, query, kv.key, kv.value, indices,
                              visibility, FloatAttr());
 }
 
-Value ModelBuilder::gates(Value logits, const std::string &name) {
+Value ModelBuilder::gates(Value logits) {
   bool softmax = config.nsa.gate == "softmax";
   // The gates of a token sum to about 1 at the start.
   double bias = softmax ? 0.0 : -std::log(2.0);
-  Value biases = vector(name + ".bias", model.nHeads * 3, bias);
-  return create<nn::GateOp>(
-      name, softmax ? nn::GateActivation::Softmax : nn::GateActivation::Sigmoid,
-      logits, biases);
+  SymbolRefAttr biases = vector("attention.gate.bias", model.nHeads * 3, bias);
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(logits.getType()).getShape();
+  return create<nn::GatesOp>(tensor({shape[0], shape[1], model.nHeads, 3}),
+                             softmax ? nn::GateActivation::Softmax
+                                     : nn::GateActivation::Sigmoid,
+                             logits, biases);
 }
 
-Value ModelBuilder::sparseAttention(Value x, const std::string &name) {
+Value ModelBuilder::sparseAttention(Value query, Value x) {
   const NsaConfig &nsa = config.nsa;
   // The projections become one product. First come those that are rotated as
   // they are, so that they are neighbours in it.
-  Value query = this->query(x, name);
   KeyValue cmp, slc, win;
-  slc.key = key(x, name + ".selected");
-  win.key = key(x, name + ".window");
-  cmp.key = key(x, name + ".compressed");
-  cmp.value = value(x, name + ".compressed");
-  slc.value = value(x, name + ".selected");
-  win.value = value(x, name + ".window");
-  Value logits = linear(x, name + ".gate", model.nHeads * 3, model.initStd);
+  slc.key = key(x, "selected.");
+  win.key = key(x, "window.");
+  cmp.key = key(x, "compressed.");
+  cmp.value = value(x, "compressed.");
+  slc.value = value(x, "selected.");
+  win.value = value(x, "window.");
+  Value logits = linear(x, "attention.gate", model.nHeads * 3, model.initStd);
 
-  query = rotate(query, name + ".query");
+  query = rotate(query);
   // Keys are compressed first and rotated as rows at position i * d.
-  std::string place = name + ".compressed";
-  cmp.key = rotate(compress(cmp.key, place + ".key_compression"),
-                   place + ".key_compression", nsa.d);
-  cmp.value = compress(cmp.value, place + ".value_compression");
-  auto compressed = AttentionOp::create(
-      builder, loc(place), query, cmp.key, cmp.value,
-      /*indices=*/Value(), CompressedAttr::get(context, nsa.l, nsa.d), {});
-
-  place = name + ".selected";
-  Value indices = create<SelectOp>(place, query, cmp.key, compressed.getLse(),
-                                   nsa.l, nsa.d, nsa.lSel, nsa.nSel,
-                                   nsa.nInitial, nsa.nLocal, FloatAttr());
-  statistics.emplace_back(place + ".statistics", create<SelectionStatisticsOp>(
-                                                     place, indices, nsa.lSel));
-  slc.key = rotate(slc.key, place + ".key");
-  Value selected = create<AttentionOp>(
-      place, query, slc.key, slc.value, indices,
+  cmp.key =
+      rotate(compress(cmp.key, "attention.compressed.key_compression"), nsa.d);
+  cmp.value = compress(cmp.value, "attention.compressed.value_compression");
+  AttentionOp compressed =
+      attend(query, cmp, CompressedAttr::get(context, nsa.l, nsa.d));
+  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), nsa.l,
+                                   nsa.d, nsa.lSel, nsa.nSel, nsa.nInitial,
+                                   nsa.nLocal, FloatAttr());
+  log("attention.selected.statistics",
+      create<SelectionStatisticsOp>(indices, nsa.lSel));
+  slc.key = rotate(slc.key);
+  AttentionOp selected = attend(
+      query, slc,
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal),
-      FloatAttr());
-  win.key = rotate(win.key, name + ".window.key");
-  Value local = window(query, win, name + ".window", nsa.w);
-  place = name + ".gate";
-  Value weights = gates(logits, place);
-  statistics.emplace_back(place + ".statistics",
-                          create<GateStatisticsOp>(place, weights));
-  return create<CombineOp>(name + ".combine", weights,
-                           ValueRange{compressed.getOutput(), selected, local});
+      indices);
+  win.key = rotate(win.key);
+  AttentionOp local = attend(query, win, WindowAttr::get(context, nsa.w));
+  Value weights = gates(logits);
+  log("attention.gate.statistics", create<GateStatisticsOp>(weights));
+  return create<CombineOp>(weights,
+                           ValueRange{compressed.getOutput(),
+                                      selected.getOutput(), local.getOutput()});
 }
 
 /// Attention to tokens alone, of a window or of all so far.
-Value ModelBuilder::tokenAttention(Value x, const std::string &name,
+Value ModelBuilder::tokenAttention(Value query, Value x,
                                    const LayerKind &kind) {
   bool isDense = kind.attention == "dense";
-  std::string place = isDense ? name : name + ".window";
-  Value query = this->query(x, name);
-  KeyValue kv = {key(x, place), value(x, place)};
-  kv.key = rotate(kv.key, place + ".key");
-  query = rotate(query, name + ".query");
-  if (!isDense)
-    return window(query, kv, place, kind.window);
-  return create<AttentionOp>(place, query, kv.key, kv.value,
-                             /*indices=*/Value(), CausalAttr::get(context),
-                             FloatAttr());
+  StringRef branch = isDense ? "" : "window.";
+  KeyValue kv = {key(x, branch), value(x, branch)};
+  kv.key = rotate(kv.key);
+  query = rotate(query);
+  if (isDense)
+    return attend(query, kv, CausalAttr::get(context)).getOutput();
+  return attend(query, kv, WindowAttr::get(context, kind.window)).getOutput();
 }
 
-Value ModelBuilder::attention(Value x, const std::string &name,
-                              const LayerKind &kind) {
-  Value mixed = kind.attention == "nsa" ? sparseAttention(x, name)
-                                        : tokenAttention(x, name, kind);
-  Value merged = create<nn::MergeHeadsOp>(name, mixed);
-  return linear(merged, name + ".output", model.dim, residualStd());
+void ModelBuilder::attention(Kind &kind) {
+  std::string name = "attention";
+  if (kinds.size() > 1)
+    name += "." + kind.name;
+  kind.function = function(name, {"x"}, {stream()});
+  Value x = builder.getBlock()->getArgument(0);
+  scope = layers;
+  Value normed = norm(x, "attention.norm");
+  Value query = linear(normed, "attention.query", model.nHeads * model.dK,
+                       model.initStd, model.nHeads);
+  scope = kind.scope;
+  Value mixed = kind.attention.attention == "nsa"
+                    ? sparseAttention(query, normed)
+                    : tokenAttention(query, normed, kind.attention);
+  scope = layers;
+  Value merged = create<nn::MergeHeadsOp>(mixed);
+  Value output = linear(merged, "attention.output", model.dim, residualStd());
+  finish(kind.function, create<nn::AddOp>(x, output));
 }
 
-Value ModelBuilder::feedForward(Value x, const std::string &name) {
+void ModelBuilder::feedForward() {
+  nn::FunctionOp op = function("mlp", {"x"}, {stream()});
+  Value x = builder.getBlock()->getArgument(0);
+  Value normed = norm(x, "mlp.norm");
   int64_t hidden = model.mlpDim ? model.mlpDim : 4 * model.dim;
   Value active;
   if (model.mlp == "swiglu") {
-    Value gate = linear(x, name + ".gate", hidden, model.initStd);
-    Value up = linear(x, name + ".up", hidden, model.initStd);
-    active = create<nn::SwiGLUOp>(name, gate, up);
+    Value gate = linear(normed, "mlp.gate", hidden, model.initStd);
+    Value up = linear(normed, "mlp.up", hidden, model.initStd);
+    active = create<nn::SwiGLUOp>(gate, up);
   } else {
-    active = create<nn::SiluOp>(name,
-                                linear(x, name + ".up", hidden, model.initStd));
+    active =
+        create<nn::SiluOp>(linear(normed, "mlp.up", hidden, model.initStd));
   }
-  return linear(active, name + ".down", model.dim, residualStd());
+  Value output = linear(active, "mlp.down", model.dim, residualStd());
+  finish(op, create<nn::AddOp>(x, output));
 }
 
-Value ModelBuilder::layer(Value x, int64_t index, const LayerKind &kind) {
-  std::string name = "layers." + std::to_string(index);
-  std::string part = name + ".attention";
-  x = create<nn::AddOp>(part, x,
-                        attention(norm(x, part + ".norm"), part, kind));
-  part = name + ".mlp";
-  return create<nn::AddOp>(part, x, feedForward(norm(x, part + ".norm"), part));
+/// The layers from `begin` to `end`, which are of one kind.
+Value ModelBuilder::repeat(Value x, const Kind &kind, int64_t begin,
+                           int64_t end) {
+  OpBuilder::InsertionGuard guard(builder);
+  SmallVector<Attribute> scopes = {FlatSymbolRefAttr::get(layers)};
+  DenseI64ArrayAttr indices;
+  if (kinds.size() > 1) {
+    nn::ScopeOp own = kind.scope;
+    scopes.insert(scopes.begin(), FlatSymbolRefAttr::get(own));
+    indices =
+        builder.getDenseI64ArrayAttr(llvm::to_vector(llvm::seq(begin, end)));
+  }
+  auto op = nn::RepeatOp::create(builder, loc, x.getType(),
+                                 builder.getArrayAttr(scopes),
+                                 builder.getStrArrayAttr({"h"}), indices, x);
+  Block &body = op.getBody().emplaceBlock();
+  Value h = body.addArgument(x.getType(), loc);
+  builder.setInsertionPointToStart(&body);
+  nn::FunctionOp attention = kind.function;
+  for (StringRef part : {attention.getSymName(), StringRef("mlp")})
+    h = nn::CallOp::create(builder, loc, h.getType(), part, h).getResult(0);
+  nn::NextOp::create(builder, loc, h);
+  return op.getResult(0);
 }
 
-OwningOpRef<ModuleOp> ModelBuilder::build() {
-  OwningOpRef<ModuleOp> module = ModuleOp::create(loc("model"));
-  (*module)->setAttr(nn::kConfigAttr,
-                     builder.getStringAttr(printModelJson(config)));
-  builder.setInsertionPointToEnd(module->getBody());
-  function = func::FuncOp::create(builder, loc("model"), "model",
-                                  builder.getFunctionType({}, {}));
-  function->setAttr(nn::kTrainAttr, builder.getUnitAttr());
-  builder.setInsertionPointToStart(function.addEntryBlock());
-
-  Value tokens = input(training::tokensInput);
-  Value targets = input(training::targetsInput);
-  Value embedding =
-      matrix("embedding.weight", model.vocabSize, model.dim, model.initStd);
-  Value x = create<nn::EmbeddingOp>("embedding", embedding, tokens);
-  Result<std::vector<LayerKind>> kinds = getLayerKinds(config);
-  assert(kinds.ok() && "a configuration that was not validated");
-  for (auto [index, kind] : llvm::enumerate(*kinds))
-    x = layer(x, index, kind);
+/// The function from tokens to the loss.
+void ModelBuilder::train() {
+  auto ids = RankedTensorType::get(
+      {config.train.microBatch, config.train.seqLen}, builder.getI32Type());
+  nn::FunctionOp op = function(
+      "model", {training::tokensInput, training::targetsInput}, {ids, ids});
+  ArrayAttr dims = builder.getStrArrayAttr({nn::kBatchDim, nn::kSequenceDim});
+  op.setArgDimsAttr(builder.getArrayAttr({dims, dims}));
+  op.setTrain(true);
+  op.setResultNamesAttr(
+      builder.getStrArrayAttr({training::lossOutput, training::logitsOutput}));
+  Block &entry = *builder.getBlock();
+  scope = {};
+  Value x = create<nn::EmbedOp>(
+      stream(), entry.getArgument(0),
+      matrix("embedding.weight", model.vocabSize, model.dim, model.initStd));
+  auto numLayers = static_cast<int64_t>(kindOfLayer.size());
+  for (int64_t begin = 0, end; begin < numLayers; begin = end) {
+    for (end = begin + 1;
+         end < numLayers && kindOfLayer[end] == kindOfLayer[begin]; ++end)
+      ;
+    x = repeat(x, kinds[kindOfLayer[begin]], begin, end);
+  }
   Value logits =
       linear(norm(x, "norm"), "head", model.vocabSize, model.initStd);
-  Value loss = create<nn::CrossEntropyOp>("loss", logits, targets);
+  Value loss = create<nn::CrossEntropyOp>(logits, entry.getArgument(1));
+  finish(op, {loss, logits});
+}
 
-  setResults(loss, logits);
+void ModelBuilder::findKinds() {
+  Result<std::vector<LayerKind>> list = getLayerKinds(config);
+  assert(list.ok() && "a configuration that was not validated");
+  for (auto [index, layer] : llvm::enumerate(*list)) {
+    std::string name = layer.attention;
+    if (name == "window")
+      name += "_" + std::to_string(layer.window);
+    auto *kind = llvm::find_if(
+        kinds, [&](const Kind &other) { return other.name == name; });
+    if (kind == kinds.end()) {
+      kinds.push_back({layer, name, {}, {}, {}});
+      kind = &kinds.back();
+    }
+    kind->layers.push_back(static_cast<int64_t>(index));
+    kindOfLayer.push_back(static_cast<size_t>(kind - kinds.begin()));
+  }
+}
+
+nn::ScopeOp ModelBuilder::makeScope(StringRef name, ArrayRef<int64_t> indices) {
+  constexpr StringRef prefix = "layers";
+  auto op = nn::ScopeOp::create(builder, loc, name, indices,
+                                name == prefix ? StringAttr()
+                                               : builder.getStringAttr(prefix));
+  op.getBody().emplaceBlock();
+  return op;
+}
+
+/// The sections of the configuration that say what the model computes.
+static DictionaryAttr getModelConfig(Builder &builder, RunConfig config) {
+  llvm::MapVector<StringRef, SmallVector<NamedAttribute>> sections;
+  for (const ConfigField &field : configSchema()) {
+    if (!isModelKey(field))
+      continue;
+    auto toAttribute = [&](const auto &access) -> Attribute {
+      const auto &value = access(config);
+      using T = std::decay_t<decltype(value)>;
+      if constexpr (std::is_same_v<T, std::string>)
+        return builder.getStringAttr(value);
+      else if constexpr (std::is_same_v<T, bool>)
+        return builder.getBoolAttr(value);
+      else if constexpr (std::is_same_v<T, double>)
+        return builder.getF64FloatAttr(value);
+      else
+        return builder.getI64IntegerAttr(value);
+    };
+    sections[field.section].push_back(
+        builder.getNamedAttr(field.key, std::visit(toAttribute, field.access)));
+  }
+  SmallVector<NamedAttribute> all;
+  for (auto &[section, values] : sections)
+    all.push_back(
+        builder.getNamedAttr(section, builder.getDictionaryAttr(values)));
+  return builder.getDictionaryAttr(all);
+}
+
+OwningOpRef<ModuleOp> ModelBuilder::build(StringRef name) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  builder.setInsertionPointToEnd(module->getBody());
+  StringRef precision = config.runtime.precision;
+  root = nn::ModelOp::create(
+      builder, loc, name,
+      precision == "fp32" ? StringAttr() : builder.getStringAttr(precision),
+      getModelConfig(builder, config));
+  builder.setInsertionPointToEnd(&root.getBody().emplaceBlock());
+  findKinds();
+  layers = makeScope("layers",
+                     llvm::to_vector(llvm::seq<int64_t>(0, model.nLayers)));
+  for (Kind &kind : kinds)
+    kind.scope = kinds.size() == 1 ? layers : makeScope(kind.name, kind.layers);
+  for (Kind &kind : kinds)
+    attention(kind);
+  feedForward();
+  train();
   return module;
 }
 
-/// Returns loss, logits and statistics, by name.
-void ModelBuilder::setResults(Value loss, Value logits) {
-  SmallVector<Value> results = {loss, logits};
-  for (auto &[name, value] : statistics)
-    results.push_back(value);
-  func::ReturnOp::create(builder, loc("model"), results);
-  function.setType(builder.getFunctionType(function.getArgumentTypes(),
-                                           ValueRange(results).getTypes()));
-  function.setResultAttr(0, nn::kNameAttr,
-                         builder.getStringAttr(training::lossOutput));
-  function.setResultAttr(1, nn::kNameAttr,
-                         builder.getStringAttr(training::logitsOutput));
-  for (auto [index, statistic] : llvm::enumerate(statistics)) {
-    function.setResultAttr(2 + index, nn::kNameAttr,
-                           builder.getStringAttr(statistic.first));
-    function.setResultAttr(2 + index, nn::kStatisticAttr,
-                           builder.getUnitAttr());
-  }
-}
-
 OwningOpRef<ModuleOp> nsa::buildModel(MLIRContext *context,
-                                      const RunConfig &config) {
-  return ModelBuilder(context, config).build();
-}
-
-int64_t nsa::countParameters(ModuleOp module) {
-  int64_t count = 0;
-  module.walk([&](func::FuncOp function) {
-    for (BlockArgument argument : function.getArguments()) {
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        nn::kRoleAttr);
-      if (role && role == "parameter")
-        count += cast<RankedTensorType>(argument.getType()).getNumElements();
-    }
-  });
-  return count;
+                                      const RunConfig &config, StringRef name) {
+  return ModelBuilder(context, config).build(name);
 }

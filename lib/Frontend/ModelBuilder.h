@@ -1,7 +1,7 @@
 //===- ModelBuilder.h - a configuration to a decoder ------------*- C++ -*-===//
 //
-// Builds the forward program of a decoder with Native Sparse Attention from a
-// run configuration.
+// Builds the text of a decoder with Native Sparse Attention from a run
+// configuration.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,15 +14,17 @@
 
 namespace nsa {
 
-/// A module with one function `@model` from tokens and targets (i32
-/// [micro_batch, seq_len]) and the parameters to `loss` and `logits`. Each
-/// value's location names its place in the model, such as
-/// "layers.3.attention.query". The configuration must be valid.
+/// A module with one `nn.module`: parameters, the layers, a function for each
+/// of their parts, and one to train from tokens and targets (i32 [micro_batch,
+/// seq_len]) to `loss` and `logits`. The configuration must be valid. `name` is
+/// the model's symbol.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext *context,
-                                             const RunConfig &config);
+                                             const RunConfig &config,
+                                             llvm::StringRef name = "model");
 
-/// Number of trained numbers of a module that `buildModel` made.
-int64_t countParameters(mlir::ModuleOp module);
+/// The text of a module that `buildModel` made: types have short names, lines
+/// at most 140 columns.
+std::string printModel(mlir::ModuleOp module);
 
 } // namespace nsa
 

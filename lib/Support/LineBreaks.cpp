@@ -8,15 +8,17 @@ using namespace nsa;
 
 namespace {
 
-/// A blank where a line may end, and the brackets that are open there.
+/// A blank where a line may end, or a place behind a parenthesis (of no width),
+/// and the brackets that are open in front of it.
 struct Blank {
   size_t at;
   size_t depth;
+  size_t width = 1;
 };
 
 } // namespace
 
-/// The blanks of a line that stand in no string, up to a comment.
+/// The places of a line where it may end, in no string, up to a comment.
 static std::vector<Blank> findBlanks(std::string_view line, size_t begin) {
   std::vector<Blank> blanks;
   size_t depth = 0;
@@ -37,10 +39,12 @@ static std::vector<Blank> findBlanks(std::string_view line, size_t begin) {
     bool isArrow = c == '>' && i > 0 && line[i - 1] == '-';
     if (c == '"')
       isString = true;
-    else if (c == '(' || c == '[' || c == '{' || c == '<')
+    else if (c == '(' || c == '[' || c == '{' || c == '<') {
+      if (c == '(')
+        blanks.push_back({i + 1, depth, 0});
       ++depth;
-    else if ((c == ')' || c == ']' || c == '}' || (c == '>' && !isArrow)) &&
-             depth > 0)
+    } else if ((c == ')' || c == ']' || c == '}' || (c == '>' && !isArrow)) &&
+               depth > 0)
       --depth;
     else if (c == ' ')
       blanks.push_back({i, depth});
@@ -51,6 +55,9 @@ static std::vector<Blank> findBlanks(std::string_view line, size_t begin) {
 /// How well a line reads that ends at this blank: best in front of types,
 /// results and attributes, in brackets best after a comma.
 static int rateEnd(std::string_view line, const Blank &blank) {
+  // Only behind a name that is too long with what follows.
+  if (blank.width == 0)
+    return 0;
   std::string_view rest = line.substr(blank.at + 1);
   bool isOutside = blank.depth == 0;
   // A dictionary stays with its name.
@@ -103,7 +110,7 @@ static void breakLine(std::string &text, std::string_view line,
     text += line.substr(begin, best->at - begin);
     text += '\n';
     text.append(indent + 4, ' ');
-    begin = best->at + 1;
+    begin = best->at + best->width;
     first = static_cast<size_t>(best - blanks.data()) + 1;
     left = columns > indent + 4 ? columns - indent - 4 : 1;
   }

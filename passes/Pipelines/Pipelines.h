@@ -4,7 +4,8 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// - precision: nsa-specialize, nsa-merge-projections, nsa-precision
+// - precision: nsa-expand-model, nsa-specialize, nsa-merge-projections,
+// nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse
@@ -52,7 +53,10 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       llvm::cl::desc("Tokens per sequence; 0 keeps what the model says")};
   Option<ComputePrecision> precision{
       *this, "precision", llvm::cl::desc("The compute type"),
+      llvm::cl::init(ComputePrecision::Model),
       llvm::cl::values(
+          clEnumValN(ComputePrecision::Model, "model",
+                     "what the module says, fp32 if it says nothing"),
           clEnumValN(ComputePrecision::FP32, "fp32", "everything in fp32"),
           clEnumValN(ComputePrecision::FP16, "fp16",
                      "f16 operands, fp32 statistics and master weights, scaled "

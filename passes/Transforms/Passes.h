@@ -15,7 +15,7 @@
 namespace nsa {
 
 /// The type in which a model computes; parameters are fp32 in any case.
-enum class ComputePrecision { FP32, BF16, FP16 };
+enum class ComputePrecision { FP32, BF16, FP16, Model };
 
 /// The precision called "fp32", "bf16" or "fp16".
 std::optional<ComputePrecision> parsePrecision(llvm::StringRef name);

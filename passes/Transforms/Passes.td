@@ -185,14 +185,17 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
     follow what the gradients allow.
 
     Functions without `nn.train` are compiled with the types that they are
-    written with. `fp32` changes nothing; another precision is an error when no
-    function is marked `nn.train`.
+    written with. The module's `nn.precision` holds unless the option says another
+    one; `fp32`, which it is without either, changes nothing. Another precision is
+    an error when no function is marked `nn.train`.
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
   let options = [
     Option<"precision", "precision", "::nsa::ComputePrecision",
-           /*default=*/"::nsa::ComputePrecision::FP32", "The compute type",
+           /*default=*/"::nsa::ComputePrecision::Model", "The compute type",
            [{::llvm::cl::values(
+             clEnumValN(::nsa::ComputePrecision::Model, "model",
+                        "what the module says, fp32 if it says nothing"),
              clEnumValN(::nsa::ComputePrecision::FP32, "fp32",
                         "everything in fp32"),
              clEnumValN(::nsa::ComputePrecision::BF16, "bf16",

@@ -147,18 +147,25 @@ static LogicalResult addLossScale(func::FuncOp function) {
 }
 
 void PrecisionPass::runOnOperation() {
+  // The model's own only holds up to here.
+  auto own = getOperation()->getAttrOfType<StringAttr>(nn::kPrecisionAttr);
+  getOperation()->removeAttr(nn::kPrecisionAttr);
+  ComputePrecision precision = this->precision;
+  if (precision == ComputePrecision::Model)
+    precision = own ? parsePrecision(own).value_or(ComputePrecision::FP32)
+                    : ComputePrecision::FP32;
   bool isHalf = precision == ComputePrecision::FP16;
   Type compute = isHalf ? Type(Float16Type::get(&getContext()))
                         : BFloat16Type::get(&getContext());
   bool isFull = precision == ComputePrecision::FP32;
   StringRef name = isFull ? "fp32" : isHalf ? "fp16" : "bf16";
-  if (auto own = getOperation()->getAttrOfType<StringAttr>(nn::kPrecisionAttr);
-      own && own != name) {
-    getOperation().emitError("the model's precision (")
-        << own.getValue() << ") is not that of the compiler (" << name
-        << "): option precision=" << own.getValue() << " sets it";
-    return signalPassFailure();
-  }
+  if (own && own != name)
+    remark::analysis(
+        getOperation().getLoc(),
+        remark::RemarkOpts::name("Overridden").category(DEBUG_TYPE))
+        << remark::add("computes in {0}, as the option precision says; the "
+                       "model says {1}",
+                       name, own.getValue());
   if (isFull)
     return;
   bool found = false;

@@ -217,9 +217,11 @@ def models(build, scratch):
     """Whole models, as small as they get."""
     for attention, phi in ("nsa", "mean"), ("nsa", "linear"), ("window", "mean"):
         (scratch / "model.yaml").write_text(MODEL.format(attention=attention, phi=phi))
-        run(build / "bin/nsa-model", scratch / "model.yaml", "-o", scratch / "model.mlir")
-        text = run(build / "bin/nsa-opt", scratch / "model.mlir").stdout.decode()
-        yield re.sub(r'module attributes \{nn.config = ".*"\} \{', "module {", text)
+        model = scratch / "model.mlir"
+        run(build / "bin/nsa-model", scratch / "model.yaml", "-o", model)
+        model.write_text(re.sub(r" config \{(?s:.*?)\}\} \{", " {", model.read_text()))
+        for options in ["--columns=0"], ["--columns=0", "--nsa-expand-model"]:
+            yield run(build / "bin/nsa-opt", model, *options).stdout.decode()
 
 
 def mlir(corpus, build, scratch):

@@ -8,8 +8,8 @@ import re
 def schema(model_text):
     """(section, key, default) of every key, from the configuration that nsa-model
     stores in a model."""
-    text = re.search(r'nn\.config = "((?:[^"\\]|\\.)*)"', model_text)[1]
-    text = re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), text)
+    text = re.search(r" config (\{.*?\}\}) \{", model_text, re.DOTALL)[1]
+    text = re.sub(r"(\w+) = ", r'"\1": ', text)
     return [
         (section, key, value)
         for section, keys in json.loads(text).items()

@@ -6,10 +6,10 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/WithColor.h"
 
 using namespace llvm;
@@ -28,12 +28,6 @@ static cl::opt<std::string>
 static cl::list<std::string>
     overrides("set", cl::desc("Change a value: section.key=value"),
               cl::value_desc("section.key=value"), cl::cat(category));
-static cl::opt<bool> noLocations("no-locations",
-                                 cl::desc("Leave out where each value stands"),
-                                 cl::cat(category));
-static cl::opt<bool> locations("locations", cl::init(true), cl::Hidden,
-                               cl::cat(category));
-
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   // After LLVM's handlers.
@@ -60,18 +54,14 @@ int main(int argc, char **argv) {
     return 1;
   }
   mlir::DialectRegistry registry;
-  registry
-      .insert<mlir::func::FuncDialect, nsa::NSADialect, nsa::nn::NNDialect>();
+  registry.insert<nsa::NSADialect, nsa::nn::NNDialect>();
   mlir::MLIRContext context(registry);
   context.loadAllAvailableDialects();
-  mlir::OwningOpRef<mlir::ModuleOp> module = nsa::buildModel(&context, *config);
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      nsa::buildModel(&context, *config, sys::path::stem(inputFile));
   if (mlir::failed(mlir::verify(*module)))
     return 1;
 
-  std::string text;
-  raw_string_ostream stream(text);
-  module->print(stream, mlir::OpPrintingFlags().enableDebugInfo(locations &&
-                                                                !noLocations));
-  nsa::Status status = nsa::writeOutput(outputFile, text + "\n");
+  nsa::Status status = nsa::writeOutput(outputFile, nsa::printModel(*module));
   return status ? 0 : nsa::reportError("nsa-model", status.message());
 }

@@ -33,8 +33,8 @@ struct CompilerOptions {
   int64_t seqLen = 0;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
-  /// gradients allow.
-  std::string precision = "fp32";
+  /// gradients allow. Empty: what the model says, fp32 if it says nothing.
+  std::string precision;
   /// What the backward half of training computes again instead of keeping it:
   /// "none", "cheap" (elementwise operations, norms, rotations, casts) or
   /// "block" (everything in a layer but attention outputs, lse and indices).

@@ -4,10 +4,13 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
+#include "lib/Support/ModelConfig.h"
 #include "nsa/Artifact/DataType.h"
 #include "nsa/Artifact/Format.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -516,6 +519,31 @@ LogicalResult Writer::writeBuffers(rt::EntryOp op) {
 // The file
 //===----------------------------------------------------------------------===//
 
+/// The configuration of a model as JSON.
+static llvm::json::Value toJson(Attribute attribute) {
+  return TypeSwitch<Attribute, llvm::json::Value>(attribute)
+      .Case([](DictionaryAttr dictionary) {
+        llvm::json::Object object;
+        for (NamedAttribute entry : dictionary)
+          object[entry.getName().getValue()] = toJson(entry.getValue());
+        return object;
+      })
+      .Case([](StringAttr text) { return text.getValue(); })
+      .Case([](BoolAttr flag) { return flag.getValue(); })
+      .Case([](IntegerAttr number) { return number.getInt(); })
+      .Case([](FloatAttr number) { return number.getValueAsDouble(); })
+      .Default([](Attribute) { return nullptr; });
+}
+
+/// The configuration that the module carries; text is JSON already.
+static std::string getConfig(ModuleOp module) {
+  Attribute attribute = module->getAttr("nn.config");
+  if (auto dictionary = dyn_cast_or_null<DictionaryAttr>(attribute))
+    return formatModelConfig(llvm::formatv("{0}", toJson(dictionary)));
+  auto text = dyn_cast_or_null<StringAttr>(attribute);
+  return text ? text.str() : "";
+}
+
 void Writer::finish() {
   auto strings = [&](const std::vector<std::string> &list) {
     return builder.CreateVectorOfStrings(list);
@@ -535,9 +563,9 @@ void Writer::finish() {
     binaries.push_back(artifact::CreateBinary(builder, format, data));
   }
   fb::Offset<fb::String> config;
-  auto attribute = module->getAttrOfType<StringAttr>("nn.config");
-  if (attribute && identity)
-    config = builder.CreateString(attribute.str());
+  std::string text = getConfig(module);
+  if (!text.empty() && identity)
+    config = builder.CreateString(text);
 
   auto producer = builder.CreateString(says.producer);
   auto target = builder.CreateString(metadata.target);

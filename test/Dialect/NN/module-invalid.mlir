@@ -6,6 +6,12 @@ nn.module @m precision fp8 {
 
 // -----
 
+// expected-error @below {{attribute `nn.precision` is `fp8`, expected fp32, bf16 or fp16}}
+module attributes {nn.precision = "fp8"} {
+}
+
+// -----
+
 nn.module @m {
   // expected-error @below {{`nn.silu` stands in an nn.module, expected nn.parameter, nn.scope or nn.func}}
   %0 = "nn.silu"(%0) : (tensor<4xf32>) -> tensor<4xf32>

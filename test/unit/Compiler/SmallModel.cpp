@@ -5,6 +5,8 @@
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NSA/NSADialect.h"
 #include "lib/Frontend/ModelBuilder.h"
+#include "mlir/Pass/PassManager.h"
+#include "passes/Transforms/Passes.h"
 
 #include <gtest/gtest.h>
 #include <map>
@@ -32,6 +34,16 @@ build(const std::vector<std::string> &overrides) {
   return buildModel(&getContext(), config.ok() ? *config : RunConfig());
 }
 
+/// The model as one function.
+static mlir::OwningOpRef<mlir::ModuleOp>
+buildFunction(const std::vector<std::string> &overrides) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = build(overrides);
+  mlir::PassManager manager(&getContext());
+  manager.addPass(createExpandModel());
+  EXPECT_TRUE(mlir::succeeded(manager.run(*module)));
+  return module;
+}
+
 static std::string print(mlir::ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -45,7 +57,7 @@ std::string nsa::test::modelText(const std::vector<std::string> &overrides) {
 
 SmallModel::SmallModel(const std::vector<std::string> &overrides,
                        const std::string &precision, uint64_t seed, bool fuse)
-    : random(seed), module(build(overrides)) {
+    : random(seed), module(buildFunction(overrides)) {
   function = *module->getOps<mlir::func::FuncOp>().begin();
   Result<Program> loaded = compileAndLoad(precision, seed, fuse);
   if (!loaded.ok()) {

@@ -23,6 +23,12 @@ TEST(LineBreaks, ShallowBlank_IsPreferredToDeeperOne) {
             "      -> (c, d)\n");
 }
 
+TEST(LineBreaks, LongNameWithArguments_BreaksBehindTheParenthesis) {
+  EXPECT_EQ(breakLines("  f @a_long_name(%a: i32) {\n", 20),
+            "  f @a_long_name(\n"
+            "      %a: i32) {\n");
+}
+
 TEST(LineBreaks, StringAndComment_AreNotBroken) {
   std::string text = "  a \"one, two, three, four, five\"\n"
                      "  b // one, two, three, four, five\n";

@@ -30,8 +30,8 @@ write("sum", attribute("affine_map<(d0) -> (" + "d0 + " * terms + "d0)>"))
 write("index", "module attributes {a.b = array<index: 1>} {}\n")
 write(
     "good",
-    "// " + "(" * 300 + "\nmodule attributes {a.s = \"" + "[\\\"<{" * 300 + "\","
+    "!x = tuple<i32>\n// " + "(" * 300 + "\nmodule attributes {a.s = \"" + "[\\\"<{" * 300 + "\","
     " a.n = dense<[" + "-1.0, " * 5000 + "1.0e-5]> : tensor<5001xf32>, a.l = ["
     + ", ".join(["[affine_map<(d0) -> (d0)>, tuple<i32>]"] * 300)
-    + "]} {\n  func.func private @good()\n}\n",
+    + "]} {\n  func.func private @good(" + ", ".join(["!x"] * 300) + ")\n}\n",
 )
