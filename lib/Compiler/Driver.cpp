@@ -16,6 +16,7 @@
 #include "lib/Support/Files.h"
 #include "lib/Support/LineBreaks.h"
 #include "lib/Support/Text.h"
+#include "lib/Target/KernelFiles.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -142,13 +143,15 @@ LogicalResult nsa::Driver::checkOptions() {
 
 /// Makes the folder for phases and turns remarks on.
 LogicalResult nsa::Driver::checkDebugOptions() {
-  if (!debug.savePhases.empty())
-    if (std::error_code error =
-            llvm::sys::fs::create_directories(debug.savePhases)) {
-      messageStream << "cannot create folder " << quote(debug.savePhases)
-                    << ": " << error.message();
+  for (const std::string &folder : {debug.savePhases, debug.saveKernels}) {
+    if (folder.empty())
+      continue;
+    if (std::error_code error = llvm::sys::fs::create_directories(folder)) {
+      messageStream << "cannot create folder " << quote(folder) << ": "
+                    << error.message();
       return failure();
     }
+  }
   if (debug.remarks.empty())
     return success();
   std::string error;
@@ -290,6 +293,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
     binaryOptions.chip = chip->name.str();
     binaryOptions.ptxas = options.ptxas;
     binaryOptions.threads = options.threads;
+    binaryOptions.saveKernels = debug.saveKernels;
     manager.addPass(createSerializeKernels(binaryOptions, cudaBinary));
     manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
@@ -297,6 +301,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
     BinaryOptions binaryOptions;
     binaryOptions.cpu = options.cpu;
     binaryOptions.threads = options.threads;
+    binaryOptions.saveKernels = debug.saveKernels;
     manager.addPass(createBinary(binaryOptions, binary));
     manager.addPass(createCheckSlowPaths(slowPaths));
     manager.addPass(createVerifyPhase({Phase::Binary}));
@@ -331,6 +336,15 @@ LogicalResult nsa::Driver::savePhase(Phase phase, unsigned number) {
   return success();
 }
 
+LogicalResult nsa::Driver::saveKernels() {
+  SmallVector<Operation *> kernels;
+  for (auto kernel : module->getOps<tile::KernelOp>())
+    kernels.push_back(kernel);
+  return debug.saveKernels.empty()
+             ? success()
+             : saveKernelIR(debug.saveKernels, kernels, "tile.mlir");
+}
+
 LogicalResult nsa::Driver::runPhases(Phase last) {
   unsigned count = 0;
   for (unsigned number = 0; number <= static_cast<unsigned>(last); ++number) {
@@ -339,6 +353,8 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
       continue;
     if (failed(timed(getPhaseName(phase), [&] { return runPhase(phase); })) ||
         failed(savePhase(phase, ++count)))
+      return failure();
+    if (phase == Phase::Plan && failed(saveKernels()))
       return failure();
     if (phase == Phase::Gradient)
       layers.read(*module);

@@ -69,6 +69,8 @@ private:
   llvm::LogicalResult checkDebugOptions();
   /// `number`: how many phases have run.
   llvm::LogicalResult savePhase(Phase phase, unsigned number);
+  /// Writes the kernels as they leave the plan.
+  llvm::LogicalResult saveKernels();
 
   CompilerOptions options;
   DebugOptions debug;

@@ -69,7 +69,7 @@ FailureOr<CPUBinary> BinaryPass::compile(DetachedKernels &detached) {
   if (failed(functions))
     return failure();
   return compileKernels(detached.getSources(), *functions, *description,
-                        threads);
+                        threads, saveKernels);
 }
 
 void BinaryPass::runOnOperation() {

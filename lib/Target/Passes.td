@@ -36,6 +36,8 @@ def Binary : Pass<"nsa-binary", "::mlir::ModuleOp"> {
            "x86-64-v2, x86-64-v3, x86-64-v4 or native">,
     Option<"threads", "threads", "unsigned", /*default=*/"2",
            "Threads that compile">,
+    Option<"saveKernels", "save-kernels", "std::string", /*default=*/"",
+           "Folder for each kernel as NAME.llvm.mlir, NAME.ll and NAME.s">,
   ];
   let statistics = [
     Statistic<"numKernels", "kernels", "Number of kernels compiled">,
@@ -106,6 +108,9 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
            "The assembler; without it the binary is PTX">,
     Option<"threads", "threads", "unsigned", /*default=*/"2",
            "Threads that assemble">,
+    Option<"saveKernels", "save-kernels", "std::string", /*default=*/"",
+           "Folder for each kernel as NAME.llvm.mlir, NAME.ll, NAME.ptx and, if "
+           "there is a cuobjdump beside ptxas, NAME.sass">,
   ];
   let statistics = [
     Statistic<"numKernels", "kernels", "Number of kernels compiled">,

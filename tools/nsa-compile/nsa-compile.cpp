@@ -131,6 +131,13 @@ static void addDebugOptions(CLI::App &app, Options &options) {
   app.add_option("--save-phases", options.debug.savePhases,
                  "Folder for the IR after each phase: NN-phase.mlir")
       ->type_name("FOLDER");
+  app.add_option("--save-kernels", options.debug.saveKernels,
+                 "Folder for each kernel of the artefact: NAME.tile.mlir, "
+                 "NAME.llvm.mlir, NAME.ll and NAME.s, for a GPU NAME.ptx and, "
+                 "if there is a cuobjdump beside ptxas, NAME.sass")
+      ->type_name("FOLDER")
+      ->excludes("--compile-to")
+      ->excludes("--estimate");
   app.add_option("--remarks-filter", options.debug.remarks,
                  "Print what passes decided, for passes whose name this "
                  "regular expression matches: .* or nsa-recompute")

@@ -78,6 +78,10 @@ struct DebugOptions {
   /// Folder for the IR after each phase, as NN-phase.mlir; created if needed.
   /// Empty: not saved.
   std::string savePhases;
+  /// Folder for each kernel of the artefact at each level, created if needed:
+  /// NAME.tile.mlir, NAME.llvm.mlir, NAME.ll, and NAME.s, or NAME.ptx and, with
+  /// a cuobjdump beside ptxas, NAME.sass. Empty: not saved.
+  std::string saveKernels;
   /// Regular expression: passes whose name it matches report what they decided.
   /// Empty: none.
   std::string remarks;

@@ -4,6 +4,7 @@
 #include "lib/Target/CPU/CrashGuard.h"
 #include "lib/Target/CPU/ELFLinker.h"
 #include "lib/Target/CPU/ObjectEmitter.h"
+#include "lib/Target/KernelFiles.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -91,10 +92,11 @@ static LogicalResult checkConversions(LLVM::LLVMFuncOp kernel,
          << cpu.name << "' has no instructions; use x86-64-v3 or bf16";
 }
 
-static void emit(KernelJob &job, const nsa::CPUDescription &cpu) {
+static void emit(KernelJob &job, const nsa::CPUDescription &cpu,
+                 bool keepText) {
   llvm::Error crash = nsa::runGuarded([&] {
     llvm::Expected<nsa::KernelObject> object =
-        nsa::emitObject(*job.module, job.kernel.getSymName(), cpu);
+        nsa::emitObject(*job.module, job.kernel.getSymName(), cpu, keepText);
     if (object)
       job.object = std::move(*object);
     else
@@ -113,21 +115,40 @@ static void emit(KernelJob &job, const nsa::CPUDescription &cpu) {
 
 /// Emits every job. Which thread takes which job does not matter to the result.
 static void emitAll(std::vector<KernelJob> &jobs,
-                    const nsa::CPUDescription &cpu, unsigned threads) {
+                    const nsa::CPUDescription &cpu, unsigned threads,
+                    bool keepText) {
   if (threads <= 1 || jobs.size() <= 1) {
     for (KernelJob &job : jobs)
-      emit(job, cpu);
+      emit(job, cpu, keepText);
     return;
   }
   llvm::DefaultThreadPool pool(llvm::hardware_concurrency(threads));
   for (KernelJob &job : jobs)
-    pool.async([&job, &cpu] { emit(job, cpu); });
+    pool.async([&job, &cpu, keepText] { emit(job, cpu, keepText); });
   pool.wait();
+}
+
+/// Writes what the jobs have printed, and the kernels in the LLVM dialect.
+static LogicalResult saveTexts(ArrayRef<KernelJob> jobs, StringRef folder) {
+  if (folder.empty())
+    return success();
+  for (const KernelJob &job : jobs) {
+    LLVM::LLVMFuncOp kernel = job.kernel;
+    if (failed(nsa::saveKernelIR(folder, kernel.getOperation(), "llvm.mlir")))
+      return failure();
+    for (auto [extension, text] : {std::pair("ll", &job.object.ir),
+                                   std::pair("s", &job.object.assembly)})
+      if (llvm::Error error = nsa::saveKernelFile(folder, kernel.getSymName(),
+                                                  extension, *text))
+        return kernel.emitError(llvm::toString(std::move(error)));
+  }
+  return success();
 }
 
 FailureOr<nsa::CPUBinary>
 nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
-                    const CPUDescription &cpu, unsigned threads) {
+                    const CPUDescription &cpu, unsigned threads,
+                    StringRef saveTo) {
   SymbolTable symbols(module);
   std::vector<KernelJob> jobs(kernels.size());
   for (auto [job, kernel] : llvm::zip_equal(jobs, kernels)) {
@@ -136,7 +157,9 @@ nsa::compileKernels(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> kernels,
         failed(translate(job, symbols)))
       return failure();
   }
-  emitAll(jobs, cpu, threads);
+  emitAll(jobs, cpu, threads, /*keepText=*/!saveTo.empty());
+  if (failed(saveTexts(jobs, saveTo)))
+    return failure();
 
   CPUBinary binary;
   binary.cpu = cpu;

@@ -40,11 +40,11 @@ void registerKernelTranslations(mlir::DialectRegistry &registry);
 /// Compiles the functions `kernels` of `module` (with whatever they refer to)
 /// for `cpu` on up to `threads` threads. `module` is in the llvm dialect and
 /// is left as it is. Fails with a diagnostic at the kernel concerned, for
-/// example when it calls anything but memcpy, memmove and memset.
-mlir::FailureOr<CPUBinary>
-compileKernels(mlir::ModuleOp module,
-               llvm::ArrayRef<mlir::LLVM::LLVMFuncOp> kernels,
-               const CPUDescription &cpu, unsigned threads);
+/// example when it calls anything but memcpy, memmove and memset. With a folder
+/// `saveTo`, writes each kernel there as NAME.llvm.mlir, NAME.ll and NAME.s.
+mlir::FailureOr<CPUBinary> compileKernels(
+    mlir::ModuleOp module, llvm::ArrayRef<mlir::LLVM::LLVMFuncOp> kernels,
+    const CPUDescription &cpu, unsigned threads, llvm::StringRef saveTo = "");
 
 } // namespace nsa
 

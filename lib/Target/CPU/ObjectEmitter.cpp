@@ -2,6 +2,7 @@
 
 #include "lib/Target/CPU/ObjectEmitter.h"
 #include "lib/Target/CodeGen.h"
+#include "lib/Target/KernelFiles.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -11,6 +12,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 #include <mutex>
 
 using namespace llvm;
@@ -123,20 +125,34 @@ static uint64_t countCodeBytes(object::ObjectFile &object) {
 }
 
 static Error emitMachineCode(Module &module, TargetMachine &machine,
+                             CodeGenFileType type,
                              SmallVectorImpl<char> &bytes) {
   raw_svector_ostream stream(bytes);
   legacy::PassManager passes;
   TargetLibraryInfoImpl libraries(machine.getTargetTriple());
   passes.add(new TargetLibraryInfoWrapperPass(libraries));
-  if (machine.addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr,
-                                  CodeGenFileType::ObjectFile))
-    return createStringError("the target machine cannot emit an object");
+  if (machine.addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr, type))
+    return createStringError("the target machine cannot emit this file");
   passes.run(module);
   return Error::success();
 }
 
+/// Prints the optimised module, and its assembly, which is made of a copy.
+static Error printTexts(const Module &module, TargetMachine &machine,
+                        StringRef symbol, nsa::KernelObject &result) {
+  result.ir = nsa::printKernel(module, symbol);
+  SmallString<0> assembly;
+  std::unique_ptr<Module> copy = CloneModule(module);
+  if (Error error = emitMachineCode(*copy, machine,
+                                    CodeGenFileType::AssemblyFile, assembly))
+    return error;
+  result.assembly = assembly.str().str();
+  return Error::success();
+}
+
 Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
-                                            const CPUDescription &cpu) {
+                                            const CPUDescription &cpu,
+                                            bool keepText) {
   KernelObject result;
   std::string errors;
   module.getContext().setDiagnosticHandler(
@@ -150,7 +166,11 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
   // Bodies of loops are whole register tiles: copies of them would make the
   // compiler slower by 40 %, and training faster by 4 %.
   optimizeModule(module, **machine, /*unroll=*/false);
-  if (Error error = emitMachineCode(module, **machine, result.bytes))
+  if (keepText)
+    if (Error error = printTexts(module, **machine, symbol, result))
+      return error;
+  if (Error error = emitMachineCode(module, **machine,
+                                    CodeGenFileType::ObjectFile, result.bytes))
     return error;
   if (!errors.empty())
     return createStringError(errors);

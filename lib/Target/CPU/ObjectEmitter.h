@@ -14,15 +14,19 @@ struct KernelObject {
   llvm::SmallVector<char, 0> bytes;
   uint64_t codeBytes = 0;
   uint64_t stackBytes = 0;
+  /// LLVM IR and assembly for people; empty unless they are asked for.
+  std::string ir, assembly;
 };
 
 /// Optimises `module`, whose only external function is `symbol`, and emits an
 /// object for `cpu`. Fails on what the code generator rejects and on undefined
-/// symbols that no machine is sure to have. Safe to call from several threads
+/// symbols that no machine is sure to have. `keepText`: also prints the
+/// optimised IR and the assembly. Safe to call from several threads
 /// for modules of different contexts.
 llvm::Expected<KernelObject> emitObject(llvm::Module &module,
                                         llvm::StringRef symbol,
-                                        const CPUDescription &cpu);
+                                        const CPUDescription &cpu,
+                                        bool keepText = false);
 
 } // namespace nsa
 

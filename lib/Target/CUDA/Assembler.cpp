@@ -4,7 +4,9 @@
 #include "lib/Target/TemporaryDirectory.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 
 using namespace llvm;
@@ -117,4 +119,29 @@ Expected<nsa::Assembly> nsa::assemble(StringRef ptxas, StringRef ptx,
   assembly.cubin.assign(bytes.begin(), bytes.end());
   parseAssemblerLog(text, assembly);
   return assembly;
+}
+
+Expected<std::string> nsa::disassemble(StringRef ptxas, ArrayRef<char> cubin) {
+  SmallString<128> program(ptxas);
+  sys::path::remove_filename(program);
+  sys::path::append(program, "cuobjdump");
+  if (!sys::fs::can_execute(program))
+    return std::string();
+  TemporaryDirectory directory("nsa-cuobjdump");
+  if (std::error_code error = directory.getError())
+    return createStringError(error, "cannot create a temporary directory");
+  std::string input = directory.getFile("kernels.cubin");
+  std::string output = directory.getFile("listing");
+  if (Error error = writeFile(input, cubin))
+    return error;
+  const StringRef arguments[] = {program, "--dump-sass", input};
+  const std::optional<StringRef> redirects[] = {"", StringRef(output),
+                                                StringRef(output)};
+  int status = sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
+  ErrorOr<std::unique_ptr<MemoryBuffer>> printed =
+      MemoryBuffer::getFile(output);
+  if (status != 0 || !printed)
+    return createStringError("'" + program + "' failed with exit code " +
+                             Twine(status));
+  return (*printed)->getBuffer().str();
 }

@@ -41,6 +41,11 @@ llvm::Error checkLaunchRegisters(const Assembly &assembly,
 llvm::Expected<Assembly> assemble(llvm::StringRef ptxas, llvm::StringRef ptx,
                                   const CUDAChip &chip, unsigned threads);
 
+/// What the cuobjdump beside `ptxas` prints of the instructions of `cubin`;
+/// empty if there is none.
+llvm::Expected<std::string> disassemble(llvm::StringRef ptxas,
+                                        llvm::ArrayRef<char> cubin);
+
 } // namespace nsa
 
 #endif // NSA_LIB_TARGET_CUDA_ASSEMBLER_H

@@ -9,6 +9,7 @@
 #include "lib/Target/CUDA/ArgumentAlignment.h"
 #include "lib/Target/CUDA/PTXEmitter.h"
 #include "lib/Target/DetachKernels.h"
+#include "lib/Target/KernelFiles.h"
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/SymbolTable.h"
@@ -74,20 +75,55 @@ static llvm::StringMap<uint64_t> getLaunchRegisters(ModuleOp module) {
   return expected;
 }
 
-FailureOr<CUDABinary>
-nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
-                    unsigned threads,
-                    llvm::StringMap<KernelResources> &resources) {
+/// Writes the text of each kernel that has one.
+static LogicalResult
+saveTexts(ModuleOp module, StringRef folder, StringRef extension,
+          const std::map<std::string, std::string> &texts) {
+  for (const auto &[kernel, text] : texts)
+    if (llvm::Error error = saveKernelFile(folder, kernel, extension, text))
+      return module.emitError(llvm::toString(std::move(error)));
+  return success();
+}
+
+/// Writes the instructions of each kernel, if there is a cuobjdump to say them.
+static LogicalResult saveSASS(ModuleOp module, StringRef ptxas,
+                              ArrayRef<char> cubin, StringRef folder) {
+  if (folder.empty())
+    return success();
+  llvm::Expected<std::string> listing = disassemble(ptxas, cubin);
+  if (!listing)
+    return module.emitError(llvm::toString(listing.takeError()));
+  return saveTexts(module, folder, "sass", splitSASS(*listing));
+}
+
+FailureOr<CUDABinary> nsa::compileForCUDA(
+    ModuleOp module, const CUDAChip &chip, StringRef ptxas, unsigned threads,
+    llvm::StringMap<KernelResources> &resources, StringRef saveTo) {
   CUDABinary binary;
   binary.chip = chip.name.str();
   llvm::LLVMContext context;
+  if (!saveTo.empty()) {
+    SmallVector<Operation *> kernels;
+    for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
+      if (!kernel.isExternal())
+        kernels.push_back(kernel);
+    if (failed(saveKernelIR(saveTo, kernels, "llvm.mlir")))
+      return failure();
+  }
   std::unique_ptr<llvm::Module> code =
       translateModuleToLLVMIR(module, context, "nsa-kernels");
   if (!code)
     return module.emitError("kernels cannot be translated to LLVM IR");
   std::string failure;
+  std::map<std::string, std::string> texts;
+  auto keepTexts = [&](const llvm::Module &optimized) {
+    if (!saveTo.empty())
+      for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
+        texts[kernel.getSymName().str()] =
+            printKernel(optimized, kernel.getSymName());
+  };
   if (llvm::Error crash = runGuarded([&] {
-        llvm::Expected<std::string> ptx = emitPTX(*code, chip);
+        llvm::Expected<std::string> ptx = emitPTX(*code, chip, keepTexts);
         if (ptx)
           binary.ptx = std::move(*ptx);
         else
@@ -96,8 +132,13 @@ nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
     failure = llvm::toString(std::move(crash));
   if (!failure.empty())
     return module.emitError("kernels cannot be compiled to PTX: ") << failure;
-  if (ptxas.empty())
+  if (failed(saveTexts(module, saveTo, "ll", texts)))
+    return mlir::failure();
+  if (ptxas.empty()) {
+    if (failed(saveTexts(module, saveTo, "ptx", splitPTX(binary.ptx))))
+      return mlir::failure();
     return binary;
+  }
   llvm::Expected<Assembly> assembly =
       assemble(ptxas, binary.ptx, chip, threads);
   if (assembly && liftRegisterLimits(binary.ptx, assembly->kernels))
@@ -111,6 +152,9 @@ nsa::compileForCUDA(ModuleOp module, const CUDAChip &chip, StringRef ptxas,
   resources = std::move(assembly->kernels);
   for (const std::string &warning : assembly->warnings)
     module.emitWarning(warning);
+  if (failed(saveTexts(module, saveTo, "ptx", splitPTX(binary.ptx))) ||
+      failed(saveSASS(module, ptxas, binary.cubin, saveTo)))
+    return mlir::failure();
   return binary;
 }
 
@@ -202,7 +246,7 @@ void SerializeKernels::runOnOperation() {
   FailureOr<CUDABinary> binary = failure();
   if (succeeded(describeLaunches(detached)))
     binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
-                            resources);
+                            resources, saveKernels);
   if (failed(binary))
     return signalPassFailure();
   describe(detached, resources);

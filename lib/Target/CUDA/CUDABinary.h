@@ -22,11 +22,14 @@ void registerCUDATranslations(mlir::DialectRegistry &registry);
 
 /// Translates `module`, in the LLVM and NVVM dialects, and compiles it.
 /// `ptxas` is the path of that program, or empty to leave PTX. What ptxas says
-/// about the kernels goes to `resources`. Fails with a diagnostic.
+/// about the kernels goes to `resources`. With a folder `saveTo`, writes each
+/// kernel there as NAME.llvm.mlir, NAME.ll, NAME.ptx and, if there is a
+/// cuobjdump beside ptxas, NAME.sass. Fails with a diagnostic.
 mlir::FailureOr<CUDABinary>
 compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
                llvm::StringRef ptxas, unsigned threads,
-               llvm::StringMap<KernelResources> &resources);
+               llvm::StringMap<KernelResources> &resources,
+               llvm::StringRef saveTo = "");
 
 /// Notes on the kernels of `detached`, lowered to the LLVM and NVVM dialects,
 /// what a launch has to know: threads, bytes of shared memory and tensor maps.

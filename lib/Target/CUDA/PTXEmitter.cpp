@@ -51,7 +51,9 @@ static Error checkSymbols(const Module &module) {
   return Error::success();
 }
 
-Expected<std::string> nsa::emitPTX(Module &module, const CUDAChip &chip) {
+Expected<std::string>
+nsa::emitPTX(Module &module, const CUDAChip &chip,
+             function_ref<void(const Module &)> onOptimized) {
   std::string errors;
   module.getContext().setDiagnosticHandler(
       std::make_unique<ErrorCollector>(errors));
@@ -63,6 +65,8 @@ Expected<std::string> nsa::emitPTX(Module &module, const CUDAChip &chip) {
   optimizeModule(module, **machine, /*unroll=*/true);
   if (Error error = checkSymbols(module))
     return error;
+  if (onOptimized)
+    onOptimized(module);
 
   SmallString<0> text;
   raw_svector_ostream stream(text);
