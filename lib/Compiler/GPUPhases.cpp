@@ -54,14 +54,17 @@ static void registerForChip(StringRef name, StringRef description,
 }
 
 static void addLayout(OpPassManager &manager, const CUDAChip &chip) {
+  manager.addPass(createRequirePhase({Phase::Layout, Phase::Plan}));
   buildGPUPhasePipeline(manager, Phase::Layout, chip);
 }
 
 static void addNVVM(OpPassManager &manager, const CUDAChip &chip) {
+  manager.addPass(createRequirePhase({Phase::NVVM, Phase::Layout}));
   buildGPUPhasePipeline(manager, Phase::NVVM, chip);
 }
 
 static void addPTX(OpPassManager &manager, const CUDAChip &chip) {
+  manager.addPass(createRequirePhase({Phase::Binary, Phase::NVVM}));
   SerializeKernelsOptions options;
   options.chip = chip.name.str();
   manager.addPass(createSerializeKernels(options));

@@ -30,6 +30,8 @@ static void registerBinaryPhase() {
       [](mlir::OpPassManager &manager, const BinaryPipelineOptions &options) {
         nsa::BinaryOptions binary;
         binary.cpu = options.cpu;
+        manager.addPass(
+            nsa::createRequirePhase({nsa::Phase::Binary, nsa::Phase::Plan}));
         manager.addPass(nsa::createBinary(binary));
         manager.addPass(nsa::createVerifyPhase({nsa::Phase::Binary}));
       });
@@ -38,7 +40,12 @@ static void registerBinaryPhase() {
 void nsa::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  mlir::registerInliner();
+  mlir::registerLoopInvariantCodeMotion();
+  mlir::registerPrintOpStats();
+  mlir::registerStripDebugInfo();
   mlir::registerSymbolDCE();
+  mlir::registerViewOpGraph();
   registerNSATransformsPasses();
   registerNSAConversionPasses();
   registerNSATensorToRTPasses();

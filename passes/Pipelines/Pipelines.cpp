@@ -190,6 +190,9 @@ static void registerPhase(Phase phase, StringRef description) {
           return ("option '" + unused + "' has no effect in phase '" +
                   getPhaseName(phase) + "'")
               .str();
+        if (phase != Phase::Precision)
+          manager.addPass(
+              createRequirePhase({phase, static_cast<Phase>(int(phase) - 1)}));
         buildPhasePipeline(manager, phase, options);
         return "";
       });

@@ -580,6 +580,47 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   ];
 }
 
+/// A phase of compilation, by its name.
+class PhaseOption<string name, string description>
+    : Option<name, name, "::nsa::Phase",
+             /*default=*/"::nsa::Phase::Precision", description,
+             [{::llvm::cl::values(
+               clEnumValN(::nsa::Phase::Precision, "precision", ""),
+               clEnumValN(::nsa::Phase::Gradient, "gradient", ""),
+               clEnumValN(::nsa::Phase::Optimizer, "optimizer", ""),
+               clEnumValN(::nsa::Phase::Kernel, "kernel", ""),
+               clEnumValN(::nsa::Phase::Buffer, "buffer", ""),
+               clEnumValN(::nsa::Phase::Schedule, "schedule", ""),
+               clEnumValN(::nsa::Phase::Collective, "collective", ""),
+               clEnumValN(::nsa::Phase::Plan, "plan", ""),
+               clEnumValN(::nsa::Phase::Layout, "layout", ""),
+               clEnumValN(::nsa::Phase::NVVM, "nvvm", ""),
+               clEnumValN(::nsa::Phase::Binary, "binary", ""))}]>;
+
+def RequirePhase : Pass<"nsa-require-phase", "::mlir::ModuleOp"> {
+  let summary = "Refuse IR that a phase cannot begin with";
+  let description = [{
+    Stands in front of a phase that runs alone. An operation that the phase before
+    should have removed is an error that names that phase; nothing is changed.
+
+    Example: `--nsa-phase-buffer` on
+
+    ```mlir
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    ```
+
+    says that `nn.silu` is nothing that phase buffer takes, and to run
+    `nsa-phase-kernel` first.
+  }];
+  let options = [
+    PhaseOption<"phase", "The phase that is about to run">,
+    PhaseOption<"after", "The phase that has to have run">,
+  ];
+}
+
 def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
   let summary = "Check what may no longer be there after a phase";
   let description = [{
@@ -599,20 +640,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | binary | as plan | no tile kernels |
   }];
   let options = [
-    Option<"phase", "phase", "::nsa::Phase",
-           /*default=*/"::nsa::Phase::Precision", "The phase that has run",
-           [{::llvm::cl::values(
-             clEnumValN(::nsa::Phase::Precision, "precision", ""),
-             clEnumValN(::nsa::Phase::Gradient, "gradient", ""),
-             clEnumValN(::nsa::Phase::Optimizer, "optimizer", ""),
-             clEnumValN(::nsa::Phase::Kernel, "kernel", ""),
-             clEnumValN(::nsa::Phase::Buffer, "buffer", ""),
-             clEnumValN(::nsa::Phase::Schedule, "schedule", ""),
-             clEnumValN(::nsa::Phase::Collective, "collective", ""),
-             clEnumValN(::nsa::Phase::Plan, "plan", ""),
-             clEnumValN(::nsa::Phase::Layout, "layout", ""),
-             clEnumValN(::nsa::Phase::NVVM, "nvvm", ""),
-             clEnumValN(::nsa::Phase::Binary, "binary", ""))}]>,
+    PhaseOption<"phase", "The phase that has run">,
   ];
 }
 

@@ -12,6 +12,7 @@
 #define DEBUG_TYPE "nsa-verify-phase"
 
 namespace nsa {
+#define GEN_PASS_DEF_REQUIREPHASE
 #define GEN_PASS_DEF_VERIFYPHASE
 #include "passes/Transforms/Passes.h.inc"
 } // namespace nsa
@@ -107,16 +108,17 @@ InFlightDiagnostic VerifyPhasePass::report(Operation *op) {
          << getPhaseName(phase) << ", `" << op->getName() << "` ";
 }
 
-LogicalResult VerifyPhasePass::checkOps(const AllowedOps &allowed) {
-  bool ok = true;
+/// Calls `visit` for each operation that is not allowed, with where it stands,
+/// "module", "function" or "kernel".
+static void
+walkForeignOps(ModuleOp module, const AllowedOps &allowed,
+               function_ref<void(Operation *, StringRef where)> visit) {
   auto check = [&](Operation *op, ArrayRef<StringRef> names, StringRef where) {
-    if (llvm::is_contained(names, op->getName().getDialectNamespace()) ||
-        llvm::is_contained(names, op->getName().getStringRef()))
-      return;
-    report(op) << "may no longer be in a " << where;
-    ok = false;
+    if (!llvm::is_contained(names, op->getName().getDialectNamespace()) &&
+        !llvm::is_contained(names, op->getName().getStringRef()))
+      visit(op, where);
   };
-  getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     bool atTop = isa_and_nonnull<ModuleOp>(op->getParentOp());
     check(op, allowed.inFunctions, atTop ? "module" : "function");
     if (!isKernel(op))
@@ -126,6 +128,14 @@ LogicalResult VerifyPhasePass::checkOps(const AllowedOps &allowed) {
         check(inner, allowed.inKernels, "kernel");
     });
     return WalkResult::skip();
+  });
+}
+
+LogicalResult VerifyPhasePass::checkOps(const AllowedOps &allowed) {
+  bool ok = true;
+  walkForeignOps(getOperation(), allowed, [&](Operation *op, StringRef where) {
+    report(op) << "may no longer be in a " << where;
+    ok = false;
   });
   return success(ok);
 }
@@ -230,11 +240,16 @@ LogicalResult VerifyPhasePass::checkPersistentTensors() {
   return success(ok);
 }
 
+/// Whether this is a tensor or buffer without its place in memory.
+static bool isUnplanned(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  return (name == "rt.tensor" || name == "rt.buffer") && !op->getAttr("slice");
+}
+
 LogicalResult VerifyPhasePass::checkPlanned() {
   bool ok = true;
   getOperation().walk([&](Operation *op) {
-    StringRef name = op->getName().getStringRef();
-    if ((name != "rt.tensor" && name != "rt.buffer") || op->getAttr("slice"))
+    if (!isUnplanned(op))
       return;
     report(op) << "must have a slice of a segment";
     ok = false;
@@ -257,4 +272,34 @@ void VerifyPhasePass::runOnOperation() {
   if (!ok)
     signalPassFailure();
   markAllAnalysesPreserved();
+}
+
+//===----------------------------------------------------------------------===//
+// RequirePhase
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct RequirePhasePass : nsa::impl::RequirePhaseBase<RequirePhasePass> {
+  using RequirePhaseBase::RequirePhaseBase;
+
+  void runOnOperation() override;
+};
+} // namespace
+
+void RequirePhasePass::runOnOperation() {
+  markAllAnalysesPreserved();
+  Operation *first = nullptr;
+  walkForeignOps(getOperation(), getAllowedOps(after),
+                 [&](Operation *op, StringRef) { first = first ? first : op; });
+  if (!first && after >= Phase::Plan)
+    getOperation().walk([&](Operation *op) {
+      if (isUnplanned(op))
+        first = first ? first : op;
+    });
+  if (!first)
+    return;
+  first->emitError("`") << first->getName() << "` is nothing that phase "
+                        << getPhaseName(phase) << " takes; run nsa-phase-"
+                        << getPhaseName(after) << " first";
+  signalPassFailure();
 }

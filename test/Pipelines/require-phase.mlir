@@ -1,0 +1,21 @@
+// A phase that runs alone on IR that is not ready names the phase to run first.
+
+// RUN: not nsa-opt %s --nsa-phase-buffer 2>&1 | FileCheck %s --check-prefix=BUFFER
+// RUN: not nsa-opt %s --nsa-phase-plan 2>&1 | FileCheck %s --check-prefix=PLAN
+// RUN: not nsa-opt %s --nsa-phase-layout 2>&1 | FileCheck %s --check-prefix=LAYOUT
+// RUN: nsa-opt %s --nsa-pipeline=until=schedule -o %t
+// RUN: not nsa-opt %t --nsa-phase-binary 2>&1 | FileCheck %s --check-prefix=BINARY
+// RUN: not nsa-opt %t --nsa-phase-ptx 2>&1 | FileCheck %s --check-prefix=PTX
+// RUN: nsa-opt %s --inline --loop-invariant-code-motion --strip-debuginfo --print-op-stats 2>&1 | FileCheck %s --check-prefix=STATS
+
+// BUFFER: require-phase.mlir:[[#@LINE+8]]:8: error: `nn.silu` is nothing that phase buffer takes; run nsa-phase-kernel first
+// PLAN: error: `func.func` is nothing that phase plan takes; run nsa-phase-collective first
+// LAYOUT: error: `func.func` is nothing that phase layout takes; run nsa-phase-plan first
+// BINARY: error: `rt.{{tensor|buffer}}` is nothing that phase binary takes; run nsa-phase-plan first
+// PTX: error: `tile.kernel` is nothing that phase binary takes; run nsa-phase-nvvm first
+// STATS: nn.silu {{.*}}1
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = nn.silu %x : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
