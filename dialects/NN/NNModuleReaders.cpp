@@ -164,5 +164,6 @@ Value RopeOp::expand(OpBuilder &builder, Location loc, Value input,
 
 Value GatesOp::expand(OpBuilder &builder, Location loc, Value logits,
                       Value bias) {
-  return GateOp::create(builder, loc, getActivation(), logits, bias);
+  return GateOp::create(builder, loc, getActivation(), logits, bias,
+                        getDim(getGates(), 3));
 }

@@ -185,7 +185,9 @@ LogicalResult GateOp::inferReturnTypes(MLIRContext *context,
                                        Adaptor adaptor,
                                        SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> shape = getShape(adaptor.getLogits());
-  types.push_back(RankedTensorType::get({shape[0], shape[1], shape[2] / 3, 3},
+  auto branches = static_cast<int64_t>(adaptor.getBranches());
+  int64_t heads = branches > 0 ? shape[2] / branches : 0;
+  types.push_back(RankedTensorType::get({shape[0], shape[1], heads, branches},
                                         Float32Type::get(context)));
   return success();
 }

@@ -359,9 +359,10 @@ def NN_ConcatOp : NN_DifferentiableOp<"concat", [
 //===----------------------------------------------------------------------===//
 
 def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
-  let summary = "gates of the three branches";
+  let summary = "gates of the branches of attention";
   let description = [{
-    With `z[b, t, h, c] = logits[b, t, h*3 + c] + bias[h*3 + c]`, in fp32:
+    With `z[b, t, h, c] = logits[b, t, h*n + c] + bias[h*n + c]` of `n` `branches`,
+    in fp32:
 
     ```
     sigmoid:  y[b, t, h, c] = 1 / (1 + exp(-z[b, t, h, c]))
@@ -377,7 +378,8 @@ def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
   }];
   let arguments = (ins NN_GateActivationAttr:$activation,
                        NSA_FloatTensorOfRank<3>:$logits,
-                       Optional<NSA_F32TensorOfRank<1>>:$bias);
+                       Optional<NSA_F32TensorOfRank<1>>:$bias,
+                       DefaultValuedAttr<NSA_PositiveI64, "3">:$branches);
   let results = (outs NSA_F32TensorOfRank<4>:$gates);
   let resultNames = [{"gates"}];
   let assemblyFormat = [{
@@ -397,13 +399,13 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
     ```
     sigmoid:  dz[c] = dy[c] * y[c] * (1 - y[c])
     softmax:  dz[c] = y[c] * (dy[c] - sum_e dy[e] * y[e])
-    dlogits[b, t, h*3 + c] = dz[b, t, h, c]
-    dbias[h*3 + c]         = sum_{b, t} dz[b, t, h, c]
+    dlogits[b, t, h*n + c] = dz[b, t, h, c]
+    dbias[h*n + c]         = sum_{b, t} dz[b, t, h, c]
     ```
 
     `dlogits` has element type `logits_type`. With `partial_sums = P` the `B*S`
     tokens are cut into `P` stretches, the last ones maybe shorter or empty, and
-    `dbias[p, h*3 + c]` is the sum over stretch `p`.
+    `dbias[p, h*n + c]` is the sum over stretch `p`.
 
     Example:
 

@@ -120,9 +120,22 @@ LogicalResult ConcatOp::verify() {
   return verifyParts(*this, getAxis(), getParts(), getOutput());
 }
 
+/// The softmax of one number would be 1, whatever it is.
+template <typename OpT>
+static LogicalResult verifyBranches(OpT op, int64_t branches) {
+  int64_t fewest = op.getActivation() == GateActivation::Softmax ? 2 : 1;
+  if (branches >= fewest)
+    return success();
+  return op.emitOpError("branches (")
+         << branches << ") must be at least " << fewest << " for "
+         << stringifyGateActivation(op.getActivation());
+}
+
 LogicalResult GateOp::verify() {
-  int64_t width = getDim(getLogits(), 2);
-  if (failed(checkMultiple(*this, "width of logits", width, "branches", 3)))
+  int64_t width = getDim(getLogits(), 2), branches = getBranches();
+  if (failed(verifyBranches(*this, branches)) ||
+      failed(
+          checkMultiple(*this, "width of logits", width, "branches", branches)))
     return failure();
   if (!getBias())
     return success();
@@ -130,8 +143,7 @@ LogicalResult GateOp::verify() {
 }
 
 LogicalResult GateBackwardOp::verify() {
-  if (failed(checkEqual(*this, "last dimension of gates", getDim(getGates(), 3),
-                        "branches", 3)))
+  if (failed(verifyBranches(*this, getDim(getGates(), 3))))
     return failure();
   return verifyPartialSums(*this, getShape(getGates()).take_front(2));
 }

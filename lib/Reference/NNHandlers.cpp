@@ -138,7 +138,8 @@ static void addLinear(Evaluator &evaluator) {
 static void addGates(Evaluator &evaluator) {
   addSimple<GateOp>(evaluator, [](GateOp op, Operands in) {
     return gate(*in[0], in.size() > 1 ? *in[1] : Tensor(),
-                op.getActivation() == GateActivation::Softmax);
+                op.getActivation() == GateActivation::Softmax,
+                op.getBranches());
   });
   evaluator.add<GateBackwardOp>(
       [](GateBackwardOp op, Operands in, Results &out) {

@@ -113,26 +113,26 @@ def test_heads(rng, element):
 
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("activation", ["sigmoid", "softmax"])
-def test_gate(rng, activation, bias, element):
+@pytest.mark.parametrize("activation, n", [("sigmoid", 3), ("softmax", 3), ("sigmoid", 1), ("softmax", 2), ("softmax", 5)])
+def test_gate(rng, activation, n, bias, element):
     b, s, h = 2, 17, 3
-    logits = random(rng, b, s, h * 3, element=element, scale=3)
-    biases = [F32(random(rng, h * 3))] if bias else []
-    (gates,) = run(f"nn.gate {activation} {{}}", [logits, *biases], [((b, s, h, 3), "f32")], element)
+    logits = random(rng, b, s, h * n, element=element, scale=3)
+    biases = [F32(random(rng, h * n))] if bias else []
+    (gates,) = run(f"nn.gate {activation} {{}} {{{{branches = {n} : i64}}}}", [logits, *biases], [((b, s, h, n), "f32")], element)
     z = logits.astype(np.float64) + (biases[0].array if bias else 0)
-    z = z.reshape(b, s, h, 3)
+    z = z.reshape(b, s, h, n)
     e = np.exp(z - z.max(-1, keepdims=True))
     want = sigmoid(z) if activation == "sigmoid" else e / e.sum(-1, keepdims=True)
     assert_close(gates, want)
 
-    dgates = random(rng, b, s, h, 3)
+    dgates = random(rng, b, s, h, n)
     dlogits, dbias = run(f"nn.gate_backward {activation} {{}} {{{{logits_type = {element}}}}}",
-                         [F32(dgates), F32(want)], [((b, s, h * 3), element), ((h * 3,), "f32")], element)
+                         [F32(dgates), F32(want)], [((b, s, h * n), element), ((h * n,), "f32")], element)
     if activation == "sigmoid":
         dz = dgates * want * (1 - want)
     else:
         dz = want * (dgates - (dgates * want).sum(-1, keepdims=True))
-    dz = dz.reshape(b, s, h * 3)
+    dz = dz.reshape(b, s, h * n)
     assert_close(dlogits, dz, ref.rounder(element)(dz))
     assert_close(dbias, dz.sum((0, 1)))
 

@@ -307,10 +307,13 @@ TEST_F(Reference, RotaryIsARotationWithAnInverse) {
 }
 
 TEST_F(Reference, GateGradients) {
-  for (bool softmax : {false, true}) {
+  for (auto [softmax, branches] :
+       {std::pair(false, 3), {true, 3}, {false, 1}, {true, 2}, {true, 6}}) {
     Tensor logits = normal({2, 3, 6}), bias = normal({6});
-    Tensor dout = normal({2, 3, 2, 3});
-    auto forward = [&] { return gate(logits, bias, softmax); };
+    Tensor dout = normal({2, 3, 6 / branches, branches});
+    auto forward = [&, softmax = softmax, branches = branches] {
+      return gate(logits, bias, softmax, branches);
+    };
     GateGradients grads = gateBackward(dout, forward(), softmax);
     check(logits, grads.logits, dout, forward, "logits");
     check(bias, grads.bias, dout, forward, "bias");

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 using namespace nsa::reference;
 
@@ -133,20 +135,21 @@ Tensor nsa::reference::rotary(const Tensor &x, const Tensor &table,
 }
 
 Tensor nsa::reference::gate(const Tensor &logits, const Tensor &bias,
-                            bool softmax) {
-  int64_t heads = logits.dim(2) / 3;
-  Tensor gates({logits.dim(0), logits.dim(1), heads, 3});
+                            bool softmax, int64_t branches) {
+  int64_t heads = logits.dim(2) / branches;
+  Tensor gates({logits.dim(0), logits.dim(1), heads, branches});
+  std::vector<double> x(branches);
   for (int64_t r = 0; r < logits.rows(); ++r)
     for (int64_t h = 0; h < heads; ++h) {
-      double x[3], sum = 0.0;
-      for (int64_t c = 0; c < 3; ++c)
-        x[c] = logits.data[r * heads * 3 + h * 3 + c] +
-               (bias.data.empty() ? 0.0 : bias.data[h * 3 + c]);
-      double top = *std::max_element(x, x + 3);
+      double sum = 0.0;
+      for (int64_t c = 0; c < branches; ++c)
+        x[c] = logits.data[(r * heads + h) * branches + c] +
+               (bias.data.empty() ? 0.0 : bias.data[h * branches + c]);
+      double top = *std::max_element(x.begin(), x.end());
       for (double value : x)
         sum += std::exp(value - top);
-      for (int64_t c = 0; c < 3; ++c)
-        gates.data[(r * heads + h) * 3 + c] =
+      for (int64_t c = 0; c < branches; ++c)
+        gates.data[(r * heads + h) * branches + c] =
             softmax ? std::exp(x[c] - top) / sum : sigmoid(x[c]);
     }
   return gates;
@@ -154,18 +157,18 @@ Tensor nsa::reference::gate(const Tensor &logits, const Tensor &bias,
 
 GateGradients nsa::reference::gateBackward(const Tensor &gatesGrad,
                                            const Tensor &gates, bool softmax) {
-  int64_t heads = gates.dim(2);
-  GateGradients grads{Tensor({gates.dim(0), gates.dim(1), heads * 3}),
-                      Tensor({heads * 3})};
+  int64_t heads = gates.dim(2), branches = gates.dim(3);
+  GateGradients grads{Tensor({gates.dim(0), gates.dim(1), heads * branches}),
+                      Tensor({heads * branches})};
   for (int64_t r = 0; r < gates.dim(0) * gates.dim(1); ++r)
     for (int64_t h = 0; h < heads; ++h) {
-      const double *g = gates.data.data() + (r * heads + h) * 3;
-      const double *dg = gatesGrad.data.data() + (r * heads + h) * 3;
-      double mean = g[0] * dg[0] + g[1] * dg[1] + g[2] * dg[2];
-      for (int64_t c = 0; c < 3; ++c) {
+      const double *g = gates.data.data() + (r * heads + h) * branches;
+      const double *dg = gatesGrad.data.data() + (r * heads + h) * branches;
+      double mean = std::inner_product(g, g + branches, dg, 0.0);
+      for (int64_t c = 0; c < branches; ++c) {
         double d = softmax ? g[c] * (dg[c] - mean) : g[c] * (1 - g[c]) * dg[c];
-        grads.logits.data[r * heads * 3 + h * 3 + c] = d;
-        grads.bias.data[h * 3 + c] += d;
+        grads.logits.data[(r * heads + h) * branches + c] = d;
+        grads.bias.data[h * branches + c] += d;
       }
     }
   return grads;

@@ -41,8 +41,9 @@ Tensor rotaryTable(int64_t length, int64_t width, double base);
 Tensor rotary(const Tensor &x, const Tensor &table, int64_t stride,
               bool inverse);
 
-/// logits [B,S,H*3] plus bias (may be empty) to gates [B,S,H,3].
-Tensor gate(const Tensor &logits, const Tensor &bias, bool softmax);
+/// logits [B,S,H*branches] plus bias (may be empty) to gates [B,S,H,branches].
+Tensor gate(const Tensor &logits, const Tensor &bias, bool softmax,
+            int64_t branches = 3);
 struct GateGradients {
   Tensor logits, bias;
 };

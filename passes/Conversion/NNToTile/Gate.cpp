@@ -1,4 +1,4 @@
-//===- Gate.cpp - gates of the three branches -----------------------------===//
+//===- Gate.cpp - gates of branches ---------------------------------------===//
 
 #include "dialects/NN/NNOps.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
@@ -8,11 +8,12 @@ using namespace nsa;
 using namespace nsa::tile;
 
 namespace {
-/// Gates and logits as rows of one token, `3 * heads` wide: the gates of a head
-/// are neighbours. Tiles are a few tokens high.
+/// Gates and logits as rows of one token, `branches * heads` wide: the gates of
+/// a head are neighbours. Tiles are a few tokens high.
 struct GateKernel {
-  GateKernel(Value logits, nn::GateActivation activation)
-      : grid(logits, 8192, /*maxPrograms=*/64, tileRows), heads(grid.width / 3),
+  GateKernel(Value logits, int64_t branches, nn::GateActivation activation)
+      : grid(logits, 8192, /*maxPrograms=*/64, tileRows), branches(branches),
+        heads(grid.width / branches),
         softmax(activation == nn::GateActivation::Softmax) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
@@ -29,15 +30,17 @@ struct GateKernel {
   SmallVector<Value> columns(TileBuilder &b) const {
     if (!softmax)
       return {b.range(0, grid.width, 1)};
-    return {b.range(0, heads, 1, 3), b.range(1, heads, 1, 3),
-            b.range(2, heads, 1, 3)};
+    SmallVector<Value> columns;
+    for (int64_t c = 0; c < branches; ++c)
+      columns.push_back(b.range(c, heads, 1, branches));
+    return columns;
   }
   void buildForward(TileBuilder &b, ArrayRef<Value> args, bool hasBias) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
 
   static constexpr int64_t tileRows = 16;
   RowGrid grid;
-  int64_t heads;
+  int64_t branches, heads;
   bool softmax;
 };
 } // namespace
@@ -45,17 +48,30 @@ struct GateKernel {
 SmallVector<Value> nsa::activateGates(ArrayRef<Expr> z) {
   if (z.size() == 1)
     return {sigmoid(z[0])};
-  Expr top = max(max(z[0], z[1]), z[2]);
-  Expr e0 = exp(z[0] - top), e1 = exp(z[1] - top), e2 = exp(z[2] - top);
-  Expr sum = e0 + e1 + e2;
-  return {e0 / sum, e1 / sum, e2 / sum};
+  Expr top = z[0];
+  for (Expr value : z.drop_front())
+    top = max(top, value);
+  auto powers =
+      llvm::map_to_vector(z, [&](Expr value) { return exp(value - top); });
+  Expr sum = powers[0];
+  for (Expr power : ArrayRef(powers).drop_front())
+    sum = sum + power;
+  return llvm::map_to_vector(powers,
+                             [&](Expr power) -> Value { return power / sum; });
 }
 
 SmallVector<Value> nsa::differentiateGates(ArrayRef<Expr> x) {
   if (x.size() == 2)
     return {x[0] * x[1] * (1 - x[1])};
-  Expr mean = x[0] * x[3] + x[1] * x[4] + x[2] * x[5];
-  return {x[3] * (x[0] - mean), x[4] * (x[1] - mean), x[5] * (x[2] - mean)};
+  ArrayRef<Expr> grads = x.take_front(x.size() / 2);
+  ArrayRef<Expr> gates = x.drop_front(x.size() / 2);
+  Expr mean = grads[0] * gates[0];
+  for (auto [grad, gate] : llvm::drop_begin(llvm::zip(grads, gates)))
+    mean = mean + grad * gate;
+  SmallVector<Value> results;
+  for (auto [grad, gate] : llvm::zip(grads, gates))
+    results.push_back(gate * (grad - mean));
+  return results;
 }
 
 void GateKernel::buildForward(TileBuilder &b, ArrayRef<Value> args,
@@ -121,7 +137,7 @@ struct ConvertGate : KernelPattern<nn::GateOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::GateOp op,
                                 PatternRewriter &rewriter) const override {
-    GateKernel kernel(op.getLogits(), op.getActivation());
+    GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
     bool hasBias = static_cast<bool>(op.getBias());
     rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(6),
                                         op->getOperands(), op->getResultTypes(),
@@ -136,7 +152,8 @@ struct ConvertGateBackward : KernelPattern<nn::GateBackwardOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::GateBackwardOp op,
                                 PatternRewriter &rewriter) const override {
-    GateKernel kernel(op.getLogitsGrad(), op.getActivation());
+    GateKernel kernel(op.getLogitsGrad(), getDim(op.getGates(), 3),
+                      op.getActivation());
     auto launch = [&]() -> FailureOr<ResultRange> {
       kernel.grid.cutInto(*op.getPartialSums());
       return cache.launch(rewriter, op, kernel.spec(6), op->getOperands(),

@@ -27,6 +27,16 @@ func.func @softmax(%logits: tensor<1x64x12xf32>) -> tensor<1x64x4x3xf32> {
 
 // -----
 
+// CHECK-LABEL: tile.kernel private @gate_softmax_t64x12_f32
+// CHECK-COUNT-4: tile.range %{{.*}} {step = 4 : i32} : !tile.tile<1x3xi32>
+// CHECK-COUNT-4: math.exp
+func.func @four_branches(%logits: tensor<1x64x12xf32>) -> tensor<1x64x3x4xf32> {
+  %g = nn.gate softmax %logits {branches = 4 : i64} : (tensor<1x64x12xf32>) -> tensor<1x64x3x4xf32>
+  return %g : tensor<1x64x3x4xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func.func @backward
 // CHECK: %[[PARTS:.*]]:2 = tile.launch @gate_backward_sigmoid_t2048x12_bf16({{.*}} -> (tensor<2x1024x12xbf16>, tensor<2x12xf32>)
 // CHECK: tile.launch @gate_backward_sum_t2x12_bf16(%[[PARTS]]#1)

@@ -113,6 +113,16 @@ func.func @gate(%logits: tensor<1x4x6xbf16> {nn.differentiate}, %bias: tensor<6x
 
 // -----
 
+// CHECK-LABEL: func @gate_of_two(
+// CHECK: %[[G:.*]] = nn.gate softmax %{{.*}} {branches = 2 : i64}
+// CHECK: nn.gate_backward softmax %{{.*}}, %[[G]] {logits_type = f32} : {{.*}} -> (tensor<1x4x6xf32>, tensor<6xf32>)
+func.func @gate_of_two(%logits: tensor<1x4x6xf32> {nn.differentiate}) -> (tensor<1x4x3x2xf32> {nn.objective}) {
+  %g = nn.gate softmax %logits {branches = 2 : i64} : (tensor<1x4x6xf32>) -> tensor<1x4x3x2xf32>
+  return %g : tensor<1x4x3x2xf32>
+}
+
+// -----
+
 // The gradient of a part that nobody needs is zero.
 // CHECK-LABEL: func @split(
 // CHECK-SAME: %[[DY:[^:]*]]: tensor<2x3xf32> {nn.name = "grad.y"

@@ -149,10 +149,26 @@ func.func @gate_bias(%x: tensor<1x64x12xf32>, %bias: tensor<4xf32>) {
 
 // -----
 
-func.func @gate_backward_branches(%g: tensor<1x64x4x4xf32>) {
-  // expected-error @below {{last dimension of gates (4) must be equal to branches (3)}}
-  %dl, %db = nn.gate_backward sigmoid %g, %g {logits_type = f32}
-      : (tensor<1x64x4x4xf32>, tensor<1x64x4x4xf32>) -> (tensor<1x64x16xf32>, tensor<16xf32>)
+func.func @gate_of_no_branch(%x: tensor<1x64x12xf32>) {
+  // expected-error @below {{attribute 'branches' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %y = nn.gate sigmoid %x {branches = 0 : i64} : (tensor<1x64x12xf32>) -> tensor<1x64x0x0xf32>
+  return
+}
+
+// -----
+
+func.func @gate_softmax_of_one(%x: tensor<1x64x12xf32>) {
+  // expected-error @below {{branches (1) must be at least 2 for softmax}}
+  %y = nn.gate softmax %x {branches = 1 : i64} : (tensor<1x64x12xf32>) -> tensor<1x64x12x1xf32>
+  return
+}
+
+// -----
+
+func.func @gate_backward_branches(%g: tensor<1x64x4x1xf32>) {
+  // expected-error @below {{branches (1) must be at least 2 for softmax}}
+  %dl, %db = nn.gate_backward softmax %g, %g {logits_type = f32}
+      : (tensor<1x64x4x1xf32>, tensor<1x64x4x1xf32>) -> (tensor<1x64x4xf32>, tensor<4xf32>)
   return
 }
 

@@ -76,6 +76,8 @@ func.func @gate(%logits: tensor<1x64x12xbf16>, %bias: tensor<12xf32>) {
   %g = nn.gate sigmoid %logits, %bias : (tensor<1x64x12xbf16>, tensor<12xf32>) -> tensor<1x64x4x3xf32>
   // CHECK: nn.gate softmax %{{.*}} : (tensor<1x64x12xbf16>) -> tensor<1x64x4x3xf32>
   %s = nn.gate softmax %logits : (tensor<1x64x12xbf16>) -> tensor<1x64x4x3xf32>
+  // CHECK: nn.gate sigmoid %{{.*}} {branches = 4 : i64} : (tensor<1x64x12xbf16>) -> tensor<1x64x3x4xf32>
+  %four = nn.gate sigmoid %logits {branches = 4 : i64} : (tensor<1x64x12xbf16>) -> tensor<1x64x3x4xf32>
   // CHECK: nn.gate_backward softmax %{{.*}}, %{{.*}} {logits_type = bf16} : {{.*}} -> (tensor<1x64x12xbf16>, tensor<12xf32>)
   %dl, %db = nn.gate_backward softmax %g, %s {logits_type = bf16}
       : (tensor<1x64x4x3xf32>, tensor<1x64x4x3xf32>) -> (tensor<1x64x12xbf16>, tensor<12xf32>)
