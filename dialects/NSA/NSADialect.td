@@ -76,17 +76,4 @@ def NSA_CompressionKind : I32EnumAttr<"CompressionKind",
 def NSA_CompressionKindAttr
     : EnumAttr<NSA_Dialect, NSA_CompressionKind, "compression">;
 
-def NSA_GatingGiven : I32EnumAttrCase<"Given", 0, "given">;
-def NSA_GatingSigmoid : I32EnumAttrCase<"Sigmoid", 1, "sigmoid">;
-def NSA_GatingSoftmax : I32EnumAttrCase<"Softmax", 2, "softmax">;
-
-def NSA_Gating : I32EnumAttr<"Gating",
-    "where the gates of the branches come from: an operand, or logits",
-    [NSA_GatingGiven, NSA_GatingSigmoid, NSA_GatingSoftmax]> {
-  let cppNamespace = "::nsa";
-  let genSpecializedAttr = 0;
-}
-
-def NSA_GatingAttr : EnumAttr<NSA_Dialect, NSA_Gating, "gating">;
-
 #endif // NSA_DIALECTS_NSA_NSADIALECT_TD

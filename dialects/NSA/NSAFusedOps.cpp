@@ -19,17 +19,6 @@ static RankedTensorType getLseType(Value query) {
                                Float32Type::get(query.getContext()));
 }
 
-LogicalResult GatedAttentionOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  Type output = adaptor.getCompressed().getType();
-  Type lse = getLseType(adaptor.getQuery());
-  types.push_back(output);
-  if (adaptor.getKeep())
-    types.append({output, lse, output, lse});
-  return success();
-}
-
 LogicalResult RotaryAttentionOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {
@@ -39,22 +28,6 @@ LogicalResult RotaryAttentionOp::inferReturnTypes(
   types.append({RankedTensorType::get(shape, getElementType(query)),
                 getLseType(query), query.getType()});
   llvm::append_range(types, adaptor.getKeys().getTypes());
-  return success();
-}
-
-LogicalResult GatedAttentionBackwardOp::inferReturnTypes(
-    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
-    SmallVectorImpl<Type> &types) {
-  llvm::append_range(types, TypeRange{adaptor.getQuery().getType(),
-                                      adaptor.getCompressedKey().getType(),
-                                      adaptor.getCompressedValue().getType(),
-                                      adaptor.getSelectedKey().getType(),
-                                      adaptor.getSelectedValue().getType(),
-                                      adaptor.getWindowKey().getType(),
-                                      adaptor.getWindowValue().getType(),
-                                      adaptor.getGates().getType()});
-  if (Value bias = adaptor.getBias())
-    types.push_back(bias.getType());
   return success();
 }
 
@@ -99,11 +72,7 @@ static double scaleOrDefault(OpT op) {
   return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
 }
 
-double GatedAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
 double RotaryAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
-double GatedAttentionBackwardOp::getScaleOrDefault() {
-  return scaleOrDefault(*this);
-}
 
 //===----------------------------------------------------------------------===//
 // Constraints
@@ -144,48 +113,6 @@ static LogicalResult verifyGroups(OpT op, int64_t queryHeads,
   return checkMultiple(op, "query heads", queryHeads, "key heads", keyHeads);
 }
 
-/// What forward and backward share: q, the selected and the window branch, and
-/// the gates. `output` is the output of a branch.
-template <typename OpT>
-static LogicalResult verifyGatedAttention(OpT op, Value output) {
-  Value query = op.getQuery(), firstKey = op.getSelectedKey();
-  if (failed(checkNotEmpty(op, "query", query)) ||
-      failed(checkNotEmpty(op, "compressed output", output)))
-    return failure();
-  ArrayRef<int64_t> q = getShape(query);
-  int64_t keyHeads = getDim(firstKey, 2), width = getDim(output, 3);
-  if (failed(verifyGroups(op, q[2], keyHeads)) ||
-      failed(checkShape(op, "compressed output", output,
-                        {q[0], q[1], q[2], width})) ||
-      failed(verifyBranch(op, "selected", query, firstKey, firstKey,
-                          op.getSelectedValue(), q[1], width)) ||
-      failed(verifyBranch(op, "window", query, firstKey, op.getWindowKey(),
-                          op.getWindowValue(), q[1], width)) ||
-      failed(checkKind(op, op.getSelectedVisibility(), /*takesIndices=*/true,
-                       /*attendsToTokens=*/true)) ||
-      failed(checkKind(op, op.getWindowVisibility(), /*takesIndices=*/false,
-                       /*attendsToTokens=*/true)) ||
-      failed(checkNotEmpty(op, "indices", op.getIndices())) ||
-      failed(checkShape(op, "indices", op.getIndices(),
-                        {q[0], keyHeads, q[1], getDim(op.getIndices(), 3)})))
-    return failure();
-
-  if (op.getGating() == Gating::Given) {
-    if (op.getBias())
-      return op.emitOpError("given gates take no bias");
-    if (!getElementType(op.getGates()).isF32())
-      return op.emitOpError("given gates have element type ")
-             << getElementType(op.getGates()) << ", expected 'f32'";
-    return checkShape(op, "gates", op.getGates(), {q[0], q[1], q[2], 3});
-  }
-  if (failed(checkShape(op, "gate logits", op.getGates(),
-                        {q[0], q[1], saturatingProduct(3, q[2])})))
-    return failure();
-  return op.getBias() ? checkShape(op, "bias", op.getBias(),
-                                   {saturatingProduct(3, q[2])})
-                      : success();
-}
-
 /// Angles [L, D/2, 2] for the rows of `x` [B, rows, H, D].
 static LogicalResult verifyTable(Operation *op, Value table, Value x,
                                  int64_t stride) {
@@ -200,41 +127,6 @@ static LogicalResult verifyTable(Operation *op, Value table, Value x,
   return op->emitOpError("rotary table length (")
          << getDim(table, 0) << ") must be above the last position (" << last
          << ")";
-}
-
-LogicalResult GatedAttentionOp::verify() {
-  return verifyGatedAttention(*this, getCompressed());
-}
-
-LogicalResult GatedAttentionBackwardOp::verify() {
-  VisibilityAttrInterface visibility = getCompressedVisibility();
-  if (failed(verifyGatedAttention(*this, getCompressed())) ||
-      failed(checkKind(*this, visibility, /*takesIndices=*/false,
-                       /*attendsToTokens=*/false)))
-    return failure();
-  int64_t blocks = visibility.getNumKeys(getDim(getQuery(), 1));
-  ArrayRef<int64_t> output = getShape(getCompressed());
-  if (failed(verifyBranch(*this, "compressed", getQuery(), getSelectedKey(),
-                          getCompressedKey(), getCompressedValue(), blocks,
-                          output[3])) ||
-      failed(checkShape(*this, "output gradient", getOutputGrad(), output)) ||
-      failed(checkShape(*this, "selected output", getSelected(), output)) ||
-      failed(checkShape(*this, "window output", getWindowOutput(), output)))
-    return failure();
-  ArrayRef<int64_t> lse = getLseType(getQuery()).getShape();
-  if (failed(checkShape(*this, "compressed lse", getCompressedLse(), lse)) ||
-      failed(checkShape(*this, "selected lse", getSelectedLse(), lse)) ||
-      failed(checkShape(*this, "window lse", getWindowLse(), lse)))
-    return failure();
-  if (!getTable())
-    return getRotateTokens()
-               ? emitOpError("has no rotary table to rotate tokens by")
-               : success();
-  if (getRotateTokens() &&
-      failed(verifyTable(*this, getTable(), getQuery(), /*stride=*/1)))
-    return failure();
-  return verifyTable(*this, getTable(), getCompressedKey(),
-                     visibility.getKeyStride());
 }
 
 LogicalResult RotaryAttentionOp::verify() {

@@ -11,150 +11,74 @@
 include "dialects/NSA/NSAOps.td"
 
 //===----------------------------------------------------------------------===//
-// Selected and window attention with the gated sum
+// Branches, their gates and their sum
 //===----------------------------------------------------------------------===//
 
-def NSA_GatedAttentionOp : NSA_GraphOp<"gated_attention", [
-    AllElementTypesMatch<["query", "compressed", "selected_key",
-                          "selected_value", "window_key", "window_value"]>]> {
-  let summary = "selected and window attention and the gated sum of all branches";
-  let description = [{
-    `nsa.attention` of the same queries to the blocks of indices and to tokens,
-    and their `nsa.combine` with the output of another branch:
-
-    ```
-    slc, lse_slc = attention(q, k_slc, v_slc, indices)
-    win, lse_win = attention(q, k_win, v_win)
-    o[b, t, h, :] = y[0] * compressed[b, t, h, :] + y[1] * slc[b, t, h, :] + y[2] * win[b, t, h, :]
-    ```
-
-    The outputs of the branches are rounded to the element type before they are
-    summed. The gates `y` of a token and head follow from `gating`, in fp32:
-
-    ```
-    given:    y[c] = gates[b, t, h, c]
-    sigmoid:  y[c] = 1 / (1 + exp(-z[c]))
-    softmax:  y[c] = exp(z[c]) / sum_e exp(z[e])
-    with      z[c] = gates[b, t, h*3 + c] + bias[h*3 + c]
-    ```
-
-    so that `gates` is `f32 [B, S, Hq, 3]` if given, else the logits
-    `[B, S, 3*Hq]`; only logits may have a bias. With `keep` there are four more
-    results, the outputs and lse of the two branches, for the gradient.
-
-    Example:
-
-    ```mlir
-    %o, %slc, %lse_slc, %win, %lse_win = nsa.gated_attention sigmoid %q, %cmp, %ks, %vs, %i, %kw, %vw, %logits, %bias
-          visible(#nsa.selected<block = 16>, #nsa.window<32>) {keep}
-        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>,
-           tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-    ```
-  }];
-  let arguments = (ins NSA_GatingAttr:$gating, NSA_Activation:$query,
-                       NSA_Activation:$compressed,
-                       NSA_Activation:$selected_key,
-                       NSA_Activation:$selected_value, NSA_Indices:$indices,
-                       NSA_Activation:$window_key,
-                       NSA_Activation:$window_value, NSA_FloatTensor:$gates,
-                       Optional<NSA_F32TensorOfRank<1>>:$bias, UnitAttr:$keep,
-                       NSA_VisibilityAttrInterface:$selected_visibility,
-                       NSA_VisibilityAttrInterface:$window_visibility,
-                       OptionalAttr<NSA_ScaleAttr>:$scale);
-  let results = (outs NSA_Activation:$output,
-                      Variadic<NSA_FloatTensor>:$kept);
-  let resultNames = [{"o", "slc", "lse_slc", "win", "lse_win"}];
-  let declarations = NSA_ScaleMethod<>.declarations;
-  let assemblyFormat = [{
-    $gating $query `,` $compressed `,` $selected_key `,` $selected_value `,`
-    $indices `,` $window_key `,` $window_value `,` $gates (`,` $bias^)?
-    `visible` `(` $selected_visibility `,` $window_visibility `)` attr-dict `:` functional-type(operands, results)
-  }];
+def NSA_YieldOp : NSA_Op<"yield", [Pure, Terminator, HasParent<"FusedOp">]> {
+  let summary = "the results of an `nsa.fused`";
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
-def NSA_GatedAttentionBackwardOp : NSA_GraphOp<"gated_attention_backward", [
-    AllElementTypesMatch<["output_grad", "query", "compressed_key",
-                          "compressed_value", "compressed", "selected_key",
-                          "selected_value", "selected", "window_key",
-                          "window_value", "window_output"]>,
-    AttrSizedOperandSegments]> {
-  let summary = "gradients of the three branches, of their sum and of the gates";
+def NSA_FusedOp : NSA_Op<"fused", [
+    Pure, IsolatedFromAbove, SingleBlock,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let summary = "branches of attention, their gates and their sum, in kernels that share rows";
   let description = [{
-    The gradients of `nsa.attention` to blocks of tokens and of
-    `nsa.gated_attention` together. With the gates `y` of `nsa.gated_attention`, for branch `c` with
-    output `o_c` and probabilities `p_c`, per token `t` and head:
+    The results are what `nsa.yield` names of the values that the operations
+    inside compute from the inputs. Of a sum these are
 
-    ```
-    dy[c]    = do . o_c
-    ds_c[i]  = p_c[i] * y[c] * (do . v_c[i] - dy[c])
-    dq       = scale * sum_c sum_i ds_c[i] * k_c[i]
-    dk_c[i]  = scale * sum_{t, heads of the group} ds_c[i] * q
-    dv_c[i]  = sum_{t, heads of the group} p_c[i] * y[c] * do
-    given:    dgates[c] = dy[c]
-    sigmoid:  dgates[c] = dy[c] * y[c] * (1 - y[c])
-    softmax:  dgates[c] = y[c] * (dy[c] - sum_e dy[e] * y[e])
-    dbias[h*3 + c] = sum_{b, t} dgates[c]
-    ```
+    - `nsa.combine`, whose result is the first one;
+    - for any of its branches `nsa.attention`, one of them with indices, the
+      others to tokens. Outputs of other branches are inputs;
+    - `nn.gate`, if the gates are not an input.
 
-    `dgates` has the type of `gates`, and `dbias` exists where there is a bias.
-    The gradient of the queries is summed over the branches in fp32. With a
-    `rotary` table, `dk_cmp` is the gradient of the compressed keys before they
-    were rotated, as `nn.rotary` with `stride` does: row `i` is rotated back.
-    With `rotate_tokens` as well, `dq`, `dk_slc` and `dk_win` are those before
-    row `t` was rotated by the angles of position `t`.
+    Of the gradients they are
+
+    - `nsa.combine_backward`, and for each branch `nsa.attention_backward`, one
+      of them with indices;
+    - `nn.add` of the gradients of the queries, unless nobody reads them;
+    - `nn.gate` and `nn.gate_backward`, if the gates are not an input;
+    - `nn.rotary` of the gradients of keys that are blocks, and of those of the
+      queries and of all keys that are tokens, by one table.
+
+    All attention inside is of the same queries, with one scale and one number of
+    key heads. The outputs of branches are rounded to their element type before
+    they are summed; other values that stay inside are f32.
 
     Example:
 
     ```mlir
-    %dq, %dk_cmp, %dv_cmp, %dk_slc, %dv_slc, %dk_win, %dv_win, %dgates, %dbias = nsa.gated_attention_backward sigmoid
-          %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %logits, %bias
-          visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>,
-           tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>,
-           tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x2x64x3xi32>,
-           tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>,
-           tensor<1x64x12xf32>, tensor<12xf32>)
-        -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
-            tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
+    %o:3 = nsa.fused %q, %cmp, %ks, %vs, %i, %logits
+        : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x2x64x3xi32>,
+           tensor<1x64x8xf32>) -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>) {
+    ^bb0(%x: tensor<1x64x4x16xf32>, %c: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>,
+         %b: tensor<1x2x64x3xi32>, %z: tensor<1x64x8xf32>):
+      %slc, %lse = nsa.attention %x, %k, %v visible(#nsa.selected<block = 16>, %b : tensor<1x2x64x3xi32>)
+          : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+      %g = nn.gate sigmoid %z {branches = 2 : i64} : (tensor<1x64x8xf32>) -> tensor<1x64x4x2xf32>
+      %sum = nsa.combine %g, %c, %slc
+          : (tensor<1x64x4x2xf32>, tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>) -> tensor<1x64x4x16xf32>
+      nsa.yield %sum, %slc, %lse : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>
+    }
     ```
   }];
-  let arguments =
-      (ins NSA_GatingAttr:$gating, NSA_Activation:$output_grad,
-           NSA_Activation:$query, NSA_Activation:$compressed_key,
-           NSA_Activation:$compressed_value, NSA_Activation:$compressed,
-           NSA_Lse:$compressed_lse, NSA_Activation:$selected_key,
-           NSA_Activation:$selected_value, NSA_Activation:$selected,
-           NSA_Lse:$selected_lse, NSA_Indices:$indices,
-           NSA_Activation:$window_key, NSA_Activation:$window_value,
-           NSA_Activation:$window_output, NSA_Lse:$window_lse,
-           NSA_FloatTensor:$gates, Optional<NSA_F32TensorOfRank<1>>:$bias,
-           Optional<NSA_F32TensorOfRank<3>>:$table,
-           NSA_VisibilityAttrInterface:$compressed_visibility,
-           NSA_VisibilityAttrInterface:$selected_visibility,
-           NSA_VisibilityAttrInterface:$window_visibility,
-           UnitAttr:$rotate_tokens, OptionalAttr<NSA_ScaleAttr>:$scale);
-  let results = (outs NSA_Activation:$query_grad,
-                      NSA_Activation:$compressed_key_grad,
-                      NSA_Activation:$compressed_value_grad,
-                      NSA_Activation:$selected_key_grad,
-                      NSA_Activation:$selected_value_grad,
-                      NSA_Activation:$window_key_grad,
-                      NSA_Activation:$window_value_grad,
-                      NSA_FloatTensor:$gates_grad,
-                      Optional<NSA_F32TensorOfRank<1>>:$bias_grad);
-  let resultNames = [{"dq", "dk_cmp", "dv_cmp", "dk_slc", "dv_slc", "dk_win",
-                      "dv_win", "dgates", "dbias"}];
-  let declarations = NSA_ScaleMethod<>.declarations;
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $gating $output_grad `,` $query `,` $compressed_key `,` $compressed_value
-    `,` $compressed `,` $compressed_lse `,` $selected_key `,` $selected_value
-    `,` $selected `,` $selected_lse `,` $indices `,` $window_key `,`
-    $window_value `,` $window_output `,` $window_lse `,` $gates (`,` $bias^)?
-    (`rotary` $table^)?
-    `visible` `(` $compressed_visibility `,` $selected_visibility `,`
-    $window_visibility `)` attr-dict `:` functional-type(operands, results)
+    $inputs attr-dict `:` functional-type($inputs, $outputs) $body
   }];
+  let extraClassDeclaration = [{
+    /// The values inside that are the results.
+    ::mlir::OperandRange getYielded();
+    /// The input that an argument of the body is.
+    ::mlir::Value getOutside(::mlir::Value argument);
+    /// Whether gradients are inside.
+    bool isBackward();
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -3,6 +3,7 @@
 #include "lib/Reference/Evaluator.h"
 
 #include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSAOps.h"
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/APFloat.h"
@@ -32,7 +33,8 @@ Evaluator::Evaluator(bool roundResults) : roundResults(roundResults) {
   addNNHandlers(*this);
 }
 
-LogicalResult Evaluator::runFused(nn::FusedOp op,
+template <typename OpT>
+LogicalResult Evaluator::runFused(OpT op,
                                   llvm::DenseMap<Value, Tensor> &values) const {
   for (auto [argument, input] :
        llvm::zip_equal(op.getBody().getArguments(), op.getInputs())) {
@@ -53,6 +55,8 @@ LogicalResult Evaluator::runFused(nn::FusedOp op,
 LogicalResult Evaluator::runOp(Operation *op,
                                llvm::DenseMap<Value, Tensor> &values) const {
   if (auto fused = dyn_cast<nn::FusedOp>(op))
+    return runFused(fused, values);
+  if (auto fused = dyn_cast<FusedOp>(op))
     return runFused(fused, values);
   auto handler = handlers.find(op->getName().getStringRef());
   if (handler == handlers.end())

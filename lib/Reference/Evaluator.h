@@ -16,10 +16,6 @@
 
 #include <functional>
 
-namespace nsa::nn {
-class FusedOp;
-} // namespace nsa::nn
-
 namespace nsa::reference {
 
 /// Gives an operation's results (shaped like its result types) from its
@@ -78,9 +74,10 @@ public:
 private:
   llvm::LogicalResult runOp(mlir::Operation *op,
                             llvm::DenseMap<mlir::Value, Tensor> &values) const;
-  /// Runs the operations of an `nn.fused` one by one.
+  /// Runs the operations of an `nn.fused` or `nsa.fused` one by one.
+  template <typename OpT>
   llvm::LogicalResult
-  runFused(nn::FusedOp op, llvm::DenseMap<mlir::Value, Tensor> &values) const;
+  runFused(OpT op, llvm::DenseMap<mlir::Value, Tensor> &values) const;
 
   bool roundResults;
   ResultHook resultHook;

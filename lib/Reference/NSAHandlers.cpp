@@ -184,34 +184,6 @@ static void addStatistics(Evaluator &evaluator) {
       });
 }
 
-/// The gates of the branches from their operand, or from logits and bias.
-template <typename OpT>
-static Tensor gatesOf(OpT op, const Tensor &operand, const Tensor *bias) {
-  if (op.getGating() == Gating::Given)
-    return operand;
-  return gate(operand, bias ? *bias : Tensor(),
-              op.getGating() == Gating::Softmax);
-}
-
-static LogicalResult runGatedAttention(GatedAttentionOp op, Operands in,
-                                       Results &out) {
-  const Tensor &q = *in[0];
-  double scale = op.getScaleOrDefault();
-  AttentionResult selected = attention(
-      q, *in[2], *in[3], scale,
-      getVisibleKeys(op.getSelectedVisibility(), in[2]->dim(1), in[4]));
-  AttentionResult window = attention(
-      q, *in[5], *in[6], scale,
-      getVisibleKeys(op.getWindowVisibility(), in[5]->dim(1), nullptr));
-  Tensor gates = gatesOf(op, *in[7], op.getBias() ? in[8] : nullptr);
-  out.push_back(combine(gates, {in[1], &selected.output, &window.output}));
-  if (op.getKeep())
-    for (Tensor *kept :
-         {&selected.output, &selected.lse, &window.output, &window.lse})
-      out.push_back(std::move(*kept));
-  return success();
-}
-
 static LogicalResult runRotaryAttention(RotaryAttentionOp op, Operands in,
                                         Results &out) {
   auto rotate = [&](const Tensor &x) {
@@ -229,60 +201,10 @@ static LogicalResult runRotaryAttention(RotaryAttentionOp op, Operands in,
   return success();
 }
 
-static LogicalResult runGatedAttentionBackward(GatedAttentionBackwardOp op,
-                                               Operands in, Results &out) {
-  const Tensor &q = *in[1];
-  double scale = op.getScaleOrDefault();
-  const Tensor *bias = op.getBias() ? in[16] : nullptr;
-  Tensor gates = gatesOf(op, *in[15], bias);
-  CombineGradients sum = combineBackward(*in[0], gates, {in[4], in[8], in[13]});
-  auto differentiate = [&](const Tensor &outputGrad, Operands kvol,
-                           VisibilityAttrInterface visibility,
-                           const Tensor *indices) {
-    return attentionBackward(
-        outputGrad, q, *kvol[0], *kvol[1], *kvol[2], *kvol[3], scale,
-        getVisibleKeys(visibility, kvol[0]->dim(1), indices));
-  };
-  AttentionGradients grads[] = {
-      differentiate(sum.branches[0], in.slice(2, 4),
-                    op.getCompressedVisibility(), nullptr),
-      differentiate(sum.branches[1], in.slice(6, 4), op.getSelectedVisibility(),
-                    in[10]),
-      differentiate(sum.branches[2], in.slice(11, 4), op.getWindowVisibility(),
-                    nullptr)};
-  Tensor queryGrad =
-      reference::add(reference::add(grads[0].q, grads[1].q), grads[2].q);
-  auto rotateBack = [&](Tensor &grad, int64_t stride) {
-    grad = rotary(grad, *in.back(), stride, /*inverse=*/true);
-  };
-  if (op.getTable())
-    rotateBack(grads[0].k, op.getCompressedVisibility().getKeyStride());
-  if (op.getRotateTokens())
-    for (Tensor *grad : {&queryGrad, &grads[1].k, &grads[2].k})
-      rotateBack(*grad, 1);
-  out.push_back(std::move(queryGrad));
-  for (AttentionGradients &branch : grads) {
-    out.push_back(std::move(branch.k));
-    out.push_back(std::move(branch.v));
-  }
-  if (op.getGating() == Gating::Given) {
-    out.push_back(std::move(sum.gates));
-    return success();
-  }
-  GateGradients gateGrads =
-      gateBackward(sum.gates, gates, op.getGating() == Gating::Softmax);
-  out.push_back(std::move(gateGrads.logits));
-  if (bias)
-    out.push_back(std::move(gateGrads.bias));
-  return success();
-}
-
 void nsa::reference::addNSAHandlers(Evaluator &evaluator) {
   addAttentions(evaluator);
   addCompression(evaluator);
   addCombination(evaluator);
   addStatistics(evaluator);
-  evaluator.add<GatedAttentionOp>(runGatedAttention);
   evaluator.add<RotaryAttentionOp>(runRotaryAttention);
-  evaluator.add<GatedAttentionBackwardOp>(runGatedAttentionBackward);
 }

@@ -3,8 +3,9 @@
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/SlowPaths.h"
-#include "dialects/NSA/NSADialect.h"
+#include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/AsmState.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MathExtras.h"
@@ -14,6 +15,17 @@
 
 using namespace mlir;
 using namespace nsa;
+
+/// Writes the operations inside of `fused`, by whatever names outside.
+static void printBody(FusedOp fused, llvm::raw_ostream &os) {
+  OpPrintingFlags flags;
+  flags.useLocalScope();
+  AsmState state(fused, flags);
+  for (Operation &inner : fused.getBody().front()) {
+    inner.print(os, state);
+    os << '\n';
+  }
+}
 
 /// What determines the kernels of `op`, and which of them is meant.
 static std::string getKey(Operation *op, const KernelSpec &spec,
@@ -31,6 +43,8 @@ static std::string getKey(Operation *op, const KernelSpec &spec,
   if (Attribute properties = op->getPropertiesAsAttribute())
     properties.print(os);
   os << " (" << op->getOperandTypes() << ") -> " << op->getResultTypes();
+  if (auto fused = dyn_cast<FusedOp>(op))
+    printBody(fused, os);
   return key;
 }
 
@@ -52,6 +66,8 @@ static Type getComputeType(Operation *op) {
 /// The operation's name. That of attention says what it attends to:
 /// "window_attention_backward".
 static std::string getKind(Operation *op) {
+  if (auto fused = dyn_cast<FusedOp>(op))
+    return fused.isBackward() ? "gated_attention_backward" : "gated_attention";
   std::string kind = op->getName().stripDialect().str();
   auto visibility = dyn_cast_or_null<VisibilityAttrInterface>(
       op->getInherentAttr("visibility").value_or(Attribute()));

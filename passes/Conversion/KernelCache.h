@@ -12,6 +12,7 @@
 #include "dialects/Tile/TileBuilder.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "passes/Conversion/KernelSchedule.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -65,8 +66,8 @@ public:
   /// when it becomes several launches.
   ///
   /// The kernel is shared by all operations of the same name, inherent
-  /// attributes, operand and result types: `body` must depend on nothing else
-  /// but what is in the spec's key.
+  /// attributes, operand and result types, and operations inside: `body` must
+  /// depend on nothing else but what is in the spec's key.
   /// Its symbol is made of the operation's name, the suffix, the shape and the
   /// narrowest float type of the operation
   /// ("window_attention_b1s64h4x2d16_w32_f32"), its location is that of the
@@ -105,10 +106,22 @@ private:
 
 /// A pattern that replaces an operation by launches of cached kernels.
 template <typename OpT>
-class KernelPattern : public mlir::OpRewritePattern<OpT> {
+class KernelPattern : public mlir::RewritePattern {
 public:
   KernelPattern(mlir::MLIRContext *context, KernelCache &cache)
-      : mlir::OpRewritePattern<OpT>(context), cache(cache) {}
+      : mlir::RewritePattern(OpT::getOperationName(), /*benefit=*/1, context),
+        cache(cache) {}
+
+  /// What is inside of an operation has no kernels of its own.
+  llvm::LogicalResult
+  matchAndRewrite(mlir::Operation *op,
+                  mlir::PatternRewriter &rewriter) const final {
+    if (!llvm::isa<mlir::FunctionOpInterface>(op->getParentOp()))
+      return mlir::failure();
+    return matchAndRewrite(llvm::cast<OpT>(op), rewriter);
+  }
+  virtual llvm::LogicalResult
+  matchAndRewrite(OpT op, mlir::PatternRewriter &rewriter) const = 0;
 
 protected:
   const KernelSchedule &getSchedule() const { return cache.getSchedule(); }

@@ -68,7 +68,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createOptimizer());
     addCleanUp(manager);
     if (options.fuse) {
-      manager.addNestedPass<func::FuncOp>(createFuseAttention());
+      manager.addNestedPass<func::FuncOp>(
+          createFuseAttention({!KernelSchedule::get(options.schedule).isWide}));
       manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
       manager.addPass(
           createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));

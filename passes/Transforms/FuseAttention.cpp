@@ -3,13 +3,14 @@
 #include "passes/Transforms/FuseAttention.h"
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/Interfaces/SlowPaths.h"
-#include "dialects/NN/NNOps.h"
-#include "dialects/NSA/NSAOps.h"
+#include "dialects/NSA/FusedAttention.h"
 #include "passes/Transforms/Passes.h"
 
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
 
 #define DEBUG_TYPE "nsa-fuse-attention"
 
@@ -23,6 +24,7 @@ using namespace nsa;
 
 namespace {
 struct FuseAttentionPass : nsa::impl::FuseAttentionBase<FuseAttentionPass> {
+  using FuseAttentionBase::FuseAttentionBase;
   void runOnOperation() override;
 };
 } // namespace
@@ -48,128 +50,125 @@ bool nsa::isReadBefore(Operation *producer, Operation *op) {
   });
 }
 
-namespace {
-/// Where the gates of a sum of branches come from.
-struct Gates {
-  explicit Gates(Value value) : gates(value) {
-    producer = value.getDefiningOp<nn::GateOp>();
-    if (!producer)
-      return;
-    bool softmax = producer.getActivation() == nn::GateActivation::Softmax;
-    gating = softmax ? Gating::Softmax : Gating::Sigmoid;
-    gates = producer.getLogits();
-    bias = producer.getBias();
+/// Puts `ops`, in an order in which they may stand, into an `nsa.fused` in
+/// front of `position`. Its results take the place of `results` for all other
+/// readers; those of `ops` that nobody reads any more go.
+static void fuse(Operation *position, ArrayRef<Operation *> ops,
+                 ArrayRef<Value> results) {
+  llvm::SmallPtrSet<Operation *, 16> own(ops.begin(), ops.end());
+  llvm::SetVector<Value> inputs;
+  for (Operation *op : ops)
+    for (Value operand : op->getOperands())
+      if (!own.contains(operand.getDefiningOp()))
+        inputs.insert(operand);
+  OpBuilder builder(position);
+  auto fused =
+      FusedOp::create(builder, position->getLoc(),
+                      ValueRange(results).getTypes(), inputs.getArrayRef());
+  Block &body = fused.getBody().emplaceBlock();
+  IRMapping inside;
+  for (Value input : inputs)
+    inside.map(input, body.addArgument(input.getType(), input.getLoc()));
+  builder.setInsertionPointToEnd(&body);
+  for (Operation *op : ops)
+    builder.clone(*op, inside);
+  SmallVector<Value> yielded;
+  for (auto [value, output] : llvm::zip_equal(results, fused.getOutputs())) {
+    yielded.push_back(inside.lookup(value));
+    Value replaced = value;
+    replaced.replaceUsesWithIf(
+        output, [&](OpOperand &use) { return !own.contains(use.getOwner()); });
   }
-
-  Gating gating = Gating::Given;
-  Value gates, bias;
-  nn::GateOp producer;
-};
-} // namespace
-
-static void eraseIfUnused(Operation *op) {
-  if (op && op->use_empty())
-    op->erase();
+  YieldOp::create(builder, position->getLoc(), yielded);
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty())
+      op->erase();
 }
 
-/// Why branches with these attributes cannot share rows, or nothing.
-template <typename First, typename Second>
-static StringRef findDifference(First first, Second second) {
-  if (first.getQuery() != second.getQuery())
-    return "the branches have different queries";
-  if (first.getScaleOrDefault() != second.getScaleOrDefault())
-    return "the branches have different scales";
-  if (getDim(first.getKey(), 2) != getDim(second.getKey(), 2))
-    return "the branches have different numbers of key heads";
-  return "";
+/// Whether somebody else than `ops` reads the value.
+static bool isReadElsewhere(Value value, ArrayRef<Operation *> ops) {
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    return !llvm::is_contained(ops, user);
+  });
 }
 
 //===----------------------------------------------------------------------===//
 // Forward
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// The branches of a sum that `nsa.gated_attention` treats, by their order: one
-/// to blocks, one to the blocks of indices, one to tokens.
-enum Branch { Blocks, Indexed, Tokens, NumBranches };
-} // namespace
-
-/// Whether a branch attends to what `branch` does.
-template <typename OpT>
-static bool isOfBranch(OpT attention, Branch branch) {
-  VisibilityAttrInterface visibility = attention.getVisibility();
-  bool isIndexed = visibility.getIndexBlock() != 0;
-  return visibility.attendsToTokens() == (branch != Blocks) &&
-         isIndexed == (branch == Indexed);
-}
-
-/// The attention whose output is `value`, null if it is no such branch.
-static AttentionOp getBranch(Value value, Branch branch) {
+/// The attention whose output is `value`, null if there is none that may be
+/// fused: to the blocks of indices, or to tokens.
+static AttentionOp getBranch(Value value) {
   auto attention = value.getDefiningOp<AttentionOp>();
-  bool isBranch = attention && value == attention.getOutput() &&
-                  isOfBranch(attention, branch);
+  bool isBranch =
+      attention && value == attention.getOutput() &&
+      (hasIndices(attention) || attention.getVisibility().attendsToTokens());
   return isBranch ? attention : nullptr;
 }
 
-static StringRef findObstacle(CombineOp combine, AttentionOp selected,
-                              AttentionOp window) {
-  if (combine.getBranches().size() != NumBranches)
-    return "a kernel of several branches is one of blocks, indexed blocks and "
-           "tokens";
-  if (!selected)
-    return "the second branch is not attention to the blocks of indices";
-  if (!window)
-    return "the third branch is not attention to tokens";
-  StringRef difference = findDifference(selected, window);
-  if (!difference.empty())
-    return difference;
-  if (isReadBefore(selected, combine) || isReadBefore(window, combine))
+/// Why the kernel of the sum cannot compute the branch, or nothing.
+static StringRef findObstacle(CombineOp combine, AttentionOp branch) {
+  if (isReadBefore(branch, combine))
     return "a branch is read before the branches are summed";
   // The operation that computes a branch cannot be given it.
-  OperandRange branches = combine.getBranches();
-  for (Value other : {Value(combine.getGates()), branches[Blocks]})
-    if (other == branches[Indexed] || other == branches[Tokens])
-      return "a branch is also another operand of the sum";
+  if (llvm::count(combine->getOperands(), branch.getOutput()) != 1)
+    return "a branch is also another operand of the sum";
   return "";
 }
 
-static bool fuseForward(CombineOp combine) {
-  OperandRange branches = combine.getBranches();
-  AttentionOp selected, window;
-  if (branches.size() == NumBranches) {
-    selected = getBranch(branches[Indexed], Indexed);
-    window = getBranch(branches[Tokens], Tokens);
+/// The branches that the kernel of the sum can compute.
+static SmallVector<AttentionOp> findBranches(CombineOp combine,
+                                             bool fuseTokens) {
+  SmallVector<AttentionOp> branches;
+  AttentionOp selected;
+  for (Value value : combine.getBranches()) {
+    AttentionOp branch = getBranch(value);
+    if (!branch || (!hasIndices(branch) && !fuseTokens))
+      continue;
+    StringRef obstacle = findObstacle(combine, branch);
+    if (obstacle.empty() && hasIndices(branch) && selected)
+      obstacle = "another branch attends to blocks of indices already";
+    if (obstacle.empty()) {
+      branches.push_back(branch);
+      if (hasIndices(branch))
+        selected = branch;
+      continue;
+    }
+    reportFusion(branch, "Branches", obstacle);
+    addSlowPaths(combine, {kUnfusedPath});
   }
-  StringRef obstacle = findObstacle(combine, selected, window);
-  reportFusion(combine, "Branches", obstacle);
-  if (!obstacle.empty()) {
-    // A sum that is computed again has its branches from the first time.
-    if (selected && window)
-      addSlowPaths(combine, {kUnfusedPath});
+  if (!selected) {
+    reportFusion(combine, "Branches",
+                 "no branch attends to the blocks of indices");
+    return {};
+  }
+  llvm::erase_if(branches, [&](AttentionOp branch) {
+    StringRef obstacle = findDifference(selected, branch);
+    if (obstacle.empty())
+      return false;
+    reportFusion(branch, "Branches", obstacle);
+    addSlowPaths(combine, {kUnfusedPath});
+    return true;
+  });
+  return branches;
+}
+
+static bool fuseForward(CombineOp combine, bool fuseTokens) {
+  SmallVector<AttentionOp> branches = findBranches(combine, fuseTokens);
+  if (branches.empty())
     return false;
-  }
-  Gates gates(combine.getGates());
-  auto isKept = [&](Operation *branch) {
-    return llvm::any_of(branch->getUsers(),
-                        [&](Operation *user) { return user != combine; });
-  };
-  bool keep = isKept(selected) || isKept(window);
-  OpBuilder builder(combine);
-  auto fused = GatedAttentionOp::create(
-      builder, combine.getLoc(), gates.gating, selected.getQuery(),
-      branches[Blocks], selected.getKey(), selected.getValue(),
-      selected.getIndices(), window.getKey(), window.getValue(), gates.gates,
-      gates.bias, keep, selected.getVisibility(), window.getVisibility(),
-      selected.getScaleAttr());
-  combine.getOutput().replaceAllUsesWith(fused.getOutput());
-  combine.erase();
-  if (keep) {
-    selected.replaceAllUsesWith(fused.getKept().take_front(2));
-    window.replaceAllUsesWith(fused.getKept().drop_front(2));
-  }
-  selected.erase();
-  window.erase();
-  eraseIfUnused(gates.producer);
+  reportFusion(combine, "Branches", "");
+  SmallVector<Operation *> ops;
+  llvm::append_range(ops, branches);
+  if (auto gate = combine.getGates().getDefiningOp<nn::GateOp>())
+    ops.push_back(gate);
+  ops.push_back(combine);
+  SmallVector<Value> results = {combine.getOutput()};
+  for (AttentionOp branch : branches)
+    for (Value value : branch->getResults())
+      if (isReadElsewhere(value, {combine}))
+        results.push_back(value);
+  fuse(combine, ops, results);
   return true;
 }
 
@@ -215,31 +214,23 @@ struct BackwardMatch {
   /// Moves what is read, and stands behind `combine` because it is computed
   /// again, in front of it.
   LogicalResult moveOperands();
-  void replace();
+  /// Returns how many rotations of gradients the operation does.
+  size_t replace();
 
   CombineBackwardOp combine;
-  /// Null if the sum has other branches.
-  AttentionBackwardOp compressed, selected, window;
-  Gates gates;
+  /// Null where a gradient of a branch has other readers.
+  SmallVector<AttentionBackwardOp> branches;
   /// Null if the gradient of the gates themselves is wanted.
+  nn::GateOp gate;
   nn::GateBackwardOp gateBackward;
-  /// The sum of the gradients of the queries.
+  /// The sum of the gradients of the queries, if anybody reads it.
   SmallVector<nn::AddOp> additions;
-
-private:
-  SmallVector<Value> getQueryGrads() {
-    return {compressed.getQueryGrad(), selected.getQueryGrad(),
-            window.getQueryGrad()};
-  }
-  bool hasQueryGrad() {
-    return llvm::any_of(getQueryGrads(),
-                        [](Value grad) { return !grad.use_empty(); });
-  }
+  Value queryGrad;
 };
 } // namespace
 
-/// Whether `backward` is the gradient of `gate`, and one that
-/// `nsa.gated_attention_backward` has.
+/// Whether `backward` is the gradient of `gate`, and one that a kernel of the
+/// gradients has.
 static bool isGradientOf(nn::GateBackwardOp backward, nn::GateOp gate) {
   return backward && gate && backward.getGates() == gate.getGates() &&
          backward.getActivation() == gate.getActivation() &&
@@ -247,105 +238,105 @@ static bool isGradientOf(nn::GateBackwardOp backward, nn::GateOp gate) {
          (gate.getBias() || backward.getBiasGrad().use_empty());
 }
 
-/// The gradient of a branch, if it alone reads that of the branch's output.
-static AttentionBackwardOp getGradient(CombineBackwardOp combine,
-                                       Branch branch) {
-  auto backward =
-      getOnlyReader<AttentionBackwardOp>(combine.getBranchGrads()[branch]);
-  return backward && isOfBranch(backward, branch) ? backward : nullptr;
-}
-
 BackwardMatch::BackwardMatch(CombineBackwardOp combine)
-    : combine(combine), gates(combine.getGates()),
+    : combine(combine), gate(combine.getGates().getDefiningOp<nn::GateOp>()),
       gateBackward(getOnlyReader<nn::GateBackwardOp>(combine.getGatesGrad())) {
-  if (combine.getBranches().size() == NumBranches) {
-    compressed = getGradient(combine, Blocks);
-    selected = getGradient(combine, Indexed);
-    window = getGradient(combine, Tokens);
-  }
-  if (isGradientOf(gateBackward, gates.producer))
+  for (Value grad : combine.getBranchGrads())
+    branches.push_back(getOnlyReader<AttentionBackwardOp>(grad));
+  if (isGradientOf(gateBackward, gate))
     return;
+  gate = nullptr;
   gateBackward = nullptr;
-  gates.gating = Gating::Given;
-  gates.gates = combine.getGates();
-  gates.bias = Value();
 }
 
 StringRef BackwardMatch::findObstacle() {
-  if (combine.getBranches().size() != NumBranches)
-    return "a kernel of several branches is one of blocks, indexed blocks and "
-           "tokens";
-  if (!compressed || !selected || !window)
-    return "the gradient of a branch is not read by the gradient of its "
-           "attention alone";
-  OperandRange branches = combine.getBranches();
-  if (compressed.getOutput() != branches[Blocks] ||
-      selected.getOutput() != branches[Indexed] ||
-      window.getOutput() != branches[Tokens])
-    return "the gradient of a branch is taken with another output";
-  for (StringRef difference :
-       {findDifference(selected, window), findDifference(selected, compressed)})
+  AttentionBackwardOp selected;
+  for (auto [branch, grad, output] : llvm::zip_equal(
+           branches, combine.getBranchGrads(), combine.getBranches())) {
+    if (!branch || branch.getOutputGrad() != grad)
+      return "the gradient of a branch is not read by the gradient of its "
+             "attention alone";
+    if (branch.getOutput() != output)
+      return "the gradient of a branch is taken with another output";
+    if (!hasIndices(branch))
+      continue;
+    if (selected)
+      return "two branches attend to blocks of indices";
+    selected = branch;
+  }
+  if (!selected)
+    return "no branch attends to the blocks of indices";
+  SmallVector<Value> queryGrads;
+  for (AttentionBackwardOp branch : branches) {
+    StringRef difference = findDifference(selected, branch);
     if (!difference.empty())
       return difference;
-  if (!hasQueryGrad())
+    queryGrads.push_back(branch.getQueryGrad());
+  }
+  if (queryGrads.size() == 1)
+    queryGrad = queryGrads.front();
+  if (queryGrads.size() == 1 ||
+      llvm::all_of(queryGrads, [](Value grad) { return grad.use_empty(); }))
     return "";
-  auto sum = findSum(getQueryGrads());
+  auto sum = findSum(queryGrads);
   if (failed(sum))
     return "the gradients of the queries are not only summed";
   additions = std::move(*sum);
+  queryGrad = additions.back().getOutput();
   return "";
 }
 
 LogicalResult BackwardMatch::moveOperands() {
-  SmallVector<Value> operands = {
-      compressed.getKey(), compressed.getValue(), compressed.getLse(),
-      selected.getQuery(), selected.getKey(),     selected.getValue(),
-      selected.getLse(),   selected.getIndices(), window.getKey(),
-      window.getValue(),   window.getLse(),       gates.gates};
-  if (gates.bias)
-    operands.push_back(gates.bias);
+  SmallVector<Value> operands;
+  for (AttentionBackwardOp branch : branches) {
+    operands.append({branch.getQuery(), branch.getKey(), branch.getValue(),
+                     branch.getLse()});
+    if (hasIndices(branch))
+      operands.push_back(branch.getIndices());
+  }
+  if (gate)
+    llvm::append_range(operands, gate->getOperands());
   IRRewriter rewriter(combine.getContext());
   return moveValueDefinitions(rewriter, operands, combine);
 }
 
-void BackwardMatch::replace() {
-  OpBuilder builder(combine);
-  OperandRange branches = combine.getBranches();
-  auto fused = GatedAttentionBackwardOp::create(
-      builder, combine.getLoc(), gates.gating, combine.getOutputGrad(),
-      selected.getQuery(), compressed.getKey(), compressed.getValue(),
-      branches[Blocks], compressed.getLse(), selected.getKey(),
-      selected.getValue(), branches[Indexed], selected.getLse(),
-      selected.getIndices(), window.getKey(), window.getValue(),
-      branches[Tokens], window.getLse(), gates.gates, gates.bias,
-      /*table=*/Value(), compressed.getVisibility(), selected.getVisibility(),
-      window.getVisibility(), /*rotate_tokens=*/false, selected.getScaleAttr());
-  if (!additions.empty())
-    additions.back().getOutput().replaceAllUsesWith(fused.getQueryGrad());
-  for (nn::AddOp addition : llvm::reverse(additions))
-    addition.erase();
-  compressed.getKeyGrad().replaceAllUsesWith(fused.getCompressedKeyGrad());
-  compressed.getValueGrad().replaceAllUsesWith(fused.getCompressedValueGrad());
-  selected.getKeyGrad().replaceAllUsesWith(fused.getSelectedKeyGrad());
-  selected.getValueGrad().replaceAllUsesWith(fused.getSelectedValueGrad());
-  window.getKeyGrad().replaceAllUsesWith(fused.getWindowKeyGrad());
-  window.getValueGrad().replaceAllUsesWith(fused.getWindowValueGrad());
-  for (Operation *op : {compressed.getOperation(), selected.getOperation(),
-                        window.getOperation()})
-    op->erase();
-  if (gateBackward) {
-    gateBackward.getLogitsGrad().replaceAllUsesWith(fused.getGatesGrad());
-    if (gates.bias)
-      gateBackward.getBiasGrad().replaceAllUsesWith(fused.getBiasGrad());
-    gateBackward.erase();
-  } else {
-    combine.getGatesGrad().replaceAllUsesWith(fused.getGatesGrad());
+size_t BackwardMatch::replace() {
+  SmallVector<Operation *> ops, rotations;
+  rotations = findRotationsBack(queryGrad, branches, combine);
+  if (gate)
+    ops.push_back(gate);
+  ops.push_back(combine);
+  if (gateBackward)
+    ops.push_back(gateBackward);
+  llvm::append_range(ops, branches);
+  llvm::append_range(ops, additions);
+  llvm::append_range(ops, rotations);
+
+  SmallVector<Value> results;
+  auto addResult = [&](Value grad) {
+    for (Operation *user : grad.getUsers())
+      if (llvm::is_contained(rotations, user))
+        return results.push_back(user->getResult(0));
+    if (!grad.use_empty())
+      results.push_back(grad);
+  };
+  if (queryGrad)
+    addResult(queryGrad);
+  for (AttentionBackwardOp branch : branches) {
+    addResult(branch.getKeyGrad());
+    addResult(branch.getValueGrad());
   }
-  combine.erase();
-  eraseIfUnused(gates.producer);
+  if (gateBackward)
+    llvm::for_each(gateBackward->getResults(), addResult);
+  else
+    addResult(combine.getGatesGrad());
+  fuse(combine, ops, results);
+  return rotations.size();
 }
 
-static bool fuseBackward(CombineBackwardOp combine) {
+/// The number of rotations that it made part of the operation, nothing if it
+/// made none.
+static std::optional<size_t> fuseBackward(CombineBackwardOp combine) {
   BackwardMatch match(combine);
   StringRef obstacle = match.findObstacle();
   if (obstacle.empty() && failed(match.moveOperands()))
@@ -353,32 +344,49 @@ static bool fuseBackward(CombineBackwardOp combine) {
   reportFusion(combine, "Gradients", obstacle);
   if (!obstacle.empty()) {
     addSlowPaths(combine, {kUnfusedPath});
-    return false;
+    return std::nullopt;
   }
-  match.replace();
-  return true;
+  return match.replace();
 }
 
 //===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// Whether attention or its gradient is to blocks of tokens.
-template <typename OpT>
-static bool attendsToBlocks(OpT op) {
-  return op && isOfBranch(op, Blocks);
+namespace {
+/// Rows of blocks that attention is to, and gradients of them, if there are.
+struct BlockRows {
+  Value key, value, keyGrad, valueGrad;
+};
+} // namespace
+
+/// The result of `fused` that a value inside is, or null.
+static Value getResult(FusedOp fused, Value inside) {
+  auto yielded = fused.getYielded();
+  auto found = llvm::find(yielded, inside);
+  return found == yielded.end() ? Value()
+                                : fused.getOutputs()[found - yielded.begin()];
 }
 
-/// The blocks of keys and values that an operation attends to, if it does.
-static std::pair<Value, Value> getCompressed(Operation *op) {
-  if (auto attention = dyn_cast<AttentionOp>(op); attendsToBlocks(attention))
-    return {attention.getKey(), attention.getValue()};
+static SmallVector<BlockRows> getBlockRows(Operation *op) {
+  SmallVector<BlockRows> rows;
+  if (auto attention = dyn_cast<AttentionOp>(op);
+      attention && !attention.getVisibility().attendsToTokens())
+    rows.push_back({attention.getKey(), attention.getValue(), {}, {}});
   if (auto backward = dyn_cast<AttentionBackwardOp>(op);
-      attendsToBlocks(backward))
-    return {backward.getKey(), backward.getValue()};
-  if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op))
-    return {backward.getCompressedKey(), backward.getCompressedValue()};
-  return {};
+      backward && !backward.getVisibility().attendsToTokens())
+    rows.push_back({backward.getKey(), backward.getValue(),
+                    backward.getKeyGrad(), backward.getValueGrad()});
+  auto fused = dyn_cast<FusedOp>(op);
+  if (!fused)
+    return rows;
+  for (auto inner : fused.getBody().getOps<AttentionBackwardOp>())
+    if (!inner.getVisibility().attendsToTokens())
+      rows.push_back(
+          {fused.getOutside(inner.getKey()), fused.getOutside(inner.getValue()),
+           getResult(fused, FusedGradients::getStored(inner.getKeyGrad())),
+           getResult(fused, inner.getValueGrad())});
+  return rows;
 }
 
 void FuseAttentionPass::runOnOperation() {
@@ -386,31 +394,30 @@ void FuseAttentionPass::runOnOperation() {
   if (!function.getBody().hasOneBlock())
     return;
   for (auto op : llvm::make_early_inc_range(function.getOps<CombineOp>()))
-    numBranches += fuseForward(op);
+    numBranches += fuseForward(op, tokens);
   for (auto op :
-       llvm::make_early_inc_range(function.getOps<CombineBackwardOp>()))
-    numGradients += fuseBackward(op);
+       llvm::make_early_inc_range(function.getOps<CombineBackwardOp>())) {
+    std::optional<size_t> rotations = fuseBackward(op);
+    numGradients += rotations.has_value();
+    numRotations += rotations.value_or(0);
+  }
 
   // Operations move while compressions are fused: these stay.
   SmallVector<Operation *> attentions;
   for (Operation &op : function.front())
-    if (getCompressed(&op).first)
+    if (!getBlockRows(&op).empty())
       attentions.push_back(&op);
-  for (Operation *op : attentions) {
-    auto [key, value] = getCompressed(op);
-    numCompressions += fuseCompression(key, value);
-  }
-  for (Operation *op : attentions) {
-    if (auto backward = dyn_cast<GatedAttentionBackwardOp>(op)) {
-      numRotations += fuseRotationsBack(backward);
-      numCompressions += fuseCompressionBackward(
-          backward.getCompressedKeyGrad(), backward.getCompressedValueGrad());
-    } else if (auto backward = dyn_cast<AttentionBackwardOp>(op)) {
-      numCompressions += fuseCompressionBackward(backward.getKeyGrad(),
-                                                 backward.getValueGrad());
+  for (Operation *op : attentions)
+    for (size_t i = 0; i < getBlockRows(op).size(); ++i) {
+      BlockRows rows = getBlockRows(op)[i];
+      numCompressions += fuseCompression(rows.key, rows.value);
     }
-  }
+  for (Operation *op : attentions)
+    for (BlockRows rows : getBlockRows(op))
+      if (rows.keyGrad && rows.valueGrad)
+        numCompressions +=
+            fuseCompressionBackward(rows.keyGrad, rows.valueGrad);
   for (auto op : llvm::make_early_inc_range(function.getOps<AttentionOp>()))
-    if (attendsToBlocks(op))
+    if (!op.getVisibility().attendsToTokens())
       numRotations += fuseRotation(op);
 }

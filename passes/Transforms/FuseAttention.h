@@ -35,9 +35,13 @@ bool fuseCompressionBackward(mlir::Value keyGrad, mlir::Value valueGrad);
 /// and with it that of the keys to which other attention of the same queries
 /// attends; whether it did.
 bool fuseRotation(AttentionOp attention);
-/// Makes the inverse rotations of the gradients that `backward` has part of it;
-/// how many.
-int64_t fuseRotationsBack(GatedAttentionBackwardOp backward);
+/// The inverse rotations of `queryGrad`, the sum of all gradients of the
+/// queries, and of the gradients of keys that a kernel of these gradients can
+/// do, which stands where `first` does.
+llvm::SmallVector<mlir::Operation *>
+findRotationsBack(mlir::Value queryGrad,
+                  llvm::ArrayRef<AttentionBackwardOp> branches,
+                  mlir::Operation *first);
 
 } // namespace nsa
 

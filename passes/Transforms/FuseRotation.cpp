@@ -25,10 +25,12 @@ static bool rotatesTokens(nn::RotaryOp rotation) {
 /// for every token.
 static SmallVector<Value> getKeysOf(Operation *attention, Value query) {
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(attention)
-      .Case([&](GatedAttentionOp op) -> SmallVector<Value> {
-        if (op.getQuery() != query)
-          return {};
-        return {op.getSelectedKey(), op.getWindowKey()};
+      .Case([&](FusedOp op) {
+        SmallVector<Value> keys;
+        for (auto inner : op.getBody().getOps<AttentionOp>())
+          if (op.getOutside(inner.getQuery()) == query)
+            keys.push_back(op.getOutside(inner.getKey()));
+        return keys;
       })
       .Case([&](AttentionOp op) -> SmallVector<Value> {
         if (op.getQuery() != query || !op.getVisibility().attendsToTokens())
@@ -171,58 +173,58 @@ static nn::RotaryOp getRotationBack(Value grad, int64_t stride) {
   return rotation;
 }
 
-static void replaceByInput(nn::RotaryOp rotation) {
-  rotation.getOutput().replaceAllUsesWith(rotation.getInput());
-  rotation.erase();
-}
-
-/// That of the compressed keys.
-static bool fuseCompressedRotation(GatedAttentionBackwardOp backward) {
-  nn::RotaryOp rotation =
-      getRotationBack(backward.getCompressedKeyGrad(),
-                      backward.getCompressedVisibility().getKeyStride());
-  if (!rotation)
-    return false;
-  IRRewriter rewriter(backward.getContext());
-  bool moved =
-      succeeded(moveValueDefinitions(rewriter, rotation.getTable(), backward));
-  reportFusion(rotation, "Rotation",
-               moved ? "" : "the angles follow from the gradient");
-  if (!moved)
-    return false;
-  backward.getTableMutable().assign(rotation.getTable());
-  replaceByInput(rotation);
-  return true;
-}
-
-/// Those of the queries and of the keys of the other branches.
-static bool fuseTokenRotations(GatedAttentionBackwardOp backward) {
-  SmallVector<nn::RotaryOp> rotations;
-  for (Value grad : {backward.getQueryGrad(), backward.getSelectedKeyGrad(),
-                     backward.getWindowKeyGrad()})
-    if (nn::RotaryOp rotation = getRotationBack(grad, /*stride=*/1))
-      rotations.push_back(rotation);
-  if (rotations.empty())
-    return false;
-  bool haveOneTable = rotations.size() == 3 &&
-                      llvm::all_of(rotations, [&](nn::RotaryOp rotation) {
-                        return rotation.getTable() == backward.getTable();
+SmallVector<Operation *>
+nsa::findRotationsBack(Value queryGrad, ArrayRef<AttentionBackwardOp> branches,
+                       Operation *first) {
+  SmallVector<nn::RotaryOp> ofBlocks, ofTokens;
+  size_t numTokens = 1;
+  if (queryGrad)
+    if (nn::RotaryOp rotation = getRotationBack(queryGrad, /*stride=*/1))
+      ofTokens.push_back(rotation);
+  for (AttentionBackwardOp branch : branches) {
+    VisibilityAttrInterface visibility = branch.getVisibility();
+    bool attendsToTokens = visibility.attendsToTokens();
+    numTokens += attendsToTokens;
+    if (nn::RotaryOp rotation =
+            getRotationBack(branch.getKeyGrad(),
+                            attendsToTokens ? 1 : visibility.getKeyStride()))
+      (attendsToTokens ? ofTokens : ofBlocks).push_back(rotation);
+  }
+  IRRewriter rewriter(first->getContext());
+  auto isMovable = [&](nn::RotaryOp rotation) {
+    return succeeded(
+        moveValueDefinitions(rewriter, rotation.getTable(), first));
+  };
+  SmallVector<Operation *> found;
+  Value table;
+  for (nn::RotaryOp rotation : ofBlocks) {
+    StringRef obstacle = "";
+    if (!isMovable(rotation))
+      obstacle = "the angles follow from the gradient";
+    else if (table && rotation.getTable() != table)
+      obstacle = "the keys of another branch are rotated by other angles";
+    reportFusion(rotation, "Rotation", obstacle);
+    if (!obstacle.empty())
+      continue;
+    table = rotation.getTable();
+    found.push_back(rotation);
+  }
+  if (ofTokens.empty())
+    return found;
+  if (!table)
+    table = ofTokens.front().getTable();
+  bool haveOneTable = ofTokens.size() == numTokens &&
+                      llvm::all_of(ofTokens, [&](nn::RotaryOp rotation) {
+                        return rotation.getTable() == table;
                       });
   StringRef obstacle =
-      haveOneTable ? ""
-                   : "the gradients of the queries and of all keys are not "
-                     "rotated back by the same angles";
-  for (nn::RotaryOp rotation : rotations)
+      !haveOneTable ? "the gradients of the queries and of all keys are not "
+                      "rotated back by the same angles"
+      : !isMovable(ofTokens.front()) ? "the angles follow from the gradient"
+                                     : "";
+  for (nn::RotaryOp rotation : ofTokens)
     reportFusion(rotation, "Rotation", obstacle);
-  if (!haveOneTable)
-    return false;
-  backward.setRotateTokens(true);
-  for (nn::RotaryOp rotation : rotations)
-    replaceByInput(rotation);
-  return true;
-}
-
-int64_t nsa::fuseRotationsBack(GatedAttentionBackwardOp backward) {
-  int64_t fused = fuseCompressedRotation(backward);
-  return fused + fuseTokenRotations(backward);
+  if (obstacle.empty())
+    llvm::append_range(found, ofTokens);
+  return found;
 }

@@ -526,25 +526,23 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
 def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Compute the branches of attention in fewer launches";
   let description = [{
-    - `nsa.attention` to the blocks of indices and to tokens, of the same queries,
-      whose outputs `nsa.combine` sums as the second and the third of three
-      branches, becomes one `nsa.gated_attention`. Their own outputs are kept if something else, the gradient, reads them.
-    - `nsa.combine_backward`, the gradients of these branches and of a first one
-      to blocks, and the sums of their gradients of the queries become one
-      `nsa.gated_attention_backward`. Values computed again for one of them move
-      in front of it.
+    - `nsa.combine` and the `nsa.attention` of its branches become one `nsa.fused`:
+      one branch to the blocks of indices and, with `tokens`, any to tokens, of the
+      same queries. Outputs of the other branches are inputs of it. Those of its
+      own are results if something else, the gradient, reads them.
+    - `nsa.combine_backward`, the gradients of all branches, one of them with
+      indices, and the sum of their gradients of the queries become one
+      `nsa.fused`. Values computed again for one of them move in front of it.
+      `nn.rotary` that turns gradients of queries and keys back joins them.
     - `nsa.compress` of the keys and of the values of one attention become one
       `nsa.compress_key_value` if they are of one kind, with the rotation of the
       compressed keys; so do their gradients.
-    - In both forms of gated attention the gates are computed from their logits: `nn.gate` and
-      `nn.gate_backward` disappear where nothing else reads them.
-
-    - `nn.rotary` of the queries becomes part of `nsa.attention` to blocks, which
-      reads each of them once, and leaves them rotated for the other branches,
-      with the keys of these: `nsa.rotary_attention`. Rotating keys
+    - `nn.gate` and `nn.gate_backward` join the sum and its gradient. A gate that
+      something else reads is also computed on its own.
+    - `nn.rotary` of the queries becomes part of `nsa.attention` to rows of blocks,
+      which reads each of them once, and leaves them rotated for the other
+      branches, with the keys of these: `nsa.rotary_attention`. Rotating keys
       where they are attended to would rotate them once per tile of queries.
-      `nsa.gated_attention_backward` rotates the gradients of queries and keys
-      back.
 
     The pass runs after recomputation. It changes the rounding of results, the
     same way under every recomputation policy, and never that of what
@@ -563,11 +561,22 @@ def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
     becomes
 
     ```mlir
-    %o = nsa.gated_attention sigmoid %q, %cmp, %ks, %vs, %i, %kw, %vw, %logits, %bias
-        visible(#nsa.selected<block = 16>, #nsa.window<32>) : ...
+    %o = nsa.fused %q, %ks, %vs, %i, %kw, %vw, %logits, %bias, %cmp : ... {
+    ^bb0(...):
+      %slc, %l0 = nsa.attention ... visible(#nsa.selected<block = 16>, ...) : ...
+      %win, %l1 = nsa.attention ... visible(#nsa.window<32>) : ...
+      %gates = nn.gate sigmoid ... : ...
+      %sum = nsa.combine %gates, ..., %slc, %win : ...
+      nsa.yield %sum : ...
+    }
     ```
   }];
   let dependentDialects = ["::nsa::NSADialect"];
+  let options = [
+    Option<"tokens", "tokens", "bool", /*default=*/"true",
+           "Whether a kernel of the sum computes branches to tokens: on GPUs "
+           "they have other tiles">,
+  ];
   let statistics = [
     Statistic<"numBranches", "branches", "Number of sums of branches fused">,
     Statistic<"numGradients", "gradients",

@@ -1,6 +1,7 @@
 // RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention | FileCheck %s
 // RUN: nsa-opt %s --nsa-differentiate --nsa-fuse-attention --remarks-filter-missed=nsa-fuse-attention -o /dev/null 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MISSED
+// RUN: nsa-opt %s --pass-pipeline="builtin.module(func.func(nsa-fuse-attention{tokens=false}))" | FileCheck %s --check-prefix=SELECTED
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
@@ -15,8 +16,21 @@
 
 // Nothing reads the branches: they are not kept. The gates come from logits.
 // CHECK-LABEL: func.func @inference
-// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention sigmoid %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 visible(#nsa.selected<block = 8>, #nsa.window<6>)
+// CHECK-NEXT: %[[O:.*]] = nsa.fused %arg0, %arg2, %arg3, %arg4, %arg5, %arg6, %arg1 :
+// CHECK-NEXT: ^bb0(%[[Q:[^:]*]]: {{[^,]*}}, %[[K:[^:]*]]: {{[^,]*}}, %[[V:[^:]*]]: {{[^,]*}}, %[[I:[^:]*]]: {{[^,]*}}, %[[Z:[^:]*]]: {{[^,]*}}, %[[B:[^:]*]]: {{[^,]*}}, %[[OC:[^:]*]]:
+// CHECK-NEXT: %[[OS:.*]], %{{.*}} = nsa.attention %[[Q]], %[[K]], %[[V]] visible(#nsa.selected<block = 8>, %[[I]] :
+// CHECK-NEXT: %[[OW:.*]], %{{.*}} = nsa.attention %[[Q]], %[[K]], %[[V]] visible(#nsa.window<6>)
+// CHECK-NEXT: %[[G:.*]] = nn.gate sigmoid %[[Z]], %[[B]]
+// CHECK-NEXT: %[[SUM:.*]] = nsa.combine %[[G]], %[[OC]], %[[OS]], %[[OW]]
+// CHECK-NEXT: nsa.yield %[[SUM]] :
+// CHECK-NEXT: }
 // CHECK-NEXT: return %[[O]]
+// With other tiles for tokens the window stays outside.
+// SELECTED-LABEL: func.func @inference
+// SELECTED: %[[OW:.*]], %{{.*}} = nsa.attention %arg0, %arg2, %arg3 visible(#nsa.window<6>)
+// SELECTED-NEXT: nsa.fused %arg0, %arg2, %arg3, %arg4, %arg5, %arg6, %arg1, %[[OW]] :
+// SELECTED-NOT: #nsa.window
+// SELECTED: return
 func.func @inference(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits, %b: !bias) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
   %ow, %lw = nsa.window_attention %q, %k, %v {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
@@ -28,8 +42,10 @@ func.func @inference(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits, %b: !
 // Gates that something else reads stay, and are computed again.
 // CHECK-LABEL: func.func @shared_gates
 // CHECK-NEXT: %[[G:.*]] = nn.gate softmax %arg5
-// CHECK-NEXT: %[[O:.*]] = nsa.gated_attention softmax %arg0, %arg1, %arg2, %arg3, %arg4, %arg2, %arg3, %arg5 visible(#nsa.selected<block = 8>, #nsa.window<6>) {scale = 2.000000e+00 : f64}
-// CHECK-NEXT: return %[[O]], %[[G]]
+// CHECK-NEXT: %[[O:.*]] = nsa.fused %arg0, %arg2, %arg3, %arg4, %arg5, %arg1 :
+// CHECK: nsa.attention {{.*}} {scale = 2.000000e+00 : f64}
+// CHECK: nn.gate softmax
+// CHECK: return %[[O]], %[[G]]
 func.func @shared_gates(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits) -> (!q, !gates) {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64, scale = 2.0 : f64} : (!q, !k, !k, !i) -> (!q, !lse)
   %ow, %lw = nsa.window_attention %q, %k, %v {window = 6 : i64, scale = 2.0 : f64} : (!q, !k, !k) -> (!q, !lse)
@@ -42,15 +58,23 @@ func.func @shared_gates(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %z: !logits) ->
 // its sum, and what it reads of the branches is kept.
 // CHECK-LABEL: func.func @train
 // CHECK: %[[OC:.*]], %[[LC:.*]] = nsa.attention %arg0, %arg1, %arg1
-// CHECK-NEXT: %[[O:.*]], %[[OS:.*]], %[[LS:.*]], %[[OW:.*]], %[[LW:.*]] = nsa.gated_attention sigmoid %arg0, %[[OC]], %arg2, %arg3, %arg4, %arg2, %arg3, %arg5, %arg6 {{.*}}{keep}
+// CHECK-NEXT: %[[F:.*]]:5 = nsa.fused %arg0, %arg2, %arg3, %arg4, %arg5, %arg6, %[[OC]] :
+// CHECK: nsa.yield
 // CHECK-NOT: nn.gate
-// CHECK: %[[DQ:.*]], %[[DKC:.*]], %[[DVC:.*]], %[[DKS:.*]], %[[DVS:.*]], %[[DKW:.*]], %[[DVW:.*]], %[[DZ:.*]], %[[DB:.*]] = nsa.gated_attention_backward sigmoid
-// CHECK-SAME: %{{.*}}, %arg0, %arg1, %arg1, %[[OC]], %[[LC]], %arg2, %arg3, %[[OS]], %[[LS]], %arg4, %arg2, %arg3, %[[OW]], %[[LW]], %arg5, %arg6
-// CHECK-SAME: visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 8>, #nsa.window<6>)
-// CHECK-NEXT: nn.add %[[DKW]], %[[DKS]]
-// CHECK-NEXT: nn.add %[[DVW]], %[[DVS]]
-// CHECK-NEXT: nn.add %[[DKC]], %[[DVC]]
-// CHECK-NEXT: return %[[O]], %[[DQ]], {{.*}}, %[[DZ]], %[[DB]]
+// CHECK: %[[B:.*]]:9 = nsa.fused %arg5, %arg6, %{{.*}}, %[[OC]], %[[F]]#1, %[[F]]#3, %arg0, %arg1, %[[LC]], %arg2, %arg3, %[[F]]#2, %arg4, %[[F]]#4 :
+// CHECK: %[[G:.*]] = nn.gate sigmoid
+// CHECK-NEXT: %[[DG:.*]], %[[D:.*]]:3 = nsa.combine_backward %{{.*}}, %[[G]],
+// CHECK-NEXT: nn.gate_backward sigmoid %[[DG]], %[[G]]
+// CHECK-NEXT: nsa.attention_backward %[[D]]#0, {{.*}} visible(#nsa.compressed
+// CHECK-NEXT: nsa.attention_backward %[[D]]#1, {{.*}} visible(#nsa.selected
+// CHECK-NEXT: nsa.attention_backward %[[D]]#2, {{.*}} visible(#nsa.window
+// CHECK-COUNT-2: nn.add
+// CHECK-NEXT: nsa.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: nn.add %[[B]]#5, %[[B]]#3
+// CHECK-NEXT: nn.add %[[B]]#6, %[[B]]#4
+// CHECK-NEXT: nn.add %[[B]]#1, %[[B]]#2
+// CHECK-NEXT: return %[[F]]#0, %[[B]]#0, {{.*}}, %[[B]]#7, %[[B]]#8
 func.func @train(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn.differentiate, nn.name = "k"},
     %v: !k {nn.differentiate, nn.name = "v"}, %i: !i, %z: !logits {nn.differentiate, nn.name = "z"}, %b: !bias {nn.differentiate, nn.name = "b"})
     -> (!q {nn.objective, nn.name = "o"}) {
@@ -64,9 +88,12 @@ func.func @train(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc {nn.differen
 
 // The gradient of given gates, and none of the queries.
 // CHECK-LABEL: func.func @given
-// CHECK: nsa.gated_attention given %{{.*}}, %arg5 {{.*}}{keep}
-// CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[DG:.*]] = nsa.gated_attention_backward given
-// CHECK: return %{{.*}}, %{{.*}}, %[[DG]]
+// CHECK: nsa.fused
+// CHECK-NOT: nn.gate
+// CHECK: nsa.combine_backward
+// CHECK-NOT: nn.add %
+// CHECK: nsa.yield
+// CHECK: return
 func.func @given(%q: !q, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %i: !i,
     %g: !gates {nn.differentiate, nn.name = "g"}) -> (!q {nn.objective, nn.name = "o"}) {
   %oc, %lc = nsa.compressed_attention %q, %kc, %kc {block = 8 : i64, stride = 4 : i64} : (!q, !kc, !kc) -> (!q, !lse)
@@ -81,25 +108,18 @@ func.func @given(%q: !q, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn
 //===----------------------------------------------------------------------===//
 
 // CHECK-LABEL: func.func @no_selected
-// CHECK-NOT: nsa.gated_attention
-// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_selected | Reason="the second branch is not attention to the blocks of indices"
+// CHECK-NOT: nsa.fused
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_selected | Reason="no branch attends to the blocks of indices"
 func.func @no_selected(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %ow, %lw = nsa.window_attention %q, %k, %v {window = 6 : i64} : (!q, !k, !k) -> (!q, !lse)
   %o = nsa.combine %g, %oc, %oc, %ow : (!gates, !q, !q, !q) -> !q
   return %o : !q
 }
 
-// CHECK-LABEL: func.func @no_window
-// CHECK-NOT: nsa.gated_attention
-// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=no_window | Reason="the third branch is not attention to tokens"
-func.func @no_window(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
-  %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
-  %o = nsa.combine %g, %oc, %os, %oc : (!gates, !q, !q, !q) -> !q
-  return %o : !q
-}
-
+// What cannot be inside is given.
 // CHECK-LABEL: func.func @queries
-// CHECK-NOT: nsa.gated_attention
+// CHECK: %[[OW:.*]], %{{.*}} = nsa.attention %arg1
+// CHECK-NEXT: nsa.fused %arg0, %arg2, %arg3, %arg4, %arg5, %arg1, %[[OW]]
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=queries | Reason="the branches have different queries"
 func.func @queries(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -109,7 +129,8 @@ func.func @queries(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
 }
 
 // CHECK-LABEL: func.func @scales
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NEXT: nsa.attention {{.*}}#nsa.window
+// CHECK-NEXT: nsa.fused
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=scales | Reason="the branches have different scales"
 func.func @scales(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -119,7 +140,8 @@ func.func @scales(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
 }
 
 // CHECK-LABEL: func.func @key_heads
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NEXT: nsa.attention {{.*}}#nsa.window
+// CHECK-NEXT: nsa.fused
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=key_heads | Reason="the branches have different numbers of key heads"
 func.func @key_heads(%q: !q, %oc: !q, %k: !k, %v: !k, %k2: !k2, %i2: !i2, %g: !gates) -> !q {
   %os, %ls = nsa.selected_attention %q, %k2, %k2, %i2 {select_block = 8 : i64} : (!q, !k2, !k2, !i2) -> (!q, !lse)
@@ -129,7 +151,8 @@ func.func @key_heads(%q: !q, %oc: !q, %k: !k, %v: !k, %k2: !k2, %i2: !i2, %g: !g
 }
 
 // CHECK-LABEL: func.func @window_twice
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NEXT: %[[OW:.*]], %{{.*}} = nsa.attention {{.*}}#nsa.window
+// CHECK-NEXT: nsa.fused {{.*}}, %[[OW]] :
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=window_twice | Reason="a branch is also another operand of the sum"
 func.func @window_twice(%q: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -139,7 +162,7 @@ func.func @window_twice(%q: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
 }
 
 // CHECK-LABEL: func.func @read_before
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=read_before | Reason="a branch is read before the branches are summed"
 func.func @read_before(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> (!q, !q) {
   %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
@@ -149,8 +172,20 @@ func.func @read_before(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> (
   return %o, %s : !q, !q
 }
 
+// One selection gives the rows; another one is given.
+// CHECK-LABEL: func.func @two_selections
+// CHECK-NEXT: %[[O2:.*]], %{{.*}} = nsa.attention {{.*}}#nsa.selected<block = 16>
+// CHECK-NEXT: nsa.fused {{.*}}, %[[O2]] :
+// MISSED: Function=two_selections | Reason="another branch attends to blocks of indices already"
+func.func @two_selections(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates) -> !q {
+  %os, %ls = nsa.selected_attention %q, %k, %v, %i {select_block = 8 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
+  %o2, %l2 = nsa.selected_attention %q, %k, %v, %i {select_block = 16 : i64} : (!q, !k, !k, !i) -> (!q, !lse)
+  %o = nsa.combine %g, %oc, %os, %o2 : (!gates, !q, !q, !q) -> !q
+  return %o : !q
+}
+
 // CHECK-LABEL: func.func @other_reader
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=other_reader | Reason="the gradient of a branch is not read by the gradient of its attention alone"
 func.func @other_reader(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> (!q, !q) {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -163,7 +198,7 @@ func.func @other_reader(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v
 }
 
 // CHECK-LABEL: func.func @other_output
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=other_output | Reason="the gradient of a branch is taken with another output"
 func.func @other_output(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> !q {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -176,7 +211,7 @@ func.func @other_output(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v
 }
 
 // CHECK-LABEL: func.func @other_queries
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=other_queries | Reason="the branches have different queries"
 func.func @other_queries(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> !q {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -189,7 +224,7 @@ func.func @other_queries(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %
 }
 
 // CHECK-LABEL: func.func @other_scale
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=other_scale | Reason="the branches have different scales"
 func.func @other_scale(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> !q {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -202,7 +237,7 @@ func.func @other_scale(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v:
 }
 
 // CHECK-LABEL: func.func @partial_sum
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=partial_sum | Reason="the gradients of the queries are not only summed"
 func.func @partial_sum(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> (!q, !q) {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -215,7 +250,7 @@ func.func @partial_sum(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v:
 }
 
 // CHECK-LABEL: func.func @not_summed
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=not_summed | Reason="the gradients of the queries are not only summed"
 func.func @not_summed(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> (!q, !q, !q) {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)
@@ -226,7 +261,7 @@ func.func @not_summed(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: 
 }
 
 // CHECK-LABEL: func.func @chained
-// CHECK-NOT: nsa.gated_attention
+// CHECK-NOT: nsa.fused
 // MISSED: [Missed] Gradients | Category:nsa-fuse-attention | Function=chained | Reason="the gradient of a branch reads the gradient of another"
 func.func @chained(%do: !q, %q: !q, %kc: !kc, %oc: !q, %l: !lse, %k: !k, %v: !k, %os: !q, %ow: !q, %i: !i, %g: !gates) -> !q {
   %dg, %dc, %ds, %dw = nsa.combine_backward %do, %g, %oc, %os, %ow : (!q, !gates, !q, !q, !q) -> (!gates, !q, !q, !q)

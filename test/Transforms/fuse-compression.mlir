@@ -13,8 +13,8 @@
 !gates = tensor<1x16x2x3xf32>
 
 // Keys and values in one operation, and their gradients. The rotation of the
-// compressed keys is part of it; without nsa.gated_attention_backward nobody
-// rotates their gradient back.
+// compressed keys is part of it; where no branches are summed nobody rotates
+// their gradient back.
 // CHECK-LABEL: func.func @mean
 // CHECK-NEXT: %[[K:.*]], %[[V:.*]] = nsa.compress_key_value mean %arg1, %arg2 rotary %arg3 {block = 8 : i64, stride = 4 : i64}
 // CHECK-NEXT: nsa.attention %arg0, %[[K]], %[[V]]
@@ -44,9 +44,11 @@ func.func @linear(%q: !q, %k: !k, %v: !k, %t: !table, %wk: !w {nn.differentiate,
 
 // The gradient of compressed keys leaves the fused attention rotated back.
 // CHECK-LABEL: func.func @gated
-// CHECK: nsa.gated_attention_backward given {{.*}} rotary %arg3 visible(
+// CHECK: %[[B:.*]]:{{.*}} = nsa.fused {{.*}}, %arg3 :
+// CHECK: nn.rotary {{.*}} {inverse, stride = 4 : i64}
+// CHECK-NEXT: nsa.yield
 // CHECK-NOT: nn.rotary
-// CHECK: nsa.compress_key_value_backward mean
+// CHECK: nsa.compress_key_value_backward mean %[[B]]#0, %[[B]]#1,
 func.func @gated(%q: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %t: !table, %i: !i, %g: !gates)
     -> (!q {nn.objective, nn.name = "y"}) {
   %kc = nsa.compress mean %k {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc

@@ -16,12 +16,17 @@
 // CHECK-NOT: nn.rotary
 // CHECK: %[[O:.*]], %[[L:.*]], %[[Q:.*]], %[[KS:.*]], %[[KW:.*]] = nsa.rotary_attention %arg0, %{{.*}}, %{{.*}}, %arg3, %arg4 rotary %arg5 visible(#nsa.compressed<block = 8, stride = 4>)
 // CHECK-NOT: nn.rotary
-// CHECK: nsa.gated_attention given %[[Q]], %[[O]], %[[KS]], %arg2, %arg6, %[[KW]], %arg2, %arg7
+// CHECK: nsa.fused %[[Q]], %[[KS]], %arg2, %arg6, %[[KW]], %arg7, %[[O]] :
+// CHECK: nsa.yield
+// CHECK-NEXT: }
 // CHECK-NOT: nn.rotary
-// CHECK: %[[DQ:.*]], %{{.*}}, %{{.*}}, %[[DKS:.*]], %{{.*}}, %[[DKW:.*]], %{{.*}}, %{{.*}} = nsa.gated_attention_backward given
-// CHECK-SAME: rotary %arg5 visible({{.*}}) {rotate_tokens}
+// CHECK: %[[B:.*]]:4 = nsa.fused {{.*}}, %arg5 :
+// CHECK: nsa.combine_backward
+// CHECK: nn.rotary %{{.*}}, %{{.*}} {inverse, stride = 4 : i64}
+// CHECK-COUNT-3: nn.rotary %{{.*}}, %{{.*}} {inverse} :
+// CHECK-NEXT: nsa.yield
 // CHECK-NOT: nn.rotary
-// CHECK: return %{{.*}}, %[[DQ]], %{{.*}}, %[[DKS]], %[[DKW]]
+// CHECK: return %{{.*}}, %[[B]]#0, %{{.*}}, %[[B]]#2, %[[B]]#3
 func.func @all(%q: !q {nn.differentiate, nn.name = "q"}, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k,
                %ks: !k {nn.differentiate, nn.name = "ks"}, %kw: !k {nn.differentiate, nn.name = "kw"}, %t: !table, %i: !i, %g: !gates)
     -> (!q {nn.objective, nn.name = "y"}) {
@@ -134,8 +139,10 @@ func.func @dependent(%q: !q, %kc: tensor<1x3x2x4xf32>, %vc: tensor<1x3x2x4xf32>,
 
 // Gradients of which some are rotated back: nobody does it for them.
 // CHECK-LABEL: func.func @some
-// CHECK: nsa.gated_attention_backward given
-// CHECK-NOT: rotate_tokens
+// CHECK: nsa.combine_backward
+// CHECK-NOT: nn.rotary
+// CHECK: nsa.yield
+// CHECK-NEXT: }
 // CHECK: nn.rotary {{.*}} {inverse}
 // MISSED: Function=some | Reason="the gradients of the queries and of all keys are not rotated back by the same angles"
 func.func @some(%q: !q {nn.differentiate, nn.name = "q"}, %kc: !kc, %k: !k, %t: !table, %i: tensor<1x1x16x2xi32>, %g: tensor<1x16x2x3xf32>)

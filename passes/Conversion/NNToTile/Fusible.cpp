@@ -21,7 +21,7 @@ struct ConvertFusible : RewritePattern {
   LogicalResult matchAndRewrite(Operation *op,
                                 PatternRewriter &rewriter) const override {
     if (!isa<nn::FusedOp, FusibleOpInterface>(op) ||
-        isa<nn::FusedOp>(op->getParentOp()))
+        !isa<FunctionOpInterface>(op->getParentOp()))
       return failure();
     FailureOr<SmallVector<Value>> results = launchWithRowSum(
         cache, rewriter, op, [&] { return roots.launch(cache, rewriter, op); });

@@ -1,9 +1,8 @@
-//===- GatedAttention.cpp - two branches and the gated sum at once --------===//
+//===- GatedAttention.cpp - branches and the gated sum at once ------------===//
 //
 // A program takes neighbouring queries of a group, as the selected branch does,
-// and computes both branches and the sum of its rows: their outputs never have
-// to come back from memory. On a GPU the window branch is a launch of its own,
-// with the tiles that suit it.
+// and computes its branches and the sum of its rows: their outputs never have
+// to come back from memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +21,12 @@ using namespace nsa::tile;
 SmallVector<tile::Operand> RowGates::place(const GroupProgram &program,
                                            Value query, int64_t branch) const {
   Expr batch = program.range.batch;
-  if (gating == Gating::Given)
+  if (!activation)
     return {batch, query, program.head, branch};
   Value channel =
       program.b.map({program.head}, program.b.i32(), [&](ArrayRef<Expr> x) {
-        return x[0] * NumBranches + static_cast<double>(branch);
+        return x[0] * static_cast<double>(branches) +
+               static_cast<double>(branch);
       });
   return {batch, query, channel};
 }
@@ -34,65 +34,141 @@ SmallVector<tile::Operand> RowGates::place(const GroupProgram &program,
 BranchTiles RowGates::load(const GroupProgram &program) const {
   TileBuilder &b = program.b;
   BranchTiles values;
-  for (int64_t c = 0; c < NumBranches; ++c) {
+  for (int64_t c = 0; c < branches; ++c) {
     SmallVector<tile::Operand> indices = place(program, program.range.query, c);
-    values[c] = b.loadF32(gates, indices);
+    Value value = b.loadF32(gates, indices);
     if (bias)
-      values[c] = add(b, values[c], b.load(bias, {indices.back()}));
+      value = add(b, value, b.load(bias, {indices.back()}));
+    values.push_back(value);
   }
-  if (gating == Gating::Given)
+  if (!activation)
     return values;
-  if (gating == Gating::Sigmoid) {
-    for (Value &value : values)
-      value = b.map({value}, ArrayRef<Type>(b.f32()), activateGates)[0];
-    return values;
-  }
-  auto activated =
-      b.map(values, SmallVector<Type>(NumBranches, b.f32()), activateGates);
-  llvm::copy(activated, values.begin());
+  if (activation == nn::GateActivation::Softmax)
+    return b.map(values, SmallVector<Type>(branches, b.f32()), activateGates);
+  for (Value &value : values)
+    value = b.map({value}, ArrayRef<Type>(b.f32()), activateGates)[0];
   return values;
 }
 
 BranchTiles RowGates::differentiate(TileBuilder &b, const BranchTiles &grads,
                                     const BranchTiles &values) const {
-  if (gating == Gating::Given)
+  if (!activation)
     return grads;
-  BranchTiles results;
-  if (gating == Gating::Sigmoid) {
-    for (int64_t c = 0; c < NumBranches; ++c)
-      results[c] = b.map({grads[c], values[c]}, ArrayRef<Type>(b.f32()),
-                         differentiateGates)[0];
-    return results;
+  if (activation == nn::GateActivation::Softmax) {
+    SmallVector<Value> inputs(grads);
+    llvm::append_range(inputs, values);
+    return b.map(inputs, SmallVector<Type>(branches, b.f32()),
+                 differentiateGates);
   }
-  SmallVector<Value> inputs(grads.begin(), grads.end());
-  llvm::append_range(inputs, values);
-  llvm::copy(b.map(inputs, SmallVector<Type>(NumBranches, b.f32()),
-                   differentiateGates),
-             results.begin());
+  BranchTiles results;
+  for (auto [grad, value] : llvm::zip_equal(grads, values))
+    results.push_back(
+        b.map({grad, value}, ArrayRef<Type>(b.f32()), differentiateGates)[0]);
   return results;
 }
 
 void RowGates::store(const GroupProgram &program, const BranchTiles &values,
                      Value ref) const {
-  for (int64_t c = 0; c < NumBranches; ++c)
-    program.b.store(values[c], ref, place(program, program.stored, c));
+  for (auto [c, value] : llvm::enumerate(values))
+    program.b.store(value, ref,
+                    place(program, program.stored, static_cast<int64_t>(c)));
 }
 
 //===----------------------------------------------------------------------===//
 // Kernel
 //===----------------------------------------------------------------------===//
 
-/// Program: (tile of queries, key head, batch). `args` are the operands of the
-/// operation, if split the output of the window branch, the union of the
-/// selection, and the results of the operation, if split without those of the
-/// window branch.
-static void buildForward(const GatedAttention &attention, TileBuilder &b,
-                         ArrayRef<Value> args, size_t numInputs) {
+std::string GatedAttention::name() const {
+  std::string name = activation ? stringifyGateActivation(*activation).str()
+                                : std::string("given");
+  name += "_" + selected.name();
+  for (const Dense &own : dense)
+    name += "_" + own.attention.visibility->getShapeName();
+  return name;
+}
+
+int64_t GatedAttention::denseFlops(int64_t width) const {
+  int64_t flops = 0;
+  for (const Dense &own : dense)
+    flops += own.attention.flops(width);
+  return flops;
+}
+
+namespace {
+/// What a kernel of the sum has of a branch: its output if it is given, else
+/// what attention reads. `kept` and `keptLse` are null if nobody else reads
+/// them.
+struct BranchArgs {
+  Value given, key, value, indices, kept, keptLse;
+};
+
+struct ForwardKernel {
+  ForwardKernel(const FusedSum &sum, const KernelSchedule &schedule)
+      : sum(sum), attention(ArrayRef(sum.branches), sum.gate, schedule) {}
+
+  /// The inputs, in the order in which `build` takes them.
+  SmallVector<Value> getInputs(FusedOp op);
+  /// Program: (tile of queries, key head, batch). `args` are the inputs, the
+  /// union of the selection, and the results of the operation.
+  void build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
+             size_t numInputs);
+
+  FusedSum sum;
+  GatedAttention attention;
+};
+} // namespace
+
+SmallVector<Value> ForwardKernel::getInputs(FusedOp op) {
+  SmallVector<Value> inputs = {sum.branches[attention.branch].getQuery()};
+  for (auto [branch, output] :
+       llvm::zip_equal(sum.branches, sum.combine.getBranches())) {
+    if (!branch) {
+      inputs.push_back(output);
+      continue;
+    }
+    inputs.append({branch.getKey(), branch.getValue()});
+    if (hasIndices(branch))
+      inputs.push_back(branch.getIndices());
+  }
+  if (sum.gate)
+    llvm::append_range(inputs, sum.gate->getOperands());
+  else
+    inputs.push_back(sum.combine.getGates());
+  for (Value &input : inputs)
+    input = op.getOutside(input);
+  return inputs;
+}
+
+void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
+                          size_t numInputs) {
   ArrayRef<Value> in = args.take_front(numInputs);
   ArrayRef<Value> outputs = args.drop_front(numInputs);
   SelectionUnion selection = attention.selected.takeUnion(in);
-  Value q = in[0], compressed = in[1], indices = in[4];
-  Value bias = attention.hasBias ? in[8] : Value();
+  auto take = [&] {
+    Value first = in.front();
+    in = in.drop_front();
+    return first;
+  };
+  auto getKept = [&](Value inside) {
+    auto yielded = op.getYielded();
+    auto found = llvm::find(yielded, inside);
+    return found == yielded.end() ? Value() : outputs[found - yielded.begin()];
+  };
+  Value q = take();
+  SmallVector<BranchArgs> own(sum.branches.size());
+  for (auto [branch, taken] : llvm::zip_equal(sum.branches, own)) {
+    if (!branch) {
+      taken.given = take();
+      continue;
+    }
+    taken.key = take();
+    taken.value = take();
+    if (hasIndices(branch))
+      taken.indices = take();
+    taken.kept = getKept(branch.getOutput());
+    taken.keptLse = getKept(branch.getLse());
+  }
+
   const AttentionShape &shape = attention.shape;
   GroupProgram program = attention.selected.makeProgram(
       b, attention.selected.queryTileOf(b.programId(0)));
@@ -105,84 +181,68 @@ static void buildForward(const GatedAttention &attention, TileBuilder &b,
   };
   // Rounded as what the branch would store is.
   Type stored = cast<MemRefType>(outputs[0].getType()).getElementType();
-  auto finish = [&](ArrayRef<Value> carried, ArrayRef<Value> kept) {
+  auto finish = [&](ArrayRef<Value> carried, const BranchArgs &branch) {
     auto softmax = OnlineSoftmax::fromCarried(carried);
     Value output = b.convertTo(softmax.output(b), stored);
-    if (!kept.empty()) {
-      program.storeRows(output, kept[0], shape.valueWidth);
-      program.storeStatistic(softmax.lse(b, shape.exponent()), kept[1]);
-    }
+    if (branch.kept)
+      program.storeRows(output, branch.kept, shape.valueWidth);
+    if (branch.keptLse)
+      program.storeStatistic(softmax.lse(b, shape.exponent()), branch.keptLse);
     return output;
   };
-  bool keeps = outputs.size() > 1;
-  BranchTiles branches;
-  branches[Compressed] = program.loadRows(compressed, shape.valueWidth);
-  if (attention.isSplit())
-    branches[Window] = program.loadRows(in.back(), shape.valueWidth);
-  else
-    branches[Window] =
-        finish(attention.window.forEachKeyTile(
-                   b, attention.window.forwardKeyTile, program.range, in[5],
-                   in[6], init.carried(), step),
-               keeps ? outputs.slice(3, 2) : ArrayRef<Value>());
-  branches[Selected] = finish(
-      attention.selected.forEachKeyTile(program, indices, selection, in[2],
-                                        in[3], init.carried(), step),
-      keeps ? outputs.slice(1, 2) : ArrayRef<Value>());
-  RowGates gates(attention.gating, in[7], bias);
-  program.storeRows(gatedSum(b, gates.load(program), branches), outputs[0],
+  BranchTiles branches(own.size());
+  for (auto [branch, tile] : llvm::zip_equal(own, branches))
+    if (branch.given)
+      tile = program.loadRows(branch.given, shape.valueWidth);
+  for (const GatedAttention::Dense &dense : attention.dense) {
+    const BranchArgs &branch = own[dense.branch];
+    branches[dense.branch] =
+        finish(dense.attention.forEachKeyTile(
+                   b, dense.attention.forwardKeyTile, program.range, branch.key,
+                   branch.value, init.carried(), step),
+               branch);
+  }
+  const BranchArgs &selected = own[attention.branch];
+  branches[attention.branch] =
+      finish(attention.selected.forEachKeyTile(
+                 program, selected.indices, selection, selected.key,
+                 selected.value, init.carried(), step),
+             selected);
+  Value gates = take();
+  RowGates rowGates =
+      attention.getGates(gates, attention.hasBias ? take() : Value());
+  program.storeRows(gatedSum(b, rowGates.load(program), branches), outputs[0],
                     shape.valueWidth);
 }
 
 namespace {
-struct ConvertGatedAttention : KernelPattern<GatedAttentionOp> {
+struct ConvertGatedAttention : KernelPattern<FusedOp> {
   using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(GatedAttentionOp op,
+  LogicalResult matchAndRewrite(FusedOp op,
                                 PatternRewriter &rewriter) const override {
-    GatedAttention attention(op, getSchedule());
+    if (op.isBackward())
+      return failure();
+    ForwardKernel kernel(*FusedSum::get(op), getSchedule());
+    const GatedAttention &attention = kernel.attention;
     const AttentionShape &shape = attention.shape;
     int64_t width = shape.keyWidth + shape.valueWidth;
     KernelSpec spec = {
         "",
         attention.name(),
         {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
-        attention.selected.flops(width)};
-    spec.indices = op.getIndices();
-    spec.selectBlock = op.getSelectedVisibility().getIndexBlock();
-    SmallVector<Value> inputs(op->getOperands()), windowResults;
-    SmallVector<Type> types(op->getResultTypes());
-    if (attention.isSplit()) {
-      windowResults = launchWindow(op, attention, rewriter);
-      inputs.push_back(windowResults[0]);
-      types.truncate(std::min<size_t>(types.size(), 3));
-    } else {
-      spec.flops += attention.window.flops(width);
-    }
+        attention.selected.flops(width) + attention.denseFlops(width)};
+    AttentionOp selected = kernel.sum.branches[attention.branch];
+    spec.indices = op.getOutside(selected.getIndices());
+    spec.selectBlock = selected.getVisibility().getIndexBlock();
+    SmallVector<Value> inputs = kernel.getInputs(op);
     llvm::append_range(inputs, attention.selected.launchUnion(
-                                   cache, rewriter, op, op.getIndices()));
-    SmallVector<Value> results = llvm::to_vector_of<Value>(
-        cache.launch(rewriter, op, spec, inputs, types,
-                     [&](TileBuilder &b, ArrayRef<Value> args) {
-                       buildForward(attention, b, args, inputs.size());
-                     }));
-    if (results.size() < op->getNumResults())
-      llvm::append_range(results, windowResults);
-    rewriter.replaceOp(op, results);
+                                   cache, rewriter, op, spec.indices));
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                         [&](TileBuilder &b, ArrayRef<Value> args) {
+                           kernel.build(b, op, args, inputs.size());
+                         }));
     return success();
-  }
-
-private:
-  /// The output and the log-sum-exp of the window branch.
-  SmallVector<Value> launchWindow(GatedAttentionOp op,
-                                  const GatedAttention &attention,
-                                  PatternRewriter &rewriter) const {
-    const AttentionShape &shape = attention.shape;
-    auto lse = RankedTensorType::get(
-        {shape.batch, shape.queryHeads, shape.sequence}, rewriter.getF32Type());
-    return llvm::to_vector_of<Value>(attention.window.launchForward(
-        cache, rewriter, op, "win", attention.name(),
-        {op.getQuery(), op.getWindowKey(), op.getWindowValue()},
-        {op->getResult(0).getType(), lse}));
   }
 };
 } // namespace

@@ -3,24 +3,23 @@
 #ifndef NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONKERNELS_H
 #define NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONKERNELS_H
 
-#include "dialects/NSA/NSAOps.h"
+#include "dialects/NSA/FusedAttention.h"
 #include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
 
 namespace nsa {
 
-/// The branches, in the order of their gates.
-enum Branch { Compressed = 0, Selected = 1, Window = 2, NumBranches = 3 };
-
-/// One f32 tile [rows, 1] for each branch.
-using BranchTiles = std::array<mlir::Value, NumBranches>;
+/// One f32 tile [rows, 1] for each branch, in the order of their gates.
+using BranchTiles = llvm::SmallVector<mlir::Value>;
 
 /// The gates of the rows of a program.
 class RowGates {
 public:
-  /// `gates` and `bias` (or null) are arguments of the kernel.
-  RowGates(Gating gating, mlir::Value gates, mlir::Value bias)
-      : gating(gating), gates(gates), bias(bias) {}
+  /// What activates logits, nothing if gates are given, and the number of
+  /// branches. `gates` and `bias` (or null) are arguments of the kernel.
+  RowGates(std::optional<nn::GateActivation> activation, int64_t branches,
+           mlir::Value gates, mlir::Value bias)
+      : activation(activation), branches(branches), gates(gates), bias(bias) {}
 
   BranchTiles load(const GroupProgram &program) const;
   /// Gradients of what the gates come from, given those of the gates.
@@ -35,7 +34,8 @@ private:
   llvm::SmallVector<tile::Operand>
   place(const GroupProgram &program, mlir::Value query, int64_t branch) const;
 
-  Gating gating;
+  std::optional<nn::GateActivation> activation;
+  int64_t branches;
   mlir::Value gates, bias;
 };
 
@@ -43,32 +43,55 @@ private:
 mlir::Value gatedSum(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> gates,
                      llvm::ArrayRef<mlir::Value> outputs);
 
-/// What the kernels of `nsa.gated_attention` and of its gradient share. Rows
-/// are those of the selected branch; on wide machines, where these are few,
-/// other branches walk over keys in kernels of their own.
-struct GatedAttention {
-  template <typename OpT>
-  GatedAttention(OpT op, const KernelSchedule &schedule)
-      : shape(op.getQuery(), op.getSelectedKey(), op.getSelectedValue(),
-              op.getScaleOrDefault()),
-        selected(shape, op.getSelectedVisibility(), getDim(op.getIndices(), 3),
-                 schedule),
-        window(shape, op.getWindowVisibility(), schedule),
-        gating(op.getGating()), hasBias(static_cast<bool>(op.getBias())) {}
+template <typename OpT>
+AttentionShape getShapeOf(OpT op) {
+  return {op.getQuery(), op.getKey(), op.getValue(), op.getScaleOrDefault()};
+}
 
-  /// For kernel names: "sigmoid_b1s64h4x2d16_s16n3_w32".
-  std::string name() const {
-    return stringifyGating(gating).str() + "_" + selected.name() + "_" +
-           window.visibility->getShapeName();
+/// What the kernels of a gated sum and of its gradients share. Rows are those
+/// of the branch with indices.
+struct GatedAttention {
+  /// A branch that goes through ranges of keys, and its number.
+  struct Dense {
+    int64_t branch;
+    DenseAttention attention;
+  };
+
+  /// `branches` are attentions or gradients of them, null where a kernel is
+  /// given the output. `gate` is null where it is given the gates.
+  template <typename OpT>
+  GatedAttention(llvm::ArrayRef<OpT> branches, nn::GateOp gate,
+                 const KernelSchedule &schedule)
+      : branches(branches.size()),
+        branch(llvm::find_if(branches,
+                             [](OpT op) { return op && hasIndices(op); }) -
+               branches.begin()),
+        selected(branches[branch], schedule), shape(selected.shape) {
+    for (size_t number = 0; number < branches.size(); ++number)
+      if (OpT op = branches[number]; op && !hasIndices(op))
+        dense.push_back({static_cast<int64_t>(number),
+                         {getShapeOf(op), op.getVisibility(), schedule}});
+    if (!gate)
+      return;
+    activation = gate.getActivation();
+    hasBias = static_cast<bool>(gate.getBias());
   }
 
-  bool isSplit() const { return selected.isWide; }
+  /// For kernel names: "sigmoid_b1s64h4x2d16_s16n3_w32".
+  std::string name() const;
+  /// Of the branches that are not selected.
+  int64_t denseFlops(int64_t width) const;
+  RowGates getGates(mlir::Value gates, mlir::Value bias) const {
+    return {activation, branches, gates, bias};
+  }
 
-  AttentionShape shape;
+  /// How many branches there are, and the number of the selected one.
+  int64_t branches, branch;
   SelectedAttention selected;
-  DenseAttention window;
-  Gating gating;
-  bool hasBias;
+  AttentionShape shape;
+  llvm::SmallVector<Dense> dense;
+  std::optional<nn::GateActivation> activation;
+  bool hasBias = false;
 };
 
 } // namespace nsa

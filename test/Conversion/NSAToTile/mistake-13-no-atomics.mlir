@@ -24,9 +24,9 @@
 // ALONE-DAG: llvm.func @selected_attention_backward_dkdv_
 // ALONE-DAG: llvm.func @window_attention_backward_dkdv_
 // FUSED-DAG: llvm.func @gated_attention_backward_dq_
-// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_cmp_
-// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_slc_
-// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_win_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_compressed_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_selected_
+// FUSED-DAG: llvm.func @gated_attention_backward_dkdv_window_
 // CHECK-DAG: llvm.func @embedding_backward_
 
 // The same for GPUs, which have instructions for it: in the NVVM dialect, and in

@@ -1,100 +1,54 @@
 // RUN: nsa-opt %s | nsa-opt | FileCheck %s
 // RUN: nsa-opt %s --mlir-print-op-generic | nsa-opt | FileCheck %s
 
-// CHECK-LABEL: func.func @forward
-// CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} = nsa.gated_attention sigmoid %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7, %arg8 visible(#nsa.selected<block = 16>, #nsa.window<32>) {keep} :
-func.func @forward(%q: tensor<1x64x4x16xf32>, %oc: tensor<1x64x4x16xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>, %vw: tensor<1x64x2x16xf32>, %g: tensor<1x64x12xf32>,
-    %b: tensor<12xf32>) {
-  %r:5 = nsa.gated_attention sigmoid %q, %oc, %ks, %vs, %i, %kw, %vw, %g, %b
-      visible(#nsa.selected<block = 16>, #nsa.window<32>) {keep}
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
-      -> (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
-  return
+!q = tensor<1x64x4x16xf32>
+!k = tensor<1x64x2x16xf32>
+!kc = tensor<1x15x2x16xf32>
+!l = tensor<1x4x64xf32>
+!i = tensor<1x2x64x3xi32>
+!table = tensor<64x8x2xf32>
+
+// One branch is given, two are inside with their gates; one of these is kept.
+// CHECK-LABEL: func.func @sum
+// CHECK: %[[F:.*]]:3 = nsa.fused %arg0, %arg1, %arg2, %arg3, %arg4 : ({{.*}}) -> ({{.*}}) {
+// CHECK-NEXT: ^bb0(%[[Q:[^:]*]]: {{.*}}, %[[OC:[^:]*]]: {{.*}}, %[[K:[^:]*]]: {{.*}}, %[[I:[^:]*]]: {{.*}}, %[[Z:[^:]*]]: {{.*}}):
+// CHECK-NEXT: %[[OS:.*]], %[[LS:.*]] = nsa.attention %[[Q]], %[[K]], %[[K]] visible(#nsa.selected<block = 16>, %[[I]] : {{.*}})
+// CHECK-NEXT: %[[OW:.*]], %{{.*}} = nsa.attention %[[Q]], %[[K]], %[[K]] visible(#nsa.window<32>)
+// CHECK-NEXT: %[[G:.*]] = nn.gate softmax %[[Z]]
+// CHECK-NEXT: %[[O:.*]] = nsa.combine %[[G]], %[[OC]], %[[OS]], %[[OW]]
+// CHECK-NEXT: nsa.yield %[[O]], %[[OS]], %[[LS]]
+func.func @sum(%q: !q, %oc: !q, %k: !k, %i: !i, %z: tensor<1x64x12xf32>) -> !q {
+  %o:3 = nsa.fused %q, %oc, %k, %i, %z : (!q, !q, !k, !i, tensor<1x64x12xf32>) -> (!q, !q, !l) {
+  ^bb0(%x: !q, %c: !q, %key: !k, %b: !i, %logits: tensor<1x64x12xf32>):
+    %os, %ls = nsa.attention %x, %key, %key visible(#nsa.selected<block = 16>, %b : !i) : !q, !k, !k
+    %ow, %lw = nsa.attention %x, %key, %key visible(#nsa.window<32>) : !q, !k, !k
+    %g = nn.gate softmax %logits : (tensor<1x64x12xf32>) -> tensor<1x64x4x3xf32>
+    %sum = nsa.combine %g, %c, %os, %ow : (tensor<1x64x4x3xf32>, !q, !q, !q) -> !q
+    nsa.yield %sum, %os, %ls : !q, !q, !l
+  }
+  return %o#0 : !q
 }
 
-// Without a gradient nothing is kept; given gates have no bias.
-// CHECK-LABEL: func.func @inference
-// CHECK: %o = nsa.gated_attention given %arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6, %arg7 visible(#nsa.selected<block = 16>, #nsa.window<32>) {scale = 5.000000e-01 : f64} :
-func.func @inference(%q: tensor<1x64x4x16xf32>, %oc: tensor<1x64x4x16xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>, %vw: tensor<1x64x2x16xf32>, %g: tensor<1x64x4x3xf32>) {
-  %r = nsa.gated_attention given %q, %oc, %ks, %vs, %i, %kw, %vw, %g
-      visible(#nsa.selected<block = 16>, #nsa.window<32>) {scale = 0.5 : f64}
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
-      -> (tensor<1x64x4x16xf32>)
-  return
-}
-
-// CHECK-LABEL: func.func @backward
-// CHECK: %dq, %dk_cmp, %dv_cmp, %dk_slc, %dv_slc, %dk_win, %dv_win, %dgates, %dbias = nsa.gated_attention_backward softmax
-// CHECK-SAME: visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-func.func @backward(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
-    %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %os: tensor<1x64x4x16xf32>, %ls: tensor<1x4x64xf32>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>,
-    %vw: tensor<1x64x2x16xf32>, %ow: tensor<1x64x4x16xf32>, %lw: tensor<1x4x64xf32>, %g: tensor<1x64x12xf32>,
-    %b: tensor<12xf32>) {
-  %r:9 = nsa.gated_attention_backward softmax %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g, %b
-      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
-         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
-      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>, tensor<12xf32>)
-  return
-}
-
-// Without a bias it has no gradient.
-// CHECK-LABEL: func.func @no_bias
-// CHECK: %dq, %dk_cmp, %dv_cmp, %dk_slc, %dv_slc, %dk_win, %dv_win, %dgates = nsa.gated_attention_backward sigmoid
-func.func @no_bias(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
-    %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %os: tensor<1x64x4x16xf32>, %ls: tensor<1x4x64xf32>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>,
-    %vw: tensor<1x64x2x16xf32>, %ow: tensor<1x64x4x16xf32>, %lw: tensor<1x4x64xf32>, %g: tensor<1x64x12xf32>) {
-  %r:8 = nsa.gated_attention_backward sigmoid %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g
-      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
-         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x64x12xf32>)
-      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x12xf32>)
-  return
-}
-
-// CHECK-LABEL: func.func @rotated_back
-// CHECK: nsa.gated_attention_backward given {{.*}} rotary %{{.*}} visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-func.func @rotated_back(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
-    %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %os: tensor<1x64x4x16xf32>, %ls: tensor<1x4x64xf32>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>,
-    %vw: tensor<1x64x2x16xf32>, %ow: tensor<1x64x4x16xf32>, %lw: tensor<1x4x64xf32>, %g: tensor<1x64x4x3xf32>, %t: tensor<64x8x2xf32>) {
-  %r:8 = nsa.gated_attention_backward given %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g rotary %t
-      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>)
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
-         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>, tensor<64x8x2xf32>)
-      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
-  return
-}
-
-// CHECK-LABEL: func.func @all_rotated_back
-// CHECK: nsa.gated_attention_backward given {{.*}} rotary %{{.*}} visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>) {rotate_tokens}
-func.func @all_rotated_back(%do: tensor<1x64x4x16xf32>, %q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: tensor<1x15x2x16xf32>,
-    %oc: tensor<1x64x4x16xf32>, %lc: tensor<1x4x64xf32>, %ks: tensor<1x64x2x16xf32>, %vs: tensor<1x64x2x16xf32>,
-    %os: tensor<1x64x4x16xf32>, %ls: tensor<1x4x64xf32>, %i: tensor<1x2x64x3xi32>, %kw: tensor<1x64x2x16xf32>,
-    %vw: tensor<1x64x2x16xf32>, %ow: tensor<1x64x4x16xf32>, %lw: tensor<1x4x64xf32>, %g: tensor<1x64x4x3xf32>, %t: tensor<64x8x2xf32>) {
-  %r:8 = nsa.gated_attention_backward given %do, %q, %kc, %vc, %oc, %lc, %ks, %vs, %os, %ls, %i, %kw, %vw, %ow, %lw, %g rotary %t
-      visible(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>, #nsa.window<32>) {rotate_tokens}
-      : (tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>,
-         tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x2x64x3xi32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>,
-         tensor<1x4x64xf32>, tensor<1x64x4x3xf32>, tensor<64x8x2xf32>)
-      -> (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>,
-         tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x4x3xf32>)
+// CHECK-LABEL: func.func @gradients
+// CHECK: nsa.fused
+// CHECK: nsa.combine_backward
+// CHECK: nsa.yield
+func.func @gradients(%do: !q, %q: !q, %kc: !kc, %k: !k, %o: !q, %l: !l, %i: !i, %z: tensor<1x64x8xf32>, %t: !table) {
+  %r:6 = nsa.fused %do, %q, %kc, %k, %o, %l, %i, %z, %t
+      : (!q, !q, !kc, !k, !q, !l, !i, tensor<1x64x8xf32>, !table) -> (!q, !kc, !kc, !k, !k, tensor<1x64x8xf32>) {
+  ^bb0(%dout: !q, %x: !q, %b: !kc, %key: !k, %out: !q, %lse: !l, %idx: !i, %logits: tensor<1x64x8xf32>, %angles: !table):
+    %g = nn.gate sigmoid %logits {branches = 2 : i64} : (tensor<1x64x8xf32>) -> tensor<1x64x4x2xf32>
+    %dg, %dc, %ds = nsa.combine_backward %dout, %g, %out, %out : (!q, tensor<1x64x4x2xf32>, !q, !q) -> (tensor<1x64x4x2xf32>, !q, !q)
+    %dz, %db = nn.gate_backward sigmoid %dg, %g {logits_type = f32}
+        : (tensor<1x64x4x2xf32>, tensor<1x64x4x2xf32>) -> (tensor<1x64x8xf32>, tensor<8xf32>)
+    %dqc, %dkc, %dvc = nsa.attention_backward %dc, %x, %b, %b, %out, %lse visible(#nsa.compressed<block = 8, stride = 4>) : !q, !q, !kc, !kc, !q, !l
+    %dqs, %dks, %dvs = nsa.attention_backward %ds, %x, %key, %key, %out, %lse visible(#nsa.selected<block = 16>, %idx : !i) : !q, !q, !k, !k, !q, !l
+    %dq = nn.add %dqc, %dqs : (!q, !q) -> !q
+    %dqt = nn.rotary %dq, %angles {inverse} : (!q, !table) -> !q
+    %dkct = nn.rotary %dkc, %angles {inverse, stride = 4 : i64} : (!kc, !table) -> !kc
+    %dkst = nn.rotary %dks, %angles {inverse} : (!k, !table) -> !k
+    nsa.yield %dqt, %dkct, %dvc, %dkst, %dvs, %dz : !q, !kc, !kc, !k, !k, tensor<1x64x8xf32>
+  }
   return
 }
 

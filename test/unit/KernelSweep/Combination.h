@@ -73,11 +73,14 @@ std::vector<std::string> randomTileSizes(uint64_t seed, int64_t multiple);
 /// heads in groups of 4 to 16.
 std::vector<Combination> withManyBlocks();
 
+/// The mnemonic of a kind of compression.
+const char *nameOf(Phi phi);
+
 /// The module of one combination. Entries: compress_k, compress_v, cmp, select,
 /// statistics, slc, win, combine, each but select and statistics with a
 /// `_backward` entry, and `full`, the whole operation; or those of them that
-/// `only` names, and only then the fused operations, gated and gated_backward,
-/// and `rotationEntries`.
+/// `only` names, and only then what fusion makes one operation of, gated and
+/// gated_backward, and `rotationEntries`.
 std::string moduleText(const Combination &combination,
                        const std::vector<std::string> &only = {});
 

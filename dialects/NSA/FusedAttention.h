@@ -1,0 +1,73 @@
+//===- FusedAttention.h - what an nsa.fused holds ---------------*- C++ -*-===//
+//
+// The operations that one kernel of attention may compute: what the verifier of
+// `nsa.fused` holds against its region, and kernels are made from.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_DIALECTS_NSA_FUSEDATTENTION_H
+#define NSA_DIALECTS_NSA_FUSEDATTENTION_H
+
+#include "dialects/NN/NNOps.h"
+#include "dialects/NSA/NSAOps.h"
+
+namespace nsa {
+
+/// A gated sum of branches.
+struct FusedSum {
+  /// Emits an error if that is not what `op` holds.
+  static llvm::FailureOr<FusedSum> get(FusedOp op);
+
+  CombineOp combine;
+  /// Null where the gates are given.
+  nn::GateOp gate;
+  /// The attention of each branch; null where its output is given.
+  llvm::SmallVector<AttentionOp> branches;
+};
+
+/// The gradients of all branches of a gated sum and of their gates.
+struct FusedGradients {
+  /// Emits an error if that is not what `op` holds.
+  static llvm::FailureOr<FusedGradients> get(FusedOp op);
+
+  /// The gradient of rows that is stored: turned back, if that is held too.
+  static mlir::Value getStored(mlir::Value grad);
+
+  CombineBackwardOp combine;
+  /// Null where the gates, or their own gradients, are given.
+  nn::GateOp gate;
+  nn::GateBackwardOp gateBackward;
+  llvm::SmallVector<AttentionBackwardOp> branches;
+  /// The sum of the gradients of the queries; null if nobody reads it.
+  mlir::Value queryGrad;
+  /// The angles by which gradients are turned back, or null.
+  mlir::Value table;
+  /// Whether they turn queries and tokens, not only keys that are blocks.
+  bool turnsTokens = false;
+};
+
+/// Whether attention, or its gradient, is to the blocks of indices.
+template <typename OpT>
+bool hasIndices(OpT op) {
+  return static_cast<bool>(op.getIndices());
+}
+
+/// Why a kernel cannot compute these attentions, or gradients of them, for the
+/// same rows; nothing if it can.
+template <typename OpT>
+llvm::StringRef findDifference(OpT first, OpT second) {
+  auto numKeyHeads = [](OpT op) {
+    return mlir::cast<mlir::ShapedType>(op.getKey().getType()).getDimSize(2);
+  };
+  if (first.getQuery() != second.getQuery())
+    return "the branches have different queries";
+  if (first.getScaleOrDefault() != second.getScaleOrDefault())
+    return "the branches have different scales";
+  if (numKeyHeads(first) != numKeyHeads(second))
+    return "the branches have different numbers of key heads";
+  return "";
+}
+
+} // namespace nsa
+
+#endif // NSA_DIALECTS_NSA_FUSEDATTENTION_H

@@ -1,0 +1,61 @@
+//===- GatedAttentionBackward.h - gradients of a gated sum ------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONBACKWARD_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONBACKWARD_H
+
+#include "passes/Conversion/NSAToTile/GatedAttentionKernels.h"
+#include "passes/Conversion/Rotation.h"
+
+namespace nsa {
+
+/// The kernels of the gradients of all branches of a gated sum.
+struct GatedAttentionBackward : GatedAttention {
+  GatedAttentionBackward(llvm::ArrayRef<AttentionBackwardOp> branches,
+                         nn::GateOp gate, bool rotatesTokens,
+                         const KernelSchedule &schedule)
+      : GatedAttention(branches, gate, schedule), rotatesTokens(rotatesTokens) {
+  }
+
+  /// Whether the rows of the selected branch are too few for the others.
+  bool isSplit() const { return selected.isWide && !dense.empty(); }
+  int64_t numQueryTiles() const { return selected.numQueryTiles(); }
+  /// Tiles of queries of a program of dq: with few rows several, since each
+  /// program has a part of the gradient of the bias.
+  int64_t tilesPerProgram() const {
+    return selected.isWide && selected.queryTile * shape.group() <= 16 ? 8 : 1;
+  }
+  int64_t numQueryPrograms() const {
+    return llvm::divideCeil(numQueryTiles(), tilesPerProgram());
+  }
+  int64_t gateWidth() const { return branches * shape.queryHeads; }
+
+  mlir::Value buildQueryGrad(tile::TileBuilder &b, tile::Expr tile,
+                             llvm::ArrayRef<mlir::Value> in,
+                             llvm::ArrayRef<mlir::Value> out) const;
+  void buildQueryGrads(tile::TileBuilder &b, llvm::ArrayRef<mlir::Value> in,
+                       llvm::ArrayRef<mlir::Value> out) const;
+  void buildDenseQueryGrad(tile::TileBuilder &b,
+                           llvm::ArrayRef<mlir::Value> args) const;
+  mlir::Value sumBiasGrads(const GroupProgram &program,
+                           const BranchTiles &grads) const;
+  void buildBiasGrad(tile::TileBuilder &b, mlir::Value parts,
+                     mlir::Value biasGrad) const;
+  /// Rotates the gradient of the queries or keys of some tokens back.
+  static void rotateTokens(tile::TileBuilder &b, mlir::Value grad,
+                           mlir::Value table, tile::Expr batch, tile::Expr head,
+                           tile::Expr first, int64_t count) {
+    rotateStretch(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
+                  /*inverse=*/true);
+  }
+  /// Whether those who write the gradient of tokens rotate it back at once.
+  bool rotatesAtOnce() const { return rotatesTokens && !selected.isWide; }
+
+  bool rotatesTokens;
+};
+
+/// Results of the launch of dq.
+enum QueryResult { QueryGrad, GatesGrad, Statistics, BiasParts };
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONBACKWARD_H

@@ -1,0 +1,425 @@
+//===- GatedAttentionLaunches.cpp - launches for gradients of a sum -------===//
+//
+// lists  the queries that selected a block; on a GPU after counts, how many of
+//        some queries selected it.
+// dq     the gradient of the queries, of all branches in one sum, and that of
+//        the gates; writes the gate and do . o of every row and branch. On a
+//        GPU two launches: dq_selected has the rows of the selected branch,
+//        dq_dense adds the other branches.
+// dkdv   one launch for each branch to tokens; a last one for branches to
+//        blocks also adds the programs' parts of the gradient of the bias and,
+//        where many programs share the list of a block, those of the selected
+//        branch.
+//
+// What writes the gradient of queries or keys also rotates it back, where it
+// lies: on a CPU at once, while it is in the cache. On a GPU, where each of
+// many programs would read the table of angles, programs of the last launch do
+// it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/LaunchGroup.h"
+#include "passes/Conversion/NSAToTile/GatedAttentionBackward.h"
+#include "passes/Conversion/NSAToTile/NSAToTile.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::tile;
+
+namespace {
+/// The launches of one operation.
+class Launcher {
+public:
+  Launcher(KernelCache &cache, PatternRewriter &rewriter, FusedOp op)
+      : cache(cache), rewriter(rewriter), op(op),
+        grads(*FusedGradients::get(op)),
+        attention(grads.branches, grads.gate, grads.turnsTokens,
+                  cache.getSchedule()),
+        table(grads.table ? op.getOutside(grads.table) : Value()) {}
+
+  /// Values in place of the results.
+  SmallVector<Value> launch();
+
+private:
+  using Dense = GatedAttention::Dense;
+
+  ResultRange launchQueryGrad(ArrayRef<Value> lists);
+  Value launchDenseQueryGrad(ResultRange query);
+  ResultRange launchBlockParts(const Dense &blocks, ResultRange query);
+  LaunchPart makeBlocks(const Dense &blocks, ResultRange query);
+  LaunchPart makeBiasGrad(ResultRange query);
+  ResultRange launchSelected(ResultRange query, ArrayRef<Value> lists);
+  LaunchPart sumSelected(ValueRange parts);
+  ResultRange launchTokens(const Dense &tokens, ResultRange query);
+  SmallVector<Value> getResults(ResultRange query, Value queryGrad,
+                                Value biasGrad,
+                                ArrayRef<SmallVector<Value>> keyValueGrads);
+
+  Value outside(Value inside) { return op.getOutside(inside); }
+  /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order.
+  SmallVector<Value> getInputs(int64_t branch, ResultRange query) {
+    AttentionBackwardOp own = grads.branches[branch];
+    return {outside(grads.combine.getOutputGrad()),
+            outside(own.getQuery()),
+            outside(own.getKey()),
+            outside(own.getValue()),
+            outside(own.getLse()),
+            query[Statistics]};
+  }
+  static KeyValueGradArgs getArgs(int64_t branch, ArrayRef<Value> args,
+                                  ArrayRef<Value> out) {
+    return {args[0], args[1], args[2], args[3], args[4],
+            args[5], branch,  out[0],  out[1]};
+  }
+  SmallVector<Type> getTypes(int64_t branch) {
+    AttentionBackwardOp own = grads.branches[branch];
+    return {own.getKey().getType(), own.getValue().getType()};
+  }
+  /// Types of sums of parts of the gradients of a branch.
+  SmallVector<Type> getPartTypes(int64_t parts, int64_t branch) {
+    return llvm::map_to_vector(getTypes(branch), [&](Type type) -> Type {
+      SmallVector<int64_t> shape = {parts};
+      llvm::append_range(shape, cast<RankedTensorType>(type).getShape());
+      return RankedTensorType::get(shape, rewriter.getF32Type());
+    });
+  }
+  std::string getKind(int64_t branch) {
+    return grads.branches[branch].getVisibility().getKind().str();
+  }
+  /// A kernel of dk and dv of a branch.
+  KernelSpec spec(int64_t branch, StringRef suffix, int64_t tiles,
+                  int64_t flops) {
+    const AttentionShape &shape = attention.shape;
+    KernelSpec own = {"dkdv_" + getKind(branch) + suffix.str(),
+                      attention.name(),
+                      {tiles, shape.keyHeads, shape.batch},
+                      flops};
+    own.key = std::to_string(branch);
+    return own;
+  }
+  /// Adds the parts of dk and dv of some rows of a program's head and batch.
+  void sumParts(TileBuilder &b, ArrayRef<Value> parts, ArrayRef<Value> out,
+                Value row, tile::Operand firstPart = 0) const {
+    Expr head = b.programId(1), batch = b.programId(2);
+    addParts(b, parts[0], out[0], batch, row, head, attention.shape.scale,
+             firstPart);
+    addParts(b, parts[1], out[1], batch, row, head, 1, firstPart);
+  }
+  int64_t queryWidth() const {
+    return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
+  }
+  int64_t keyValueWidth() const {
+    return 2 * (attention.shape.keyWidth + attention.shape.valueWidth);
+  }
+
+  KernelCache &cache;
+  PatternRewriter &rewriter;
+  FusedOp op;
+  FusedGradients grads;
+  GatedAttentionBackward attention;
+  Value table;
+};
+} // namespace
+
+ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
+  const AttentionShape &shape = attention.shape;
+  bool isSplit = attention.isSplit();
+  KernelSpec spec = {
+      isSplit ? "dq_selected" : "dq",
+      attention.name(),
+      {attention.numQueryPrograms(), shape.keyHeads, shape.batch},
+      attention.selected.flops(queryWidth())};
+  AttentionBackwardOp selected = grads.branches[attention.branch];
+  spec.indices = outside(selected.getIndices());
+  spec.selectBlock = selected.getVisibility().getIndexBlock();
+  if (!isSplit)
+    spec.flops += attention.denseFlops(queryWidth());
+
+  SmallVector<Value> operands = {outside(grads.combine.getOutputGrad()),
+                                 outside(selected.getQuery())};
+  for (AttentionBackwardOp branch : grads.branches) {
+    operands.append({outside(branch.getKey()), outside(branch.getValue()),
+                     outside(branch.getOutput()), outside(branch.getLse())});
+    if (hasIndices(branch))
+      operands.push_back(spec.indices);
+  }
+  Value gates = grads.gate ? Value(grads.gate.getLogits())
+                           : Value(grads.combine.getGates());
+  operands.push_back(outside(gates));
+  if (attention.hasBias)
+    operands.push_back(outside(grads.gate.getBias()));
+  llvm::append_range(operands, lists.drop_front(2));
+  if (attention.rotatesAtOnce())
+    operands.push_back(table);
+
+  Type f32 = rewriter.getF32Type();
+  RankedTensorType query = selected.getQuery().getType();
+  SmallVector<Type> types = {
+      isSplit ? query.clone(f32) : query, gates.getType(),
+      RankedTensorType::get({shape.batch, shape.queryHeads,
+                             2 * attention.branches, shape.sequence},
+                            f32)};
+  if (attention.hasBias)
+    types.push_back(RankedTensorType::get(
+        {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},
+        f32));
+  return cache.launch(rewriter, op, spec, operands, types,
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        attention.buildQueryGrads(
+                            b, args.take_front(operands.size()),
+                            args.drop_front(operands.size()));
+                      });
+}
+
+/// The gradient of the queries: what `query` has of it, and the branches whose
+/// rows are those of one head.
+Value Launcher::launchDenseQueryGrad(ResultRange query) {
+  const DenseAttention &first = attention.dense.front().attention;
+  KernelSpec spec = {"dq_dense", attention.name(),
+                     first.headGrid(first.queryTile),
+                     attention.denseFlops(queryWidth())};
+  AttentionBackwardOp selected = grads.branches[attention.branch];
+  SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
+                               outside(selected.getQuery())};
+  for (const Dense &one : attention.dense) {
+    AttentionBackwardOp branch = grads.branches[one.branch];
+    inputs.append({outside(branch.getKey()), outside(branch.getValue()),
+                   outside(branch.getLse())});
+  }
+  inputs.append({query[Statistics], query[QueryGrad]});
+  return cache.launch(rewriter, op, spec, inputs,
+                      {selected.getQuery().getType()},
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        attention.buildDenseQueryGrad(b, args);
+                      })[0];
+}
+
+/// dk and dv of a branch to ranges of tokens.
+ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
+  const DenseAttention &own = tokens.attention;
+  SmallVector<Value> inputs = getInputs(tokens.branch, query);
+  if (attention.rotatesAtOnce())
+    inputs.push_back(table);
+  return cache.launch(
+      rewriter, op,
+      spec(tokens.branch, "", own.numKeyTiles(own.ownKeyTile),
+           own.flops(keyValueWidth())),
+      inputs, getTypes(tokens.branch),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        ArrayRef<Value> out = args.take_back(2);
+        own.buildKeyValueGrad(b, b.programId(0),
+                              getArgs(tokens.branch, args, out));
+        if (attention.rotatesAtOnce())
+          attention.rotateTokens(
+              b, out[0], args[6], b.programId(2), b.programId(1),
+              b.programId(0) * own.ownKeyTile, own.ownKeyTile);
+      });
+}
+
+/// dk and dv of the selected branch, or sums of parts of them.
+ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
+  const SelectedAttention &selected = attention.selected;
+  int64_t parts = selected.gradParts, branch = attention.branch;
+  KernelSpec whole = spec(branch, "", 0, selected.flops(keyValueWidth()));
+  whole.grid = selected.gradGrid(parts);
+  SmallVector<Value> inputs = getInputs(branch, query);
+  llvm::append_range(inputs, lists.take_front(2));
+  bool rotates = parts == 1 && attention.rotatesAtOnce();
+  if (rotates)
+    inputs.push_back(table);
+  return cache.launch(
+      rewriter, op, whole, inputs,
+      parts == 1 ? getTypes(branch) : getPartTypes(parts, branch),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        ArrayRef<Value> out = args.take_back(2);
+        SelectedAttention::GradProgram program =
+            selected.getGradProgram(b, parts);
+        selected.buildKeyValueGrad(b, program, getArgs(branch, args, out),
+                                   args[6], args[7], parts);
+        if (rotates)
+          attention.rotateTokens(
+              b, out[0], args[8], program.batch, program.keyHead,
+              program.tile * selected.keyTile, selected.keyTile);
+      });
+}
+
+/// Adds what the programs of `launchSelected` have.
+LaunchPart Launcher::sumSelected(ValueRange parts) {
+  const SelectedAttention &selected = attention.selected;
+  SmallVector<Value> inputs = llvm::to_vector_of<Value>(parts);
+  if (attention.rotatesTokens)
+    inputs.push_back(table);
+  return {spec(attention.branch, "_sum", selected.numKeyTiles(), 0), inputs,
+          getTypes(attention.branch),
+          [this](TileBuilder &b, ArrayRef<Value> args) {
+            const SelectedAttention &selected = attention.selected;
+            ArrayRef<Value> out = args.take_back(2);
+            Expr first = b.programId(0) * selected.keyTile;
+            sumParts(b, args, out, b.range(first, selected.keyTile, 0),
+                     selected.firstPart(first / selected.selectBlock));
+            if (attention.rotatesTokens)
+              attention.rotateTokens(b, out[0], args[2], b.programId(2),
+                                     b.programId(1), first, selected.keyTile);
+          }};
+}
+
+/// Sums of parts of dk and dv of a branch to blocks, a head of the group each.
+ResultRange Launcher::launchBlockParts(const Dense &blocks, ResultRange query) {
+  const DenseAttention &own = blocks.attention;
+  int64_t parts = own.numGradParts();
+  return cache.launch(
+      rewriter, op,
+      spec(blocks.branch, "_parts", parts * own.numKeyTiles(own.ownKeyTile),
+           own.flops(keyValueWidth())),
+      getInputs(blocks.branch, query), getPartTypes(parts, blocks.branch),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Expr program = b.programId(0);
+        own.buildKeyValueGrad(b, program / parts,
+                              getArgs(blocks.branch, args, args.take_back(2)),
+                              program % parts);
+      });
+}
+
+/// dk and dv of a branch to blocks, from parts where there are any.
+LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
+  const DenseAttention &own = blocks.attention;
+  bool hasParts = own.numGradParts() > 1;
+  int64_t keys = hasParts ? own.sumTile : own.ownKeyTile;
+  SmallVector<Value> inputs =
+      hasParts ? llvm::to_vector_of<Value>(launchBlockParts(blocks, query))
+               : getInputs(blocks.branch, query);
+  Value grad = grads.branches[blocks.branch].getKeyGrad();
+  bool isRotated = FusedGradients::getStored(grad) != grad;
+  if (isRotated)
+    inputs.push_back(table);
+  auto build = [this, hasParts, isRotated, keys,
+                &blocks](TileBuilder &b, ArrayRef<Value> args) {
+    const DenseAttention &own = blocks.attention;
+    ArrayRef<Value> out = args.take_back(2);
+    Expr number = b.programId(0), first = number * keys;
+    if (hasParts)
+      sumParts(b, args, out, b.range(first, keys, 0));
+    else
+      own.buildKeyValueGrad(b, number, getArgs(blocks.branch, args, out));
+    if (isRotated)
+      rotateStretch(b, out[0], out[0], args[args.size() - 3], b.programId(2),
+                    b.programId(1), first, keys, own.visibility->getKeyStride(),
+                    /*inverse=*/true);
+  };
+  return {spec(blocks.branch, "", own.numKeyTiles(keys),
+               hasParts ? 0 : own.flops(keyValueWidth())),
+          inputs, getTypes(blocks.branch), build};
+}
+
+/// Of all heads, or on wide machines a program for each key head.
+LaunchPart Launcher::makeBiasGrad(ResultRange query) {
+  KernelSpec own = {"dbias", attention.name()};
+  own.grid = {1, attention.selected.isWide ? attention.shape.keyHeads : 1, 1};
+  return {own,
+          {query[BiasParts]},
+          {grads.gate.getBias().getType()},
+          [this](TileBuilder &b, ArrayRef<Value> args) {
+            attention.buildBiasGrad(b, args[0], args[1]);
+          }};
+}
+
+SmallVector<Value>
+Launcher::getResults(ResultRange query, Value queryGrad, Value biasGrad,
+                     ArrayRef<SmallVector<Value>> keyValueGrads) {
+  llvm::DenseMap<Value, Value> found;
+  if (grads.queryGrad)
+    found[FusedGradients::getStored(grads.queryGrad)] = queryGrad;
+  for (auto [branch, own] : llvm::zip_equal(grads.branches, keyValueGrads)) {
+    found[FusedGradients::getStored(branch.getKeyGrad())] = own[0];
+    found[branch.getValueGrad()] = own[1];
+  }
+  if (grads.gateBackward) {
+    found[grads.gateBackward.getLogitsGrad()] = query[GatesGrad];
+    found[grads.gateBackward.getBiasGrad()] = biasGrad;
+  } else {
+    found[grads.combine.getGatesGrad()] = query[GatesGrad];
+  }
+  return llvm::map_to_vector(op.getYielded(), [&](Value inside) {
+    Value value = found.lookup(inside);
+    assert(value && "no kernel gives this result");
+    return value;
+  });
+}
+
+SmallVector<Value> Launcher::launch() {
+  const SelectedAttention &selected = attention.selected;
+  SmallVector<Value> lists = selected.launchLists(
+      cache, rewriter, op,
+      outside(grads.branches[attention.branch].getIndices()));
+  ResultRange query = launchQueryGrad(lists);
+  Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
+                                        : Value(query[QueryGrad]);
+  auto attendsToTokens = [](const Dense &dense) {
+    return dense.attention.visibility->attendsToTokens();
+  };
+  // dk and dv of each branch.
+  SmallVector<SmallVector<Value>> own(attention.branches);
+  for (const Dense &dense : attention.dense)
+    if (attendsToTokens(dense))
+      own[dense.branch] = llvm::to_vector_of<Value>(launchTokens(dense, query));
+  SmallVector<Value> &ofSelected = own[attention.branch];
+  ofSelected = llvm::to_vector_of<Value>(launchSelected(query, lists));
+
+  // What is left are sums, and gradients that need no sum.
+  std::vector<LaunchPart> last;
+  std::string suffix = "dkdv_sums";
+  // Where the results of parts go.
+  SmallVector<MutableArrayRef<Value>> places;
+  Value biasGrad;
+  if (attention.hasBias) {
+    last.push_back(makeBiasGrad(query));
+    places.push_back(biasGrad);
+  }
+  for (const Dense &dense : attention.dense) {
+    if (attendsToTokens(dense))
+      continue;
+    suffix = "dkdv_" + getKind(dense.branch);
+    last.push_back(makeBlocks(dense, query));
+    own[dense.branch].resize(2);
+    places.push_back(own[dense.branch]);
+  }
+  bool hasParts = selected.gradParts > 1;
+  if (hasParts) {
+    last.push_back(sumSelected(ofSelected));
+    places.push_back(ofSelected);
+  }
+  // What these programs rotate back.
+  if (attention.rotatesTokens && !attention.rotatesAtOnce()) {
+    places.push_back(queryGrad);
+    for (const Dense &dense : attention.dense)
+      if (attendsToTokens(dense))
+        places.push_back(own[dense.branch][0]);
+    if (!hasParts)
+      places.push_back(ofSelected[0]);
+    for (MutableArrayRef<Value> grad : ArrayRef(places).drop_front(last.size()))
+      last.push_back(rotateTensor(grad[0], table, /*inverse=*/true));
+  }
+  if (!last.empty())
+    for (auto [place, results] : llvm::zip_equal(
+             places, launchTogether(cache, rewriter, op, suffix, last)))
+      llvm::copy(results, place.begin());
+  return getResults(query, queryGrad, biasGrad, own);
+}
+
+namespace {
+struct ConvertGatedAttentionBackward : KernelPattern<FusedOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(FusedOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.isBackward())
+      return failure();
+    rewriter.replaceOp(op, Launcher(cache, rewriter, op).launch());
+    return success();
+  }
+};
+} // namespace
+
+void nsa::populateGatedAttentionBackwardPatterns(RewritePatternSet &patterns,
+                                                 KernelCache &cache) {
+  patterns.add<ConvertGatedAttentionBackward>(patterns.getContext(), cache);
+}
