@@ -33,6 +33,10 @@ bool nn::hasDecay(FunctionOpInterface function, unsigned index) {
   return static_cast<bool>(function.getArgAttr(index, kDecayAttr));
 }
 
+StringRef nn::getArgumentState(FunctionOpInterface function, unsigned index) {
+  return getString(function.getArgAttr(index, kStateAttr));
+}
+
 SmallVector<StringRef> nn::getArgumentDims(FunctionOpInterface function,
                                            unsigned index) {
   auto dims =

@@ -24,6 +24,7 @@ inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kDecayAttr = "nn.decay";
+inline constexpr llvm::StringLiteral kStateAttr = "nn.state";
 inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
 inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
 inline constexpr llvm::StringLiteral kSeedAttr = "nn.seed";
@@ -47,6 +48,10 @@ std::optional<ArgumentRole> getArgumentRole(mlir::FunctionOpInterface function,
 InitAttr getArgumentInit(mlir::FunctionOpInterface function, unsigned index);
 /// Whether weight decay applies to the parameter.
 bool hasDecay(mlir::FunctionOpInterface function, unsigned index);
+/// What the optimizer calls the state that the argument is, such as "m"; an
+/// empty string if it is none of the optimizer's.
+llvm::StringRef getArgumentState(mlir::FunctionOpInterface function,
+                                 unsigned index);
 /// One entry for each dimension ("batch", "seq" or ""); empty if not given.
 llvm::SmallVector<llvm::StringRef>
 getArgumentDims(mlir::FunctionOpInterface function, unsigned index);

@@ -34,10 +34,8 @@ def NN_ArgumentRole : NN_Enum<"ArgumentRole",
       I32EnumAttrCase<"Input", 0, "input">,
       I32EnumAttrCase<"Parameter", 1, "parameter">,
       I32EnumAttrCase<"Constant", 2, "constant">,
-      I32EnumAttrCase<"Moment1", 3, "moment1">,
-      I32EnumAttrCase<"Moment2", 4, "moment2">,
-      I32EnumAttrCase<"Gradient", 5, "gradient">,
-      I32EnumAttrCase<"State", 6, "state">]>;
+      I32EnumAttrCase<"Gradient", 3, "gradient">,
+      I32EnumAttrCase<"State", 4, "state">]>;
 
 def NN_InitKind : NN_Enum<"InitKind", "distribution of an initial value", [
       I32EnumAttrCase<"Normal", 0, "normal">,

@@ -3,6 +3,7 @@
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNOptimizers.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -33,6 +34,10 @@ void NNDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/NN/NNModuleOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNOptimizers.cpp.inc"
       >();
 }
 
@@ -157,6 +162,21 @@ static LogicalResult verifyRole(FunctionOpInterface function, unsigned index,
   return diagnostic;
 }
 
+/// A name without a dot, of a state.
+static LogicalResult verifyState(FunctionOpInterface function, unsigned index,
+                                 NamedAttribute attribute) {
+  FailureOr<StringRef> state = verifyString(function, attribute);
+  if (failed(state))
+    return failure();
+  if (state->contains('.'))
+    return function->emitError("argument ") << index << " has the `nn.state` `"
+                                            << *state << "`, which has a dot";
+  if (getArgumentRole(function, index) != ArgumentRole::State)
+    return function->emitError("argument ")
+           << index << " has `nn.state` but not the role `state`";
+  return success();
+}
+
 /// One of "batch", "seq" and "" for each dimension.
 static LogicalResult verifyDims(FunctionOpInterface function, unsigned index,
                                 NamedAttribute attribute) {
@@ -228,9 +248,9 @@ static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
 static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
   return refuseAttribute(op, attribute,
                          {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr,
-                          kDimsAttr, kDifferentiateAttr, kSeedAttr, kAliasAttr,
-                          kObjectiveAttr, kStatisticAttr, kTrainAttr,
-                          kConfigAttr, kPrecisionAttr});
+                          kStateAttr, kDimsAttr, kDifferentiateAttr, kSeedAttr,
+                          kAliasAttr, kObjectiveAttr, kStatisticAttr,
+                          kTrainAttr, kConfigAttr, kPrecisionAttr});
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
@@ -285,6 +305,8 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return verifyRole(function, argIndex, attribute);
   if (name == kInitAttr)
     return verifyInit(function, argIndex, attribute);
+  if (name == kStateAttr)
+    return verifyState(function, argIndex, attribute);
   if (name == kDimsAttr)
     return verifyDims(function, argIndex, attribute);
   if (name == kDifferentiateAttr)

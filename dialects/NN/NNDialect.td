@@ -13,7 +13,7 @@ def NN_Dialect : Dialect {
   let description = [{
     Value-semantics operations on ranked tensors of static shape: embedding,
     matrix product, normalisation, rotary embedding, gates, activations, loss,
-    gradient norm and AdamW, each differentiable op with its backward op.
+    gradient norm and optimizers, each differentiable op with its backward op.
     Statistics and accumulation are fp32 in every op.
 
     The dialect also owns the attributes that give the tensors of a program
@@ -22,7 +22,8 @@ def NN_Dialect : Dialect {
     | attribute | on | meaning |
     |---|---|---|
     | `nn.name` | argument, result | unique name of the tensor |
-    | `nn.role` | argument | `input`, `parameter`, `constant`, `moment1`, `moment2`, `gradient`, `state` |
+    | `nn.role` | argument | `input`, `parameter`, `constant`, `gradient`, `state` |
+    | `nn.state` | argument | what the optimizer calls a state that it keeps for a parameter |
     | `nn.init` | argument | initial value, a `#nn.init` |
     | `nn.decay` | argument | the parameter takes part in weight decay |
     | `nn.dims` | argument | which dimensions follow `batch` and `seq` |

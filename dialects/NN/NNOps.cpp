@@ -316,14 +316,6 @@ LogicalResult GradientNormOp::inferReturnTypes(MLIRContext *context,
   return success();
 }
 
-LogicalResult AdamWOp::inferReturnTypes(MLIRContext *context,
-                                        std::optional<Location> location,
-                                        Adaptor adaptor,
-                                        SmallVectorImpl<Type> &types) {
-  types.append(3, adaptor.getWeight().getType());
-  return success();
-}
-
 LogicalResult UpdateLossScaleOp::inferReturnTypes(
     MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
     SmallVectorImpl<Type> &types) {

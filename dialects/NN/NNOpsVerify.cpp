@@ -164,10 +164,6 @@ LogicalResult CrossEntropyBackwardOp::verify() {
   return checkShape(*this, "lse", getLse(), getShape(getTargets()));
 }
 
-LogicalResult AdamWOp::verify() {
-  return checkShape(*this, "hyper", getHyper(), {training::numHyper});
-}
-
 LogicalResult UpdateLossScaleOp::verify() {
   return checkShape(*this, "hyper", getHyper(), {training::numHyper});
 }

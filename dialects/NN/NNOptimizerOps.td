@@ -104,44 +104,6 @@ def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
   let resultNames = [{"norm"}];
 }
 
-def NN_AdamWOp : NN_GraphOp<"adamw", [
-    AllTypesMatch<["weight", "moment1", "moment2", "gradient"]>]> {
-  let summary = "one step of AdamW on one tensor";
-  let description = [{
-    `hyper` holds `lr, beta1, beta2, eps, weight_decay, max_norm, grad_scale,
-    step`, with `step` counted from 1 and no clipping if `max_norm <= 0`. With
-    `n = norm * grad_scale`:
-
-    ```
-    c  = (max_norm > 0 and n > max_norm) ? max_norm / n : 1
-    g  = gradient * grad_scale * c
-    w  = weight - lr * weight_decay * weight     with `decay`, else weight
-    m' = beta1 * m + (1 - beta1) * g
-    v' = beta2 * v + (1 - beta2) * g^2
-    w' = w - lr * (m' / (1 - beta1^step)) / (sqrt(v' / (1 - beta2^step)) + eps)
-    ```
-
-    If `norm` or `loss` is not finite, weight and moments stay as they are.
-
-    Example:
-
-    ```mlir
-    %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %norm, %loss, %hyper {decay}
-        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>,
-           tensor<f32>, tensor<f32>, tensor<8xf32>)
-        -> (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>)
-    ```
-  }];
-  let arguments = (ins NSA_F32Tensor:$weight, NSA_F32Tensor:$moment1,
-                       NSA_F32Tensor:$moment2, NSA_F32Tensor:$gradient,
-                       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
-                       NSA_F32TensorOfRank<1>:$hyper, UnitAttr:$decay);
-  let results = (outs NSA_F32Tensor:$new_weight, NSA_F32Tensor:$new_moment1,
-                      NSA_F32Tensor:$new_moment2);
-  let resultNames = [{"weight", "moment1", "moment2"}];
-  let hasVerifier = 1;
-}
-
 def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
   let summary = "scale of the loss for the next step, by what this one gave";
   let description = [{

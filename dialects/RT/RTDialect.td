@@ -27,7 +27,7 @@ def RT_Dialect : Dialect {
 
     | segment | holds |
     |---|---|
-    | `persistent` | parameters, moments, gradients, constants, state |
+    | `persistent` | parameters, states of the optimizer, gradients, constants, other state |
     | `io` | inputs and outputs of entries |
     | `arena` | buffers; one arena for all entries |
     | `workspace` | scratch memory of matrix products |
@@ -81,10 +81,8 @@ def RT_TensorRole : RT_Enum<"TensorRole", "what a named tensor is for", [
   I32EnumAttrCase<"Output", 1, "output">,
   I32EnumAttrCase<"Parameter", 2, "parameter">,
   I32EnumAttrCase<"Constant", 3, "constant">,
-  I32EnumAttrCase<"Moment1", 4, "moment1">,
-  I32EnumAttrCase<"Moment2", 5, "moment2">,
-  I32EnumAttrCase<"Gradient", 6, "gradient">,
-  I32EnumAttrCase<"State", 7, "state">
+  I32EnumAttrCase<"Gradient", 4, "gradient">,
+  I32EnumAttrCase<"State", 5, "state">
 ]>;
 def RT_TensorRoleAttr : EnumAttr<RT_Dialect, RT_TensorRole, "role">;
 

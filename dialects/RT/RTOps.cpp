@@ -155,6 +155,10 @@ LogicalResult TensorOp::verify() {
   if (getDecay() && getRole() != TensorRole::Parameter)
     return emitOpError("decays, but its role is ")
            << stringifyTensorRole(getRole()) << " and not parameter";
+  if (getState() && getRole() != TensorRole::State)
+    return emitOpError("is the state `")
+           << *getState() << "` of an optimizer, but its role is "
+           << stringifyTensorRole(getRole()) << " and not state";
   if (getInit() && isIO())
     return emitOpError("has an initial value, but its role is ")
            << stringifyTensorRole(getRole());

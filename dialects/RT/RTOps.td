@@ -40,7 +40,8 @@ def RT_TensorOp : RT_Op<"tensor", [
   let summary = "a named tensor that outlives an entry";
   let description = [{
     `init` is the value that `rt.initialize` gives the tensor. `decay` marks a
-    parameter that takes part in weight decay. `at` is its memory, once planned.
+    parameter that takes part in weight decay, `state` is what the optimizer
+    calls a state that it keeps for a parameter. `at` is its memory, once planned.
 
     Example:
 
@@ -51,7 +52,7 @@ def RT_TensorOp : RT_Op<"tensor", [
   let arguments = (ins RT_TensorRoleAttr:$role, SymbolNameAttr:$sym_name,
                        TypeAttrOf<RT_Memory>:$type,
                        OptionalAttr<NN_InitAttr>:$init,
-                       UnitAttr:$decay,
+                       UnitAttr:$decay, OptionalAttr<StrAttr>:$state,
                        OptionalAttr<RT_SliceAttr>:$slice);
   let assemblyFormat = [{
     `` $role $sym_name `:` $type (`init` $init^)? (`at` $slice^)? attr-dict

@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/Driver.h"
 #include "dialects/Interfaces/OpChecks.h"
+#include "dialects/Interfaces/OptimizerOpInterface.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSADialect.h"
@@ -116,6 +117,13 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   cpu = std::move(*description);
+  context.getOrLoadDialect<nn::NNDialect>();
+  if (!OptimizerKind::find(&context, options.optimizer)) {
+    messageStream << "unknown optimizer " << quote(options.optimizer)
+                  << "; known are "
+                  << llvm::join(OptimizerKind::list(&context), ", ");
+    return failure();
+  }
   if (options.shardRanks != 1 && !options.fuse) {
     messageStream << "ranks share only updates that are fused: "
                      "--shard-optimizer cannot be used with --no-fuse";
@@ -197,7 +205,7 @@ static bool isTrained(ModuleOp module) {
   if (!module.getOps<nn::ModelOp>().empty())
     return true;
   WalkResult result = module.walk([](Operation *op) {
-    if (isa<nn::AdamWOp, nn::AllReduceOp>(op))
+    if (isa<OptimizerOpInterface, nn::AllReduceOp>(op))
       return WalkResult::interrupt();
     auto function = dyn_cast<func::FuncOp>(op);
     if (!function)
@@ -230,6 +238,8 @@ void nsa::Driver::warnOfUnusedOptions() {
     return;
   for (auto [name, isUsed] :
        {std::pair("--recompute", options.recompute != "none"),
+        std::pair("--optimizer",
+                  options.optimizer != training::defaultOptimizer),
         std::pair("--shard-optimizer", options.shardRanks != 1),
         std::pair("--reduce-precision", options.reducePrecision != "fp32")})
     if (isUsed)

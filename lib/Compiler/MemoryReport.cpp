@@ -14,19 +14,16 @@ using namespace nsa;
 //===----------------------------------------------------------------------===//
 
 /// The sum that a persistent tensor counts in, or null for inputs and outputs.
-static uint64_t *findSum(rt::TensorRole role, PersistentMemory &memory) {
-  switch (role) {
+static uint64_t *findSum(rt::TensorOp tensor, PersistentMemory &memory) {
+  switch (tensor.getRole()) {
   case rt::TensorRole::Parameter:
     return &memory.weights;
-  case rt::TensorRole::Moment1:
-  case rt::TensorRole::Moment2:
-    return &memory.moments;
   case rt::TensorRole::Gradient:
     return &memory.gradients;
   case rt::TensorRole::Constant:
     return &memory.constants;
   case rt::TensorRole::State:
-    return &memory.state;
+    return tensor.getState() ? &memory.optimizer : &memory.state;
   case rt::TensorRole::Input:
   case rt::TensorRole::Output:
     return nullptr;
@@ -67,7 +64,7 @@ void nsa::describeMemory(ModuleOp module, CompileReport &report) {
   if (alignment == 0)
     return;
   for (auto tensor : module.getOps<rt::TensorOp>())
-    if (uint64_t *sum = findSum(tensor.getRole(), report.persistent))
+    if (uint64_t *sum = findSum(tensor, report.persistent))
       *sum += alignUp(rt::getByteSize(tensor.getMemoryType()), alignment);
   for (auto entry : module.getOps<rt::EntryOp>())
     if (ActivationPeak peak = describePeak(entry, alignment); peak.bytes > 0) {
@@ -91,7 +88,7 @@ std::string nsa::formatMemory(const CompileReport &report) {
   const PersistentMemory &kinds = report.persistent;
   print("persistent", report.persistentBytes);
   print("  weights", kinds.weights);
-  print("  moments", kinds.moments);
+  print("  optimizer", kinds.optimizer);
   print("  gradients", kinds.gradients);
   print("  constants", kinds.constants);
   print("  state", kinds.state);

@@ -90,11 +90,13 @@ const std::vector<OptionField> &nsa::optionFields() {
        "In what ranks average gradients: fp32, or bf16 with half the bytes; "
        "they are summed and used in fp32",
        {"fp32", "bf16"}},
+      {"optimizer", &Options::optimizer,
+       "How gradients become updates: adamw"},
       {"shard-optimizer",
        &Options::shardRanks,
-       "Ranks that share the moments: each keeps and updates those of a part "
-       "of the weights, and the artefact runs on exactly as many; 2, 4, 8 or "
-       "16, 1 for no sharing",
+       "Ranks that share the optimizer's states: each keeps and updates those "
+       "of a part of the weights, and the artefact runs on exactly as many; 2, "
+       "4, 8 or 16, 1 for no sharing",
        {"1", "2", "4", "8", "16"}},
       {"recompute",
        &Options::recompute,

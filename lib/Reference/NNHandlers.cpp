@@ -1,6 +1,6 @@
 //===- NNHandlers.cpp - the nn operations in the evaluator ----------------===//
 
-#include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNOptimizers.h"
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/NN.h"
 

@@ -92,10 +92,10 @@ static bool isTrained(Operation *symbol) {
     return false;
   switch (tensor.getRole()) {
   case rt::TensorRole::Parameter:
-  case rt::TensorRole::Moment1:
-  case rt::TensorRole::Moment2:
   case rt::TensorRole::Gradient:
     return true;
+  case rt::TensorRole::State:
+    return bool(tensor.getState());
   default:
     return false;
   }

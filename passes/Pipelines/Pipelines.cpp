@@ -65,7 +65,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
         createRecompute({options.recompute, options.recomputeBudget}));
     return addCleanUp(manager);
   case Phase::Optimizer:
-    manager.addPass(createOptimizer());
+    manager.addPass(createOptimizer({options.optimizer}));
     addCleanUp(manager);
     if (options.fuse) {
       manager.addNestedPass<func::FuncOp>(
@@ -75,10 +75,11 @@ static void addPasses(OpPassManager &manager, Phase phase,
           createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
     }
     // Refuses updates that were not fused.
-    if (options.shardRanks == 1)
-      return;
-    manager.addPass(createShardOptimizer({options.shardRanks}));
-    return addCleanUp(manager);
+    if (options.shardRanks != 1) {
+      manager.addPass(createShardOptimizer({options.shardRanks}));
+      addCleanUp(manager);
+    }
+    return;
   case Phase::Kernel:
     manager.addPass(createConvertToTile(getConversion(options)));
     return addCleanUp(manager);
@@ -122,7 +123,7 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
                                             "schedule", "precision"};
   static constexpr StringRef gradient[] = {"recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
-                                            "shard-optimizer"};
+                                            "optimizer", "shard-optimizer"};
   static constexpr StringRef kernel[] = {"schedule", "tile-size"};
   static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
   static constexpr StringRef plan[] = {"gemm-workspace"};
@@ -205,7 +206,7 @@ void nsa::registerPhasePipelines() {
   registerPhase(Phase::Gradient, "Phase 2: make the entries of training and "
                                  "their gradients");
   registerPhase(Phase::Optimizer, "Phase 3: make gradient accumulation and the "
-                                  "AdamW update, fuse");
+                                  "update, fuse");
   registerPhase(Phase::Kernel, "Phase 4: turn nsa and nn operations into tile "
                                "kernels and launches");
   registerPhase(Phase::Buffer,

@@ -8,7 +8,8 @@
 // nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
-// - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse
+// - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,
+//   for several ranks nsa-shard-optimizer
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
@@ -108,6 +109,10 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       llvm::cl::values(
           clEnumValN(ComputePrecision::FP32, "fp32", "fp32"),
           clEnumValN(ComputePrecision::BF16, "bf16", "bf16, half the bytes"))};
+  Option<std::string> optimizer{
+      *this, "optimizer",
+      llvm::cl::desc("The optimizer: the name of its operation without `nn.`"),
+      llvm::cl::init(training::defaultOptimizer)};
   Option<int64_t> shardRanks{
       *this, "shard-optimizer",
       llvm::cl::desc("Ranks that share the optimizer's state; 1 if each has "

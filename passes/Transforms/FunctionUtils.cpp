@@ -103,6 +103,16 @@ BlockArgument nsa::Signature::addState(const Twine &name, nn::ArgumentRole role,
   return addArgument(type, attributes, loc);
 }
 
+BlockArgument nsa::Signature::addOptimizerState(StringRef state,
+                                                const Twine &of, double initial,
+                                                Type type, Location loc) {
+  BlockArgument argument =
+      addState(state + "." + of, nn::ArgumentRole::State, initial, type, loc);
+  arguments.back().set(nn::kStateAttr,
+                       StringAttr::get(loc.getContext(), state));
+  return argument;
+}
+
 unsigned nsa::Signature::addResult(Value value, NamedAttrList attributes) {
   results.push_back(std::move(attributes));
   cast<func::ReturnOp>(function.front().getTerminator())

@@ -62,6 +62,11 @@ public:
   mlir::BlockArgument addState(const llvm::Twine &name, nn::ArgumentRole role,
                                double initial, mlir::Type type,
                                mlir::Location loc);
+  /// One that the optimizer calls `state`, of the parameter or parameters
+  /// `of`.
+  mlir::BlockArgument addOptimizerState(llvm::StringRef state,
+                                        const llvm::Twine &of, double initial,
+                                        mlir::Type type, mlir::Location loc);
   /// Returns the position of the new result.
   unsigned addResult(mlir::Value value, mlir::NamedAttrList attributes);
   /// The attributes of an argument or a result, to read and to change.

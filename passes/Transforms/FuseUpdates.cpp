@@ -1,6 +1,7 @@
 //===- FuseUpdates.cpp - one update of many tensors -----------------------===//
 
 #include "passes/Transforms/FuseUpdates.h"
+#include "dialects/Interfaces/OptimizerOpInterface.h"
 #include "dialects/NN/NNOps.h"
 
 #include "mlir/IR/Remarks.h"
@@ -45,11 +46,11 @@ struct Parts {
   }
 };
 
-/// Updates with the same scalars, and what they read: weights, both moments,
-/// gradients.
+/// Updates by one optimizer with the same attributes and scalars, and what they
+/// read: weights, states, gradients.
 struct Group {
-  SmallVector<nn::AdamWOp> updates;
-  Parts operands[4];
+  SmallVector<OptimizerOpInterface> updates;
+  SmallVector<Parts> operands;
 };
 
 class UpdateFuser {
@@ -62,7 +63,7 @@ public:
 
 private:
   bool claim(ArrayRef<StringRef> tensors);
-  StringRef collect(nn::AdamWOp update);
+  StringRef collect(OptimizerOpInterface update);
   StringRef getGradientTensor(Value gradient);
   void arrange(Group &group);
   bool fits(const Group &group);
@@ -78,7 +79,9 @@ private:
   func::FuncOp function;
   Operation *ret;
   BundleLayout &layout;
-  llvm::MapVector<std::tuple<unsigned, Value, Value, Value>, Group> groups;
+  /// By the optimizer, its attributes, norm, loss and hyper.
+  llvm::MapVector<std::tuple<Attribute, Attribute, Value, Value, Value>, Group>
+      groups;
   /// The gradients of all fused groups.
   Parts gradients;
   llvm::StringSet<> claimed;
@@ -148,9 +151,11 @@ bool UpdateFuser::claim(ArrayRef<StringRef> tensors) {
 
 /// Adds an update to its group. Returns why it has to stay as it is, or
 /// nothing.
-StringRef UpdateFuser::collect(nn::AdamWOp update) {
-  StringRef tensors[4];
-  for (unsigned i = 0; i < 3; ++i) {
+StringRef UpdateFuser::collect(OptimizerOpInterface update) {
+  if (!update.isElementwise())
+    return "its optimizer is not elementwise";
+  SmallVector<StringRef> tensors(update.getTensors().size());
+  for (unsigned i = 0; i + 1 < tensors.size(); ++i) {
     auto argument = dyn_cast<BlockArgument>(update->getOperand(i));
     if (!argument)
       return kNotInPlace;
@@ -166,16 +171,18 @@ StringRef UpdateFuser::collect(nn::AdamWOp update) {
         nn::getResultAlias(function, use.getOperandNumber()) != tensors[i])
       return kNotInPlace;
   }
-  tensors[3] = getGradientTensor(update.getGradient());
-  if (tensors[3].empty())
+  tensors.back() = getGradientTensor(update.getGradient());
+  if (tensors.back().empty())
     return kNotInPlace;
   if (!claim(tensors))
     return "another update has one of its tensors";
-  Group &group = groups[{unsigned(update.getDecay()), update.getNorm(),
-                         update.getLoss(), update.getHyper()}];
+  Group &group =
+      groups[{update->getName().getIdentifier(), update->getAttrDictionary(),
+              update.getNorm(), update.getLoss(), update.getHyper()}];
   group.updates.push_back(update);
+  group.operands.resize(tensors.size());
   for (auto [parts, operand, tensor] :
-       llvm::zip(group.operands, update->getOperands().take_front(4), tensors))
+       llvm::zip_equal(group.operands, update.getTensors(), tensors))
     parts.append(operand, tensor);
   return "";
 }
@@ -192,7 +199,7 @@ void UpdateFuser::arrange(Group &group) {
 bool UpdateFuser::fits(const Group &group) {
   if (group.updates.size() < 2)
     return false;
-  nn::AdamWOp first = group.updates.front();
+  OptimizerOpInterface first = group.updates.front();
   if (group.operands[0].getLength() > kMaxLength) {
     refuse(first, "the tensors together have too many elements");
     return false;
@@ -226,8 +233,8 @@ ValueRange UpdateFuser::unbundle(OpBuilder &builder, Location loc, Value whole,
 }
 
 void UpdateFuser::fuse(Group &group) {
-  nn::AdamWOp last =
-      *llvm::max_element(group.updates, [](nn::AdamWOp a, nn::AdamWOp b) {
+  OptimizerOpInterface last = *llvm::max_element(
+      group.updates, [](OptimizerOpInterface a, OptimizerOpInterface b) {
         return a->isBeforeInBlock(b);
       });
   OpBuilder builder(last);
@@ -235,19 +242,17 @@ void UpdateFuser::fuse(Group &group) {
   SmallVector<Value> operands;
   for (const Parts &parts : group.operands)
     operands.push_back(bundle(builder, loc, parts));
-  auto fused = nn::AdamWOp::create(
-      builder, loc, operands[0], operands[1], operands[2], operands[3],
-      last.getNorm(), last.getLoss(), last.getHyper(), last.getDecay());
-  for (unsigned i = 0; i < 3; ++i) {
+  OptimizerOpInterface fused = last.createFor(builder, loc, operands);
+  for (unsigned i = 0; i < fused->getNumResults(); ++i) {
     ValueRange parts =
         unbundle(builder, loc, fused->getResult(i), group.operands[i]);
     for (auto [update, part] : llvm::zip_equal(group.updates, parts))
       update->getResult(i).replaceAllUsesWith(part);
   }
-  gradients.append(group.operands[3]);
+  gradients.append(group.operands.back());
   numReplaced += group.updates.size();
-  for (nn::AdamWOp update : group.updates)
-    update.erase();
+  for (OptimizerOpInterface update : group.updates)
+    update->erase();
 }
 
 /// Whether both have the same values, each as often.
@@ -311,7 +316,7 @@ void UpdateFuser::fuseFills() {
 
 unsigned UpdateFuser::run() {
   SmallVector<nn::GradientNormOp> norms(function.getOps<nn::GradientNormOp>());
-  for (auto update : function.getOps<nn::AdamWOp>())
+  for (auto update : function.getOps<OptimizerOpInterface>())
     if (StringRef obstacle = collect(update); !obstacle.empty())
       refuse(update, obstacle);
   for (auto &[scalars, group] : groups) {

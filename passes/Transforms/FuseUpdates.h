@@ -7,10 +7,10 @@
 
 namespace nsa {
 
-/// Turns the `nn.adamw` operations of a function that have the same scalars
-/// into one on bundles, and its `nn.gradient_norm` and the fills of gradients
-/// into one of each on the bundle of all gradients. Returns how many
-/// operations were replaced.
+/// Turns the elementwise updates of a function that have the same optimizer,
+/// attributes and scalars into one on bundles, and its `nn.gradient_norm` and
+/// the fills of gradients into one of each on the bundle of all gradients.
+/// Returns how many operations were replaced.
 unsigned fuseUpdates(mlir::func::FuncOp function, BundleLayout &layout);
 
 } // namespace nsa

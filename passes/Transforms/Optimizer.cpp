@@ -1,5 +1,6 @@
 //===- Optimizer.cpp - accumulation and update ----------------------------===//
 
+#include "dialects/Interfaces/OptimizerOpInterface.h"
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
@@ -7,6 +8,7 @@
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 #define DEBUG_TYPE "nsa-optimizer"
@@ -36,11 +38,15 @@ struct Parameter {
 };
 
 struct OptimizerPass : nsa::impl::OptimizerBase<OptimizerPass> {
+  using OptimizerBase::OptimizerBase;
   void runOnOperation() override;
+  /// The optimizer that the option names, if it can update all parameters.
+  FailureOr<OptimizerKind> findKind(ArrayRef<Parameter> parameters);
   /// No symbol of the module has the name of an entry that is made here.
   LogicalResult checkFree(StringRef name);
   func::FuncOp buildUpdate(func::FuncOp accumulate,
-                           ArrayRef<Parameter> parameters);
+                           ArrayRef<Parameter> parameters,
+                           const OptimizerKind &kind);
   void buildStep(func::FuncOp accumulate, func::FuncOp update);
 };
 
@@ -130,13 +136,15 @@ collectParameters(func::FuncOp accumulate) {
 /// No argument or result of `@accumulate` has a name of what is made here: in
 /// `@step` both would be one.
 static LogicalResult checkNames(func::FuncOp accumulate,
-                                ArrayRef<Parameter> parameters) {
+                                ArrayRef<Parameter> parameters,
+                                const OptimizerKind &kind) {
   llvm::StringSet<> made = {training::hyperInput, training::lossSumState,
                             training::lossSumOutput, training::gradNormOutput};
-  for (const Parameter &p : parameters)
-    for (StringRef prefix : {training::moment1Prefix, training::moment2Prefix,
-                             training::gradientPrefix})
-      made.insert((prefix + p.name).str());
+  for (const Parameter &p : parameters) {
+    made.insert(p.getGradientName());
+    for (const OptimizerState &state : kind.getStateSpecs(p.getType()))
+      made.insert((state.name + "." + p.name).str());
+  }
   if (findLossScale(accumulate)) {
     made.insert(training::lossScaleStreakState);
     made.insert(training::skippedUpdatesState);
@@ -244,8 +252,31 @@ static std::pair<Value, Value> buildLossScale(Signature &signature,
   return {update.getUnscaledHyper(), update.getUnscaledNorm()};
 }
 
+/// Appends what the optimizer keeps, the first state of all parameters first.
+/// Returns the states of each parameter.
+static SmallVector<SmallVector<Value>>
+appendStates(Signature &signature, ArrayRef<Parameter> parameters,
+             const OptimizerKind &kind) {
+  SmallVector<SmallVector<Value>> states(parameters.size());
+  bool isMore = true;
+  for (unsigned number = 0; isMore; ++number) {
+    isMore = false;
+    for (auto [p, values] : llvm::zip_equal(parameters, states)) {
+      SmallVector<OptimizerState> specs = kind.getStateSpecs(p.getType());
+      if (number >= specs.size())
+        continue;
+      isMore = true;
+      const OptimizerState &spec = specs[number];
+      values.push_back(signature.addOptimizerState(
+          spec.name, p.name, spec.initial, spec.type, p.argument.getLoc()));
+    }
+  }
+  return states;
+}
+
 func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
-                                        ArrayRef<Parameter> parameters) {
+                                        ArrayRef<Parameter> parameters,
+                                        const OptimizerKind &kind) {
   func::FuncOp update =
       createEntry(getOperation(), training::updateEntry, accumulate.getLoc());
   Location loc = update.getLoc();
@@ -253,18 +284,12 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
   Type f32 = builder.getF32Type();
 
   Signature signature(update);
-  SmallVector<Value> weights, moments1, moments2, gradients;
+  SmallVector<Value> weights, gradients;
   for (const Parameter &p : parameters)
     weights.push_back(
         signature.addArgument(p.getType(), p.attributes, p.argument.getLoc()));
-  for (const Parameter &p : parameters)
-    moments1.push_back(appendState(signature, training::moment1Prefix + p.name,
-                                   ArgumentRole::Moment1, p.getType(),
-                                   p.argument.getLoc()));
-  for (const Parameter &p : parameters)
-    moments2.push_back(appendState(signature, training::moment2Prefix + p.name,
-                                   ArgumentRole::Moment2, p.getType(),
-                                   p.argument.getLoc()));
+  SmallVector<SmallVector<Value>> states =
+      appendStates(signature, parameters, kind);
   for (const Parameter &p : parameters)
     gradients.push_back(appendState(signature, p.getGradientName(),
                                     ArgumentRole::Gradient, p.getType(),
@@ -294,16 +319,18 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
                                  training::gradNormOutput));
   signature.addResult(lossSum, nameResult(builder.getContext(), nn::kNameAttr,
                                           training::lossSumOutput));
-  for (auto [p, w, m, v, g] :
-       llvm::zip_equal(parameters, weights, moments1, moments2, gradients)) {
-    auto adamw = nn::AdamWOp::create(builder, p.argument.getLoc(), w, m, v, g,
-                                     norm, lossSum, hyper,
-                                     p.attributes.contains(nn::kDecayAttr));
-    appendAlias(signature, adamw.getNewWeight(), p.name);
-    appendAlias(signature, adamw.getNewMoment1(),
-                training::moment1Prefix + p.name);
-    appendAlias(signature, adamw.getNewMoment2(),
-                training::moment2Prefix + p.name);
+  for (auto [p, w, kept, g] :
+       llvm::zip_equal(parameters, weights, states, gradients)) {
+    SmallVector<Value> operands = {w};
+    llvm::append_range(operands, kept);
+    operands.append({g, norm, lossSum, hyper});
+    OptimizerOpInterface step =
+        kind.create(builder, p.argument.getLoc(), operands,
+                    bool(p.attributes.get(nn::kDecayAttr)));
+    appendAlias(signature, step.getNewWeight(), p.name);
+    for (auto [state, value] :
+         llvm::zip_equal(kind.getStateSpecs(p.getType()), step.getNewStates()))
+      appendAlias(signature, value, state.name + "." + p.name);
   }
   for (auto [p, g] : llvm::zip_equal(parameters, gradients))
     appendAlias(signature,
@@ -363,6 +390,22 @@ void OptimizerPass::buildStep(func::FuncOp accumulate, func::FuncOp update) {
   appendEntry(step, update);
 }
 
+FailureOr<OptimizerKind>
+OptimizerPass::findKind(ArrayRef<Parameter> parameters) {
+  std::optional<OptimizerKind> kind =
+      OptimizerKind::find(&getContext(), optimizer);
+  if (!kind)
+    return getOperation().emitError("unknown optimizer `")
+           << optimizer << "`, expected one of "
+           << llvm::join(OptimizerKind::list(&getContext()), ", ");
+  for (const Parameter &p : parameters)
+    if (!kind->canUpdate(p.getType()))
+      return emitError(p.argument.getLoc(), "parameter `")
+             << p.name << "` of type " << p.getType()
+             << " cannot be updated by `" << kind->getName() << "`";
+  return *kind;
+}
+
 void OptimizerPass::runOnOperation() {
   auto accumulate =
       getOperation().lookupSymbol<func::FuncOp>(training::accumulateEntry);
@@ -374,12 +417,15 @@ void OptimizerPass::runOnOperation() {
   if (failed(loss))
     return signalPassFailure();
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
-  if (failed(parameters) || failed(checkNames(accumulate, *parameters)) ||
+  if (failed(parameters))
+    return signalPassFailure();
+  FailureOr<OptimizerKind> kind = findKind(*parameters);
+  if (failed(kind) || failed(checkNames(accumulate, *parameters, *kind)) ||
       failed(checkFree(training::updateEntry)) ||
       failed(checkFree(training::stepEntry)))
     return signalPassFailure();
   buildAccumulation(accumulate, *loss, *parameters);
-  buildStep(accumulate, buildUpdate(accumulate, *parameters));
+  buildStep(accumulate, buildUpdate(accumulate, *parameters, *kind));
   numParameters += parameters->size();
   unsigned decayed = llvm::count_if(*parameters, [](const Parameter &p) {
     return p.attributes.contains(nn::kDecayAttr);

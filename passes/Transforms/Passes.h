@@ -11,6 +11,7 @@
 #include "dialects/NN/NNDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
+#include "nsa/Artifact/TrainingContract.h"
 
 namespace nsa {
 

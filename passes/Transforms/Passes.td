@@ -334,22 +334,24 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
 }
 
 def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Make gradient accumulation and the AdamW update";
+  let summary = "Make gradient accumulation and the update of the optimizer";
   let description = [{
     Works on the function `@accumulate` as `nsa-differentiate` leaves it; a module
     without one is left alone. It adds persistent tensors, which are arguments with
-    a role: for each parameter `p` the gradient `grad.p`, the moments `m.p` and
-    `v.p`, and for all the sum of losses `loss_sum`. All start at 0.
+    a role: for each parameter `p` the gradient `grad.p` and what the optimizer
+    keeps (`OptimizerOpInterface`), `s.p` for a state `s`, and for all the sum of
+    losses `loss_sum`. Gradients and sum start at 0, states at what the optimizer
+    says.
 
     - `@accumulate` adds to them: `grad.p' = grad.p + g`,
       `loss_sum' = loss_sum + loss`. Its plain results, `loss` first, stay.
-    - `@update` takes the input `hyper` (see `nn.adamw`), replaces gradients and
+    - `@update` takes the input `hyper`, the numbers of a step, replaces gradients and
       `loss_sum` by their means over all ranks (`nn.all_reduce`), updates
-      parameters and moments, and sets gradients and `loss_sum` to 0. Ranks that
+      parameters and states, and sets gradients and `loss_sum` to 0. Ranks that
       begin alike stay alike. Its plain results are
       `grad_norm`, the L2 norm of the accumulated gradients before `grad_scale` and
       clipping, and `loss_sum_out`, the sum before it is reset. A norm or sum that is
-      not finite leaves parameters and moments as they are.
+      not finite leaves parameters and states as they are.
     - `@step` is `@accumulate` followed by `@update` in one function, for the last
       or only micro-batch of an optimizer step.
 
@@ -361,6 +363,11 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
     (`nsa-verify-phase` checks that each says so).
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"optimizer", "optimizer", "std::string",
+           /*default=*/"::nsa::training::defaultOptimizer",
+           "The optimizer: the name of its operation without `nn.`">,
+  ];
   let statistics = [
     Statistic<"numParameters", "parameters", "Number of parameters updated">,
   ];
@@ -443,8 +450,8 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
       `nn.accumulate_rows` then adds all of them, in the same order.
     - Casts of parameters to the compute type become one `nn.cast_all` for up to
       128 of them.
-    - `nn.adamw` operations with the same scalars become one on `nn.bundle`s of
-      persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
+    - Elementwise updates by one optimizer with the same attributes and scalars
+      become one on `nn.bundle`s of persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
       gradients become one each on the bundle of all gradients.
 
     Each opportunity that is passed over is a missed remark with the reason
@@ -482,23 +489,23 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
 }
 
 def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
-  let summary = "Give each rank the moments of a part of the parameters";
+  let summary = "Give each rank the states of a part of the parameters";
   let description = [{
     The first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations
     Toward Training Trillion Parameter Models", 2020, section 5.1), for programs
     of `ranks` ranks. Works on updates that `nsa-fuse` has put together: a rank
     takes its part of the weights and of the mean gradients (`nn.take_part`),
-    has moments for that part only, updates it, and gets the parts of the others
+    has states for that part only, updates it, and gets the parts of the others
     (`nn.gather_parts`). The norm is that of all parts.
 
-    Instead of `m.p` and `v.p` for each parameter `p` there are `m.decayed`,
-    `v.decayed`, `m.others` and `v.others`, for parameters with weight decay and
-    without. An update of a single tensor is an error.
+    Instead of `s.p` for each state `s` and each parameter `p` there are
+    `s.decayed` and `s.others`, for parameters with weight decay and without. An
+    update of a single tensor is an error, and so is one that is not elementwise.
 
     Example, for two ranks:
 
     ```mlir
-    %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %norm, %loss, %hyper : (tensor<48xf32>, ...
+    %w1, %e1 = nn.lion %w, %e, %g, %norm, %loss, %hyper : (tensor<48xf32>, ...
     ```
 
     becomes
@@ -509,7 +516,7 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
     %mean = nn.all_reduce %square : (tensor<f32>) -> tensor<f32>
     %norm = nn.root_of_mean %mean {ranks = 2 : i64} : (tensor<f32>) -> tensor<f32>
     %wp = nn.take_part %w {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
-    %wp1, %m1, %v1 = nn.adamw %wp, %m, %v, %gp, %norm, %loss, %hyper : (tensor<24xf32>, ...
+    %wp1, %e1 = nn.lion %wp, %e, %gp, %norm, %loss, %hyper : (tensor<24xf32>, ...
     %w1 = nn.gather_parts %wp1 {shard = 0 : i64} : tensor<24xf32> -> tensor<48xf32>
     ```
   }];

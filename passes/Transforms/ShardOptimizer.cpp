@@ -1,5 +1,6 @@
-//===- ShardOptimizer.cpp - moments of a part of the parameters -----------===//
+//===- ShardOptimizer.cpp - states of a part of the parameters ------------===//
 
+#include "dialects/Interfaces/OptimizerOpInterface.h"
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
@@ -16,7 +17,6 @@ namespace nsa {
 
 using namespace mlir;
 using namespace nsa;
-using nn::ArgumentRole;
 
 namespace {
 
@@ -28,15 +28,16 @@ public:
         numArguments(function.getNumArguments()),
         numResults(function.getNumResults()), signature(function) {}
 
-  LogicalResult run(ArrayRef<nn::AdamWOp> updates);
+  LogicalResult run(ArrayRef<OptimizerOpInterface> updates);
 
 private:
-  LogicalResult checkFused(nn::AdamWOp update);
-  LogicalResult checkNorm(ArrayRef<nn::AdamWOp> updates);
+  LogicalResult checkFused(OptimizerOpInterface update);
+  LogicalResult checkNorm(ArrayRef<OptimizerOpInterface> updates);
   Value takePart(OpBuilder &builder, Value whole, int64_t shard);
-  void shardNorm(nn::GradientNormOp norm, ArrayRef<nn::AdamWOp> updates);
-  void shard(nn::AdamWOp update);
-  void eraseOldMoments();
+  void shardNorm(nn::GradientNormOp norm,
+                 ArrayRef<OptimizerOpInterface> updates);
+  void shard(OptimizerOpInterface update);
+  void eraseOldStates();
 
   func::FuncOp function;
   int64_t ranks;
@@ -45,8 +46,8 @@ private:
   Signature signature;
   /// The parts of the gradients, by update.
   DenseMap<Operation *, Value> gradients;
-  /// The tensors of whole moments.
-  llvm::StringSet<> oldMoments;
+  /// The tensors of states of whole parameters.
+  llvm::StringSet<> oldStates;
 };
 
 struct ShardOptimizerPass : nsa::impl::ShardOptimizerBase<ShardOptimizerPass> {
@@ -57,7 +58,7 @@ struct ShardOptimizerPass : nsa::impl::ShardOptimizerBase<ShardOptimizerPass> {
 } // namespace
 
 /// Parameters with weight decay and those without are laid out apart.
-static int64_t getShard(nn::AdamWOp update) {
+static int64_t getShard(OptimizerOpInterface update) {
   return update.getDecay() ? 0 : 1;
 }
 
@@ -65,15 +66,19 @@ static nn::BundleOp getBundle(Value value) {
   return value.getDefiningOp<nn::BundleOp>();
 }
 
-LogicalResult Sharder::checkFused(nn::AdamWOp update) {
-  for (Value operand : update->getOperands().take_front(4))
+LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
+  if (!update.isElementwise())
+    return update->emitOpError("is not elementwise, so ranks cannot update a "
+                               "part of the weights each");
+  for (Value operand : update.getTensors())
     if (!getBundle(operand))
-      return update.emitOpError("updates a single tensor: only updates of many "
-                                "tensors together can be shared by ranks");
+      return update->emitOpError(
+          "updates a single tensor: only updates of many "
+          "tensors together can be shared by ranks");
   int64_t elements =
       cast<RankedTensorType>(update.getWeight().getType()).getNumElements();
   if (elements % ranks != 0)
-    return update.emitOpError("updates ")
+    return update->emitOpError("updates ")
            << elements << " elements, which " << ranks << " does not divide";
   return success();
 }
@@ -100,15 +105,15 @@ static SmallVector<Value> getParts(ValueRange values) {
 }
 
 /// The norm will be that of the parts, so it has to be that of the wholes.
-LogicalResult Sharder::checkNorm(ArrayRef<nn::AdamWOp> updates) {
-  nn::AdamWOp first = updates.front();
+LogicalResult Sharder::checkNorm(ArrayRef<OptimizerOpInterface> updates) {
+  OptimizerOpInterface first = updates.front();
   auto norm = first.getNorm().getDefiningOp<nn::GradientNormOp>();
   if (!norm || norm.getSquared())
-    return first.emitOpError("has a norm that is none of gradients");
+    return first->emitOpError("has a norm that is none of gradients");
   SmallVector<Value> gradients;
-  for (nn::AdamWOp update : updates) {
+  for (OptimizerOpInterface update : updates) {
     if (update.getNorm() != first.getNorm())
-      return update.emitOpError("has another norm than other updates");
+      return update->emitOpError("has another norm than other updates");
     gradients.push_back(update.getGradient());
   }
   if (getParts(norm.getGradients()) != getParts(gradients))
@@ -118,10 +123,10 @@ LogicalResult Sharder::checkNorm(ArrayRef<nn::AdamWOp> updates) {
 
 /// The norm of all parts of all ranks.
 void Sharder::shardNorm(nn::GradientNormOp norm,
-                        ArrayRef<nn::AdamWOp> updates) {
+                        ArrayRef<OptimizerOpInterface> updates) {
   OpBuilder builder(norm);
   SmallVector<Value> parts;
-  for (nn::AdamWOp update : updates) {
+  for (OptimizerOpInterface update : updates) {
     getBundle(update.getGradient())->moveBefore(norm);
     parts.push_back(gradients[update] = takePart(builder, update.getGradient(),
                                                  getShard(update)));
@@ -135,7 +140,7 @@ void Sharder::shardNorm(nn::GradientNormOp norm,
   norm.erase();
 }
 
-void Sharder::shard(nn::AdamWOp update) {
+void Sharder::shard(OptimizerOpInterface update) {
   OpBuilder builder(update);
   Location loc = update.getLoc();
   int64_t number = getShard(update);
@@ -143,60 +148,53 @@ void Sharder::shard(nn::AdamWOp update) {
   Value gradient = gradients.lookup(update);
   StringRef suffix =
       update.getDecay() ? training::sharedDecayed : training::sharedOthers;
-  Value moments[2];
-  for (auto [moment, old, prefix, role] :
-       {std::tuple(&moments[0], update.getMoment1(),
-                   StringRef(training::moment1Prefix), ArgumentRole::Moment1),
-        std::tuple(&moments[1], update.getMoment2(),
-                   StringRef(training::moment2Prefix),
-                   ArgumentRole::Moment2)}) {
+  SmallVector<OptimizerState> specs =
+      update.getStateSpecs(cast<RankedTensorType>(weight.getType()));
+  SmallVector<Value> tensors = {weight};
+  for (auto [spec, old] : llvm::zip_equal(specs, update.getStates())) {
     for (auto tensor : getBundle(old).getTensors().getAsRange<StringAttr>())
-      oldMoments.insert(tensor);
-    *moment =
-        signature.addState(prefix + suffix, role, 0.0, weight.getType(), loc);
+      oldStates.insert(tensor);
+    tensors.push_back(signature.addOptimizerState(
+        spec.name, suffix, spec.initial, spec.type, loc));
   }
-  auto part = nn::AdamWOp::create(builder, loc, weight, moments[0], moments[1],
-                                  gradient, update.getNorm(), update.getLoss(),
-                                  update.getHyper(), update.getDecay());
+  tensors.push_back(gradient);
+  OptimizerOpInterface part = update.createFor(builder, loc, tensors);
   update.getNewWeight().replaceAllUsesWith(nn::GatherPartsOp::create(
       builder, loc, update.getWeight().getType(), part.getNewWeight(), number));
-  for (auto [value, prefix] :
-       {std::pair<Value, StringRef>(part.getNewMoment1(),
-                                    training::moment1Prefix),
-        {part.getNewMoment2(), training::moment2Prefix}})
+  for (auto [spec, value] : llvm::zip_equal(specs, part.getNewStates()))
     signature.addResult(
-        value, builder.getNamedAttr(nn::kAliasAttr,
-                                    builder.getStringAttr(prefix + suffix)));
+        value,
+        builder.getNamedAttr(nn::kAliasAttr,
+                             builder.getStringAttr(spec.name + "." + suffix)));
 }
 
-/// Erases the moments of whole parameters, arguments and results.
-void Sharder::eraseOldMoments() {
+/// Erases the states of whole parameters, arguments and results.
+void Sharder::eraseOldStates() {
   SmallVector<unsigned> keep;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (i >= numResults ||
-        !oldMoments.contains(nn::getResultAlias(function, i)))
+    if (i >= numResults || !oldStates.contains(nn::getResultAlias(function, i)))
       keep.push_back(i);
   keepResults(function, keep);
   eraseDeadOps(function);
   BitVector unused(function.getNumArguments());
   for (unsigned i = 0; i < numArguments; ++i)
-    if (oldMoments.contains(nn::getArgumentName(function, i)))
+    if (oldStates.contains(nn::getArgumentName(function, i)))
       unused.set(i);
   (void)function.eraseArguments(unused);
 }
 
-LogicalResult Sharder::run(ArrayRef<nn::AdamWOp> updates) {
-  for (nn::AdamWOp update : updates)
+LogicalResult Sharder::run(ArrayRef<OptimizerOpInterface> updates) {
+  for (OptimizerOpInterface update : updates)
     if (failed(checkFused(update)))
       return failure();
   if (failed(checkNorm(updates)))
     return failure();
-  nn::AdamWOp first = updates.front();
+  OptimizerOpInterface first = updates.front();
   shardNorm(first.getNorm().getDefiningOp<nn::GradientNormOp>(), updates);
-  for (nn::AdamWOp update : updates)
+  for (OptimizerOpInterface update : updates)
     shard(update);
   signature.update();
-  eraseOldMoments();
+  eraseOldStates();
   return success();
 }
 
@@ -209,7 +207,8 @@ void ShardOptimizerPass::runOnOperation() {
     return signalPassFailure();
   }
   for (auto function : getOperation().getOps<func::FuncOp>()) {
-    SmallVector<nn::AdamWOp> updates(function.getOps<nn::AdamWOp>());
+    SmallVector<OptimizerOpInterface> updates(
+        function.getOps<OptimizerOpInterface>());
     if (updates.empty())
       continue;
     if (failed(Sharder(function, ranks).run(updates)))

@@ -212,6 +212,9 @@ bool Checker::checkTensor(const Tensor &tensor) {
     return fail("unknown element type " + num(uint64_t(tensor.type())));
   if (tensor.role() > TensorRole::MAX)
     return fail("unknown role " + num(uint64_t(tensor.role())));
+  if (tensor.state() && tensor.role() != TensorRole::State)
+    return fail("what the optimizer keeps is a state, not " +
+                std::string(roleName(tensor.role())));
   if (!checkAligned(*tensor.shape(), "its shape"))
     return false;
   std::optional<uint64_t> size = multiplyAll(*tensor.shape());

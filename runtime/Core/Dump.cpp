@@ -256,15 +256,16 @@ void Dumper::dumpEntries() {
 //===----------------------------------------------------------------------===//
 
 void Dumper::dumpRoles() {
-  std::map<TensorRole, std::pair<uint64_t, uint64_t>> roles;
+  // What the optimizer keeps, apart from other state.
+  std::map<std::pair<TensorRole, bool>, std::pair<uint64_t, uint64_t>> roles;
   for (const artifact::Tensor *tensor : *root.tensors()) {
-    auto &[count, bytes] = roles[tensor->role()];
+    auto &[count, bytes] = roles[{tensor->role(), !tensor->state()}];
     ++count;
     bytes += tensor->slice()->size();
   }
-  for (const auto &[role, sum] : roles)
-    line("  " + padRight(roleName(role), 10) + padLeft(num(sum.second), 14) +
-         " bytes in " + num(sum.first) +
+  for (const auto &[kind, sum] : roles)
+    line("  " + padRight(kind.second ? roleName(kind.first) : "optimizer", 10) +
+         padLeft(num(sum.second), 14) + " bytes in " + num(sum.first) +
          (sum.first == 1 ? " tensor" : " tensors"));
 }
 

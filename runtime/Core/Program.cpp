@@ -35,6 +35,8 @@ static TensorView makeView(const artifact::Tensor &tensor,
   view.bytes = tensor.slice()->size();
   view.role = tensor.role();
   view.decay = tensor.decay();
+  if (tensor.state())
+    view.state = tensor.state()->str();
   return view;
 }
 

@@ -29,7 +29,7 @@ static Status saveTensors(const std::string &folder, const std::string &file,
                           const Model &model, int rank, SaveFailure &failure) {
   std::vector<SafeTensor> tensors;
   for (const TensorView &tensor : model.tensors()) {
-    if (fileOf(tensor.role, model, rank) != file)
+    if (fileOf(tensor, model, rank) != file)
       continue;
     if (Status status = model.toHost(tensor); !status)
       return status;
@@ -44,10 +44,10 @@ static Status saveTensors(const std::string &folder, const std::string &file,
   }
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
   if (file == shareFile(rank)) {
-    Result<std::vector<MomentRange>> ranges = model.momentRanges(rank);
+    Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
     if (!ranges)
       return ranges.takeError();
-    metadata[rangesMember] = printMomentRanges(*ranges);
+    metadata[rangesMember] = printStateRanges(*ranges);
   }
   return writeSafetensors(folder + "/" + file, tensors, metadata);
 }
@@ -177,7 +177,7 @@ CheckpointSize checkpointSize(const Model &model) {
   int ranks = std::max(model.sharingRanks(), 1);
   for (int rank = 0; rank < ranks; ++rank)
     for (const TensorView &tensor : model.tensors())
-      if (std::string file = fileOf(tensor.role, model, rank);
+      if (std::string file = fileOf(tensor, model, rank);
           rank == 0 || file == shareFile(rank))
         files[file] += tensor.bytes;
   files.erase("");

@@ -2,8 +2,8 @@
 //
 // A checkpoint is a folder `step-N` under `<run>/checkpoints`:
 //   model.safetensors       parameters
-//   optimizer.safetensors   moments and other persistent state
-//   optimizer_rankN.safetensors   moments that rank N keeps, where ranks share
+//   optimizer.safetensors   the optimizer's and other persistent state
+//   optimizer_rankN.safetensors   states that rank N keeps, where ranks share
 //   config.yaml             the resolved configuration
 //   state.json              step, data position, seed, hashes of the above and
 //                           of itself
@@ -49,7 +49,7 @@ std::vector<std::string> removeUnfinished(const std::string &runDirectory);
 
 /// Why a checkpoint was not saved, the worst first.
 enum class SaveFailure {
-  /// A parameter, a moment or other state holds a NaN or an infinity.
+  /// A parameter or a state holds a NaN or an infinity.
   NotFinite,
   Other,
   /// The disk or a quota is full, or a file may not grow further.
@@ -72,7 +72,7 @@ struct CheckpointSize {
 CheckpointSize checkpointSize(const Model &model);
 
 /// Begins the checkpoint of a step below `<runDirectory>/checkpoints`: for
-/// models whose ranks share the moments.
+/// models whose ranks share the states.
 Status beginCheckpoint(const std::string &runDirectory, int64_t step);
 
 /// Saves what this rank alone has, in a checkpoint that was begun. `failure`
@@ -82,7 +82,7 @@ Status saveShare(const std::string &runDirectory, int64_t step,
 
 /// Saves below `<runDirectory>/checkpoints` and returns the new folder. Keeps
 /// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
-/// share the moments, all have saved their share before. Values that are not
+/// share the states, all have saved their share before. Values that are not
 /// finite are refused: the error names the tensor and the element, and what was
 /// saved before stays.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,

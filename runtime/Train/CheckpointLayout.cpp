@@ -32,15 +32,13 @@ std::string shareFile(int rank) {
   return "optimizer_rank" + std::to_string(rank) + ".safetensors";
 }
 
-std::string fileOf(TensorRole role, const Model &model, int rank) {
-  switch (role) {
+std::string fileOf(const TensorView &tensor, const Model &model, int rank) {
+  switch (tensor.role) {
   case TensorRole::Parameter:
     return modelFile;
-  case TensorRole::Moment1:
-  case TensorRole::Moment2:
-    return model.sharingRanks() > 0 ? shareFile(rank) : optimizerFile;
   case TensorRole::State:
-    return optimizerFile;
+    return !tensor.state.empty() && model.sharingRanks() > 0 ? shareFile(rank)
+                                                             : optimizerFile;
   default:
     return "";
   }

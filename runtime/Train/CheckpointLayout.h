@@ -35,13 +35,14 @@ inline constexpr int64_t stateFormat = 2;
 /// A type as safetensors files name it.
 const char *safetensorsType(DataType type);
 
-/// The file with the moments that one of the ranks that share them keeps.
+/// The file with the optimizer's states that one of the ranks that share them
+/// keeps.
 std::string shareFile(int rank);
 
-/// The file that keeps tensors of a role on one of the ranks that share
-/// moments. Empty: gradients are zero between steps, and constants follow from
+/// The file that keeps a tensor of one of the ranks that share the optimizer's
+/// states. Empty: gradients are zero between steps, and constants follow from
 /// the program.
-std::string fileOf(TensorRole role, const Model &model, int rank);
+std::string fileOf(const TensorView &tensor, const Model &model, int rank);
 
 /// The name of the folder of a step's checkpoint, such as step-00000004.
 std::string folderName(int64_t step);

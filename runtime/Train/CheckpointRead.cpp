@@ -28,7 +28,7 @@ static Status loadTensors(const std::string &folder, const std::string &file,
     return saved.takeError();
   size_t used = 0;
   for (const TensorView &tensor : model.tensors()) {
-    if (fileOf(tensor.role, model, rank) != file)
+    if (fileOf(tensor, model, rank) != file)
       continue;
     const SafeTensor *source = saved->find(tensor.name);
     if (!source)

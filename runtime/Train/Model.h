@@ -13,7 +13,7 @@
 #define NSA_RUNTIME_TRAIN_MODEL_H
 
 #include "nsa/Runtime/Runtime.h"
-#include "runtime/Train/MomentRanges.h"
+#include "runtime/Train/StateRanges.h"
 #include "runtime/Train/StepProfile.h"
 
 #include <cstdint>
@@ -75,12 +75,13 @@ public:
   /// Program::waitedSeconds.
   virtual double waitedSeconds() const { return 0; }
 
-  /// Ranks that each keep a part of the moments; 0 if each keeps all.
+  /// Ranks that each keep a part of the optimizer's states; 0 if each keeps
+  /// all.
   virtual int sharingRanks() const { return 0; }
 
-  /// Whose moments a rank keeps where ranks share them; see findMomentRanges.
-  virtual Result<std::vector<MomentRange>> momentRanges(int) const {
-    return std::vector<MomentRange>();
+  /// Whose states a rank keeps where ranks share them; see findStateRanges.
+  virtual Result<std::vector<StateRange>> stateRanges(int) const {
+    return std::vector<StateRange>();
   }
 
   /// Identifies the program: equal programs have equal hashes, whatever their
@@ -118,8 +119,8 @@ public:
     return program.findEntry(entry) != nullptr;
   }
   int sharingRanks() const override { return int(program.artifact()->ranks()); }
-  Result<std::vector<MomentRange>> momentRanges(int rank) const override {
-    return findMomentRanges(program.artifact().root(), rank);
+  Result<std::vector<StateRange>> stateRanges(int rank) const override {
+    return findStateRanges(program.artifact().root(), rank);
   }
   const std::vector<TensorView> &tensors() const override {
     return program.tensors();

@@ -2,9 +2,8 @@
 
 #include "runtime/Train/NamedTensors.h"
 #include "lib/Support/Npy.h"
-#include "nsa/Artifact/TrainingContract.h"
 #include "runtime/Train/CheckpointLayout.h"
-#include "runtime/Train/MomentRanges.h"
+#include "runtime/Train/StateRanges.h"
 
 #include <algorithm>
 #include <cstring>
@@ -98,32 +97,33 @@ Result<bool> hasParametersOf(const std::string &folder, const Model &model) {
 }
 
 //===----------------------------------------------------------------------===//
-// Moments
+// States of the optimizer
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// The moments of a checkpoint by parameter, from one file or those of ranks.
-class SavedMoments {
+/// The optimizer's states of a checkpoint by parameter, from one file or those
+/// of ranks.
+class SavedStates {
 public:
-  static Result<SavedMoments> open(const std::string &folder,
-                                   const Model &model);
+  static Result<SavedStates> open(const std::string &folder,
+                                  const Model &model);
 
-  /// Copies elements of the moment of a parameter, such as m.w.
-  Status read(const std::string &moment, uint64_t first, uint64_t count,
+  /// Copies elements of the state of a parameter, such as m.w.
+  Status read(const std::string &state, uint64_t first, uint64_t count,
               float *out) const;
 
-  /// What optimizer.safetensors has besides moments.
-  const std::map<std::string, const SafeTensor *> &state() const {
+  /// What optimizer.safetensors has besides.
+  const std::map<std::string, const SafeTensor *> &otherState() const {
     return others;
   }
-  Status readState(const SafeTensor &source, const TensorView &tensor,
+  Status readOther(const SafeTensor &source, const TensorView &tensor,
                    const Model &model) const {
     return copyTensor(files.front(), source, tensor, model);
   }
 
 private:
-  /// Elements of a moment from `first` on.
+  /// Elements of a state from `first` on.
   struct Source {
     uint64_t count;
     /// In this tensor of this file, from `offset` on.
@@ -136,45 +136,51 @@ private:
   Status addShare(const std::string &path);
 
   std::vector<SafetensorsFile> files;
-  /// By the moment's name and the first element.
+  /// By the state's name and the first element.
   std::map<std::string, std::map<uint64_t, Source>> sources;
   std::map<std::string, const SafeTensor *> others;
 };
 
 } // namespace
 
-/// The names of the moments of a parameter.
-static std::vector<std::string> momentNames(const std::string &parameter) {
-  return {training::moment1Prefix + parameter,
-          training::moment2Prefix + parameter};
+/// What the optimizer of a model calls its states.
+static std::set<std::string> stateNames(const Model &model) {
+  std::set<std::string> names;
+  for (const TensorView &tensor : model.tensors())
+    if (!tensor.state.empty())
+      names.insert(tensor.state);
+  return names;
 }
 
 /// Takes in optimizer.safetensors.
-Status SavedMoments::addWhole(const std::string &path, const Model &model) {
+Status SavedStates::addWhole(const std::string &path, const Model &model) {
   Result<SafetensorsFile> opened = SafetensorsFile::open(path);
   if (!opened)
     return opened.takeError();
   files.push_back(std::move(*opened));
-  std::map<std::string, TensorView> moments;
+  std::map<std::string, TensorView> known;
+  for (const TensorView &tensor : model.tensors())
+    if (!tensor.state.empty())
+      known.emplace(tensor.name, tensor);
+  // Where ranks share the states, the model has none of one parameter.
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter))
-    for (const std::string &name : momentNames(tensor.name))
-      moments.emplace(name, tensor);
+    for (const std::string &state : stateNames(model))
+      known.emplace(state + "." + tensor.name, tensor);
   for (const SafeTensor &tensor : files.back().tensors()) {
-    auto moment = moments.find(tensor.name);
-    if (moment == moments.end()) {
+    auto whole = known.find(tensor.name);
+    if (whole == known.end()) {
       others[tensor.name] = &tensor;
       continue;
     }
-    if (std::string text = findDifference(tensor, moment->second);
-        !text.empty())
-      return Error{"moment '" + tensor.name + "' of '" + path + "' is " + text};
+    if (std::string text = findDifference(tensor, whole->second); !text.empty())
+      return Error{"state '" + tensor.name + "' of '" + path + "' is " + text};
     sources[tensor.name][0] = {tensor.bytes / sizeof(float), 0, &tensor, 0};
   }
   return {};
 }
 
-/// Takes in the file of a rank that shared moments.
-Status SavedMoments::addShare(const std::string &path) {
+/// Takes in the file of a rank that shared states.
+Status SavedStates::addShare(const std::string &path) {
   Result<SafetensorsFile> opened = SafetensorsFile::open(path);
   if (!opened)
     return opened.takeError();
@@ -183,13 +189,13 @@ Status SavedMoments::addShare(const std::string &path) {
   auto text = file.metadata().find(rangesMember);
   if (text == file.metadata().end())
     return Error{"'" + path +
-                 "' does not say whose moments it has: only the artefact that "
+                 "' does not say whose states it has: only the artefact that "
                  "saved it can go on from it"};
-  Result<std::vector<MomentRange>> ranges = parseMomentRanges(text->second);
+  Result<std::vector<StateRange>> ranges = parseStateRanges(text->second);
   if (!ranges)
     return Error{"'" + path +
-                 "' has damaged ranges of moments: " + ranges.message()};
-  for (const MomentRange &range : *ranges) {
+                 "' has damaged ranges of states: " + ranges.message()};
+  for (const StateRange &range : *ranges) {
     const SafeTensor *tensor = file.find(range.tensor);
     uint64_t elements = tensor ? tensor->bytes / sizeof(float) : 0;
     if (!tensor || tensor->dtype != "F32" || range.offset > elements ||
@@ -198,17 +204,16 @@ Status SavedMoments::addShare(const std::string &path) {
                    std::to_string(range.offset) + " to " +
                    std::to_string(range.offset + range.count) + " of '" +
                    range.tensor + "'"};
-    bool second = range.tensor.rfind(training::moment2Prefix, 0) == 0;
-    sources[momentNames(range.parameter)[second]][range.first] = {
-        range.count, files.size() - 1, tensor, range.offset};
+    sources[range.stateName()][range.first] = {range.count, files.size() - 1,
+                                               tensor, range.offset};
   }
   return {};
 }
 
-Result<SavedMoments> SavedMoments::open(const std::string &folder,
-                                        const Model &model) {
-  SavedMoments moments;
-  if (Status status = moments.addWhole(folder + "/" + optimizerFile, model);
+Result<SavedStates> SavedStates::open(const std::string &folder,
+                                      const Model &model) {
+  SavedStates states;
+  if (Status status = states.addWhole(folder + "/" + optimizerFile, model);
       !status)
     return Error{status.message()};
   for (int rank = 0;; ++rank) {
@@ -217,15 +222,15 @@ Result<SavedMoments> SavedMoments::open(const std::string &folder,
     if (!there)
       return there.takeError();
     if (!*there)
-      return std::move(moments);
-    if (Status status = moments.addShare(path); !status)
+      return std::move(states);
+    if (Status status = states.addShare(path); !status)
       return Error{status.message()};
   }
 }
 
-Status SavedMoments::read(const std::string &moment, uint64_t first,
-                          uint64_t count, float *out) const {
-  auto found = sources.find(moment);
+Status SavedStates::read(const std::string &state, uint64_t first,
+                         uint64_t count, float *out) const {
+  auto found = sources.find(state);
   while (found != sources.end() && count > 0) {
     auto source = found->second.upper_bound(first);
     if (source == found->second.begin())
@@ -248,34 +253,34 @@ Status SavedMoments::read(const std::string &moment, uint64_t first,
   if (count == 0)
     return {};
   return Error{"the checkpoint has no element " + std::to_string(first) +
-               " of the moment '" + moment + "'"};
+               " of the state '" + state + "'"};
 }
 
-/// Fills the moments that a rank keeps: all, or its part.
-static Status restoreMoments(const SavedMoments &saved, const Model &model,
-                             int rank) {
-  Result<std::vector<MomentRange>> ranges = model.momentRanges(rank);
+/// Fills the states that a rank keeps: all, or its part.
+static Status restoreStates(const SavedStates &saved, const Model &model,
+                            int rank) {
+  Result<std::vector<StateRange>> ranges = model.stateRanges(rank);
   if (!ranges)
     return ranges.takeError();
-  for (TensorRole role : {TensorRole::Moment1, TensorRole::Moment2})
-    for (const TensorView &tensor : tensorsOfRole(model, role)) {
-      bool second = role == TensorRole::Moment2;
-      Status status;
-      if (model.sharingRanks() == 0)
-        status =
-            saved.read(tensor.name, 0, tensor.elements(), tensor.as<float>());
-      // What is between the ranges is padding, which starts and stays 0.
-      else
-        std::fill_n(tensor.as<float>(), tensor.elements(), 0.0f);
-      for (const MomentRange &range : *ranges)
-        if (status && range.tensor == tensor.name)
-          status = saved.read(momentNames(range.parameter)[second], range.first,
-                              range.count, tensor.as<float>() + range.offset);
-      if (status)
-        status = model.toDevice(tensor);
-      if (!status)
-        return status;
-    }
+  for (const TensorView &tensor : model.tensors()) {
+    if (tensor.state.empty())
+      continue;
+    Status status;
+    if (model.sharingRanks() == 0)
+      status =
+          saved.read(tensor.name, 0, tensor.elements(), tensor.as<float>());
+    // What is between the ranges is padding, which starts and stays 0.
+    else
+      std::fill_n(tensor.as<float>(), tensor.elements(), 0.0f);
+    for (const StateRange &range : *ranges)
+      if (status && range.tensor == tensor.name)
+        status = saved.read(range.stateName(), range.first, range.count,
+                            tensor.as<float>() + range.offset);
+    if (status)
+      status = model.toDevice(tensor);
+    if (!status)
+      return status;
+  }
   return {};
 }
 
@@ -284,13 +289,15 @@ static Status restoreMoments(const SavedMoments &saved, const Model &model,
 //===----------------------------------------------------------------------===//
 
 /// Takes over the state that both have, and says what is left.
-static Result<std::vector<std::string>> restoreState(const SavedMoments &saved,
+static Result<std::vector<std::string>> restoreState(const SavedStates &saved,
                                                      const Model &model) {
   std::vector<std::string> notes;
   std::set<std::string> used;
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::State)) {
-    auto source = saved.state().find(tensor.name);
-    if (source == saved.state().end()) {
+    if (!tensor.state.empty())
+      continue;
+    auto source = saved.otherState().find(tensor.name);
+    if (source == saved.otherState().end()) {
       notes.push_back("the checkpoint has no '" + tensor.name +
                       "': it begins anew");
       continue;
@@ -299,11 +306,11 @@ static Result<std::vector<std::string>> restoreState(const SavedMoments &saved,
     if (std::string text = findDifference(*source->second, tensor);
         !text.empty())
       return Error{"'" + tensor.name + "' of the checkpoint is " + text};
-    if (Status status = saved.readState(*source->second, tensor, model);
+    if (Status status = saved.readOther(*source->second, tensor, model);
         !status)
       return Error{status.message()};
   }
-  for (const auto &[name, tensor] : saved.state())
+  for (const auto &[name, tensor] : saved.otherState())
     if (!used.count(name))
       notes.push_back("'" + name +
                       "' of the checkpoint is dropped: the artefact has none");
@@ -323,12 +330,12 @@ Result<std::vector<std::string>> restoreByName(const std::string &folder,
         "': its parameters are not the artefact's: " + found.describe()};
   if (Status status = copyParameters(*saved, model); !status)
     return Error{status.message()};
-  Result<SavedMoments> moments = SavedMoments::open(folder, model);
-  if (!moments)
-    return moments.takeError();
-  if (Status status = restoreMoments(*moments, model, rank); !status)
+  Result<SavedStates> states = SavedStates::open(folder, model);
+  if (!states)
+    return states.takeError();
+  if (Status status = restoreStates(*states, model, rank); !status)
     return Error{"cannot resume from '" + folder + "': " + status.message()};
-  return restoreState(*moments, model);
+  return restoreState(*states, model);
 }
 
 } // namespace nsa

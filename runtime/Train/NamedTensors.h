@@ -2,7 +2,7 @@
 //
 // A checkpoint belongs to its parameters: their names and shapes decide which
 // programs may take it up, not the kernels that computed it. What is here finds
-// every parameter, moment and other state of a checkpoint by name, in whatever
+// every parameter and every state of a checkpoint by name, in whatever
 // files and parts it was saved. docs/parameter-names.md says how names are
 // made.
 //
@@ -49,9 +49,10 @@ Result<bool> hasParametersOf(const std::string &folder, const Model &model);
 
 /// Copies everything that the checkpoint in `folder` has into the `model` of a
 /// rank, whatever program of the same parameters saved it, on however many
-/// ranks that share moments. Returns what could not be taken over as it was:
-/// state that the checkpoint lacks keeps its initial value, state that the
-/// model has no use for is dropped. Other parameters are an error.
+/// ranks that share the optimizer's states. Returns what could not be taken
+/// over as it was: state that the checkpoint lacks keeps its initial value,
+/// state that the model has no use for is dropped. Other parameters are an
+/// error.
 Result<std::vector<std::string>> restoreByName(const std::string &folder,
                                                const Model &model, int rank);
 

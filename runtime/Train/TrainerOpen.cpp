@@ -30,7 +30,7 @@ Status Trainer::prepare() {
                  std::to_string(data.manifest.vocabSize) +
                  " tokens, the model one of " + std::to_string(binding.vocab)};
   // Checkpoints say it: that they cannot must not come out after hours.
-  if (Result<std::vector<MomentRange>> kept = model.momentRanges(ranks.rank());
+  if (Result<std::vector<StateRange>> kept = model.stateRanges(ranks.rank());
       !kept)
     return kept.takeError();
   state.seed = uint64_t(config.train.seed);

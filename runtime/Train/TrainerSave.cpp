@@ -75,7 +75,7 @@ Result<Trainer::SaveOutcome> Trainer::agreeOnSave(const std::string &point,
   return worst;
 }
 
-/// Where ranks share the moments, each saves its own.
+/// Where ranks share the optimizer's states, each saves its own.
 Result<Trainer::SaveOutcome> Trainer::saveShares() {
   std::string point = "checkpoint " + std::to_string(state.step);
   Status begun;

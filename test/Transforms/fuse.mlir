@@ -86,10 +86,10 @@ func.func @refused(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>)
 func.func @update(
     %a: tensor<4x5xf32> {nn.name = "a", nn.role = "parameter"},
     %b: tensor<3xf32> {nn.name = "b", nn.role = "parameter"},
-    %ma: tensor<4x5xf32> {nn.name = "m.a", nn.role = "moment1"},
-    %mb: tensor<3xf32> {nn.name = "m.b", nn.role = "moment1"},
-    %va: tensor<4x5xf32> {nn.name = "v.a", nn.role = "moment2"},
-    %vb: tensor<3xf32> {nn.name = "v.b", nn.role = "moment2"},
+    %ma: tensor<4x5xf32> {nn.name = "m.a", nn.role = "state", nn.state = "m"},
+    %mb: tensor<3xf32> {nn.name = "m.b", nn.role = "state", nn.state = "m"},
+    %va: tensor<4x5xf32> {nn.name = "v.a", nn.role = "state", nn.state = "v"},
+    %vb: tensor<3xf32> {nn.name = "v.b", nn.role = "state", nn.state = "v"},
     %ga: tensor<4x5xf32> {nn.name = "grad.a", nn.role = "gradient"},
     %gb: tensor<3xf32> {nn.name = "grad.b", nn.role = "gradient"},
     %loss: tensor<f32>, %hyper: tensor<8xf32>)

@@ -22,10 +22,10 @@
 // CHECK-LABEL: func.func @update(
 // CHECK-SAME: %[[A:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 1{{[^>]*}}>, nn.name = "a", nn.role = "parameter"}
 // CHECK-SAME: %[[B:[^:]*]]: tensor<4x4xf32> {nn.decay, nn.init = #nn.init<normal, 2{{[^>]*}}>, nn.name = "b", nn.role = "parameter"}
-// CHECK-SAME: %[[MA:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "m.a", nn.role = "moment1"}
-// CHECK-SAME: %[[MB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "m.b", nn.role = "moment1"}
-// CHECK-SAME: %[[VA:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "v.a", nn.role = "moment2"}
-// CHECK-SAME: %[[VB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "v.b", nn.role = "moment2"}
+// CHECK-SAME: %[[MA:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "m.a", nn.role = "state", nn.state = "m"}
+// CHECK-SAME: %[[MB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "m.b", nn.role = "state", nn.state = "m"}
+// CHECK-SAME: %[[VA:[^:]*]]: tensor<4xf32> {nn.init = #nn.init<constant, 0{{[^>]*}}>, nn.name = "v.a", nn.role = "state", nn.state = "v"}
+// CHECK-SAME: %[[VB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "v.b", nn.role = "state", nn.state = "v"}
 // CHECK-SAME: %[[GA:[^:]*]]: tensor<4xf32> {{{[^}]*}}nn.name = "grad.a"
 // CHECK-SAME: %[[GB:[^:]*]]: tensor<4x4xf32> {{{[^}]*}}nn.name = "grad.b"
 // CHECK-SAME: %[[SUM:[^:]*]]: tensor<f32> {{{[^}]*}}nn.name = "loss_sum"

@@ -4,8 +4,8 @@
 // what is new stays.
 // CHECK-LABEL: func.func @update(
 // CHECK-NOT: tensor<4x4xf32> {{{[^}]*}}nn.name = "m.
-// CHECK: tensor<16xf32> {{{[^}]*}}nn.name = "m.others", nn.role = "moment1"}
-// CHECK-SAME: tensor<16xf32> {{{[^}]*}}nn.name = "v.others", nn.role = "moment2"}
+// CHECK: tensor<16xf32> {{{[^}]*}}nn.name = "m.others", nn.role = "state", nn.state = "m"}
+// CHECK-SAME: tensor<16xf32> {{{[^}]*}}nn.name = "v.others", nn.role = "state", nn.state = "v"}
 // CHECK-SAME: -> {{.*}}tensor<16xf32> {nn.alias = "m.others"}, tensor<16xf32> {nn.alias = "v.others"})
 // CHECK: nn.adamw {{.*}} : (tensor<16xf32>,
 func.func @accumulate(%a: tensor<4x4xf32> {nn.name = "others", nn.role = "parameter", nn.init = #nn.init<constant, 1.0>},

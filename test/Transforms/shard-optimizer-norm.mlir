@@ -4,8 +4,8 @@
 // Ranks compute the norm from the gradients of updates: it has to be theirs.
 func.func @half(
     %w1: tensor<16xf32> {nn.name = "w1", nn.role = "parameter"}, %w2: tensor<16xf32> {nn.name = "w2", nn.role = "parameter"},
-    %m1: tensor<16xf32> {nn.name = "m1", nn.role = "moment1"}, %m2: tensor<16xf32> {nn.name = "m2", nn.role = "moment1"},
-    %v1: tensor<16xf32> {nn.name = "v1", nn.role = "moment2"}, %v2: tensor<16xf32> {nn.name = "v2", nn.role = "moment2"},
+    %m1: tensor<16xf32> {nn.name = "m1", nn.role = "state", nn.state = "m"}, %m2: tensor<16xf32> {nn.name = "m2", nn.role = "state", nn.state = "m"},
+    %v1: tensor<16xf32> {nn.name = "v1", nn.role = "state", nn.state = "v"}, %v2: tensor<16xf32> {nn.name = "v2", nn.role = "state", nn.state = "v"},
     %g1: tensor<16xf32> {nn.name = "g1", nn.role = "gradient"}, %g2: tensor<16xf32> {nn.name = "g2", nn.role = "gradient"},
     %loss: tensor<f32>, %hyper: tensor<8xf32>)
     -> (tensor<16xf32> {nn.alias = "w1"}, tensor<16xf32> {nn.alias = "m1"}, tensor<16xf32> {nn.alias = "v1"}, tensor<16xf32> {nn.alias = "w2"}, tensor<16xf32> {nn.alias = "m2"}, tensor<16xf32> {nn.alias = "v2"}) {
@@ -26,8 +26,8 @@ func.func @half(
 // CHECK: nn.gradient_norm %{{.*}}, %{{.*}}, %{{.*}} :
 func.func @twice(
     %w1: tensor<16xf32> {nn.name = "w1", nn.role = "parameter"}, %w2: tensor<16xf32> {nn.name = "w2", nn.role = "parameter"},
-    %m1: tensor<16xf32> {nn.name = "m1", nn.role = "moment1"}, %m2: tensor<16xf32> {nn.name = "m2", nn.role = "moment1"},
-    %v1: tensor<16xf32> {nn.name = "v1", nn.role = "moment2"}, %v2: tensor<16xf32> {nn.name = "v2", nn.role = "moment2"},
+    %m1: tensor<16xf32> {nn.name = "m1", nn.role = "state", nn.state = "m"}, %m2: tensor<16xf32> {nn.name = "m2", nn.role = "state", nn.state = "m"},
+    %v1: tensor<16xf32> {nn.name = "v1", nn.role = "state", nn.state = "v"}, %v2: tensor<16xf32> {nn.name = "v2", nn.role = "state", nn.state = "v"},
     %g1: tensor<16xf32> {nn.name = "g1", nn.role = "gradient"}, %g2: tensor<16xf32> {nn.name = "g2", nn.role = "gradient"},
     %loss: tensor<f32>, %hyper: tensor<8xf32>)
     -> (tensor<16xf32> {nn.alias = "w1"}, tensor<16xf32> {nn.alias = "m1"}, tensor<16xf32> {nn.alias = "v1"}, tensor<16xf32> {nn.alias = "w2"}, tensor<16xf32> {nn.alias = "m2"}, tensor<16xf32> {nn.alias = "v2"}) {

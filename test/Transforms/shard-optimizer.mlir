@@ -5,10 +5,10 @@
 // Moments of a rank are those of half of the elements, with decay and without.
 // CHECK-LABEL: func.func @update(
 // CHECK-NOT: nn.name = "m.a"
-// CHECK-DAG: %[[MD:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "m.decayed", nn.role = "moment1"}
-// CHECK-DAG: %[[VD:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.decayed", nn.role = "moment2"}
-// CHECK-DAG: %[[MO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "m.others", nn.role = "moment1"}
-// CHECK-DAG: %[[VO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.others", nn.role = "moment2"}
+// CHECK-DAG: %[[MD:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "m.decayed", nn.role = "state", nn.state = "m"}
+// CHECK-DAG: %[[VD:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.decayed", nn.role = "state", nn.state = "v"}
+// CHECK-DAG: %[[MO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "m.others", nn.role = "state", nn.state = "m"}
+// CHECK-DAG: %[[VO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.others", nn.role = "state", nn.state = "v"}
 // CHECK-DAG: %[[GO:.*]] = nn.take_part %{{.*}} {shard = 1 : i64} : tensor<32xf32> -> tensor<16xf32>
 // CHECK-DAG: %[[GD:.*]] = nn.take_part %{{.*}} {shard = 0 : i64} : tensor<32xf32> -> tensor<16xf32>
 // CHECK: %[[SUM:.*]] = nn.gradient_norm %{{.*}}, %{{.*}} {squared} : (tensor<16xf32>, tensor<16xf32>)

@@ -102,6 +102,9 @@ def normalise_program(dump):
     text = re.sub(r'"[^"\n]*"', '""', dump)
     names = {}
     text = re.sub(r"@(\w+)", lambda m: "@" + str(names.setdefault(m[1], len(names))), text)
+    # Programs were recorded when the states of AdamW had roles of their own.
+    for name, role in (("m", "moment1"), ("v", "moment2")):
+        text = re.sub(rf"^(  %{name}\.\S+: \S+) state,", rf"\1 {role},", text, flags=re.M)
     # The first lines have hashes of the file.
     return text[text.find("segments"):].encode()
 

@@ -24,14 +24,14 @@ compile half --shard-optimizer=4 --reduce-precision=bf16
 "$bin/nsa-data" synth --kind markov --order 1 --vocab 16 --tokens 100000 \
   --seed 7 -o "$scratch/data" > /dev/null
 
-moments() {
+states() {
   "$bin/nsa-dump" --memory "$scratch/$1.nsax" |
-    awk '/^  moment[12] / { sum += $2 } END { print sum }'
+    awk '/^  optimizer / { sum += $2 } END { print sum }'
 }
 for part in "two 2" "four 4"; do
   read -r name ranks <<< "$part"
   # Tensors are padded.
-  off=$(($(moments "$name") * ranks * 1000 / $(moments whole)))
+  off=$(($(states "$name") * ranks * 1000 / $(states whole)))
   [ "$off" -ge 1000 ] && [ "$off" -le 1010 ] || fail "$name has $off / 1000 of its share"
 done
 "$bin/nsa-dump" "$scratch/two.nsax" > "$scratch/dump"

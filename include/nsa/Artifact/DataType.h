@@ -77,10 +77,6 @@ constexpr const char *roleName(TensorRole role) {
     return "parameter";
   case TensorRole::Constant:
     return "constant";
-  case TensorRole::Moment1:
-    return "moment1";
-  case TensorRole::Moment2:
-    return "moment2";
   case TensorRole::Gradient:
     return "gradient";
   case TensorRole::State:

@@ -20,7 +20,7 @@ constexpr char fileMagic[8] = {'N', 'S', 'A', 'X', 'F', 'I', 'L', 'E'};
 /// The version that this source writes and reads. It grows when a reader of
 /// the old version would misunderstand a new file; added optional fields of the
 /// schema do not change it.
-constexpr uint32_t fileVersion = 2;
+constexpr uint32_t fileVersion = 3;
 
 /// The header as it lies in the file.
 struct FileHeader {

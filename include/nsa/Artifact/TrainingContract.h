@@ -67,12 +67,13 @@ inline constexpr const char lossScaleState[] = "loss_scale";
 inline constexpr const char lossScaleStreakState[] = "loss_scale_streak";
 inline constexpr const char skippedUpdatesState[] = "skipped_updates";
 
-/// The sum of the gradients of parameter `w` is `grad.w`, its moments are `m.w`
-/// and `v.w`.
+/// The optimizer of a program that asks for none.
+inline constexpr const char defaultOptimizer[] = "adamw";
+
+/// The sum of the gradients of parameter `w` is `grad.w`, a state `s` that the
+/// optimizer keeps for it is `s.w`.
 inline constexpr const char gradientPrefix[] = "grad.";
-inline constexpr const char moment1Prefix[] = "m.";
-inline constexpr const char moment2Prefix[] = "v.";
-/// Where ranks share the moments (nsa-compile --shard-optimizer), a rank's part
+/// Where ranks share the states (nsa-compile --shard-optimizer), a rank's part
 /// of those of all parameters with weight decay is one tensor, and that of the
 /// others another: these take the place of a parameter's name.
 inline constexpr const char sharedDecayed[] = "decayed";

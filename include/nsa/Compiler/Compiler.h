@@ -66,8 +66,10 @@ struct CompilerOptions {
   /// In what gradients go from rank to rank: "fp32", or "bf16", half the bytes,
   /// rounded before and after; sums of micro-batches and the update stay fp32.
   std::string reducePrecision = "fp32";
-  /// Ranks that share the moments: 2, 4, 8 or 16. The artefact runs on exactly
-  /// as many. 1: each rank has all, and any number may run it.
+  /// The optimizer: "adamw".
+  std::string optimizer = "adamw";
+  /// Ranks that share the optimizer's states: 2, 4, 8 or 16. The artefact runs
+  /// on exactly as many. 1: each rank has all, and any number may run it.
   int64_t shardRanks = 1;
   /// Threads that compile. The artefact does not depend on it.
   unsigned threads = 2;
@@ -131,9 +133,11 @@ struct LayerCommands {
 /// alignment of its segment.
 struct PersistentMemory {
   uint64_t weights = 0;
-  uint64_t moments = 0;
+  /// What the optimizer keeps for weights.
+  uint64_t optimizer = 0;
   uint64_t gradients = 0;
   uint64_t constants = 0;
+  /// Other state.
   uint64_t state = 0;
 };
 

@@ -81,6 +81,9 @@ struct TensorView {
   TensorRole role = TensorRole::Input;
   /// Whether weight decay applies to it (parameters only).
   bool decay = false;
+  /// What the optimizer calls a state that it keeps for parameters, such as m;
+  /// empty for all other tensors.
+  std::string state = {};
 
   uint64_t elements() const { return bytes / elementBytes(type); }
   /// The elements as T, which must be what `type` says: it is not checked.
@@ -206,7 +209,7 @@ public:
   /// Brings a tensor's elements on the device up to date with what the host has
   /// written to its `data`, or the other way round. `run` does so for the
   /// inputs of an entry and for its outputs of the role output; parameters,
-  /// moments, gradients and states move only here. Nothing to do on the CPU.
+  /// gradients and states move only here. Nothing to do on the CPU.
   Status toDevice(const TensorView &tensor) const;
   Status toHost(const TensorView &tensor) const;
 

@@ -210,10 +210,13 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
     init = getInitKind(attribute->getKind());
     value = attribute->getValue();
   }
+  fb::Offset<fb::String> state;
+  if (std::optional<StringRef> kept = op.getState())
+    state = builder.CreateString(kept->str());
   tensors.push_back(artifact::CreateTensor(
       builder, name, getDataType(type.getElementType()), shape, &*slice,
       static_cast<artifact::TensorRole>(op.getRole()), init, value,
-      op.getDecay()));
+      op.getDecay(), state));
   return success();
 }
 

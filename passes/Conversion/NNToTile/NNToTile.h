@@ -142,7 +142,7 @@ void populateCrossEntropyPatterns(mlir::RewritePatternSet &patterns,
                                   KernelCache &cache);
 void populateChunkPatterns(mlir::RewritePatternSet &patterns,
                            KernelCache &cache);
-/// Gradient norm and AdamW.
+/// Gradient norm and elementwise updates.
 void populateOptimizerPatterns(mlir::RewritePatternSet &patterns,
                                KernelCache &cache);
 

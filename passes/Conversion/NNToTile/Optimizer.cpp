@@ -1,5 +1,6 @@
-//===- Optimizer.cpp - gradient norm and AdamW ----------------------------===//
+//===- Optimizer.cpp - gradient norm and updates --------------------------===//
 
+#include "dialects/Interfaces/OptimizerOpInterface.h"
 #include "dialects/NN/NNOps.h"
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
@@ -74,83 +75,32 @@ static void buildRootOfMean(TileBuilder &b, int64_t ranks,
 }
 
 //===----------------------------------------------------------------------===//
-// AdamW
+// Updates
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// The scalars of a step, read once by each program.
-struct AdamWScalars {
-  AdamWScalars(TileBuilder &b, Value norm, Value loss, Value hyper);
-
-  Expr lr, beta1, beta2, eps, decay;
-  /// What a gradient is multiplied with: its scale and the clipping.
-  Expr gradScale;
-  /// 1 / (1 - beta^step).
-  Expr correction1, correction2;
-  /// Whether norm and loss are finite.
-  Expr isFinite;
-};
-} // namespace
-
-/// base^exponent for an exponent of 24 bits, by squaring: exact to a few ulp,
-/// where the exponential of a logarithm is not for bases close to 1.
-static Expr power(TileBuilder &b, Expr base, Expr exponent) {
-  auto result =
-      b.forLoop(0, 24, 1, {b.constantF32(1), base, exponent},
-                [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Expr product = b.expr(carried[0]),
-                       square = b.expr(carried[1]);
-                  Expr rest = b.expr(carried[2]);
-                  Expr next = select(rest % 2 == 1, product * square, product);
-                  return {next, square * square, rest / 2};
-                });
-  return b.expr(result[0]);
-}
-
-AdamWScalars::AdamWScalars(TileBuilder &b, Value norm, Value loss,
-                           Value hyper) {
-  auto get = [&](int slot) { return b.loadScalar(hyper, {slot}); };
-  lr = get(training::learningRateSlot);
-  beta1 = get(training::beta1Slot), beta2 = get(training::beta2Slot);
-  eps = get(training::epsilonSlot), decay = get(training::weightDecaySlot);
-  Expr maxNorm = get(training::maxNormSlot);
-  Expr scale = get(training::gradScaleSlot);
-  Expr step = convert(get(training::stepSlot), b.i32());
-  Expr total = b.loadScalar(norm, {});
-  Expr scaled = total * scale;
-  Expr clip = select((maxNorm > 0) & (scaled > maxNorm), maxNorm / scaled, 1);
-  gradScale = scale * clip;
-  correction1 = 1 / (1 - power(b, beta1, step));
-  correction2 = 1 / (1 - power(b, beta2, step));
-  double infinity = std::numeric_limits<double>::infinity();
-  isFinite = (abs(total) < infinity) & (abs(b.loadScalar(loss, {})) < infinity);
-}
 
 /// Programs are stretches of the flat tensors. Each tile is read before it is
 /// written, so the results may take the memory of the operands.
-static void buildAdamW(TileBuilder &b, const FlatGrid &grid, bool decay,
-                       ArrayRef<Value> args) {
-  AdamWScalars s(b, args[4], args[5], args[6]);
+static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
+                                   ElementwiseUpdateOpInterface op,
+                                   ArrayRef<Value> args) {
+  unsigned numElements = op.getNumElementOperands();
+  unsigned numOperands = op->getNumOperands();
+  SmallVector<Value> scalars =
+      op.buildScalars(b, args.slice(numElements, numOperands - numElements));
   SmallVector<Value> inputs, outputs;
-  for (int i = 0; i < 4; ++i)
-    inputs.push_back(grid.view(b, args[i]));
-  for (int i = 7; i < 10; ++i)
-    outputs.push_back(grid.view(b, args[i]));
-  auto update = [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-    Expr w = x[0], m = x[1], v = x[2], g = x[3] * s.gradScale;
-    Expr m1 = s.beta1 * m + (1 - s.beta1) * g;
-    Expr v1 = s.beta2 * v + (1 - s.beta2) * g * g;
-    Expr base = decay ? w - s.lr * s.decay * w : w;
-    Expr w1 =
-        base - s.lr * (m1 * s.correction1) / (sqrt(v1 * s.correction2) + s.eps);
-    return {select(s.isFinite, w1, w), select(s.isFinite, m1, m),
-            select(s.isFinite, v1, v)};
+  for (Value input : args.take_front(numElements))
+    inputs.push_back(grid.view(b, input));
+  for (Value output : args.drop_front(numOperands))
+    outputs.push_back(grid.view(b, output));
+  auto update = [&](ArrayRef<Expr> x) {
+    return op.buildElements(b.getBuilder(), SmallVector<Value>(x), scalars);
   };
+  SmallVector<Type> types(outputs.size(), b.f32());
   auto updateTile = [&](ArrayRef<Operand> at,
                         ArrayRef<Value>) -> SmallVector<Value> {
     auto tiles = llvm::map_to_vector(
         inputs, [&](Value input) { return b.load(input, at); });
-    auto results = b.map(tiles, {b.f32(), b.f32(), b.f32()}, update);
+    auto results = b.map(tiles, types, update);
     for (auto [result, output] : llvm::zip_equal(results, outputs))
       b.store(result, output, at);
     return {};
@@ -264,31 +214,40 @@ struct ConvertUpdateLossScale : KernelPattern<nn::UpdateLossScaleOp> {
   }
 };
 
-struct ConvertAdamW : KernelPattern<nn::AdamWOp> {
-  using KernelPattern::KernelPattern;
-  LogicalResult matchAndRewrite(nn::AdamWOp op,
+class ConvertElementwiseUpdate
+    : public OpInterfaceRewritePattern<ElementwiseUpdateOpInterface> {
+public:
+  ConvertElementwiseUpdate(MLIRContext *context, KernelCache &cache)
+      : OpInterfaceRewritePattern(context), cache(cache) {}
+
+  LogicalResult matchAndRewrite(ElementwiseUpdateOpInterface op,
                                 PatternRewriter &rewriter) const override {
-    FlatGrid grid(ShapedType::getNumElements(getShape(op.getWeight())),
-                  getSchedule(), getSchedule().elementsPerUpdate);
+    const KernelSchedule &schedule = cache.getSchedule();
+    FlatGrid grid(ShapedType::getNumElements(getShape(op->getOperand(0))),
+                  schedule, schedule.elementsPerUpdate);
     if (!grid.fits())
       return rewriter.notifyMatchFailure(op, "too many elements");
+    auto step = dyn_cast<OptimizerOpInterface>(op.getOperation());
     KernelSpec spec = {"",
-                       (op.getDecay() ? "decay_" : "") + grid.name(),
+                       (step && step.getDecay() ? "decay_" : "") + grid.name(),
                        {grid.programs, 1, 1},
-                       16 * grid.elements};
+                       op.getFlopsPerElement() * grid.elements};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
                                         op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {
-                                          buildAdamW(b, grid, op.getDecay(),
-                                                     args);
+                                          buildElementwiseUpdate(b, grid, op,
+                                                                 args);
                                         }));
     return success();
   }
+
+private:
+  KernelCache &cache;
 };
 } // namespace
 
 void nsa::populateOptimizerPatterns(RewritePatternSet &patterns,
                                     KernelCache &cache) {
   patterns.add<ConvertGradientNorm, ConvertRootOfMean, ConvertUpdateLossScale,
-               ConvertAdamW>(patterns.getContext(), cache);
+               ConvertElementwiseUpdate>(patterns.getContext(), cache);
 }

@@ -23,7 +23,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     in pieces that cross rows) works on a dense copy, with a remark.
 
     Arguments become named tensors. Those of a persistent role (parameter,
-    constant, moment, gradient, state) are shared between functions by `nn.name`;
+    constant, gradient, state) are shared between functions by `nn.name`;
     a type, role or initial value that differs is an error. Inputs are shared
     where name and type agree, and so are outputs; otherwise the name of the
     entry is put in front (`"eval.tokens"`). Without `nn.name`, argument and
@@ -36,7 +36,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     value is copied at the end, with a remark. In the same way, a launch takes
     over the memory of an operand that has no later reader.
 
-    The entry `init` gives every persistent tensor its `nn.init`; moments,
+    The entry `init` gives every persistent tensor its `nn.init`;
     gradients and state start at 0 without one.
 
     Example:
@@ -242,7 +242,7 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
     `rt.tensor` and `rt.buffer` a slice, aligned to 64 bytes.
 
     - `persistent` holds, in this order, parameters that decay, other
-      parameters, first and second moments, gradients, constants, state.
+      parameters, the optimizer's states by name, gradients, constants, other state.
     - `io` holds inputs and outputs.
     - `arena` is shared by all entries. In an entry, two buffers share bytes only
       if the last command that touches one comes before the first that touches

@@ -13,22 +13,23 @@ static unsigned getSegmentOrder(rt::TensorOp tensor) {
   switch (tensor.getRole()) {
   case rt::TensorRole::Parameter:
     return tensor.getDecay() ? 0 : 1;
-  case rt::TensorRole::Moment1:
-    return 2;
-  case rt::TensorRole::Moment2:
-    return 3;
   case rt::TensorRole::Gradient:
-    return 4;
+    return 3;
   case rt::TensorRole::Constant:
-    return 5;
+    return 4;
   case rt::TensorRole::State:
-    return 6;
+    return tensor.getState() ? 2 : 5;
   case rt::TensorRole::Input:
     return 0;
   case rt::TensorRole::Output:
     return 1;
   }
   llvm_unreachable("unknown role");
+}
+
+/// By kind; what the optimizer keeps by the names of its states.
+static std::pair<unsigned, StringRef> getKey(rt::TensorOp tensor) {
+  return {getSegmentOrder(tensor), tensor.getState().value_or("")};
 }
 
 /// The tensors with those of a span one after the other.
@@ -64,7 +65,7 @@ SmallVector<rt::TensorOp> nsa::getMemoryOrder(ArrayRef<rt::TensorOp> tensors,
                                               ArrayRef<rt::SpanOp> spans) {
   SmallVector<rt::TensorOp> sorted(tensors);
   llvm::stable_sort(sorted, [](rt::TensorOp a, rt::TensorOp b) {
-    return getSegmentOrder(a) < getSegmentOrder(b);
+    return getKey(a) < getKey(b);
   });
   return keepSpansTogether(sorted, spans);
 }

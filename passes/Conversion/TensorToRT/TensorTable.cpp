@@ -29,10 +29,6 @@ static rt::TensorRole convertRole(nn::ArgumentRole role) {
     return rt::TensorRole::Parameter;
   case nn::ArgumentRole::Constant:
     return rt::TensorRole::Constant;
-  case nn::ArgumentRole::Moment1:
-    return rt::TensorRole::Moment1;
-  case nn::ArgumentRole::Moment2:
-    return rt::TensorRole::Moment2;
   case nn::ArgumentRole::Gradient:
     return rt::TensorRole::Gradient;
   case nn::ArgumentRole::State:
@@ -43,8 +39,7 @@ static rt::TensorRole convertRole(nn::ArgumentRole role) {
 
 /// Whether tensors of this role start at zero unless they say otherwise.
 static bool startsAtZero(rt::TensorRole role) {
-  return role == rt::TensorRole::Moment1 || role == rt::TensorRole::Moment2 ||
-         role == rt::TensorRole::Gradient || role == rt::TensorRole::State;
+  return role == rt::TensorRole::Gradient || role == rt::TensorRole::State;
 }
 
 static bool isPersistent(func::FuncOp function, unsigned index) {
@@ -58,14 +53,17 @@ static std::string nameOr(StringRef name, const char *stem, unsigned index) {
 
 rt::TensorOp TensorTable::create(StringRef name, rt::TensorRole role,
                                  MemRefType type, nn::InitAttr init, bool decay,
-                                 Location loc) {
+                                 StringRef state, Location loc) {
   OpBuilder builder(module.getContext());
   if (tensors.empty())
     builder.setInsertionPointToStart(module.getBody());
   else
     builder.setInsertionPointAfter(tensors.back());
   auto tensor = rt::TensorOp::create(builder, loc, role, name, type, init,
-                                     decay, /*slice=*/rt::SliceAttr());
+                                     decay, /*state=*/StringAttr(),
+                                     /*slice=*/rt::SliceAttr());
+  if (!state.empty())
+    tensor.setState(state);
   symbols.insert(tensor);
   tensors.push_back(tensor);
   return tensor;
@@ -78,8 +76,8 @@ rt::TensorOp TensorTable::create(StringRef name, rt::TensorRole role,
 /// Whether a function sees a tensor as another function did.
 static LogicalResult checkAgreement(rt::TensorOp tensor, rt::TensorRole role,
                                     MemRefType type, nn::InitAttr init,
-                                    bool decay, func::FuncOp function,
-                                    Location loc) {
+                                    bool decay, StringRef state,
+                                    func::FuncOp function, Location loc) {
   auto disagree = [&](auto before, auto now) {
     InFlightDiagnostic diagnostic = emitError(loc)
                                     << "'" << tensor.getSymName() << "' is "
@@ -98,6 +96,9 @@ static LogicalResult checkAgreement(rt::TensorOp tensor, rt::TensorRole role,
   if (tensor.getDecay() != decay)
     return disagree(tensor.getDecay() ? "decaying" : "not decaying",
                     decay ? "decaying" : "not decaying");
+  if (tensor.getState().value_or("") != state)
+    return disagree("state `" + tensor.getState().value_or("").str() + "`",
+                    "state `" + state.str() + "`");
   return success();
 }
 
@@ -122,6 +123,7 @@ LogicalResult TensorTable::addPersistent(func::FuncOp function,
     return emitError(loc) << rt::stringifyTensorRole(role) << " '" << name
                           << "' has no initial value";
   bool decay = nn::hasDecay(function, index);
+  StringRef state = nn::getArgumentState(function, index);
 
   Operation *symbol = symbols.lookup(name);
   auto tensor = dyn_cast_or_null<rt::TensorOp>(symbol);
@@ -130,9 +132,9 @@ LogicalResult TensorTable::addPersistent(func::FuncOp function,
                           << "' is the name of a tensor and of a "
                           << symbol->getName();
   if (!tensor)
-    tensor = create(name, role, type, init, decay, loc);
-  else if (failed(
-               checkAgreement(tensor, role, type, init, decay, function, loc)))
+    tensor = create(name, role, type, init, decay, state, loc);
+  else if (failed(checkAgreement(tensor, role, type, init, decay, state,
+                                 function, loc)))
     return failure();
   arguments[{function.getOperation(), index}] = tensor;
   return success();
@@ -155,7 +157,8 @@ rt::TensorOp TensorTable::claimIO(func::FuncOp function,
        {name, (function.getSymName() + "." + name).str()}) {
     Operation *symbol = symbols.lookup(candidate);
     if (!symbol)
-      return create(candidate, role, type, /*init=*/{}, /*decay=*/false, loc);
+      return create(candidate, role, type, /*init=*/{}, /*decay=*/false,
+                    /*state=*/"", loc);
     auto tensor = dyn_cast<rt::TensorOp>(symbol);
     if (tensor && tensor.getRole() == role && tensor.getMemoryType() == type)
       return tensor;

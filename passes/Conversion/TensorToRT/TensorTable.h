@@ -47,7 +47,7 @@ private:
                        mlir::Location loc);
   rt::TensorOp create(llvm::StringRef name, rt::TensorRole role,
                       mlir::MemRefType type, nn::InitAttr init, bool decay,
-                      mlir::Location loc);
+                      llvm::StringRef state, mlir::Location loc);
 
   mlir::ModuleOp module;
   mlir::SymbolTable symbols;

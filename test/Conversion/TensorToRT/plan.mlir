@@ -14,20 +14,21 @@
 // REMARK: remark: [Analysis] ArenaPeak | Category:nsa-plan | Function=chain | Bytes=192, LiveBytes=192
 // REMARK: remark: [Analysis] ArenaPeak | Category:nsa-plan | Function=small | Bytes=64, LiveBytes=64
 
-// Decaying parameters, other parameters, moments, gradients, constants, state.
+// Decaying parameters, other parameters, states of the optimizer by name,
+// gradients, constants, other state.
 // CHECK: rt.tensor state @s {{.*}} at <@persistent, offset = 960, size = 4>
 // CHECK: rt.tensor constant @c {{.*}} at <@persistent, offset = 896, size = 16>
 // CHECK: rt.tensor gradient @g {{.*}} at <@persistent, offset = 832, size = 4>
-// CHECK: rt.tensor moment2 @v {{.*}} at <@persistent, offset = 768, size = 4>
-// CHECK: rt.tensor moment1 @m {{.*}} at <@persistent, offset = 704, size = 4>
+// CHECK: rt.tensor state @v {{.*}} at <@persistent, offset = 768, size = 4> {state = "v"}
+// CHECK: rt.tensor state @m {{.*}} at <@persistent, offset = 704, size = 4> {state = "m"}
 // CHECK: rt.tensor parameter @bias {{.*}} at <@persistent, offset = 640, size = 4>
 // CHECK: rt.tensor parameter @w {{.*}} at <@persistent, offset = 0, size = 100> {decay}
 // CHECK: rt.tensor parameter @w2 {{.*}} at <@persistent, offset = 128, size = 512> {decay}
 rt.tensor state @s : memref<1xf32> init <constant, 0.0>
 rt.tensor constant @c : memref<4xf32> init <constant, 0.0>
 rt.tensor gradient @g : memref<1xf32> init <constant, 0.0>
-rt.tensor moment2 @v : memref<1xf32> init <constant, 0.0>
-rt.tensor moment1 @m : memref<1xf32> init <constant, 0.0>
+rt.tensor state @v : memref<1xf32> init <constant, 0.0> {state = "v"}
+rt.tensor state @m : memref<1xf32> init <constant, 0.0> {state = "m"}
 rt.tensor parameter @bias : memref<1xf32> init <constant, 0.0>
 rt.tensor parameter @w : memref<25xf32> init <normal, 0.02> {decay}
 rt.tensor parameter @w2 : memref<128xf32> init <normal, 0.02> {decay}

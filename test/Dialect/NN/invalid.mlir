@@ -209,6 +209,20 @@ func.func @loss_lse(%dloss: tensor<f32>, %logits: tensor<2x64x256xf32>, %targets
 
 // -----
 
+// expected-error @below {{argument 0 has the `nn.state` `m.w`, which has a dot}}
+func.func @state_dot(%m: tensor<4xf32> {nn.name = "m.w", nn.role = "state", nn.state = "m.w"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{argument 0 has `nn.state` but not the role `state`}}
+func.func @state_role(%m: tensor<4xf32> {nn.name = "m.w", nn.role = "gradient", nn.state = "m"}) {
+  return
+}
+
+// -----
+
 func.func @adamw_hyper(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<7xf32>) {
   // expected-error @below {{hyper has shape 7, expected 8}}
   %w1, %m1, %v1 = nn.adamw %w, %w, %w, %w, %s, %s, %hyper
@@ -277,7 +291,7 @@ func.func @name_is_a_string(%a: tensor<4xf32> {nn.name = 3}) {
 
 // -----
 
-// expected-error @below {{unknown role `weight`, expected one of input, parameter, constant, moment1, moment2, gradient, state}}
+// expected-error @below {{unknown role `weight`, expected one of input, parameter, constant, gradient, state}}
 func.func @role(%a: tensor<4xf32> {nn.role = "weight"}) {
   return
 }

@@ -156,63 +156,84 @@ func.func @f(%q: tensor<2x9x6x16xf32> {nn.name = "q"}, %d: tensor<2x9x6x16xf32> 
 }
 
 // One update of a bundle against one update for each tensor.
-TEST_F(FusionTest, AdamWOnBundlesGivesTheBitsOfAdamWOnTensors) {
+TEST_F(FusionTest, Fuse_ElementwiseOptimizers_BitsOfUpdatesOfTensors) {
   const std::vector<std::pair<std::string, std::vector<int64_t>>> tensors = {
       {"a", {33, 47}}, {"b", {5}}, {"c", {128, 64}}, {"d", {1}}};
-  std::string arguments, aliases, body, values, types;
-  for (const auto &[name, shape] : tensors) {
-    std::string type = "tensor<";
-    for (int64_t size : shape)
-      type += std::to_string(size) + "x";
-    type += "f32>";
-    for (auto [prefix, role] : {std::pair("", "parameter"),
-                                {"m.", "moment1"},
-                                {"v.", "moment2"},
-                                {"grad.", "gradient"}})
-      arguments += "%" + std::string(prefix) + name + ": " + type +
-                   " {nn.name = \"" + prefix + name + "\", nn.role = \"" +
-                   role + "\", nn.init = #nn.init<constant, 0.0>}, ";
-    bool decay = name != "b" && name != "d";
-    body += "%w1" + name + ", %m1" + name + ", %v1" + name + " = nn.adamw %" +
-            name + ", %m." + name + ", %v." + name + ", %grad." + name +
-            ", %norm, %loss, %hyper " + (decay ? "{decay}" : "") + " : (" +
-            type + ", " + type + ", " + type + ", " + type +
-            ", tensor<f32>, tensor<f32>, tensor<8xf32>) -> (" + type + ", " +
-            type + ", " + type + ")\n";
-    for (const char *prefix : {"", "m.", "v."}) {
-      aliases += type + " {nn.alias = \"" + prefix + name + "\"}, ";
-      types += type + ", ";
+  const std::vector<std::pair<std::string, std::vector<std::string>>>
+      optimizers = {{"adamw", {"m", "v"}}};
+  for (const auto &[optimizer, states] : optimizers) {
+    SCOPED_TRACE(optimizer);
+    // The weight and its states.
+    std::vector<std::string> updated = {""};
+    for (const std::string &state : states)
+      updated.push_back(state + ".");
+    std::string arguments, aliases, body, values, types;
+    for (const auto &[name, shape] : tensors) {
+      std::string type = "tensor<";
+      for (int64_t size : shape)
+        type += std::to_string(size) + "x";
+      type += "f32>";
+      auto addArgument = [&](const std::string &prefix,
+                             const std::string &role) {
+        arguments += "%" + prefix + name + ": " + type + " {nn.name = \"" +
+                     prefix + name + "\", nn.role = \"" + role +
+                     "\", nn.init = #nn.init<constant, 0.0>}, ";
+      };
+      addArgument("", "parameter");
+      for (const std::string &state : states)
+        addArgument(state + ".", "state\", nn.state = \"" + state);
+      addArgument("grad.", "gradient");
+      std::string operands, inputs, outputs;
+      for (const std::string &prefix : updated) {
+        operands += "%" + prefix + name + ", ";
+        inputs += type + ", ";
+        outputs += (outputs.empty() ? "" : ", ") + type;
+        values += "%new_" + name + "#" +
+                  std::to_string(&prefix - updated.data()) + ", ";
+        aliases += type + " {nn.alias = \"" + prefix + name + "\"}, ";
+        types += type + ", ";
+      }
+      bool decay = name != "b" && name != "d";
+      body += "%new_" + name + ":" + std::to_string(updated.size()) + " = nn." +
+              optimizer + " " + operands + "%grad." + name +
+              ", %norm, %loss, %hyper " + (decay ? "{decay}" : "") + " : (" +
+              inputs + type +
+              ", tensor<f32>, tensor<f32>, tensor<8xf32>) -> (" + outputs +
+              ")\n";
     }
-    values += "%w1" + name + ", %m1" + name + ", %v1" + name + ", ";
+    std::string text =
+        "func.func @update(" + arguments +
+        "%norm: tensor<f32> {nn.name = \"norm\"}, %loss: tensor<f32> "
+        "{nn.name = \"loss\"}, %hyper: tensor<8xf32> {nn.name = \"hyper\"}) "
+        "-> (" +
+        aliases + "tensor<f32> {nn.name = \"out\"}) {\n" + body + "return " +
+        values + "%norm : " + types + "tensor<f32>\n}\n";
+    Both both(text);
+    ASSERT_TRUE(both);
+    EXPECT_NE(both.fused->getProgram().findTensor("a"), nullptr);
+    for (const auto &[name, shape] : tensors) {
+      both.set("grad." + name, randomTensor(shape));
+      for (const std::string &prefix : updated) {
+        Tensor start = randomTensor(shape);
+        // Second moments.
+        if (prefix == "v.")
+          for (double &x : start.data)
+            x *= x;
+        both.set(prefix + name, start);
+      }
+    }
+    Tensor hyper({8}), scalar(std::vector<int64_t>{}, 2.5);
+    hyper.data = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 1.0, 3.0};
+    both.set("hyper", hyper);
+    both.set("norm", scalar);
+    both.set("loss", scalar);
+    both.run("update");
+    for (const auto &[name, shape] : tensors)
+      for (const std::string &prefix : updated)
+        EXPECT_EQ(both.fused->get(prefix + name).data,
+                  both.plain->get(prefix + name).data)
+            << prefix << name;
   }
-  std::string text =
-      "func.func @update(" + arguments +
-      "%norm: tensor<f32> {nn.name = \"norm\"}, %loss: tensor<f32> {nn.name = "
-      "\"loss\"}, %hyper: tensor<8xf32> {nn.name = \"hyper\"}) -> (" +
-      aliases + "tensor<f32> {nn.name = \"out\"}) {\n" + body + "return " +
-      values + "%norm : " + types + "tensor<f32>\n}\n";
-  Both both(text);
-  ASSERT_TRUE(both);
-  EXPECT_NE(both.fused->getProgram().findTensor("a"), nullptr);
-  for (const auto &[name, shape] : tensors) {
-    for (const char *prefix : {"", "m.", "grad."})
-      both.set(prefix + name, randomTensor(shape));
-    Tensor squares = randomTensor(shape);
-    for (double &x : squares.data)
-      x *= x;
-    both.set("v." + name, squares);
-  }
-  Tensor hyper({8}), scalar(std::vector<int64_t>{}, 2.5);
-  hyper.data = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1.0, 1.0, 3.0};
-  both.set("hyper", hyper);
-  both.set("norm", scalar);
-  both.set("loss", scalar);
-  both.run("update");
-  for (const auto &[name, shape] : tensors)
-    for (const char *prefix : {"", "m.", "v."})
-      EXPECT_EQ(both.fused->get(prefix + name).data,
-                both.plain->get(prefix + name).data)
-          << prefix << name;
 }
 
 // Chunks of tokens, the last one shorter, some targets ignored.

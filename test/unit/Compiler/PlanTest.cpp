@@ -77,7 +77,7 @@ unsigned countStaleReads(rt::EntryOp entry) {
   return stale;
 }
 
-/// The number of reads of a parameter or moment after its update.
+/// The number of reads of a parameter or optimizer state after its update.
 unsigned countReadsAfterUpdate(rt::EntryOp entry) {
   std::set<std::string> updated;
   unsigned late = 0;
@@ -88,8 +88,7 @@ unsigned countReadsAfterUpdate(rt::EntryOp entry) {
           auto tensor = SymbolTable::lookupNearestSymbolFrom<rt::TensorOp>(
               entry, get.getTensorAttr());
           if (tensor.getRole() == rt::TensorRole::Parameter ||
-              tensor.getRole() == rt::TensorRole::Moment1 ||
-              tensor.getRole() == rt::TensorRole::Moment2)
+              tensor.getState())
             body(get.getTensor().str());
         }
     };

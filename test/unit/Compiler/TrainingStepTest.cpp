@@ -129,8 +129,7 @@ TEST(TrainingStep, Lesson10ANonFiniteGradientUpdatesNothing) {
   auto snapshot = [&] {
     std::vector<std::string> bytes;
     for (const TensorView &view : model.program->tensors())
-      if (view.role == TensorRole::Parameter ||
-          view.role == TensorRole::Moment1 || view.role == TensorRole::Moment2)
+      if (view.role == TensorRole::Parameter || !view.state.empty())
         bytes.emplace_back(static_cast<const char *>(view.data), view.bytes);
     return bytes;
   };

@@ -122,7 +122,7 @@ bool FunctionWriter::shareName(GraphArgument &argument) {
 
 void FunctionWriter::chooseRoles(const std::vector<bool> &active) {
   static const std::vector<std::string> roles = {
-      "input", "", "parameter", "constant", "state", "moment1", "gradient"};
+      "input", "", "parameter", "constant", "state", "state", "gradient"};
   std::vector<bool> used = function.findUsed();
   size_t number = 0;
   bool hasParameter = false;

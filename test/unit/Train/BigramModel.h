@@ -30,8 +30,10 @@ public:
     targets = addInts("targets", {batch, length});
     hyper = add("hyper", {8}, TensorRole::Input);
     w = add("w", {vocab, vocab}, TensorRole::Parameter);
-    m = add("m.w", {vocab, vocab}, TensorRole::Moment1);
-    v = add("v.w", {vocab, vocab}, TensorRole::Moment2);
+    m = add("m.w", {vocab, vocab}, TensorRole::State);
+    views.back().state = "m";
+    v = add("v.w", {vocab, vocab}, TensorRole::State);
+    views.back().state = "v";
     grad = add("grad.w", {vocab, vocab}, TensorRole::Gradient);
     lossSum = add("loss_sum", {}, TensorRole::State);
     loss = add("loss", {}, TensorRole::Output);

@@ -132,8 +132,8 @@ TEST_F(CheckpointState, Format1_IsAcceptedAsNotSealed) {
 TEST_F(CheckpointState, ValueNotFinite_IsNotSaved) {
   for (const auto &[tensor, value, found] :
        {std::tuple("w", NAN, "parameter 'w'[3] is nan"),
-        std::tuple("m.w", -INFINITY, "moment1 'm.w'[3] is -inf"),
-        std::tuple("v.w", INFINITY, "moment2 'v.w'[3] is inf")}) {
+        std::tuple("m.w", -INFINITY, "state 'm.w'[3] is -inf"),
+        std::tuple("v.w", INFINITY, "state 'v.w'[3] is inf")}) {
     model.set(tensor, 3, value);
     Result<std::string> saved = save(6);
     ASSERT_FALSE(saved.ok());

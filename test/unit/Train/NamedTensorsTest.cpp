@@ -23,17 +23,16 @@ public:
     add("a", 6, TensorRole::Parameter);
     add("b", 10, TensorRole::Parameter);
     uint64_t part = 0;
-    for (const MomentRange &range : rangesOf(rank))
+    for (const StateRange &range : rangesOf(rank))
       part = std::max(part, range.offset + range.count);
-    for (const char *moment : {"m.", "v."}) {
-      TensorRole role =
-          moment[0] == 'm' ? TensorRole::Moment1 : TensorRole::Moment2;
+    for (std::string state : {"m", "v"}) {
       if (ranks > 0)
         // Padding at the end.
-        add(std::string(moment) + "others", part + 3, role);
+        add(state + ".others", part + 3, TensorRole::State, state);
       for (const char *parameter : {"a", "b"})
         if (ranks == 0)
-          add(std::string(moment) + parameter, sizeOf(parameter), role);
+          add(state + "." + parameter, sizeOf(parameter), TensorRole::State,
+              state);
     }
     add("loss_sum", 1, TensorRole::State);
   }
@@ -41,6 +40,15 @@ public:
   void addState(const std::string &name, float value) {
     add(name, 1, TensorRole::State);
     *find(name)->as<float>() = value;
+  }
+
+  /// Another name of a state of all parameters.
+  void renameState(const std::string &before, const std::string &now) {
+    for (TensorView &view : views)
+      if (view.state == before) {
+        view.state = now;
+        view.name = now + view.name.substr(before.size());
+      }
   }
 
   Status run(std::string_view) override { return {}; }
@@ -54,7 +62,7 @@ public:
   }
   uint64_t hash() const override { return uint64_t(ranks); }
   int sharingRanks() const override { return ranks; }
-  Result<std::vector<MomentRange>> momentRanges(int rank) const override {
+  Result<std::vector<StateRange>> stateRanges(int rank) const override {
     return rangesOf(rank);
   }
 
@@ -83,7 +91,7 @@ public:
           if (const TensorView *tensor = find(name))
             tensor->as<float>()[i] = valueOf(parameter, kind, i);
         }
-    for (const MomentRange &range : rangesOf(rank))
+    for (const StateRange &range : rangesOf(rank))
       for (uint64_t i = 0; i < range.count; ++i)
         find(range.tensor)->as<float>()[range.offset + i] =
             valueOf(range.parameter, range.tensor[0], range.first + i);
@@ -94,7 +102,8 @@ private:
     return parameter == "a" ? 6 : 10;
   }
 
-  void add(const std::string &name, uint64_t elements, TensorRole role) {
+  void add(const std::string &name, uint64_t elements, TensorRole role,
+           const std::string &state = "") {
     storage.emplace_back(elements, 0.0f);
     views.push_back({name,
                      DataType::F32,
@@ -102,11 +111,12 @@ private:
                      storage.back().data(),
                      elements * 4,
                      role,
-                     false});
+                     false,
+                     state});
   }
 
-  std::vector<MomentRange> rangesOf(int rank) const {
-    std::vector<MomentRange> ranges;
+  std::vector<StateRange> rangesOf(int rank) const {
+    std::vector<StateRange> ranges;
     uint64_t base = 0;
     for (const std::vector<std::string> &bucket : buckets) {
       uint64_t whole = 0;
@@ -208,6 +218,67 @@ TEST(NamedTensors, RestoreByName_StateDiffers_InitialOrDroppedAndSaid) {
                 "none"}));
 }
 
+// The names are those of all checkpoints so far: files on disk have them.
+TEST(NamedTensors, RestoreByName_FilesWithTheFirstNames_EveryStateIsFound) {
+  TempDir dir;
+  PartModel filled;
+  filled.fill(0);
+  auto dataOf = [&](const char *name) { return filled.find(name)->data; };
+  for (bool isShared : {false, true}) {
+    std::string folder =
+        isShared ? saveFilled(dir, 2, together()) : saveFilled(dir, 0, {});
+    float sum = 0, halves[2][2][8] = {};
+    std::vector<SafeTensor> whole = {{"loss_sum", "F32", {1}, &sum, 4}};
+    if (!isShared)
+      for (const char *name : {"m.a", "m.b", "v.a", "v.b"}) {
+        uint64_t elements = filled.find(name)->elements();
+        whole.push_back({name, "F32", {elements}, dataOf(name), elements * 4});
+      }
+    ASSERT_TRUE(writeSafetensors(folder + "/optimizer.safetensors", whole,
+                                 {{"format", "pt"}}));
+    // Rank 0 has all of `a` and the first two elements of `b`.
+    for (int rank : {0, 1}) {
+      if (!isShared)
+        continue;
+      for (uint64_t i = 0; i < 8; ++i)
+        for (int kind : {0, 1}) {
+          const char *parameter = rank == 0 && i < 6 ? "a" : "b";
+          halves[rank][kind][i] = PartModel::valueOf(
+              parameter, "mv"[kind], rank == 0 ? (i < 6 ? i : i - 6) : i + 2);
+        }
+      std::string ranges =
+          rank == 0 ? R"([["m.others",0,"a",0,6],["m.others",6,"b",0,2],)"
+                      R"(["v.others",0,"a",0,6],["v.others",6,"b",0,2]])"
+                    : R"([["m.others",0,"b",2,8],["v.others",0,"b",2,8]])";
+      ASSERT_TRUE(writeSafetensors(
+          folder + "/optimizer_rank" + std::to_string(rank) + ".safetensors",
+          {{"m.others", "F32", {8}, halves[rank][0], 32},
+           {"v.others", "F32", {8}, halves[rank][1], 32}},
+          {{"format", "pt"}, {"moment_ranges", ranges}}));
+    }
+    PartModel model;
+    Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
+    ASSERT_TRUE(notes.ok()) << notes.message();
+    for (const TensorView &tensor : filled.tensors())
+      EXPECT_TRUE(std::equal(tensor.as<float>(),
+                             tensor.as<float>() + tensor.elements(),
+                             model.find(tensor.name)->as<float>()))
+          << tensor.name << (isShared ? " of ranks" : "");
+  }
+}
+
+TEST(NamedTensors, RestoreByName_AnotherOptimizer_IsRefused) {
+  TempDir dir;
+  std::string folder = saveFilled(dir, 0, {});
+  PartModel model;
+  model.renameState("m", "ema");
+  Result<std::vector<std::string>> notes = restoreByName(folder, model, 0);
+  ASSERT_FALSE(notes.ok());
+  EXPECT_NE(notes.message().find("has no element 0 of the state 'ema.a'"),
+            std::string::npos)
+      << notes.message();
+}
+
 TEST(NamedTensors, RestoreByName_ShareOfAnOlderVersion_IsRefused) {
   TempDir dir;
   std::string folder = saveFilled(dir, 2, together());
@@ -220,7 +291,7 @@ TEST(NamedTensors, RestoreByName_ShareOfAnOlderVersion_IsRefused) {
   ASSERT_FALSE(notes.ok());
   EXPECT_EQ(notes.message(),
             "'" + file +
-                "' does not say whose moments it has: only the artefact that "
+                "' does not say whose states it has: only the artefact that "
                 "saved it can go on from it");
 }
 

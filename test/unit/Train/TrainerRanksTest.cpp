@@ -339,7 +339,7 @@ TEST_F(TrainerRanksTest, SharedMomentNotFinite_NoRankSaves) {
   badMomentAt = 9 * 3;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
   std::string log = dir.read("runs/a/train.log");
-  EXPECT_NE(log.find("step 10: no checkpoint was saved: moment2 'v.w'[7] is "
+  EXPECT_NE(log.find("step 10: no checkpoint was saved: state 'v.w'[7] is "
                      "inf on rank 1\n"),
             std::string::npos)
       << log;

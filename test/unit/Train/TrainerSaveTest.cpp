@@ -53,7 +53,7 @@ TEST_F(TrainerSaveTest, MomentNotFinite_EndsTheRunAndKeepsTheLastGoodOne) {
   ASSERT_TRUE(end.ok()) << end.message();
   EXPECT_EQ(*end, TrainEnd::NonFinite);
   std::string log = read("a/train.log");
-  EXPECT_NE(log.find("step 10: no checkpoint was saved: moment2 'v.w'[7] is "
+  EXPECT_NE(log.find("step 10: no checkpoint was saved: state 'v.w'[7] is "
                      "inf\nlast good checkpoint: " +
                      dir / "runs/a/checkpoints/step-00000005\n"),
             std::string::npos)

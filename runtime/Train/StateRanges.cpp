@@ -1,11 +1,12 @@
-//===- MomentRanges.cpp - whose moments a rank keeps ----------------------===//
+//===- StateRanges.cpp - whose states a rank keeps ------------------------===//
 
-#include "runtime/Train/MomentRanges.h"
+#include "runtime/Train/StateRanges.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
 #include "nsa/Artifact/TrainingContract.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 namespace nsa {
@@ -20,10 +21,10 @@ struct Piece {
   artifact::Slice part;
 };
 
-/// The pieces of all weights with or without decay: alike for their moments.
+/// The pieces of all weights with or without decay: alike for their states.
 struct Group {
   std::vector<Piece> pieces;
-  const artifact::Tensor *moments[2] = {nullptr, nullptr};
+  std::vector<const artifact::Tensor *> states;
 };
 
 class RangeFinder {
@@ -31,7 +32,7 @@ public:
   RangeFinder(const artifact::Artifact &root, uint64_t rank)
       : root(root), rank(rank) {}
 
-  Result<std::vector<MomentRange>> run();
+  Result<std::vector<StateRange>> run();
 
 private:
   Status collect();
@@ -43,13 +44,15 @@ private:
   uint64_t rank;
   /// Without decay and with it.
   Group groups[2];
-  std::vector<MomentRange> ranges;
+  /// What the optimizer calls its states.
+  std::set<std::string> names;
+  std::vector<StateRange> ranges;
 };
 
 } // namespace
 
 static Error unclear(const std::string &why) {
-  return Error{"the artefact does not say which moments a rank keeps: " + why};
+  return Error{"the artefact does not say which states a rank keeps: " + why};
 }
 
 static bool liesIn(const artifact::Slice &inner, const artifact::Slice &outer) {
@@ -89,21 +92,20 @@ Status RangeFinder::collect() {
           if (Status status = add(*copy); !status)
             return status;
   }
-  for (const artifact::Tensor *tensor : *root.tensors())
-    for (int decay : {0, 1})
-      for (int moment : {0, 1}) {
-        std::string name =
-            moment == 0 ? training::moment1Prefix : training::moment2Prefix;
-        name += decay ? training::sharedDecayed : training::sharedOthers;
-        bool isMoment = tensor->role() == TensorRole::Moment1 ||
-                        tensor->role() == TensorRole::Moment2;
-        if (isMoment && tensor->name()->str() == name)
-          groups[decay].moments[moment] = tensor;
-      }
+  for (const artifact::Tensor *tensor : *root.tensors()) {
+    if (!tensor->state())
+      continue;
+    std::string state = tensor->state()->str(), name = tensor->name()->str();
+    names.insert(state);
+    if (name == state + "." + training::sharedDecayed)
+      groups[true].states.push_back(tensor);
+    else if (name == state + "." + training::sharedOthers)
+      groups[false].states.push_back(tensor);
+  }
   return {};
 }
 
-/// Every parameter is in a piece, and the parts are as large as the moments.
+/// Every parameter is in a piece, and the parts are as large as the states.
 Status RangeFinder::checkGroup(const Group &group, bool decay) const {
   for (const artifact::Tensor *tensor : *root.tensors())
     if (isParameter(*tensor) && tensor->decay() == decay &&
@@ -120,12 +122,14 @@ Status RangeFinder::checkGroup(const Group &group, bool decay) const {
     end = std::max(end, piece.part.offset() + piece.part.size());
     bytes += piece.part.size();
   }
-  for (const artifact::Tensor *moment : group.moments) {
-    if (!moment)
-      return unclear("it has no moments for all of them");
-    if (moment->slice()->size() != bytes || end - begin != bytes)
-      return unclear("'" + moment->name()->str() + "' has " +
-                     std::to_string(moment->slice()->size()) +
+  if (group.states.size() != names.size())
+    return unclear("it has " + std::to_string(group.states.size()) + " of " +
+                   std::to_string(names.size()) + " states for the weights " +
+                   (decay ? "with" : "without") + " weight decay");
+  for (const artifact::Tensor *state : group.states) {
+    if (state->slice()->size() != bytes || end - begin != bytes)
+      return unclear("'" + state->name()->str() + "' has " +
+                     std::to_string(state->slice()->size()) +
                      " bytes, the updated weights of a rank " +
                      std::to_string(bytes));
   }
@@ -147,8 +151,8 @@ void RangeFinder::addRanges(const Group &group) {
       uint64_t to = std::min(end, slice.offset() + slice.size());
       if (from >= to)
         continue;
-      for (const artifact::Tensor *moment : group.moments)
-        ranges.push_back({moment->name()->str(),
+      for (const artifact::Tensor *state : group.states)
+        ranges.push_back({state->name()->str(),
                           (piece.part.offset() - base + from - begin) / 4,
                           tensor->name()->str(), (from - slice.offset()) / 4,
                           (to - from) / 4});
@@ -156,7 +160,7 @@ void RangeFinder::addRanges(const Group &group) {
   }
 }
 
-Result<std::vector<MomentRange>> RangeFinder::run() {
+Result<std::vector<StateRange>> RangeFinder::run() {
   if (Status status = collect(); !status)
     return Error{status.message()};
   for (bool decay : {false, true}) {
@@ -165,32 +169,32 @@ Result<std::vector<MomentRange>> RangeFinder::run() {
     addRanges(groups[decay]);
   }
   std::sort(ranges.begin(), ranges.end(),
-            [](const MomentRange &a, const MomentRange &b) {
+            [](const StateRange &a, const StateRange &b) {
               return std::tie(a.tensor, a.offset) <
                      std::tie(b.tensor, b.offset);
             });
   return std::move(ranges);
 }
 
-Result<std::vector<MomentRange>>
-findMomentRanges(const artifact::Artifact &program, int rank) {
+Result<std::vector<StateRange>>
+findStateRanges(const artifact::Artifact &program, int rank) {
   if (program.ranks() == 0)
-    return std::vector<MomentRange>();
+    return std::vector<StateRange>();
   return RangeFinder(program, uint64_t(rank)).run();
 }
 
-std::string printMomentRanges(const std::vector<MomentRange> &ranges) {
+std::string printStateRanges(const std::vector<StateRange> &ranges) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const MomentRange &range : ranges)
+  for (const StateRange &range : ranges)
     json.push_back({range.tensor, range.offset, range.parameter, range.first,
                     range.count});
   return jsonText(json);
 }
 
-Result<std::vector<MomentRange>> parseMomentRanges(const std::string &text) {
+Result<std::vector<StateRange>> parseStateRanges(const std::string &text) {
   try {
     auto json = parseJson<nlohmann::ordered_json>(text.begin(), text.end());
-    std::vector<MomentRange> ranges;
+    std::vector<StateRange> ranges;
     for (const auto &range : json)
       ranges.push_back({range.at(0).get<std::string>(),
                         readUnsigned(range.at(1)),

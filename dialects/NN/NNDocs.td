@@ -1,0 +1,8 @@
+//===- NNDocs.td - all operations of the nn dialect -------------*- tablegen -*-===//
+//
+// For the generated documentation.
+//
+//===----------------------------------------------------------------------===//
+
+include "dialects/NN/NNOps.td"
+include "dialects/NN/NNOptimizers.td"

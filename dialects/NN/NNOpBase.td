@@ -1,0 +1,61 @@
+//===- NNOpBase.td - base classes of nn operations --------------*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_NN_NNOPBASE_TD
+#define NSA_DIALECTS_NN_NNOPBASE_TD
+
+include "dialects/Interfaces/DifferentiableOpInterface.td"
+include "dialects/Interfaces/FusionInterfaces.td"
+include "dialects/Interfaces/PrecisionOpInterface.td"
+include "dialects/Interfaces/RecomputeTraits.td"
+include "dialects/Interfaces/TensorTypes.td"
+include "dialects/NN/NNAttributes.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def NN_PositiveF64 : ConfinedAttr<F64Attr, [AttrConstraint<
+    CPred<"::llvm::cast<::mlir::FloatAttr>($_self).getValueAsDouble() > 0.0">,
+    "whose value is positive">, NSA_NormalInF32]>;
+
+/// An element type of tensors, as an attribute.
+def NN_ElementTypeAttr : TypeAttrOf<AnyTypeOf<[F32, BF16, F16, I32]>>;
+def NN_FloatElementTypeAttr : TypeAttrOf<NSA_FloatElement>;
+
+/// An op without side effects whose result types follow from its operands.
+class NN_GraphOp<string mnemonic, list<Trait> traits = []>
+    : NN_Op<mnemonic, !listconcat(traits, [
+        Pure, InferTypeOpAdaptor,
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>])> {
+  code resultNames = [{}];
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      static constexpr ::llvm::StringLiteral names[] = {
+  }] # resultNames # [{
+      };
+      for (auto [result, name] : ::llvm::zip((*this)->getResults(), names))
+        setName(result, name);
+    }
+  }];
+  let assemblyFormat = [{
+    operands attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+/// An op that may lie on the path from a parameter to the loss.
+class NN_DifferentiableOp<string mnemonic, list<Trait> traits = [],
+                          list<string> differentiableMethods = []>
+    : NN_GraphOp<mnemonic, !listconcat(traits, [
+        DeclareOpInterfaceMethods<DifferentiableOpInterface,
+                                  differentiableMethods>,
+        DeclareOpInterfaceMethods<PrecisionOpInterface,
+                                  ["getOperandPrecision"]>])>;
+
+/// One element of the results needs one element of the operands.
+def NN_Elementwise : DeclareOpInterfaceMethods<ElementwiseOpInterface>;
+
+/// A kernel that elementwise operations in front and behind may join.
+def NN_FusionRoot : DeclareOpInterfaceMethods<FusibleOpInterface, [
+    "isElementOperand", "isElementResult"]>;
+
+#endif // NSA_DIALECTS_NN_NNOPBASE_TD
