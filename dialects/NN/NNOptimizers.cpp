@@ -109,3 +109,48 @@ SmallVector<Value> AdamWOp::buildElements(ImplicitLocOpBuilder &b,
   return {select(isFinite, w1, w), select(isFinite, m1, m),
           select(isFinite, v1, v)};
 }
+
+//===----------------------------------------------------------------------===//
+// Lion
+//===----------------------------------------------------------------------===//
+
+SmallVector<OptimizerState> LionOp::getStateSpecs(RankedTensorType weight) {
+  return {{"ema", weight}};
+}
+
+LogicalResult LionOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.append(2, adaptor.getWeight().getType());
+  return success();
+}
+
+LogicalResult LionOp::verify() { return verifyHyper(*this); }
+
+unsigned LionOp::getNumElementOperands() { return 3; }
+int64_t LionOp::getFlopsPerElement() { return 12; }
+
+SmallVector<Value> LionOp::buildScalars(TileBuilder &b, ValueRange operands) {
+  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
+  Expr norm = b.loadScalar(operands[0], {});
+  return {get(training::learningRateSlot),
+          get(training::beta1Slot),
+          get(training::beta2Slot),
+          get(training::weightDecaySlot),
+          scaleGradient(norm, get(training::maxNormSlot),
+                        get(training::gradScaleSlot)),
+          isFiniteStep(b, norm, operands[1])};
+}
+
+SmallVector<Value> LionOp::buildElements(ImplicitLocOpBuilder &b,
+                                         ValueRange elements,
+                                         ValueRange scalars) {
+  SmallVector<Expr> x = toExprs(b, elements), s = toExprs(b, scalars);
+  Expr lr = s[0], beta1 = s[1], beta2 = s[2], weightDecay = s[3];
+  Expr w = x[0], ema = x[1], g = x[2] * s[4], isFinite = s[5];
+  Expr c = beta1 * ema + (1 - beta1) * g;
+  Expr sign = select(c > 0, 1, select(c < 0, -1, c.constant(0)));
+  Expr base = getDecay() ? w - lr * weightDecay * w : w;
+  return {select(isFinite, base - lr * sign, w),
+          select(isFinite, beta2 * ema + (1 - beta2) * g, ema)};
+}

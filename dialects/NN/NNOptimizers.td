@@ -63,4 +63,30 @@ def NN_AdamWOp : NN_OptimizerOp<"adamw",
   let resultNames = [{"weight", "moment1", "moment2"}];
 }
 
+def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
+    (outs NSA_F32Tensor:$new_ema), [NN_ElementwiseUpdate]> {
+  let summary = "one step of Lion on one tensor";
+  let description = [{
+    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023,
+    algorithm 2. The state is `ema`, an average of gradients. With `hyper`, `g`
+    and what happens if `norm` or `loss` is not finite as for `nn.adamw`, and
+    `sign(0) = 0`:
+
+    ```
+    w    = weight - lr * weight_decay * weight   with `decay`, else weight
+    w'   = w - lr * sign(beta1 * ema + (1 - beta1) * g)
+    ema' = beta2 * ema + (1 - beta2) * g
+    ```
+
+    Example:
+
+    ```mlir
+    %w1, %e1 = nn.lion %w, %e, %g, %norm, %loss, %hyper {decay}
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+        -> (tensor<32x48xf32>, tensor<32x48xf32>)
+    ```
+  }];
+  let resultNames = [{"weight", "ema"}];
+}
+
 #endif // NSA_DIALECTS_NN_NNOPTIMIZERS_TD

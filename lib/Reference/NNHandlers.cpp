@@ -199,6 +199,14 @@ static void addTraining(Evaluator &evaluator) {
       out.push_back(scalar(value));
     return success();
   });
+  evaluator.add<LionOp>([](LionOp op, Operands in, Results &out) {
+    Tensor weight = *in[0], ema = *in[1];
+    lion(weight, ema, *in[2], in[3]->data[0], in[4]->data[0], *in[5],
+         op.getDecay());
+    out.push_back(std::move(weight));
+    out.push_back(std::move(ema));
+    return success();
+  });
   evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
     Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
     adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],

@@ -62,6 +62,7 @@ OPERATIONS = [
         [X],
     ),
     ("nn.adamw", [X, X, X, X, SCALAR, SCALAR, "tensor<8xf32>"], {}, [X, X, X]),
+    ("nn.lion", [X, X, X, SCALAR, SCALAR, "tensor<8xf32>"], {}, [X, X]),
 ]
 
 

@@ -241,6 +241,33 @@ def test_adamw(rng, clip, decay):
                 np.testing.assert_array_equal(result, before)
 
 
+@pytest.mark.parametrize("decay", [False, True])
+@pytest.mark.parametrize("clip", [0.0, 0.5])
+def test_lion(rng, clip, decay):
+    shape = (13, 20)
+    w, ema, g = (random(rng, *shape) for _ in range(3))
+    # sign(0) is 0.
+    ema[0], g[0] = 0, 0
+    lr, b1, b2, wd, scale = 1e-2, 0.9, 0.99, 0.1, 0.25
+    hyper = np.array([lr, b1, b2, 1e-8, wd, clip, scale, 7], np.float32)
+    norm, loss = np.float32(np.sqrt((g**2).sum())), np.float32(1.0)
+    op = "nn.lion {}" + (" {{decay}}" if decay else "")
+    types = [(shape, "f32")] * 2
+    got = run(op, [w, ema, g, norm, loss, hyper], types)
+
+    n = norm * scale
+    ww, ew, gw = wide(w, ema, g)
+    gw = gw * scale * (clip / n if clip > 0 and n > clip else 1.0)
+    ww = ww - lr * wd * ww if decay else ww
+    ww = ww - lr * np.sign(b1 * ew + (1 - b1) * gw)
+    for result, want in zip(got, (ww, b2 * ew + (1 - b2) * gw)):
+        assert_close(result, want)
+
+    kept = run(op, [w, ema, g, norm, np.float32(np.nan), hyper], types)
+    for result, before in zip(kept, (w, ema)):
+        np.testing.assert_array_equal(result, before)
+
+
 @pytest.mark.parametrize(
     "scale, streak, norm, loss, want",
     [

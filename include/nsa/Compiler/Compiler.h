@@ -66,7 +66,7 @@ struct CompilerOptions {
   /// In what gradients go from rank to rank: "fp32", or "bf16", half the bytes,
   /// rounded before and after; sums of micro-batches and the update stay fp32.
   std::string reducePrecision = "fp32";
-  /// The optimizer: "adamw".
+  /// The optimizer: "adamw" or "lion".
   std::string optimizer = "adamw";
   /// Ranks that share the optimizer's states: 2, 4, 8 or 16. The artefact runs
   /// on exactly as many. 1: each rank has all, and any number may run it.

@@ -318,3 +318,24 @@ void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
     w -= lr * mHat / (std::sqrt(vHat) + eps);
   }
 }
+
+void nsa::reference::lion(Tensor &weight, Tensor &ema, const Tensor &gradient,
+                          double norm, double loss, const Tensor &hyper,
+                          bool decay) {
+  if (!std::isfinite(norm) || !std::isfinite(loss))
+    return;
+  double lr = hyper.data[0], beta1 = hyper.data[1], beta2 = hyper.data[2];
+  double weightDecay = hyper.data[4], maxNorm = hyper.data[5];
+  double scale = hyper.data[6], scaledNorm = norm * scale;
+  if (maxNorm > 0.0 && scaledNorm > maxNorm)
+    scale *= maxNorm / scaledNorm;
+  for (size_t i = 0; i < weight.data.size(); ++i) {
+    double g = gradient.data[i] * scale;
+    double &w = weight.data[i], &m = ema.data[i];
+    double c = beta1 * m + (1.0 - beta1) * g;
+    if (decay)
+      w -= lr * weightDecay * w;
+    w -= lr * double((c > 0.0) - (c < 0.0));
+    m = beta2 * m + (1.0 - beta2) * g;
+  }
+}

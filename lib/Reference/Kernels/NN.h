@@ -95,6 +95,10 @@ void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
            const Tensor &gradient, double norm, double loss,
            const Tensor &hyper, bool decay);
 
+/// One update of Lion in place, with the same `hyper`.
+void lion(Tensor &weight, Tensor &ema, const Tensor &gradient, double norm,
+          double loss, const Tensor &hyper, bool decay);
+
 } // namespace nsa::reference
 
 #endif // NSA_LIB_REFERENCE_KERNELS_NN_H

@@ -209,6 +209,26 @@ func.func @loss_lse(%dloss: tensor<f32>, %logits: tensor<2x64x256xf32>, %targets
 
 // -----
 
+func.func @lion_state(%w: tensor<4xf32>, %e: tensor<5xf32>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
+  // expected-error @below {{'nn.lion' op has the state `ema` of type 'tensor<5xf32>', expected 'tensor<4xf32>'}}
+  %w1, %e1 = nn.lion %w, %e, %w, %s, %s, %hyper
+      : (tensor<4xf32>, tensor<5xf32>, tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @lion_gradient(%w: tensor<4xf32>, %g: tensor<5xf32>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
+  // expected-error @below {{'nn.lion' op has a gradient or a new weight of type 'tensor<5xf32>', but a weight of type 'tensor<4xf32>'}}
+  %w1, %e1 = nn.lion %w, %w, %g, %s, %s, %hyper
+      : (tensor<4xf32>, tensor<4xf32>, tensor<5xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
 // expected-error @below {{argument 0 has the `nn.state` `m.w`, which has a dot}}
 func.func @state_dot(%m: tensor<4xf32> {nn.name = "m.w", nn.role = "state", nn.state = "m.w"}) {
   return

@@ -160,7 +160,7 @@ TEST_F(FusionTest, Fuse_ElementwiseOptimizers_BitsOfUpdatesOfTensors) {
   const std::vector<std::pair<std::string, std::vector<int64_t>>> tensors = {
       {"a", {33, 47}}, {"b", {5}}, {"c", {128, 64}}, {"d", {1}}};
   const std::vector<std::pair<std::string, std::vector<std::string>>>
-      optimizers = {{"adamw", {"m", "v"}}};
+      optimizers = {{"adamw", {"m", "v"}}, {"lion", {"ema"}}};
   for (const auto &[optimizer, states] : optimizers) {
     SCOPED_TRACE(optimizer);
     // The weight and its states.
