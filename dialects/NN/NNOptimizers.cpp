@@ -5,6 +5,7 @@
 #include "dialects/Tile/TileBuilder.h"
 #include "nsa/Artifact/TrainingContract.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -153,4 +154,193 @@ SmallVector<Value> LionOp::buildElements(ImplicitLocOpBuilder &b,
   Expr base = getDecay() ? w - lr * weightDecay * w : w;
   return {select(isFinite, base - lr * sign, w),
           select(isFinite, beta2 * ema + (1 - beta2) * g, ema)};
+}
+
+//===----------------------------------------------------------------------===//
+// Muon
+//===----------------------------------------------------------------------===//
+
+bool MuonOp::canUpdate(RankedTensorType weight) {
+  return weight.getRank() == 2 && weight.getNumElements() > 0;
+}
+
+SmallVector<OptimizerState> MuonOp::getStateSpecs(RankedTensorType weight) {
+  return {{"momentum", weight}};
+}
+
+LogicalResult MuonOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                       Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.append(2, adaptor.getWeight().getType());
+  return success();
+}
+
+LogicalResult MuonOp::verify() { return verifyHyper(*this); }
+
+/// Coefficients of the polynomial that an iteration applies to all singular
+/// values, and how often (Jordan et al.).
+static constexpr double kLinear = 3.4445, kCubic = -4.775, kQuintic = 2.0315;
+static constexpr int kIterations = 5;
+
+/// One Newton-Schulz iteration: singular values come closer to 1.
+static Value iterate(OpBuilder &builder, Location loc, Value x) {
+  auto type = cast<RankedTensorType>(x.getType());
+  bool isTall = type.getDimSize(0) > type.getDimSize(1);
+  auto multiply = [&](Value lhs, Value rhs, bool transposeLhs = false,
+                      bool transposeRhs = false) -> Value {
+    return MatmulOp::create(builder, loc, lhs, rhs, /*accumulator=*/Value(),
+                            transposeLhs, transposeRhs,
+                            /*result_type=*/TypeAttr());
+  };
+  auto add = [&](Value lhs, Value rhs, double alpha, double beta) -> Value {
+    return WeightedSumOp::create(builder, loc, lhs, rhs,
+                                 builder.getF64FloatAttr(alpha),
+                                 builder.getF64FloatAttr(beta));
+  };
+  Value a = multiply(x, x, isTall, !isTall);
+  Value b = add(a, multiply(a, a), kCubic, kQuintic);
+  return add(x, isTall ? multiply(x, b) : multiply(b, x), kLinear, 1.0);
+}
+
+/// All members of the group take one iteration after the other, so that
+/// products of the same sizes are neighbours.
+SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
+                                       ArrayRef<OptimizerOpInterface> group) {
+  SmallVector<MomentumOp> momenta;
+  SmallVector<Value> directions;
+  for (OptimizerOpInterface member : group) {
+    Location loc = member.getLoc();
+    momenta.push_back(MomentumOp::create(builder, loc, member.getStates()[0],
+                                         member.getGradient(), member.getNorm(),
+                                         member.getLoss(), member.getHyper()));
+    Value direction = momenta.back().getDirection();
+    Value norm = GradientNormOp::create(builder, loc, direction,
+                                        /*squared=*/false);
+    directions.push_back(NormalizeOp::create(builder, loc, direction, norm));
+  }
+  for (int i = 0; i < kIterations; ++i)
+    for (auto [member, direction] : llvm::zip_equal(group, directions))
+      direction = iterate(builder, member->getLoc(), direction);
+  ArrayRef<int64_t> shape = getShape(getWeight());
+  double scale = 0.2 * std::sqrt(double(std::max(shape[0], shape[1])));
+  SmallVector<Value> results;
+  for (auto [member, momentum, direction] :
+       llvm::zip_equal(group, momenta, directions)) {
+    OptimizerOpInterface step = member;
+    results.push_back(TakeStepOp::create(
+        builder, step.getLoc(), step.getWeight(), direction, step.getNorm(),
+        step.getLoss(), step.getHyper(), APFloat(scale), step.getDecay()));
+    results.push_back(momentum.getNewMomentum());
+  }
+  return results;
+}
+
+LogicalResult MomentumOp::inferReturnTypes(MLIRContext *,
+                                           std::optional<Location>,
+                                           Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  types.append(2, adaptor.getMomentum().getType());
+  return success();
+}
+
+LogicalResult MomentumOp::verify() {
+  if (failed(checkShape(*this, "gradient", getGradient(),
+                        getShape(getMomentum()))))
+    return failure();
+  return verifyHyper(*this);
+}
+
+unsigned MomentumOp::getNumElementOperands() { return 2; }
+int64_t MomentumOp::getFlopsPerElement() { return 8; }
+
+SmallVector<Value> MomentumOp::buildScalars(TileBuilder &b,
+                                            ValueRange operands) {
+  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
+  Expr norm = b.loadScalar(operands[0], {});
+  return {get(training::beta1Slot),
+          scaleGradient(norm, get(training::maxNormSlot),
+                        get(training::gradScaleSlot)),
+          isFiniteStep(b, norm, operands[1])};
+}
+
+SmallVector<Value> MomentumOp::buildElements(ImplicitLocOpBuilder &b,
+                                             ValueRange elements,
+                                             ValueRange scalars) {
+  SmallVector<Expr> x = toExprs(b, elements), s = toExprs(b, scalars);
+  Expr beta1 = s[0], m = x[0], g = x[1] * s[1];
+  Expr m1 = beta1 * m + (1 - beta1) * g;
+  return {select(s[2], m1, m), beta1 * m1 + (1 - beta1) * g};
+}
+
+LogicalResult NormalizeOp::inferReturnTypes(MLIRContext *,
+                                            std::optional<Location>,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+unsigned NormalizeOp::getNumElementOperands() { return 1; }
+int64_t NormalizeOp::getFlopsPerElement() { return 1; }
+
+SmallVector<Value> NormalizeOp::buildScalars(TileBuilder &b,
+                                             ValueRange operands) {
+  return {1 / (b.loadScalar(operands[0], {}) + 1e-7)};
+}
+
+SmallVector<Value> NormalizeOp::buildElements(ImplicitLocOpBuilder &b,
+                                              ValueRange elements,
+                                              ValueRange scalars) {
+  return {Expr(b, elements[0]) * Expr(b, scalars[0])};
+}
+
+LogicalResult WeightedSumOp::inferReturnTypes(MLIRContext *,
+                                              std::optional<Location>,
+                                              Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getLhs().getType());
+  return success();
+}
+
+SmallVector<Value> WeightedSumOp::buildElements(ImplicitLocOpBuilder &b,
+                                                ValueRange x) {
+  return {Expr(b, x[0]) * getAlpha().convertToDouble() +
+          Expr(b, x[1]) * getBeta().convertToDouble()};
+}
+
+int64_t WeightedSumOp::getFlopsPerElement() { return 3; }
+
+LogicalResult TakeStepOp::inferReturnTypes(MLIRContext *,
+                                           std::optional<Location>,
+                                           Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getWeight().getType());
+  return success();
+}
+
+LogicalResult TakeStepOp::verify() {
+  if (failed(checkShape(*this, "direction", getDirection(),
+                        getShape(getWeight()))))
+    return failure();
+  return verifyHyper(*this);
+}
+
+unsigned TakeStepOp::getNumElementOperands() { return 2; }
+int64_t TakeStepOp::getFlopsPerElement() { return 4; }
+
+SmallVector<Value> TakeStepOp::buildScalars(TileBuilder &b,
+                                            ValueRange operands) {
+  auto get = [&](int index) { return b.loadScalar(operands[2], {index}); };
+  Expr norm = b.loadScalar(operands[0], {});
+  return {get(training::learningRateSlot), get(training::weightDecaySlot),
+          isFiniteStep(b, norm, operands[1])};
+}
+
+SmallVector<Value> TakeStepOp::buildElements(ImplicitLocOpBuilder &b,
+                                             ValueRange elements,
+                                             ValueRange scalars) {
+  SmallVector<Expr> x = toExprs(b, elements), s = toExprs(b, scalars);
+  Expr w = x[0], lr = s[0];
+  Expr base = getDecay() ? w - lr * s[1] * w : w;
+  return {select(s[2], base - lr * getScale().convertToDouble() * x[1], w)};
 }

@@ -89,4 +89,132 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
   let resultNames = [{"weight", "ema"}];
 }
 
+//===----------------------------------------------------------------------===//
+// Muon
+//===----------------------------------------------------------------------===//
+
+def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
+    (outs NSA_F32Tensor:$new_momentum), [], ["canUpdate", "buildUpdate"]> {
+  let summary = "one step of Muon on one matrix";
+  let description = [{
+    Jordan et al., "Muon: An optimizer for hidden layers in neural networks",
+    2024, with the scale of Liu et al., "Muon is Scalable for LLM Training",
+    2025, equation 4, by which learning rate and weight decay are those of
+    AdamW. The state is `momentum`. With `hyper`, `g` and what happens if `norm`
+    or `loss` is not finite as for `nn.adamw`:
+
+    ```
+    momentum' = beta1 * momentum + (1 - beta1) * g
+    u  = beta1 * momentum' + (1 - beta1) * g
+    x  = u / (|u| + 1e-7)                        the Frobenius norm
+    five times: a = x . x^T, b = -4.775 * a + 2.0315 * a . a, x = 3.4445 * x + b . x
+    w  = weight - lr * weight_decay * weight     with `decay`, else weight
+    w' = w - lr * 0.2 * sqrt(max(rows, columns)) * x
+    ```
+
+    Where there are more rows than columns, `a = x^T . x` and `x . b` take the
+    place of `x . x^T` and `b . x`. `nsa-expand-updates` makes these operations
+    of it.
+
+    Example:
+
+    ```mlir
+    %w1, %m1 = nn.muon %w, %m, %g, %norm, %loss, %hyper {decay}
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+        -> (tensor<32x48xf32>, tensor<32x48xf32>)
+    ```
+  }];
+  let resultNames = [{"weight", "momentum"}];
+}
+
+def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
+  let summary = "average of gradients, and the direction of a step by Nesterov";
+  let description = [{
+    With `hyper`, `g` and what happens if `norm` or `loss` is not finite as for
+    `nn.adamw`:
+
+    ```
+    momentum' = beta1 * momentum + (1 - beta1) * g
+    direction = beta1 * momentum' + (1 - beta1) * g
+    ```
+
+    Example:
+
+    ```mlir
+    %m1, %u = nn.momentum %m, %g, %norm, %loss, %hyper
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+        -> (tensor<32x48xf32>, tensor<32x48xf32>)
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$momentum, NSA_F32Tensor:$gradient,
+                       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
+                       NSA_F32TensorOfRank<1>:$hyper);
+  let results = (outs NSA_F32Tensor:$new_momentum, NSA_F32Tensor:$direction);
+  let resultNames = [{"momentum", "direction"}];
+  let hasVerifier = 1;
+}
+
+def NN_NormalizeOp : NN_GraphOp<"normalize", [NN_ElementwiseUpdate]> {
+  let summary = "a tensor divided by its norm";
+  let description = [{
+    `y = x / (norm + 1e-7)`.
+
+    Example:
+
+    ```mlir
+    %y = nn.normalize %x, %norm : (tensor<32x48xf32>, tensor<f32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$input, NSA_F32Scalar:$norm);
+  let results = (outs NSA_F32Tensor:$output);
+  let resultNames = [{"unit"}];
+}
+
+def NN_WeightedSumOp : NN_GraphOp<"weighted_sum", [
+    AllTypesMatch<["lhs", "rhs"]>, NN_Elementwise]> {
+  let summary = "elementwise sum with a factor each";
+  let description = [{
+    `y = alpha * lhs + beta * rhs`, in fp32, rounded once to the element type.
+
+    Example:
+
+    ```mlir
+    %y = nn.weighted_sum %a, %b {alpha = 3.4445 : f64, beta = 1.0 : f64}
+        : (tensor<32x48xf32>, tensor<32x48xf32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$lhs, NSA_FloatTensor:$rhs,
+                       NSA_ScaleAttr:$alpha, NSA_ScaleAttr:$beta);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"sum"}];
+}
+
+def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
+  let summary = "a weight moved against a direction";
+  let description = [{
+    With `hyper` as for `nn.adamw`:
+
+    ```
+    w  = weight - lr * weight_decay * weight     with `decay`, else weight
+    w' = w - lr * scale * direction
+    ```
+
+    If `norm` or `loss` is not finite, the weight stays as it is.
+
+    Example:
+
+    ```mlir
+    %w1 = nn.take_step %w, %x, %norm, %loss, %hyper {scale = 0.5 : f64, decay}
+        : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>) -> tensor<32x48xf32>
+    ```
+  }];
+  let arguments = (ins NSA_F32Tensor:$weight, NSA_F32Tensor:$direction,
+                       NSA_F32Scalar:$norm, NSA_F32Scalar:$loss,
+                       NSA_F32TensorOfRank<1>:$hyper, NSA_ScaleAttr:$scale,
+                       UnitAttr:$decay);
+  let results = (outs NSA_F32Tensor:$new_weight);
+  let resultNames = [{"weight"}];
+  let hasVerifier = 1;
+}
+
 #endif // NSA_DIALECTS_NN_NNOPTIMIZERS_TD

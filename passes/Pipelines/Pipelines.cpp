@@ -79,6 +79,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
       manager.addPass(createShardOptimizer({options.shardRanks}));
       addCleanUp(manager);
     }
+    manager.addNestedPass<func::FuncOp>(createExpandUpdates());
     return;
   case Phase::Kernel:
     manager.addPass(createConvertToTile(getConversion(options)));

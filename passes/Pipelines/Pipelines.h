@@ -9,7 +9,7 @@
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,
-//   for several ranks nsa-shard-optimizer
+//   for several ranks nsa-shard-optimizer, and nsa-expand-updates
 // - kernel: nsa-convert-to-tile, canonicalize, cse
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule

@@ -530,6 +530,40 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
   ];
 }
 
+def ExpandUpdates : Pass<"nsa-expand-updates", "::mlir::func::FuncOp"> {
+  let summary = "Make updates that are not elementwise of nn operations";
+  let description = [{
+    An optimizer that is not elementwise says which operations its step is made
+    of (`buildUpdate` of `OptimizerOpInterface`). It is asked once for all updates
+    of a function that have weights of one type, the same attributes and the same
+    scalars, so that it can order the products of equal shapes.
+
+    Example:
+
+    ```mlir
+    %w1, %m1 = nn.muon %w, %m, %g, %norm, %loss, %hyper : (tensor<4x8xf32>, ...
+    ```
+
+    becomes, with four more iterations,
+
+    ```mlir
+    %m1, %u = nn.momentum %m, %g, %norm, %loss, %hyper : (tensor<4x8xf32>, ...
+    %n = nn.gradient_norm %u : (tensor<4x8xf32>) -> tensor<f32>
+    %x = nn.normalize %u, %n : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+    %a = nn.matmul %x, %x {transpose_rhs} : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+    %aa = nn.matmul %a, %a : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    %b = nn.weighted_sum %a, %aa {alpha = -4.775 : f64, beta = 2.0315 : f64} : (tensor<4x4xf32>, ...
+    %bx = nn.matmul %b, %x : (tensor<4x4xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    %x1 = nn.weighted_sum %x, %bx {alpha = 3.4445 : f64, beta = 1.0 : f64} : (tensor<4x8xf32>, ...
+    %w1 = nn.take_step %w, %x1, %norm, %loss, %hyper {scale = 0.5657 : f64} : (tensor<4x8xf32>, ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let statistics = [
+    Statistic<"numExpanded", "expanded", "Number of updates replaced">,
+  ];
+}
+
 def FuseAttention : Pass<"nsa-fuse-attention", "::mlir::func::FuncOp"> {
   let summary = "Compute the branches of attention in fewer launches";
   let description = [{

@@ -229,6 +229,16 @@ func.func @lion_gradient(%w: tensor<4xf32>, %g: tensor<5xf32>, %s: tensor<f32>, 
 
 // -----
 
+func.func @muon_vector(%w: tensor<4xf32>, %s: tensor<f32>, %hyper: tensor<8xf32>) {
+  // expected-error @below {{'nn.muon' op cannot update a weight of type 'tensor<4xf32>'}}
+  %w1, %m1 = nn.muon %w, %w, %w, %s, %s, %hyper
+      : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
 // expected-error @below {{argument 0 has the `nn.state` `m.w`, which has a dot}}
 func.func @state_dot(%m: tensor<4xf32> {nn.name = "m.w", nn.role = "state", nn.state = "m.w"}) {
   return

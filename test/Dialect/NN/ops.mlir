@@ -146,6 +146,10 @@ func.func @optimizer(%w: tensor<32x48xf32>, %g: tensor<32x48xf32>, %g1: tensor<3
   %w2, %e2 = nn.lion %w, %w, %g, %norm, %loss, %hyper {decay}
       : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
       -> (tensor<32x48xf32>, tensor<32x48xf32>)
+  // CHECK: %weight_{{[0-9]+}}, %momentum = nn.muon %{{.*}} {decay} :
+  %w3, %m3 = nn.muon %w, %w, %g, %norm, %loss, %hyper {decay}
+      : (tensor<32x48xf32>, tensor<32x48xf32>, tensor<32x48xf32>, tensor<f32>, tensor<f32>, tensor<8xf32>)
+      -> (tensor<32x48xf32>, tensor<32x48xf32>)
   // CHECK: %hyper, %norm_{{[0-9]+}}, %scale, %streak, %skipped = nn.update_loss_scale %{{.*}} {growth_interval = 2000 : i64} :
   %h, %n, %s, %k, %d = nn.update_loss_scale %hyper, %norm, %loss, %loss, %loss, %loss {growth_interval = 2000 : i64}
       : (tensor<8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>)
