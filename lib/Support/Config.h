@@ -11,6 +11,7 @@
 #ifndef NSA_SUPPORT_CONFIG_H
 #define NSA_SUPPORT_CONFIG_H
 
+#include "nsa/Artifact/TrainingContract.h"
 #include "nsa/Support/Result.h"
 
 #include <cstdint>
@@ -98,6 +99,8 @@ struct TrainConfig {
   /// Micro-batches per optimizer step; 0 derives it from batchSize. If given,
   /// it must agree.
   int64_t accumulateGradBatches = 0;
+  /// How gradients become updates: adamw or lion. The artefact has it compiled.
+  std::string optimizer = training::defaultOptimizer;
   double lr = 1e-3;
   /// cosine, linear or constant, after the warm-up.
   std::string lrSchedule = "cosine";

@@ -150,6 +150,8 @@ void addTrain(std::vector<ConfigField> &fields) {
            "sequences per pass; divides batch_size");
   s.number("accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
            "passes per optimizer step; 0 derives it");
+  s.fixed().text("optimizer", &C::optimizer, {"adamw", "lion"},
+                 "how gradients become updates");
   s.real("lr", &C::lr, 0.0, 100.0, "peak learning rate");
   s.text("lr_schedule", &C::lrSchedule, {"cosine", "linear", "constant"},
          "decay after the warm-up, counted in optimizer steps");
@@ -158,9 +160,11 @@ void addTrain(std::vector<ConfigField> &fields) {
            "optimizer steps of linear warm-up");
   s.real("weight_decay", &C::weightDecay, 0.0, 100.0,
          "decoupled weight decay of matrices");
-  s.real("beta1", &C::beta1, 0.0, 0.999999, "AdamW first-moment decay");
-  s.real("beta2", &C::beta2, 0.0, 0.9999999, "AdamW second-moment decay");
-  s.real("adam_eps", &C::adamEps, 1e-30, 1.0, "AdamW epsilon");
+  s.real("beta1", &C::beta1, 0.0, 0.999999,
+         "first-moment decay; lion's share of the average in a step");
+  s.real("beta2", &C::beta2, 0.0, 0.9999999,
+         "second-moment decay; lion's decay of the average");
+  s.real("adam_eps", &C::adamEps, 1e-30, 1.0, "epsilon of adamw");
   s.real("grad_clip", &C::gradClip, 0.0, 1e30,
          "largest global gradient norm; 0 switches clipping off");
   s.number("log_every", &C::logEvery, 1, kMaxInt, "steps between log lines");
@@ -328,6 +332,10 @@ Status ConflictFinder::checkTrain() const {
                                   "train.steps", t.steps, hint);
       !status)
     return status;
+  if (t.optimizer != "adamw" && t.adamEps != TrainConfig().adamEps)
+    return conflict("train.adam_eps", name("train.adam_eps", t.adamEps) +
+                                          " has no effect with " +
+                                          name("train.optimizer", t.optimizer));
   return checkAtMost("train.lr_min", t.lrMin, "train.lr", t.lr);
 }
 

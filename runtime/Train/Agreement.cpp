@@ -54,6 +54,10 @@ Status checkAgreement(const RunConfig &config, const Artifact &artifact) {
                                   config.runtime.precision);
       !status)
     return status;
+  if (Status status = checkOption(artifact, "optimizer", "train.optimizer",
+                                  config.train.optimizer);
+      !status)
+    return status;
   return checkOption(artifact, "recompute", "runtime.gradient_checkpointing",
                      config.runtime.gradientCheckpointing);
 }

@@ -12,9 +12,9 @@
 namespace nsa {
 
 /// Checks that the program was made from the same `model` and `nsa` sections
-/// and for the same precision and recomputation as `config`. The message names
-/// the key and both values. A program that carries no configuration only has
-/// the latter two checked.
+/// and for the same precision, optimizer and recomputation as `config`. The
+/// message names the key and both values. A program that carries no
+/// configuration only has the latter three checked.
 Status checkAgreement(const RunConfig &config, const Artifact &artifact);
 
 /// The comparison of the sections; `modelConfig` is the JSON in the artefact.

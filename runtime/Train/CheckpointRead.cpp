@@ -257,7 +257,7 @@ Status Checkpoint::restore(const Model &model, int rank) const {
 static const char *adviceFor(const std::string &path) {
   if (path == "train.batch_size")
     return " (--allow-changed-batch goes on with it)";
-  if (path == "train.seq_len")
+  if (path == "train.seq_len" || path == "train.optimizer")
     return " (--init-from begins a run with the weights alone)";
   return "";
 }

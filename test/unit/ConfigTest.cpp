@@ -195,6 +195,9 @@ TEST(Config, Conflict_ValueIsADefault_IsNamedAsOne) {
   EXPECT_EQ(errorOf("nsa:\n  phi_pos: true\n  phi: mean\n"),
             "x.yaml:2:3: nsa.phi_pos: phi_pos (true) has no effect with phi "
             "(mean)");
+  EXPECT_EQ(errorOf("train:\n  adam_eps: 1e-6\n", {"train.optimizer=lion"}),
+            "x.yaml:2:3: train.adam_eps: adam_eps (1e-06) has no effect with "
+            "optimizer (lion)");
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.n_heads=7"}),
             "x.yaml: model.n_heads: n_kv_groups (2, the default) must divide "
             "n_heads (7)");

@@ -8,6 +8,7 @@
 #ifndef NSA_COMPILER_COMPILER_H
 #define NSA_COMPILER_COMPILER_H
 
+#include "nsa/Artifact/TrainingContract.h"
 #include "nsa/Support/Result.h"
 
 #include <cstdint>
@@ -67,7 +68,7 @@ struct CompilerOptions {
   /// rounded before and after; sums of micro-batches and the update stay fp32.
   std::string reducePrecision = "fp32";
   /// The optimizer: "adamw" or "lion".
-  std::string optimizer = "adamw";
+  std::string optimizer = training::defaultOptimizer;
   /// Ranks that share the optimizer's states: 2, 4, 8 or 16. The artefact runs
   /// on exactly as many. 1: each rank has all, and any number may run it.
   int64_t shardRanks = 1;

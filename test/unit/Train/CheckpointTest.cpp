@@ -312,6 +312,13 @@ TEST(Checkpoint, EveryKeyIsComparedOnResume) {
   changes = compareForResume(saved, reseeded);
   ASSERT_FALSE(changes.ok());
   EXPECT_EQ(changes.message(), "cannot resume: train.seed was 1 and is now 5");
+  RunConfig lion = saved;
+  lion.train.optimizer = "lion";
+  changes = compareForResume(saved, lion);
+  ASSERT_FALSE(changes.ok());
+  EXPECT_EQ(changes.message(),
+            "cannot resume: train.optimizer was \"adamw\" and is now \"lion\" "
+            "(--init-from begins a run with the weights alone)");
   for (const ConfigField &field : configSchema()) {
     RunConfig other = saved;
     if (auto *number = std::get_if<ConfigField::IntAccess>(&field.access))
@@ -337,9 +344,9 @@ TEST(ConfigField, MayChange_OnlyWhatKeepsTheMeaningOfTheState) {
     else if (!field.mayChange)
       fixed.push_back(field.path());
   }
-  EXPECT_EQ(fixed,
-            (std::vector<std::string>{"data.tokenizer", "train.seq_len",
-                                      "train.batch_size", "train.seed"}));
+  EXPECT_EQ(fixed, (std::vector<std::string>{"data.tokenizer", "train.seq_len",
+                                             "train.batch_size",
+                                             "train.optimizer", "train.seed"}));
 }
 
 // Such as one that was saved before there was the key.
