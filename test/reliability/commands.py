@@ -14,6 +14,7 @@ FIXED = {
     "nsa.n_initial": [0], "nsa.n_local": [1],
     "nsa.w": [4], "nsa.phi": ["linear"], "nsa.gate": ["softmax"], "runtime.precision": ["bf16"],
     "train.seq_len": [8, 32], "train.micro_batch": [2], "runtime.device": ["cuda"],
+    "train.optimizer": ["lion"],
 }
 # What contradicts a good command line of nsa-train, which may begin with such options.
 CONTRADICTIONS = [

@@ -324,9 +324,13 @@ void nsa::reference::lion(Tensor &weight, Tensor &ema, const Tensor &gradient,
                           bool decay) {
   if (!std::isfinite(norm) || !std::isfinite(loss))
     return;
-  double lr = hyper.data[0], beta1 = hyper.data[1], beta2 = hyper.data[2];
-  double weightDecay = hyper.data[4], maxNorm = hyper.data[5];
-  double scale = hyper.data[6], scaledNorm = norm * scale;
+  const auto &slots = hyper.data;
+  double lr = slots[training::learningRateSlot];
+  double beta1 = slots[training::beta1Slot], beta2 = slots[training::beta2Slot];
+  double weightDecay = slots[training::weightDecaySlot];
+  double maxNorm = slots[training::maxNormSlot];
+  double scale = slots[training::gradScaleSlot];
+  double scaledNorm = norm * scale;
   if (maxNorm > 0.0 && scaledNorm > maxNorm)
     scale *= maxNorm / scaledNorm;
   for (size_t i = 0; i < weight.data.size(); ++i) {
