@@ -3,7 +3,7 @@
 // RUN: nsa-opt %s -split-input-file --nsa-buffer --nsa-bucket-all-reduce --nsa-overlap-all-reduce | FileCheck %s --check-prefix=OVERLAP
 // RUN: nsa-opt %s -split-input-file --nsa-buffer --nsa-phase-collective --nsa-plan -o /dev/null
 // RUN: not nsa-opt %s --nsa-bucket-all-reduce=bucket-mib=0 2>&1 | FileCheck %s --check-prefix=LIMIT
-// RUN: not nsa-opt %s --nsa-phase-collective=bucket-mib=9000000000000000000 2>&1 | FileCheck %s --check-prefix=OVERFLOW
+// RUN: not nsa-opt %s -split-input-file --nsa-buffer --nsa-phase-collective=bucket-mib=9000000000000000000 2>&1 | FileCheck %s --check-prefix=OVERFLOW
 // OVERFLOW: error: bucket of 9000000000000000000 MiB, expected 1 to 1099511627776
 // LIMIT: error: bucket of 0 MiB, expected 1 to 1099511627776
 
