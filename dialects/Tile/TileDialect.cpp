@@ -7,6 +7,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/TensorEncoding.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -78,6 +79,8 @@ LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError,
       !elementType.isInteger(32) && !elementType.isInteger(1))
     return emitError() << "element type " << elementType
                        << " of a tile must be f32, bf16, f16, i32 or i1";
+  if (auto encoding = dyn_cast_or_null<VerifiableTensorEncoding>(layout))
+    return encoding.verifyEncoding(shape, elementType, emitError);
   if (layout && !isa<FragmentAttr, SharedAttr, OnDemandAttr>(layout))
     return emitError() << "layout " << layout
                        << " of a tile must be #tile.fragment, #tile.shared or "

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/TensorEncoding.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
 
 using namespace mlir;
@@ -39,18 +40,44 @@ static std::string formatLayout(Attribute layout) {
   return text;
 }
 
+/// Whether a layout is a target's own.
+static bool isOfTarget(Attribute layout) {
+  return isa_and_nonnull<VerifiableTensorEncoding>(layout);
+}
+
+/// Whether a tile is wherever the target puts it, said or not.
+static bool isPlain(Attribute layout) { return !layout || isOfTarget(layout); }
+
+/// Whether two layouts are one for all that operations know.
+static bool areAlike(Attribute x, Attribute y) {
+  return x == y || (isOfTarget(x) && isOfTarget(y));
+}
+
+/// The layout of a result that has another shape than an operand in `layout`:
+/// what the target makes of that is not inferred.
+static Attribute inferLayout(Attribute layout) {
+  return isPlain(layout) ? Attribute() : layout;
+}
+
+/// Whether a result may have the type where `inferred` is expected.
+static bool isInstanceOf(Type type, Type inferred) {
+  auto tile = dyn_cast<TileType>(type);
+  return type == inferred ||
+         (tile && isPlain(tile.getLayout()) && tile.withLayout({}) == inferred);
+}
+
 /// An operand of an operation whose result is in `layout`: in the same or
 /// nowhere.
 static bool mixesWith(Type operand, Attribute layout) {
   Attribute own = layoutOf(operand);
-  return !isa<TileType>(operand) || own == layout ||
+  return !isa<TileType>(operand) || areAlike(own, layout) ||
          isa_and_nonnull<OnDemandAttr>(own);
 }
 
 /// For operations that know nothing of layouts.
 static LogicalResult verifyNoLayout(Operation *op) {
   for (Type type : op->getOperandTypes())
-    if (Attribute layout = layoutOf(type))
+    if (Attribute layout = layoutOf(type); !isPlain(layout))
       return op->emitOpError("needs tiles without layout, not in ") << layout;
   return success();
 }
@@ -342,7 +369,7 @@ static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
   Attribute a = op.getA().getType().getLayout();
   Attribute b = op.getB().getType().getLayout();
   Attribute acc = op.getAcc().getType().getLayout();
-  if (!a && !b && !acc)
+  if (isPlain(a) && isPlain(b) && isPlain(acc))
     return success();
   if (!isa_and_nonnull<FragmentAttr>(acc))
     return op.emitOpError("accumulates in ")
@@ -394,7 +421,8 @@ static TileType reducedType(TileType input, int64_t axis) {
     axis = 0;
   if (axis < static_cast<int64_t>(shape.size()))
     shape[axis] = 1;
-  return TileType::get(shape, input.getElementType(), input.getLayout());
+  return TileType::get(shape, input.getElementType(),
+                       inferLayout(input.getLayout()));
 }
 
 LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
@@ -409,11 +437,15 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
   return success();
 }
 
+bool ReduceOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange types) {
+  return llvm::equal(types, inferred, isInstanceOf);
+}
+
 LogicalResult ReduceOp::verify() {
   if (getInput().getType().getShape().size() != 2)
     return emitOpError("input must have 2 dimensions");
   if (Attribute layout = getInput().getType().getLayout();
-      layout && !isa<FragmentAttr>(layout))
+      !isPlain(layout) && !isa<FragmentAttr>(layout))
     return emitOpError("input in ")
            << layout << " must have no layout or #tile.fragment";
   return success();
@@ -426,7 +458,8 @@ LogicalResult AnyOp::verify() {
   if (type.getCols() != 1)
     return emitOpError("by_slab takes one element for each row, not ")
            << type.getCols();
-  if (Attribute layout = type.getLayout(); layout && !isa<FragmentAttr>(layout))
+  if (Attribute layout = type.getLayout();
+      !isPlain(layout) && !isa<FragmentAttr>(layout))
     return emitOpError("input in ")
            << layout << " must have no layout or #tile.fragment";
   return success();
@@ -441,8 +474,9 @@ LogicalResult ConvertOp::verify() {
   for (Attribute layout : {source, target})
     if (isa_and_nonnull<OnDemandAttr>(layout))
       return emitOpError("has no elements to move in ") << layout;
-  if (source == target || (isa_and_nonnull<FragmentAttr>(source) &&
-                           isa_and_nonnull<FragmentAttr>(target)))
+  if (source == target || (isPlain(source) && isPlain(target)) ||
+      (isa_and_nonnull<FragmentAttr>(source) &&
+       isa_and_nonnull<FragmentAttr>(target)))
     return emitOpError("from ")
            << formatLayout(source) << " to " << formatLayout(target)
            << " is none between different places";
@@ -460,6 +494,10 @@ LogicalResult TransposeOp::inferReturnTypes(MLIRContext *,
   return success();
 }
 
+bool TransposeOp::isCompatibleReturnTypes(TypeRange inferred, TypeRange types) {
+  return llvm::equal(types, inferred, isInstanceOf);
+}
+
 LogicalResult TransposeOp::verify() {
   if (getInput().getType().getShape().size() != 2)
     return emitOpError("input must have 2 dimensions");
@@ -475,6 +513,10 @@ LogicalResult TopNOp::verify() {
   if (values.getRows() != best.getRows())
     return emitOpError("merges ")
            << values.getRows() << " rows into " << best.getRows();
+  if (best.getLayout() != getBestIndices().getType().getLayout())
+    return emitOpError("keeps values in ")
+           << formatLayout(best.getLayout()) << " and indices in "
+           << formatLayout(getBestIndices().getType().getLayout());
   return verifyNoLayout(*this);
 }
 

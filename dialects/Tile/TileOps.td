@@ -353,7 +353,8 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
   let description = [{
     The axis keeps size one in the result. The order of the combination is
     fixed by the shape and layout, which the result shares: none or
-    `#tile.fragment`. NaN elements do not win a maximum or minimum.
+    `#tile.fragment`; of the target's own, any two. NaN elements do not win a
+    maximum or minimum.
 
     Example:
 
@@ -368,6 +369,11 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
   let assemblyFormat = [{
     $kind $input attr-dict `:` qualified(type($input)) `->`
     qualified(type($result))
+  }];
+  let extraClassDeclaration = [{
+    /// The inferred type says nothing of a target's own layouts.
+    static bool isCompatibleReturnTypes(::mlir::TypeRange inferred,
+                                        ::mlir::TypeRange types);
   }];
   let hasVerifier = 1;
 }
@@ -399,7 +405,7 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
 def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
   let summary = "the same elements in another layout";
   let description = [{
-    Between no layout, `#tile.fragment` and `#tile.shared`. There are no
+    Between `#tile.fragment`, `#tile.shared` and neither of them. There are no
     elements to move in a tile of `#tile.on_demand`.
 
     Example:
@@ -432,6 +438,11 @@ def Tile_TransposeOp : Tile_Op<"transpose", [
   let assemblyFormat = [{
     $input attr-dict `:` qualified(type($input)) `->`
     qualified(type($result))
+  }];
+  let extraClassDeclaration = [{
+    /// The inferred type says nothing of a target's own layouts.
+    static bool isCompatibleReturnTypes(::mlir::TypeRange inferred,
+                                        ::mlir::TypeRange types);
   }];
   let hasVerifier = 1;
 }

@@ -4,6 +4,7 @@
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/RT/RTDialect.h"
 #include "dialects/Tile/TileDialect.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
 #include "lib/Compiler/Registration.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -18,8 +19,8 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 
 void nsa::registerDialects(mlir::DialectRegistry &registry) {
-  registry
-      .insert<NSADialect, nn::NNDialect, tile::TileDialect, rt::RTDialect>();
+  registry.insert<NSADialect, nn::NNDialect, tile::TileDialect,
+                  tile_gpu::TileGPUDialect, rt::RTDialect>();
   registry.insert<mlir::arith::ArithDialect, mlir::cf::ControlFlowDialect,
                   mlir::func::FuncDialect, mlir::LLVM::LLVMDialect,
                   mlir::NVVM::NVVMDialect, mlir::math::MathDialect,

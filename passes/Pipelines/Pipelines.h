@@ -17,7 +17,8 @@
 //   nsa-narrow-all-reduce
 // - plan: nsa-plan
 // - of GPUs, layout: nsa-note-argument-alignment, canonicalize, cse,
-//   loop-invariant-code-motion, tile-simplify, nsa-assign-layouts
+//   loop-invariant-code-motion, tile-simplify, nsa-assign-layouts,
+//   tile-gpu-assign-layouts
 // - of GPUs, nvvm: nsa-outline-kernels, nsa-tile-to-nvvm, upstream conversions
 // - binary: nsa-binary, or nsa-serialize-kernels for GPUs
 //

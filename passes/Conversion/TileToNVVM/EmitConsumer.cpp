@@ -150,9 +150,9 @@ KernelEmitter::findLateProduct(scf::ForOp loop,
   DotOp first = findFirstProduct(loop), last;
   for (auto dot : loop.getBody()->getOps<DotOp>())
     last = dot;
-  if (last == first || !warpgroupProducts.contains(last) ||
-      !isFragment(last.getA().getType()) || last.getTransposeA() ||
-      !last->hasOneUse() || !isa<scf::YieldOp>(*last->user_begin()) ||
+  if (last == first || !isWgmma(last) || !isFragment(last.getA().getType()) ||
+      last.getTransposeA() || !last->hasOneUse() ||
+      !isa<scf::YieldOp>(*last->user_begin()) ||
       last.getAcc().getDefiningOp<SplatOp>() ||
       !llvm::any_of(copies, [&](const ProducerPlan::Copy &copy) {
         return copy.load == last.getB().getDefiningOp();

@@ -13,70 +13,12 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
-#include "passes/Conversion/TileToNVVM/Passes.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
-
-/// Columns of the largest product.
-static constexpr int64_t maxColumns = 256;
-
-//===----------------------------------------------------------------------===//
-// Which products
-//===----------------------------------------------------------------------===//
-
-/// Whether operand a is in registers and the same in all iterations of a loop.
-static bool keepsRegisters(DotOp op) {
-  return isFragment(op.getA().getType()) && op->getParentOfType<scf::ForOp>() &&
-         LayoutAnalysis::isInvariant(op.getA(), op);
-}
-
-/// Why a product on fragments stays with single warps, or nothing.
-static std::string findWarpgroupObstacle(DotOp op) {
-  Fragment acc(op.getResult());
-  if (isInSlabBranch(op))
-    return "single warps may pass it by";
-  // ptxas 13.0 gives the registers of such an operand to that of another
-  // product of the iteration, and the next iteration reads what that left.
-  if (keepsRegisters(op))
-    return "its operand a stays in registers for all iterations";
-  if (acc.warps % warpsOfGroup != 0)
-    return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
-  if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
-    return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
-                         acc.rows, acc.warps);
-  if (acc.cols > maxColumns)
-    return llvm::formatv("its {0} columns are more than {1}", acc.cols,
-                         maxColumns);
-  SharedShape b(op.getB().getType());
-  int64_t panel = b.panelChunks() * SharedShape::chunkElements;
-  if (!op.getTransposeB() && acc.cols % panel != 0)
-    return llvm::formatv("its {0} columns end inside of a panel of {1}",
-                         acc.cols, panel);
-  return "";
-}
-
-void KernelEmitter::findWarpgroupProducts() {
-  kernel.walk([&](DotOp op) {
-    if (!isFragment(op.getType()))
-      return;
-    std::string obstacle = findWarpgroupObstacle(op);
-    if (obstacle.empty()) {
-      warpgroupProducts.insert(op);
-      return;
-    }
-    remark::missed(op.getLoc(), remark::RemarkOpts::name("Product")
-                                    .category("nsa-tile-to-nvvm")
-                                    .function(kernel.getSymName()))
-        << remark::reason("not on warpgroups: {0}", obstacle);
-  });
-}
 
 //===----------------------------------------------------------------------===//
 // Instructions

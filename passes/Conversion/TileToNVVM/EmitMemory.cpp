@@ -153,8 +153,8 @@ void KernelEmitter::guardStore(StoreOp op) {
     Attribute layout = to ? to.getLayout() : Attribute();
     if (from.getLayout() != layout)
       return false;
-    return layout ? from.getRows() > 1 && from.getCols() > 1
-                  : !plan.get(from).isRepeated();
+    return isSpread(from) ? !spreadOf(from).isRepeated()
+                          : from.getRows() > 1 && from.getCols() > 1;
   };
   // Of two stores to one element the later one counts.
   auto overtakes = [&](StoreOp other) {
@@ -185,7 +185,7 @@ void KernelEmitter::emitLoad(LoadOp op) {
     return;
   }
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
-  Spread spread = plan.get(shape);
+  Spread spread = spreadOf(shape);
   int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
   SmallVector<Value> values;
   for (int64_t k = 0; k < spread.registers(); k += step) {
@@ -217,7 +217,7 @@ void KernelEmitter::emitStore(StoreOp op) {
   SmallVector<Value> values = registersOf(op.getValue());
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
   guardStore(op);
-  Spread spread = plan.get(shape);
+  Spread spread = spreadOf(shape);
   int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
   for (int64_t k = 0; k < spread.registers(); k += step) {
     Address address =

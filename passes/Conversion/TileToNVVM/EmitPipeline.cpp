@@ -157,8 +157,8 @@ static Value isLess(ThreadBuilder &b, Value x, Value y) {
 /// of the kind is nested in front of it.
 DotOp KernelEmitter::findFirstProduct(scf::ForOp loop) const {
   for (Operation &op : *loop.getBody()) {
-    if (warpgroupProducts.contains(&op))
-      return cast<DotOp>(op);
+    if (auto dot = dyn_cast<DotOp>(op); dot && isWgmma(dot))
+      return dot;
     if (isa<scf::ForOp, DotOp>(op))
       break;
   }

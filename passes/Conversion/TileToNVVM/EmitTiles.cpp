@@ -53,7 +53,7 @@ static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
 void KernelEmitter::emitMap(MapOp op) {
   TileType shape = op.getShapeType();
   SmallVector<Source> sources = prepare(op.getInputs(), shape);
-  Spread spread = plan.get(shape);
+  Spread spread = spreadOf(shape);
   Block &body = op.getBody().front();
   bool rounded = isRounded(op);
   for (int64_t k = 0; k < spread.registers(); ++k) {

@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
@@ -32,32 +33,21 @@ static bool readsResidents(Operation *op) {
       .wasInterrupted();
 }
 
-FailureOr<int64_t> nsa::cuda::getFragmentWarps(KernelOp kernel) {
-  int64_t warps = 0;
-  auto check = [&](Type type, Operation *op) -> LogicalResult {
-    if (!isFragment(type))
-      return success();
-    int64_t own = Fragment(cast<TileType>(type)).warps;
-    if (warps && own != warps)
-      return op->emitOpError("spreads a tile over ")
-             << own << " warps, but others of the kernel lie in " << warps;
-    warps = own;
-    return success();
-  };
-  WalkResult result = kernel.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      if (failed(check(type, op)))
-        return WalkResult::interrupt();
-    return WalkResult::advance();
-  });
-  if (result.wasInterrupted())
-    return failure();
-  return warps;
+/// Whether some tile is for tensor cores.
+static bool hasFragments(KernelOp kernel) {
+  return kernel
+      .walk([](Operation *op) {
+        return llvm::any_of(op->getResultTypes(), isFragment)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
-KernelEmitter::KernelEmitter(KernelOp kernel, const SpreadPlan &plan,
-                             const EmissionOptions &options)
-    : kernel(kernel), plan(plan), threads(plan.getThreads()),
+KernelEmitter::KernelEmitter(KernelOp kernel, const EmissionOptions &options)
+    : kernel(kernel),
+      threads(kernel->getAttrOfType<IntegerAttr>(nsa::tile_gpu::kThreadsAttr)
+                  .getInt()),
       b(kernel.getLoc(), kernel.getContext()), bounds(kernel),
       options(options) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
@@ -108,12 +98,7 @@ LLVM::LLVMFuncOp KernelEmitter::createFunction() {
 
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
                                   uint64_t sharedLimit) {
-  FailureOr<int64_t> fragmentWarps = getFragmentWarps(kernel);
-  if (failed(fragmentWarps))
-    return failure();
-  warps = *fragmentWarps;
-  if (warps && options.wgmma)
-    findWarpgroupProducts();
+  warps = hasFragments(kernel) ? threads / 32 : 0;
   planRoles(sharedLimit);
   b.setInsertionPoint(kernel);
   LLVM::LLVMFuncOp func = createFunction();
@@ -144,7 +129,7 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     if (producer.empty())
       --smaller.stages;
     smaller.producers = false;
-    return KernelEmitter(kernel, plan, smaller).emit(sharedMemory, sharedLimit);
+    return KernelEmitter(kernel, smaller).emit(sharedMemory, sharedLimit);
   }
   if (uint64_t(sharedBytes) > sharedLimit)
     return kernel.emitError("kernel @")
@@ -248,7 +233,7 @@ void KernelEmitter::Order::join(const Order &other) {
 void KernelEmitter::barrier() {
   awaitProducts();
   // Warpgroups read shared memory through another path than threads write it.
-  if (!warpgroupProducts.empty() && !order.unseen.empty())
+  if (!order.unseen.empty() && usesWgmma(kernel))
     NVVM::FenceProxyOp::create(
         b, NVVM::ProxyKind::async_shared,
         NVVM::SharedSpaceAttr::get(b.getContext(),
@@ -336,7 +321,7 @@ SmallVector<KernelEmitter::Source> KernelEmitter::prepare(ValueRange operands,
                                                           TileType shape) {
   SmallVector<Source> sources;
   SmallVector<unsigned> exchanged;
-  Spread spread = plan.get(shape);
+  Spread spread = spreadOf(shape);
   for (auto [i, operand] : llvm::enumerate(operands)) {
     Source source{operand, {}, std::nullopt};
     if (isTile(operand) && !isVirtual(operand)) {
@@ -422,7 +407,7 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         return emitMap(map), success();
       })
       .Case([&](DotOp dot) {
-        if (warpgroupProducts.contains(dot))
+        if (isWgmma(dot))
           return emitWarpgroupDot(dot), success();
         if (isFragment(dot.getType()))
           return emitFragmentDot(dot), success();
@@ -483,7 +468,7 @@ SmallVector<Type> KernelEmitter::flattenTypes(TypeRange types) {
     if (tile && isFragment(tile))
       flat.append(Fragment(tile).registers(), Fragment(tile).registerType());
     else if (tile)
-      flat.append(plan.get(tile).registers(), tile.getElementType());
+      flat.append(spreadOf(tile).registers(), tile.getElementType());
     else
       flat.push_back(type);
   }
@@ -499,7 +484,7 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
     }
     auto type = cast<TileType>(value.getType());
     int64_t count = isFragment(type) ? Fragment(type).registers()
-                                     : plan.get(type).registers();
+                                     : spreadOf(type).registers();
     registers[value] = SmallVector<Value>(flat.take_front(count));
     flat = flat.drop_front(count);
   }

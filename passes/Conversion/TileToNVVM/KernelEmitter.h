@@ -10,6 +10,7 @@
 #include "passes/Analysis/TileBounds.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/Spread.h"
@@ -21,27 +22,22 @@ namespace nsa::cuda {
 struct Masks;
 struct Prefetch;
 
-/// How many warps the fragments of `kernel` lie in; 0 if it has none. Fails if
-/// they do not agree.
-mlir::FailureOr<int64_t> getFragmentWarps(tile::KernelOp kernel);
-
 /// What kernels are emitted for.
 struct EmissionOptions {
   /// How many places tiles at least have that a loop copies: with two, the next
   /// iteration's are copied during this one.
   unsigned stages;
-  /// Whether warpgroups multiply where they can, and whether another one then
-  /// copies for them.
+  /// Whether the target has what producer warpgroups need, and whether these
+  /// may copy for others.
   bool wgmma, producers;
   /// Sums of a thread from which on a loop is worth that one.
   int64_t producerSums;
 };
 
-/// Emits the CUDA kernel of one tile kernel.
+/// Emits the CUDA kernel of one tile kernel, which has `tile_gpu.threads`.
 class KernelEmitter {
 public:
-  KernelEmitter(tile::KernelOp kernel, const SpreadPlan &plan,
-                const EmissionOptions &options);
+  KernelEmitter(tile::KernelOp kernel, const EmissionOptions &options);
 
   /// Inserts the function before the kernel. `sharedMemory` is the module's
   /// dynamic shared memory. Fails if the kernel needs more of it than
@@ -53,9 +49,6 @@ public:
 
 private:
   // Where elements are.
-  Spread spreadOf(mlir::Value tile) const {
-    return plan.get(mlir::cast<tile::TileType>(tile.getType()));
-  }
   /// Row and column of register `k`.
   std::pair<mlir::Value, mlir::Value> place(const Spread &spread, int64_t k);
   /// The same, but the tile's last row or column for registers behind its end:
@@ -400,7 +393,6 @@ private:
   void emitFragmentDot(tile::DotOp op);
 
   // EmitDotWgmma.cpp
-  void findWarpgroupProducts();
   mlir::Value warpgroup();
   mlir::Value matrixDescriptor(const Resident &tile, bool across, int64_t byte,
                                mlir::Value unit);
@@ -414,7 +406,6 @@ private:
   void awaitOperands(mlir::Operation *op);
 
   tile::KernelOp kernel;
-  SpreadPlan plan;
   int64_t threads;
   ThreadBuilder b;
   TileBounds bounds;
@@ -467,9 +458,7 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
-  /// Products that warpgroups make, and their results that are not there yet,
-  /// in order.
-  llvm::DenseSet<mlir::Operation *> warpgroupProducts;
+  /// Results of wgmma that are not there yet, in order.
   llvm::SmallVector<mlir::Value> productsInFlight;
   mlir::Value warpgroupNumber, sharedStartUnits;
   /// What is emitted when a product has been issued.

@@ -6,6 +6,7 @@
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/RT/RTDialect.h"
 #include "dialects/Tile/TileDialect.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Pass/Pass.h"
 
 namespace mlir {

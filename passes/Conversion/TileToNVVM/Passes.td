@@ -67,18 +67,56 @@ def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
   ];
 }
 
+def TileGPUAssignLayouts
+    : Pass<"tile-gpu-assign-layouts", "::mlir::ModuleOp"> {
+  let summary = "Assign blocked layouts and the versions of mma";
+  let description = [{
+    Runs behind `nsa-assign-layouts`; what it writes is only read afterwards.
+
+    - Tiles without a layout get a `#tile_gpu.blocked`: a group of threads, at
+      most a warp if there are several rows, shares a row, and each thread has
+      pieces of columns that lie together, as many as one access of 16 bytes can
+      move. Tiles of a shape have one layout, and those with the same number of
+      columns the same pieces of them, so that a row need not be exchanged to
+      meet several.
+    - `tile_gpu.threads` of a kernel is how many threads of a block compute:
+      those of its fragments, else as many as give each thread one piece of the
+      largest tile or a few.
+    - `tile_gpu.mma` of a dot of fragments has version 3 (wgmma) with `wgmma`
+      where all slabs of four warps in sequence are rows of the result, else
+      version 2 (mma.sync), with a remark that says why.
+    - Operands a of dots stay in shared memory where accumulators leave no
+      registers for them, and those of wgmma, which takes no time to read them.
+
+    Example:
+
+    ```mlir
+    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
+    %d = tile.dot %a, %b, %c : ...
+    // becomes
+    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.shared>
+    %d = tile.dot %a, %b, %c {tile_gpu.mma = #tile_gpu.mma<version = 3>} : ...
+    ```
+  }];
+  let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
+  let options = [
+    Option<"threads", "threads", "unsigned", /*default=*/"0",
+           "Threads of a block without fragments, a multiple of 32; 0 chooses "
+           "up to 256 by the largest tile">,
+    Option<"wgmma", "wgmma", "bool", /*default=*/"false",
+           "Whether four warps in sequence can multiply together, on sm_90a">,
+  ];
+}
+
 def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "Lower tile kernels to threads of a CUDA block";
   let description = [{
     Replaces every `tile.kernel` by an `llvm.func` of the same name that is a
     CUDA kernel: one block per program of the grid, one pointer per argument.
 
-    A tile without a layout is spread over the threads of the block: a team of
-    threads, at most a warp if there are several rows, shares a row, and each
-    thread has pieces of columns that lie together, as many as one access of 16
-    bytes can move. A dimension of size one is repeated in all threads that share
-    it. Elementwise operations, loads and stores work on registers, reductions on
-    registers and by shuffles. What needs elements of other warps or teams
+    Tiles have the layouts and dots the instructions that
+    `tile-gpu-assign-layouts` has written on them. Elementwise operations, loads
+    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or teams
     (products, transposition, top-n, sorting) goes through shared memory, between
     barriers. Control flow depends on scalars only, which are the same in all
     threads, so that barriers may stand inside of it. Every sum has a fixed order.
@@ -96,11 +134,7 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
     A kernel that needs more than `shared-limit` is an error.
 
-    With `wgmma`, four warps in sequence multiply together where all of their
-    slabs are rows of the result; the other products of fragments are of single
-    warps, with a remark that says why.
-
-    Where the loops of warpgroups load boxes of tensors only, one warpgroup more
+    With `wgmma`, where the loops of warpgroups load boxes of tensors only, one warpgroup more
     has these copied for them (cp.async.bulk.tensor), through a ring of up to
     four places with barriers of their own, six where warps pass them by. The
     last product of an iteration is made behind the first one of the next where
@@ -115,9 +149,6 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect"];
   let options = [
-    Option<"threads", "threads", "unsigned", /*default=*/"0",
-           "Threads of a block, a multiple of 32; 0 chooses up to 256 by the "
-           "largest tile">,
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,
     Option<"stages", "stages", "unsigned", /*default=*/"2",
@@ -126,7 +157,7 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
            "warpgroups multiply have up to 4 if that leaves as many blocks on "
            "a multiprocessor, and kernels that do not fit have fewer">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
-           "Whether warpgroups multiply where they can, on sm_90a">,
+           "Whether the target has wgmma and copies of tensors, as sm_90a">,
     Option<"producers", "producers", "bool", /*default=*/"true",
            "Whether a warpgroup of its own copies for those that multiply, where "
            "all that their loops load are boxes of tensors">,

@@ -25,6 +25,9 @@ void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
   NSAAssignLayoutsOptions layouts;
   layouts.wgmma = wgmma;
   manager.addPass(createNSAAssignLayouts(layouts));
+  TileGPUAssignLayoutsOptions blocked;
+  blocked.wgmma = wgmma;
+  manager.addPass(createTileGPUAssignLayouts(blocked));
 }
 
 void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,

@@ -6,6 +6,7 @@
 #include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 #include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/Spread.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -127,9 +128,7 @@ void Planner::addHeld() {
 /// for sums of columns only.
 static int64_t countExchanged(Operation *op) {
   auto reduce = dyn_cast<ReduceOp>(op);
-  bool isQuiet = llvm::all_of(op->getResultTypes(), [](Type type) {
-    return !isa<TileType>(type) || cast<TileType>(type).getLayout();
-  });
+  bool isQuiet = llvm::none_of(op->getResultTypes(), isSpread);
   if (!isa<TopNOp, SortOp, TransposeOp>(op))
     return isQuiet && !(reduce && reduce.getAxis() == 0) ? 0 : forExchanges;
   // Whole tiles, with a word more in each row.

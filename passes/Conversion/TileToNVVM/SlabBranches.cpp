@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/Spread.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -17,14 +18,10 @@ using namespace nsa::tile;
 
 /// Whether each warp makes its part of the results of `op` alone.
 static bool isOfOneWarp(Operation *op) {
-  auto hasLayout = [](Type type) {
-    auto tile = dyn_cast<TileType>(type);
-    return !tile || tile.getLayout();
-  };
   if (isa<RangeOp, SplatOp, scf::YieldOp>(op))
     return true;
-  if (!llvm::all_of(op->getOperandTypes(), hasLayout) ||
-      !llvm::all_of(op->getResultTypes(), hasLayout))
+  if (llvm::any_of(op->getOperandTypes(), isSpread) ||
+      llvm::any_of(op->getResultTypes(), isSpread))
     return false;
   if (auto reduce = dyn_cast<ReduceOp>(op))
     return reduce.getAxis() == 1;

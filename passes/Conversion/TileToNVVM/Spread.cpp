@@ -1,6 +1,7 @@
 //===- Spread.cpp - tiles in the registers of a block ---------------------===//
 
 #include "passes/Conversion/TileToNVVM/Spread.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
@@ -8,6 +9,22 @@
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
+
+bool nsa::cuda::isSpread(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile && (!tile.getLayout() ||
+                  isa<nsa::tile_gpu::BlockedAttr>(tile.getLayout()));
+}
+
+Spread nsa::cuda::spreadOf(TileType type) {
+  auto layout = cast<nsa::tile_gpu::BlockedAttr>(type.getLayout());
+  return {type.getRows(), type.getCols(), layout.getThreads(),
+          layout.getThreadsPerRow(), layout.getWidth()};
+}
+
+Spread nsa::cuda::spreadOf(Value tile) {
+  return spreadOf(cast<TileType>(tile.getType()));
+}
 
 static constexpr int64_t kWarp = 32, kMostThreads = 256;
 

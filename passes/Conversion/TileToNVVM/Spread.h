@@ -1,7 +1,7 @@
 //===- Spread.h - tiles in the registers of a block -------------*- C++ -*-===//
 //
-// Geometry of tiles without a layout: which elements a thread holds, and in
-// which of its registers. No IR is made here.
+// Geometry of #tile_gpu.blocked: which elements a thread holds, and in which of
+// its registers; and the choice of such layouts. No IR is made here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,10 +48,18 @@ private:
   }
 };
 
-/// How the tiles of a kernel without layouts are spread. Tiles with the same
-/// number of columns have the same pieces of them, so that a row need not be
-/// exchanged to meet several. What is moved from and to memory decides how long
-/// pieces are.
+/// Whether `type` is a tile that lies in registers, but in no fragment: one of
+/// a blocked layout, or of none as long as these are not assigned.
+bool isSpread(mlir::Type type);
+
+/// What the blocked layout of a tile says.
+Spread spreadOf(tile::TileType type);
+Spread spreadOf(mlir::Value tile);
+
+/// How the tiles of a kernel without layouts are to be spread. Tiles with the
+/// same number of columns have the same pieces of them, so that a row need not
+/// be exchanged to meet several. What is moved from and to memory decides how
+/// long pieces are.
 class SpreadPlan {
 public:
   /// With 0 threads chooses their number.

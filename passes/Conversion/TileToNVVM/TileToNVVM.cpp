@@ -8,7 +8,6 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
-#include "passes/Conversion/TileToNVVM/PrepareKernel.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_NSATILETONVVM
@@ -19,11 +18,13 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// How the kernel's tiles without layouts are spread, over the threads that its
-/// fragments lie in if it has some. That they agree is checked later.
-static SpreadPlan planSpread(KernelOp kernel, int64_t wanted) {
-  FailureOr<int64_t> warps = getFragmentWarps(kernel);
-  return SpreadPlan(kernel, succeeded(warps) && *warps ? 32 * *warps : wanted);
+/// With `tile_gpu.threads` all tiles have layouts.
+static LogicalResult verifyLayouts(KernelOp kernel, bool hasWgmma) {
+  if (!kernel->hasAttr(nsa::tile_gpu::kThreadsAttr))
+    return kernel.emitError("kernel @")
+           << kernel.getSymName() << " has no " << nsa::tile_gpu::kThreadsAttr
+           << ", which tile-gpu-assign-layouts gives it";
+  return verifyMma(kernel, hasWgmma);
 }
 
 /// Grids have 2^31 - 1 blocks along x, 65,535 along y and z.
@@ -48,12 +49,6 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (threads % 32 != 0 || threads > 1024) {
-      module.emitError("a block cannot have ")
-          << threads.getValue()
-          << " threads; multiples of 32 up to 1024 are possible";
-      return signalPassFailure();
-    }
     auto kernels = llvm::to_vector(module.getOps<KernelOp>());
     if (kernels.empty())
       return;
@@ -67,10 +62,8 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
         /*alignment=*/1024, unsigned(Space::Shared));
     EmissionOptions options{stages, wgmma, producers, producerSums};
     for (KernelOp kernel : kernels) {
-      prepareKernel(kernel, wgmma);
-      if (failed(verifyGrid(kernel)) ||
-          failed(KernelEmitter(kernel, planSpread(kernel, threads), options)
-                     .emit(shared, sharedLimit)))
+      if (failed(verifyGrid(kernel)) || failed(verifyLayouts(kernel, wgmma)) ||
+          failed(KernelEmitter(kernel, options).emit(shared, sharedLimit)))
         return signalPassFailure();
       if (multiplies(kernel))
         kernel->getPrevNode()->setAttr(nsa::kMultipliesAttr,

@@ -1,0 +1,130 @@
+//===- TileGPUDialect.cpp - what the GPU target decides -------------------===//
+
+#include "dialects/TileGPU/TileGPUDialect.h"
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace nsa::tile;
+using namespace nsa::tile_gpu;
+
+#include "dialects/TileGPU/TileGPUDialect.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
+
+static constexpr int64_t kWarp = 32;
+
+void TileGPUDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+LogicalResult BlockedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  int64_t threads, int64_t threadsPerRow,
+                                  int64_t width) {
+  if (!isBlockSize(threads))
+    return emitError() << "threads of a blocked layout must be a multiple of "
+                       << kWarp << " up to 1024, not " << threads;
+  bool isPartOfWarp = threadsPerRow >= 1 && threadsPerRow <= kWarp &&
+                      llvm::isPowerOf2_64(uint64_t(threadsPerRow));
+  if (!isPartOfWarp && threadsPerRow != threads)
+    return emitError() << "threads_per_row of a blocked layout must be a power "
+                          "of two up to "
+                       << kWarp << ", or all " << threads << " threads, not "
+                       << threadsPerRow;
+  if (width < 1 || width > 8 || !llvm::isPowerOf2_64(uint64_t(width)))
+    return emitError() << "width of a blocked layout must be 1, 2, 4 or 8, not "
+                       << width;
+  return success();
+}
+
+LogicalResult BlockedAttr::verifyEncoding(
+    ArrayRef<int64_t> shape, Type,
+    function_ref<InFlightDiagnostic()> emitError) const {
+  int64_t rows = shape.size() == 1 ? 1 : shape.front(), cols = shape.back();
+  if (cols % getWidth() != 0)
+    return emitError() << *this << " has " << getWidth()
+                       << " columns together, which do not divide the " << cols
+                       << " of a tile";
+  if (rows > 1 && getThreadsPerRow() > kWarp)
+    return emitError() << *this << " gives each of " << rows << " rows "
+                       << getThreadsPerRow() << " threads, more than the "
+                       << kWarp << " of a warp";
+  return success();
+}
+
+LogicalResult MmaAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                              int64_t version) {
+  if (version != 2 && version != 3)
+    return emitError() << "version of mma must be 2 or 3, not " << version;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of operations
+//===----------------------------------------------------------------------===//
+
+/// The threads that a layout is for; 0 if for any.
+static int64_t threadsOf(Attribute layout) {
+  if (auto blocked = dyn_cast<BlockedAttr>(layout))
+    return blocked.getThreads();
+  if (auto fragment = dyn_cast<FragmentAttr>(layout))
+    return kWarp * fragment.getWarps();
+  return 0;
+}
+
+/// Every tile of a kernel with `tile_gpu.threads` has a layout for as many.
+static LogicalResult verifyThreads(KernelOp kernel, int64_t threads) {
+  auto check = [&](Operation *op) -> LogicalResult {
+    for (Type type : op->getResultTypes()) {
+      auto tile = dyn_cast<TileType>(type);
+      if (!tile)
+        continue;
+      if (!tile.getLayout())
+        return op->emitOpError("makes ")
+               << tile << " without layout, but its kernel has "
+               << kThreadsAttr;
+      int64_t own = threadsOf(tile.getLayout());
+      if (own && own != threads)
+        return op->emitOpError("makes ")
+               << tile << " of " << own << " threads, but its kernel has "
+               << threads;
+    }
+    return success();
+  };
+  return failure(kernel
+                     .walk([&](Operation *op) {
+                       return failed(check(op)) ? WalkResult::interrupt()
+                                                : WalkResult::advance();
+                     })
+                     .wasInterrupted());
+}
+
+LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
+                                                       NamedAttribute entry) {
+  StringRef name = entry.getName();
+  auto threads = dyn_cast<IntegerAttr>(entry.getValue());
+  auto kernel = dyn_cast<KernelOp>(op);
+  if (name == kThreadsAttr && kernel && threads &&
+      threads.getType().isInteger(32) && isBlockSize(threads.getInt()))
+    return verifyThreads(kernel, threads.getInt());
+  auto dot = dyn_cast<DotOp>(op);
+  if (name == kMmaAttr && dot && isa<MmaAttr>(entry.getValue())) {
+    if (isa_and_nonnull<FragmentAttr>(dot.getType().getLayout()))
+      return success();
+    return op->emitOpError("has ")
+           << name << ", but accumulates in no #tile.fragment";
+  }
+  return op->emitError("attribute `")
+         << name << "` cannot be " << entry.getValue() << " on "
+         << op->getName();
+}

@@ -1,0 +1,68 @@
+//===- TileGPUDialect.td - what the GPU target decides -----*- tablegen -*-===//
+
+#ifndef NSA_DIALECTS_TILEGPU_TILEGPUDIALECT_TD
+#define NSA_DIALECTS_TILEGPU_TILEGPUDIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/TensorEncoding.td"
+
+def TileGPU_Dialect : Dialect {
+  let name = "tile_gpu";
+  let cppNamespace = "::nsa::tile_gpu";
+  let summary = "Layouts and instructions of tile kernels on GPUs";
+  let description = [{
+    What `tile-gpu-assign-layouts` writes on tile kernels and code generation
+    only reads:
+
+    | on | what |
+    |---|---|
+    | types of tiles | `#tile_gpu.blocked`, where they have none of `#tile.fragment`, `#tile.shared` and `#tile.on_demand` |
+    | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply fragments |
+    | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+}
+
+class TileGPU_Attr<string name, string mnemonic_, list<Trait> traits = []>
+    : AttrDef<TileGPU_Dialect, name, traits> {
+  let mnemonic = mnemonic_;
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genMnemonicAlias = 1;
+  let genVerifyDecl = 1;
+}
+
+def TileGPU_BlockedAttr : TileGPU_Attr<"Blocked", "blocked", [
+    DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "the registers of a block's threads, without tensor cores";
+  let description = [{
+    Of the block's `threads`, `threads_per_row` in sequence share a row, and
+    neighbouring groups neighbouring rows; with more rows than groups, the first
+    group also has the row behind the last one's, and so on. A thread holds
+    `width` columns that lie together, its neighbour the next ones, and so on
+    along the row. A dimension of size one is repeated in all threads that share
+    it.
+
+    A group is a warp at most, unless there is only one row. Where operations
+    meet tiles whose blocked layouts differ, threads exchange elements through
+    shared memory.
+
+    Example: `#tile_gpu.blocked<threads = 256, threads_per_row = 8, width = 4>`
+  }];
+  let parameters = (ins "int64_t":$threads, "int64_t":$threads_per_row,
+                        "int64_t":$width);
+}
+
+def TileGPU_MmaAttr : TileGPU_Attr<"Mma", "mma"> {
+  let summary = "the instructions that multiply tiles on tensor cores";
+  let description = [{
+    Version 2 is `mma.sync` of single warps, version 3 `wgmma` of four warps in
+    sequence, on sm_90a.
+
+    Example: `#tile_gpu.mma<version = 3>`
+  }];
+  let parameters = (ins "int64_t":$version);
+}
+
+#endif // NSA_DIALECTS_TILEGPU_TILEGPUDIALECT_TD

@@ -1,0 +1,180 @@
+//===- AssignGPULayouts.cpp - blocked layouts and mma versions ------------===//
+
+#include "dialects/TileGPU/TileGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Remarks.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
+#include "passes/Conversion/TileToNVVM/Passes.h"
+#include "passes/Conversion/TileToNVVM/ProducerPlan.h"
+#include "passes/Conversion/TileToNVVM/SinkRows.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/Spread.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_TILEGPUASSIGNLAYOUTS
+#include "passes/Conversion/TileToNVVM/Passes.h.inc"
+} // namespace nsa
+
+#define DEBUG_TYPE "tile-gpu-assign-layouts"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+//===----------------------------------------------------------------------===//
+// Operands in shared memory
+//===----------------------------------------------------------------------===//
+
+/// Lets operands a of products stay in shared memory where sums leave no
+/// registers for them: reading them again costs a few of many ldmatrix. And
+/// those of warpgroups, which take no time to read.
+static void keepInSharedMemory(LoadOp load, bool wgmma) {
+  constexpr int64_t manyRegisters = 64;
+  if (!Fragment(load.getResult()).isPacked() || !getCopyWidth(load) ||
+      cast<TileType>(load.getType()).getShape().size() != 2)
+    return;
+  for (Value index : load.getIndices())
+    if (isa<TileType>(index.getType()) && !isOnDemand(index.getType()))
+      return;
+  for (OpOperand &use : load->getUses()) {
+    auto dot = dyn_cast<DotOp>(use.getOwner());
+    if (!dot || use.getOperandNumber() != 0)
+      return;
+    bool isOfWarpgroups =
+        wgmma && Fragment(dot.getResult()).warps % warpsOfGroup == 0;
+    if (!isOfWarpgroups &&
+        countSums(dot->getParentOfType<scf::ForOp>()) < manyRegisters)
+      return;
+  }
+  auto type = cast<TileType>(load.getType());
+  load.getResult().setType(type.withLayout(SharedAttr::get(load.getContext())));
+}
+
+/// Whether all that an operation makes are fragments of one row, of integers
+/// that are computed elsewhere, too.
+static bool makesIntegerRows(Operation *op) {
+  return isa<LoadOp, MapOp>(op) &&
+         llvm::all_of(op->getResultTypes(), [](Type type) {
+           auto tile = dyn_cast<TileType>(type);
+           return isFragment(type) && tile.getRows() == 1 &&
+                  tile.getElementType().isInteger();
+         });
+}
+
+static void promoteOperands(KernelOp kernel, bool wgmma) {
+  SmallVector<LoadOp> loads;
+  kernel.walk([&](LoadOp load) {
+    if (isFragment(load.getType()))
+      loads.push_back(load);
+  });
+  // Warps that pass blocks by need the memory of two for their ring.
+  auto isOfSlabs = [](LoadOp load) {
+    return llvm::any_of(load->getUsers(), isInSlabBranch);
+  };
+  bool staysOut = llvm::count_if(loads, isOfSlabs) > 1;
+  for (LoadOp load : loads)
+    if (!staysOut || !isOfSlabs(load))
+      keepInSharedMemory(load, wgmma);
+  kernel.walk([](scf::ForOp loop) { sinkRows(loop, makesIntegerRows); });
+}
+
+//===----------------------------------------------------------------------===//
+// Versions of mma
+//===----------------------------------------------------------------------===//
+
+/// Writes on each dot of fragments which instructions it becomes.
+static void assignMma(KernelOp kernel, bool wgmma) {
+  kernel.walk([&](DotOp op) {
+    if (!isFragment(op.getType()))
+      return;
+    std::string obstacle;
+    if (wgmma)
+      obstacle = findWgmmaObstacle(op);
+    int64_t version = wgmma && obstacle.empty() ? 3 : 2;
+    op->setAttr(nsa::tile_gpu::kMmaAttr,
+                nsa::tile_gpu::MmaAttr::get(op.getContext(), version));
+    if (!obstacle.empty())
+      remark::missed(op.getLoc(), remark::RemarkOpts::name("Product")
+                                      .category(DEBUG_TYPE)
+                                      .function(kernel.getSymName()))
+          << remark::reason("not on warpgroups: {0}", obstacle);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Blocked layouts
+//===----------------------------------------------------------------------===//
+
+/// How many warps the fragments of `kernel` lie in; 0 if it has none. Fails if
+/// they do not agree.
+static FailureOr<int64_t> getFragmentWarps(KernelOp kernel) {
+  int64_t warps = 0;
+  auto check = [&](Type type, Operation *op) -> LogicalResult {
+    if (!isFragment(type))
+      return success();
+    int64_t own = Fragment(cast<TileType>(type)).warps;
+    if (warps && own != warps)
+      return op->emitOpError("spreads a tile over ")
+             << own << " warps, but others of the kernel lie in " << warps;
+    warps = own;
+    return success();
+  };
+  WalkResult result = kernel.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (failed(check(type, op)))
+        return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  return warps;
+}
+
+/// Gives tiles without a layout the one that is planned for their shape.
+static void assignBlocked(KernelOp kernel, int64_t wanted) {
+  SpreadPlan plan(kernel, wanted);
+  auto assign = [&](Value value) {
+    auto tile = dyn_cast<TileType>(value.getType());
+    if (!tile || tile.getLayout())
+      return;
+    Spread spread = plan.get(tile);
+    value.setType(tile.withLayout(nsa::tile_gpu::BlockedAttr::get(
+        kernel.getContext(), spread.threads, spread.team, spread.width)));
+  };
+  kernel.walk([&](Operation *op) {
+    llvm::for_each(op->getResults(), assign);
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      llvm::for_each(loop.getRegionIterArgs(), assign);
+  });
+  kernel->setAttr(nsa::tile_gpu::kThreadsAttr,
+                  Builder(kernel.getContext())
+                      .getI32IntegerAttr(int32_t(plan.getThreads())));
+}
+
+namespace {
+struct AssignGPULayouts
+    : nsa::impl::TileGPUAssignLayoutsBase<AssignGPULayouts> {
+  using TileGPUAssignLayoutsBase::TileGPUAssignLayoutsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (threads != 0 && !nsa::tile_gpu::isBlockSize(threads)) {
+      module.emitError("a block cannot have ")
+          << threads.getValue()
+          << " threads; multiples of 32 up to 1024 are possible";
+      return signalPassFailure();
+    }
+    for (KernelOp kernel : module.getOps<KernelOp>()) {
+      FailureOr<int64_t> warps = getFragmentWarps(kernel);
+      if (failed(warps))
+        return signalPassFailure();
+      promoteOperands(kernel, wgmma);
+      assignMma(kernel, wgmma);
+      assignBlocked(kernel, *warps ? 32 * *warps : int64_t(threads));
+    }
+  }
+};
+} // namespace

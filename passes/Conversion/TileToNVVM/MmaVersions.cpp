@@ -1,0 +1,89 @@
+//===- MmaVersions.cpp - the instructions of products ---------------------===//
+
+#include "passes/Conversion/TileToNVVM/MmaVersions.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
+#include "passes/Conversion/TileToNVVM/SharedTiles.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+static nsa::tile_gpu::MmaAttr getMma(DotOp dot) {
+  return dot->getAttrOfType<nsa::tile_gpu::MmaAttr>(nsa::tile_gpu::kMmaAttr);
+}
+
+bool nsa::cuda::isWgmma(DotOp dot) {
+  auto mma = getMma(dot);
+  return mma && mma.getVersion() == 3;
+}
+
+bool nsa::cuda::usesWgmma(KernelOp kernel) {
+  return kernel
+      .walk([](DotOp dot) {
+        return isWgmma(dot) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Whether operand a is in registers and the same in all iterations of a loop.
+static bool keepsRegisters(DotOp op) {
+  return isFragment(op.getA().getType()) && op->getParentOfType<scf::ForOp>() &&
+         LayoutAnalysis::isInvariant(op.getA(), op);
+}
+
+std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
+  constexpr int64_t maxColumns = 256;
+  Fragment acc(op.getResult());
+  if (isInSlabBranch(op))
+    return "single warps may pass it by";
+  // ptxas 13.0 gives the registers of such an operand to that of another
+  // product of the iteration, and the next iteration reads what that left.
+  if (keepsRegisters(op))
+    return "its operand a stays in registers for all iterations";
+  if (acc.warps % warpsOfGroup != 0)
+    return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
+  if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
+    return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
+                         acc.rows, acc.warps);
+  if (acc.cols > maxColumns)
+    return llvm::formatv("its {0} columns are more than {1}", acc.cols,
+                         maxColumns);
+  SharedShape b(op.getB().getType());
+  int64_t panel = b.panelChunks() * SharedShape::chunkElements;
+  if (!op.getTransposeB() && acc.cols % panel != 0)
+    return llvm::formatv("its {0} columns end inside of a panel of {1}",
+                         acc.cols, panel);
+  return "";
+}
+
+static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
+  if (!isFragment(dot.getType()))
+    return success();
+  if (!getMma(dot))
+    return dot.emitOpError("has no ")
+           << nsa::tile_gpu::kMmaAttr
+           << ", which tile-gpu-assign-layouts gives it";
+  if (!isWgmma(dot))
+    return success();
+  if (!hasWgmma)
+    return dot.emitOpError("has ")
+           << getMma(dot) << ", but the target has version 2 only";
+  if (std::string obstacle = findWgmmaObstacle(dot); !obstacle.empty())
+    return dot.emitOpError("cannot have ") << getMma(dot) << ": " << obstacle;
+  return success();
+}
+
+LogicalResult nsa::cuda::verifyMma(KernelOp kernel, bool hasWgmma) {
+  return failure(kernel
+                     .walk([&](DotOp dot) {
+                       return failed(verifyProduct(dot, hasWgmma))
+                                  ? WalkResult::interrupt()
+                                  : WalkResult::advance();
+                     })
+                     .wasInterrupted());
+}

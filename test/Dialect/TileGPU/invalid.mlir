@@ -1,0 +1,105 @@
+// RUN: nsa-opt %s --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{threads of a blocked layout must be a multiple of 32 up to 1024, not 48}}
+#blocked = #tile_gpu.blocked<threads = 48, threads_per_row = 1, width = 1>
+
+// -----
+
+// expected-error@+1 {{threads_per_row of a blocked layout must be a power of two up to 32, or all 64 threads, not 3}}
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 3, width = 1>
+
+// -----
+
+// expected-error@+1 {{width of a blocked layout must be 1, 2, 4 or 8, not 16}}
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 16>
+
+// -----
+
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 4>
+// expected-error@+1 {{has 4 columns together, which do not divide the 6 of a tile}}
+func.func private @width(!tile.tile<8x6xf32, #blocked>)
+
+// -----
+
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 64, width = 1>
+// expected-error@+1 {{gives each of 8 rows 64 threads, more than the 32 of a warp}}
+func.func private @row(!tile.tile<8x64xf32, #blocked>)
+
+// -----
+
+// expected-error@+1 {{version of mma must be 2 or 3, not 4}}
+#mma = #tile_gpu.mma<version = 4>
+
+// -----
+
+tile.kernel @none() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 64 : i32} {
+  %c0 = arith.constant 0 : i32
+  // expected-error@+1 {{makes '!tile.tile<8x1xi32>' without layout, but its kernel has tile_gpu.threads}}
+  %r = tile.range %c0 : !tile.tile<8x1xi32>
+  tile.return
+}
+
+// -----
+
+tile.kernel @threads() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 64 : i32} {
+  %c0 = arith.constant 0 : i32
+  // expected-error@+1 {{of 128 threads, but its kernel has 64}}
+  %r = tile.range %c0 : !tile.tile<8x1xi32, #tile_gpu.blocked<threads = 128, threads_per_row = 8, width = 1>>
+  tile.return
+}
+
+// -----
+
+tile.kernel @warps() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 64 : i32} {
+  %zero = arith.constant 0.0 : f32
+  // expected-error@+1 {{of 128 threads, but its kernel has 64}}
+  %s = tile.splat %zero : !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
+  tile.return
+}
+
+// -----
+
+// expected-error@+1 {{attribute `tile_gpu.threads` cannot be 48 : i32 on tile.kernel}}
+tile.kernel @block() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 48 : i32} {
+  tile.return
+}
+
+// -----
+
+func.func @dot(%x: !tile.tile<16x16xf32>) {
+  // expected-error@+1 {{has tile_gpu.mma, but accumulates in no #tile.fragment}}
+  %0 = tile.dot %x, %x, %x {tile_gpu.mma = #tile_gpu.mma<version = 2>} : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>, !tile.tile<16x16xf32>
+  return
+}
+
+// -----
+
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 1>
+func.func @mixed(%x: !tile.tile<16x16xf32, #blocked>, %y: !tile.tile<16x16xf32>) {
+  // expected-error@+1 {{input in no layout but results in #tile_gpu.blocked}}
+  %0 = tile.map (%x, %y : !tile.tile<16x16xf32, #blocked>, !tile.tile<16x16xf32>) -> !tile.tile<16x16xf32, #blocked> {
+  ^bb0(%a: f32, %b: f32):
+    %s = arith.addf %a, %b : f32
+    tile.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 1>
+func.func @convert(%x: !tile.tile<16x16xf32>) {
+  // expected-error@+1 {{is none between different places}}
+  %0 = tile.convert %x : !tile.tile<16x16xf32> -> !tile.tile<16x16xf32, #blocked>
+  return
+}
+
+// -----
+
+#blocked = #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 1>
+#other = #tile_gpu.blocked<threads = 64, threads_per_row = 4, width = 1>
+func.func @lists(%x: !tile.tile<16x32xf32, #blocked>, %base: i32, %v: !tile.tile<16x4xf32, #blocked>, %i: !tile.tile<16x4xi32, #other>) {
+  // expected-error@+1 {{keeps values in #tile_gpu.blocked<threads = 64, threads_per_row = 8, width = 1> and indices in #tile_gpu.blocked<threads = 64, threads_per_row = 4, width = 1>}}
+  %0, %1 = tile.top_n %x, %base, %v, %i : !tile.tile<16x32xf32, #blocked>, !tile.tile<16x4xf32, #blocked>, !tile.tile<16x4xi32, #other>
+  return
+}
