@@ -45,7 +45,7 @@ static SmallVector<Group> collectGroups(func::FuncOp function) {
       continue;
     auto &known =
         alike[{update->getName().getIdentifier(), update->getAttrDictionary()}];
-    auto fits = llvm::find_if(known, [&](unsigned number) {
+    auto *fits = llvm::find_if(known, [&](unsigned number) {
       OptimizerOpInterface first = groups[number].front();
       return first.getWeight().getType() == update.getWeight().getType() &&
              first.getNorm() == update.getNorm() &&
