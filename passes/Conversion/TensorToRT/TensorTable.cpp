@@ -78,7 +78,7 @@ static LogicalResult checkAgreement(rt::TensorOp tensor, rt::TensorRole role,
                                     MemRefType type, nn::InitAttr init,
                                     bool decay, StringRef state,
                                     func::FuncOp function, Location loc) {
-  auto disagree = [&](auto before, auto now) {
+  auto disagree = [&](const auto &before, const auto &now) {
     InFlightDiagnostic diagnostic = emitError(loc)
                                     << "'" << tensor.getSymName() << "' is "
                                     << now << " in '" << function.getSymName()
