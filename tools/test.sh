@@ -17,6 +17,7 @@ tools/setup.sh all || exit 1
 check "format" test/check-format.sh
 check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
+check "documentation" tools/docs.py check
 check "lessons" test/check-lessons.py
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a losses

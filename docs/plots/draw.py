@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Draws the pictures of README.md.
+
+    python3 -m pip install matplotlib==3.10.7
+    docs/plots/draw.py                  writes docs/plots/*.svg
+    docs/plots/draw.py --png FOLDER     PNG files instead, to look at
+
+attention.svg is drawn from docs/measured/attention.csv; pipeline.svg shows what
+nsa-compile prints, shortened by hand. Each SVG names the hash of what it was drawn
+from, which tools/docs.py compares: a figure that changes without its picture is an error.
+"""
+
+import argparse
+import csv
+import hashlib
+import pathlib
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+MEASURED = FOLDER.parent / "measured" / "attention.csv"
+
+INK, FAINT = "#24292f", "#d0d7de"
+COLOURS = {"nsa": "#0969da", "sf": "#bc4c00", "dense": "#6e7781"}
+NAMES = {"nsa": "nsa", "sf": "SF, the fastest published NSA", "dense": "dense causal (cuDNN)"}
+
+# Title, what makes it, and five lines of what it looks like.
+STAGES = [
+    ("model.mlir", "nsa-model", [
+        "%kb = nsa.compress %kc mean(#cmp)",
+        "%oc, %lse = nsa.attention %q, %kb, %vb visible(#cmp)",
+        "%idx = nsa.select %q, %kb, %lse by(#cmp, #slc)",
+        "%os = nsa.attention %q, %ks, %vs visible(#slc, %idx)",
+        "%o = nsa.combine %g, [%oc, %os, %ow]"]),
+    ("graph", "precision, gradient, optimizer", [
+        "%dq, %dk, %dv = nsa.attention_backward %do, %q,",
+        "    %ks, %vs, %os, %lse visible(#slc, %idx)",
+        "%g = nn.all_reduce %dw",
+        "%norm = nn.gradient_norm %g, ...",
+        "%w1, %m1, %v1 = nn.adamw %w, %g, %m, %v, %hyper"]),
+    ("kernels", "kernel", [
+        "tile.kernel @selected_attention_fwd(%q, %k, ...) {",
+        "  %k0 = tile.load %k[%b, %block, %head, 0]",
+        "  %s = tile.dot %queries, %k0 transpose",
+        "  %p = tile.map exp2(%s - %max)",
+        "  %acc = tile.dot %p, %v0, %acc"]),
+    ("host program", "buffer, schedule, collective, plan", [
+        "rt.launch @selected_attention_fwd(%a0, %a1, ...)",
+        "rt.gemm %a4, %w7 -> %a5",
+        "rt.all_reduce_start %bucket3",
+        "rt.launch @attention_bwd_dkdv(%a5, %a6, ...)",
+        "// arena: 85.6 MiB, every byte planned"]),
+    ("model.nsax", "layout, nvvm, ptx, binary", [
+        "wgmma.mma_async.sync.aligned.m64n64k16",
+        "    .f32.bf16.bf16 {%f1, ...}, %rd4, %rd5, ...;",
+        "cp.async.bulk.tensor.4d.shared::cluster",
+        "    .global.tile [%r9], [%rd2, {...}], [%r12];",
+        "mbarrier.try_wait.parity.shared::cta.b64 ..."]),
+]
+
+
+def inputs_hash(name):
+    text = MEASURED.read_text() if name == "attention" else repr(STAGES)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def rows():
+    lines = [line for line in MEASURED.read_text().splitlines() if not line.startswith("#")]
+    return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+
+
+def draw_attention(plt):
+    shown = [row for row in rows() if row["heads"] == 64]
+    figure, axis = plt.subplots(figsize=(7.2, 3.6))
+    tokens = [row["tokens"] for row in shown]
+    for name in ("dense", "sf", "nsa"):
+        times = [row[name + "_total"] for row in shown]
+        axis.plot(tokens, times, marker="o", color=COLOURS[name], linewidth=2.4 if name == "nsa" else 1.6)
+        axis.annotate(f"{NAMES[name]}, {times[-1]:g} ms", (tokens[-1], times[-1]), xytext=(8, 0),
+                      textcoords="offset points", va="center", color=COLOURS[name], fontsize=9)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_xticks(tokens, [f"{int(t) // 1024}k" for t in tokens])
+    axis.set_yticks([2, 5, 10, 20, 50, 100, 200, 500], ["2", "5", "10", "20", "50", "100", "200", "500"])
+    axis.minorticks_off()
+    axis.set_xlabel("tokens of a sequence", color=INK)
+    axis.set_ylabel("ms", color=INK)
+    axis.set_title("Attention of one layer, forward and backward: 64 query and 4 key heads of 128,\n"
+                   "bf16, one NVIDIA H200", fontsize=10, color=INK, loc="left")
+    axis.grid(color=FAINT, linewidth=0.6)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    figure.subplots_adjust(left=0.08, right=0.66, top=0.84, bottom=0.15)
+    return figure
+
+
+def draw_pipeline(plt):
+    height = 1.42
+    figure, axis = plt.subplots(figsize=(8.6, height * len(STAGES) * 0.74))
+    axis.set_xlim(0, 10)
+    axis.set_ylim(-height * len(STAGES) + 0.25, 0.3)
+    axis.axis("off")
+    for number, (title, maker, lines) in enumerate(STAGES):
+        top = -number * height
+        axis.add_patch(plt.Rectangle((0.05, top - 0.98), 2.5, 0.98, facecolor="#ddf4ff", edgecolor=COLOURS["nsa"]))
+        axis.text(1.3, top - 0.34, title, ha="center", va="center", fontsize=11, weight="bold", color=INK)
+        axis.text(1.3, top - 0.70, maker, ha="center", va="center", fontsize=7.6, color=INK)
+        axis.add_patch(plt.Rectangle((2.85, top - 0.98), 7.1, 0.98, facecolor="#f6f8fa", edgecolor=FAINT))
+        for row, line in enumerate(lines):
+            axis.text(2.98, top - 0.13 - 0.182 * row, line, family="monospace", fontsize=8, va="center", color=INK)
+        if number + 1 < len(STAGES):
+            axis.annotate("", (1.3, top - height + 0.02), (1.3, top - 0.98),
+                          arrowprops={"arrowstyle": "-|>", "color": COLOURS["nsa"], "linewidth": 1.6})
+    figure.subplots_adjust(left=0.01, right=0.99, top=0.99, bottom=0.01)
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--png", metavar="FOLDER", help="write PNG files there instead")
+    arguments = parser.parse_args()
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "nsa", "svg.fonttype": "none", "font.family": "DejaVu Sans"})
+    from matplotlib import pyplot as plt
+    for name, draw in (("attention", draw_attention), ("pipeline", draw_pipeline)):
+        figure = draw(plt)
+        if arguments.png:
+            figure.savefig(pathlib.Path(arguments.png) / f"{name}.png", dpi=110)
+        else:
+            figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None, "Description": "drawn from " + inputs_hash(name)})
+
+
+if __name__ == "__main__":
+    main()
