@@ -24,36 +24,36 @@ NAMES = {"nsa": "nsa", "sf": "SF, the fastest published NSA", "dense": "dense ca
 
 # Title, what makes it, and five lines of what it looks like.
 STAGES = [
-    ("model.mlir", "nsa-model", [
+    ("model.mlir", "nsa-model, or by hand", [
         "%kb = nsa.compress %kc mean(#cmp)",
         "%oc, %lse = nsa.attention %q, %kb, %vb visible(#cmp)",
-        "%idx = nsa.select %q, %kb, %lse by(#cmp, #slc)",
+        "%idx = nsa.select %q, %kb, %lse",
         "%os = nsa.attention %q, %ks, %vs visible(#slc, %idx)",
-        "%o = nsa.combine %g, [%oc, %os, %ow]"]),
-    ("graph", "precision, gradient, optimizer", [
-        "%dq, %dk, %dv = nsa.attention_backward %do, %q,",
-        "    %ks, %vs, %os, %lse visible(#slc, %idx)",
-        "%g = nn.all_reduce %dw",
-        "%norm = nn.gradient_norm %g, ...",
-        "%w1, %m1, %v1 = nn.adamw %w, %g, %m, %v, %hyper"]),
+        "%o = nsa.combine %gates, [%oc, %os, %ow]"]),
+    ("training step", "precision, gradient, optimizer", [
+        "%dq, %dk, %dv = nsa.attention_backward %do, %q, %ks, %vs,",
+        "    %os, %lse, %idx visible(#nsa.selected<block = 64, count = 16>)",
+        "%sum = nn.all_reduce %dw",
+        "%norm = nn.gradient_norm %sum, ...",
+        "%weight, %m, %v = nn.adamw %weight, %sum, %m, %v, %norm, ..."]),
     ("kernels", "kernel", [
-        "tile.kernel @selected_attention_fwd(%q, %k, ...) {",
-        "  %k0 = tile.load %k[%b, %block, %head, 0]",
-        "  %s = tile.dot %queries, %k0 transpose",
-        "  %p = tile.map exp2(%s - %max)",
-        "  %acc = tile.dot %p, %v0, %acc"]),
+        "tile.kernel @gated_attention_win_...(%q: memref<2x256x4x16xbf16>, ...) {",
+        "  %17:3 = scf.for %arg5 = %15 to %16 step %c32_i32 iter_args(...) {",
+        "    %23 = tile.load %k[%1, %22, %2, %7] -> !tile.tile<32x16xbf16>",
+        "    %27 = tile.dot %8, %23, %26 {transpose_b}",
+        "    %28 = tile.map (%27, %6, %25) { ... }      // mask, exponential"]),
     ("host program", "buffer, schedule, collective, plan", [
-        "rt.launch @selected_attention_fwd(%a0, %a1, ...)",
-        "rt.gemm %a4, %w7 -> %a5",
-        "rt.all_reduce_start %bucket3",
-        "rt.launch @attention_bwd_dkdv(%a5, %a6, ...)",
-        "// arena: 85.6 MiB, every byte planned"]),
+        "rt.launch @rms_norm_t512x64_bf16 ins(%14, %norm) outs(%15, %16)",
+        "rt.gemm %15, %4, %17 workspace <@workspace, offset = 0, ...>",
+        "rt.launch @select_b2s256h4x2d16_... ins(%21, %24, %30) outs(%31)",
+        "rt.all_reduce_start %bucket",
+        "rt.launch @gated_attention_backward_dkdv_slc_... ins(...) outs(...)"]),
     ("model.nsax", "layout, nvvm, ptx, binary", [
-        "wgmma.mma_async.sync.aligned.m64n64k16",
-        "    .f32.bf16.bf16 {%f1, ...}, %rd4, %rd5, ...;",
-        "cp.async.bulk.tensor.4d.shared::cluster",
-        "    .global.tile [%r9], [%rd2, {...}], [%r12];",
-        "mbarrier.try_wait.parity.shared::cta.b64 ..."]),
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {...}, ...;",
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier",
+        "    ::complete_tx::bytes [...], [...], [...];",
+        "mbarrier.try_wait.parity.shared::cta.b64 ...;",
+        "// kernels, memory plan, lists of commands: one file"]),
 ]
 
 
