@@ -25,11 +25,11 @@ NAMES = {"nsa": "nsa", "sf": "SF, the fastest published NSA", "dense": "dense ca
 # Title, what makes it, and five lines of what it looks like.
 STAGES = [
     ("model.mlir", "nsa-model, or by hand", [
-        "%kb = nsa.compress %kc mean(#cmp)",
-        "%oc, %lse = nsa.attention %q, %kb, %vb visible(#cmp)",
-        "%idx = nsa.select %q, %kb, %lse",
-        "%os = nsa.attention %q, %ks, %vs visible(#slc, %idx)",
-        "%o = nsa.combine %gates, [%oc, %os, %ow]"]),
+        "%qr = nn.rope %q, @rotary : !q",
+        "%oc, %lc = nsa.attention %qr, %kc, %vc visible(#cmp) : !q, !kvc, !kvc",
+        "%i = nsa.select %qr, %kc, %lc {block = 8, count = 3, ...}",
+        "%os, %ls = nsa.attention %qr, %kr, %v visible(#slc, %i : !idx) : !q, !kv, !kv",
+        "%o = nsa.combine %g, %oc, %os, %ow : (!gates, !q, !q, !q) -> !q"]),
     ("training step", "precision, gradient, optimizer", [
         "%dq, %dk, %dv = nsa.attention_backward %do, %q, %ks, %vs,",
         "    %os, %lse, %idx visible(#nsa.selected<block = 64, count = 16>)",
