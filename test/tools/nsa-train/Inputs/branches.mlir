@@ -8,7 +8,7 @@
 !k = tensor<2x32x1x16xf32>
 !kc = tensor<2x7x1x16xf32>
 !i = tensor<2x1x32x2xi32>
-nn.module @branches config {model = {dim = 32, vocab_size = 64}} {
+nn.module @branches {
   nn.parameter @embedding.weight : tensor<64x32xf32> = normal 0.02 decay
   nn.parameter @rotary : tensor<32x8x2xf32> [seq, _, _] = rotary 10000.0 frozen
   nn.parameter @norm.weight : tensor<32xf32> = constant 1.0
