@@ -77,7 +77,7 @@ struct Child {
 /// Blocks signals, and hands them to a descriptor, while it lives.
 class SignalReader {
 public:
-  SignalReader() {
+  explicit SignalReader(bool keepsBlocked) : keepsBlocked(keepsBlocked) {
     sigemptyset(&mask);
     for (int signal : forwarded)
       if (!isIgnored(signal))
@@ -90,7 +90,8 @@ public:
   }
   ~SignalReader() {
     ::close(fd);
-    sigprocmask(SIG_SETMASK, &old, nullptr);
+    if (!keepsBlocked)
+      sigprocmask(SIG_SETMASK, &old, nullptr);
   }
 
   /// Whether who started this process wants a signal to have no effect, as
@@ -111,6 +112,7 @@ public:
 
   int fd;
   sigset_t mask, old;
+  bool keepsBlocked;
 };
 
 /// Where lines go.
@@ -431,7 +433,7 @@ static Result<int> launchAll(const LaunchOptions &options,
 }
 
 Result<int> launch(const LaunchOptions &options) {
-  SignalReader signals;
+  SignalReader signals(options.endsProcess);
   Output output(options);
   return launchAll(options, signals, output);
 }

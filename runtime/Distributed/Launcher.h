@@ -41,6 +41,9 @@ struct LaunchOptions {
   std::FILE *err = stderr;
   /// How long ranks may go on after one has failed, before they are killed.
   double graceSeconds = 3;
+  /// The process ends with what `launch` returns: signals that come afterwards
+  /// stay blocked, so that one sent twice does not hide the code.
+  bool endsProcess = false;
 };
 
 /// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,

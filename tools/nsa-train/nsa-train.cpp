@@ -336,6 +336,7 @@ withoutOptions(const std::vector<std::string> &arguments,
 /// Starts the ranks with this command line, and waits for them.
 static int launchRanks(const CommandLine &line, int argc, char **argv) {
   LaunchOptions options;
+  options.endsProcess = true;
   options.ranks = line.numRanks;
   options.maxRestarts = line.maxRestarts;
   options.command =

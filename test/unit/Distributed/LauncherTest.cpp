@@ -162,6 +162,23 @@ TEST(Launcher, SignalsGoToAllRanksAndNothingStartsAgain) {
   EXPECT_FALSE(has(launched, "restart")) << launched.text;
 }
 
+// Some launchers send a signal twice: the second one once hid the code.
+TEST(Launcher, SignalAfterTheRanks_ProcessEnds_CodeIsTheirs) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    LaunchOptions options;
+    options.endsProcess = true;
+    options.command = {"/bin/sh", "-c", "exit 4"};
+    Result<int> code = launch(options);
+    ::kill(::getpid(), SIGTERM);
+    ::_exit(code ? *code : 99);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 4);
+}
+
 // A pager that paused once held up the launcher, its deadlines and the ranks.
 TEST(Launcher, AReaderWhoPausesHoldsUpNobody) {
   TempDir folder;
