@@ -106,8 +106,9 @@ def attention(q, k, v, mask, scale=None, kind="f32", late=False):
     return r(o), lse
 
 
-def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32", late=False):
-    """`late`: the gradient of the scores is rounded after it is scaled."""
+def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32", late=False, gate=None):
+    """`late`: the gradient of the scores is rounded after it is scaled. With `gate` [B, S, H], `do` is
+    the gradient of its product with the output, and the product of gate and probability is rounded."""
     do, q, k, v, o, lse = (np.asarray(x, np.float64) for x in (do, q, k, v, o, lse))
     scale = 1 / np.sqrt(q.shape[3]) if scale is None else scale
     heads, kv_heads = q.shape[2], k.shape[2]
@@ -116,11 +117,12 @@ def attention_backward(do, q, k, v, o, lse, mask, scale=None, kind="f32", late=F
     do_h, q_h = do.transpose(0, 2, 1, 3), q.transpose(0, 2, 1, 3)
     dp = np.einsum("bhtd,bhud->bhtu", do_h, group(v, heads))
     delta = (do * o).sum(-1).transpose(0, 2, 1)
-    ds = p * (dp - delta[..., None])
+    y = np.ones_like(delta) if gate is None else np.asarray(gate, np.float64).transpose(0, 2, 1)
+    ds = p * y[..., None] * (dp - delta[..., None])
     ds = r(ds * scale) if late else scale * r(ds)
     dq = np.einsum("bhtu,bhud->bthd", ds, group(k, heads))
     dk = ungroup(np.einsum("bhtu,bhtd->bhud", ds, q_h), kv_heads)
-    dv = ungroup(np.einsum("bhtu,bhtd->bhud", r(p), do_h), kv_heads)
+    dv = ungroup(np.einsum("bhtu,bhtd->bhud", r(p * y[..., None]), do_h), kv_heads)
     return r(dq), r(dk), r(dv)
 
 

@@ -145,15 +145,16 @@ def test_gated_attention(rng, shape, branches, gating, element):
         results += list(zip(["%dz", "%db"], types))
     got = backward.run([total] + results)
 
-    def gradients(kind, late=False):
-        # A branch's output gradient is a tensor of the element type.
-        branch_do = [ref.rounder(kind)(y[..., c, None] * do.astype(np.float64)) for c in numbers]
-        parts = [ref.attention_backward(branch_do[c], q, keys[c], values[c], outputs[c],
-                                        lses[c].array, masks[c], kind=kind, late=late) for c in numbers]
+    def gradients(kind, late=False, fused=False):
+        # A branch's output gradient is a tensor of the element type, but in a kernel of all branches.
+        branch_do = [do if fused else ref.rounder(kind)(y[..., c, None] * do.astype(np.float64)) for c in numbers]
+        parts = [ref.attention_backward(branch_do[c], q, keys[c], values[c], outputs[c], lses[c].array, masks[c],
+                                        kind=kind, late=late, gate=y[..., c] if fused else None) for c in numbers]
         return [sum(p[0] for p in parts)] + [x for p in parts for x in p[1:]]
 
     terms = np.abs(do).max()
-    for actual, expected, *emulated in zip(got, gradients("f32"), gradients(element), gradients(element, late=True)):
+    ways = [gradients(element, late, fused) for late in (False, True) for fused in (False, True)]
+    for actual, expected, *emulated in zip(got, gradients("f32"), *ways):
         if expected.size:
             assert_close(actual, expected, [r(way) for way in emulated], terms=terms)
     dgates = np.stack([(do.astype(np.float64) * x).sum(-1) for x in outputs], -1)
