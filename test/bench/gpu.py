@@ -13,6 +13,7 @@ machine.
 """
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
@@ -77,7 +78,7 @@ def groups(trace):
 
 
 def is_attention(group):
-    return ".attention." in group["location"] and not group["command"].startswith("gemm")
+    return re.search(r"\.attention\b", group["location"]) and not group["command"].startswith("gemm")
 
 
 def is_part(group):
