@@ -256,6 +256,8 @@ TEST(Launcher, AnIgnoredSignalStaysIgnored) {
 }
 
 TEST(Launcher, AClosedTerminalStopsAllRanks) {
+  // The tests may have been started by nohup.
+  auto before = ::signal(SIGHUP, SIG_DFL);
   pid_t self = ::getpid();
   Launched launched =
       run(2,
@@ -266,6 +268,7 @@ TEST(Launcher, AClosedTerminalStopsAllRanks) {
   EXPECT_EQ(launched.code, exitInterrupted);
   EXPECT_TRUE(has(launched, "[0] stopped")) << launched.text;
   EXPECT_TRUE(has(launched, "[1] stopped")) << launched.text;
+  ::signal(SIGHUP, before);
 }
 
 } // namespace
