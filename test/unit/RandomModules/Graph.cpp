@@ -273,7 +273,7 @@ std::string nsa::test::print(const GraphModule &module) {
 
 std::string nsa::test::printOptions(const CompilerOptions &options) {
   std::string text;
-  if (options.precision != "fp32")
+  if (!options.precision.empty() && options.precision != "fp32")
     text += " --precision=" + options.precision;
   if (options.microBatch)
     text += " --micro-batch=" + std::to_string(options.microBatch);
