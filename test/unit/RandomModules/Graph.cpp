@@ -248,6 +248,7 @@ void Printer::printFunction(const GraphFunction &function) {
   for (const GraphOp &op : function.ops)
     printOp(function, op);
   std::vector<ValueId> values;
+  values.reserve(function.results.size());
   for (const GraphResult &result : function.results)
     values.push_back(result.value);
   text << "  return";
