@@ -48,7 +48,7 @@ std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
   if (acc.warps % warpsOfGroup != 0)
     return llvm::formatv("its {0} warps are no warpgroups", acc.warps);
   if (llvm::divideCeil(acc.rows, 16) % acc.warps != 0)
-    return llvm::formatv("its {0} rows do not fill the slabs of {1} warps",
+    return llvm::formatv("its {0} rows do not fill the M-tiles of {1} warps",
                          acc.rows, acc.warps);
   if (acc.cols > maxColumns)
     return llvm::formatv("its {0} columns are more than {1}", acc.cols,

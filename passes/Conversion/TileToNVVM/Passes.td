@@ -83,7 +83,7 @@ def TileGPUAssignLayouts
       those of its fragments, else as many as give each thread one piece of the
       largest tile or a few.
     - `tile_gpu.mma` of a dot of fragments has version 3 (wgmma) with `wgmma`
-      where all slabs of four warps in sequence are rows of the result, else
+      where the M-tiles of four warps in sequence are all rows of the result, else
       version 2 (mma.sync), with a remark that says why.
     - Operands a of dots stay in shared memory where accumulators leave no
       registers for them, and those of wgmma, which takes no time to read them.
