@@ -1,6 +1,7 @@
 //===- NNOpsFusion.cpp - what one kernel may compute of the nn dialect ----===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/Interfaces/YieldChecks.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/Tile/TileBuilder.h"
 #include "llvm/ADT/SetVector.h"
@@ -232,17 +233,8 @@ LogicalResult FusedOp::verifyRegions() {
   auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
   if (!yield)
     return emitOpError("must end with 'nn.yield'");
-  if (yield.getValues().getTypes() != getOutputs().getTypes())
-    return yield.emitOpError("gives values of types ")
-           << yield.getValues().getTypes() << ", but the results have "
-           << getOutputs().getTypes();
-  llvm::SmallPtrSet<Value, 8> seen;
-  for (Value value : yield.getValues()) {
-    if (isa<BlockArgument>(value))
-      return yield.emitOpError("gives an input as it is");
-    if (!seen.insert(value).second)
-      return yield.emitOpError("gives one value twice");
-  }
+  if (failed(verifyYieldedValues(yield, getOutputs().getTypes())))
+    return failure();
   Operation *root = nullptr;
   for (Operation &op : getBody().front().without_terminator()) {
     if (!isa<FusibleOpInterface>(op))

@@ -1,6 +1,7 @@
 //===- FusedAttention.cpp - what an nsa.fused holds -----------------------===//
 
 #include "dialects/NSA/FusedAttention.h"
+#include "dialects/Interfaces/YieldChecks.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -317,17 +318,8 @@ LogicalResult FusedOp::verifyRegions() {
   auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
   if (!yield)
     return emitOpError("must end with 'nsa.yield'");
-  if (yield.getValues().getTypes() != getOutputs().getTypes())
-    return yield.emitOpError("gives values of types ")
-           << yield.getValues().getTypes() << ", but the results have "
-           << getOutputs().getTypes();
-  llvm::SmallPtrSet<Value, 8> seen;
-  for (Value value : yield.getValues()) {
-    if (isa<BlockArgument>(value))
-      return yield.emitOpError("gives an input as it is");
-    if (!seen.insert(value).second)
-      return yield.emitOpError("gives one value twice");
-  }
+  if (failed(verifyYieldedValues(yield, getOutputs().getTypes())))
+    return failure();
   if (isBackward())
     return FusedGradients::get(*this);
   FailureOr<FusedSum> sum = FusedSum::get(*this);

@@ -228,9 +228,15 @@ void setOption(std::vector<std::string> &option, const std::string &keyword,
       castOption<std::vector<std::string>>(keyword, value, "a list of strings");
 }
 
-CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
+/// Those of nsa-compile, but that any path may be slow.
+CompilerOptions defaultOptions() {
   CompilerOptions options;
   options.allowSlowPaths = {"all"};
+  return options;
+}
+
+CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
+  CompilerOptions options = defaultOptions();
   std::vector<std::string> known;
   for (const OptionField &field : optionFields())
     known.push_back(toKeyword(field.name));
@@ -252,14 +258,14 @@ CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
 std::string describeOptions() {
   std::string text;
   for (const OptionField &field : optionFields()) {
-    std::string value = field.read(CompilerOptions());
+    std::string value = field.read(defaultOptions());
     bool isList =
         std::holds_alternative<std::vector<std::string> CompilerOptions::*>(
             field.member);
     if (std::holds_alternative<bool CompilerOptions::*>(field.member))
       value = "False";
     else if (isList)
-      value = field.name == "allow-slow-path" ? "['all']" : "[]";
+      value = value.empty() ? "[]" : "['" + value + "']";
     else if (std::holds_alternative<std::string CompilerOptions::*>(
                  field.member))
       value = "'" + value + "'";

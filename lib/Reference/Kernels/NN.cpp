@@ -290,6 +290,17 @@ void nsa::reference::updateLossScale(LossScale &state, Tensor &hyper,
   }
 }
 
+/// What gradients of this norm are multiplied by: their scale, and what clips
+/// them.
+static double getGradientScale(const Tensor &hyper, double norm) {
+  double maxNorm = hyper.data[nsa::training::maxNormSlot];
+  double scale = hyper.data[nsa::training::gradScaleSlot];
+  double scaledNorm = norm * scale;
+  if (maxNorm > 0.0 && scaledNorm > maxNorm)
+    scale *= maxNorm / scaledNorm;
+  return scale;
+}
+
 void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
                            const Tensor &gradient, double norm, double loss,
                            const Tensor &hyper, bool decay) {
@@ -300,12 +311,8 @@ void nsa::reference::adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
   double beta1 = slots[training::beta1Slot], beta2 = slots[training::beta2Slot];
   double eps = slots[training::epsilonSlot];
   double weightDecay = slots[training::weightDecaySlot];
-  double maxNorm = slots[training::maxNormSlot];
-  double scale = slots[training::gradScaleSlot];
+  double scale = getGradientScale(hyper, norm);
   double step = slots[training::stepSlot];
-  double scaledNorm = norm * scale;
-  if (maxNorm > 0.0 && scaledNorm > maxNorm)
-    scale *= maxNorm / scaledNorm;
   for (size_t i = 0; i < weight.data.size(); ++i) {
     double g = gradient.data[i] * scale;
     double &w = weight.data[i], &m = moment1.data[i], &v = moment2.data[i];
@@ -328,11 +335,7 @@ void nsa::reference::lion(Tensor &weight, Tensor &ema, const Tensor &gradient,
   double lr = slots[training::learningRateSlot];
   double beta1 = slots[training::beta1Slot], beta2 = slots[training::beta2Slot];
   double weightDecay = slots[training::weightDecaySlot];
-  double maxNorm = slots[training::maxNormSlot];
-  double scale = slots[training::gradScaleSlot];
-  double scaledNorm = norm * scale;
-  if (maxNorm > 0.0 && scaledNorm > maxNorm)
-    scale *= maxNorm / scaledNorm;
+  double scale = getGradientScale(hyper, norm);
   for (size_t i = 0; i < weight.data.size(); ++i) {
     double g = gradient.data[i] * scale;
     double &w = weight.data[i], &m = ema.data[i];
