@@ -19,10 +19,6 @@ if [ ! -f "$work/shards/manifest.json" ]; then
     --max-bytes 24000000 -o "$work/shards"
 fi
 
-printf '\n==> compiling the showcase model\n'
-$bin/nsa-model configs/showcase.yaml -o "$work/showcase.mlir"
-$bin/nsa-compile "$work/showcase.mlir" -o "$work/showcase.nsax"
-
-printf '\n==> training (set-up took %d s)\n' $((SECONDS - start))
-exec $bin/nsa-train "$work/showcase.nsax" --config configs/showcase.yaml \
-  --data "$work/shards" "$@"
+printf '\n==> compiling and training the showcase model (set-up took %d s)\n' \
+  $((SECONDS - start))
+exec $bin/nsa-train configs/showcase.yaml --data "$work/shards" "$@"

@@ -364,35 +364,52 @@ Status OutputFile::finish() {
 // Locks
 //===----------------------------------------------------------------------===//
 
-/// The error about a lock that another process holds, which wrote its id.
-static Error heldElsewhere(int fd, const std::string &what) {
+/// Who holds a lock, as far as its file says.
+static std::string findHolder(int fd) {
   char holder[32] = {};
   ssize_t got = ::pread(fd, holder, sizeof holder - 1, 0);
   std::string pid(holder, size_t(got > 0 ? got : 0));
   pid = pid.substr(0, pid.find_first_not_of("0123456789"));
-  return Error{what + " is in use by " +
-               (pid.empty() ? "another process" : "process " + pid)};
+  return pid.empty() ? "another process" : "process " + pid;
 }
 
-Result<FileLock> FileLock::take(const std::string &path,
-                                const std::string &what) {
+Result<FileLock> FileLock::lock(const std::string &path, const OnHeld &onHeld) {
   Descriptor file{
       ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
   if (file.fd < 0)
     return systemError("cannot open", path);
-  while (::flock(file.fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return heldElsewhere(file.fd, what);
-    if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP)
+  for (int operation = LOCK_EX | LOCK_NB; ::flock(file.fd, operation) != 0;) {
+    if (errno == EWOULDBLOCK) {
+      if (Status status = onHeld(findHolder(file.fd)); !status)
+        return Error{status.message()};
+      operation = LOCK_EX;
+    } else if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP) {
       return FileLock(-1);
-    if (errno != EINTR)
+    } else if (errno != EINTR) {
       return systemError("cannot lock", path);
+    }
   }
   std::string pid = std::to_string(::getpid()) + "\n";
   if (::ftruncate(file.fd, 0) != 0 ||
       ::pwrite(file.fd, pid.data(), pid.size(), 0) != ssize_t(pid.size()))
     return systemError("cannot write", path);
   return FileLock(std::exchange(file.fd, -1));
+}
+
+Result<FileLock> FileLock::take(const std::string &path,
+                                const std::string &what) {
+  return lock(path, [&](const std::string &holder) -> Status {
+    return Error{what + " is in use by " + holder};
+  });
+}
+
+Result<FileLock>
+FileLock::await(const std::string &path,
+                const std::function<void(const std::string &holder)> &onWait) {
+  return lock(path, [&](const std::string &holder) -> Status {
+    onWait(holder);
+    return {};
+  });
 }
 
 FileLock::FileLock(FileLock &&other) noexcept

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -179,6 +180,12 @@ public:
   static Result<FileLock> take(const std::string &path,
                                const std::string &what);
 
+  /// The same, but one that another holds is waited for: `onWait` is told once
+  /// who holds it ("process 17"), then nothing until it is free.
+  static Result<FileLock>
+  await(const std::string &path,
+        const std::function<void(const std::string &holder)> &onWait);
+
   FileLock(FileLock &&other) noexcept;
   FileLock &operator=(FileLock &&other) noexcept;
   ~FileLock();
@@ -186,7 +193,12 @@ public:
   bool isHeld() const { return fd >= 0; }
 
 private:
+  /// What to do about a lock that `holder` holds: wait, or fail.
+  using OnHeld = std::function<Status(const std::string &holder)>;
+
   explicit FileLock(int fd) : fd(fd) {}
+  static Result<FileLock> lock(const std::string &path, const OnHeld &onHeld);
+
   int fd = -1;
 };
 

@@ -2,9 +2,11 @@
 
 #include "runtime/CUDA/GPU.h"
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/Targets.h"
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 using namespace nsa;
@@ -45,25 +47,71 @@ static bool canRun(const GPU::Target &target, int major, int minor) {
   return wanted <= have && (target.isText || wanted / 10 == major);
 }
 
-Status GPU::choose(int number, const Target &target) {
-  int count = 0, major = 0, minor = 0, version = 0;
-  functions->DeviceGetCount(&count);
+namespace {
+/// A GPU as the driver describes it.
+struct Description {
+  Device device = 0;
+  std::string name;
+  int major = 0, minor = 0;
+
+  /// "the NVIDIA L4 has compute capability 8.9".
+  std::string capability() const {
+    return "the " + name + " has compute capability " + std::to_string(major) +
+           "." + std::to_string(minor);
+  }
+};
+} // namespace
+
+static Result<Description> describe(const Driver &functions, int number) {
+  int count = 0;
+  functions.DeviceGetCount(&count);
   if (number < 0 || number >= count)
     return Error{"there is no GPU " + std::to_string(number) +
                  "; this machine has " + std::to_string(count)};
+  Description found;
   char name[128] = {};
-  functions->DeviceGet(&device, number);
-  functions->DeviceGetName(name, sizeof name, device);
-  functions->DeviceGetAttribute(&major, kComputeCapabilityMajor, device);
-  functions->DeviceGetAttribute(&minor, kComputeCapabilityMinor, device);
+  functions.DeviceGet(&found.device, number);
+  functions.DeviceGetName(name, sizeof name, found.device);
+  functions.DeviceGetAttribute(&found.major, kComputeCapabilityMajor,
+                               found.device);
+  functions.DeviceGetAttribute(&found.minor, kComputeCapabilityMinor,
+                               found.device);
+  found.name = name;
+  return found;
+}
+
+Result<GPU::Target> GPU::findTarget(int number) {
+  Result<const Driver *> opened = Driver::open();
+  if (!opened)
+    return opened.takeError();
+  Result<Description> found = describe(**opened, number);
+  if (!found)
+    return found.takeError();
+  std::string known;
+  for (bool isText : {false, true})
+    // From the newest on.
+    for (size_t i = std::size(artifact::gpuTargets); i-- > 0;)
+      if (Target target{std::string(artifact::gpuTargets[i]), isText};
+          canRun(target, found->major, found->minor))
+        return target;
+  for (std::string_view target : artifact::gpuTargets)
+    known += (known.empty() ? "" : ", ") + std::string(target);
+  return Error{found->capability() + ", artefacts are for " + known};
+}
+
+Status GPU::choose(int number, const Target &target) {
+  Result<Description> found = describe(*functions, number);
+  if (!found)
+    return Error{found.message()};
+  int version = 0;
   functions->DriverGetVersion(&version);
-  text = std::string(name) + ", CUDA " + std::to_string(version / 1000) + "." +
+  device = found->device;
+  text = found->name + ", CUDA " + std::to_string(version / 1000) + "." +
          std::to_string(version % 1000 / 10);
-  if (canRun(target, major, minor))
+  if (canRun(target, found->major, found->minor))
     return {};
-  return Error{"is for the target " + quote(target.name) + "; the " + name +
-               " has compute capability " + std::to_string(major) + "." +
-               std::to_string(minor)};
+  return Error{"is for the target " + quote(target.name) + "; " +
+               found->capability()};
 }
 
 Status GPU::start() {

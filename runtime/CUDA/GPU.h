@@ -25,6 +25,11 @@ public:
   static Result<std::unique_ptr<GPU>> open(int number, const Target &target);
   ~GPU();
 
+  /// The best of the targets that artefacts can have for GPU `number`: machine
+  /// code for it, or for an older one of its generation, else text. Fails when
+  /// it is older than all of them.
+  static Result<Target> findTarget(int number);
+
   const Driver &driver() const { return *functions; }
   Stream stream() const { return commands; }
 

@@ -3,11 +3,10 @@
 #ifndef NSA_RUNTIME_DISTRIBUTED_RANKPLACE_H
 #define NSA_RUNTIME_DISTRIBUTED_RANKPLACE_H
 
+#include "lib/Support/Process.h"
 #include "nsa/Support/Result.h"
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <string>
 
 namespace nsa {
@@ -25,10 +24,6 @@ struct RankPlace {
   /// The variable that said so, such as RANK; empty for a process alone.
   std::string source;
 };
-
-/// The value of a variable of the environment.
-using Variables =
-    std::function<std::optional<std::string>(const std::string &)>;
 
 /// Reads the variables of torchrun and `nsa-train --nproc` (RANK, WORLD_SIZE,
 /// LOCAL_RANK, LOCAL_WORLD_SIZE), of Open MPI (OMPI_COMM_WORLD_*), of MPICH and

@@ -6,9 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
   -o "$scratch/shards" > "$scratch/pack.log"
 settings=(--set train.steps=12 --set train.warmup_steps=2 --set train.eval_every=6
   --set train.final_eval_batches=2 --set train.sample_bytes=20)
-build "$configs/showcase.yaml" model "${settings[@]}"
-start=$(date +%s%N)
-"$bin/nsa-train" "$scratch/model.nsax" --config "$configs/showcase.yaml" \
+XDG_CACHE_HOME=$scratch/cache "$bin/nsa-train" "$configs/showcase.yaml" \
   "${settings[@]}" --data "$scratch/shards" --out-dir "$scratch/run" \
   --no-progress > "$scratch/log" 2>&1 || {
   tail -20 "$scratch/log" >&2

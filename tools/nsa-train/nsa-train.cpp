@@ -1,55 +1,31 @@
 //===- nsa-train.cpp - trains an artefact on token shards -----------------===//
 
+#include "Options.h"
 #include "lib/Support/CommandLine.h"
-#include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Process.h"
 #include "lib/Support/Text.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/Distributed/Launcher.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Distributed/Token.h"
 #include "runtime/Train/Agreement.h"
+#include "runtime/Train/CompileConfig.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
 #include "runtime/Train/Trainer.h"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <unistd.h>
 
 using namespace nsa;
 
 static constexpr const char *toolName = "nsa-train";
-
-static constexpr const char *exitCodes =
-    "Exit codes:\n"
-    "  0  finished, or halted by .HALT or --stop-after (checkpoint saved)\n"
-    "  1  error: the message says what does not work\n"
-    "  2  wrong command line\n"
-    "  3  the loss or the gradient norm was not finite, and the update was "
-    "not\n"
-    "     applied, or a weight or a moment was not, and it was not saved;\n"
-    "     .anomaly_type is written, the last good checkpoint is kept\n"
-    "  4  stopped by SIGINT, SIGTERM or SIGHUP (checkpoint saved, unless the\n"
-    "     hashes of the shards take 10 seconds longer); a second Ctrl-C, "
-    "after\n"
-    "     a second, ends the process at once\n"
-    "  5  another rank was lost, or did not come in time; it is named\n"
-    "SIGUSR1 writes state_dump_STEP.json into the run directory.\n"
-    "A file .HALT there with the run's id, or an empty one made after the\n"
-    "start, stops the run after the step.\n"
-    "Ranks of several machines need the same NSA_RENDEZVOUS_TOKEN in their\n"
-    "environment: whoever knows it may join the run. --nproc makes its own.\n"
-    "An artefact holds machine code, which runs with your rights: train only\n"
-    "those that you trust.";
 
 static int exitCode(TrainEnd end) {
   switch (end) {
@@ -62,156 +38,6 @@ static int exitCode(TrainEnd end) {
     return exitInterrupted;
   }
   return 1;
-}
-
-namespace {
-
-struct CommandLine {
-  std::string artefact;
-  std::string config;
-  std::string data;
-  /// From --set, and from the flags that stand for a key.
-  std::vector<std::string> settings;
-  std::vector<std::string> flags;
-  bool noProgress = false;
-  std::string blasLibrary;
-  /// -1: the rank's number on its machine.
-  int gpu = -1;
-  bool noGraph = false;
-  bool checkFinite = false;
-  /// Steps to profile; 0 for none.
-  int64_t profileSteps = 0;
-  /// Ranks to start; 0 to be a rank.
-  int numRanks = 0;
-  int maxRestarts = 0;
-  double rankSeconds = 300;
-  bool trustNetwork = false;
-  std::string gloo;
-  std::string nccl;
-  TrainOptions train;
-  /// Names of the options that were given.
-  std::set<std::string> given;
-};
-
-} // namespace
-
-/// An option that sets a key of the configuration.
-static void addOverride(CLI::App &app, CommandLine &line,
-                        const std::string &flag, const std::string &key) {
-  app.add_option_function<std::string>(
-         flag,
-         [&line, key](const std::string &value) {
-           line.flags.push_back(key + "=" + value);
-         },
-         "The same as --set " + key + "=...")
-      ->type_name("VALUE");
-}
-
-static void addRankOptions(CLI::App &app, CommandLine &line) {
-  app.add_option("--nproc", line.numRanks,
-                 "Start this many ranks on this machine, which share the "
-                 "batch; torchrun, mpirun and srun start them too")
-      ->check(between(1, 1024));
-  app.add_option("--max-restarts", line.maxRestarts,
-                 "With --nproc: how often all ranks go on from the last "
-                 "checkpoint after one was lost")
-      ->check(atLeast(0))
-      ->capture_default_str();
-  app.add_option("--rank-seconds", line.rankSeconds,
-                 "How long a rank may keep the others waiting")
-      ->check(checkFinite)
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  app.add_flag("--trust-network", line.trustNetwork,
-               "Without NSA_RENDEZVOUS_TOKEN: let anybody who reaches "
-               "MASTER_ADDR join the run, also from other machines");
-  app.add_option("--gloo", line.gloo,
-                 "The plug-in that connects ranks on the CPU "
-                 "[lib/nsa-gloo.so beside bin/]");
-  app.add_option("--nccl", line.nccl,
-                 "NCCL, which connects ranks on GPUs: a file, or a folder to "
-                 "search [the system's]");
-  // Of the launcher, for ranks that it starts again.
-  app.add_option("--restart", line.train.restart)->group("");
-}
-
-/// What a script passes from a variable that is not set.
-static std::string notEmpty(const std::string &text) {
-  return text.empty() ? "the value is empty" : "";
-}
-
-static void addOptions(CLI::App &app, CommandLine &line) {
-  app.add_option("artefact", line.artefact, "Compiled model (.nsax)")
-      ->required();
-  app.add_option("--config", line.config, "Run configuration (YAML)")
-      ->required();
-  app.add_option("--data", line.data, "Folder of token shards (nsa-data)")
-      ->required();
-  app.add_option("--set", line.settings,
-                 "Override a key: section.key=value (repeatable)")
-      ->allow_extra_args(false);
-  addOverride(app, line, "--out-dir", "train.out_dir");
-  addOverride(app, line, "--threads", "runtime.threads");
-  addOverride(app, line, "--sample-bytes", "train.sample_bytes");
-  addOverride(app, line, "--sample-prompt", "train.sample_prompt");
-  app.add_option("--run-name", line.train.runName,
-                 "Folder of the run below train.out_dir [time and config]")
-      ->check(notEmpty);
-  app.add_option("--resume", line.train.resume,
-                 "Checkpoint or run to continue, or auto for the newest one "
-                 "with the same parameters and data below train.out_dir")
-      ->check(notEmpty);
-  app.add_flag("--allow-changed-batch", line.train.allowChangedBatch,
-               "With --resume: go on with another train.batch_size");
-  app.add_flag("--allow-changed-data", line.train.allowChangedData,
-               "With --resume: go on with other data");
-  app.add_option("--init-from", line.train.initFrom,
-                 "Checkpoint, run or model.safetensors whose weights a new run "
-                 "begins with, at step 0")
-      ->check(notEmpty);
-  app.add_flag("--init-partial", line.train.initPartial,
-               "With --init-from: take the parameters that both have, and "
-               "leave the others");
-  app.add_option("--stop-after", line.train.stopAfter,
-                 "Save and stop after this many steps of this process")
-      ->check(atLeast(1));
-  app.add_flag("--separate-update", line.train.separateUpdate,
-               "Run accumulate and update instead of the fused step");
-  app.add_option("--stall-seconds", line.train.stallSeconds,
-                 "A step that takes longer is the anomaly heartbeat_stall; 0 "
-                 "allows any time")
-      ->check(checkFinite)
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--verify-seconds", line.train.verifySeconds,
-                 "How long to wait for the hashes of the shards before the "
-                 "first step; the rest is hashed while training, and no "
-                 "checkpoint is saved before all are")
-      ->check(checkFinite)
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  app.add_flag("--no-progress", line.noProgress,
-               "Plain lines every train.log_every steps on a terminal too");
-  app.add_flag("--check-finite", line.checkFinite,
-               "Check the outputs of every command (slow)");
-  app.add_option(
-         "--profile", line.profileSteps,
-         "Measure every command of this many steps: writes profile.json "
-         "(Chrome trace) into the run directory and prints the most "
-         "expensive commands")
-      ->check(between(1, 1 << 20));
-  app.add_option("--blas", line.blasLibrary,
-                 "OpenBLAS or, on a GPU, cuBLASLt: the library, or the folder "
-                 "that holds it");
-  app.add_option("--gpu", line.gpu,
-                 "Number of the GPU to use [0, or with several ranks the "
-                 "rank's number on its machine]")
-      ->check(atLeast(0));
-  app.add_flag("--no-graph", line.noGraph,
-               "On a GPU, run one command after the other instead of a CUDA "
-               "graph, wait for each and check its outputs: what fails is "
-               "named (slow)");
-  addRankOptions(app, line);
 }
 
 static int fail(const std::string &message) {
@@ -237,84 +63,6 @@ static Status reportProfile(StepProfile &profile, const Program &program,
 //===----------------------------------------------------------------------===//
 // Ranks
 //===----------------------------------------------------------------------===//
-
-static std::optional<std::string> readVariable(const std::string &name) {
-  const char *value = std::getenv(name.c_str());
-  return value ? std::optional<std::string>(value) : std::nullopt;
-}
-
-/// Options that would have no effect are mistakes: those of the launcher,
-static Status checkLaunch(const CommandLine &line) {
-  bool launches = line.given.count("--nproc");
-  if (line.given.count("--max-restarts") && !launches)
-    return Error{"--max-restarts has no effect without --nproc, which starts "
-                 "ranks again"};
-  if (!launches)
-    return {};
-  for (const char *name : {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-                           "MASTER_ADDR", "MASTER_PORT"})
-    if (std::optional<std::string> value = readVariable(name))
-      return Error{std::string("--nproc starts all ranks on this machine and "
-                               "says where they meet, but ") +
-                   name + " is set to " + quote(*value)};
-  if (line.given.count("--trust-network"))
-    return Error{"--trust-network has no effect with --nproc, which gives its "
-                 "ranks a token"};
-  if (line.given.count("--gpu") && line.numRanks > 1)
-    return Error{"--gpu names one GPU, --nproc starts " +
-                 std::to_string(line.numRanks) +
-                 " ranks, which take one each; CUDA_VISIBLE_DEVICES chooses"};
-  return {};
-}
-
-/// and those of one device, or of several ranks.
-static Status checkEffect(const CommandLine &line, const RunConfig &config,
-                          const RankPlace &place) {
-  const std::string &device = config.runtime.device;
-  std::vector<const char *> ofOthers = {"--gloo"};
-  if (device == "cpu")
-    ofOthers = {"--nccl", "--gpu", "--no-graph"};
-  for (const char *option : ofOthers)
-    if (line.given.count(option))
-      return Error{std::string(option) +
-                   " has no effect where runtime.device is " + device};
-  for (const char *option :
-       {"--gloo", "--nccl", "--rank-seconds", "--trust-network"})
-    if (line.given.count(option) && place.size == 1)
-      return Error{std::string(option) + " has no effect on one rank"};
-  if (line.given.count("--trust-network") && readVariable(tokenVariable))
-    return Error{std::string("--trust-network has no effect where ") +
-                 tokenVariable + " is set"};
-  if (line.given.count("--gpu") && place.localSize > 1)
-    return Error{"--gpu names one GPU for the " +
-                 std::to_string(place.localSize) +
-                 " ranks of this machine, which take one each"};
-  return {};
-}
-
-/// Those that say how a run goes on, or what it begins with.
-static Status checkBeginning(const TrainOptions &train) {
-  if (!train.runName.empty() && !train.resume.empty() && train.resume != "auto")
-    return Error{"--run-name names a new run, and --resume " + train.resume +
-                 " continues one: give one of them"};
-  if (!train.initFrom.empty() && !train.resume.empty())
-    return Error{"--init-from begins a new run, and --resume " + train.resume +
-                 " continues one: give one of them"};
-  if (train.initPartial && train.initFrom.empty())
-    return Error{"--init-partial has no effect without --init-from"};
-  bool resumes = !train.resume.empty() || !train.restart.empty();
-  for (const auto &[given, name] :
-       {std::pair(train.allowChangedBatch, "--allow-changed-batch"),
-        {train.allowChangedData, "--allow-changed-data"}})
-    if (given && !resumes)
-      return Error{std::string(name) + " has no effect without --resume"};
-  return {};
-}
-
-static std::string executablePath() {
-  std::error_code code;
-  return std::filesystem::read_symlink("/proc/self/exe", code).string();
-}
 
 /// The arguments without options that have a value.
 static std::vector<std::string>
@@ -476,6 +224,36 @@ static void addFacts(CommandLine &line, const Program &program,
                      std::to_string(program.memory().allocated));
 }
 
+/// Opens the artefact, which must be that of the configuration.
+static Result<Artifact> openArtifact(const CommandLine &line,
+                                     const RunConfig &config) {
+  Result<Artifact> artifact = Artifact::open(line.artefact);
+  if (!artifact)
+    return artifact;
+  if (Status status = checkAgreement(config, *artifact); !status)
+    return Error{status.message()};
+  return artifact;
+}
+
+/// Compiles the configuration, or finds what was compiled before.
+static Status compileModel(CommandLine &line, const RunConfig &config,
+                           Ranks &ranks) {
+  CompileRequest request;
+  request.config = line.config;
+  request.overrides = line.overrides();
+  request.options = line.compileOptions;
+  request.gpu = gpuOf(line, ranks);
+  auto say = [](const std::string &text) {
+    std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
+  };
+  Result<std::string> path =
+      compileForRanks(request, config, readVariable, say, ranks);
+  if (!path)
+    return Error{path.message()};
+  line.artefact = *path;
+  return {};
+}
+
 static Result<int> trainRank(CommandLine &line, const RunConfig &config,
                              const Artifact &artifact, const Dataset &data,
                              Ranks &ranks) {
@@ -532,19 +310,34 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
   return exitCode(*end);
 }
 
+/// `artifact` is there unless the ranks have to compile it.
+static Result<int> runRank(CommandLine &line, const RunConfig &config,
+                           std::optional<Artifact> artifact,
+                           const Dataset &data, Ranks &ranks) {
+  if (!artifact) {
+    if (Status status = compileModel(line, config, ranks); !status)
+      return Error{status.message()};
+    Result<Artifact> made = openArtifact(line, config);
+    if (!made)
+      return Error{made.message()};
+    artifact = std::move(*made);
+  }
+  return trainRank(line, config, *artifact, data, ranks);
+}
+
 static int train(CommandLine &line) {
   // Until the run begins there is nothing to save.
   SignalScope signals(exitInterrupted);
-  std::vector<std::string> overrides = line.settings;
-  overrides.insert(overrides.end(), line.flags.begin(), line.flags.end());
-  Result<RunConfig> config = loadConfig(line.config, overrides);
+  Result<RunConfig> config = loadConfig(line.config, line.overrides());
   if (!config)
     return fail(config.message());
-  Result<Artifact> artifact = Artifact::open(line.artefact);
-  if (!artifact)
-    return fail(artifact.message());
-  if (Status status = checkAgreement(*config, *artifact); !status)
-    return fail(status.message());
+  std::optional<Artifact> artifact;
+  if (!line.artefact.empty()) {
+    Result<Artifact> opened = openArtifact(line, *config);
+    if (!opened)
+      return fail(opened.message());
+    artifact = std::move(*opened);
+  }
   Result<Dataset> data = Dataset::open(line.data);
   if (!data)
     return fail(data.message());
@@ -552,7 +345,7 @@ static int train(CommandLine &line) {
   std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
   if (!ranks)
     return code;
-  Result<int> end = trainRank(line, *config, *artifact, *data, *ranks);
+  Result<int> end = runRank(line, *config, std::move(artifact), *data, *ranks);
   if (end) {
     ranks->leave();
     return *end;
@@ -564,27 +357,16 @@ static int train(CommandLine &line) {
 }
 
 static int runMain(int argc, char **argv) {
-  CLI::App app("Trains a compiled model on token shards", toolName);
-  app.set_version_flag("--version", std::string("nsa-train ") + NSA_VERSION);
-  app.footer(exitCodes);
   CommandLine line;
-  addOptions(app, line);
-  if (std::optional<int> code = parseCommandLine(app, argc, argv))
+  if (std::optional<int> code = parseOptions(line, argc, argv))
     return *code;
-  if (Status status = checkBeginning(line.train); !status) {
-    fail(status.message());
-    return exitUsage;
-  }
-  std::string command;
-  for (int i = 0; i < argc; ++i)
-    command += (i ? " " : "") + std::string(argv[i]);
-  for (const CLI::Option *option : app.get_options())
-    if (option->count() > 0)
-      line.given.insert(option->get_name());
   if (Status status = checkLaunch(line); !status)
     return fail(status.message());
   if (line.numRanks > 0)
     return launchRanks(line, argc, argv);
+  std::string command;
+  for (int i = 0; i < argc; ++i)
+    command += (i ? " " : "") + std::string(argv[i]);
   line.train.facts = {{"tool", std::string("nsa-train ") + NSA_VERSION},
                       {"command", command}};
   return train(line);

@@ -212,7 +212,10 @@ int cuDeviceGetName(char *name, int length, int) {
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int) {
-  *value = attribute == 75 ? 9 : 0;
+  // Major and minor of the compute capability.
+  const char *capability = std::getenv("FAKE_CUDA_CAPABILITY");
+  int both = capability ? std::atoi(capability) : 90;
+  *value = attribute == 75 ? both / 10 : attribute == 76 ? both % 10 : 0;
   return 0;
 }
 

@@ -1,14 +1,16 @@
 //===- CUDATest.cpp - programs on a stand-in for a GPU --------------------===//
 
 #include "nsa/Runtime/Runtime.h"
-#include "runtime/CUDA/Driver.h"
+#include "runtime/CUDA/GPU.h"
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 using namespace nsa;
@@ -416,6 +418,27 @@ TEST_F(CUDATest, OtherChipsAreRefused) {
 TEST_F(CUDATest, TextRunsOnLaterChips) {
   Program program = load(makeTestArtifact("sm_86", artifact::ptxFormat));
   EXPECT_TRUE(program.run("ids").ok());
+}
+
+TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
+  for (auto [capability, name, isText] : {std::tuple("90", "sm_90a", false),
+                                          {"89", "sm_86", false},
+                                          {"86", "sm_86", false},
+                                          {"80", "sm_80", false},
+                                          {"100", "sm_86", true}}) {
+    setenv("FAKE_CUDA_CAPABILITY", capability, 1);
+    Result<cuda::GPU::Target> target = cuda::GPU::findTarget(0);
+    ASSERT_TRUE(target) << target.message();
+    EXPECT_EQ(target->name, name) << capability;
+    EXPECT_EQ(target->isText, isText) << capability;
+  }
+  setenv("FAKE_CUDA_CAPABILITY", "75", 1);
+  std::string message = cuda::GPU::findTarget(0).message();
+  unsetenv("FAKE_CUDA_CAPABILITY");
+  EXPECT_NE(message.find("has compute capability 7.5, artefacts are for sm_80, "
+                         "sm_86, sm_90a"),
+            std::string::npos)
+      << message;
 }
 
 // As a cubin, its spills were checked when it was made.

@@ -1,0 +1,213 @@
+//===- CompileConfig.cpp - a configuration to an artefact -----------------===//
+
+#include "runtime/Train/CompileConfig.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/Format.h"
+#include "runtime/CUDA/GPU.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+using namespace nsa;
+
+bool nsa::namesConfiguration(const std::string &path) {
+  std::string extension = fs::path(path).extension();
+  return extension == ".yaml" || extension == ".yml" || extension == ".json";
+}
+
+Status nsa::checkCompileOption(const std::string &option) {
+  static const std::vector<std::string> known = {
+      "allow-slow-path",  "bucket-mib",       "cpu",
+      "logits-mib",       "no-fuse",          "ptxas",
+      "recompute-budget", "reduce-precision", "shard-optimizer",
+      "tile-size"};
+  std::string name = option.substr(0, option.find('='));
+  if (std::find(known.begin(), known.end(), name) != known.end())
+    return {};
+  std::string list;
+  for (const std::string &one : known)
+    list += (list.empty() ? "" : ", ") + one;
+  return Error{"unknown option of a compilation " + quote(name) +
+               suggestion(name, known) + "; they are " + list +
+               " (keys of the configuration stand for the others)"};
+}
+
+std::vector<std::string>
+nsa::makeCompileOptions(const RunConfig &config, const std::string &target,
+                        const std::vector<std::string> &options) {
+  std::vector<std::string> all = {
+      "--target=" + target, "--precision=" + config.runtime.precision,
+      "--optimizer=" + config.train.optimizer,
+      "--recompute=" + config.runtime.gradientCheckpointing};
+  for (const std::string &option : options)
+    all.push_back("--" + option);
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// One process
+//===----------------------------------------------------------------------===//
+
+/// A program of the compiler.
+static Result<std::string> findTool(const std::string &name,
+                                    const Variables &variables) {
+  std::string folder = fs::path(executablePath()).parent_path();
+  if (std::string path = findProgram(name, {folder}, variables); !path.empty())
+    return path;
+  return Error{name +
+               ", which a configuration needs to become an artefact, is "
+               "neither in " +
+               quote(folder) +
+               " nor on the PATH; compile where it is installed, and give "
+               "nsa-train the artefact with --config"};
+}
+
+/// Adds target and assembler. Fills `options` of `inputs`.
+static Status chooseOptions(const CompileRequest &request,
+                            const RunConfig &config, const Variables &variables,
+                            CompileInputs &inputs) {
+  std::vector<std::string> options = request.options;
+  std::string target(artifact::cpuTarget), ptxas;
+  if (config.runtime.device != "cpu") {
+    Result<cuda::GPU::Target> gpu = cuda::GPU::findTarget(request.gpu);
+    if (!gpu)
+      return Error{gpu.message()};
+    target = gpu->name;
+    auto given = std::find_if(options.begin(), options.end(),
+                              [](const std::string &option) {
+                                return option.rfind("ptxas=", 0) == 0;
+                              });
+    if (given != options.end())
+      ptxas = given->substr(given->find('=') + 1);
+    else if (gpu->isText)
+      ptxas = "none";
+    else
+      ptxas = findPtxas(variables);
+    if (given == options.end() && !ptxas.empty())
+      options.push_back("ptxas=" + ptxas);
+  }
+  inputs.options = makeCompileOptions(config, target, options);
+  if (ptxas.empty() || ptxas == "none")
+    return {};
+  Result<uint64_t> hash = hashFile(ptxas);
+  if (!hash)
+    return Error{hash.message()};
+  inputs.assembler = *hash;
+  return {};
+}
+
+/// The text of the model that a configuration describes; `command` is what made
+/// it.
+static Result<std::string> makeModel(const CompileRequest &request,
+                                     const Variables &variables,
+                                     std::vector<std::string> &command) {
+  Result<std::string> program = findTool("nsa-model", variables);
+  if (!program)
+    return program;
+  command = {*program, request.config};
+  for (const std::string &setting : request.overrides)
+    command.insert(command.end(), {"--set", setting});
+  return runProgram(command);
+}
+
+static std::string secondsSince(std::chrono::steady_clock::time_point start) {
+  char text[32];
+  std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  std::snprintf(text, sizeof text, "%.1f s", time.count());
+  return text;
+}
+
+Result<std::string> nsa::compileConfig(const CompileRequest &request,
+                                       const RunConfig &config,
+                                       const Variables &variables,
+                                       const ArtifactCache::Say &say) {
+  std::error_code code;
+  if (!fs::is_regular_file(request.config, code))
+    return Error{"cannot compile " + quote(request.config) +
+                 ": nsa-model reads it once more, and it is no file"};
+  Result<std::string> compiler = findTool("nsa-compile", variables);
+  if (!compiler)
+    return compiler;
+  CompileInputs inputs;
+  if (Status status = chooseOptions(request, config, variables, inputs);
+      !status)
+    return Error{status.message()};
+  Result<ArtifactCache> cache = ArtifactCache::open(variables);
+  if (!cache)
+    return cache.takeError();
+  std::vector<std::string> modelCommand;
+  Result<std::string> model = makeModel(request, variables, modelCommand);
+  if (!model)
+    return model;
+  inputs.model = *model;
+  Result<uint64_t> hash = hashFile(*compiler);
+  if (!hash)
+    return hash.takeError();
+  inputs.compiler = *hash;
+
+  std::string name = fs::path(request.config).stem();
+  auto compile = [&](const std::string &text,
+                     const std::string &artifact) -> Status {
+    auto start = std::chrono::steady_clock::now();
+    std::vector<std::string> command = {*compiler, text, "-o", artifact};
+    command.insert(command.end(), inputs.options.begin(), inputs.options.end());
+    say("compiling " + request.config + " (cached in " +
+        cache->entry(name, inputs) + ")\n  " + quoteCommand(modelCommand) +
+        " > " + quoteCommand({text}) + "\n  " + quoteCommand(command));
+    if (Result<std::string> made = runProgram(command); !made)
+      return Error{made.message()};
+    say("compiled in " + secondsSince(start));
+    return {};
+  };
+  return cache->get(name, inputs, compile, say);
+}
+
+//===----------------------------------------------------------------------===//
+// Several ranks
+//===----------------------------------------------------------------------===//
+
+static std::string hostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+Result<std::string> nsa::compileForRanks(const CompileRequest &request,
+                                         const RunConfig &config,
+                                         const Variables &variables,
+                                         const ArtifactCache::Say &say,
+                                         Ranks &ranks) {
+  // Compilers of large models take their time; who is lost ends the wait.
+  constexpr Milliseconds most = std::chrono::hours(24);
+  std::string own;
+  Status status;
+  if (ranks.localRank() == 0) {
+    Result<std::string> path = compileConfig(request, config, variables, say);
+    if (path)
+      own = *path;
+    else
+      status = Error{path.message()};
+  }
+  if (ranks.size() == 1)
+    return status ? Result<std::string>(own) : Error{status.message()};
+  if (Status all = ranks.agree("the compilation", status, most); !all)
+    return Error{all.message()};
+  Result<std::vector<std::string>> paths = ranks.exchange(
+      "the artefact", own.empty() ? "" : hostName() + "\n" + own);
+  if (!paths)
+    return paths.takeError();
+  if (!own.empty())
+    return own;
+  std::string prefix = hostName() + "\n";
+  for (const std::string &path : *paths)
+    if (path.rfind(prefix, 0) == 0)
+      return path.substr(prefix.size());
+  return Error{
+      "no rank of this machine has compiled the model: none calls it " +
+      quote(hostName()) + " and has the local rank 0"};
+}

@@ -1,0 +1,179 @@
+//===- ArtifactCacheTest.cpp - artefacts that were compiled before --------===//
+
+#include "runtime/Train/ArtifactCache.h"
+#include "lib/Support/Files.h"
+#include "runtime/Train/CompileConfig.h"
+#include "test/unit/Runtime/ArtifactBuilder.h"
+#include "test/unit/TempDir.h"
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+using namespace nsa;
+
+namespace {
+/// A cache in a folder of its own, and a compiler that counts its calls.
+class ArtifactCacheTest : public testing::Test {
+protected:
+  Variables variables = [this](const std::string &name) {
+    return name == "XDG_CACHE_HOME" ? std::optional<std::string>(dir.str())
+                                    : std::nullopt;
+  };
+
+  /// A copy of an artefact stands for one that is compiled.
+  ArtifactCache::Compile compile = [this](const std::string &,
+                                          const std::string &artifact) {
+    ++compilations;
+    return writeFileAtomically(artifact, makeTestArtifact());
+  };
+
+  Result<std::string> get(const CompileInputs &inputs) {
+    Result<ArtifactCache> cache = ArtifactCache::open(variables);
+    EXPECT_TRUE(cache) << cache.message();
+    return cache->get("model", inputs, compile,
+                      [&](const std::string &line) { said += line + "\n"; });
+  }
+
+  TempDir dir;
+  std::atomic<int> compilations = 0;
+  std::string said;
+};
+} // namespace
+
+TEST_F(ArtifactCacheTest, HashDiffersWhereAnyInputDoes) {
+  const CompileInputs base = {"text", {"--target=cpu", "--no-fuse"}, 1, 2};
+  std::vector<CompileInputs> others(6, base);
+  others[0].model = "texts";
+  others[1].options = {"--target=cpu"};
+  others[2].options = {"--target=cpu--no-fuse"};
+  others[3].compiler = 3;
+  others[4].assembler = 3;
+  others[5].options = {"--no-fuse", "--target=cpu"};
+  EXPECT_EQ(base.hash(), CompileInputs(base).hash());
+  for (size_t i = 0; i < others.size(); ++i)
+    EXPECT_NE(others[i].hash(), base.hash()) << i;
+}
+
+TEST_F(ArtifactCacheTest, WhatWasCompiledIsFound) {
+  Result<std::string> first = get({"text", {}, 1, 2});
+  ASSERT_TRUE(first) << first.message();
+  EXPECT_EQ(compilations, 1);
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(*get({"text", {}, 1, 2}), *first);
+  EXPECT_EQ(compilations, 1);
+  EXPECT_EQ(said, "using " + *first + ", compiled before\n");
+  EXPECT_NE(*get({"text", {"--no-fuse"}, 1, 2}), *first);
+  EXPECT_EQ(compilations, 2);
+}
+
+TEST_F(ArtifactCacheTest, DamagedEntriesAreCompiledAgain) {
+  Result<std::string> path = get({"text", {}, 1, 2});
+  ASSERT_TRUE(path) << path.message();
+  std::string folder = std::filesystem::path(*path).parent_path();
+  auto damage = [&](const std::string &file, const std::string &bytes) {
+    ASSERT_TRUE(writeFileAtomically(folder + "/" + file, bytes));
+    int before = compilations;
+    said.clear();
+    EXPECT_TRUE(get({"text", {}, 1, 2}));
+    EXPECT_EQ(compilations, before + 1) << file;
+    EXPECT_EQ(said.rfind("compiling again: ", 0), 0u) << said;
+  };
+  damage("model.nsax", makeTestArtifact().substr(0, 100));
+  damage("model.mlir", "another text");
+  // What a process that was killed has left goes with it.
+  ASSERT_TRUE(writeFileAtomically(folder + "/model.nsax.tmp.1.0", "part"));
+  damage("model.nsax", "");
+  EXPECT_FALSE(std::filesystem::exists(folder + "/model.nsax.tmp.1.0"));
+}
+
+TEST_F(ArtifactCacheTest, ACompilationThatFailsLeavesNothing) {
+  ArtifactCache::Compile works = compile;
+  compile = [](const std::string &, const std::string &) -> Status {
+    return Error{"it ended with code 1"};
+  };
+  EXPECT_EQ(get({"text", {}, 1, 2}).message(), "it ended with code 1");
+  compile = works;
+  EXPECT_TRUE(get({"text", {}, 1, 2}));
+  EXPECT_EQ(compilations, 1);
+}
+
+TEST_F(ArtifactCacheTest, ProcessesThatAskForOneEntryCompileItOnce) {
+  ArtifactCache::Compile fast = compile;
+  std::atomic<bool> waits = false;
+  // The first goes on once the second waits for it.
+  compile = [&](const std::string &model, const std::string &artifact) {
+    while (!waits)
+      std::this_thread::yield();
+    return fast(model, artifact);
+  };
+  Result<ArtifactCache> cache = ArtifactCache::open(variables);
+  ASSERT_TRUE(cache) << cache.message();
+  std::atomic<int> works = 0;
+  auto ask = [&] {
+    auto say = [&](const std::string &line) {
+      waits = waits || line.rfind("waiting for process ", 0) == 0;
+    };
+    works += cache->get("model", {"text", {}, 1, 2}, compile, say).ok();
+  };
+  std::thread other(ask);
+  ask();
+  other.join();
+  EXPECT_EQ(works, 2);
+  EXPECT_EQ(compilations, 1);
+}
+
+TEST_F(ArtifactCacheTest, TheFolderIsThatOfTheUserAlone) {
+  Result<ArtifactCache> cache = ArtifactCache::open(variables);
+  ASSERT_TRUE(cache) << cache.message();
+  EXPECT_EQ(cache->folder(), dir / "nsa");
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(dir / "nsa").permissions(),
+            perms::owner_all);
+  std::filesystem::permissions(dir / "nsa", perms::all);
+  EXPECT_NE(ArtifactCache::open(variables).message().find("chmod go-w"),
+            std::string::npos);
+}
+
+TEST_F(ArtifactCacheTest, RelativeXDGCacheHomeIsIgnored) {
+  auto open = [&](const std::string &cache, const std::string &home) {
+    return ArtifactCache::open(
+        [=](const std::string &name) -> std::optional<std::string> {
+          return name == "HOME" ? home : cache;
+        });
+  };
+  EXPECT_EQ(open("cache", dir.str())->folder(), dir / ".cache/nsa");
+  EXPECT_EQ(open("", "").message(),
+            "there is no folder for compiled models: neither XDG_CACHE_HOME "
+            "nor HOME is an absolute path");
+}
+
+TEST(CompileConfig, ConfigurationsAreToldByTheirExtension) {
+  EXPECT_TRUE(namesConfiguration("a/b.yaml"));
+  EXPECT_TRUE(namesConfiguration("b.yml"));
+  EXPECT_TRUE(namesConfiguration("run/config.json"));
+  EXPECT_FALSE(namesConfiguration("yaml.nsax"));
+  EXPECT_FALSE(namesConfiguration("yaml"));
+}
+
+TEST(CompileConfig, KeysOfTheConfigurationBecomeOptions) {
+  RunConfig config;
+  config.runtime.precision = "bf16";
+  config.runtime.gradientCheckpointing = "block";
+  config.train.optimizer = "lion";
+  EXPECT_EQ(makeCompileOptions(config, "sm_80", {"shard-optimizer=2"}),
+            (std::vector<std::string>{"--target=sm_80", "--precision=bf16",
+                                      "--optimizer=lion", "--recompute=block",
+                                      "--shard-optimizer=2"}));
+}
+
+TEST(CompileConfig, OptionsThatAKeyStandsForAreRefused) {
+  EXPECT_TRUE(checkCompileOption("no-fuse"));
+  EXPECT_TRUE(checkCompileOption("tile-size=forward-keys=48"));
+  for (const char *option : {"precision=bf16", "output=a", "--no-fuse", ""})
+    EXPECT_FALSE(checkCompileOption(option)) << option;
+  EXPECT_NE(checkCompileOption("shard-optimiser=2")
+                .message()
+                .find("did you mean 'shard-optimizer'?"),
+            std::string::npos);
+}
