@@ -9,9 +9,11 @@
 
 namespace nsa {
 
-/// Links relocatable ELF objects for x86-64 to one shared object. The result
-/// depends on the objects and their order only. Thread-safe; calls run one
-/// after the other because the linker keeps global state.
+/// Links relocatable ELF objects for x86-64 to one shared object: code and
+/// constants that the exported symbols need, calls between them, and calls of
+/// functions that no object defines, which the loader finds when it opens the
+/// object. What objects may have besides is in ELFObject.h. The result depends
+/// on the objects and their order only. Thread-safe.
 llvm::Expected<llvm::SmallVector<char, 0>>
 linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
 
