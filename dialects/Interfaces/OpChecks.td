@@ -17,4 +17,10 @@ def NSA_KnownAttributes : NSA_OpCheck<"KnownAttributes">;
 /// bytes are 64-bit numbers.
 def NSA_LimitedSizes : NSA_OpCheck<"LimitedSizes">;
 
+/// Operations under one heading of the generated documentation.
+class NSA_DocGroup<string title> : OpDocGroup {
+  let summary = title;
+  let description = "";
+}
+
 #endif // NSA_INTERFACES_OPCHECKS_TD

@@ -9,6 +9,7 @@
 
 def NN_YieldOp : NN_Op<"yield", [Pure, Terminator,
                                  HasParent<"FusedOp">]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "the results of an `nn.fused`";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
@@ -17,6 +18,7 @@ def NN_YieldOp : NN_Op<"yield", [Pure, Terminator,
 def NN_FusedOp : NN_Op<"fused", [
     Pure, IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "operations that one kernel computes";
   let description = [{
     The results are what `nn.yield` names of the values that the operations
@@ -57,6 +59,7 @@ def NN_FusedOp : NN_Op<"fused", [
 
 def NN_AccumulateRowsOp : NN_GraphOp<"accumulate_rows", [
     SameVariadicOperandSize]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "sums over rows, added to many tensors at once";
   let description = [{
     `y_i[c] = sums_i[c] + sum_p rows_i[p, c]`, rows in ascending order. The first
@@ -77,9 +80,10 @@ def NN_AccumulateRowsOp : NN_GraphOp<"accumulate_rows", [
 }
 
 def NN_CastAllOp : NN_GraphOp<"cast_all"> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "conversion of many tensors at once";
   let description = [{
-    Result `i` is operand `i`, rounded as `nn.cast` does.
+    Result `i` is operand `i`, rounded to `element_type` as `nn.cast` does.
 
     Example:
 
@@ -112,6 +116,7 @@ class NN_RowsOp<string mnemonic> : NN_Op<mnemonic, [
 }
 
 def NN_SplitRowsOp : NN_RowsOp<"split_rows"> {
+  let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "copies of stretches of rows";
   let description = [{
     With the dimensions but the last seen as one, the rows of the results in
@@ -128,6 +133,7 @@ def NN_SplitRowsOp : NN_RowsOp<"split_rows"> {
 }
 
 def NN_ConcatRowsOp : NN_RowsOp<"concat_rows"> {
+  let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "rows one after the other, in one tensor";
   let description = [{
     The inverse of `nn.split_rows`.
@@ -143,6 +149,7 @@ def NN_ConcatRowsOp : NN_RowsOp<"concat_rows"> {
 }
 
 def NN_CountTargetsOp : NN_GraphOp<"count_targets"> {
+  let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "number of targets that are not ignored";
   let description = [{
     `count = number of targets >= 0`, in fp32.
@@ -159,6 +166,7 @@ def NN_CountTargetsOp : NN_GraphOp<"count_targets"> {
 }
 
 def NN_CrossEntropyChunkOp : NN_GraphOp<"cross_entropy_chunk"> {
+  let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "losses of some rows, and the gradient of their logits at once";
   let description = [{
     The logits are those of the tokens from `first` on, in the order of
@@ -189,6 +197,7 @@ def NN_CrossEntropyChunkOp : NN_GraphOp<"cross_entropy_chunk"> {
 }
 
 def NN_MeanLossOp : NN_GraphOp<"mean_loss"> {
+  let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
   let summary = "mean of the losses of all chunks";
   let description = [{
     `loss = sum_i sum_r losses_i[r] / max(count, 1)` in fp32, in a fixed order.

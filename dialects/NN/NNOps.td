@@ -10,6 +10,7 @@ include "dialects/NN/NNOpBase.td"
 //===----------------------------------------------------------------------===//
 
 def NN_EmbeddingOp : NN_DifferentiableOp<"embedding"> {
+  let opDocGroup = NSA_DocGroup<"Embedding">;
   let summary = "rows of a table";
   let description = [{
     `y[..., :] = table[ids[...], :]`. An id outside `[0, V)` yields a row of
@@ -28,6 +29,7 @@ def NN_EmbeddingOp : NN_DifferentiableOp<"embedding"> {
 }
 
 def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
+  let opDocGroup = NSA_DocGroup<"Embedding">;
   let summary = "gradient of `nn.embedding` with respect to the table";
   let description = [{
     `dtable[v, :] = sum_{ids[...] == v} dy[..., :]` in fp32, in ascending order of
@@ -53,6 +55,7 @@ def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
 
 def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     AllElementTypesMatch<["lhs", "rhs"]>]> {
+  let opDocGroup = NSA_DocGroup<"Matrix product">;
   let summary = "product of two matrices";
   let description = [{
     Both operands are seen as matrices: the last dimension is the columns, the
@@ -101,6 +104,7 @@ def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
 
 def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
     NSA_CheapToRecompute, NN_FusionRoot]> {
+  let opDocGroup = NSA_DocGroup<"Normalisation">;
   let summary = "division by the root of the mean square";
   let description = [{
     Over the last dimension of length `C`:
@@ -127,6 +131,7 @@ def NN_RMSNormOp : NN_DifferentiableOp<"rms_norm", [
 def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
     AllTypesMatch<["output_grad", "input"]>, NN_FusionRoot,
     DeclareOpInterfaceMethods<RowSumOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Normalisation">;
   let summary = "gradients of `nn.rms_norm`";
   let description = [{
     With `g[c] = dy[..., c] * weight[c]` and `n[c] = x[..., c] * rstd[...]`:
@@ -166,6 +171,7 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
     DeclareOpInterfaceMethods<FusibleOpInterface, [
         "isElementOperand", "isElementResult", "sharesWalkWith"]>],
     ["isDifferentiableOperand"]> {
+  let opDocGroup = NSA_DocGroup<"Rotary embedding and heads">;
   let summary = "rotation of pairs of channels by an angle of the position";
   let description = [{
     Row `t` uses the angles of position `t * stride`; `(c, s) =
@@ -198,6 +204,7 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
 }
 
 def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
+  let opDocGroup = NSA_DocGroup<"Rotary embedding and heads">;
   let summary = "view of the channels as heads";
   let description = [{
     `y[b, t, h, c] = x[b, t, h*D + c]`, the same elements in the same order.
@@ -216,6 +223,7 @@ def NN_SplitHeadsOp : NN_DifferentiableOp<"split_heads", [NSA_ViewOfOperand]> {
 }
 
 def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
+  let opDocGroup = NSA_DocGroup<"Rotary embedding and heads">;
   let summary = "view of the heads as channels";
   let description = [{
     `y[b, t, h*D + c] = x[b, t, h, c]`, the inverse of `nn.split_heads`.
@@ -237,6 +245,7 @@ def NN_MergeHeadsOp : NN_DifferentiableOp<"merge_heads", [NSA_ViewOfOperand]> {
 //===----------------------------------------------------------------------===//
 
 def NN_SplitOp : NN_DifferentiableOp<"split", [NSA_ViewOfOperand]> {
+  let opDocGroup = NSA_DocGroup<"Parts of a tensor">;
   let summary = "parts of a tensor along one dimension";
   let description = [{
     Result `i` has the `sizes[i]` columns that follow those of the results before
@@ -274,6 +283,7 @@ def NN_SplitOp : NN_DifferentiableOp<"split", [NSA_ViewOfOperand]> {
 
 def NN_ConcatOp : NN_DifferentiableOp<"concat", [
     SameOperandsAndResultElementType]> {
+  let opDocGroup = NSA_DocGroup<"Parts of a tensor">;
   let summary = "tensors side by side";
   let description = [{
     The inverse of `nn.split`: the columns of the operands one after the other;
@@ -302,10 +312,11 @@ def NN_ConcatOp : NN_DifferentiableOp<"concat", [
 //===----------------------------------------------------------------------===//
 
 def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
+  let opDocGroup = NSA_DocGroup<"Gates">;
   let summary = "gates of the branches of attention";
   let description = [{
     With `z[b, t, h, c] = logits[b, t, h*n + c] + bias[h*n + c]` of `n` `branches`,
-    in fp32:
+    in fp32, by `activation`:
 
     ```
     sigmoid:  y[b, t, h, c] = 1 / (1 + exp(-z[b, t, h, c]))
@@ -335,9 +346,10 @@ def NN_GateOp : NN_DifferentiableOp<"gate", [NSA_CheapToRecompute]> {
 def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
     AllTypesMatch<["gates_grad", "gates"]>,
     DeclareOpInterfaceMethods<RowSumOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Gates">;
   let summary = "gradients of `nn.gate`";
   let description = [{
-    With `y` the gates and `dy` their gradient:
+    With `y` the gates and `dy` their gradient, by `activation`:
 
     ```
     sigmoid:  dz[c] = dy[c] * y[c] * (1 - y[c])
@@ -378,6 +390,7 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
 
 def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
                                              NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "sigmoid-weighted linear unit";
   let description = [{
     `y = x / (1 + exp(-x))`.
@@ -395,6 +408,7 @@ def NN_SiluOp : NN_DifferentiableOp<"silu", [NSA_CheapToRecompute,
 
 def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
     AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "gradient of `nn.silu`";
   let description = [{
     With `s = 1 / (1 + exp(-x))`: `dx = dy * s * (1 + x * (1 - s))`.
@@ -412,6 +426,7 @@ def NN_SiluBackwardOp : NN_GraphOp<"silu_backward", [
 
 def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
     AllTypesMatch<["gate", "up"]>, NSA_CheapToRecompute, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "product with a gate that went through SiLU";
   let description = [{
     `y = silu(gate) * up`.
@@ -429,6 +444,7 @@ def NN_SwiGLUOp : NN_DifferentiableOp<"swiglu", [
 
 def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
     AllTypesMatch<["output_grad", "gate", "up"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "gradients of `nn.swiglu`";
   let description = [{
     With `s = 1 / (1 + exp(-gate))`:
@@ -455,6 +471,7 @@ def NN_SwiGLUBackwardOp : NN_GraphOp<"swiglu_backward", [
 def NN_AddOp : NN_DifferentiableOp<"add", [
     AllTypesMatch<["lhs", "rhs"]>, Commutative, NSA_CheapToRecompute,
     NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "elementwise sum";
   let description = [{
     `y = lhs + rhs`, in fp32, rounded once.
@@ -474,9 +491,10 @@ def NN_AddOp : NN_DifferentiableOp<"add", [
 def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute,
                                              NN_Elementwise],
                                     ["takesWiderGradients"]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "conversion to another floating-point type";
   let description = [{
-    `y = x` rounded to nearest, ties to even. The adjoint is the cast back.
+    `y = x` rounded to the nearest value of `element_type`, ties to even. The adjoint is the cast back.
 
     Example:
 
@@ -496,9 +514,10 @@ def NN_CastOp : NN_DifferentiableOp<"cast", [NSA_CheapToRecompute,
 }
 
 def NN_FillOp : NN_GraphOp<"fill"> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "a tensor of one value";
   let description = [{
-    Every element is `value`, converted to the element type.
+    Every element is `value`, converted to the element type of `result_type`.
 
     Example:
 
@@ -519,6 +538,7 @@ def NN_FillOp : NN_GraphOp<"fill"> {
 //===----------------------------------------------------------------------===//
 
 def NN_RecomputeBarrierOp : NN_GraphOp<"recompute_barrier", [NSA_ViewOfOperand]> {
+  let opDocGroup = NSA_DocGroup<"Recomputation">;
   let summary = "the operand, for operations that are computed again";
   let description = [{
     `y = x`, a view without a copy. It is never folded: an operation that reads
@@ -541,6 +561,7 @@ def NN_RecomputeBarrierOp : NN_GraphOp<"recompute_barrier", [NSA_ViewOfOperand]>
 //===----------------------------------------------------------------------===//
 
 def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
+  let opDocGroup = NSA_DocGroup<"Loss">;
   let summary = "mean negative log-likelihood of the targets";
   let description = [{
     A target of -1 is ignored; any other target is an index of the vocabulary.
@@ -568,6 +589,7 @@ def NN_CrossEntropyOp : NN_DifferentiableOp<"cross_entropy"> {
 }
 
 def NN_CrossEntropyBackwardOp : NN_GraphOp<"cross_entropy_backward"> {
+  let opDocGroup = NSA_DocGroup<"Loss">;
   let summary = "gradient of `nn.cross_entropy` with respect to the logits";
   let description = [{
     ```

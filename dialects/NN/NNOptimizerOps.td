@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "mean over all ranks";
   let description = [{
     `y[i] = sum over ranks of x[i] / number of ranks`, the same bits on all
@@ -31,6 +32,7 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
 
 def NN_TakePartOp : NN_Op<"take_part", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "this rank's part of a tensor";
   let description = [{
     As many elements as each of `R` ranks has: the result's size is the
@@ -53,6 +55,7 @@ def NN_TakePartOp : NN_Op<"take_part", [
 
 def NN_GatherPartsOp : NN_Op<"gather_parts", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "a tensor of the parts of all ranks";
   let description = [{
     The inverse of `nn.take_part`: every rank gets the parts of all.
@@ -71,6 +74,7 @@ def NN_GatherPartsOp : NN_Op<"gather_parts", [
 }
 
 def NN_RootOfMeanOp : NN_GraphOp<"root_of_mean"> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "square root of a sum over ranks";
   let description = [{
     `root = sqrt(ranks * mean)`: the norm of what the ranks have together, from
@@ -88,6 +92,7 @@ def NN_RootOfMeanOp : NN_GraphOp<"root_of_mean"> {
 }
 
 def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "L2 norm of all gradients together";
   let description = [{
     `norm = sqrt(sum_i sum_j gradients_i[j]^2)` in fp32, in a fixed order. If
@@ -105,6 +110,7 @@ def NN_GradientNormOp : NN_GraphOp<"gradient_norm"> {
 }
 
 def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
+  let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "scale of the loss for the next step, by what this one gave";
   let description = [{
     Gradients of f16 activations are computed of `scale * loss`, so that small
@@ -156,6 +162,7 @@ def NN_BundleOp : NN_Op<"bundle", [
     Pure, NSA_ViewOfArguments,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Bundles of tensors">;
   let summary = "view of persistent tensors as one";
   let description = [{
     The elements of the operands one after the other, each followed by zeros up
@@ -186,6 +193,7 @@ def NN_BundleOp : NN_Op<"bundle", [
 
 def NN_UnbundleOp : NN_Op<"unbundle", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Bundles of tensors">;
   let summary = "new values of persistent tensors from one";
   let description = [{
     The inverse of `nn.bundle`: the operand is computed into the memory of the

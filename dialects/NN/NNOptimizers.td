@@ -31,6 +31,7 @@ def NN_AdamWOp : NN_OptimizerOp<"adamw",
     (ins NSA_F32Tensor:$moment1, NSA_F32Tensor:$moment2),
     (outs NSA_F32Tensor:$new_moment1, NSA_F32Tensor:$new_moment2),
     [NN_ElementwiseUpdate]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of AdamW on one tensor";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
@@ -65,6 +66,7 @@ def NN_AdamWOp : NN_OptimizerOp<"adamw",
 
 def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
     (outs NSA_F32Tensor:$new_ema), [NN_ElementwiseUpdate]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of Lion on one tensor";
   let description = [{
     Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023,
@@ -95,6 +97,7 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
 
 def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
     (outs NSA_F32Tensor:$new_momentum), [], ["canUpdate", "buildUpdate"]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of Muon on one matrix";
   let description = [{
     Jordan et al., "Muon: An optimizer for hidden layers in neural networks",
@@ -128,6 +131,7 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
 }
 
 def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "average of gradients, and the direction of a step by Nesterov";
   let description = [{
     With `hyper`, `g` and what happens if `norm` or `loss` is not finite as for
@@ -155,6 +159,7 @@ def NN_MomentumOp : NN_GraphOp<"momentum", [NN_ElementwiseUpdate]> {
 }
 
 def NN_NormalizeOp : NN_GraphOp<"normalize", [NN_ElementwiseUpdate]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "a tensor divided by its norm";
   let description = [{
     `y = x / (norm + 1e-7)`.
@@ -172,6 +177,7 @@ def NN_NormalizeOp : NN_GraphOp<"normalize", [NN_ElementwiseUpdate]> {
 
 def NN_WeightedSumOp : NN_GraphOp<"weighted_sum", [
     AllTypesMatch<["lhs", "rhs"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "elementwise sum with a factor each";
   let description = [{
     `y = alpha * lhs + beta * rhs`, in fp32, rounded once to the element type.
@@ -190,6 +196,7 @@ def NN_WeightedSumOp : NN_GraphOp<"weighted_sum", [
 }
 
 def NN_TakeStepOp : NN_GraphOp<"take_step", [NN_ElementwiseUpdate]> {
+  let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "a weight moved against a direction";
   let description = [{
     With `hyper` as for `nn.adamw`:

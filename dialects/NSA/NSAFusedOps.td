@@ -15,6 +15,7 @@ include "dialects/NSA/NSAOps.td"
 //===----------------------------------------------------------------------===//
 
 def NSA_YieldOp : NSA_Op<"yield", [Pure, Terminator, HasParent<"FusedOp">]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "the results of an `nsa.fused`";
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
@@ -23,6 +24,7 @@ def NSA_YieldOp : NSA_Op<"yield", [Pure, Terminator, HasParent<"FusedOp">]> {
 def NSA_FusedOp : NSA_Op<"fused", [
     Pure, IsolatedFromAbove, SingleBlock,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "branches of attention, their gates and their sum, in kernels that share rows";
   let description = [{
     The results are what `nsa.yield` names of the values that the operations
@@ -87,6 +89,7 @@ def NSA_FusedOp : NSA_Op<"fused", [
 
 def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
     AllElementTypesMatch<["query", "key", "value"]>]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "`nsa.attention` of queries that are not rotated yet";
   let description = [{
     ```
@@ -95,8 +98,8 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
     o, lse      = attention(q_rotated, k, v)
     ```
 
-    as `nn.rotary` of stride 1 and `nsa.attention` do. `keys` are
-    those of other branches [B, S, H, dk], with no more heads than the queries
+    as `nn.rotary` of stride 1 and `nsa.attention` of this `visibility` and
+    `scale` do. `keys` are those of other branches [B, S, H, dk], with no more heads than the queries
     have. Each query is read by one program only, so it is rotated once, and the
     program leaves it rotated for the other branches, with as many rows of the
     keys. On a GPU the launch of `nsa.compress_key_value` that gives `k` and `v`
@@ -140,6 +143,7 @@ class NSA_KeyValueParameters {
 
 def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
     AllElementTypesMatch<["key", "value"]>, AttrSizedOperandSegments]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "compressed keys and values";
   let description = [{
     ```
@@ -178,6 +182,7 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
 def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", [
     AllElementTypesMatch<["key_grad", "value_grad", "key", "value"]>,
     AttrSizedOperandSegments]> {
+  let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "gradients of compressed keys and values";
   let description = [{
     `nsa.compress_backward` of one kind for keys and for values. The gradients of

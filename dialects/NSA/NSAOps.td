@@ -97,6 +97,7 @@ class NSA_CompressionOperands {
 /// Kept for backward: a row stands for `stride` tokens, and all but the mean are
 /// matrix products.
 def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
+  let opDocGroup = NSA_DocGroup<"Compression">;
   let summary = "one row for each block of tokens";
   let description = [{
     Row `i` summarises the tokens `i*stride .. i*stride + block - 1` of each
@@ -145,6 +146,7 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
 
 def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
     AllElementTypesMatch<["output_grad", "input"]>]> {
+  let opDocGroup = NSA_DocGroup<"Compression">;
   let summary = "gradients of `nsa.compress`";
   let description = [{
     Blocks overlap when `stride < block`, so a token gathers the gradient of
@@ -161,7 +163,8 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
              dpositions[h, r, c] = sum_e (sum_{b, i} dz[b, i, h, e]) * weight[h, r*D + c, e]
     ```
 
-    The gradients of the parameters are fp32 and in the order of the parameters.
+    `kind` and blocks are those of the compression. The gradients of the
+    parameters are fp32 and in the order of the parameters.
 
     Example:
 
@@ -190,10 +193,11 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
 
 def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
     AllElementTypesMatch<["query", "key", "value"]>, NSA_KeptForBackward]> {
+  let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "softmax attention to the keys that a query sees";
   let description = [{
-    The visibility says which keys `i` query `t` sees; see
-    `VisibilityAttrInterface`. With `s[t, i] = scale * q[t] . k[i]` over these,
+    The `visibility` says which keys `i` query `t` sees; see
+    `VisibilityAttrInterface`. `scale` is `1 / sqrt(dk)` if it is not given. With `s[t, i] = scale * q[t] . k[i]` over these,
     and head `h` of q using head `h / G` of k and v:
 
     ```
@@ -236,9 +240,11 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
 def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
     AllElementTypesMatch<["output_grad", "query", "key", "value",
                           "output"]>]> {
+  let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "gradients of `nsa.attention`";
   let description = [{
-    With `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
+    `visibility` and `scale` are those of the attention. With
+    `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
     `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
 
     ```
@@ -282,6 +288,7 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
 def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     AllElementTypesMatch<["query", "key"]>, NSA_KeptForBackward],
     ["isDifferentiableOperand"]> {
+  let opDocGroup = NSA_DocGroup<"Selection">;
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
     `k` and `lse` are those of `nsa.attention` with `#nsa.compressed` of the same
@@ -331,6 +338,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
 //===----------------------------------------------------------------------===//
 
 def NSA_CombineOp : NSA_DifferentiableOp<"combine", [NSA_CheapToRecompute]> {
+  let opDocGroup = NSA_DocGroup<"Combination">;
   let summary = "gated sum of branches";
   let description = [{
     ```
@@ -356,6 +364,7 @@ def NSA_CombineOp : NSA_DifferentiableOp<"combine", [NSA_CheapToRecompute]> {
 }
 
 def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward"> {
+  let opDocGroup = NSA_DocGroup<"Combination">;
   let summary = "gradients of `nsa.combine`";
   let description = [{
     For branch `c` with output `o_c`:
@@ -388,6 +397,7 @@ def NSA_CombineBackwardOp : NSA_GraphOp<"combine_backward"> {
 //===----------------------------------------------------------------------===//
 
 def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
+  let opDocGroup = NSA_DocGroup<"Statistics">;
   let summary = "how much each branch is used";
   let description = [{
     With `p[b, t, h, c] = gates[b, t, h, c] / sum_e gates[b, t, h, e]` and means
@@ -416,6 +426,7 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
 }
 
 def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
+  let opDocGroup = NSA_DocGroup<"Statistics">;
   let summary = "how many blocks are selected, and how far away";
   let description = [{
     Of the indices of `nsa.select` with this `select_block`; `J = floor(t / select_block)`

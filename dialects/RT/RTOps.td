@@ -16,6 +16,7 @@ include "mlir/Interfaces/ViewLikeInterface.td"
 //===----------------------------------------------------------------------===//
 
 def RT_SegmentOp : RT_Op<"segment", [Symbol]> {
+  let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "an allocation that slices are cut from";
   let description = [{
     `size` and `alignment` are bytes; the alignment is a power of two.
@@ -37,11 +38,12 @@ def RT_SegmentOp : RT_Op<"segment", [Symbol]> {
 
 def RT_TensorOp : RT_Op<"tensor", [
     Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "a named tensor that outlives an entry";
   let description = [{
     `init` is the value that `rt.initialize` gives the tensor. `decay` marks a
     parameter that takes part in weight decay, `state` is what the optimizer
-    calls a state that it keeps for a parameter. `at` is its memory, once planned.
+    calls a state that it keeps for a parameter. `at` (`slice`) is its memory, once planned.
 
     Example:
 
@@ -70,6 +72,7 @@ def RT_TensorOp : RT_Op<"tensor", [
 }
 
 def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
+  let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "a kernel that is machine code";
   let description = [{
     Takes the place of a `tile.kernel` of the same name, arguments and grid once
@@ -121,6 +124,7 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
 }
 
 def RT_BinaryOp : RT_Op<"binary", [Symbol]> {
+  let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "the machine code of a module's kernels";
   let description = [{
     Says what the image is, not its bytes: those go from the code generator to
@@ -144,6 +148,7 @@ def RT_BinaryOp : RT_Op<"binary", [Symbol]> {
 def RT_EntryOp : RT_Op<"entry", [
     Symbol, IsolatedFromAbove, NoTerminator, SingleBlock,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Module level">;
   let summary = "a list of commands that a caller may run";
   let description = [{
     `inputs` are written by the caller before, `outputs` read after the run.
@@ -184,6 +189,7 @@ class RT_MemoryOp<string mnemonic, list<Trait> traits = []>
 def RT_GetOp : RT_MemoryOp<"get", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the memory of a named tensor";
   let description = [{
     Example:
@@ -199,6 +205,7 @@ def RT_GetOp : RT_MemoryOp<"get", [
 
 def RT_SpanOp : RT_MemoryOp<"span", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the memory of named fp32 tensors that lie one after the other";
   let description = [{
     Each tensor is followed by zeros up to a multiple of 64 bytes. `nsa-plan`
@@ -218,10 +225,11 @@ def RT_SpanOp : RT_MemoryOp<"span", [
 
 def RT_BufferOp : RT_MemoryOp<"buffer", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "memory of the arena that lives while an entry runs";
   let description = [{
-    Its content is undefined until a command writes it. `at` is its place in the
-    arena and `live` the commands between which it holds a value, once planned.
+    Its content is undefined until a command writes it. `at` (`slice`) is its place
+    in the arena and `live` the commands between which it holds a value, once planned.
 
     Example:
 
@@ -240,6 +248,7 @@ def RT_BufferOp : RT_MemoryOp<"buffer", [
 
 def RT_ViewOp : RT_MemoryOp<"view", [
     Pure, DeclareOpInterfaceMethods<ViewLikeOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "elements of memory under another shape";
   let description = [{
     All elements of `source` in the same order, or, with an `offset`, those from
@@ -280,6 +289,7 @@ class RT_Command<string mnemonic, list<string> methods = [],
 def RT_LaunchOp : RT_Command<"launch", [], [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "run a kernel over its whole grid";
   let description = [{
     The kernel's arguments are `inputs`, then `outputs`. Memory may be both an
@@ -302,12 +312,13 @@ def RT_LaunchOp : RT_Command<"launch", [], [
 }
 
 def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "matrix product";
   let description = [{
-    `out = op(lhs) . op(rhs) + beta * out`, accumulated in fp32, where `op`
-    transposes on request. Each operand is seen as a matrix: its last dimension
-    is the columns, the product of the others the rows. `workspace` holds fp32
-    copies of narrower operands, once planned. `out` may not share memory with
+    `out = op(lhs) . op(rhs) + beta * out`, accumulated in fp32, where `op` transposes
+    if `transpose_lhs` or `transpose_rhs` says so. Each operand is seen as a matrix: its
+    last dimension is the columns, the product of the others the rows. `workspace`
+    holds fp32 copies of narrower operands, once planned. `out` may not share memory with
     `lhs` or `rhs`. With `beta = 0` the old content of `out` is not read.
 
     Example:
@@ -338,6 +349,7 @@ def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
 }
 
 def RT_FillOp : RT_Command<"fill"> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "set every element to one value";
   let description = [{
     `value` is converted to the element type.
@@ -353,6 +365,7 @@ def RT_FillOp : RT_Command<"fill"> {
 }
 
 def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy all elements";
   let description = [{
     Example:
@@ -368,6 +381,7 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
 }
 
 def RT_TakePartOp : RT_Command<"take_part"> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy this rank's part of memory";
   let description = [{
     With `n` elements in `part` and `r` the number of this rank, copies the
@@ -392,6 +406,7 @@ def RT_TakePartOp : RT_Command<"take_part"> {
 }
 
 def RT_PutPartOp : RT_Command<"put_part"> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy to this rank's part of memory";
   let description = [{
     The inverse of `rt.take_part`: the other parts of `memory` stay.
@@ -415,6 +430,7 @@ def RT_PutPartOp : RT_Command<"put_part"> {
 }
 
 def RT_CollectiveStartOp : RT_Command<"collective_start"> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "begin what all ranks do together to memory";
   let description = [{
     With `x_q` what `memory` holds on rank `q` of `R`:
@@ -452,6 +468,7 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
 }
 
 def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "wait until the collective has ended";
   let description = [{
     Ends what the last `rt.collective_start` of the same value began.
@@ -470,6 +487,7 @@ def RT_CollectiveDoneOp : RT_Command<"collective_done"> {
 
 def RT_InitializeOp : RT_Command<"initialize", [], [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "give a named tensor its initial value";
   let description = [{
     The value follows from the tensor's `init`, its name and the seed of the

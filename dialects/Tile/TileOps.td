@@ -19,6 +19,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Tile_KernelOp : Tile_Op<"kernel", [
     FunctionOpInterface, IsolatedFromAbove, OpAsmOpInterface]> {
+  let opDocGroup = NSA_DocGroup<"Kernels and their launches">;
   let summary = "a grid of independent programs";
   let description = [{
     A symbol whose arguments are memrefs of static shape, inputs first, then the
@@ -89,12 +90,14 @@ def Tile_KernelOp : Tile_Op<"kernel", [
 
 def Tile_ReturnOp : Tile_Op<"return", [
     Pure, Terminator, ParentOneOf<["KernelOp"]>]> {
+  let opDocGroup = NSA_DocGroup<"Kernels and their launches">;
   let summary = "end of a kernel";
   let assemblyFormat = "attr-dict";
 }
 
 def Tile_LaunchOp : Tile_Op<"launch", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Kernels and their launches">;
   let summary = "run a kernel on tensors";
   let description = [{
     The operands are the kernel's inputs, the results are its outputs; shapes
@@ -117,9 +120,10 @@ def Tile_LaunchOp : Tile_Op<"launch", [
 def Tile_ProgramIdOp : Tile_Op<"program_id", [
     Pure, DeclareOpInterfaceMethods<InferIntRangeInterface,
                                     ["inferResultRanges"]>]> {
+  let opDocGroup = NSA_DocGroup<"Kernels and their launches">;
   let summary = "coordinate of the program in the grid";
   let description = [{
-    Axis 0 is x. Programs are numbered `(z * grid_y + y) * grid_x + x`.
+    `axis` 0 is x, 1 is y and 2 is z. Programs are numbered `(z * grid_y + y) * grid_x + x`.
 
     Example:
 
@@ -138,6 +142,7 @@ def Tile_ProgramIdOp : Tile_Op<"program_id", [
 //===----------------------------------------------------------------------===//
 
 def Tile_RangeOp : Tile_Op<"range", [Pure]> {
+  let opDocGroup = NSA_DocGroup<"Creation">;
   let summary = "consecutive integers along the only non-unit axis";
   let description = [{
     Element `i` along the axis is `start + i * step`.
@@ -162,6 +167,7 @@ def Tile_RangeOp : Tile_Op<"range", [Pure]> {
 def Tile_SplatOp : Tile_Op<"splat", [
     Pure, TypesMatchWith<"element type matches the scalar", "result", "value",
       "::llvm::cast<::nsa::tile::TileType>($_self).getElementType()">]> {
+  let opDocGroup = NSA_DocGroup<"Creation">;
   let summary = "a tile whose elements are all one scalar";
   let description = [{
     Example:
@@ -180,6 +186,7 @@ def Tile_SplatOp : Tile_Op<"splat", [
 //===----------------------------------------------------------------------===//
 
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the same elements in another shape";
   let description = [{
     A kernel argument read as a memref of the same element type, number of
@@ -201,6 +208,7 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
 }
 
 def Tile_LoadOp : Tile_Op<"load", []> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "read elements at computed coordinates";
   let description = [{
     There is one index per dimension of the memref, a scalar or a tile. Index
@@ -232,6 +240,7 @@ def Tile_LoadOp : Tile_Op<"load", []> {
 }
 
 def Tile_StoreOp : Tile_Op<"store", []> {
+  let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "write elements at computed coordinates";
   let description = [{
     The rules of `tile.load`; an element with a coordinate outside its dimension
@@ -261,6 +270,7 @@ def Tile_StoreOp : Tile_Op<"store", []> {
 
 def Tile_YieldOp : Tile_Op<"yield", [
     Pure, Terminator, ParentOneOf<["MapOp"]>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "the elements that one run of a map's body computes";
   let arguments = (ins Variadic<Tile_Scalar>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
@@ -269,6 +279,7 @@ def Tile_YieldOp : Tile_Op<"yield", [
 
 def Tile_MapOp : Tile_Op<"map", [
     Pure, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "elementwise computation";
   let description = [{
     The body runs once per element of the results, on one element of each input.
@@ -311,6 +322,7 @@ def Tile_MapOp : Tile_Op<"map", [
 
 def Tile_DotOp : Tile_Op<"dot", [
     Pure, AllTypesMatch<["acc", "result"]>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "matrix product added to an accumulator";
   let description = [{
     `result = acc + op(a) * op(b)` where `op` transposes on request: a is MxK
@@ -349,9 +361,10 @@ def Tile_ReduceKindAttr
 
 def Tile_ReduceOp : Tile_Op<"reduce", [
     Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "combine the elements along one axis";
   let description = [{
-    The axis keeps size one in the result. The order of the combination is
+    `kind` is `add`, `max` or `min`. The axis keeps size one in the result. The order of the combination is
     fixed by the shape and layout, which the result shares: none or
     `#tile.fragment`; of the target's own, any two. NaN elements do not win a
     maximum or minimum.
@@ -379,6 +392,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
 }
 
 def Tile_AnyOp : Tile_Op<"any", [Pure]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "whether some element is true";
   let description = [{
     A scalar, so that control flow can depend on the elements of a tile.
@@ -403,6 +417,7 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
 }
 
 def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "the same elements in another layout";
   let description = [{
     Between `#tile.fragment`, `#tile.shared` and neither of them. There are no
@@ -425,6 +440,7 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
 
 def Tile_TransposeOp : Tile_Op<"transpose", [
     Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "exchange rows and columns";
   let description = [{
     Example:
@@ -450,6 +466,7 @@ def Tile_TransposeOp : Tile_Op<"transpose", [
 def Tile_TopNOp : Tile_Op<"top_n", [
     Pure, AllTypesMatch<["best_values", "top_values"]>,
     AllTypesMatch<["best_indices", "top_indices"]>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "merge candidates into per-row lists of the largest values";
   let description = [{
     Every row of `best_values` and `best_indices` is a list ordered by value
@@ -479,6 +496,7 @@ def Tile_TopNOp : Tile_Op<"top_n", [
 
 def Tile_SortOp : Tile_Op<"sort", [
     Pure, AllTypesMatch<["input", "result"]>]> {
+  let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "order each row ascending as unsigned numbers";
   let description = [{
     -1 is the largest unsigned number, so it ends up on the right.
