@@ -58,6 +58,8 @@ llvm_config.add_tool_substitutions(
         "nsa-train",
         "nsa-test-artifact",
         "FileCheck",
+        "llvm-as",
+        "llvm-mc",
         "not",
         "split-file",
     ],
