@@ -2,6 +2,8 @@
 
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -11,6 +13,7 @@ using namespace nsa::tile;
 using namespace nsa::tile_gpu;
 
 #include "dialects/TileGPU/TileGPUDialect.cpp.inc"
+#include "dialects/TileGPU/TileGPUEnums.cpp.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
@@ -21,6 +24,10 @@ void TileGPUDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/TileGPU/TileGPUAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/TileGPU/TileGPUOps.cpp.inc"
       >();
 }
 
@@ -124,6 +131,13 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
     return op->emitOpError("has ")
            << name << ", but accumulates in no #tile.fragment";
   }
+  auto uniform = dyn_cast<StringAttr>(entry.getValue());
+  if (name == kUniformAttr && isa<scf::ForOp, scf::IfOp>(op) && uniform &&
+      (uniform == "block" || uniform == "warp"))
+    return success();
+  if (name == kConsumersAttr && isa<scf::IfOp>(op) && threads &&
+      threads.getType().isInteger(32) && isBlockSize(threads.getInt()))
+    return success();
   return op->emitError("attribute `")
          << name << "` cannot be " << entry.getValue() << " on "
          << op->getName();

@@ -10,6 +10,8 @@
 
 #include "dialects/TileGPU/TileGPUDialect.h.inc"
 
+#include "dialects/TileGPU/TileGPUEnums.h.inc"
+
 #define GET_ATTRDEF_CLASSES
 #include "dialects/TileGPU/TileGPUAttrs.h.inc"
 
@@ -19,6 +21,8 @@ namespace nsa::tile_gpu {
 /// are.
 inline constexpr llvm::StringLiteral kThreadsAttr = "tile_gpu.threads";
 inline constexpr llvm::StringLiteral kMmaAttr = "tile_gpu.mma";
+inline constexpr llvm::StringLiteral kUniformAttr = "tile_gpu.uniform";
+inline constexpr llvm::StringLiteral kConsumersAttr = "tile_gpu.consumers";
 
 /// Whether a block can have so many threads: a multiple of 32 up to 1024.
 constexpr bool isBlockSize(int64_t threads) {

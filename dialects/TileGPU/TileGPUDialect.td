@@ -10,7 +10,7 @@ include "mlir/IR/TensorEncoding.td"
 def TileGPU_Dialect : Dialect {
   let name = "tile_gpu";
   let cppNamespace = "::nsa::tile_gpu";
-  let summary = "Layouts and instructions of tile kernels on GPUs";
+  let summary = "Layouts, instructions and barriers of tile kernels on GPUs";
   let description = [{
     What `tile-gpu-assign-layouts` writes on tile kernels and code generation
     only reads:
@@ -20,6 +20,17 @@ def TileGPU_Dialect : Dialect {
     | types of tiles | `#tile_gpu.blocked`, where they have none of `#tile.fragment`, `#tile.shared` and `#tile.on_demand` |
     | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply fragments |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
+
+    What `nsa-tile-to-nvvm` writes on the code of the threads, for
+    `tile-gpu-insert-barriers`, which removes it:
+
+    | on | what |
+    |---|---|
+    | `scf.for`, `scf.if` | `tile_gpu.uniform`, "block" or "warp": all threads of the block, or of each warp, run the same iterations or the same branch |
+    | `scf.if` | `tile_gpu.consumers`, an i32: the first so many threads of the block run the branch and meet at its barriers; others copy for them in the `else` |
+
+    The operations say where threads access memory (these have no effect, and
+    the same pass removes them) and where they wait.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

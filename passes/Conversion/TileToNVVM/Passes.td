@@ -167,4 +167,56 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
   ];
 }
 
+def TileGPUInsertBarriers
+    : Pass<"tile-gpu-insert-barriers", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "Insert barriers, fences and waits where memory is accessed";
+  let description = [{
+    Runs on what `nsa-tile-to-nvvm` makes of a kernel, in program order, and
+    keeps what other threads may not have done or may not see since the last
+    barrier. It removes the operations that say where memory is accessed, and
+    inserts
+
+    - `tile_gpu.async_wait` and `tile_gpu.barrier` where a tile is read that was
+      copied or stored;
+    - a barrier where a tile is written after some tile has been read, and where
+      an exchange begins;
+    - a barrier where an argument is read that may have been written, or written
+      after other threads may have read or written those elements: an output may
+      lie in the memory of an input;
+    - `tile_gpu.fence_async` in front of barriers in kernels with wgmma, if
+      threads have written shared memory;
+    - `tile_gpu.wgmma_wait` in front of barriers and of what uses the sums.
+
+    All of a loop may have run before each iteration, and neither branch or both
+    before what is behind them. Nothing is in flight where `tile_gpu.uniform`
+    control flow begins and ends. A barrier that not all threads would come by is
+    an error.
+
+    Example:
+
+    ```mlir
+    tile_gpu.shared_access write 2048 bytes at 0
+    ...
+    tile_gpu.shared_access read 2048 bytes at 0
+    // becomes
+    ...
+    tile_gpu.barrier
+    ```
+  }];
+  let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
+}
+
+def ConvertTileGPUToNVVM
+    : Pass<"convert-tile-gpu-to-nvvm", "::mlir::LLVM::LLVMFuncOp"> {
+  let summary = "Lower barriers, fences and waits to NVVM";
+  let description = [{
+    Each operation that `tile-gpu-insert-barriers` leaves becomes one
+    instruction: barriers of some threads have the number 1. What only that pass
+    reads is an error.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::NVVM::NVVMDialect"];
+}
+
 #endif // NSA_PASSES_CONVERSION_TILETONVVM_PASSES_TD

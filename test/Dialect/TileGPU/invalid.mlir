@@ -103,3 +103,44 @@ func.func @lists(%x: !tile.tile<16x32xf32, #blocked>, %base: i32, %v: !tile.tile
   %0, %1 = tile.top_n %x, %base, %v, %i : !tile.tile<16x32xf32, #blocked>, !tile.tile<16x4xf32, #blocked>, !tile.tile<16x4xi32, #other>
   return
 }
+
+// -----
+
+func.func @piece() {
+  // expected-error@+1 {{'tile_gpu.shared_access' op is about 0 bytes at 64, but needs at least one byte, at 0 or behind it}}
+  tile_gpu.shared_access read 0 bytes at 64
+  return
+}
+
+// -----
+
+func.func @threads() {
+  // expected-error@+1 {{'tile_gpu.barrier' op is for 48 threads, not a multiple of 32 up to 1024}}
+  tile_gpu.barrier threads 48
+  return
+}
+
+// -----
+
+func.func @pending() {
+  // expected-error@+1 {{'tile_gpu.async_wait' op leaves -1 groups pending, less than 0}}
+  tile_gpu.async_wait pending -1
+  return
+}
+
+// -----
+
+func.func @sums() {
+  // expected-error@+1 {{'tile_gpu.wgmma_commit' op has no sums}}
+  "tile_gpu.wgmma_commit"() : () -> ()
+  return
+}
+
+// -----
+
+func.func @uniform(%x: i1) {
+  // expected-error@+1 {{attribute `tile_gpu.uniform` cannot be "lane" on scf.if}}
+  scf.if %x {
+  } {tile_gpu.uniform = "lane"}
+  return
+}

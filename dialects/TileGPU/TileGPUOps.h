@@ -1,0 +1,13 @@
+//===- TileGPUOps.h - memory and threads of a block -------------*- C++ -*-===//
+
+#ifndef NSA_DIALECTS_TILEGPU_TILEGPUOPS_H
+#define NSA_DIALECTS_TILEGPU_TILEGPUOPS_H
+
+#include "dialects/TileGPU/TileGPUDialect.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#define GET_OP_CLASSES
+#include "dialects/TileGPU/TileGPUOps.h.inc"
+
+#endif // NSA_DIALECTS_TILEGPU_TILEGPUOPS_H

@@ -1,0 +1,39 @@
+// RUN: nsa-opt %s | nsa-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @accesses
+func.func @accesses(%x: memref<8xf32>) {
+  // CHECK-NEXT: tile_gpu.global_access read %{{.*}} : memref<8xf32>
+  // CHECK-NEXT: tile_gpu.global_access write %{{.*}} owners 3 : memref<8xf32>
+  tile_gpu.global_access read %x : memref<8xf32>
+  tile_gpu.global_access write %x owners 3 : memref<8xf32>
+  // CHECK-NEXT: tile_gpu.shared_access arrive 512 bytes at 1024
+  // CHECK-NEXT: tile_gpu.reuse
+  // CHECK-NEXT: tile_gpu.settle
+  tile_gpu.shared_access arrive 512 bytes at 1024
+  tile_gpu.reuse
+  tile_gpu.settle
+  return
+}
+
+// CHECK-LABEL: func.func @synchronization
+func.func @synchronization(%x: i1, %y: f32) {
+  // CHECK-NEXT: tile_gpu.barrier threads 128
+  // CHECK-NEXT: tile_gpu.any_thread %{{.*}} threads 128
+  // CHECK-NEXT: tile_gpu.async_commit{{$}}
+  // CHECK-NEXT: tile_gpu.async_wait pending 1
+  // CHECK-NEXT: tile_gpu.fence_async
+  tile_gpu.barrier threads 128
+  %0 = tile_gpu.any_thread %x threads 128
+  tile_gpu.async_commit
+  tile_gpu.async_wait pending 1
+  tile_gpu.fence_async
+  // CHECK-NEXT: %[[R:.*]]:2 = tile_gpu.wgmma_commit %{{.*}}, %{{.*}} : f32, f32
+  // CHECK-NEXT: tile_gpu.wgmma_wait pending 0 %[[R]]#0, %[[R]]#1 : f32, f32
+  // CHECK-NEXT: tile_gpu.wgmma_use %[[R]]#0 : f32
+  // CHECK-NEXT: tile_gpu.wgmma_use{{$}}
+  %1:2 = tile_gpu.wgmma_commit %y, %y : f32, f32
+  %2:2 = tile_gpu.wgmma_wait pending 0 %1#0, %1#1 : f32, f32
+  tile_gpu.wgmma_use %1#0 : f32
+  tile_gpu.wgmma_use
+  return
+}
