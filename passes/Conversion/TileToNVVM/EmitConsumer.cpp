@@ -74,7 +74,6 @@ FailureOr<SmallVector<Value>> KernelEmitter::emitIteration(ConsumerLoop &loop,
     };
   if (failed(emitBlock(*loop.op.getBody())))
     return failure();
-  settle();
   if (!late)
     return flatten(loop.op.getYieldedValues());
   registers[late.getResult()] = registersOf(late.getAcc());
@@ -95,6 +94,8 @@ LogicalResult KernelEmitter::emitConsumerLoop(scf::ForOp op) {
     ValueRange own = takeRing(carried);
     Value place = ring.place, phase = ring.phase;
     awaitPhase(ringBarrier(place, true), phase);
+    for (const ProducerPlan::Copy &copy : copies)
+      markGlobal(copy.load);
     FailureOr<SmallVector<Value>> yielded = emitIteration(loop, own, place);
     if (failed(yielded)) {
       result = failure();
@@ -118,8 +119,9 @@ LogicalResult KernelEmitter::emitConsumerLoop(scf::ForOp op) {
     leftOut.insert(loop.late.product);
     llvm::append_range(inits, startLate(loop.late));
   }
-  SmallVector<Value> results = b.loop(lower, upper, scalar(op.getStep()),
-                                      withRing(std::move(inits)), body);
+  SmallVector<Value> results =
+      b.loop(lower, upper, scalar(op.getStep()), withRing(std::move(inits)),
+             body, ThreadBuilder::Loop::Uniform);
   ValueRange own = takeRing(results);
   if (isLate)
     own = takeLate(loop.late, own);
@@ -193,7 +195,6 @@ void KernelEmitter::emitLateProduct(const ConsumerLoop &loop, Value place) {
   selectPlace(loop.copies, late.place);
   emitWarpgroupDot(product);
   registers[late.sum] = registers.lookup(product.getResult());
-  productsInFlight.back() = late.sum;
   selectPlace(loop.copies, place);
 }
 
@@ -206,6 +207,7 @@ void KernelEmitter::finishLate(const ConsumerLoop &loop, Value hasIterations) {
   auto branch = scf::IfOp::create(b, TypeRange(ValueRange(before)),
                                   hasIterations, /*addThenBlock=*/true,
                                   /*addElseBlock=*/true);
+  branch->setAttr(tile_gpu::kUniformAttr, b.getStringAttr("block"));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(branch.elseBlock());
   scf::YieldOp::create(b, before);

@@ -30,8 +30,7 @@ void KernelEmitter::convertToShared(ConvertOp op) {
     return;
   Value input = op.getInput();
   Resident tile = makeResident(op.getResult());
-  beginWriting();
-  order.unseen.insert(op.getResult());
+  markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
   if (isFragment(input.getType()) && Fragment(input).isPacked())
     return storeFragment(input, tile);
   // Element by element: from an exchange area, or computed.
@@ -41,7 +40,8 @@ void KernelEmitter::convertToShared(ConvertOp op) {
     from =
         isFragment(input.getType()) ? publishFragment(input) : publish(input);
     endPublishing();
-    order.unseen.insert(op.getResult());
+    // Behind the barriers of the exchange.
+    markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
   }
   Type element = cast<TileType>(op.getType()).getElementType();
   const SharedShape &shape = tile.shape;
@@ -108,7 +108,7 @@ void KernelEmitter::convertToFragment(ConvertOp op) {
   Fragment fragment(op.getResult());
   SmallVector<Value> values;
   if (isShared(input.getType())) {
-    require(input);
+    markShared(input, tile_gpu::SharedAccessKind::Read);
     Resident tile = residents.at(input);
     if (fragment.isPacked() && fragment.rows > 1) {
       registers[op.getResult()] = loadFragment(tile, fragment);
@@ -176,7 +176,7 @@ void KernelEmitter::convertToSpread(ConvertOp op) {
     stillShared.try_emplace(op.getResult(), from);
     return readBack(op.getResult(), from);
   }
-  require(input);
+  markShared(input, tile_gpu::SharedAccessKind::Read);
   Resident tile = residents.at(input);
   Spread spread = spreadOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];

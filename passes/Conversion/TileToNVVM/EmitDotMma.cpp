@@ -192,8 +192,8 @@ void KernelEmitter::emitFragmentDot(DotOp op) {
   TileType aType = op.getA().getType();
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
   if (isShared(aType))
-    require(op.getA());
-  require(op.getB());
+    markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
+  markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
   Resident rhs = residents.at(op.getB());
   SmallVector<Value> sums = registersOf(op.getAcc());
   for (int64_t k = 0; 16 * k < length; ++k) {

@@ -6,13 +6,15 @@
 // registers as the instruction has it.
 //
 // A product is asynchronous: its registers may be used again behind a wait,
-// which comes before the first operation that does, and before a barrier
-// behind which its operands in shared memory may be overwritten.
+// which tile-gpu-insert-barriers puts before the first operation that does, and
+// before a barrier behind which its operands in shared memory may be
+// overwritten.
 //
 //===----------------------------------------------------------------------===//
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/Matchers.h"
+#include "passes/Conversion/TileToNVVM/Assembly.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -23,64 +25,6 @@ using namespace nsa::tile;
 //===----------------------------------------------------------------------===//
 // Instructions
 //===----------------------------------------------------------------------===//
-
-namespace {
-/// An instruction as text. In it, $0 and on are the results, which start as
-/// `tied` if there are any, and then the inputs.
-struct Assembly {
-  std::string text;
-  SmallVector<Type> results;
-  SmallVector<Value> inputs;
-  SmallVector<Value> tied;
-
-  SmallVector<Value> create(ThreadBuilder &b) const;
-};
-} // namespace
-
-static StringRef constraintOf(Type type) {
-  if (type.isF32())
-    return "f";
-  return type.isInteger(64) ? "l" : "r";
-}
-
-SmallVector<Value> Assembly::create(ThreadBuilder &b) const {
-  SmallVector<std::string> constraints;
-  for (Type type : results)
-    constraints.push_back(("=" + constraintOf(type)).str());
-  for (Value input : inputs)
-    constraints.push_back(constraintOf(input.getType()).str());
-  for (size_t i = 0; i < tied.size(); ++i)
-    constraints.push_back(std::to_string(i));
-  Type type = results.size() == 1
-                  ? results[0]
-                  : LLVM::LLVMStructType::getLiteral(b.getContext(), results);
-  SmallVector<Value> operands(inputs);
-  llvm::append_range(operands, tied);
-  auto instruction = LLVM::InlineAsmOp::create(
-      b, type, operands, StringRef(text),
-      StringRef(llvm::join(constraints, ",")), /*has_side_effects=*/true,
-      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-      LLVM::AsmDialectAttr(), ArrayAttr());
-  if (results.size() == 1)
-    return {instruction.getRes()};
-  SmallVector<Value> values;
-  for (int64_t i = 0; i < int64_t(results.size()); ++i)
-    values.push_back(LLVM::ExtractValueOp::create(b, instruction.getRes(), i));
-  return values;
-}
-
-/// Passes values through an instruction that orders accesses to registers:
-/// what computes them stays before it, what uses them behind it.
-static void passThrough(ThreadBuilder &b, StringRef instruction,
-                        ArrayRef<Value *> values) {
-  Assembly assembly{instruction.str(), {}, {}, {}};
-  for (Value *value : values) {
-    assembly.tied.push_back(*value);
-    assembly.results.push_back(value->getType());
-  }
-  for (auto [value, result] : llvm::zip_equal(values, assembly.create(b)))
-    *value = result;
-}
 
 static std::string listOf(size_t first, size_t count) {
   std::string text = "{";
@@ -214,18 +158,34 @@ static bool isZero(Value tile) {
   return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
 }
 
+/// Orders everything in registers before the first product.
+static void orderRegisters(ThreadBuilder &b,
+                           MutableArrayRef<SmallVector<Value>> sums,
+                           MutableArrayRef<SmallVector<Value>> lhs) {
+  SmallVector<Value> values;
+  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
+    llvm::append_range(values, list);
+  if (values.empty()) {
+    NVVM::WgmmaFenceAlignedOp::create(b);
+    return;
+  }
+  values = passThrough(b, "wgmma.fence.sync.aligned;", values);
+  auto *next = values.begin();
+  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
+    for (Value &value : list)
+      value = *next++;
+}
+
 void KernelEmitter::emitWarpgroupDot(DotOp op) {
   Fragment acc(op.getResult());
   TileType aType = op.getA().getType();
   bool inRegisters = isFragment(aType), startsAtZero = isZero(op.getAcc());
   int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
   if (!inRegisters)
-    require(op.getA());
-  require(op.getB());
+    markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
+  markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
 
-  // Everything in registers is ordered before the first product.
   SmallVector<SmallVector<Value>> sums(acc.slabs()), lhs;
-  SmallVector<Value *> ordered;
   if (!startsAtZero) {
     SmallVector<Value> values = registersOf(op.getAcc());
     for (int64_t s = 0; s < acc.slabs(); ++s)
@@ -238,13 +198,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
     for (int64_t s = 0; s < acc.slabs(); ++s)
       for (int64_t k = 0; k < steps; ++k)
         lhs.push_back(operandA(op, s, k));
-  for (SmallVector<Value> &list : llvm::concat<SmallVector<Value>>(sums, lhs))
-    for (Value &value : list)
-      ordered.push_back(&value);
-  if (ordered.empty())
-    NVVM::WgmmaFenceAlignedOp::create(b);
-  else
-    passThrough(b, "wgmma.fence.sync.aligned;", ordered);
+  orderRegisters(b, sums, lhs);
 
   for (int64_t s = 0; s < acc.slabs(); ++s) {
     sums[s].resize(2 * acc.colCount());
@@ -261,41 +215,24 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
       multiply(b, step, k > 0 || !startsAtZero, sums[s]);
     }
   }
-  NVVM::WgmmaGroupSyncAlignedOp::create(b);
-  SmallVector<Value> &results = registers[op.getResult()];
-  results.resize(acc.elements());
+  SmallVector<Value> results(acc.elements());
   for (int64_t s = 0; s < acc.slabs(); ++s)
     for (auto [i, value] : llvm::enumerate(sums[s])) {
       int64_t row = 2 * s + int64_t(i) % 4 / 2;
       results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
           value;
     }
-  productsInFlight.push_back(op.getResult());
+  registers[op.getResult()] = tile_gpu::WgmmaCommitOp::create(
+                                  b, TypeRange(ValueRange(results)), results)
+                                  ->getResults();
   if (std::function<void()> next = behindProduct.lookup(op))
     next();
 }
 
-void KernelEmitter::awaitProduct(Value tile) {
-  auto *known = llvm::find(productsInFlight, tile);
-  if (known == productsInFlight.end())
-    return;
-  // Products end in order.
-  ++known;
-  SmallVector<Value *> values;
-  for (Value done : llvm::make_range(productsInFlight.begin(), known))
-    for (Value &value : registers[done])
-      values.push_back(&value);
-  passThrough(b,
-              llvm::formatv("wgmma.wait_group.sync.aligned {0};",
-                            productsInFlight.end() - known)
-                  .str(),
-              values);
-  productsInFlight.erase(productsInFlight.begin(), known);
-}
-
+/// Whoever uses the sums of a block waits for them in it.
 void KernelEmitter::awaitProducts() {
-  if (!productsInFlight.empty())
-    awaitProduct(productsInFlight.back());
+  if (!b.getInsertionBlock()->getOps<tile_gpu::WgmmaCommitOp>().empty())
+    tile_gpu::WgmmaUseOp::create(b, Value());
 }
 
 /// What an operation with a region does with its surroundings shows in its
@@ -303,6 +240,10 @@ void KernelEmitter::awaitProducts() {
 void KernelEmitter::awaitOperands(Operation *op) {
   if (isa<scf::ForOp, scf::IfOp>(op))
     return awaitProducts();
-  for (Value operand : op->getOperands())
-    awaitProduct(operand);
+  for (Value operand : op->getOperands()) {
+    auto known = registers.find(operand);
+    if (known != registers.end() && !known->second.empty() &&
+        known->second.front().getDefiningOp<tile_gpu::WgmmaCommitOp>())
+      tile_gpu::WgmmaUseOp::create(b, known->second.front());
+  }
 }

@@ -85,7 +85,7 @@ Value KernelEmitter::loadPair(Value ref, const Address &address) {
 void KernelEmitter::emitFragmentLoad(LoadOp op) {
   if (residentLines.contains(op.getResult()))
     return readLine(op);
-  guardLoad(op);
+  markGlobal(op);
   Fragment fragment(cast<TileType>(op.getType()));
   SmallVector<Value> values;
   if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
@@ -185,7 +185,7 @@ void KernelEmitter::emitFragmentStore(StoreOp op) {
     return;
   SmallVector<Value> values = registersOf(op.getValue());
   Fragment fragment(cast<TileType>(op.getValue().getType()));
-  guardStore(op);
+  markGlobal(op);
   Addresses addresses = addressesOf(op.getRef(), op.getIndices(), fragment);
   if (movesChunks(fragment, op) && addresses.mixed.empty())
     return storeChunks(op, fragment, addresses, values);

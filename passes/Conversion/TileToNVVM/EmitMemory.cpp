@@ -124,58 +124,11 @@ KernelEmitter::Address KernelEmitter::addressAt(Value ref, ValueRange indices,
 }
 
 //===----------------------------------------------------------------------===//
-// Order
-//===----------------------------------------------------------------------===//
-
-/// A kernel that reads what it has written needs the writes of all threads.
-void KernelEmitter::guardLoad(LoadOp op) {
-  if (order.stores && readAndWritten.contains(getArgument(op.getRef())))
-    barrier();
-  order.loads.insert(op);
-}
-
-/// Whether the same threads make both stores: those run in order.
-static bool areOfSameThreads(StoreOp x, StoreOp y) {
-  return x.getValue().getType() == y.getValue().getType() &&
-         (!isa<TileType>(x.getValue().getType()) ||
-          llvm::equal(x.getIndices(), y.getIndices()));
-}
-
-/// An output may lie in the memory of an input whose elements are read before.
-/// A thread that writes the elements that it has read itself needs no barrier.
-void KernelEmitter::guardStore(StoreOp op) {
-  auto isOwn = [&](LoadOp load) {
-    // All threads read a scalar; several may read an element of a vector.
-    auto from = dyn_cast<TileType>(load.getType());
-    auto to = dyn_cast<TileType>(op.getValue().getType());
-    if (!from || !llvm::equal(load.getIndices(), op.getIndices()))
-      return false;
-    Attribute layout = to ? to.getLayout() : Attribute();
-    if (from.getLayout() != layout)
-      return false;
-    return isSpread(from) ? !spreadOf(from).isRepeated()
-                          : from.getRows() > 1 && from.getCols() > 1;
-  };
-  // Of two stores to one element the later one counts.
-  auto overtakes = [&](StoreOp other) {
-    return getArgument(other.getRef()) == getArgument(op.getRef()) &&
-           !areOfSameThreads(other, op);
-  };
-  if (!llvm::all_of(order.loads, isOwn) ||
-      llvm::any_of(order.writes, overtakes)) {
-    settle();
-    barrier();
-  }
-  order.writes.insert(op);
-  order.stores = true;
-}
-
-//===----------------------------------------------------------------------===//
 // Operations
 //===----------------------------------------------------------------------===//
 
 void KernelEmitter::emitLoad(LoadOp op) {
-  guardLoad(op);
+  markGlobal(op);
   auto shape = dyn_cast<TileType>(op.getType());
   if (!shape) {
     SmallVector<Value> coordinates = flatten(op.getIndices());
@@ -204,7 +157,7 @@ void KernelEmitter::emitStore(StoreOp op) {
     return;
   auto shape = dyn_cast<TileType>(op.getValue().getType());
   if (!shape) {
-    guardStore(op);
+    markGlobal(op);
     SmallVector<Value> coordinates = flatten(op.getIndices());
     Address address = addressOf(op.getRef(), op.getIndices(), coordinates);
     Value first =
@@ -216,7 +169,7 @@ void KernelEmitter::emitStore(StoreOp op) {
   }
   SmallVector<Value> values = registersOf(op.getValue());
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
-  guardStore(op);
+  markGlobal(op);
   Spread spread = spreadOf(shape);
   int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
   for (int64_t k = 0; k < spread.registers(); k += step) {

@@ -27,6 +27,17 @@ unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
   return unsigned(std::clamp<int64_t>(depth, options.stages, most));
 }
 
+/// Whether something in `op` reads tiles that stay in shared memory.
+static bool readsResidents(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return llvm::any_of(inner->getOperandTypes(), isShared)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// The tiles of a loop lie together.
 void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   int64_t bytes = 0;
@@ -52,9 +63,12 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
 }
 
 void KernelEmitter::endPipeline() {
-  pool.release(pipelines.back().offset);
+  const Pipeline &pipeline = pipelines.back();
+  tile_gpu::SharedAccessOp::create(b, tile_gpu::SharedAccessKind::Read,
+                                   pipeline.depth * pipeline.bytes,
+                                   pipeline.offset);
+  pool.release(pipeline.offset);
   pipelines.pop_back();
-  order.residentsRead = true;
 }
 
 void KernelEmitter::selectStage(Value stage) {
@@ -143,10 +157,13 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
 /// The copies of this iteration are there, and nobody reads what the one before
 /// read.
 void KernelEmitter::beginStage() {
-  NVVM::CpAsyncWaitGroupOp::create(b, pipelines.back().depth - 2);
-  for (LoadOp load : pipelines.back().loads)
-    order.unseen.insert(load.getResult());
-  barrier();
+  const Pipeline &pipeline = pipelines.back();
+  for (LoadOp load : llvm::concat<const LoadOp>(pipeline.loads, pipeline.lines))
+    markGlobal(load);
+  tile_gpu::AsyncWaitOp::create(b, int32_t(pipeline.depth - 2));
+  for (LoadOp load : pipeline.loads)
+    markShared(load.getResult(), tile_gpu::SharedAccessKind::Arrive);
+  tile_gpu::BarrierOp::create(b, IntegerAttr());
 }
 
 static Value isLess(ThreadBuilder &b, Value x, Value y) {
@@ -184,55 +201,62 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                               const Prefetch &prefetch) {
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
   Value step = scalar(op.getStep());
-  beginWriting();
+  tile_gpu::SettleOp::create(b);
   beginPipeline(op, prefetch);
   int64_t depth = pipelines.back().depth, bytes = pipelines.back().bytes;
+  auto markPlaces = [&](tile_gpu::SharedAccessKind kind) {
+    tile_gpu::SharedAccessOp::create(b, kind, depth * bytes,
+                                     pipelines.back().offset);
+  };
+  // What the loop reads of shared memory counts as read before it.
+  if (readsResidents(op))
+    markPlaces(tile_gpu::SharedAccessKind::Read);
+  markPlaces(tile_gpu::SharedAccessKind::Copy);
   for (int64_t k = 0; k + 1 < depth; ++k) {
     Value first = b.add(lower, b.mul(step, k));
     b.ifThen(isLess(b, first, upper),
              [&] { copyAhead(op, prefetch, first, b.i32(k * bytes)); });
-    NVVM::CpAsyncCommitGroupOp::create(b);
+    tile_gpu::AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
   }
 
   SmallVector<Value> inits = flatten(op.getInitArgs());
   inits.push_back(b.i32(0));
   LogicalResult result = success();
-  SmallVector<Value> results =
-      b.loop(lower, upper, step, inits,
-             [&](Value i, ValueRange carried) -> SmallVector<Value> {
-               Value stage = carried.back();
-               auto [before, after] =
-                   neighbours(b, stage, (depth - 1) * bytes, bytes);
-               beginStage();
-               Value ahead = b.add(i, b.mul(step, depth - 1));
-               auto copyNext = [&, before = before] {
-                 b.ifThen(isLess(b, ahead, upper),
-                          [&] { copyAhead(op, prefetch, ahead, before); });
-                 NVVM::CpAsyncCommitGroupOp::create(b);
-                 scalars.map(op.getInductionVar(), i);
-                 selectStage(stage);
-               };
-               if (DotOp first = findFirstProduct(op)) {
-                 // Copies are issued while it multiplies.
-                 scalars.map(op.getInductionVar(), i);
-                 selectStage(stage);
-                 behindProduct[first] = [&] {
-                   IRMapping own = scalars;
-                   copyNext();
-                   scalars = std::move(own);
-                 };
-               } else {
-                 copyNext();
-               }
-               unflatten(op.getRegionIterArgs(), carried.drop_back());
-               result = emitBlock(*op.getBody());
-               if (failed(result))
-                 return carried;
-               settle();
-               SmallVector<Value> yielded = flatten(op.getYieldedValues());
-               yielded.push_back(after);
-               return yielded;
-             });
+  SmallVector<Value> results = b.loop(
+      lower, upper, step, inits,
+      [&](Value i, ValueRange carried) -> SmallVector<Value> {
+        Value stage = carried.back();
+        auto [before, after] = neighbours(b, stage, (depth - 1) * bytes, bytes);
+        beginStage();
+        Value ahead = b.add(i, b.mul(step, depth - 1));
+        auto copyNext = [&, before = before] {
+          b.ifThen(isLess(b, ahead, upper),
+                   [&] { copyAhead(op, prefetch, ahead, before); });
+          tile_gpu::AsyncCommitOp::create(b, IntegerAttr(), IntegerAttr());
+          scalars.map(op.getInductionVar(), i);
+          selectStage(stage);
+        };
+        if (DotOp first = findFirstProduct(op)) {
+          // Copies are issued while it multiplies.
+          scalars.map(op.getInductionVar(), i);
+          selectStage(stage);
+          behindProduct[first] = [&] {
+            IRMapping own = scalars;
+            copyNext();
+            scalars = std::move(own);
+          };
+        } else {
+          copyNext();
+        }
+        unflatten(op.getRegionIterArgs(), carried.drop_back());
+        result = emitBlock(*op.getBody());
+        if (failed(result))
+          return carried;
+        SmallVector<Value> yielded = flatten(op.getYieldedValues());
+        yielded.push_back(after);
+        return yielded;
+      },
+      ThreadBuilder::Loop::Uniform);
   endPipeline();
   unflatten(op.getResults(), ValueRange(results).drop_back());
   return result;

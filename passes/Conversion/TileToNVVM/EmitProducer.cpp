@@ -89,7 +89,7 @@ void KernelEmitter::initializeRing() {
       initialize(heldBarrier(k), 1);
     NVVM::FenceMbarrierInitOp::create(b);
   });
-  b.barrier();
+  tile_gpu::BarrierOp::create(b, IntegerAttr());
 }
 
 /// The place behind this one: its number and the parity of its phase.
@@ -259,6 +259,8 @@ LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
   auto [atLaunch, ofConsumers] = shareRegisters(threads, producer.blocks);
   Value isConsumer = b.less(warp, warps), zero = b.i32(0);
   auto roles = scf::IfOp::create(b, isConsumer, /*withElseRegion=*/true);
+  roles->setAttr(tile_gpu::kConsumersAttr,
+                 b.getI32IntegerAttr(int32_t(threads)));
   bool handsOver = ofConsumers > atLaunch;
   if (handsOver)
     func->setAttr(kLaunchRegistersAttr, b.getI64IntegerAttr(atLaunch));
@@ -277,9 +279,7 @@ LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
   if (handsOver)
     NVVM::SetMaxRegisterOp::create(b, ofConsumers,
                                    NVVM::SetMaxRegisterAction::increase);
-  b.setParticipants(threads);
   LogicalResult result = emitBlock(kernel.getBody().front());
-  b.setParticipants(0);
   func->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                 b.getI32IntegerAttr(int32_t(producer.blocks)));
   return result;

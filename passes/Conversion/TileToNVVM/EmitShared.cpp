@@ -74,39 +74,6 @@ Value KernelEmitter::residentElement(const Resident &tile, Value row,
 }
 
 //===----------------------------------------------------------------------===//
-// Order
-//===----------------------------------------------------------------------===//
-
-static void waitForCopies(ThreadBuilder &b, size_t others) {
-  NVVM::CpAsyncWaitGroupOp::create(b, uint32_t(others));
-}
-
-void KernelEmitter::require(Value tile) {
-  if (auto *known = llvm::find(order.inFlight, tile);
-      known != order.inFlight.end()) {
-    ++known;
-    waitForCopies(b, order.inFlight.end() - known);
-    order.unseen.insert(order.inFlight.begin(), known);
-    order.inFlight.erase(order.inFlight.begin(), known);
-  }
-  if (order.unseen.contains(tile))
-    barrier();
-  order.residentsRead = true;
-}
-
-void KernelEmitter::beginWriting() {
-  if (order.residentsRead)
-    barrier();
-}
-
-void KernelEmitter::settle() {
-  if (!order.inFlight.empty())
-    require(order.inFlight.back());
-  else if (!order.unseen.empty())
-    barrier();
-}
-
-//===----------------------------------------------------------------------===//
 // Loads
 //===----------------------------------------------------------------------===//
 
@@ -117,18 +84,16 @@ void KernelEmitter::emitSharedLoad(LoadOp op) {
   for (auto [k, copy] : llvm::enumerate(producer.held))
     if (copy.load == op)
       return takeHeld(k);
-  guardLoad(op);
+  markGlobal(op);
   const Resident &tile = makeResident(op.getResult());
-  beginWriting();
   int64_t width = getCopyWidth(op);
-  if (!width) {
-    copyElements(op, tile);
-    order.unseen.insert(op.getResult());
-    return;
-  }
+  markShared(op.getResult(), width ? tile_gpu::SharedAccessKind::Copy
+                                   : tile_gpu::SharedAccessKind::Write);
+  if (!width)
+    return copyElements(op, tile);
   copyChunks(op, tile, width);
-  NVVM::CpAsyncCommitGroupOp::create(b);
-  order.inFlight.push_back(op.getResult());
+  tile_gpu::AsyncCommitOp::create(b, b.getI64IntegerAttr(tile.shape.bytes()),
+                                  b.getI64IntegerAttr(tile.offset));
 }
 
 /// Bytes from a row of an access to the next one, if all are equal.

@@ -158,11 +158,8 @@ void KernelEmitter::emitAny(AnyOp op) {
     for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
       add(value, isElement(spread, int64_t(k)));
   }
-  scalars.map(op.getResult(), b.anyThread(some));
-  // The vote is a barrier, but without the fence that warpgroups need.
-  order.loads.clear();
-  order.writes.clear();
-  order.stores = false;
+  scalars.map(op.getResult(), tile_gpu::AnyThreadOp::create(
+                                  b, b.getI1Type(), some, IntegerAttr()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -201,6 +198,6 @@ void KernelEmitter::emitSort(SortOp op) {
              return {};
            });
   });
-  barrier();
+  endPublishing();
   readBack(op.getResult(), shared);
 }

@@ -48,7 +48,7 @@ void KernelEmitter::emitTopN(TopNOp op) {
     emitTopNInLanes(op, tiles);
   else
     emitTopNByCounting(op, tiles);
-  barrier();
+  endPublishing();
   readBack(op.getTopValues(), tiles.topValues);
   readBack(op.getTopIndices(), tiles.topIndices);
 }

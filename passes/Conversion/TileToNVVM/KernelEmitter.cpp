@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
+#include "passes/Conversion/TileToNVVM/SlabBranches.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -20,17 +21,6 @@ static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 static bool isVirtual(Value tile) {
   return isOnDemand(tile.getType()) ||
          isa_and_nonnull<RangeOp, SplatOp>(tile.getDefiningOp());
-}
-
-/// Whether something in `op` reads tiles that stay in shared memory.
-static bool readsResidents(Operation *op) {
-  return op
-      ->walk([](Operation *inner) {
-        return llvm::any_of(inner->getOperandTypes(), isShared)
-                   ? WalkResult::interrupt()
-                   : WalkResult::advance();
-      })
-      .wasInterrupted();
 }
 
 /// Whether some tile is for tensor cores.
@@ -51,10 +41,6 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const EmissionOptions &options)
       b(kernel.getLoc(), kernel.getContext()), bounds(kernel),
       options(options) {
   kernel.walk([&](StoreOp op) { written.insert(getArgument(op.getRef())); });
-  kernel.walk([&](LoadOp op) {
-    if (written.contains(getArgument(op.getRef())))
-      readAndWritten.insert(getArgument(op.getRef()));
-  });
 }
 
 /// How many registers of a thread the assembler may use: left to itself it
@@ -221,33 +207,8 @@ SmallVector<Value> KernelEmitter::registersOf(Value tile) {
 // Exchange through shared memory
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::Order::join(const Order &other) {
-  assert(inFlight.empty() && other.inFlight.empty() && "copies are running");
-  loads.insert_range(other.loads);
-  writes.insert_range(other.writes);
-  stores |= other.stores;
-  unseen.insert_range(other.unseen);
-  residentsRead |= other.residentsRead;
-}
-
-void KernelEmitter::barrier() {
-  awaitProducts();
-  // Warpgroups read shared memory through another path than threads write it.
-  if (!order.unseen.empty() && usesWgmma(kernel))
-    NVVM::FenceProxyOp::create(
-        b, NVVM::ProxyKind::async_shared,
-        NVVM::SharedSpaceAttr::get(b.getContext(),
-                                   NVVM::SharedSpace::shared_cta));
-  b.barrier();
-  order.loads.clear();
-  order.writes.clear();
-  order.stores = false;
-  order.unseen.clear();
-  order.residentsRead = false;
-}
-
 void KernelEmitter::beginExchange() {
-  barrier();
+  tile_gpu::ReuseOp::create(b);
   sharedUsed = 0;
   stillShared.clear();
 }
@@ -500,7 +461,6 @@ LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
     result = emitBlock(*op.getBody());
     if (failed(result))
       return carried;
-    settle();
     SmallVector<Value> yielded = flatten(op.getYieldedValues());
     return carriesRing ? withRing(std::move(yielded)) : yielded;
   };
@@ -509,56 +469,39 @@ LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
     inits = withRing(std::move(inits));
   SmallVector<Value> results =
       b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
-             scalar(op.getStep()), inits, body);
+             scalar(op.getStep()), inits, body, ThreadBuilder::Loop::Uniform);
   unflatten(op.getResults(),
             carriesRing ? takeRing(results) : ValueRange(results));
   return result;
 }
 
 LogicalResult KernelEmitter::emitFor(scf::ForOp op) {
-  settle();
-  // What an iteration reads last, the next one may write first. A barrier in
-  // the loop is none if it does not run.
-  op.walk([&](LoadOp load) { order.loads.insert(load); });
-  op.walk([&](StoreOp store) { order.writes.insert(store); });
-  order.stores = true;
-  order.residentsRead |= readsResidents(op);
-  Order around = order;
+  if (producer.loops.contains(op))
+    return emitConsumerLoop(op);
   Prefetch prefetch;
   if (options.stages > 1)
     prefetch = findPrefetch(op, written);
-  LogicalResult result = producer.loops.contains(op) ? emitConsumerLoop(op)
-                         : prefetch.empty() ? emitPlainLoop(op)
-                                            : emitPipelinedFor(op, prefetch);
-  order.join(around);
-  return result;
+  return prefetch.empty() ? emitPlainLoop(op) : emitPipelinedFor(op, prefetch);
 }
 
 LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
   bool hasElse = !op.getElseRegion().empty();
-  // In front of the branch: behind it nobody waits again.
-  settle();
   auto branch = scf::IfOp::create(b, flattenTypes(op.getResultTypes()),
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
-  Order before = order, after;
+  branch->setAttr(tile_gpu::kUniformAttr,
+                  b.getStringAttr(isSlabBranch(op) ? "warp" : "block"));
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;
     OpBuilder::InsertionGuard guard(b);
     to.front().clear();
     b.setInsertionPointToEnd(&to.front());
-    order = before;
     if (failed(emitBlock(from.front())))
       return failure();
-    settle();
     scf::YieldOp::create(b,
                          flatten(from.front().getTerminator()->getOperands()));
-    after.join(order);
   }
-  if (!hasElse)
-    after.join(before);
-  order = std::move(after);
   unflatten(op.getResults(), branch.getResults());
   return success();
 }

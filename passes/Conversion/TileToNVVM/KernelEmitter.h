@@ -4,6 +4,7 @@
 #define NSA_PASSES_CONVERSION_TILETONVVM_KERNELEMITTER_H
 
 #include "dialects/Tile/TileOps.h"
+#include "dialects/TileGPU/TileGPUOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
@@ -81,12 +82,11 @@ private:
   /// lies since it was converted, or published in an exchange of its own.
   SharedTile share(mlir::OpOperand &operand);
   /// Ends the writes of an exchange: what was published can be read.
-  void endPublishing() { barrier(); }
+  void endPublishing() { tile_gpu::BarrierOp::create(b, mlir::IntegerAttr()); }
   mlir::Value readShared(const SharedTile &tile, mlir::Value row,
                          mlir::Value col);
   void writeShared(mlir::Value value, const SharedTile &tile, mlir::Value row,
                    mlir::Value col);
-  void barrier();
 
   /// Where elements of an operand come from in an operation on a larger shape.
   struct Source {
@@ -142,8 +142,8 @@ private:
                     int64_t k);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
-  void guardLoad(tile::LoadOp op);
-  void guardStore(tile::StoreOp op);
+  /// Says that a load reads or a store writes memory here.
+  void markGlobal(mlir::Operation *op);
 
   // EmitTiles.cpp
   void emitMap(tile::MapOp op);
@@ -277,12 +277,8 @@ private:
   /// The address of an element.
   mlir::Value residentElement(const Resident &tile, mlir::Value row,
                               mlir::Value col);
-  /// Waits until all threads may read `tile`.
-  void require(mlir::Value tile);
-  /// Waits until shared memory may be written.
-  void beginWriting();
-  /// Waits for all copies.
-  void settle();
+  /// Says that a tile in shared memory is accessed here.
+  void markShared(mlir::Value tile, tile_gpu::SharedAccessKind kind);
   void emitSharedLoad(tile::LoadOp op);
   int64_t countWorkers(int64_t perRow) const;
   void forPieces(int64_t pieces, int64_t perRow,
@@ -399,10 +395,9 @@ private:
   mlir::Value describeA(tile::DotOp op, int64_t s, int64_t k);
   mlir::Value describeB(tile::DotOp op, int64_t k);
   void emitWarpgroupDot(tile::DotOp op);
-  /// Waits for a product, and those before it.
-  void awaitProduct(mlir::Value tile);
+  /// Says that results of products are used, which are to be there.
   void awaitProducts();
-  /// Waits for those that `op` reads.
+  /// Says so of those that `op` reads.
   void awaitOperands(mlir::Operation *op);
 
   tile::KernelOp kernel;
@@ -419,30 +414,6 @@ private:
   mlir::IRMapping scalars;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
 
-  /// What other threads may not have done, or may not see, where code is
-  /// emitted: that of a branch starts with what there is before it, and behind
-  /// it is what any path leaves.
-  struct Order {
-    /// Accesses to memory since the last barrier that others may not have made
-    /// yet.
-    llvm::SetVector<tile::LoadOp> loads;
-    llvm::SetVector<tile::StoreOp> writes;
-    /// Whether stores are among them.
-    bool stores = false;
-    /// Tiles that are being copied, one group of copies each, in order.
-    llvm::SmallVector<mlir::Value> inFlight;
-    /// Tiles that other threads may not see yet.
-    llvm::DenseSet<mlir::Value> unseen;
-    /// Whether shared tiles were read since the last barrier.
-    bool residentsRead = false;
-
-    /// Behind one path or the other. No copies run on either.
-    void join(const Order &other);
-  };
-  Order order;
-  /// Arguments that the kernel both reads and writes.
-  llvm::DenseSet<mlir::Value> readAndWritten;
-
   /// Of layouts.
   int64_t warps = 0;
   /// Selects of the map at hand whose conditions hold.
@@ -458,8 +429,6 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
-  /// Results of wgmma that are not there yet, in order.
-  llvm::SmallVector<mlir::Value> productsInFlight;
   mlir::Value warpgroupNumber, sharedStartUnits;
   /// What is emitted when a product has been issued.
   llvm::DenseMap<mlir::Operation *, std::function<void()>> behindProduct;

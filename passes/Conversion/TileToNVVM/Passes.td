@@ -142,12 +142,15 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     pointers, tensor maps of 128 bytes, which the attribute `nsa.tensor_maps`
     describes.
 
-    The result needs `nsa-expand-math` and upstream conversions to LLVM.
+    Where threads access memory that others access too, operations of `tile_gpu`
+    say so; `tile-gpu-insert-barriers` makes barriers of them. The result also
+    needs `nsa-expand-math` and upstream conversions to LLVM.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::NVVM::NVVMDialect",
-    "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect"];
+    "::mlir::scf::SCFDialect", "::nsa::rt::RTDialect",
+    "::nsa::tile_gpu::TileGPUDialect"];
   let options = [
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,

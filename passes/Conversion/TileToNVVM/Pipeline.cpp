@@ -8,6 +8,7 @@
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -38,6 +39,9 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   options.wgmma = wgmma;
   options.producerSums = producerSums;
   manager.addPass(createNSATileToNVVM(options));
+  auto &functions = manager.nest<LLVM::LLVMFuncOp>();
+  functions.addPass(createTileGPUInsertBarriers());
+  functions.addPass(createConvertTileGPUToNVVM());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createNSAExpandMath());
   manager.addPass(arith::createArithExpandOpsPass());

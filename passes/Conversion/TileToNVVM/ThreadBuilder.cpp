@@ -1,6 +1,7 @@
 //===- ThreadBuilder.cpp - code of one thread of a block ------------------===//
 
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
+#include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -188,31 +189,6 @@ Value ThreadBuilder::blockId(unsigned axis) {
   }
 }
 
-/// The barrier of some threads of the block; 0 is that of all.
-static constexpr int64_t partialBarrier = 1;
-
-void ThreadBuilder::barrier() {
-  if (participants == 0) {
-    NVVM::BarrierOp::create(*this);
-    return;
-  }
-  NVVM::BarrierOp::create(*this, TypeRange(), i32(partialBarrier),
-                          i32(participants), NVVM::BarrierReductionAttr(),
-                          Value());
-}
-
-Value ThreadBuilder::anyThread(Value value) {
-  Value word = arith::ExtUIOp::create(*this, getI32Type(), value);
-  auto barrier = NVVM::BarrierOp::create(
-      *this, TypeRange(getI32Type()),
-      participants ? i32(partialBarrier) : Value(),
-      participants ? i32(participants) : Value(),
-      NVVM::BarrierReductionAttr::get(getContext(), NVVM::BarrierReduction::OR),
-      word);
-  return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne,
-                               barrier.getRes(), i32(0));
-}
-
 Value ThreadBuilder::shuffle(Value value, unsigned mask) {
   return NVVM::ShflOp::create(*this, value.getType(), i32(-1), value, i32(mask),
                               i32(31), NVVM::ShflKind::bfly, UnitAttr());
@@ -256,10 +232,13 @@ ThreadBuilder::ifElse(Value condition, TypeRange types,
 
 SmallVector<Value>
 ThreadBuilder::loop(Value begin, Value end, Value step, ValueRange inits,
-                    function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+                    function_ref<SmallVector<Value>(Value, ValueRange)> body,
+                    Loop kind) {
   auto loop =
       scf::ForOp::create(*this, begin, end, step, inits,
                          [](OpBuilder &, Location, Value, ValueRange) {});
+  if (kind == Loop::Uniform)
+    loop->setAttr(nsa::tile_gpu::kUniformAttr, getStringAttr("block"));
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPointToEnd(loop.getBody());
   SmallVector<Value> next =

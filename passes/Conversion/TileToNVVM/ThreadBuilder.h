@@ -1,7 +1,7 @@
 //===- ThreadBuilder.h - code of one thread of a block ----------*- C++ -*-===//
 //
 // Builder helpers of the CUDA lowering: i32 arithmetic that folds constants,
-// shared memory, barriers and shuffles.
+// shared memory and shuffles.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,13 +68,6 @@ public:
 
   mlir::Value threadId();
   mlir::Value blockId(unsigned axis);
-  /// Lets only the first `count` threads of the block take part in barriers
-  /// from now on; 0 for all.
-  void setParticipants(int64_t count) { participants = count; }
-  /// Waits for all threads that take part.
-  void barrier();
-  /// The same, and whether `value`, an i1, is true in any of them.
-  mlir::Value anyThread(mlir::Value value);
   /// The value of lane `lane ^ mask` of the warp, an f32 or i32.
   mlir::Value shuffle(mlir::Value value, unsigned mask);
   /// The value of lane `lane`, an i32, of the warp.
@@ -90,16 +83,17 @@ public:
   ifElse(mlir::Value condition, mlir::TypeRange types,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> yes,
          llvm::function_ref<llvm::SmallVector<mlir::Value>()> no);
+  /// Whether only code of a thread, or all threads that meet at barriers, in
+  /// the same iterations.
+  enum class Loop { Own, Uniform };
   /// for (i = begin; i < end; i += step) over i32 with carried values.
   llvm::SmallVector<mlir::Value>
   loop(mlir::Value begin, mlir::Value end, mlir::Value step,
        mlir::ValueRange inits,
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
                                                          mlir::ValueRange)>
-           body);
-
-private:
-  int64_t participants = 0;
+           body,
+       Loop kind = Loop::Own);
 };
 
 } // namespace nsa::cuda

@@ -1,6 +1,6 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producer-sums=0" --canonicalize --cse --split-input-file | FileCheck %s
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producers=false" --split-input-file | FileCheck %s --check-prefix=WITHOUT
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --split-input-file | FileCheck %s --check-prefix=FEW
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producer-sums=0" --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producers=false" --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=WITHOUT
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s --check-prefix=FEW
 // RUN: nsa-opt %s --nsa-tile-to-nvvm-llvm="wgmma producer-sums=0" --split-input-file | FileCheck %s --check-prefix=LLVM
 
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producer-sums=0" --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS

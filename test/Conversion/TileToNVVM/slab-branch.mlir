@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --split-input-file | FileCheck %s
+// RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
 // Branches that each warp takes for its own rows, where it needs nothing of the

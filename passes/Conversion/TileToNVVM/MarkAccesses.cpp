@@ -1,0 +1,82 @@
+//===- MarkAccesses.cpp - where threads access memory ---------------------===//
+//
+// What tile-gpu-insert-barriers needs to know of loads, stores and tiles in
+// shared memory.
+//
+//===----------------------------------------------------------------------===//
+
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+using nsa::tile_gpu::AccessKind;
+
+namespace {
+/// Which thread accesses which element: equal if these are.
+struct Distribution {
+  explicit Distribution(LoadOp op)
+      : indices(op.getIndices()), tile(dyn_cast<TileType>(op.getType())) {}
+  explicit Distribution(StoreOp op)
+      : indices(op.getIndices()),
+        tile(dyn_cast<TileType>(op.getValue().getType())) {}
+
+  /// One thread stores a scalar, always the same one.
+  bool operator==(const Distribution &other) const {
+    if (!tile || !other.tile)
+      return !tile && !other.tile;
+    return tile.getLayout() == other.tile.getLayout() &&
+           llvm::equal(indices, other.indices);
+  }
+
+  OperandRange indices;
+  TileType tile;
+};
+} // namespace
+
+static std::optional<Distribution> getDistribution(Operation *op) {
+  if (auto load = dyn_cast<LoadOp>(op))
+    return Distribution(load);
+  if (auto store = dyn_cast<StoreOp>(op))
+    return Distribution(store);
+  return std::nullopt;
+}
+
+/// Whether several threads may access an element. All read a scalar; several
+/// may read an element of a vector.
+static bool isRepeated(TileType tile) {
+  if (!tile)
+    return true;
+  return isSpread(tile) ? spreadOf(tile).isRepeated()
+                        : tile.getRows() == 1 || tile.getCols() == 1;
+}
+
+/// The number of the first access of the kernel with the same distribution.
+static int64_t findOwners(Operation *access) {
+  Distribution own = *getDistribution(access);
+  int64_t number = 0;
+  access->getParentOfType<KernelOp>().walk([&](Operation *op) {
+    std::optional<Distribution> other = getDistribution(op);
+    if (other && *other == own)
+      return WalkResult::interrupt();
+    number += other ? 1 : 0;
+    return WalkResult::advance();
+  });
+  return number;
+}
+
+void KernelEmitter::markGlobal(Operation *op) {
+  auto load = dyn_cast<LoadOp>(op);
+  Value ref = load ? load.getRef() : cast<StoreOp>(op).getRef();
+  IntegerAttr owners;
+  if (!load || !isRepeated(dyn_cast<TileType>(load.getType())))
+    owners = b.getI64IntegerAttr(findOwners(op));
+  tile_gpu::GlobalAccessOp::create(
+      b, load ? AccessKind::Read : AccessKind::Write, scalar(ref), owners);
+}
+
+void KernelEmitter::markShared(Value tile, tile_gpu::SharedAccessKind kind) {
+  const Resident &resident = residents.at(tile);
+  tile_gpu::SharedAccessOp::create(b, kind, resident.shape.bytes(),
+                                   resident.offset);
+}
