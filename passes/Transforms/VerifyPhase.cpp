@@ -7,6 +7,7 @@
 
 #include "passes/Transforms/Passes.h"
 
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringSet.h"
 
 #define DEBUG_TYPE "nsa-verify-phase"
@@ -286,15 +287,36 @@ struct RequirePhasePass : nsa::impl::RequirePhaseBase<RequirePhasePass> {
 };
 } // namespace
 
+/// Whether a function returns gradients, which an optimizer makes an update of.
+static bool returnsGradients(func::FuncOp function) {
+  return llvm::any_of(llvm::seq(function.getNumResults()), [&](unsigned i) {
+    return nn::getResultName(function, i).starts_with(training::gradientPrefix);
+  });
+}
+
+/// Whether the phase `after` would have removed an operation of a dialect that
+/// it allows: the text of a model, a function that is to be differentiated, or
+/// gradients without an update.
+static bool isLeft(Operation *op, Phase after) {
+  auto function = dyn_cast<func::FuncOp>(op);
+  return op->getName().getStringRef() == "nn.module" ||
+         (function && after >= Phase::Gradient && nn::isTrainable(function)) ||
+         (function && after == Phase::Optimizer && returnsGradients(function));
+}
+
 void RequirePhasePass::runOnOperation() {
   markAllAnalysesPreserved();
   Operation *first = nullptr;
+  auto note = [&](Operation *op) { first = first ? first : op; };
   walkForeignOps(getOperation(), getAllowedOps(after),
-                 [&](Operation *op, StringRef) { first = first ? first : op; });
+                 [&](Operation *op, StringRef) { note(op); });
+  for (Operation &op : *getOperation().getBody())
+    if (isLeft(&op, after))
+      note(&op);
   if (!first && after >= Phase::Plan)
     getOperation().walk([&](Operation *op) {
       if (isUnplanned(op))
-        first = first ? first : op;
+        note(op);
     });
   if (!first)
     return;
