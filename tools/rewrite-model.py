@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SHOWN = 100
+SHOWN = 160
 
 
 def fail(message):
@@ -53,7 +53,7 @@ def normalise(text):
     """The lines of a function, without what the old text did not say."""
     text = re.sub(r"^module attributes \{.*\} \{$", "module {", text, flags=re.M)
     # The limits of a selection stand on nsa.select, too.
-    text = re.sub(r"#nsa\.selected<block = (\d+)[^<>]*>", r"#nsa.selected<block = \1>", text)
+    text = re.sub(r"visible\(#nsa\.selected<block = (\d+)[^<>]*>", r"visible(#nsa.selected<block = \1>", text)
     # Arguments one by one.
     return re.sub(r"(%arg\d+: )", r"\n\1", text).splitlines()
 

@@ -28,6 +28,16 @@ def NSA_Dialect : Dialect {
         -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
     ```
 
+    `nsa.select` and the operations of compression are read with the parameters
+    of their `by(...)` as attributes, too: `block` and `stride`, and for selection
+    `select_block`, `count`, `initial` and `local`. The types of `nsa.select` may
+    be that of a function:
+
+    ```mlir
+    %i = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
+        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+    ```
+
     Layouts are token-major. `B` is the batch, `S` the sequence length, `Hq` and
     `Hkv` the numbers of query and of key/value heads, `G = Hq / Hkv`, `dk` and
     `dv` the head widths. With compression block `l`, stride `d` and selection

@@ -35,8 +35,7 @@ LogicalResult RotaryAttentionOp::inferReturnTypes(
 template <typename AdaptorT>
 static SmallVector<int64_t> getCompressedShape(AdaptorT adaptor, Value x) {
   SmallVector<int64_t> shape(getShape(x));
-  shape[1] =
-      getNumCompressedBlocks(shape[1], adaptor.getBlock(), adaptor.getStride());
+  shape[1] = adaptor.getCompressed().getNumKeys(shape[1]);
   return shape;
 }
 

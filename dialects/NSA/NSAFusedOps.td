@@ -158,7 +158,7 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
     Example:
 
     ```mlir
-    %kc, %vc = nsa.compress_key_value linear %k (%wk), %v (%wv) rotary %table {block = 8 : i64, stride = 4 : i64}
+    %kc, %vc = nsa.compress_key_value linear %k (%wk), %v (%wv) rotary %table by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x128x16xf32>, tensor<64x8x2xf32>)
         -> (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>)
     ```
@@ -167,15 +167,16 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$key,
            NSA_Activation:$value),
       NSA_KeyValueParameters<>.members,
-      (ins Optional<NSA_F32TensorOfRank<3>>:$table),
-      NSA_CompressionParameters<>.members);
+      (ins Optional<NSA_F32TensorOfRank<3>>:$table,
+           NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$compressed_key,
                       NSA_Activation:$compressed_value);
   let resultNames = [{"kc", "vc"}];
+  let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
     $kind $key (`(` $key_parameters^ `)`)? `,`
-    $value (`(` $value_parameters^ `)`)? (`rotary` $table^)? attr-dict
-      `:` functional-type(operands, results)
+    $value (`(` $value_parameters^ `)`)? (`rotary` $table^)?
+      custom<Blocks>($compressed, attr-dict) `:` functional-type(operands, results)
   }];
 }
 
@@ -191,7 +192,7 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
     Example:
 
     ```mlir
-    %dk, %dv = nsa.compress_key_value_backward mean %dkc, %dvc, %k, %v {block = 8 : i64, stride = 4 : i64}
+    %dk, %dv = nsa.compress_key_value_backward mean %dkc, %dvc, %k, %v by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
         -> (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>)
     ```
@@ -200,15 +201,16 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$key_grad,
            NSA_Activation:$value_grad, NSA_Activation:$key,
            NSA_Activation:$value),
-      NSA_KeyValueParameters<>.members, NSA_CompressionParameters<>.members);
+      NSA_KeyValueParameters<>.members, (ins NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$key_input_grad,
                       NSA_Activation:$value_input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
   let resultNames = [{"dk", "dv", "dparameter", "dparameter", "dparameter",
                       "dparameter", "dparameter", "dparameter"}];
+  let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
     $kind $key_grad `,` $value_grad `,` $key (`(` $key_parameters^ `)`)? `,`
-    $value (`(` $value_parameters^ `)`)? attr-dict
+    $value (`(` $value_parameters^ `)`)? custom<Blocks>($compressed, attr-dict)
       `:` functional-type(operands, results)
   }];
 }

@@ -2,6 +2,7 @@
 
 #include "dialects/NSA/NSAOps.h"
 #include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSASpellings.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -62,8 +63,7 @@ LogicalResult CompressOp::inferReturnTypes(MLIRContext *context,
                                            SmallVectorImpl<Type> &types) {
   RankedTensorType x = typeOf(adaptor.getInput());
   SmallVector<int64_t> shape(x.getShape());
-  shape[1] =
-      getNumCompressedBlocks(shape[1], adaptor.getBlock(), adaptor.getStride());
+  shape[1] = adaptor.getCompressed().getNumKeys(shape[1]);
   types.push_back(withShape(shape, x.getElementType()));
   return success();
 }
@@ -113,7 +113,7 @@ LogicalResult SelectOp::inferReturnTypes(MLIRContext *context,
                                          SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> q = getShape(adaptor.getQuery());
   types.push_back(withShape({q[0], getDim(adaptor.getKey(), 2), q[1],
-                             static_cast<int64_t>(adaptor.getCount())},
+                             adaptor.getSelected().getCount()},
                             IntegerType::get(context, 32)));
   return success();
 }
@@ -170,9 +170,9 @@ static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
 LogicalResult CompressOp::buildBackward(OpBuilder &builder,
                                         ValueRange resultGrads,
                                         SmallVectorImpl<Value> &operandGrads) {
-  auto backward = CompressBackwardOp::create(
-      builder, getLoc(), getKind(), resultGrads[0], getInput(), getParameters(),
-      getBlock(), getStride());
+  auto backward =
+      CompressBackwardOp::create(builder, getLoc(), getKind(), resultGrads[0],
+                                 getInput(), getParameters(), getCompressed());
   llvm::append_range(operandGrads, backward.getResults());
   return success();
 }

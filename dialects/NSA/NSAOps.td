@@ -64,8 +64,12 @@ class NSA_ScaleMethod {
 // Compression
 //===----------------------------------------------------------------------===//
 
-class NSA_CompressionParameters {
-  dag members = (ins NSA_PositiveI64:$block, NSA_PositiveI64:$stride);
+/// The lengths of the blocks of `$compressed`.
+class NSA_BlockMethods {
+  code declarations = [{
+    int64_t getBlock() { return getCompressed().getBlock(); }
+    int64_t getStride() { return getCompressed().getStride(); }
+  }];
 }
 
 /// The operands that `kind` has besides the input, and their names.
@@ -101,7 +105,7 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
   let summary = "one row for each block of tokens";
   let description = [{
     Row `i` summarises the tokens `i*stride .. i*stride + block - 1` of each
-    head. There is no partial and no padded block: `y` has
+    head, with the block and stride of `#nsa.compressed`. There is no partial and no padded block: `y` has
     `Nc = floor((S - block) / stride) + 1` rows if `S >= block`, else none.
 
     With `u[b, i, h, r, c] = x[b, i*stride + r, h, c] + positions[h, r, c]`, or `x`
@@ -114,7 +118,7 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
              y[b, i, h, e] = sum_c silu(z[b, i, h, c]) * output_weight[h, c, e]
     ```
 
-    `stride` divides `block`. The parameters follow the input, positions last:
+    The parameters follow the input, positions last:
 
     | kind | parameters |
     |---|---|
@@ -125,21 +129,22 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
     Example:
 
     ```mlir
-    %y = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
+    %y = nsa.compress linear %x, %w by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
-    %z = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
+    %z = nsa.compress mlp %x, %w, %w2, %p by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
         -> tensor<1x15x2x16xf32>
     ```
   }];
   let arguments = !con(
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$input),
-      NSA_CompressionOperands<>.members, NSA_CompressionParameters<>.members);
+      NSA_CompressionOperands<>.members, (ins NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$output);
   let resultNames = [{"compressed"}];
-  let declarations = NSA_CompressionOperands<>.declarations;
+  let declarations = NSA_CompressionOperands<>.declarations #
+                     NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
-    $kind $input (`,` $parameters^)? attr-dict
+    $kind $input (`,` $parameters^)? custom<Blocks>($compressed, attr-dict)
       `:` functional-type(operands, results)
   }];
 }
@@ -169,20 +174,22 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
     Example:
 
     ```mlir
-    %dx = nsa.compress_backward mean %dy, %x {block = 8 : i64, stride = 4 : i64}
+    %dx = nsa.compress_backward mean %dy, %x by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
     ```
   }];
   let arguments = !con(
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$output_grad,
            NSA_Activation:$input),
-      NSA_CompressionOperands<>.members, NSA_CompressionParameters<>.members);
+      NSA_CompressionOperands<>.members, (ins NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
   let resultNames = [{"dx", "dw", "dparameter", "dparameter"}];
-  let declarations = NSA_CompressionOperands<>.declarations;
+  let declarations = NSA_CompressionOperands<>.declarations #
+                     NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
-    $kind $output_grad `,` $input (`,` $parameters^)? attr-dict
+    $kind $output_grad `,` $input (`,` $parameters^)?
+      custom<Blocks>($compressed, attr-dict)
       `:` functional-type(operands, results)
   }];
 }
@@ -291,18 +298,19 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
   let opDocGroup = NSA_DocGroup<"Selection">;
   let summary = "the best `count` selection blocks of each token and group";
   let description = [{
-    `k` and `lse` are those of `nsa.attention` with `#nsa.compressed` of the same
-    `block`, `stride` and scale. The probability of compressed block `i`, summed over the
-    heads of the group in ascending order in fp32, and the score of selection
-    block `j` are
+    `k` and `lse` are those of `nsa.attention` by the same `#nsa.compressed` and
+    scale, and `nsa.attention` by the same `#nsa.selected` takes the indices. With
+    the block and stride of the former, the probability of compressed block `i`,
+    summed over the heads of the group in ascending order in fp32, and the score
+    of selection block `j` are
 
     ```
     p[t, i]     = sum_h exp(scale * q[t, h] . k[i] - lse[t, h])   for visible i, else 0
     score[t, j] = sum_i |[i*stride, i*stride + block) n [j*l', (j+1)*l')| / stride * p[t, i]
     ```
 
-    with `l' = select_block`. Candidates of query `t` are `0 .. J`,
-    `J = floor(t / l')`. The first `initial` blocks and the last `local` blocks
+    with `l'` the block of `#nsa.selected`. Candidates of query `t` are `0 .. J`,
+    `J = floor(t / l')`. Its first `initial` blocks and the last `local` blocks
     (`J`, `J-1`, ..) are taken always, as a set, and count towards `count`; when they
     are more than `count`, they enter in the order `J`, initial blocks ascending,
     `J-1`, `J-2`, ... The others are the best by score, ties to the lower index.
@@ -314,22 +322,27 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     Example:
 
     ```mlir
-    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
+    %indices = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+        : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x3xi32>
     ```
   }];
-  let arguments = !con(
-      (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse),
-      NSA_CompressionParameters<>.members,
-      (ins NSA_PositiveI64:$select_block, NSA_PositiveI64:$count,
-           DefaultValuedAttr<NSA_NonNegativeI64, "1">:$initial,
-           DefaultValuedAttr<NSA_PositiveI64, "2">:$local,
-           OptionalAttr<NSA_ScaleAttr>:$scale));
+  let arguments = (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse,
+                       NSA_CompressedAttr:$compressed,
+                       NSA_SelectedAttr:$selected,
+                       OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Indices:$indices);
   let resultNames = [{"indices"}];
-  let declarations = NSA_ScaleMethod<>.declarations;
+  let declarations = NSA_ScaleMethod<>.declarations #
+                     NSA_BlockMethods<>.declarations # [{
+    int64_t getSelectBlock() { return getSelected().getBlock(); }
+    int64_t getCount() { return getSelected().getCount(); }
+    int64_t getInitial() { return getSelected().getInitial(); }
+    int64_t getLocal() { return getSelected().getLocal(); }
+  }];
   let assemblyFormat = [{
-    operands attr-dict `:` functional-type(operands, results)
+    $query `,` $key `,` $lse
+      custom<Selection>($compressed, $selected, attr-dict)
+      `:` custom<SelectionTypes>(type($query), type($key), type($lse), type($indices))
   }];
 }
 

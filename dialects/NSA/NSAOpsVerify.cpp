@@ -15,12 +15,6 @@ using namespace nsa;
 // Shared checks
 //===----------------------------------------------------------------------===//
 
-/// stride | block.
-template <typename OpT>
-static LogicalResult verifyCompression(OpT op) {
-  return checkMultiple(op, "block", op.getBlock(), "stride", op.getStride());
-}
-
 /// q [B, S, Hq, dk] and k [B, keys, Hkv, dk] with Hkv | Hq.
 template <typename OpT>
 static LogicalResult verifyQueryKey(OpT op, StringRef keyRows,
@@ -123,8 +117,7 @@ static LogicalResult verifyNumParameters(OpT op) {
 
 template <typename OpT>
 static LogicalResult verifyCompress(OpT op) {
-  if (failed(verifyCompression(op)) ||
-      failed(checkNotEmpty(op, "input", op.getInput())) ||
+  if (failed(checkNotEmpty(op, "input", op.getInput())) ||
       failed(verifyNumParameters(op)))
     return failure();
   int64_t heads = getDim(op.getInput(), 2), width = getDim(op.getInput(), 3);
@@ -172,7 +165,7 @@ LogicalResult CompressBackwardOp::verify() {
     return emitOpError("has ") << getNumResults() << " results, expected "
                                << 1 + getParameters().size();
   SmallVector<int64_t> expected(getShape(getInput()));
-  expected[1] = getNumCompressedBlocks(expected[1], getBlock(), getStride());
+  expected[1] = getCompressed().getNumKeys(expected[1]);
   return checkShape(*this, "output gradient", getOutputGrad(), expected);
 }
 
@@ -185,14 +178,14 @@ LogicalResult AttentionBackwardOp::verify() {
 }
 
 LogicalResult SelectOp::verify() {
-  if (failed(verifyCompression(*this)) ||
-      failed(checkMultiple(*this, "select_block", getSelectBlock(), "stride",
+  if (getCount() == 0)
+    return emitOpError("count (0) must be at least 1");
+  if (failed(checkMultiple(*this, "select_block", getSelectBlock(), "stride",
                            getStride())) ||
       failed(checkAtMost(*this, "block", getBlock(), "select_block",
                          getSelectBlock())))
     return failure();
-  int64_t blocks =
-      getNumCompressedBlocks(getDim(getQuery(), 1), getBlock(), getStride());
+  int64_t blocks = getCompressed().getNumKeys(getDim(getQuery(), 1));
   if (failed(
           verifyQueryKey(*this, "compressed blocks of the sequence", blocks)))
     return failure();

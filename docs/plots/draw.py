@@ -27,7 +27,7 @@ STAGES = [
     ("model.mlir", "nsa-model, or by hand", [
         "%qr = nn.rope %q, @rotary : !q",
         "%oc, %lc = nsa.attention %qr, %kc, %vc visible(#cmp) : !q, !kvc, !kvc",
-        "%i = nsa.select %qr, %kc, %lc {block = 8, count = 3, ...}",
+        "%i = nsa.select %qr, %kc, %lc by(#cmp, #slc) : !q, !kvc -> !idx",
         "%os, %ls = nsa.attention %qr, %kr, %v visible(#slc, %i : !idx) : !q, !kv, !kv",
         "%o = nsa.combine %g, %oc, %os, %ow : (!gates, !q, !q, !q) -> !q"]),
     ("training step", "precision, gradient, optimizer", [

@@ -237,7 +237,8 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
     weight(".output_weight", width, 2.0);
   if (nsa.phiPos)
     add(".positions", nsa.l, model.initStd, /*decay=*/false);
-  return create<CompressOp>(kind, x, parameters, nsa.l, nsa.d);
+  return create<CompressOp>(kind, x, parameters,
+                            CompressedAttr::get(context, nsa.l, nsa.d));
 }
 
 nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
@@ -277,18 +278,16 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
   cmp.key =
       rotate(compress(cmp.key, "attention.compressed.key_compression"), nsa.d);
   cmp.value = compress(cmp.value, "attention.compressed.value_compression");
-  AttentionOp compressed =
-      attend(query, cmp, CompressedAttr::get(context, nsa.l, nsa.d));
-  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), nsa.l,
-                                   nsa.d, nsa.lSel, nsa.nSel, nsa.nInitial,
-                                   nsa.nLocal, FloatAttr());
+  auto blocks = CompressedAttr::get(context, nsa.l, nsa.d);
+  auto selection =
+      SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal);
+  AttentionOp compressed = attend(query, cmp, blocks);
+  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), blocks,
+                                   selection, FloatAttr());
   log("attention.selected.statistics",
       create<SelectionStatisticsOp>(indices, nsa.lSel));
   slc.key = rotate(slc.key);
-  AttentionOp selected = attend(
-      query, slc,
-      SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal),
-      indices);
+  AttentionOp selected = attend(query, slc, selection, indices);
   win.key = rotate(win.key);
   AttentionOp local = attend(query, win, WindowAttr::get(context, nsa.w));
   Value weights = gates(logits);

@@ -7,18 +7,28 @@
 #include "lib/Support/LineBreaks.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace nsa;
 
 namespace {
 
-/// Short names of types.
-class TypeNames : public OpAsmDialectInterface {
+/// Short names of types and of what a branch sees.
+class ShortNames : public OpAsmDialectInterface {
 public:
-  TypeNames(Dialect *dialect, llvm::DenseMap<Type, std::string> names)
+  ShortNames(Dialect *dialect, llvm::DenseMap<Type, std::string> names)
       : OpAsmDialectInterface(dialect), names(std::move(names)) {}
 
+  AliasResult getAlias(Attribute attr, raw_ostream &os) const override {
+    StringRef name = llvm::TypeSwitch<Attribute, StringRef>(attr)
+                         .Case([](CompressedAttr) { return "cmp"; })
+                         .Case([](SelectedAttr) { return "slc"; })
+                         .Case([](WindowAttr) { return "win"; })
+                         .Default(StringRef());
+    os << name;
+    return name.empty() ? AliasResult::NoAlias : AliasResult::FinalAlias;
+  }
   AliasResult getAlias(Type type, raw_ostream &os) const override {
     auto found = names.find(type);
     if (found == names.end())
@@ -81,7 +91,7 @@ std::string nsa::printModel(ModuleOp module) {
   // Aliases stand in front of an operation that is in no other.
   OwningOpRef<nn::ModelOp> alone(model.clone());
   dialect->addInterface(
-      std::make_unique<TypeNames>(dialect, nameTypes(*alone)));
+      std::make_unique<ShortNames>(dialect, nameTypes(*alone)));
   std::string text;
   llvm::raw_string_ostream stream(text);
   alone->print(stream, OpPrintingFlags());

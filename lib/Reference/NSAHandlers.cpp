@@ -57,13 +57,9 @@ static void addAttentions(Evaluator &evaluator) {
     return success();
   });
   evaluator.add<SelectOp>([](SelectOp op, Operands in, Results &out) {
-    SelectionRule rule{static_cast<int64_t>(op.getBlock()),
-                       static_cast<int64_t>(op.getStride()),
-                       static_cast<int64_t>(op.getSelectBlock()),
-                       static_cast<int64_t>(op.getCount()),
-                       static_cast<int64_t>(op.getInitial()),
-                       static_cast<int64_t>(op.getLocal()),
-                       op.getScaleOrDefault()};
+    SelectionRule rule{
+        op.getBlock(),   op.getStride(), op.getSelectBlock(),   op.getCount(),
+        op.getInitial(), op.getLocal(),  op.getScaleOrDefault()};
     out.push_back(
         selectBlocks(blockScores(*in[0], *in[1], *in[2], rule), rule));
     return success();

@@ -75,8 +75,7 @@ bool nsa::fuseCompression(Value key, Value value) {
       builder, compressKey.getLoc(), compressKey.getKind(),
       compressKey.getInput(), compressValue.getInput(),
       compressKey.getParameters(), compressValue.getParameters(),
-      rotation ? rotation.getTable() : Value(), compressKey.getBlock(),
-      compressKey.getStride());
+      rotation ? rotation.getTable() : Value(), compressKey.getCompressed());
   if (rotation) {
     rotation.getOutput().replaceAllUsesWith(fused.getCompressedKey());
     rotation.erase();
@@ -111,8 +110,7 @@ bool nsa::fuseCompressionBackward(Value keyGrad, Value valueGrad) {
   auto fused = CompressKeyValueBackwardOp::create(
       builder, key.getLoc(), key.getKind(), key.getOutputGrad(),
       value.getOutputGrad(), key.getInput(), value.getInput(),
-      key.getParameters(), value.getParameters(), key.getBlock(),
-      key.getStride());
+      key.getParameters(), value.getParameters(), key.getCompressed());
   key.getInputGrad().replaceAllUsesWith(fused.getKeyInputGrad());
   value.getInputGrad().replaceAllUsesWith(fused.getValueInputGrad());
   ValueRange grads = fused.getParameterGrads();

@@ -34,8 +34,10 @@ void LimitSelectionPass::limit(SelectOp op, int64_t blocks) {
   OpBuilder builder(op);
   auto limited = SelectOp::create(
       builder, op.getLoc(), op.getQuery(), op.getKey(), op.getLse(),
-      op.getBlock(), op.getStride(), op.getSelectBlock(), blocks,
-      op.getInitial(), op.getLocal(), op.getScaleAttr());
+      op.getCompressed(),
+      SelectedAttr::get(op.getContext(), op.getSelectBlock(), blocks,
+                        op.getInitial(), op.getLocal()),
+      op.getScaleAttr());
   op.getIndices().replaceUsesWithIf(limited.getIndices(), [&](OpOperand &use) {
     return isOfDialect(use.getOwner());
   });
@@ -56,9 +58,9 @@ void LimitSelectionPass::runOnOperation() {
   SmallVector<SelectOp> selections;
   getOperation().walk([&](SelectOp op) { selections.push_back(op); });
   for (SelectOp op : selections) {
-    int64_t blocks = llvm::divideCeil(
-        getDim(op.getQuery(), 1), static_cast<int64_t>(op.getSelectBlock()));
-    if (static_cast<int64_t>(op.getCount()) > blocks)
+    int64_t blocks =
+        llvm::divideCeil(getDim(op.getQuery(), 1), op.getSelectBlock());
+    if (op.getCount() > blocks)
       limit(op, blocks);
   }
 }

@@ -107,15 +107,15 @@ def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
     Example, where a sequence of 64 tokens has 4 blocks:
 
     ```mlir
-    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 9 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x9xi32>
+    %indices = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 9>)
+        : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x9xi32>
     ```
 
     becomes
 
     ```mlir
-    %indices = nsa.select %q, %k, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 4 : i64}
-        : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x4xi32>
+    %indices = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 4>)
+        : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x4xi32>
     ```
   }];
   let statistics = [

@@ -16,11 +16,11 @@
 // compressed keys is part of it; where no branches are summed nobody rotates
 // their gradient back.
 // CHECK-LABEL: func.func @mean
-// CHECK-NEXT: %[[K:.*]], %[[V:.*]] = nsa.compress_key_value mean %arg1, %arg2 rotary %arg3 {block = 8 : i64, stride = 4 : i64}
+// CHECK-NEXT: %[[K:.*]], %[[V:.*]] = nsa.compress_key_value mean %arg1, %arg2 rotary %arg3 by(#nsa.compressed<block = 8, stride = 4>)
 // CHECK-NEXT: nsa.attention %arg0, %[[K]], %[[V]]
 // CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.attention_backward {{.*}}visible(#nsa.compressed
 // CHECK-NEXT: %[[BACK:.*]] = nn.rotary %[[DK]], %arg3 {inverse, stride = 4 : i64}
-// CHECK-NEXT: nsa.compress_key_value_backward mean %[[BACK]], %[[DV]], %arg1, %arg2 {block = 8 : i64, stride = 4 : i64}
+// CHECK-NEXT: nsa.compress_key_value_backward mean %[[BACK]], %[[DV]], %arg1, %arg2 by(#nsa.compressed<block = 8, stride = 4>)
 func.func @mean(%q: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %t: !table)
     -> (!q {nn.objective, nn.name = "o"}) {
   %kc = nsa.compress mean %k {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
@@ -64,7 +64,7 @@ func.func @gated(%q: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.di
 // Values that are compressed first are no reason to refuse: what keys need moves.
 // CHECK-LABEL: func.func @moved
 // CHECK-NEXT: %[[S:.*]] = nn.silu %arg1
-// CHECK-NEXT: nsa.compress_key_value mean %[[S]], %arg2 {block
+// CHECK-NEXT: nsa.compress_key_value mean %[[S]], %arg2 by(#nsa.compressed<block
 func.func @moved(%q: !q, %k: !k, %v: !k) -> !q {
   %vc = nsa.compress mean %v {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
   %s = nn.silu %k : (!k) -> !k
@@ -119,7 +119,7 @@ func.func @dependent(%q: tensor<1x3x2x4xf32>, %k: tensor<1x3x1x4xf32>) -> tensor
 }
 
 // CHECK-LABEL: func.func @read_before
-// CHECK: nsa.compress_key_value mean %arg1, %arg2 {
+// CHECK: nsa.compress_key_value mean %arg1, %arg2 by(
 // CHECK: nn.rotary
 // MISSED: [Missed] Rotation | Category:nsa-fuse-attention | Function=read_before | Reason="the compressed keys are read before they are rotated, or rotated for other positions"
 func.func @read_before(%q: !q, %k: !k, %v: !k, %t: !table) -> (!q, !kc) {
@@ -131,7 +131,7 @@ func.func @read_before(%q: !q, %k: !k, %v: !k, %t: !table) -> (!q, !kc) {
 }
 
 // CHECK-LABEL: func.func @other_positions
-// CHECK: nsa.compress_key_value mean %arg1, %arg2 {
+// CHECK: nsa.compress_key_value mean %arg1, %arg2 by(
 // CHECK: nn.rotary
 // MISSED: Function=other_positions | Reason="the compressed keys are read before they are rotated, or rotated for other positions"
 func.func @other_positions(%q: !q, %k: !k, %v: !k, %t: !table) -> !q {

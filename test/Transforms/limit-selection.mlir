@@ -5,8 +5,8 @@
 // Readers of the dialect take the 4 blocks that there are; the function's
 // result keeps its shape.
 // CHECK-LABEL: func.func @returned
-// CHECK: %[[FEW:.*]] = nsa.select {{.*}}count = 4 : i64{{.*}} -> tensor<1x2x64x4xi32>
-// CHECK: %[[ALL:.*]] = nsa.select {{.*}}count = 80 : i64{{.*}} -> tensor<1x2x64x80xi32>
+// CHECK: %[[FEW:.*]] = nsa.select {{.*}}count = 4>) {{.*}} -> tensor<1x2x64x4xi32>
+// CHECK: %[[ALL:.*]] = nsa.select {{.*}}count = 80>) {{.*}} -> tensor<1x2x64x80xi32>
 // CHECK: nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.selected<block = 16>, %[[FEW]] : 
 // CHECK: return %{{.*}}, %[[ALL]]
 // PASSED: [Passed] LimitSelection | Category:nsa-limit-selection | Function=returned | Remark="the sequence has 4 blocks of 16 tokens: 76 of the 80 to select are left out"

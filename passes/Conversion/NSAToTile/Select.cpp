@@ -14,9 +14,7 @@ namespace {
 struct SelectKernel {
   SelectKernel(SelectOp op, const KernelSchedule &schedule)
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
-        visibility(
-            CompressedAttr::get(op.getContext(), op.getBlock(), op.getStride()),
-            shape.sequence),
+        visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
         count(std::min(listed, numBlocks())),
         initial(std::min<int64_t>(op.getInitial(), numBlocks())),

@@ -74,14 +74,14 @@ func.func @rotated(%q: tensor<1x64x4x16xf32>, %kc: tensor<1x15x2x16xf32>, %vc: t
 
 // CHECK-LABEL: func.func @compress_key_value
 func.func @compress_key_value(%k: !x, %v: !x, %w: !w, %w2: !w2, %p: !p, %t: tensor<64x8x2xf32>) {
-  // CHECK: %[[KC:.*]], %[[VC:.*]] = nsa.compress_key_value mean %arg0, %arg1 {block = 8 : i64, stride = 4 : i64}
+  // CHECK: %[[KC:.*]], %[[VC:.*]] = nsa.compress_key_value mean %arg0, %arg1 by(#nsa.compressed<block = 8, stride = 4>)
   %kc, %vc = nsa.compress_key_value mean %k, %v {block = 8 : i64, stride = 4 : i64} : (!x, !x) -> (!y, !y)
-  // CHECK: nsa.compress_key_value mlp %arg0(%arg2, %arg3, %arg4), %arg1(%arg2, %arg3, %arg4) rotary %arg5 {block = 8 : i64, stride = 4 : i64}
+  // CHECK: nsa.compress_key_value mlp %arg0(%arg2, %arg3, %arg4), %arg1(%arg2, %arg3, %arg4) rotary %arg5 by(#nsa.compressed<block = 8, stride = 4>)
   %a, %b = nsa.compress_key_value mlp %k (%w, %w2, %p), %v (%w, %w2, %p) rotary %t {block = 8 : i64, stride = 4 : i64}
       : (!x, !x, !w, !w2, !p, !w, !w2, !p, tensor<64x8x2xf32>) -> (!y, !y)
-  // CHECK: %dk, %dv = nsa.compress_key_value_backward mean %[[KC]], %[[VC]], %arg0, %arg1 {block = 8 : i64, stride = 4 : i64}
+  // CHECK: %dk, %dv = nsa.compress_key_value_backward mean %[[KC]], %[[VC]], %arg0, %arg1 by(#nsa.compressed<block = 8, stride = 4>)
   %c:2 = nsa.compress_key_value_backward mean %kc, %vc, %k, %v {block = 8 : i64, stride = 4 : i64} : (!y, !y, !x, !x) -> (!x, !x)
-  // CHECK: nsa.compress_key_value_backward linear %[[KC]], %[[VC]], %arg0(%arg2), %arg1(%arg2) {block = 8 : i64, stride = 4 : i64}
+  // CHECK: nsa.compress_key_value_backward linear %[[KC]], %[[VC]], %arg0(%arg2), %arg1(%arg2) by(#nsa.compressed<block = 8, stride = 4>)
   %d:4 = nsa.compress_key_value_backward linear %kc, %vc, %k (%w), %v (%w) {block = 8 : i64, stride = 4 : i64}
       : (!y, !y, !x, !x, !w, !w) -> (!x, !x, !w, !w)
   return

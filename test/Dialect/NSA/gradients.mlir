@@ -16,7 +16,7 @@
 // CHECK-NOT: nsa.select
 // CHECK: %{{.*}}, %[[DK:.*]], %[[DV:.*]] = nsa.attention_backward %[[D]]#0, %[[Q]], %[[C]], %[[C]], %[[O0]], %[[L0]]
 // CHECK: %[[DC:.*]] = nn.add %[[DK]], %[[DV]]
-// CHECK: nsa.compress_backward linear %[[DC]], %{{.*}}, %{{.*}} {block = 8 : i64, stride = 4 : i64}
+// CHECK: nsa.compress_backward linear %[[DC]], %{{.*}}, %{{.*}} by(#nsa.compressed<block = 8, stride = 4>)
 func.func @branches(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x64x2x16xf32> {nn.differentiate},
                     %w: tensor<2x128x16xf32> {nn.differentiate}, %gates: tensor<1x64x4x3xf32> {nn.differentiate})
     -> (tensor<1x64x4x16xf32> {nn.objective}) {
@@ -39,7 +39,7 @@ func.func @branches(%q: tensor<1x64x4x16xf32> {nn.differentiate}, %k: tensor<1x6
 
 // Every parameter of a compression gets a gradient in fp32.
 // CHECK-LABEL: func @mlp(
-// CHECK: %{{.*}}, %[[DW:.*]], %[[DW2:.*]], %[[DP:.*]] = nsa.compress_backward mlp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} {block
+// CHECK: %{{.*}}, %[[DW:.*]], %[[DW2:.*]], %[[DP:.*]] = nsa.compress_backward mlp %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} by(#nsa.compressed<block
 // CHECK-SAME: -> (tensor<1x64x2x16xbf16>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
 // CHECK: %[[CW:.*]] = nn.cast %[[DW]] to bf16
 // CHECK: %[[CW2:.*]] = nn.cast %[[DW2]] to bf16

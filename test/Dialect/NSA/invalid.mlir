@@ -520,3 +520,48 @@ func.func @scale_is_finite(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>)
       -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>)
   return
 }
+
+// -----
+
+func.func @select_clause_count(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  // expected-error @below {{count (0) must be at least 1}}
+  %i = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16>)
+      : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x0xi32>
+  return
+}
+
+// -----
+
+func.func @select_clause_and_parameters(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  %i = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+      // expected-error @below {{has no attribute `count`}}
+      {count = 4 : i64} : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @select_scale_type(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  %i = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+      // expected-error @below {{attribute 'scale' must be a number of type f64, found 2 : i64}}
+      {scale = 2 : i64} : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @select_query_rank(%q: tensor<64x16xf32>, %k: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>) {
+  %i = nsa.select %q, %k, %lse by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+      // expected-error @below {{query must be a tensor of rank 4, found 'tensor<64x16xf32>'}}
+      : tensor<64x16xf32>, tensor<1x15x2x16xf32> -> tensor<1x2x64x3xi32>
+  return
+}
+
+// -----
+
+func.func @compress_clause_kind(%x: tensor<1x64x2x16xf32>) {
+  // expected-error @below {{has no attribute `kind`}}
+  %y = nsa.compress mean %x by(#nsa.compressed<block = 8, stride = 4>) {kind = 1 : i64}
+      : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  return
+}

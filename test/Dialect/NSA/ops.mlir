@@ -2,16 +2,16 @@
 
 // CHECK-LABEL: func.func @compress
 func.func @compress(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
-  // CHECK: %[[MEAN:.*]] = nsa.compress mean %{{.*}} {block = 8 : i64, stride = 4 : i64} : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
+  // CHECK: %[[MEAN:.*]] = nsa.compress mean %{{.*}} by(#nsa.compressed<block = 8, stride = 4>) : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
   %mean = nsa.compress mean %x {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
-  // CHECK: nsa.compress linear %{{.*}}, %{{.*}} {block = 8 : i64, stride = 4 : i64}
+  // CHECK: nsa.compress linear %{{.*}}, %{{.*}} by(#nsa.compressed<block = 8, stride = 4>)
   %linear = nsa.compress linear %x, %w {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>) -> tensor<1x15x2x16xf32>
-  // CHECK: %[[DX:.*]] = nsa.compress_backward mean %[[MEAN]], %{{.*}} {
+  // CHECK: %[[DX:.*]] = nsa.compress_backward mean %[[MEAN]], %{{.*}} by(
   %dx = nsa.compress_backward mean %mean, %x {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>) -> tensor<1x64x2x16xf32>
-  // CHECK: %[[DX2:.*]], %[[DW:.*]] = nsa.compress_backward linear %{{.*}}, %{{.*}}, %{{.*}} {
+  // CHECK: %[[DX2:.*]], %[[DW:.*]] = nsa.compress_backward linear %{{.*}}, %{{.*}}, %{{.*}} by(
   // CHECK-SAME: -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
   %dx2, %dw = nsa.compress_backward linear %linear, %x, %w {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
@@ -23,17 +23,17 @@ func.func @compress(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>) {
 // CHECK-LABEL: func.func @compress_parameters
 func.func @compress_parameters(%x: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>, %w2: tensor<2x16x16xf32>,
                                %p: tensor<2x8x16xf32>) {
-  // CHECK: %[[Y:.*]] = nsa.compress linear %[[X:.*]], %[[W:.*]], %[[P:.*]] {block = 8 : i64, stride = 4 : i64}
+  // CHECK: %[[Y:.*]] = nsa.compress linear %[[X:.*]], %[[W:.*]], %[[P:.*]] by(#nsa.compressed<block = 8, stride = 4>)
   %linear = nsa.compress linear %x, %w, %p {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x8x16xf32>) -> tensor<1x15x2x16xf32>
-  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2:.*]] {block
+  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2:.*]] by(#nsa.compressed<block
   %plain = nsa.compress mlp %x, %w, %w2 {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>) -> tensor<1x15x2x16xf32>
-  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2]], %[[P]] {block
+  // CHECK: nsa.compress mlp %[[X]], %[[W]], %[[W2]], %[[P]] by(#nsa.compressed<block
   %mlp = nsa.compress mlp %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
       -> tensor<1x15x2x16xf32>
-  // CHECK: nsa.compress_backward mlp %{{.*}}, %[[X]], %[[W]], %[[W2]], %[[P]] {block
+  // CHECK: nsa.compress_backward mlp %{{.*}}, %[[X]], %[[W]], %[[W2]], %[[P]] by(#nsa.compressed<block
   // CHECK-SAME: -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
   %dx, %dw, %dw2, %dp = nsa.compress_backward mlp %mlp, %x, %w, %w2, %p {block = 8 : i64, stride = 4 : i64}
       : (tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
@@ -78,10 +78,10 @@ func.func @compressed_attention(%q: tensor<1x64x4x24xbf16>, %k: tensor<1x15x2x24
 func.func @selection(%q: tensor<1x64x4x16xf32>, %ck: tensor<1x15x2x16xf32>, %lse: tensor<1x4x64xf32>,
                      %k: tensor<1x64x2x16xf32>, %v: tensor<1x64x2x16xf32>) {
   // The defaults of `initial` and `local` are not printed.
-  // CHECK: %[[INDICES:.*]] = nsa.select %{{.*}}, %{{.*}}, %{{.*}} {block = 8 : i64, count = 3 : i64, select_block = 16 : i64, stride = 4 : i64}
+  // CHECK: %[[INDICES:.*]] = nsa.select %{{.*}}, %{{.*}}, %{{.*}} by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
   %indices = nsa.select %q, %ck, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 1 : i64, local = 2 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
-  // CHECK: nsa.select {{.*}}initial = 0 : i64, local = 1 : i64
+  // CHECK: nsa.select {{.*}} by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3, initial = 0, local = 1>)
   %other = nsa.select %q, %ck, %lse {block = 8 : i64, stride = 4 : i64, select_block = 16 : i64, count = 3 : i64, initial = 0 : i64, local = 1 : i64}
       : (tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x4x64xf32>) -> tensor<1x2x64x3xi32>
   // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}}, %{{.*}}, %{{.*}} visible(#nsa.selected<block = 16>, %[[INDICES]] : 

@@ -29,11 +29,11 @@ nn.module @branches {
     nn.parameter @gate.bias : tensor<8xf32> = constant 0.0
   }
   nn.func @selection(%q: !q, %k: !k, %v: !k) -> (!q, !i) {
-    %kb = nsa.compress mean %k {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
-    %vb = nsa.compress mean %v {block = 8 : i64, stride = 4 : i64} : (!k) -> !kc
+    %kb = nsa.compress mean %k by(#cmp) : (!k) -> !kc
+    %vb = nsa.compress mean %v by(#cmp) : (!k) -> !kc
     %kr = nn.rope %kb, @rotary stride 4 : !kc
     %oc, %lc = nsa.attention %q, %kr, %vb visible(#cmp) : !q, !kc, !kc
-    %i = nsa.select %q, %kr, %lc {block = 8 : i64, stride = 4 : i64, select_block = 8 : i64, count = 2 : i64} : (!q, !kc, tensor<2x2x32xf32>) -> !i
+    %i = nsa.select %q, %kr, %lc by(#cmp, #slc) : !q, !kc -> !i
     nn.return %oc, %i : !q, !i
   }
   nn.func @pair(%q: !q, %k: !k, %kr: !k, %v: !k, %z: tensor<2x32x4xf32>) -> !q {
