@@ -45,23 +45,35 @@ private:
 };
 } // namespace
 
+/// The build that SciPy's packages share has names of its own.
+static std::string symbolPrefix(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return path.find("scipy_openblas", slash == std::string::npos ? 0 : slash) ==
+                 std::string::npos
+             ? ""
+             : "scipy_";
+}
+
 Result<Blas> Blas::open(const std::string &library) {
   CoreChoice choice;
   Result<SharedLibrary> opened = SharedLibrary::open(
-      "OpenBLAS", library, {"libopenblas.so.0", "libopenblas.so"});
+      "OpenBLAS", library,
+      {"libopenblas.so.0", "libopenblas.so", "libscipy_openblas.so"},
+      "the package libopenblas0 of Debian and scipy-openblas32 of PyPI");
   if (!opened)
     return opened.takeError();
   Blas blas;
   void (*setThreads)(int) = nullptr;
-  opened->find(blas.sgemm, "cblas_sgemm");
-  opened->find(setThreads, "openblas_set_num_threads");
   blas.opened = opened->path;
+  std::string prefix = symbolPrefix(blas.opened);
+  opened->find(blas.sgemm, (prefix + "cblas_sgemm").c_str());
+  opened->find(setThreads, (prefix + "openblas_set_num_threads").c_str());
   if (!opened->missing.empty())
     return Error{"'" + blas.opened + "' is not OpenBLAS: it has no symbol " +
                  opened->missing};
   setThreads(1);
   char *(*getCore)() = nullptr;
-  opened->find(getCore, "openblas_get_corename");
+  opened->find(getCore, (prefix + "openblas_get_corename").c_str());
   if (getCore)
     blas.coreName = getCore();
   if (getCore && blas.coreName != choice.name())

@@ -31,9 +31,9 @@ struct BlasGemm {
 /// loaded until the process ends, because its own threads cannot be unloaded.
 class Blas {
 public:
-  /// Opens `library`: a file, a folder that holds libopenblas.so.0 or
-  /// libopenblas.so, or, when empty, those names where the system's loader
-  /// finds them. The error lists what was tried.
+  /// Opens `library`: a file, a folder that holds libopenblas.so.0,
+  /// libopenblas.so or libscipy_openblas.so, or, when empty, those names where
+  /// SharedLibrary looks for them. The error lists what was tried.
   ///
   /// A release of OpenBLAS does not know the processors that came after it and
   /// runs its SSE3 kernels on them, four times slower. So it is told which

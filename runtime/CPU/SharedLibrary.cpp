@@ -2,15 +2,32 @@
 
 #include "runtime/CPU/SharedLibrary.h"
 
+#include <cstdlib>
+#include <sstream>
 #include <sys/stat.h>
 
 using namespace nsa;
+
+static constexpr const char *kFolders = "NSA_LIBRARY_PATH";
+
+/// The names as they are, then in each folder of the environment.
+static std::vector<std::string>
+searched(const std::vector<std::string> &names) {
+  std::vector<std::string> paths = names;
+  const char *folders = std::getenv(kFolders);
+  std::istringstream list(folders ? folders : "");
+  for (std::string folder; std::getline(list, folder, ':');)
+    if (!folder.empty())
+      for (const std::string &name : names)
+        paths.push_back(folder + "/" + name);
+  return paths;
+}
 
 /// What to hand to dlopen, in order.
 static std::vector<std::string>
 candidates(const std::string &choice, const std::vector<std::string> &names) {
   if (choice.empty())
-    return names;
+    return searched(names);
   struct stat info;
   bool folder = ::stat(choice.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   if (!folder) {
@@ -24,9 +41,10 @@ candidates(const std::string &choice, const std::vector<std::string> &names) {
   return paths;
 }
 
-Result<SharedLibrary>
-SharedLibrary::open(const std::string &title, const std::string &choice,
-                    const std::vector<std::string> &names) {
+Result<SharedLibrary> SharedLibrary::open(const std::string &title,
+                                          const std::string &choice,
+                                          const std::vector<std::string> &names,
+                                          const std::string &packages) {
   std::string tried;
   for (const std::string &path : candidates(choice, names)) {
     SharedLibrary library;
@@ -36,5 +54,8 @@ SharedLibrary::open(const std::string &title, const std::string &choice,
       return library;
     tried += (tried.empty() ? "" : "; ") + std::string(::dlerror());
   }
-  return Error{title + " not found (" + tried + ")"};
+  std::string where;
+  if (choice.empty() && !packages.empty())
+    where = "; it comes with " + packages;
+  return Error{title + " not found (" + tried + ")" + where};
 }

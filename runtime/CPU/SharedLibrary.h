@@ -18,11 +18,14 @@ struct SharedLibrary {
   std::string path;
 
   /// Opens `choice`: a file, or a folder that holds one of `names`, or, when
-  /// empty, the first of `names` that the system's loader finds. The error says
-  /// that `title` was not found and what was tried.
+  /// empty, the first of `names` that the system's loader finds or that lies in
+  /// a folder of the environment variable NSA_LIBRARY_PATH (separated by
+  /// colons; the Python package adds those of other packages). The error says
+  /// that `title` was not found, what was tried, and which `packages` have it.
   static Result<SharedLibrary> open(const std::string &title,
                                     const std::string &choice,
-                                    const std::vector<std::string> &names);
+                                    const std::vector<std::string> &names,
+                                    const std::string &packages = "");
 
   /// Sets `function` to that of this name. Remembers the first that is missing.
   template <typename FunctionT>

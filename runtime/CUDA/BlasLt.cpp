@@ -78,7 +78,8 @@ BlasLt::~BlasLt() {
 Result<std::unique_ptr<BlasLt>> BlasLt::open(const std::string &library) {
   Result<SharedLibrary> opened = SharedLibrary::open(
       "cuBLASLt", library,
-      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+      {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+      "the CUDA toolkit and nvidia-cublas of PyPI");
   if (!opened)
     return opened.takeError();
   std::unique_ptr<BlasLt> blas(new BlasLt);

@@ -43,8 +43,9 @@ Nccl::~Nccl() {
 }
 
 Result<std::unique_ptr<Nccl>> Nccl::open(const std::string &library) {
-  Result<SharedLibrary> opened =
-      SharedLibrary::open("NCCL", library, {"libnccl.so.2", "libnccl.so"});
+  Result<SharedLibrary> opened = SharedLibrary::open(
+      "NCCL", library, {"libnccl.so.2", "libnccl.so"},
+      "the package libnccl2 of NVIDIA and nvidia-nccl-cu13 of PyPI");
   if (!opened)
     return opened.takeError();
   std::unique_ptr<Nccl> nccl(new Nccl);
