@@ -1,9 +1,8 @@
-//===- Bindings.cpp - the Python module `nsa` -----------------------------===//
+//===- RuntimeModule.cpp - the Python module `nsa._runtime` ---------------===//
 
 #include "lib/Python/Arrays.h"
+#include "lib/Python/Errors.h"
 #include "lib/Support/Files.h"
-#include "lib/Support/Suggest.h"
-#include "nsa/Compiler/Options.h"
 #include "nsa/Runtime/Runtime.h"
 
 #include <pybind11/pybind11.h>
@@ -17,23 +16,6 @@ namespace py = pybind11;
 using namespace nsa;
 
 namespace {
-
-/// Becomes nsa.Error.
-struct PythonError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-void check(const Status &status) {
-  if (!status)
-    throw PythonError(status.message());
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result)
-    throw PythonError(result.message());
-  return std::move(*result);
-}
 
 /// A compiled program, loaded on this machine. Any number of threads may use
 /// it; their calls run one after the other.
@@ -195,106 +177,6 @@ RuntimeOptions makeRuntimeOptions(int threads, uint64_t seed, bool checkFinite,
   return options;
 }
 
-/// "micro-batch" as a keyword of Python.
-std::string toKeyword(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-template <typename Value>
-Value castOption(const std::string &keyword, py::handle value,
-                 const char *expected) {
-  try {
-    return value.cast<Value>();
-  } catch (const py::cast_error &) {
-    throw py::type_error("option '" + keyword + "' takes " + expected +
-                         ", not " + py::repr(value).cast<std::string>());
-  }
-}
-
-void setOption(std::string &option, const std::string &keyword,
-               py::handle value) {
-  option = castOption<std::string>(keyword, value, "a string");
-}
-void setOption(int64_t &option, const std::string &keyword, py::handle value) {
-  option = castOption<int64_t>(keyword, value, "an integer");
-}
-void setOption(bool &option, const std::string &keyword, py::handle value) {
-  option = castOption<bool>(keyword, value, "True or False");
-}
-void setOption(std::vector<std::string> &option, const std::string &keyword,
-               py::handle value) {
-  option =
-      castOption<std::vector<std::string>>(keyword, value, "a list of strings");
-}
-
-/// Those of nsa-compile, but that any path may be slow.
-CompilerOptions defaultOptions() {
-  CompilerOptions options;
-  options.allowSlowPaths = {"all"};
-  return options;
-}
-
-CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
-  CompilerOptions options = defaultOptions();
-  std::vector<std::string> known;
-  for (const OptionField &field : optionFields())
-    known.push_back(toKeyword(field.name));
-  for (auto [key, value] : keywords) {
-    auto keyword = key.cast<std::string>();
-    auto found = std::find(known.begin(), known.end(), keyword);
-    if (found == known.end())
-      throw py::type_error("unknown option '" + keyword + "'" +
-                           suggestion(keyword, known));
-    const OptionField &field = optionFields()[found - known.begin()];
-    std::visit([&, &value = value](
-                   auto member) { setOption(options.*member, keyword, value); },
-               field.member);
-  }
-  return options;
-}
-
-/// A line for each option, with its default.
-std::string describeOptions() {
-  std::string text;
-  for (const OptionField &field : optionFields()) {
-    std::string value = field.read(defaultOptions());
-    bool isList =
-        std::holds_alternative<std::vector<std::string> CompilerOptions::*>(
-            field.member);
-    if (std::holds_alternative<bool CompilerOptions::*>(field.member))
-      value = "False";
-    else if (isList)
-      value = value.empty() ? "[]" : "['" + value + "']";
-    else if (std::holds_alternative<std::string CompilerOptions::*>(
-                 field.member))
-      value = "'" + value + "'";
-    text +=
-        "\n" + toKeyword(field.name) + "=" + value + ": " + field.help + ".";
-  }
-  return text;
-}
-
-std::unique_ptr<Module> compileModule(const std::string &text,
-                                      const std::string &name, int threads,
-                                      uint64_t seed, bool checkFinite,
-                                      bool poison, const std::string &blas,
-                                      const py::kwargs &keywords) {
-  CompilerOptions options = makeCompilerOptions(keywords);
-  py::gil_scoped_release release;
-  CompiledArtifact artifact = take(compile(text, name, options));
-  return std::make_unique<Module>(
-      artifact.bytes, name,
-      makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
-}
-
-std::string compileText(const std::string &phase, const std::string &text,
-                        const std::string &name, const py::kwargs &keywords) {
-  CompilerOptions options = makeCompilerOptions(keywords);
-  py::gil_scoped_release release;
-  return take(compileTo(phase, text, name, options));
-}
-
 std::unique_ptr<Module> loadModule(const std::string &path, int threads,
                                    uint64_t seed, bool checkFinite, bool poison,
                                    const std::string &blas) {
@@ -304,14 +186,22 @@ std::unique_ptr<Module> loadModule(const std::string &path, int threads,
       makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
 }
 
+/// The same of the contents of a file.
+std::unique_ptr<Module> loadBytes(const std::string &artifact,
+                                  const std::string &name, int threads,
+                                  uint64_t seed, bool checkFinite, bool poison,
+                                  const std::string &blas) {
+  py::gil_scoped_release release;
+  return std::make_unique<Module>(
+      artifact, name,
+      makeRuntimeOptions(threads, seed, checkFinite, poison, blas));
+}
+
 } // namespace
 
-PYBIND11_MODULE(nsa, m) {
-  m.doc() = "Compile Native Sparse Attention programs and run them on NumPy "
-            "arrays.\n\nbfloat16 tensors take float32 (rounded to nearest "
-            "even) or their bits as uint16, and come back as float32.\n\n"
-            "Threads may share a Module: its calls run one after the other, "
-            "with the GIL released.";
+PYBIND11_MODULE(_runtime, m) {
+  m.doc() = "Programs of nsa, loaded and run.";
+  m.attr("__version__") = NSA_VERSION;
   py::register_exception<PythonError>(m, "Error");
 
   py::class_<Module>(m, "Module", "A compiled program, loaded here.")
@@ -329,24 +219,13 @@ PYBIND11_MODULE(nsa, m) {
       .def_property_readonly("artifact", &Module::artifact,
                              "The contents of the .nsax file.");
 
-  std::string options = describeOptions();
-  m.def("compile", &compileModule, py::arg("text"), py::kw_only(),
-        py::arg("name") = "module.mlir", py::arg("threads") = 0,
-        py::arg("seed") = 0, py::arg("check_finite") = false,
-        py::arg("poison") = false, py::arg("blas_library") = "",
-        ("Compile MLIR text and load the program. Every slow path is allowed "
-         "unless allow_slow_path names the ones that are ([] for none); "
-         "nsa-compile allows none by default.\n\nOptions of the compiler, as "
-         "nsa-compile --help has them:\n" +
-         options)
-            .c_str());
-  m.def("compile_to", &compileText, py::arg("phase"), py::arg("text"),
-        py::kw_only(), py::arg("name") = "module.mlir",
-        ("The IR after a phase, as text. Options of the compiler:\n" + options)
-            .c_str());
   m.def("load", &loadModule, py::arg("path"), py::kw_only(),
         py::arg("threads") = 0, py::arg("seed") = 0,
         py::arg("check_finite") = false, py::arg("poison") = false,
         py::arg("blas_library") = "", "Load a .nsax file.");
-  m.attr("PHASES") = py::cast(compilerPhases());
+  m.def("load_bytes", &loadBytes, py::arg("artifact"), py::kw_only(),
+        py::arg("name") = "artifact", py::arg("threads") = 0,
+        py::arg("seed") = 0, py::arg("check_finite") = false,
+        py::arg("poison") = false, py::arg("blas_library") = "",
+        "Load the contents of a .nsax file.");
 }

@@ -1,0 +1,16 @@
+"""The programs of nsa as console scripts."""
+
+import os
+import sys
+
+from nsa import _libraries
+
+
+def main():
+    """Replace this process by the program that it was called as."""
+    name = os.path.basename(sys.argv[0])
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", name)
+    if not os.path.exists(program):
+        sys.exit(f"{name}: error: this installation of nsa has no {name}; nsa-compiler brings it")
+    _libraries.make_known()
+    os.execv(program, [program, *sys.argv[1:]])
