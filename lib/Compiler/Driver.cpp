@@ -46,11 +46,11 @@ static DialectRegistry makeRegistry() {
 }
 
 nsa::Driver::Driver(const CompilerOptions &options, const DebugOptions &debug)
-    : options(options), debug(debug),
+    : options(options), debug(debug), passes(debug.passes),
       context(makeRegistry(), MLIRContext::Threading::DISABLED),
       diagnostics(sourceManager, &context, messageStream) {
   context.printOpOnDiagnostic(false);
-  if (options.threads > 1) {
+  if (options.threads > 1 && !passes.needsOneThread()) {
     threadPool = std::make_unique<llvm::DefaultThreadPool>(
         llvm::hardware_concurrency(options.threads));
     context.setThreadPool(*threadPool);
@@ -74,6 +74,8 @@ std::string nsa::Driver::takeMessages() {
 }
 
 void nsa::Driver::passOnMessages() {
+  for (const std::string &warning : passes.findUnused())
+    messageStream << warning << "\n";
   if (debug.messages)
     *debug.messages = takeMessages();
 }
@@ -149,7 +151,7 @@ LogicalResult nsa::Driver::checkOptions() {
   return success();
 }
 
-/// Makes the folder for phases and turns remarks on.
+/// Makes the folders for IR and turns remarks on.
 LogicalResult nsa::Driver::checkDebugOptions() {
   for (const std::string &folder : {debug.savePhases, debug.saveKernels}) {
     if (folder.empty())
@@ -159,6 +161,10 @@ LogicalResult nsa::Driver::checkDebugOptions() {
                     << error.message();
       return failure();
     }
+  }
+  if (Status status = passes.check(); !status) {
+    messageStream << status.message();
+    return failure();
   }
   if (debug.remarks.empty())
     return success();
@@ -283,7 +289,8 @@ LogicalResult nsa::Driver::parse(const std::string &source,
 // Phases
 //===----------------------------------------------------------------------===//
 
-LogicalResult nsa::Driver::runPhase(Phase phase) {
+LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
+  TimingScope time = passes.timePhase(getPhaseName(phase));
   PassManager manager(&context);
   PhaseOptions phaseOptions;
   std::string text;
@@ -319,6 +326,11 @@ LogicalResult nsa::Driver::runPhase(Phase phase) {
     buildGPUPhasePipeline(manager, phase, *chip);
   } else {
     buildPhasePipeline(manager, phase, phaseOptions);
+  }
+  if (Status status = passes.attach(manager, time, getPhaseName(phase), number);
+      !status) {
+    messageStream << status.message();
+    return failure();
   }
   return manager.run(*module);
 }
@@ -361,8 +373,10 @@ LogicalResult nsa::Driver::runPhases(Phase last) {
     auto phase = static_cast<Phase>(number);
     if (!chip && (phase == Phase::Layout || phase == Phase::NVVM))
       continue;
-    if (failed(timed(getPhaseName(phase), [&] { return runPhase(phase); })) ||
-        failed(savePhase(phase, ++count)))
+    ++count;
+    if (failed(timed(getPhaseName(phase),
+                     [&] { return runPhase(phase, count); })) ||
+        failed(savePhase(phase, count)))
       return failure();
     if (phase == Phase::Plan && failed(saveKernels()))
       return failure();

@@ -4,6 +4,7 @@
 #define NSA_LIB_COMPILER_DRIVER_H
 
 #include "lib/Compiler/LayerMap.h"
+#include "lib/Compiler/PassDebugging.h"
 #include "lib/Target/CPU/KernelCompiler.h"
 #include "lib/Target/CUDA/CUDABinary.h"
 #include "mlir/IR/Diagnostics.h"
@@ -65,15 +66,16 @@ private:
   llvm::LogicalResult checkTypes();
   void warnOfUnusedOptions();
   void resolvePrecision();
-  llvm::LogicalResult runPhase(Phase phase);
-  llvm::LogicalResult checkDebugOptions();
   /// `number`: how many phases have run.
+  llvm::LogicalResult runPhase(Phase phase, unsigned number);
+  llvm::LogicalResult checkDebugOptions();
   llvm::LogicalResult savePhase(Phase phase, unsigned number);
   /// Writes the kernels as they leave the plan.
   llvm::LogicalResult saveKernels();
 
   CompilerOptions options;
   DebugOptions debug;
+  PassDebugging passes;
   CPUDescription cpu;
   /// The GPU that the options name; null for the target cpu.
   const CUDAChip *chip = nullptr;
