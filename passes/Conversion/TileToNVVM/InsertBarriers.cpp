@@ -84,8 +84,8 @@ private:
   LogicalResult visitLoop(scf::ForOp op);
   LogicalResult visitBranch(scf::IfOp op);
   LogicalResult visitRoles(scf::IfOp op, IntegerAttr consumers);
-  /// Visits a region whose threads do not all come by, if it is `apart`.
-  LogicalResult visitApart(Region &region, bool apart);
+  /// Visits a region that only some threads come by.
+  LogicalResult visitApart(Region &region);
 
   // In front of an operation:
   /// Lets all threads wait for each other.
@@ -118,16 +118,13 @@ BarrierInserter::BarrierInserter(LLVM::LLVMFuncOp func) : func(func) {
   usesWgmma = func.walk([](WgmmaCommitOp) { return WalkResult::interrupt(); })
                   .wasInterrupted();
   llvm::DenseSet<Value> read;
-  auto walk = [&](AccessKind kind, function_ref<void(Value)> body) {
-    func.walk([&](GlobalAccessOp op) {
-      if (op.getKind() == kind)
-        body(op.getPointer());
-    });
-  };
-  walk(AccessKind::Read, [&](Value pointer) { read.insert(pointer); });
-  walk(AccessKind::Write, [&](Value pointer) {
-    if (read.contains(pointer))
-      readAndWritten.insert(pointer);
+  func.walk([&](GlobalAccessOp op) {
+    if (op.getKind() == AccessKind::Read)
+      read.insert(op.getPointer());
+  });
+  func.walk([&](GlobalAccessOp op) {
+    if (op.getKind() == AccessKind::Write && read.contains(op.getPointer()))
+      readAndWritten.insert(op.getPointer());
   });
 }
 
@@ -163,7 +160,7 @@ LogicalResult BarrierInserter::insertBarrier(Operation *op) {
 
 LogicalResult BarrierInserter::awaitPiece(Operation *op, const Piece &piece) {
   auto isFilled = [&](const Piece &copy) { return copy.meets(piece); };
-  auto last = llvm::find_if(llvm::reverse(pending.copies), isFilled).base();
+  auto *last = llvm::find_if(llvm::reverse(pending.copies), isFilled).base();
   if (last != pending.copies.begin()) {
     OpBuilder builder(op);
     AsyncWaitOp::create(builder, op->getLoc(),
@@ -309,8 +306,8 @@ LogicalResult BarrierInserter::visit(Region &region) {
   return success();
 }
 
-LogicalResult BarrierInserter::visitApart(Region &region, bool apart) {
-  llvm::SaveAndRestore saved(isApart, isApart || apart);
+LogicalResult BarrierInserter::visitApart(Region &region) {
+  llvm::SaveAndRestore saved(isApart, true);
   return visit(region);
 }
 
@@ -325,7 +322,7 @@ LogicalResult BarrierInserter::visitRegions(Operation *op) {
     return visitLoop(cast<scf::ForOp>(op));
   // What some threads do alone; nothing says that they do it all.
   for (Region &region : op->getRegions())
-    if (failed(visitApart(region, true)))
+    if (failed(visitApart(region)))
       return failure();
   return success();
 }
@@ -377,7 +374,7 @@ LogicalResult BarrierInserter::visitRoles(scf::IfOp op, IntegerAttr consumers) {
   if (failed(settle(op)) || failed(awaitProducts(op)))
     return failure();
   Pending before = pending;
-  if (failed(visitApart(op.getElseRegion(), true)))
+  if (failed(visitApart(op.getElseRegion())))
     return failure();
   // The others copy what nobody writes.
   pending = std::move(before);
