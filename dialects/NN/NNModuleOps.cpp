@@ -179,11 +179,32 @@ static std::string getValueName(SymbolRefAttr parameter) {
 // nn.module
 //===----------------------------------------------------------------------===//
 
+/// The version of the text of models. It grows when a text would be read as
+/// another model than the one that was written. Texts without one are of the
+/// first.
+static constexpr uint64_t kTextVersion = 1;
+
+/// Reads `version N`, if it is there.
+static ParseResult parseTextVersion(OpAsmParser &parser) {
+  if (failed(parser.parseOptionalKeyword("version")))
+    return success();
+  SMLoc place = parser.getCurrentLocation();
+  uint64_t version;
+  if (parser.parseInteger(version))
+    return failure();
+  if (version == kTextVersion)
+    return success();
+  return parser.emitError(place)
+         << "the text of the model has version " << version
+         << ", this compiler reads version " << kTextVersion;
+}
+
 ParseResult ModelOp::parse(OpAsmParser &parser, OperationState &result) {
   Builder &builder = parser.getBuilder();
   StringAttr name;
   if (parser.parseSymbolName(name, getSymNameAttrName(result.name),
-                             result.attributes))
+                             result.attributes) ||
+      parseTextVersion(parser))
     return failure();
   StringRef precision;
   if (succeeded(parser.parseOptionalKeyword("precision"))) {
@@ -210,6 +231,7 @@ ParseResult ModelOp::parse(OpAsmParser &parser, OperationState &result) {
 void ModelOp::print(OpAsmPrinter &printer) {
   printer << ' ';
   printer.printSymbolName(getSymName());
+  printer << " version " << kTextVersion;
   if (getPrecision())
     printer << " precision " << *getPrecision();
   if (getConfig()) {
