@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes other builds and is too heavy for every push: the runtime without
-# LLVM, the sanitizers, generated code, and fuzzing of every reader. tools/test.sh comes first.
+# LLVM, the sanitizers, more of the random kernels, generated code, and fuzzing of
+# every reader. tools/test.sh comes first.
 #   NSA_TEST_SUITE=full   ten minutes of fuzzing for each target instead of one
 #                         minute, the compiler under the sanitizers as well, all
 #                         unit tests and the tools' lit tests under them
@@ -12,6 +13,8 @@ tools/setup.sh all || exit 1
 
 check "runtime without LLVM" test/check-runtime-only.sh
 check "sanitizers" test/check-sanitize.sh
+check "kernel sweeps" env NSA_SWEEP_COUNT=14 NSA_TEST_SEED="${NSA_TEST_SEED:-$(date +%s)}" \
+  ctest --test-dir build --output-on-failure -j2 -R '^(EmulatedKernels|KernelSweep|FusedSweep)Test$'
 check "generated code" test/codegen.py check --all --ptxas
 # Seven targets in three rounds.
 fuzz=(60 --jobs 3)

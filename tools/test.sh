@@ -19,17 +19,25 @@ check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
 check "documentation" tools/docs.py check
 check "lessons" test/check-lessons.py
+check "end-to-end: compile-time" bash test/e2e/compile-time.sh
+
+# Most of these have one process at a time.
+small_suites() {
+  check "Python tests" /usr/bin/python3 -m pytest -q test/python
+  check "installation" test/check-install.sh
+  check "runtime package" test/check-package.sh
+  check "NumPy 1.26 and 2" test/check-numpy.sh
+  for script in test/e2e/*.sh; do
+    name=$(basename "$script" .sh)
+    [ "$name" = compile-time ] || check "end-to-end: $name" bash "$script"
+  done
+  check "reliability" test/reliability.sh
+  check "fuzz regressions" test/fuzz/run.sh --regressions
+}
+beside small_suites
 check "unit tests" ctest --test-dir build --output-on-failure -j2
 check "generated code" test/codegen.py check --only smoke showcase m7c_125m-sm_90a losses
 check "lit tests" ninja -C build check-nsa-lit
-check "installation" test/check-install.sh
-check "runtime package" test/check-package.sh
-check "Python tests" /usr/bin/python3 -m pytest -q test/python
-check "NumPy 1.26 and 2" test/check-numpy.sh
-for script in test/e2e/*.sh; do
-  check "end-to-end: $(basename "$script" .sh)" bash "$script"
-done
-check "reliability" test/reliability.sh
-check "fuzz regressions" test/fuzz/run.sh --regressions
+join
 
 report

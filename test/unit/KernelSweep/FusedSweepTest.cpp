@@ -2,7 +2,7 @@
 //
 // The shapes, the poisoned memory and the bounds of KernelSweepTest, for the
 // operations that fusion makes. NSA_TEST_SUITE=full tries 160 combinations,
-// otherwise 9. NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed.
+// otherwise 4. NSA_SWEEP_COUNT overrides the number, NSA_TEST_SEED the seed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@ using namespace nsa::test;
 
 TEST(FusedSweep, GatedAttentionAgreesWithTheReference) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(160, 8), testSeed() + 1, 1e8)) {
+  for (const Combination &c : spread(sweepCount(160, 4), testSeed() + 1, 1e8)) {
     checkGated(withGating(c, number++));
     if (HasFailure())
       break;
@@ -40,7 +40,7 @@ TEST(FusedSweep, ScoresOfTenThousand_NearTie_ErrorIsThatOfTheFormula) {
 // where every score is equal.
 TEST(FusedSweep, RotationInAttentionIsBitwiseThatApart) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(80, 6), testSeed() + 2, 1e8)) {
+  for (const Combination &c : spread(sweepCount(80, 3), testSeed() + 2, 1e8)) {
     checkRotation(withGating(c, number++));
     if (HasFailure())
       break;
