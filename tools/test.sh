@@ -15,6 +15,7 @@ export NSA_TEST_SEED=${NSA_TEST_SEED:-$sample}
 tools/setup.sh all || exit 1
 
 check "format" test/check-format.sh
+check "terms" test/check-terms.sh
 check "clang-tidy" test/check-tidy.sh
 check "layering" test/check-layering.sh
 check "documentation" tools/docs.py check

@@ -26,7 +26,7 @@ inline constexpr llvm::StringLiteral kLaunchRegistersAttr =
 inline constexpr llvm::StringLiteral kTensorMapsAttr = "nsa.tensor_maps";
 
 /// Attribute of a function made from a kernel, a unit: the kernel multiplies
-/// tiles, so that spilling is a slow path.
+/// tiles, so that spilling is a performance lint.
 inline constexpr llvm::StringLiteral kMultipliesAttr = "nsa.multiplies";
 
 /// Attribute of an argument of a kernel, an i64: bytes of which its address is
@@ -37,7 +37,7 @@ inline constexpr int64_t kTensorAlignment = 16;
 
 /// Attribute of a kernel, an i64: blocks that a multiprocessor is to run at
 /// once, as far as registers go. Without it, as many as fit.
-inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
+inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 
 /// Attribute of a kernel, an array<i64> with a number for each argument: the
 /// tokens of a block if the argument is i32 [B, heads, tokens, n] and holds the
@@ -45,8 +45,9 @@ inline constexpr llvm::StringLiteral kResidentsAttr = "nsa.residents";
 inline constexpr llvm::StringLiteral kSelectBlocksAttr = "nsa.select_blocks";
 
 /// Attribute of an operation, of the kernel that it becomes and of the function
-/// that this becomes: the names of its slow paths so far.
-inline constexpr llvm::StringLiteral kSlowPathsAttr = "nsa.slow_paths";
+/// that this becomes: the names of its performance lints so far.
+inline constexpr llvm::StringLiteral kPerformanceLintsAttr =
+    "nsa.performance_lints";
 
 } // namespace nsa
 

@@ -1,6 +1,6 @@
 //===- DifferentiableOpInterface.h - adjoints of ops ------------*- C++ -*-===//
 //
-// The interface through which `nsa-differentiate` builds the backward half of
+// The interface through which `nsa-differentiate` builds the backward graph of
 // a training function.
 //
 //===----------------------------------------------------------------------===//

@@ -25,8 +25,8 @@ def FusibleOpInterface : OpInterface<"FusibleOpInterface"> {
       /*methodBody=*/"", /*defaultImplementation=*/"return true;">,
     InterfaceMethod<[{
       Whether one kernel can compute this operation and the other, neither
-      elementwise: it walks through the tensors of both alike.
-    }], "bool", "sharesWalkWith", (ins "::mlir::Operation *":$other),
+      elementwise: it iterates over the tensors of both alike.
+    }], "bool", "sharesIterationSpace", (ins "::mlir::Operation *":$other),
       /*methodBody=*/"", /*defaultImplementation=*/"return false;">
   ];
 }

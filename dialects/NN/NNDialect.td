@@ -12,7 +12,7 @@ def NN_Dialect : Dialect {
   let summary = "What a decoder needs besides attention, and its training step";
   let description = [{
     Value-semantics operations on ranked tensors of static shape: embedding,
-    matrix product, normalisation, rotary embedding, gates, activations, loss,
+    matmul, normalisation, rotary embedding, gates, activations, loss,
     gradient norm and optimizers, each differentiable op with its backward op.
     Statistics and accumulation are fp32 in every op.
 
@@ -31,7 +31,7 @@ def NN_Dialect : Dialect {
     | `nn.seed` | argument | the gradient of the objective, a `tensor<f32>`; 1 without it |
     | `nn.alias` | result | the result replaces the argument of this name |
     | `nn.objective` | result | the value to differentiate, in training the loss |
-    | `nn.statistic` | result | a number for people: evaluation computes it, training does not |
+    | `nn.statistic` | result | a metric: evaluation computes it, training does not |
     | `nn.train` | function | the model to train |
     | `nn.config` | module | sections `model` and `nsa` of the configuration the model was made from, as JSON |
 

@@ -25,7 +25,7 @@ def NN_FusedOp : NN_Op<"fused", [
     inside compute from the inputs. They are elementwise operations and at most
     one other, the root (an `nn.rms_norm`, say), which shares with them the
     tensors that it reads or writes element by element. Several roots are allowed
-    where their kernels walk alike: `nn.rotary` of queries and keys.
+    where their kernels share an iteration space: `nn.rotary` of queries and keys.
 
     Every value inside is rounded to its element type, so an `nn.fused` gives
     the same bits as its operations one by one.
@@ -117,7 +117,7 @@ class NN_RowsOp<string mnemonic> : NN_Op<mnemonic, [
 
 def NN_SplitRowsOp : NN_RowsOp<"split_rows"> {
   let opDocGroup = NSA_DocGroup<"The loss in chunks of rows">;
-  let summary = "copies of stretches of rows";
+  let summary = "copies of ranges of rows";
   let description = [{
     With the dimensions but the last seen as one, the rows of the results in
     order are those of the operand.

@@ -254,7 +254,7 @@ def NN_NextOp : NN_Op<"next", [Pure, Terminator, HasParent<"RepeatOp">]> {
 }
 
 def NN_LogOp : NN_Op<"log"> {
-  let summary = "a number for people";
+  let summary = "a metric";
   let description = [{
     A result of the program that evaluation computes and training does not. Its
     name stands behind that of the layer.

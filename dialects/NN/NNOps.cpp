@@ -38,7 +38,7 @@ static RankedTensorType getRowSumType(MLIRContext *context, int64_t width,
 }
 
 //===----------------------------------------------------------------------===//
-// Matrix product
+// Matmul
 //===----------------------------------------------------------------------===//
 
 MatmulOp::Sizes MatmulOp::getSizes() {
@@ -393,19 +393,19 @@ OpFoldResult CastOp::fold(FoldAdaptor) {
 // Names of results
 //===----------------------------------------------------------------------===//
 
-void TakePartOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+void SliceShardOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getPart(), "part");
 }
 
-void GatherPartsOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+void AllGatherOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   setName(getWhole(), "whole");
 }
 
-void BundleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setName(getOutput(), "bundle");
+void FlattenOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getOutput(), "flat");
 }
 
-void UnbundleOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+void UnflattenOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
   for (Value part : getParts())
     setName(part, "part");
 }

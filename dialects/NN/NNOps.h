@@ -18,15 +18,15 @@
 
 namespace nsa::nn {
 
-/// Elements of which every part of an `nn.bundle` begins at a multiple: the 64
+/// Elements of which every part of an `nn.flatten` begins at a multiple: the 64
 /// bytes to which the memory plan aligns tensors.
-inline constexpr int64_t kBundleAlignment = 16;
+inline constexpr int64_t kFlatAlignment = 16;
 
-/// The elements of a bundle of tensors of these types.
-int64_t getBundleLength(mlir::TypeRange parts);
+/// The elements of a flat group of tensors of these types.
+int64_t getFlatLength(mlir::TypeRange parts);
 
 /// The partial sums that a kernel over `rows` rows of `width` elements makes of
-/// them, each of a stretch of rows: enough to share the work, few enough to add
+/// them, each of a range of rows: enough to share the work, few enough to add
 /// them quickly, and no more than `most`.
 int64_t countRowSums(int64_t rows, int64_t width, int64_t most);
 

@@ -50,13 +50,13 @@ def NN_EmbeddingBackwardOp : NN_GraphOp<"embedding_backward"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Matrix product
+// Matmul
 //===----------------------------------------------------------------------===//
 
 def NN_MatmulOp : NN_DifferentiableOp<"matmul", [
     AllElementTypesMatch<["lhs", "rhs"]>]> {
-  let opDocGroup = NSA_DocGroup<"Matrix product">;
-  let summary = "product of two matrices";
+  let opDocGroup = NSA_DocGroup<"Matmul">;
+  let summary = "matmul of two matrices";
   let description = [{
     Both operands are seen as matrices: the last dimension is the columns, the
     product of the others the rows. With `op` the transposition asked for,
@@ -141,9 +141,9 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
     dweight[c] = sum_... dy[..., c] * n[c]
     ```
 
-    With `partial_sums = P` the rows are cut into `P` stretches of equal length,
+    With `partial_sums = P` the rows are cut into `P` ranges of equal length,
     the last ones maybe shorter or empty, and `dweight[p, c]` is the sum over
-    stretch `p`.
+    range `p`.
 
     Example:
 
@@ -169,7 +169,7 @@ def NN_RMSNormBackwardOp : NN_GraphOp<"rms_norm_backward", [
 def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
     NSA_CheapToRecompute,
     DeclareOpInterfaceMethods<FusibleOpInterface, [
-        "isElementOperand", "isElementResult", "sharesWalkWith"]>],
+        "isElementOperand", "isElementResult", "sharesIterationSpace"]>],
     ["isDifferentiableOperand"]> {
   let opDocGroup = NSA_DocGroup<"Rotary embedding and heads">;
   let summary = "rotation of pairs of channels by an angle of the position";
@@ -359,8 +359,8 @@ def NN_GateBackwardOp : NN_GraphOp<"gate_backward", [
     ```
 
     `dlogits` has element type `logits_type`. With `partial_sums = P` the `B*S`
-    tokens are cut into `P` stretches, the last ones maybe shorter or empty, and
-    `dbias[p, h*n + c]` is the sum over stretch `p`.
+    tokens are cut into `P` ranges, the last ones maybe shorter or empty, and
+    `dbias[p, h*n + c]` is the sum over range `p`.
 
     Example:
 

@@ -72,7 +72,7 @@ bool RotaryOp::isElementOperand(unsigned index) { return index == 0; }
 bool RotaryOp::isElementResult(unsigned index) { return true; }
 
 /// The angles of a position serve any number of heads.
-bool RotaryOp::sharesWalkWith(Operation *other) {
+bool RotaryOp::sharesIterationSpace(Operation *other) {
   auto rotary = dyn_cast<RotaryOp>(other);
   return rotary && rotary.getTable() == getTable() &&
          rotary.getStride() == getStride() &&
@@ -215,7 +215,7 @@ SmallVector<Operation *> nn::getConnectedRoots(Operation *op) {
   return getRoots(getConnected(op).getArrayRef());
 }
 
-/// Elementwise operations alone walk through tensors of one shape.
+/// Elementwise operations alone iterate over tensors of one shape.
 static LogicalResult verifyOneShape(FusedOp fused) {
   if (fused.getOutputs().empty())
     return success();
@@ -264,7 +264,7 @@ LogicalResult FusedOp::verifyRegions() {
                                          : roots[0];
     if (isa<ElementwiseOpInterface>(op) || other == &op ||
         (roots.size() == 1 &&
-         cast<FusibleOpInterface>(other).sharesWalkWith(&op)))
+         cast<FusibleOpInterface>(other).sharesIterationSpace(&op)))
       continue;
     InFlightDiagnostic diagnostic =
         op.emitOpError("is not elementwise and cannot share a kernel");

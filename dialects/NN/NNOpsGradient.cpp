@@ -172,10 +172,10 @@ LogicalResult ConcatOp::buildBackward(OpBuilder &builder,
   return success();
 }
 
-/// A bundle of matrices with as many columns as the whole.
-LogicalResult BundleOp::buildBackward(OpBuilder &builder,
-                                      ValueRange resultGrads,
-                                      SmallVectorImpl<Value> &operandGrads) {
+/// A flat group of matrices with as many columns as the whole.
+LogicalResult FlattenOp::buildBackward(OpBuilder &builder,
+                                       ValueRange resultGrads,
+                                       SmallVectorImpl<Value> &operandGrads) {
   ArrayRef<int64_t> whole = getShape(getOutput());
   for (Value part : getParts()) {
     ArrayRef<int64_t> shape = getShape(part);

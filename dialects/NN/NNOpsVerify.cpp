@@ -29,7 +29,7 @@ LogicalResult MatmulOp::verify() {
   int64_t rhsLength = getTransposeRhs() ? getShape(getRhs()).back() : rhsRows;
   if (getAccumulator() && getAccumulator().getType() != getType())
     return emitOpError("adds ") << getAccumulator().getType()
-                                << " to a product of type " << getType();
+                                << " to a matmul of type " << getType();
   return checkEqual(
       *this, getTransposeLhs() ? "rows of lhs" : "columns of lhs", getSizes().k,
       getTransposeRhs() ? "columns of rhs" : "rows of rhs", rhsLength);
@@ -178,29 +178,28 @@ static LogicalResult verifyPart(Operation *op, Value part, Value whole) {
   return success();
 }
 
-LogicalResult TakePartOp::verify() {
+LogicalResult SliceShardOp::verify() {
   return verifyPart(*this, getPart(), getInput());
 }
 
-LogicalResult GatherPartsOp::verify() {
+LogicalResult AllGatherOp::verify() {
   return verifyPart(*this, getPart(), getWhole());
 }
 
 //===----------------------------------------------------------------------===//
-// Bundles
+// Flat groups
 //===----------------------------------------------------------------------===//
 
-int64_t nn::getBundleLength(TypeRange parts) {
+int64_t nn::getFlatLength(TypeRange parts) {
   int64_t length = 0;
   for (Type part : parts)
-    length +=
-        llvm::alignTo(saturatingElements(cast<ShapedType>(part).getShape()),
-                      kBundleAlignment);
+    length += llvm::alignTo(
+        saturatingElements(cast<ShapedType>(part).getShape()), kFlatAlignment);
   return length;
 }
 
-static LogicalResult verifyBundle(Operation *op, TypeRange parts,
-                                  ArrayAttr tensors, Value whole) {
+static LogicalResult verifyFlatGroup(Operation *op, TypeRange parts,
+                                     ArrayAttr tensors, Value whole) {
   if (parts.size() != tensors.size())
     return op->emitOpError("has ") << parts.size() << " parts, but names "
                                    << tensors.size() << " tensors";
@@ -208,7 +207,7 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
   for (Attribute tensor : tensors)
     if (!seen.insert(tensor).second)
       return op->emitOpError("names the tensor ") << tensor << " twice";
-  int64_t length = nn::getBundleLength(parts);
+  int64_t length = nn::getFlatLength(parts);
   int64_t elements = saturatingElements(getShape(whole));
   if (length != elements)
     return op->emitOpError("has parts of ")
@@ -216,10 +215,12 @@ static LogicalResult verifyBundle(Operation *op, TypeRange parts,
   return success();
 }
 
-LogicalResult BundleOp::verify() {
-  return verifyBundle(*this, getParts().getTypes(), getTensors(), getOutput());
+LogicalResult FlattenOp::verify() {
+  return verifyFlatGroup(*this, getParts().getTypes(), getTensors(),
+                         getOutput());
 }
 
-LogicalResult UnbundleOp::verify() {
-  return verifyBundle(*this, getParts().getTypes(), getTensors(), getInput());
+LogicalResult UnflattenOp::verify() {
+  return verifyFlatGroup(*this, getParts().getTypes(), getTensors(),
+                         getInput());
 }

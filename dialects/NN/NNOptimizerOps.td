@@ -30,20 +30,20 @@ def NN_AllReduceOp : NN_GraphOp<"all_reduce"> {
   let resultNames = [{"mean"}];
 }
 
-def NN_TakePartOp : NN_Op<"take_part", [
+def NN_SliceShardOp : NN_Op<"slice_shard", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "this rank's part of a tensor";
   let description = [{
     As many elements as each of `R` ranks has: the result's size is the
     operand's divided by `R`. Which ones they are is decided when the tensor is
-    cut into buckets (`nsa-scatter-reductions`), alike for all tensors of the
+    cut into buckets (`nsa-convert-to-reduce-scatter`), alike for all tensors of the
     same `shard`.
 
     Example:
 
     ```mlir
-    %part = nn.take_part %w {shard = 0 : i64} : tensor<64xf32> -> tensor<16xf32>
+    %part = nn.slice_shard %w {shard = 0 : i64} : tensor<64xf32> -> tensor<16xf32>
     ```
   }];
   let arguments = (ins NSA_F32Tensor:$input,
@@ -53,17 +53,17 @@ def NN_TakePartOp : NN_Op<"take_part", [
   let hasVerifier = 1;
 }
 
-def NN_GatherPartsOp : NN_Op<"gather_parts", [
+def NN_AllGatherOp : NN_Op<"all_gather", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let opDocGroup = NSA_DocGroup<"Training step">;
   let summary = "a tensor of the parts of all ranks";
   let description = [{
-    The inverse of `nn.take_part`: every rank gets the parts of all.
+    The inverse of `nn.slice_shard`: every rank gets the parts of all.
 
     Example:
 
     ```mlir
-    %whole = nn.gather_parts %part {shard = 0 : i64} : tensor<16xf32> -> tensor<64xf32>
+    %whole = nn.all_gather %part {shard = 0 : i64} : tensor<16xf32> -> tensor<64xf32>
     ```
   }];
   let arguments = (ins NSA_F32Tensor:$part,
@@ -153,16 +153,16 @@ def NN_UpdateLossScaleOp : NN_GraphOp<"update_loss_scale"> {
 // Persistent tensors that lie one after the other
 //===----------------------------------------------------------------------===//
 
-/// The elements of a bundle, as a vector or in another shape.
-def NN_Bundle : ConfinedType<NSA_F32Tensor, [],
+/// The elements of a flat group, as a vector or in another shape.
+def NN_FlatGroup : ConfinedType<NSA_F32Tensor, [],
     "statically shaped tensor of 32-bit float values",
     "::mlir::RankedTensorType">;
 
-def NN_BundleOp : NN_Op<"bundle", [
+def NN_FlattenOp : NN_Op<"flatten", [
     Pure, NSA_ViewOfArguments,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let opDocGroup = NSA_DocGroup<"Bundles of tensors">;
+  let opDocGroup = NSA_DocGroup<"Flat groups of tensors">;
   let summary = "view of persistent tensors as one";
   let description = [{
     The elements of the operands one after the other, each followed by zeros up
@@ -177,36 +177,36 @@ def NN_BundleOp : NN_Op<"bundle", [
     Example:
 
     ```mlir
-    %g = nn.bundle %g0, %g1 in ["grad.w0", "grad.w1"]
+    %g = nn.flatten %g0, %g1 in ["grad.w0", "grad.w1"]
         : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<48xf32>
-    %w = nn.bundle %w0, %w1 in ["w0", "w1"]
+    %w = nn.flatten %w0, %w1 in ["w0", "w1"]
         : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
     ```
   }];
   let arguments = (ins Variadic<NSA_F32Tensor>:$parts, StrArrayAttr:$tensors);
-  let results = (outs NN_Bundle:$output);
+  let results = (outs NN_FlatGroup:$output);
   let assemblyFormat = [{
     $parts `in` $tensors attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }
 
-def NN_UnbundleOp : NN_Op<"unbundle", [
+def NN_UnflattenOp : NN_Op<"unflatten", [
     Pure, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let opDocGroup = NSA_DocGroup<"Bundles of tensors">;
+  let opDocGroup = NSA_DocGroup<"Flat groups of tensors">;
   let summary = "new values of persistent tensors from one";
   let description = [{
-    The inverse of `nn.bundle`: the operand is computed into the memory of the
+    The inverse of `nn.flatten`: the operand is computed into the memory of the
     arguments called `tensors`, of which result `i` is the new value.
 
     Example:
 
     ```mlir
-    %g0, %g1 = nn.unbundle %g in ["grad.w0", "grad.w1"]
+    %g0, %g1 = nn.unflatten %g in ["grad.w0", "grad.w1"]
         : (tensor<48xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
     ```
   }];
-  let arguments = (ins NN_Bundle:$input, StrArrayAttr:$tensors);
+  let arguments = (ins NN_FlatGroup:$input, StrArrayAttr:$tensors);
   let results = (outs Variadic<NSA_F32Tensor>:$parts);
   let assemblyFormat = [{
     $input `in` $tensors attr-dict `:` functional-type(operands, results)

@@ -99,7 +99,7 @@ class NSA_CompressionOperands {
 }
 
 /// Kept for backward: a row stands for `stride` tokens, and all but the mean are
-/// matrix products.
+/// matmuls.
 def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
   let opDocGroup = NSA_DocGroup<"Compression">;
   let summary = "one row for each block of tokens";
@@ -217,7 +217,7 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
     that `nsa.compress` makes of them, which may be none.
 
     Indices, which `#nsa.selected` takes, name blocks of keys; -1 names none. An
-    index beyond the block of its query or below -1 is a mistake of whoever made
+    index beyond the block of its query or below -1 is a mistake of the program that made
     the indices: kernels ignore it, and a run that checks every command
     (`nsa-run --check`, `nsa-train --no-graph`) refuses it.
 
@@ -422,7 +422,7 @@ def NSA_GateStatisticsOp : NSA_GraphOp<"gate_statistics"> {
     ```
 
     of `n` branches. The last is the entropy, at most log n; where the gates of a token sum to 0
-    it counts as 0. A number for people: there is no gradient.
+    it counts as 0. a metric: there is no gradient.
 
     Example:
 
@@ -451,7 +451,7 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     y[2] = mean over b, h, J of the number of different blocks that the queries of block J select
     ```
 
-    The second is 0 where no block is selected at all. A number for people: there
+    The second is 0 where no block is selected at all. a metric: there
     is no gradient.
 
     Example:

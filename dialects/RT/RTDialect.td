@@ -30,7 +30,7 @@ def RT_Dialect : Dialect {
     | `persistent` | parameters, states of the optimizer, gradients, constants, other state |
     | `io` | inputs and outputs of entries |
     | `arena` | buffers; one arena for all entries |
-    | `workspace` | scratch memory of matrix products |
+    | `workspace` | scratch memory of matmuls |
 
     For example:
 
@@ -130,7 +130,7 @@ def RT_I64Array : AttrParameter<"::mlir::DenseI64ArrayAttr", ""> {
 
 def RT_TensorMapAttr : AttrDef<RT_Dialect, "TensorMap"> {
   let mnemonic = "tensor_map";
-  let summary = "how the copy engine of a GPU sees the memory of an argument";
+  let summary = "how the TMA unit of a GPU sees the memory of an argument";
   let description = [{
     The memory of argument number `argument` of a kernel as a tensor of `element`
     with these `extents`, innermost first. `strides` are the bytes from one

@@ -214,7 +214,7 @@ static LogicalResult verifyCollectives(ArrayRef<CommandOpInterface> commands) {
 
 LogicalResult EntryOp::verifyRegions() {
   for (Operation &op : getBody().front())
-    if (!isa<CommandOpInterface, GetOp, SpanOp, BufferOp, ViewOp>(op))
+    if (!isa<CommandOpInterface, GetOp, FlatViewOp, BufferOp, ViewOp>(op))
       return op.emitOpError("is not a command of an entry");
   SmallVector<CommandOpInterface> commands = getCommands(*this);
   if (failed(verifyOrder(commands)) || failed(verifyCollectives(commands)))

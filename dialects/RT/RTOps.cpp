@@ -45,8 +45,8 @@ SmallVector<FlatSymbolRefAttr> rt::getTensorNames(Value value) {
   Value root = getMemoryRoot(value);
   if (auto get = root.getDefiningOp<GetOp>())
     return {get.getTensorAttr()};
-  if (auto span = root.getDefiningOp<SpanOp>())
-    return llvm::to_vector(span.getTensors().getAsRange<FlatSymbolRefAttr>());
+  if (auto view = root.getDefiningOp<FlatViewOp>())
+    return llvm::to_vector(view.getTensors().getAsRange<FlatSymbolRefAttr>());
   return {};
 }
 
@@ -57,8 +57,8 @@ bool rt::shareTensors(Value a, Value b) {
   });
 }
 
-uint64_t rt::getSpanBytes(TensorOp tensor) {
-  return llvm::alignTo(getByteSize(tensor.getMemoryType()), kSpanAlignment);
+uint64_t rt::getFlatViewBytes(TensorOp tensor) {
+  return llvm::alignTo(getByteSize(tensor.getMemoryType()), kFlatViewAlignment);
 }
 
 /// Sources of views are dense, so offsets add up.
@@ -190,20 +190,22 @@ void GetOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 }
 
 /// Whether planned tensors lie in `slices` order without gaps.
-static LogicalResult verifySpanSlices(SpanOp span, ArrayRef<SliceAttr> slices) {
+static LogicalResult verifyFlatViewSlices(FlatViewOp view,
+                                          ArrayRef<SliceAttr> slices) {
   for (size_t i = 1; i < slices.size(); ++i) {
-    uint64_t expected = llvm::alignTo(slices[i - 1].getEnd(), kSpanAlignment);
+    uint64_t expected =
+        llvm::alignTo(slices[i - 1].getEnd(), kFlatViewAlignment);
     if (slices[i].getOffset() != expected ||
         slices[i].getSegment() != slices[0].getSegment())
-      return span.emitOpError("has tensor ")
-             << span.getTensors()[i] << " at offset " << slices[i].getOffset()
+      return view.emitOpError("has tensor ")
+             << view.getTensors()[i] << " at offset " << slices[i].getOffset()
              << " of " << slices[i].getSegment() << ", but the one before ends "
              << "at offset " << expected << " of " << slices[0].getSegment();
   }
   return success();
 }
 
-LogicalResult SpanOp::verifySymbolUses(SymbolTableCollection &symbols) {
+LogicalResult FlatViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
   uint64_t bytes = 0;
   SmallVector<SliceAttr> slices;
   if (getTensors().empty())
@@ -217,7 +219,7 @@ LogicalResult SpanOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("has tensor ")
              << name << " of type " << tensor.getMemoryType()
              << ", which is not of type f32";
-    bytes += getSpanBytes(tensor);
+    bytes += getFlatViewBytes(tensor);
     if (std::optional<SliceAttr> slice = tensor.getSlice())
       slices.push_back(*slice);
   }
@@ -225,8 +227,9 @@ LogicalResult SpanOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError("has type ")
            << getType() << ", but its tensors are memref<" << bytes / 4
            << "xf32>";
-  return slices.size() == getTensors().size() ? verifySpanSlices(*this, slices)
-                                              : success();
+  return slices.size() == getTensors().size()
+             ? verifyFlatViewSlices(*this, slices)
+             : success();
 }
 
 LogicalResult BufferOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -462,11 +465,11 @@ LogicalResult CopyOp::verify() {
   return success();
 }
 
-void TakePartOp::getReads(SmallVectorImpl<Value> &values) {
+void SliceShardOp::getReads(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 
-void TakePartOp::getWrites(SmallVectorImpl<Value> &values) {
+void SliceShardOp::getWrites(SmallVectorImpl<Value> &values) {
   values.push_back(getPart());
 }
 
@@ -485,19 +488,19 @@ static LogicalResult verifyPart(Operation *op, Value memory, Value part) {
   return success();
 }
 
-LogicalResult TakePartOp::verify() {
+LogicalResult SliceShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
 
-void PutPartOp::getReads(SmallVectorImpl<Value> &values) {
+void WriteShardOp::getReads(SmallVectorImpl<Value> &values) {
   values.append({getPart(), getMemory()});
 }
 
-void PutPartOp::getWrites(SmallVectorImpl<Value> &values) {
+void WriteShardOp::getWrites(SmallVectorImpl<Value> &values) {
   values.push_back(getMemory());
 }
 
-LogicalResult PutPartOp::verify() {
+LogicalResult WriteShardOp::verify() {
   return verifyPart(*this, getMemory(), getPart());
 }
 

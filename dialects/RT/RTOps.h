@@ -30,8 +30,8 @@ bool isAddressable(mlir::ShapedType type);
 
 namespace nsa::rt {
 
-/// Bytes of which every tensor of a span begins at a multiple.
-inline constexpr uint64_t kSpanAlignment = 64;
+/// Bytes of which every tensor of a flat view begins at a multiple.
+inline constexpr uint64_t kFlatViewAlignment = 64;
 
 /// Bytes from the first element to the last. Legal memory has whole-byte
 /// elements.
@@ -55,7 +55,8 @@ bool cover(llvm::ArrayRef<MemoryRegion> regions, const MemoryRegion &region);
 /// Bytes between the beginning of the root of `value` and its first element.
 uint64_t getByteOffset(mlir::Value value);
 
-/// The `rt.get`, `rt.span` or `rt.buffer` result that `value` is a view of.
+/// The `rt.get`, `rt.flat_view` or `rt.buffer` result that `value` is a view
+/// of.
 mlir::Value getMemoryRoot(mlir::Value value);
 
 /// The named tensors of which `value` shows something; none for a buffer.
@@ -64,8 +65,8 @@ llvm::SmallVector<mlir::FlatSymbolRefAttr> getTensorNames(mlir::Value value);
 /// Whether both values show something of the same named tensor.
 bool shareTensors(mlir::Value a, mlir::Value b);
 
-/// Bytes of a tensor in a span, with those that follow it.
-uint64_t getSpanBytes(TensorOp tensor);
+/// Bytes of a tensor in a flat view, with those that follow it.
+uint64_t getFlatViewBytes(TensorOp tensor);
 
 /// The commands of an entry, in order; a command's number is its position.
 llvm::SmallVector<CommandOpInterface> getCommands(EntryOp entry);

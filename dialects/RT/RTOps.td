@@ -78,8 +78,8 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     Takes the place of a `tile.kernel` of the same name, arguments and grid once
     the kernel is in the module's `rt.binary`. `code_bytes` counts instructions
     and constants, `stack_bytes` the stack of one call; `flops` and `bytes` are
-    the work and the traffic of one launch, where known. `slow_paths` names what
-    the target could not make fast (see `nsa-check-slow-paths`).
+    the work and the traffic of one launch, where known. `performance_lints` names what
+    the target could not make fast (see `nsa-check-performance-lints`).
 
     On a GPU a program is a block of `threads` threads with `shared_bytes` of
     shared memory; a thread has `registers`, and `spill_bytes` of its accesses
@@ -104,7 +104,7 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
                        ConfinedAttr<I64Attr, [IntNonNegative]>:$stack_bytes,
                        OptionalAttr<I64Attr>:$flops,
                        OptionalAttr<I64Attr>:$bytes,
-                       OptionalAttr<StrArrayAttr>:$slow_paths,
+                       OptionalAttr<StrArrayAttr>:$performance_lints,
                        OptionalAttr<I64Attr>:$threads,
                        OptionalAttr<I64Attr>:$shared_bytes,
                        OptionalAttr<I64Attr>:$registers,
@@ -115,9 +115,9 @@ def RT_KernelOp : RT_Op<"kernel", [Symbol]> {
     "::mlir::DenseI32ArrayAttr":$grid, "::mlir::IntegerAttr":$numOutputs,
     "::mlir::IntegerAttr":$codeBytes, "::mlir::IntegerAttr":$stackBytes,
     "::mlir::IntegerAttr":$flops, "::mlir::IntegerAttr":$bytes,
-    "::mlir::ArrayAttr":$slowPaths), [{
+    "::mlir::ArrayAttr":$performanceLints), [{
       build($_builder, $_state, name, type, grid, numOutputs, codeBytes,
-            stackBytes, flops, bytes, slowPaths, {}, {}, {}, {}, {});
+            stackBytes, flops, bytes, performanceLints, {}, {}, {}, {}, {});
     }]>];
   let assemblyFormat = "$sym_name `:` $function_type attr-dict";
   let hasVerifier = 1;
@@ -203,7 +203,7 @@ def RT_GetOp : RT_MemoryOp<"get", [
   let assemblyFormat = "$tensor attr-dict `:` type($memory)";
 }
 
-def RT_SpanOp : RT_MemoryOp<"span", [
+def RT_FlatViewOp : RT_MemoryOp<"flat_view", [
     Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let opDocGroup = NSA_DocGroup<"Memory">;
   let summary = "the memory of named fp32 tensors that lie one after the other";
@@ -214,7 +214,7 @@ def RT_SpanOp : RT_MemoryOp<"span", [
     Example:
 
     ```mlir
-    %g = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    %g = rt.flat_view [@grad.w0, @grad.w1] : memref<48xf32>
     ```
   }];
   let arguments = (ins TypedArrayAttrBase<FlatSymbolRefAttr,
@@ -313,7 +313,7 @@ def RT_LaunchOp : RT_Command<"launch", [], [
 
 def RT_GemmOp : RT_Command<"gemm", ["getWorkspaceSize", "assignWorkspace"]> {
   let opDocGroup = NSA_DocGroup<"Commands">;
-  let summary = "matrix product";
+  let summary = "matmul";
   let description = [{
     `out = op(lhs) . op(rhs) + beta * out`, accumulated in fp32, where `op` transposes
     if `transpose_lhs` or `transpose_rhs` says so. Each operand is seen as a matrix: its
@@ -380,7 +380,7 @@ def RT_CopyOp : RT_Command<"copy", [], [AllTypesMatch<["source", "out"]>]> {
   let hasVerifier = 1;
 }
 
-def RT_TakePartOp : RT_Command<"take_part"> {
+def RT_SliceShardOp : RT_Command<"slice_shard"> {
   let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy this rank's part of memory";
   let description = [{
@@ -393,7 +393,7 @@ def RT_TakePartOp : RT_Command<"take_part"> {
     ```mlir
     %w = rt.get @w : memref<32x48xf32>
     %part = rt.buffer : memref<384xf32>
-    rt.take_part %w, %part {shard = 0 : i64} : memref<32x48xf32>, memref<384xf32>
+    rt.slice_shard %w, %part {shard = 0 : i64} : memref<32x48xf32>, memref<384xf32>
     ```
   }];
   let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$memory,
@@ -405,11 +405,11 @@ def RT_TakePartOp : RT_Command<"take_part"> {
   let hasVerifier = 1;
 }
 
-def RT_PutPartOp : RT_Command<"put_part"> {
+def RT_WriteShardOp : RT_Command<"write_shard"> {
   let opDocGroup = NSA_DocGroup<"Commands">;
   let summary = "copy to this rank's part of memory";
   let description = [{
-    The inverse of `rt.take_part`: the other parts of `memory` stay.
+    The inverse of `rt.slice_shard`: the other parts of `memory` stay.
 
     Example:
 
@@ -417,7 +417,7 @@ def RT_PutPartOp : RT_Command<"put_part"> {
     %w = rt.get @w : memref<32x48xf32>
     %part = rt.buffer : memref<384xf32>
     rt.fill 0.0, %part : memref<384xf32>
-    rt.put_part %part, %w {shard = 0 : i64} : memref<384xf32>, memref<32x48xf32>
+    rt.write_shard %part, %w {shard = 0 : i64} : memref<384xf32>, memref<32x48xf32>
     ```
   }];
   let arguments = (ins Arg<RT_Memory, "", [MemRead]>:$part,
@@ -431,13 +431,13 @@ def RT_PutPartOp : RT_Command<"put_part"> {
 
 def RT_CollectiveStartOp : RT_Command<"collective_start"> {
   let opDocGroup = NSA_DocGroup<"Commands">;
-  let summary = "begin what all ranks do together to memory";
+  let summary = "start an asynchronous collective";
   let description = [{
     With `x_q` what `memory` holds on rank `q` of `R`:
 
     - `all_reduce`: `memory[i] = sum over q of x_q[i] / R`, the same bits on all
       ranks;
-    - `reduce_scatter`: the same for the part of this rank, see `rt.take_part`;
+    - `reduce_scatter`: the same for the part of this rank, see `rt.slice_shard`;
       the other parts are undefined afterwards;
     - `all_gather`: the part of each rank `q` becomes that part of `x_q`.
 
@@ -450,7 +450,7 @@ def RT_CollectiveStartOp : RT_Command<"collective_start"> {
     Example:
 
     ```mlir
-    %bucket = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    %bucket = rt.flat_view [@grad.w0, @grad.w1] : memref<48xf32>
     rt.collective_start all_reduce %bucket : memref<48xf32>
     rt.collective_done %bucket : memref<48xf32>
     rt.collective_start reduce_scatter %bucket {ranks = 4 : i64} : memref<48xf32>

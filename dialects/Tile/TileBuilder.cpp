@@ -339,10 +339,10 @@ Value TileBuilder::reduce(ReduceKind kind, Value input, int axis) {
 }
 
 Expr TileBuilder::any(Value input) {
-  return expr(AnyOp::create(b, input, /*bySlab=*/false));
+  return expr(AnyOp::create(b, input, /*warpUniform=*/false));
 }
-Expr TileBuilder::anyOfSlab(Value rows) {
-  return expr(AnyOp::create(b, rows, /*bySlab=*/true));
+Expr TileBuilder::anyOfWarp(Value rows) {
+  return expr(AnyOp::create(b, rows, /*warpUniform=*/true));
 }
 
 Value TileBuilder::transpose(Value input) {

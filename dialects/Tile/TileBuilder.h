@@ -228,7 +228,7 @@ public:
   /// Whether some element of a tile of i1 is true.
   Expr any(mlir::Value input);
   /// The same of a column, but only of those rows that are computed together.
-  Expr anyOfSlab(mlir::Value rows);
+  Expr anyOfWarp(mlir::Value rows);
   mlir::Value transpose(mlir::Value input);
   /// {best values, best indices} after merging `values`.
   std::pair<mlir::Value, mlir::Value> topN(mlir::Value values, Operand base,

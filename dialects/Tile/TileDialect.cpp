@@ -81,10 +81,10 @@ LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError,
                        << " of a tile must be f32, bf16, f16, i32 or i1";
   if (auto encoding = dyn_cast_or_null<VerifiableTensorEncoding>(layout))
     return encoding.verifyEncoding(shape, elementType, emitError);
-  if (layout && !isa<FragmentAttr, SharedAttr, OnDemandAttr>(layout))
+  if (layout && !isa<MmaLayoutAttr, SharedAttr, RematerializedAttr>(layout))
     return emitError() << "layout " << layout
-                       << " of a tile must be #tile.fragment, #tile.shared or "
-                          "#tile.on_demand";
+                       << " of a tile must be #tile.mma, #tile.shared or "
+                          "#tile.rematerialized";
   if (isa_and_nonnull<SharedAttr>(layout)) {
     if (!elementType.isBF16() && !elementType.isF16())
       return emitError() << "#tile.shared holds bf16 or f16, not "
@@ -96,10 +96,12 @@ LogicalResult TileType::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-LogicalResult FragmentAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                   int64_t warps) {
+LogicalResult
+MmaLayoutAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                      int64_t warps) {
   if (warps < 1 || warps > 32)
-    return emitError() << "a fragment lies in 1 to 32 warps, not " << warps;
+    return emitError() << "a tile in the MMA layout lies in 1 to 32 warps, not "
+                       << warps;
   return success();
 }
 

@@ -11,22 +11,22 @@ class Tile_Layout<string name, string mnemonic_>
   let mnemonic = mnemonic_;
 }
 
-def Tile_FragmentAttr : Tile_Layout<"Fragment", "fragment"> {
+def Tile_MmaLayoutAttr : Tile_Layout<"MmaLayout", "mma"> {
   let summary = "registers as `mma.sync` accumulates into them";
   let description = [{
-    Rows come in slabs of 16; slab `s` belongs to warp `s % warps` and is that
-    warp's slab `s / warps`. Of every 8 columns of a slab, a lane holds rows
+    Rows come in M-tiles of 16; M-tile `s` belongs to warp `s % warps` and is that
+    warp's M-tile `s / warps`. Of every 8 columns of an M-tile, a lane holds rows
     `lane / 4` and `lane / 4 + 8`, columns `2 * (lane % 4)` and the next one.
 
-    A dimension of size one is repeated: an Mx1 tile takes 2 registers per slab,
+    A dimension of size one is repeated: an Mx1 tile takes 2 registers per M-tile,
     equal in the 4 lanes of a quad; a 1xN tile 2 registers per 8 columns, equal
     in all quads and warps; a 1x1 tile one register.
 
-    Rows and columns that fill up the last slab and the last 8 columns are
+    Rows and columns that fill up the last M-tile and the last 8 columns are
     padding: loads give 0 there, stores leave them out. Tiles of bf16 and f16
     are packed in pairs, which is operand A of m16n8k16.
 
-    Example: `#tile.fragment<warps = 4>`
+    Example: `#tile.mma<warps = 4>`
   }];
   let parameters = (ins "int64_t":$warps);
   let assemblyFormat = "`<` struct(params) `>`";
@@ -45,13 +45,13 @@ def Tile_SharedAttr : Tile_Layout<"Shared", "shared"> {
   }];
 }
 
-def Tile_OnDemandAttr : Tile_Layout<"OnDemand", "on_demand"> {
+def Tile_RematerializedAttr : Tile_Layout<"Rematerialized", "rematerialized"> {
   let summary = "nowhere: elements are computed where they are used";
   let description = [{
     For coordinates and masks: ranges, splats, loads from memory that the kernel
     does not write, and maps of these.
 
-    Example: `#tile.on_demand`
+    Example: `#tile.rematerialized`
   }];
 }
 

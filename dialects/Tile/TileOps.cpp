@@ -71,7 +71,7 @@ static bool isInstanceOf(Type type, Type inferred) {
 static bool mixesWith(Type operand, Attribute layout) {
   Attribute own = layoutOf(operand);
   return !isa<TileType>(operand) || areAlike(own, layout) ||
-         isa_and_nonnull<OnDemandAttr>(own);
+         isa_and_nonnull<RematerializedAttr>(own);
 }
 
 /// For operations that know nothing of layouts.
@@ -284,8 +284,8 @@ LogicalResult LoadOp::verify() {
 }
 
 LogicalResult StoreOp::verify() {
-  if (isa_and_nonnull<OnDemandAttr>(layoutOf(getValue().getType())))
-    return emitOpError("writes a tile in #tile.on_demand, which no thread "
+  if (isa_and_nonnull<RematerializedAttr>(layoutOf(getValue().getType())))
+    return emitOpError("writes a tile in #tile.rematerialized, which no thread "
                        "holds");
   return verifyAccess(*this, cast<MemRefType>(getRef().getType()), getIndices(),
                       getValue().getType());
@@ -371,9 +371,9 @@ static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
   Attribute acc = op.getAcc().getType().getLayout();
   if (isPlain(a) && isPlain(b) && isPlain(acc))
     return success();
-  if (!isa_and_nonnull<FragmentAttr>(acc))
+  if (!isa_and_nonnull<MmaLayoutAttr>(acc))
     return op.emitOpError("accumulates in ")
-           << formatLayout(acc) << ", not in #tile.fragment";
+           << formatLayout(acc) << ", not in #tile.mma";
   if (!isa_and_nonnull<SharedAttr>(b))
     return op.emitOpError("has b in ")
            << formatLayout(b) << ", not in #tile.shared";
@@ -386,7 +386,7 @@ static LogicalResult verifyDotLayouts(DotOp op, int64_t length, int64_t n) {
     return op.emitOpError("contracts ")
            << length << " elements into " << n
            << " columns; with layouts these are multiples of 16 and 8";
-  // The threads of a fragment of one row all hold that row.
+  // The threads of a tile in the MMA layout of one row all hold that row.
   if (op.getAcc().getType().getRows() == 1)
     return op.emitOpError("accumulates 1 row in ")
            << acc << "; with layouts there are 2 at least";
@@ -445,23 +445,23 @@ LogicalResult ReduceOp::verify() {
   if (getInput().getType().getShape().size() != 2)
     return emitOpError("input must have 2 dimensions");
   if (Attribute layout = getInput().getType().getLayout();
-      !isPlain(layout) && !isa<FragmentAttr>(layout))
+      !isPlain(layout) && !isa<MmaLayoutAttr>(layout))
     return emitOpError("input in ")
-           << layout << " must have no layout or #tile.fragment";
+           << layout << " must have no layout or #tile.mma";
   return success();
 }
 
 LogicalResult AnyOp::verify() {
-  if (!getBySlab())
+  if (!getWarpUniform())
     return verifyNoLayout(*this);
   TileType type = getInput().getType();
   if (type.getCols() != 1)
-    return emitOpError("by_slab takes one element for each row, not ")
+    return emitOpError("warp_uniform takes one element for each row, not ")
            << type.getCols();
   if (Attribute layout = type.getLayout();
-      !isPlain(layout) && !isa<FragmentAttr>(layout))
+      !isPlain(layout) && !isa<MmaLayoutAttr>(layout))
     return emitOpError("input in ")
-           << layout << " must have no layout or #tile.fragment";
+           << layout << " must have no layout or #tile.mma";
   return success();
 }
 
@@ -472,11 +472,11 @@ LogicalResult ConvertOp::verify() {
            << from.withLayout({}) << " to " << to.withLayout({});
   Attribute source = from.getLayout(), target = to.getLayout();
   for (Attribute layout : {source, target})
-    if (isa_and_nonnull<OnDemandAttr>(layout))
+    if (isa_and_nonnull<RematerializedAttr>(layout))
       return emitOpError("has no elements to move in ") << layout;
   if (source == target || (isPlain(source) && isPlain(target)) ||
-      (isa_and_nonnull<FragmentAttr>(source) &&
-       isa_and_nonnull<FragmentAttr>(target)))
+      (isa_and_nonnull<MmaLayoutAttr>(source) &&
+       isa_and_nonnull<MmaLayoutAttr>(target)))
     return emitOpError("from ")
            << formatLayout(source) << " to " << formatLayout(target)
            << " is none between different places";

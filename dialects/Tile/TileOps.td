@@ -219,7 +219,7 @@ def Tile_LoadOp : Tile_Op<"load", []> {
 
     With scalar indices only, the result is a scalar under the same rule.
 
-    Index tiles have the layout of the result or `#tile.on_demand`.
+    Index tiles have the layout of the result or `#tile.rematerialized`.
 
     Example:
 
@@ -245,7 +245,7 @@ def Tile_StoreOp : Tile_Op<"store", []> {
   let description = [{
     The rules of `tile.load`; an element with a coordinate outside its dimension
     is not written. The coordinates of the elements written must differ. Some
-    thread holds the value: its layout is not `#tile.on_demand`.
+    thread holds the value: its layout is not `#tile.rematerialized`.
 
     Example:
 
@@ -287,7 +287,7 @@ def Tile_MapOp : Tile_Op<"map", [
     surroundings may be used directly; tiles may not. All results have one
     shape and layout, their element types may differ. The body holds elementwise
     `arith` and `math` operations on scalars only. Inputs have the layout of the
-    results or `#tile.on_demand`; `#tile.shared` has no maps.
+    results or `#tile.rematerialized`; `#tile.shared` has no maps.
 
     Example:
 
@@ -323,14 +323,14 @@ def Tile_MapOp : Tile_Op<"map", [
 def Tile_DotOp : Tile_Op<"dot", [
     Pure, AllTypesMatch<["acc", "result"]>]> {
   let opDocGroup = NSA_DocGroup<"Computation">;
-  let summary = "matrix product added to an accumulator";
+  let summary = "matmul added to an accumulator";
   let description = [{
     `result = acc + op(a) * op(b)` where `op` transposes on request: a is MxK
     (KxM with `transpose_a`), b is KxN (NxK with `transpose_b`), acc is MxN in
     f32. Products and sums are f32.
 
-    A product of layouts accumulates in `#tile.fragment`, has b in
-    `#tile.shared`, and a in either; a fragment a is not transposed.
+    A product of layouts accumulates in `#tile.mma`, has b in
+    `#tile.shared`, and a in either; a tile in the MMA layout a is not transposed.
 
     Example:
 
@@ -366,7 +366,7 @@ def Tile_ReduceOp : Tile_Op<"reduce", [
   let description = [{
     `kind` is `add`, `max` or `min`. The axis keeps size one in the result. The order of the combination is
     fixed by the shape and layout, which the result shares: none or
-    `#tile.fragment`; of the target's own, any two. NaN elements do not win a
+    `#tile.mma`; of the target's own, any two. NaN elements do not win a
     maximum or minimum.
 
     Example:
@@ -397,7 +397,7 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
   let description = [{
     A scalar, so that control flow can depend on the elements of a tile.
 
-    With `by_slab`, which takes one element for each row, whoever computes a
+    With `warp_uniform`, which takes one element for each row, a thread that computes a
     part of the rows may look at these rows only, and differ from others: an
     `scf.if` on it has to leave rows alone that are false.
 
@@ -405,13 +405,13 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
 
     ```mlir
     %some = tile.any %mask : !tile.tile<8x16xi1>
-    %own = tile.any %rows by_slab : !tile.tile<64x1xi1>
+    %own = tile.any %rows warp_uniform : !tile.tile<64x1xi1>
     ```
   }];
-  let arguments = (ins TileOf<[I1]>:$input, UnitAttr:$bySlab);
+  let arguments = (ins TileOf<[I1]>:$input, UnitAttr:$warpUniform);
   let results = (outs I1:$result);
   let assemblyFormat = [{
-    $input (`by_slab` $bySlab^)? attr-dict `:` qualified(type($input))
+    $input (`warp_uniform` $warpUniform^)? attr-dict `:` qualified(type($input))
   }];
   let hasVerifier = 1;
 }
@@ -420,13 +420,13 @@ def Tile_ConvertOp : Tile_Op<"convert", [Pure]> {
   let opDocGroup = NSA_DocGroup<"Computation">;
   let summary = "the same elements in another layout";
   let description = [{
-    Between `#tile.fragment`, `#tile.shared` and neither of them. There are no
-    elements to move in a tile of `#tile.on_demand`.
+    Between `#tile.mma`, `#tile.shared` and neither of them. There are no
+    elements to move in a tile of `#tile.rematerialized`.
 
     Example:
 
     ```mlir
-    %s = tile.convert %x : !tile.tile<64x32xbf16, #tile.fragment<warps = 4>> -> !tile.tile<64x32xbf16, #tile.shared>
+    %s = tile.convert %x : !tile.tile<64x32xbf16, #tile.mma<warps = 4>> -> !tile.tile<64x32xbf16, #tile.shared>
     ```
   }];
   let arguments = (ins Tile_AnyTile:$input);

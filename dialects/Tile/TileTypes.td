@@ -14,9 +14,9 @@ def Tile_TileType : TypeDef<Tile_Dialect, "Tile"> {
     dimension behaves as one row. Element types are f32, bf16, f16, i32 and i1;
     every dimension is at least one.
 
-    `!tile.tile<64x32xf32, #tile.fragment<warps = 4>>` also says where in a CUDA
-    block the elements are: `#tile.fragment`, `#tile.shared` or
-    `#tile.on_demand`. `nsa-assign-layouts` chooses these. A tile without layout
+    `!tile.tile<64x32xf32, #tile.mma<warps = 4>>` also says where in a CUDA
+    block the elements are: `#tile.mma`, `#tile.shared` or
+    `#tile.rematerialized`. `nsa-assign-layouts` chooses these. A tile without layout
     is wherever the target puts it; a target that decides that in IR has a layout
     of its own, which implements VerifiableTensorEncoding (`#tile_gpu.blocked`).
     Tiles of these mix in one operation, as those without layout do.

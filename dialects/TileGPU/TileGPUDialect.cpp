@@ -84,8 +84,8 @@ LogicalResult MmaAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 static int64_t threadsOf(Attribute layout) {
   if (auto blocked = dyn_cast<BlockedAttr>(layout))
     return blocked.getThreads();
-  if (auto fragment = dyn_cast<FragmentAttr>(layout))
-    return kWarp * fragment.getWarps();
+  if (auto mma = dyn_cast<MmaLayoutAttr>(layout))
+    return kWarp * mma.getWarps();
   return 0;
 }
 
@@ -126,10 +126,10 @@ LogicalResult TileGPUDialect::verifyOperationAttribute(Operation *op,
     return verifyThreads(kernel, threads.getInt());
   auto dot = dyn_cast<DotOp>(op);
   if (name == kMmaAttr && dot && isa<MmaAttr>(entry.getValue())) {
-    if (isa_and_nonnull<FragmentAttr>(dot.getType().getLayout()))
+    if (isa_and_nonnull<MmaLayoutAttr>(dot.getType().getLayout()))
       return success();
     return op->emitOpError("has ")
-           << name << ", but accumulates in no #tile.fragment";
+           << name << ", but accumulates in no #tile.mma";
   }
   auto uniform = dyn_cast<StringAttr>(entry.getValue());
   if (name == kUniformAttr && isa<scf::ForOp, scf::IfOp>(op) && uniform &&

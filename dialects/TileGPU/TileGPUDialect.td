@@ -17,8 +17,8 @@ def TileGPU_Dialect : Dialect {
 
     | on | what |
     |---|---|
-    | types of tiles | `#tile_gpu.blocked`, where they have none of `#tile.fragment`, `#tile.shared` and `#tile.on_demand` |
-    | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply fragments |
+    | types of tiles | `#tile_gpu.blocked`, where they have none of `#tile.mma`, `#tile.shared` and `#tile.rematerialized` |
+    | `tile.dot` | `tile_gpu.mma`, a `#tile_gpu.mma`: the instructions that multiply MMA tiles |
     | `tile.kernel` | `tile_gpu.threads`, an i32: the threads of a block that compute. Every tile of the kernel has a layout for as many |
 
     What `nsa-tile-to-nvvm` writes on the code of the threads, for

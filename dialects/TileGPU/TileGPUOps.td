@@ -57,8 +57,8 @@ def TileGPU_SharedAccessKindAttr
 def TileGPU_SharedAccessOp : TileGPU_Op<"shared_access"> {
   let summary = "what follows reads or writes a tile in shared memory";
   let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. Of a tile that takes
-    turns in several places, `offset` is that of the first one.
+    Has no effect: `tile-gpu-insert-barriers` reads it. Of a tile that has
+    several stages, `offset` is that of the first one.
 
     | kind | what threads do |
     |---|---|
@@ -76,16 +76,15 @@ def TileGPU_SharedAccessOp : TileGPU_Op<"shared_access"> {
 }
 
 def TileGPU_ReuseOp : TileGPU_Op<"reuse"> {
-  let summary = "the exchange area is written next, whoever has read it";
+  let summary = "the layout-conversion scratch is written next";
   let description = [{
-    Has no effect: `tile-gpu-insert-barriers` reads it. What threads exchange
-    within an operation lies behind the tiles in shared memory; each exchange
-    starts anew there.
+    Has no effect: `tile-gpu-insert-barriers` reads it. The scratch of layout conversions
+    lies behind the tiles in shared memory; each conversion starts anew there.
   }];
   let assemblyFormat = "attr-dict";
 }
 
-def TileGPU_SettleOp : TileGPU_Op<"settle"> {
+def TileGPU_WaitAllOp : TileGPU_Op<"wait_all"> {
   let summary = "all that has been written to shared memory is there for all";
   let description = [{
     Has no effect: `tile-gpu-insert-barriers` reads it. No copy that it knows of
@@ -156,7 +155,7 @@ def TileGPU_FenceAsyncOp : TileGPU_Op<"fence_async"> {
 }
 
 //===----------------------------------------------------------------------===//
-// Products of warpgroups
+// Groups of wgmma
 //===----------------------------------------------------------------------===//
 
 class TileGPU_PassThroughOp<string name> : TileGPU_Op<name, [

@@ -137,7 +137,7 @@ LogicalResult nsa::Driver::checkOptions() {
     return failure();
   }
   for (const std::string &path : options.allowSlowPaths)
-    if (std::string error = checkSlowPathName(path); !error.empty()) {
+    if (std::string error = checkPerformanceLintName(path); !error.empty()) {
       messageStream << error;
       return failure();
     }
@@ -302,9 +302,9 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
     return failure();
   phaseOptions.schedule = getSchedule();
   phaseOptions.gemmWorkspace = chip ? gpuGemmWorkspace : 0;
-  CheckSlowPathsOptions slowPaths;
-  slowPaths.allow = {options.allowSlowPaths.begin(),
-                     options.allowSlowPaths.end()};
+  CheckPerformanceLintsOptions performanceLints;
+  performanceLints.allow = {options.allowSlowPaths.begin(),
+                            options.allowSlowPaths.end()};
   if (phase == Phase::Binary && chip) {
     SerializeKernelsOptions binaryOptions;
     binaryOptions.chip = chip->name.str();
@@ -312,7 +312,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
     binaryOptions.threads = options.threads;
     binaryOptions.saveKernels = debug.saveKernels;
     manager.addPass(createSerializeKernels(binaryOptions, cudaBinary));
-    manager.addPass(createCheckSlowPaths(slowPaths));
+    manager.addPass(createCheckPerformanceLints(performanceLints));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else if (phase == Phase::Binary) {
     BinaryOptions binaryOptions;
@@ -320,7 +320,7 @@ LogicalResult nsa::Driver::runPhase(Phase phase, unsigned number) {
     binaryOptions.threads = options.threads;
     binaryOptions.saveKernels = debug.saveKernels;
     manager.addPass(createBinary(binaryOptions, binary));
-    manager.addPass(createCheckSlowPaths(slowPaths));
+    manager.addPass(createCheckPerformanceLints(performanceLints));
     manager.addPass(createVerifyPhase({Phase::Binary}));
   } else if (phase == Phase::Layout || phase == Phase::NVVM) {
     buildGPUPhasePipeline(manager, phase, *chip);

@@ -55,7 +55,7 @@ public:
   /// Everything reported so far, without the last newline.
   std::string takeMessages();
 
-  /// Hands what was reported to whoever asked for it in the debug options.
+  /// Hands what was reported to what asked for it in the debug options.
   void passOnMessages();
 
 private:

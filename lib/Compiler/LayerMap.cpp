@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace nsa;
 
-/// The function that has a backward half, or null.
+/// The function that has a backward graph, or null.
 static func::FuncOp findDifferentiated(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isExternal() && function.getBody().hasOneBlock() &&

@@ -12,7 +12,7 @@ namespace nsa {
 struct CommandOrigin {
   /// The layer, from 0; nothing outside of layers.
   std::optional<unsigned> layer;
-  /// Whether it belongs to the backward half, recomputation included.
+  /// Whether it belongs to the backward graph, recomputation included.
   bool backward = false;
 };
 

@@ -94,7 +94,7 @@ std::string nsa::formatMemory(const CompileReport &report) {
   print("  state", kinds.state);
   print("io", report.ioBytes);
   print("arena", report.arenaBytes, "  (activations)");
-  print("workspace", report.workspaceBytes, "  (of matrix products)");
+  print("workspace", report.workspaceBytes, "  (of matmuls)");
   print("total", report.persistentBytes + report.ioBytes + report.arenaBytes +
                      report.workspaceBytes);
   for (const ActivationPeak &peak : report.peaks)

@@ -65,7 +65,7 @@ const std::vector<OptionField> &nsa::optionFields() {
       {"fuse", &Options::fuse,
        "Give every operation its own commands, for comparison"},
       {"allow-slow-path", &Options::allowSlowPaths,
-       "Slow paths that training entries may take: scalar-loop, "
+       "Performance lints that training entries may take: scalar-loop, "
        "scalar-access, scalar-product, unfused, spill, serialised, copy or "
        "all, in all kernels or in one (PATH@KERNEL); any other is an error"},
       {"tile-size", &Options::tileSizes,

@@ -96,12 +96,12 @@ static void addParts(Evaluator &evaluator) {
     }
     return whole;
   });
-  addSimple<BundleOp>(evaluator, [](BundleOp op, Operands in) {
+  addSimple<FlattenOp>(evaluator, [](FlattenOp op, Operands in) {
     Tensor whole(shapeOf(op.getOutput()), 0.0);
     size_t at = 0;
     for (const Tensor *part : in) {
       llvm::copy(part->data, whole.data.begin() + at);
-      at += llvm::alignTo(part->data.size(), kBundleAlignment);
+      at += llvm::alignTo(part->data.size(), kFlatAlignment);
     }
     return whole;
   });

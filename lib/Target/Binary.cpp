@@ -4,7 +4,7 @@
 #include "dialects/Tile/TileOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/KernelCompiler.h"
-#include "lib/Target/DetachKernels.h"
+#include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
@@ -43,7 +43,7 @@ private:
     return lowering;
   }
 
-  FailureOr<CPUBinary> compile(DetachedKernels &detached);
+  FailureOr<CPUBinary> compile(OutlinedKernels &outlined);
 
   std::shared_ptr<CPUBinary> result;
 };
@@ -58,17 +58,17 @@ static void describeBinary(ModuleOp module, const CPUBinary &binary) {
 }
 
 /// Lowers the kernels and compiles them, in their order.
-FailureOr<CPUBinary> BinaryPass::compile(DetachedKernels &detached) {
+FailureOr<CPUBinary> BinaryPass::compile(OutlinedKernels &outlined) {
   llvm::Expected<CPUDescription> description = describeCPU(cpu);
   if (!description)
     return getOperation().emitError(llvm::toString(description.takeError()));
   OpPassManager lowering = getLowering(description->getVectorWidth());
-  if (failed(runPipeline(lowering, detached.getSources())))
+  if (failed(runPipeline(lowering, outlined.getSources())))
     return failure();
-  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = outlined.getFunctions();
   if (failed(functions))
     return failure();
-  return compileKernels(detached.getSources(), *functions, *description,
+  return compileKernels(outlined.getSources(), *functions, *description,
                         threads, saveKernels);
 }
 
@@ -76,9 +76,9 @@ void BinaryPass::runOnOperation() {
   ModuleOp module = getOperation();
   if (module.getOps<tile::KernelOp>().empty())
     return markAllAnalysesPreserved();
-  DetachedKernels detached(module);
-  ArrayRef<rt::KernelOp> kernels = detached.getKernels();
-  FailureOr<CPUBinary> binary = compile(detached);
+  OutlinedKernels outlined(module);
+  ArrayRef<rt::KernelOp> kernels = outlined.getKernels();
+  FailureOr<CPUBinary> binary = compile(outlined);
   if (failed(binary))
     return signalPassFailure();
 

@@ -1,4 +1,4 @@
-//===- KernelFiles.cpp - kernels as files for people ----------------------===//
+//===- KernelFiles.cpp - kernels as readable files ------------------------===//
 
 #include "lib/Target/KernelFiles.h"
 #include "lib/Support/Files.h"

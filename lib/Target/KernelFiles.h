@@ -1,4 +1,4 @@
-//===- KernelFiles.h - kernels as files for people --------------*- C++ -*-===//
+//===- KernelFiles.h - kernels as readable files ----------------*- C++ -*-===//
 //
 // What nsa-compile --save-kernels writes: each kernel at each level, in a
 // folder that exists. An empty folder saves nothing.

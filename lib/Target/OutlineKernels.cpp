@@ -2,7 +2,7 @@
 
 #include "dialects/Tile/TileOps.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
-#include "lib/Target/DetachKernels.h"
+#include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
 
 namespace nsa {

@@ -24,10 +24,10 @@ std::unique_ptr<mlir::Pass>
 createSerializeKernels(const SerializeKernelsOptions &options,
                        std::shared_ptr<CUDABinary> result);
 
-/// Why this cannot be in CheckSlowPathsOptions::allow, or nothing: there have
-/// to be the name of a slow path or "all" and, if it is of one kernel, "@" and
-/// the name of that.
-std::string checkSlowPathName(llvm::StringRef allowed);
+/// Why this cannot be in CheckPerformanceLintsOptions::allow, or nothing: there
+/// have to be the name of a performance lint or "all" and, if it is of one
+/// kernel, "@" and the name of that.
+std::string checkPerformanceLintName(llvm::StringRef allowed);
 
 #define GEN_PASS_REGISTRATION
 #include "lib/Target/Passes.h.inc"

@@ -117,8 +117,8 @@ def SerializeKernels : Pass<"nsa-serialize-kernels", "::mlir::ModuleOp"> {
   ];
 }
 
-def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
-  let summary = "Refuse slow paths in training entries that nobody allowed";
+def CheckPerformanceLints : Pass<"nsa-check-performance-lints", "::mlir::ModuleOp"> {
+  let summary = "Refuse performance lints in training entries that nobody allowed";
   let description = [{
     An entry is a training entry if one of its commands other than
     `rt.initialize` writes a parameter, a moment or a gradient. There each of
@@ -130,11 +130,11 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
     | `scalar-access` | the same, on loads and stores of elements that are no neighbours in memory |
     | `scalar-product` | on a GPU, a kernel multiplies tiles of bf16 or f16 without tensor cores |
     | `unfused` | branches of attention, or their gradients, that `nsa-fuse-attention` could not fuse; its remarks say why |
-    | `spill` | on a GPU, a kernel with matrix products, which attention is, keeps registers in memory |
+    | `spill` | on a GPU, a kernel with matmuls, which attention is, keeps registers in memory |
     | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other, or ignores how it hands registers over for them (C7500 to C7599) |
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
 
-    A kernel's slow paths are its attribute `slow_paths`, so the pass runs after
+    A kernel's performance lints are its attribute `performance_lints`, so the pass runs after
     `nsa-binary` or `nsa-serialize-kernels`. Entries that train nothing, such as those of single operations,
     may be slow.
 
@@ -149,7 +149,7 @@ def CheckSlowPaths : Pass<"nsa-check-slow-paths", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"allow", "allow", "std::string",
-               "Slow paths that are no error, or all, in all kernels or in one "
+               "Performance lints that are no error, or all, in all kernels or in one "
                "(PATH@KERNEL)">,
   ];
 }

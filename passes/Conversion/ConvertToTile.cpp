@@ -9,7 +9,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 #include "passes/Conversion/KernelCache.h"
-#include "passes/Conversion/LibraryProducts.h"
+#include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Passes.h"
 
@@ -36,9 +36,9 @@ private:
 /// Library calls, views and fills are no kernels.
 static bool staysInTheGraph(Operation *op) {
   return op->hasTrait<ViewOfOperand>() ||
-         isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::BundleOp,
-             nn::UnbundleOp, nn::AllReduceOp, nn::TakePartOp,
-             nn::GatherPartsOp>(op);
+         isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::FlattenOp,
+             nn::UnflattenOp, nn::AllReduceOp, nn::SliceShardOp,
+             nn::AllGatherOp>(op);
 }
 
 /// The elements of the largest tensor that the operation touches.
@@ -83,7 +83,7 @@ void ConvertToTile::runOnOperation() {
     return signalPassFailure();
   }
   KernelCache cache(module, kernels);
-  if (cache.getSchedule().isWide) {
+  if (cache.getSchedule().isGPU) {
     useTypesOfLibrary(module);
     rotateWithCompression(module, cache);
   }

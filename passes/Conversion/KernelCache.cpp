@@ -2,7 +2,7 @@
 
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/AttributeNames.h"
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/AsmState.h"
@@ -115,9 +115,10 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
                                         TypeRange inputs, TypeRange outputs,
                                         BodyFn body) {
   tile::KernelOp &kernel = kernels[getKey(op, spec, inputs, outputs)];
-  llvm::scope_exit noteSlowPaths([&] {
-    op->walk(
-        [&](Operation *part) { addSlowPaths(kernel, getSlowPaths(part)); });
+  llvm::scope_exit notePerformanceLints([&] {
+    op->walk([&](Operation *part) {
+      addPerformanceLints(kernel, getPerformanceLints(part));
+    });
   });
   if (kernel) {
     NSA_DEBUG() << op << " shares kernel @" << kernel.getSymName();
@@ -148,8 +149,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   Builder builder(module.getContext());
   if (spec.flops)
     kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
-  if (spec.residents)
-    kernel->setAttr(kResidentsAttr, builder.getI64IntegerAttr(spec.residents));
+  if (spec.minBlocks)
+    kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));
   return kernel;
 }

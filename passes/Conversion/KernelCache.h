@@ -38,7 +38,7 @@ struct KernelSpec {
   std::string ownName = "";
   /// Programs that a multiprocessor of a GPU is to run at once, as far as
   /// registers go; 0 for as many as fit.
-  int64_t residents = 0;
+  int64_t minBlocks = 0;
   /// An input that holds the numbers of selected blocks, if there is one, and
   /// the tokens of a block.
   mlir::Value indices = {};

@@ -90,8 +90,8 @@ KernelSchedule KernelSchedule::get(ScheduleKind kind) {
   schedule.tileMultiple = 16;
   schedule.columnMultiple = 8;
   schedule.processors = kMultiprocessors;
-  schedule.isWide = true;
+  schedule.isGPU = true;
   if (kind == ScheduleKind::Hopper)
-    schedule.productRows = 64;
+    schedule.mmaRows = 64;
   return schedule;
 }

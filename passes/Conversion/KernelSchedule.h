@@ -28,14 +28,14 @@ enum class ScheduleKind { CPU, CUDA, Hopper };
 /// conversion chooses. Shorter sequences have smaller tiles.
 struct TileSizes {
   /// Of compressed and window attention: queries of a program, and keys of the
-  /// tiles that it walks over.
+  /// tiles that it iterates over.
   int64_t forwardQueries = 0, forwardKeys = 0;
   /// Of their gradients: queries and keys of a program, or of the tiles that a
-  /// program of the other walks over.
+  /// program of the other iterates over.
   int64_t backwardQueries = 0, backwardKeys = 0;
   /// Of the selected branch and kernels that it shares with others: queries of
-  /// a program, at least, since slabs of 16 rows are filled; keys of a tile, at
-  /// most, since they divide a selection block; queries that the gradient of
+  /// a program, at least, since M-tiles of 16 rows are filled; keys of a tile,
+  /// at most, since they divide a selection block; queries that the gradient of
   /// keys gathers at once.
   int64_t selectedQueries = 0, selectedKeys = 0, gatheredQueries = 0;
   /// Of nsa.select: queries of a program, selection blocks that it scores at
@@ -67,7 +67,7 @@ struct KernelSchedule {
   /// Takes precedence over what the conversions choose.
   TileSizes fixed;
 
-  /// Elements that a program treats which walks over a flat tensor or over
+  /// Elements that a program treats which iterates over a flat tensor or over
   /// rows, about.
   int64_t elementsPerProgram = 16384;
   /// The longest tile of a flat tensor.
@@ -97,16 +97,14 @@ struct KernelSchedule {
   int64_t tileMultiple = 8;
   /// Rows that products of 16-bit tiles are made of at once; 0 if that does not
   /// matter.
-  int64_t productRows = 0;
+  int64_t mmaRows = 0;
   /// Columns of tiles of scores that have a halo are a multiple of it.
   int64_t columnMultiple = 1;
   /// How many programs run without being in each other's way. Tiles of programs
   /// are smaller where there are not enough of them.
   int64_t processors = 1;
-  /// Whether programs have so many threads, and the machine so many programs,
-  /// that computing something several times takes less time than one thread
-  /// that does it alone.
-  bool isWide = false;
+  /// True on GPUs: prefer redundant computation over serial work.
+  bool isGPU = false;
 
   /// The smallest number of queries from `queries` on which gives such rows;
   /// `queries` itself if that gives more than `mostRows` rows.

@@ -14,7 +14,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     operation may become several launches.
 
     `nn.matmul`, `nn.fill` and views (`nn.split_heads`, `nn.merge_heads`,
-    `nn.recompute_barrier`) stay: a matrix product is a library call, the others
+    `nn.recompute_barrier`) stay: a matmul is a library call, the others
     are fills and views of buffers.
 
     How much a program does, and how many parts sums over many rows have, depends
@@ -25,7 +25,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     256. Shorter sequences have smaller tiles. Queries and keys of compressed and
     window attention and queries of `nsa.select` come in multiples of 8, for GPUs
     of 16. Tiles of selected keys are the largest divisors of a selection block
-    up to their size; programs of selected queries fill slabs of 16 rows where
+    up to their size; programs of selected queries fill M-tiles of 16 rows where
     each of these passes by blocks that it did not select.
 
     Example:
@@ -57,7 +57,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     Option<"forwardQueries", "forward-queries", "int64_t", /*default=*/"0",
            "Queries of a program of compressed and window attention; 0 chooses">,
     Option<"forwardKeys", "forward-keys", "int64_t", /*default=*/"0",
-           "Keys of the tiles that it walks over; 0 chooses">,
+           "Keys of the tiles that it iterates over; 0 chooses">,
     Option<"backwardQueries", "backward-queries", "int64_t", /*default=*/"0",
            "Queries of a program, or of a tile, of their gradients; 0 chooses">,
     Option<"backwardKeys", "backward-keys", "int64_t", /*default=*/"0",

@@ -66,9 +66,9 @@ void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
       .rotate(b, from, to, rows, inverse);
 }
 
-void nsa::rotateStretch(TileBuilder &b, Value from, Value to, Value table,
-                        Expr batch, Expr head, Expr first, int64_t count,
-                        int64_t stride, bool inverse) {
+void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
+                      Expr batch, Expr head, Expr first, int64_t count,
+                      int64_t stride, bool inverse) {
   // Two halves and their angles, in the registers of a few warps.
   constexpr int64_t mostPairs = 4096;
   int64_t fitting = std::max<int64_t>(mostPairs / countPairs(from), 1);

@@ -33,10 +33,9 @@ void rotateRows(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
 
 /// The same for the `count` rows from `first` on of a batch and head, a few at
 /// a time. The position of row `i` is `i * stride`.
-void rotateStretch(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
-                   mlir::Value table, tile::Expr batch, tile::Expr head,
-                   tile::Expr first, int64_t count, int64_t stride,
-                   bool inverse);
+void rotateRange(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
+                 mlir::Value table, tile::Expr batch, tile::Expr head,
+                 tile::Expr first, int64_t count, int64_t stride, bool inverse);
 
 /// Programs that rotate all of `from` [B, S, H, D], forth or back, each a few
 /// heads of some rows, for which it has the angles. The result may take the

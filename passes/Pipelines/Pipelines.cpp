@@ -45,9 +45,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Precision:
     manager.addPass(createExpandModel());
-    manager.addPass(createSpecialize({options.microBatch, options.seqLen}));
+    manager.addPass(createSetInputShapes({options.microBatch, options.seqLen}));
     manager.addNestedPass<func::FuncOp>(createLimitSelection());
-    // Copies of 16 bytes and matrix products on tensor cores need rows of
+    // Copies of 16 bytes and matmuls on tensor cores need rows of
     // 8 halves.
     if (options.fuse)
       manager.addPass(createMergeProjections(
@@ -69,7 +69,7 @@ static void addPasses(OpPassManager &manager, Phase phase,
     addCleanUp(manager);
     if (options.fuse) {
       manager.addNestedPass<func::FuncOp>(
-          createFuseAttention({!KernelSchedule::get(options.schedule).isWide}));
+          createFuseAttention({!KernelSchedule::get(options.schedule).isGPU}));
       manager.addNestedPass<func::FuncOp>(createChunkLoss({options.logitsMiB}));
       manager.addPass(
           createFuse({KernelSchedule::get(options.schedule).mostPartialSums}));
@@ -92,10 +92,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
     return;
   case Phase::Collective:
     manager.addPass(createBucketAllReduce({options.bucketMiB}));
-    manager.addPass(createScatterReductions());
+    manager.addPass(createConvertToReduceScatter());
     manager.addNestedPass<rt::EntryOp>(createOverlapAllReduce());
     if (options.reducePrecision == ComputePrecision::BF16)
-      manager.addPass(createNarrowAllReduce());
+      manager.addPass(createCompressGradients());
     return;
   case Phase::Plan:
     manager.addPass(createPlan({options.gemmWorkspace}));

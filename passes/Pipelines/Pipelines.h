@@ -4,7 +4,7 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// - precision: nsa-expand-model, nsa-specialize, nsa-merge-projections,
+// - precision: nsa-expand-model, nsa-set-input-shapes, nsa-merge-projections,
 // nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
@@ -14,7 +14,7 @@
 // - buffer: nsa-buffer, canonicalize, cse
 // - schedule: nsa-schedule
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
-//   nsa-narrow-all-reduce
+//   nsa-compress-gradients
 // - plan: nsa-plan
 // - of GPUs, layout: nsa-note-argument-alignment, canonicalize, cse,
 //   loop-invariant-code-motion, tile-simplify, nsa-assign-layouts,
@@ -122,7 +122,7 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       llvm::cl::init(1)};
   Option<uint64_t> gemmWorkspace{
       *this, "gemm-workspace",
-      llvm::cl::desc("Bytes of workspace of every matrix product; 0 takes what "
+      llvm::cl::desc("Bytes of workspace of every matmul; 0 takes what "
                      "fp32 copies of narrower operands need")};
 
   /// Whether there is an option of this name.

@@ -253,7 +253,7 @@ void ChunkLossPass::visit(nn::CrossEntropyOp loss) {
   int64_t wanted =
       std::min<int64_t>(llvm::divideCeil(bytes, limit), kMaxChunks);
   int64_t perChunk = llvm::divideCeil(rows, wanted);
-  // Whole blocks of matrix products.
+  // Whole blocks of matmuls.
   if (perChunk >= 64)
     perChunk = llvm::alignTo(perChunk, 64);
   int64_t chunks = llvm::divideCeil(rows, perChunk);

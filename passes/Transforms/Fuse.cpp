@@ -2,7 +2,7 @@
 
 #include "dialects/NN/NNOps.h"
 #include "passes/Support/Debug.h"
-#include "passes/Transforms/BundleLayout.h"
+#include "passes/Transforms/FlatGroupLayout.h"
 #include "passes/Transforms/FuseGradients.h"
 #include "passes/Transforms/FuseKernels.h"
 #include "passes/Transforms/FuseUpdates.h"
@@ -30,7 +30,7 @@ struct FusePass : nsa::impl::FuseBase<FusePass> {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Sums inside matrix products
+// Sums inside matmuls
 //===----------------------------------------------------------------------===//
 
 static bool isView(Operation *op) { return op->hasTrait<ViewOfOperand>(); }
@@ -162,7 +162,7 @@ void FusePass::fuseSums(func::FuncOp function) {
       remark::missed(loc, options) << remark::reason("{0}", *obstacle);
       continue;
     }
-    remark::passed(loc, options) << remark::add("sum inside a matrix product");
+    remark::passed(loc, options) << remark::add("sum inside a matmul");
     ++numSums;
   }
 }
@@ -190,7 +190,7 @@ LogicalResult FusePass::initialize(MLIRContext *context) {
 }
 
 void FusePass::runOnOperation() {
-  BundleLayout layout(getOperation());
+  FlatGroupLayout layout(getOperation());
   for (auto function : getOperation().getOps<func::FuncOp>()) {
     if (!function.getBody().hasOneBlock())
       continue;

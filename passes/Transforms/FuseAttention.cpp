@@ -1,8 +1,8 @@
 //===- FuseAttention.cpp - branches of attention in fewer launches --------===//
 
 #include "passes/Transforms/FuseAttention.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/Interfaces/SlowPaths.h"
 #include "dialects/NSA/FusedAttention.h"
 #include "passes/Transforms/Passes.h"
 
@@ -135,7 +135,7 @@ static SmallVector<AttentionOp> findBranches(CombineOp combine,
       continue;
     }
     reportFusion(branch, "Branches", obstacle);
-    addSlowPaths(combine, {kUnfusedPath});
+    addPerformanceLints(combine, {kUnfusedPath});
   }
   if (!selected) {
     reportFusion(combine, "Branches",
@@ -147,7 +147,7 @@ static SmallVector<AttentionOp> findBranches(CombineOp combine,
     if (obstacle.empty())
       return false;
     reportFusion(branch, "Branches", obstacle);
-    addSlowPaths(combine, {kUnfusedPath});
+    addPerformanceLints(combine, {kUnfusedPath});
     return true;
   });
   return branches;
@@ -343,7 +343,7 @@ static std::optional<size_t> fuseBackward(CombineBackwardOp combine) {
     obstacle = "the gradient of a branch reads the gradient of another";
   reportFusion(combine, "Gradients", obstacle);
   if (!obstacle.empty()) {
-    addSlowPaths(combine, {kUnfusedPath});
+    addPerformanceLints(combine, {kUnfusedPath});
     return std::nullopt;
   }
   return match.replace();

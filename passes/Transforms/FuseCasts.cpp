@@ -17,8 +17,8 @@ static constexpr size_t kMostTensors = 128;
 
 /// Whether the value is memory of parameters, there from the start.
 static bool isParameter(func::FuncOp function, Value value) {
-  if (auto bundle = value.getDefiningOp<nn::BundleOp>())
-    return llvm::all_of(bundle.getParts(), [&](Value part) {
+  if (auto group = value.getDefiningOp<nn::FlattenOp>())
+    return llvm::all_of(group.getParts(), [&](Value part) {
       return isParameter(function, part);
     });
   auto argument = dyn_cast<BlockArgument>(value);
@@ -32,9 +32,9 @@ static void fuse(ArrayRef<nn::CastOp> casts, Type element, Location loc) {
   SmallVector<Value> inputs;
   for (nn::CastOp cast : casts) {
     inputs.push_back(cast.getInput());
-    Operation *bundle = cast.getInput().getDefiningOp();
-    if (bundle && first->isBeforeInBlock(bundle))
-      bundle->moveBefore(first);
+    Operation *group = cast.getInput().getDefiningOp();
+    if (group && first->isBeforeInBlock(group))
+      group->moveBefore(first);
   }
   OpBuilder builder(first);
   auto all = nn::CastAllOp::create(builder, loc, inputs, element);

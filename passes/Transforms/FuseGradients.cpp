@@ -55,7 +55,7 @@ static StringRef collect(func::FuncOp function, nn::SplitOp split, Sums &sums) {
     sums.tensors.push_back(
         nn::getArgumentName(function, gradient.getArgNumber()));
   }
-  int64_t length = nn::getBundleLength(split.getParts().getTypes());
+  int64_t length = nn::getFlatLength(split.getParts().getTypes());
   if (length != split.getInput().getType().getNumElements())
     return "the gradients have gaps between them";
   return "";
@@ -66,15 +66,15 @@ static void fuse(const Sums &sums) {
   OpBuilder builder(product);
   ArrayAttr names = builder.getStrArrayAttr(sums.tensors);
   Location loc = product.getLoc();
-  Value before = nn::BundleOp::create(builder, loc, product.getType(),
-                                      sums.gradients, names);
+  Value before = nn::FlattenOp::create(builder, loc, product.getType(),
+                                       sums.gradients, names);
   auto sum = nn::MatmulOp::create(
       builder, loc, product.getLhs(), product.getRhs(), before,
       product.getTransposeLhs(), product.getTransposeRhs(),
       product.getResultTypeAttr());
-  auto after = nn::UnbundleOp::create(builder, loc,
-                                      ValueRange(sums.gradients).getTypes(),
-                                      sum.getOutput(), names);
+  auto after = nn::UnflattenOp::create(builder, loc,
+                                       ValueRange(sums.gradients).getTypes(),
+                                       sum.getOutput(), names);
   Operation *split = *product->user_begin();
   for (auto [constAdd, part] : llvm::zip_equal(sums.adds, after.getParts())) {
     nn::AddOp add = constAdd;
@@ -85,7 +85,7 @@ static void fuse(const Sums &sums) {
   product.erase();
 }
 
-unsigned nsa::fuseGradients(func::FuncOp function, BundleLayout &layout) {
+unsigned nsa::fuseGradients(func::FuncOp function, FlatGroupLayout &layout) {
   unsigned numSums = 0;
   for (auto split :
        llvm::make_early_inc_range(function.getOps<nn::SplitOp>())) {
@@ -104,7 +104,7 @@ unsigned nsa::fuseGradients(func::FuncOp function, BundleLayout &layout) {
       continue;
     }
     remark::passed(loc, options)
-        << remark::add("{0} sums inside one matrix product", sums.adds.size());
+        << remark::add("{0} sums inside one matmul", sums.adds.size());
     numSums += sums.adds.size();
     fuse(sums);
   }

@@ -3,14 +3,14 @@
 #ifndef NSA_PASSES_TRANSFORMS_FUSEGRADIENTS_H
 #define NSA_PASSES_TRANSFORMS_FUSEGRADIENTS_H
 
-#include "passes/Transforms/BundleLayout.h"
+#include "passes/Transforms/FlatGroupLayout.h"
 
 namespace nsa {
 
-/// Where the rows of one matrix product are added to gradients of several
-/// parameters, makes them the accumulator of the product as a bundle. Returns
-/// how many sums were replaced.
-unsigned fuseGradients(mlir::func::FuncOp function, BundleLayout &layout);
+/// Where the rows of one matmul are added to gradients of several
+/// parameters, makes them the accumulator of the product as a flat group.
+/// Returns how many sums were replaced.
+unsigned fuseGradients(mlir::func::FuncOp function, FlatGroupLayout &layout);
 
 } // namespace nsa
 

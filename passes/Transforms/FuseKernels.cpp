@@ -1,9 +1,9 @@
 //===- FuseKernels.cpp - several operations in one kernel -----------------===//
 //
 // Operations that are to be one kernel form a cluster. Producers and consumers
-// are joined pair by pair, then roots that walk alike; the operations of a
-// cluster stand one after the other in the block, so that a cluster moves as
-// one.
+// are joined pair by pair, then roots that share an iteration space; the
+// operations of a cluster stand one after the other in the block, so that a
+// cluster moves as one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -247,15 +247,15 @@ bool KernelFuser::dependsOn(Cluster *second, Cluster *first) {
   return false;
 }
 
-/// Joins roots that walk alike through different tensors with `first`. Only the
-/// nearest that cannot join is worth a remark.
+/// Joins roots that share an iteration space through different tensors with
+/// `first`. Only the nearest that cannot join is worth a remark.
 void KernelFuser::joinAlike(Cluster *first, ArrayRef<Cluster *> others) {
   bool isNearest = true;
   for (Cluster *second : others) {
     if (second->whole)
       continue;
     Operation *op = second->roots.front(), *root = first->roots.front();
-    if (!cast<FusibleOpInterface>(root).sharesWalkWith(op))
+    if (!cast<FusibleOpInterface>(root).sharesIterationSpace(op))
       continue;
     StringRef obstacle;
     if (!canMerge(first, second))

@@ -13,10 +13,10 @@
 using namespace mlir;
 using namespace nsa;
 
-/// Elements of a bundle at most. They are a multiple of 16, so kernels see them
-/// as up to 16 rows of equal length, whose elements they count in 32 bits.
+/// Elements of a flat group at most. They are a multiple of 16, so kernels see
+/// them as up to 16 rows of equal length, whose elements they count in 32 bits.
 static constexpr int64_t kMaxLength = int64_t(1) << 34;
-static_assert(nn::kBundleAlignment == 16);
+static_assert(nn::kFlatAlignment == 16);
 
 static constexpr StringLiteral kNotInPlace =
     "its tensors are not updated in place";
@@ -42,7 +42,7 @@ struct Parts {
         llvm::map_to_vector(order, [&](unsigned i) { return tensors[i]; });
   }
   int64_t getLength() const {
-    return nn::getBundleLength(ValueRange(values).getTypes());
+    return nn::getFlatLength(ValueRange(values).getTypes());
   }
 };
 
@@ -55,7 +55,7 @@ struct Group {
 
 class UpdateFuser {
 public:
-  UpdateFuser(func::FuncOp function, BundleLayout &layout)
+  UpdateFuser(func::FuncOp function, FlatGroupLayout &layout)
       : function(function), ret(function.front().getTerminator()),
         layout(layout) {}
 
@@ -72,13 +72,13 @@ private:
   void fuseFills();
   void refuse(Operation *op, StringRef reason);
 
-  Value bundle(OpBuilder &builder, Location loc, const Parts &parts);
-  ValueRange unbundle(OpBuilder &builder, Location loc, Value whole,
-                      const Parts &parts);
+  Value flatten(OpBuilder &builder, Location loc, const Parts &parts);
+  ValueRange unflatten(OpBuilder &builder, Location loc, Value whole,
+                       const Parts &parts);
 
   func::FuncOp function;
   Operation *ret;
-  BundleLayout &layout;
+  FlatGroupLayout &layout;
   /// By the optimizer, its attributes, norm, loss and hyper.
   llvm::MapVector<std::tuple<Attribute, Attribute, Value, Value, Value>, Group>
       groups;
@@ -91,7 +91,7 @@ private:
 } // namespace
 
 void UpdateFuser::refuse(Operation *op, StringRef reason) {
-  remark::missed(op->getLoc(), remark::RemarkOpts::name("Bundle")
+  remark::missed(op->getLoc(), remark::RemarkOpts::name("Flat group")
                                    .category(DEBUG_TYPE)
                                    .function(function.getName()))
       << remark::reason("{0}", reason);
@@ -116,9 +116,9 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
   Operation *op = gradient.getDefiningOp();
   if (auto rows = dyn_cast_if_present<nn::AccumulateRowsOp>(op))
     return getName(rows.getSums()[cast<OpResult>(gradient).getResultNumber()]);
-  if (auto unbundle = dyn_cast_if_present<nn::UnbundleOp>(op)) {
+  if (auto unflatten = dyn_cast_if_present<nn::UnflattenOp>(op)) {
     unsigned part = cast<OpResult>(gradient).getResultNumber();
-    return cast<StringAttr>(unbundle.getTensors()[part]).getValue();
+    return cast<StringAttr>(unflatten.getTensors()[part]).getValue();
   }
   // Products that are added up one after the other are all in one place.
   while (auto product = dyn_cast_if_present<nn::MatmulOp>(op)) {
@@ -141,7 +141,7 @@ StringRef UpdateFuser::getGradientTensor(Value gradient) {
   return {};
 }
 
-/// Whether no other update has one of the tensors: a bundle has each once.
+/// Whether no other update has one of the tensors: a flat group has each once.
 bool UpdateFuser::claim(ArrayRef<StringRef> tensors) {
   if (llvm::any_of(tensors, [&](StringRef t) { return claimed.contains(t); }))
     return false;
@@ -187,7 +187,7 @@ StringRef UpdateFuser::collect(OptimizerOpInterface update) {
   return "";
 }
 
-/// Orders the updates so that bundles that are there already stay together.
+/// Orders the updates so that flat groups that are there already stay together.
 void UpdateFuser::arrange(Group &group) {
   SmallVector<unsigned> order = layout.arrange(group.operands[0].tensors);
   group.updates =
@@ -216,19 +216,19 @@ bool UpdateFuser::fits(const Group &group) {
 // Fused operations
 //===----------------------------------------------------------------------===//
 
-Value UpdateFuser::bundle(OpBuilder &builder, Location loc,
-                          const Parts &parts) {
+Value UpdateFuser::flatten(OpBuilder &builder, Location loc,
+                           const Parts &parts) {
   auto type = RankedTensorType::get(parts.getLength(), builder.getF32Type());
-  return nn::BundleOp::create(builder, loc, type, parts.values,
-                              builder.getStrArrayAttr(parts.tensors));
+  return nn::FlattenOp::create(builder, loc, type, parts.values,
+                               builder.getStrArrayAttr(parts.tensors));
 }
 
 /// New values of the tensors that `parts` are in.
-ValueRange UpdateFuser::unbundle(OpBuilder &builder, Location loc, Value whole,
-                                 const Parts &parts) {
-  return nn::UnbundleOp::create(builder, loc,
-                                ValueRange(parts.values).getTypes(), whole,
-                                builder.getStrArrayAttr(parts.tensors))
+ValueRange UpdateFuser::unflatten(OpBuilder &builder, Location loc, Value whole,
+                                  const Parts &parts) {
+  return nn::UnflattenOp::create(builder, loc,
+                                 ValueRange(parts.values).getTypes(), whole,
+                                 builder.getStrArrayAttr(parts.tensors))
       .getParts();
 }
 
@@ -241,11 +241,11 @@ void UpdateFuser::fuse(Group &group) {
   Location loc = last.getNorm().getLoc();
   SmallVector<Value> operands;
   for (const Parts &parts : group.operands)
-    operands.push_back(bundle(builder, loc, parts));
+    operands.push_back(flatten(builder, loc, parts));
   OptimizerOpInterface fused = last.createFor(builder, loc, operands);
   for (unsigned i = 0; i < fused->getNumResults(); ++i) {
     ValueRange parts =
-        unbundle(builder, loc, fused->getResult(i), group.operands[i]);
+        unflatten(builder, loc, fused->getResult(i), group.operands[i]);
     for (auto [update, part] : llvm::zip_equal(group.updates, parts))
       update->getResult(i).replaceAllUsesWith(part);
   }
@@ -273,7 +273,7 @@ void UpdateFuser::fuseNorm(nn::GradientNormOp norm) {
   if (!layout.claim(gradients.tensors))
     return refuse(norm, "another function has the gradients in another order");
   OpBuilder builder(norm);
-  Value all = bundle(builder, norm.getLoc(), gradients);
+  Value all = flatten(builder, norm.getLoc(), gradients);
   norm.getGradientsMutable().assign(all);
   ++numReplaced;
 }
@@ -303,7 +303,7 @@ void UpdateFuser::fuseFills() {
   Value whole = nn::FillOp::create(
       builder, loc, builder.getF64FloatAttr(value->convertToDouble()),
       TypeAttr::get(type));
-  ValueRange parts = unbundle(builder, loc, whole, gradients);
+  ValueRange parts = unflatten(builder, loc, whole, gradients);
   for (auto [tensor, part] : llvm::zip_equal(gradients.tensors, parts)) {
     OpOperand &operand = ret->getOpOperand(results[tensor]);
     Operation *fill = operand.get().getDefiningOp();
@@ -336,6 +336,6 @@ unsigned UpdateFuser::run() {
   return numReplaced;
 }
 
-unsigned nsa::fuseUpdates(func::FuncOp function, BundleLayout &layout) {
+unsigned nsa::fuseUpdates(func::FuncOp function, FlatGroupLayout &layout) {
   return UpdateFuser(function, layout).run();
 }

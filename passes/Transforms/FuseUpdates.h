@@ -3,15 +3,15 @@
 #ifndef NSA_PASSES_TRANSFORMS_FUSEUPDATES_H
 #define NSA_PASSES_TRANSFORMS_FUSEUPDATES_H
 
-#include "passes/Transforms/BundleLayout.h"
+#include "passes/Transforms/FlatGroupLayout.h"
 
 namespace nsa {
 
 /// Turns the elementwise updates of a function that have the same optimizer,
-/// attributes and scalars into one on bundles, and its `nn.gradient_norm` and
-/// the fills of gradients into one of each on the bundle of all gradients.
-/// Returns how many operations were replaced.
-unsigned fuseUpdates(mlir::func::FuncOp function, BundleLayout &layout);
+/// attributes and scalars into one on flat groups, and its `nn.gradient_norm`
+/// and the fills of gradients into one of each on the flat group of all
+/// gradients. Returns how many operations were replaced.
+unsigned fuseUpdates(mlir::func::FuncOp function, FlatGroupLayout &layout);
 
 } // namespace nsa
 

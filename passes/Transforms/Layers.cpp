@@ -50,20 +50,20 @@ DenseSet<Operation *> nsa::findActivations(func::FuncOp function,
 
 /// Cuts the activations wherever exactly one value is needed by what follows.
 static SmallVector<OperationGroup>
-findStretches(ArrayRef<Operation *> forward,
-              const DenseSet<Operation *> &activations) {
+findRanges(ArrayRef<Operation *> forward,
+           const DenseSet<Operation *> &activations) {
   DenseMap<Value, Operation *> lastReaders;
   for (Operation *op : forward)
     if (activations.contains(op))
       for (Value operand : op->getOperands())
         lastReaders[getViewRoot(operand)] = op;
 
-  SmallVector<OperationGroup> stretches(1);
+  SmallVector<OperationGroup> ranges(1);
   DenseSet<Value> live;
   for (Operation *op : forward) {
     if (!activations.contains(op))
       continue;
-    stretches.back().push_back(op);
+    ranges.back().push_back(op);
     for (Value operand : op->getOperands())
       if (Value root = getViewRoot(operand); lastReaders.lookup(root) == op)
         live.erase(root);
@@ -71,9 +71,9 @@ findStretches(ArrayRef<Operation *> forward,
       if (lastReaders.contains(result))
         live.insert(result);
     if (live.size() == 1)
-      stretches.emplace_back();
+      ranges.emplace_back();
   }
-  return stretches;
+  return ranges;
 }
 
 SmallVector<OperationGroup>
@@ -83,14 +83,14 @@ nsa::findLayers(ArrayRef<Operation *> forward,
   bool hasKept = llvm::any_of(forward, keeps);
   SmallVector<OperationGroup> layers;
   bool inside = false;
-  for (const OperationGroup &stretch : findStretches(forward, activations)) {
-    if (stretch.size() < 2) {
+  for (const OperationGroup &range : findRanges(forward, activations)) {
+    if (range.size() < 2) {
       inside = false;
       continue;
     }
-    if (!inside || !hasKept || llvm::any_of(stretch, keeps))
+    if (!inside || !hasKept || llvm::any_of(range, keeps))
       layers.emplace_back();
-    layers.back().append(stretch);
+    layers.back().append(range);
     inside = true;
   }
   return layers;

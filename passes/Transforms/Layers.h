@@ -1,6 +1,6 @@
 //===- Layers.h - the layers of a model, found in its graph -----*- C++ -*-===//
 //
-// Nothing in a model says where a layer begins. In the forward half there are
+// Nothing in a model says where a layer begins. In the forward graph there are
 // places after which exactly one value is needed by what follows; a layer lies
 // between two of them.
 //
@@ -19,7 +19,7 @@ using OperationGroup = llvm::SmallVector<mlir::Operation *>;
 /// The value whose elements `value` shows: views of it are stripped.
 mlir::Value getViewRoot(mlir::Value value);
 
-/// The operations of the forward half of a straight-line function in order,
+/// The operations of the forward graph of a straight-line function in order,
 /// without views: all that are not tagged as backward or computed again.
 OperationGroup getForwardOps(mlir::func::FuncOp function);
 
@@ -29,9 +29,9 @@ findActivations(mlir::func::FuncOp function,
                 llvm::ArrayRef<mlir::Operation *> forward);
 
 /// Runs of activations that lie in one layer, each with the output last. A
-/// stretch of several operations between two places lies inside a layer, and a
-/// layer begins where a stretch holds an operation whose results are always
-/// kept for the backward half. Stretches of one operation belong to no layer.
+/// range of several operations between two places lies inside a layer, and a
+/// layer begins where a range holds an operation whose results are always
+/// kept for the backward graph. Ranges of one operation belong to no layer.
 llvm::SmallVector<OperationGroup>
 findLayers(llvm::ArrayRef<mlir::Operation *> forward,
            const llvm::DenseSet<mlir::Operation *> &activations);

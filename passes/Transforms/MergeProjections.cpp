@@ -2,7 +2,7 @@
 
 #include "dialects/Interfaces/ShapeChecks.h"
 #include "dialects/NN/NNOps.h"
-#include "passes/Transforms/BundleLayout.h"
+#include "passes/Transforms/FlatGroupLayout.h"
 #include "passes/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
@@ -27,7 +27,7 @@ struct Group {
 
 class Merger {
 public:
-  Merger(func::FuncOp function, BundleLayout &layout, int64_t multiple)
+  Merger(func::FuncOp function, FlatGroupLayout &layout, int64_t multiple)
       : function(function), layout(layout), multiple(multiple) {}
 
   /// Returns how many products were merged.
@@ -49,7 +49,7 @@ private:
   }
 
   func::FuncOp function;
-  BundleLayout &layout;
+  FlatGroupLayout &layout;
   int64_t multiple;
 };
 
@@ -63,7 +63,7 @@ struct MergeProjectionsPass
           << multiple.getValue();
       return signalPassFailure();
     }
-    BundleLayout layout(getOperation());
+    FlatGroupLayout layout(getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function.getBody().hasOneBlock())
         numMerged += Merger(function, layout, multiple).run();
@@ -86,7 +86,7 @@ StringRef Merger::findObstacle(nn::MatmulOp product) const {
     return "it is added to something";
   if (!nsa::getElementType(weight).isF32() || getShape(weight).size() != 2)
     return "its parameter is no matrix of f32";
-  if (ShapedType::getNumElements(getShape(weight)) % nn::kBundleAlignment != 0)
+  if (ShapedType::getNumElements(getShape(weight)) % nn::kFlatAlignment != 0)
     return "its parameter would be followed by a gap";
   if (getDim(weight, 0) == 0)
     return "its parameter is empty";
@@ -132,8 +132,8 @@ unsigned Merger::merge(Group &group) {
   Location loc = FusedLoc::get(builder.getContext(), locations);
   auto type = RankedTensorType::get({width, getDim(weights.front(), 1)},
                                     builder.getF32Type());
-  Value weight = nn::BundleOp::create(builder, loc, type, weights,
-                                      builder.getStrArrayAttr(names));
+  Value weight = nn::FlattenOp::create(builder, loc, type, weights,
+                                       builder.getStrArrayAttr(names));
   Value whole = nn::MatmulOp::create(
       builder, loc, first.getLhs(), weight, /*accumulator=*/Value(),
       /*transposeLhs=*/false, /*transposeRhs=*/true, first.getResultTypeAttr());

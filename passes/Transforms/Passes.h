@@ -21,7 +21,7 @@ enum class ComputePrecision { FP32, BF16, FP16, Model };
 /// The precision called "fp32", "bf16" or "fp16".
 std::optional<ComputePrecision> parsePrecision(llvm::StringRef name);
 
-/// What the backward half of a training function computes again instead of
+/// What the backward graph of a training function computes again instead of
 /// reading it from memory.
 enum class RecomputePolicy { None, Cheap, Block };
 

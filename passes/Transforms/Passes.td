@@ -59,7 +59,7 @@ def ExpandModel : Pass<"nsa-expand-model", "::mlir::ModuleOp"> {
   ];
 }
 
-def Specialize : Pass<"nsa-specialize", "::mlir::ModuleOp"> {
+def SetInputShapes : Pass<"nsa-set-input-shapes", "::mlir::ModuleOp"> {
   let summary = "Set the micro-batch and the sequence length of functions";
   let description = [{
     Replaces the dimensions of function arguments that `nn.dims` says follow
@@ -124,10 +124,10 @@ def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
 }
 
 def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
-  let summary = "Make one matrix product of projections of the same value";
+  let summary = "Make one matmul of projections of the same value";
   let description = [{
     Products of one value with several parameters `[out, in]` become one product
-    with an `nn.bundle` of the parameters, in the order of the arguments, of which
+    with an `nn.flatten` of the parameters, in the order of the arguments, of which
     each reader has the columns that it had. Differentiation then makes one
     product for the gradient of the value and one for those of the parameters.
 
@@ -148,7 +148,7 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
     becomes
 
     ```mlir
-    %w = nn.bundle %wq, %wk in ["wq", "wk"]
+    %w = nn.flatten %wq, %wk in ["wq", "wk"]
         : (tensor<32x32xf32>, tensor<16x32xf32>) -> tensor<48x32xf32>
     %y = nn.matmul %x, %w {transpose_rhs} : (tensor<2x64x32xf32>, tensor<48x32xf32>) -> tensor<2x64x48xf32>
     %q, %k = nn.split %y {sizes = array<i64: 32, 16>}
@@ -242,10 +242,10 @@ def Differentiate : Pass<"nsa-differentiate", "::mlir::func::FuncOp"> {
     of the argument. The marker is removed.
 
     The adjoints come from `DifferentiableOpInterface` and are built in the same
-    function, after the primal operations: a use in the backward half is what
+    function, after the primal operations: a use in the backward graph is what
     saves a value. Gradients of a value with several users are summed by `nn.add`,
     in the reverse order of the users. Where element types differ, the narrower
-    is cast. Every operation of the backward half has the location of its primal,
+    is cast. Every operation of the backward graph has the location of its primal,
     tagged `backward`.
 
     The gradient of a scalar objective starts from 1. For any other objective it
@@ -266,10 +266,10 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
   let summary = "Compute forward values again instead of keeping them";
   let description = [{
     Works on functions that `nsa-differentiate` has extended: what has a location
-    tagged `backward` is the backward half, the rest the forward half. A forward
-    value with a use in the backward half occupies memory until then. The pass
-    clones operations of the forward half in front of the first backward operation
-    that needs them, and lets the backward half use the clones. Clones read what
+    tagged `backward` is the backward graph, the rest the forward graph. A forward
+    value with a use in the backward graph occupies memory until then. The pass
+    clones operations of the forward graph in front of the first backward operation
+    that needs them, and lets the backward graph use the clones. Clones read what
     was kept through `nn.recompute_barrier`, so that they stay apart from the
     operations that they repeat; their locations are tagged `recompute`. The same
     operations on the same values give the same results, bit by bit.
@@ -284,13 +284,13 @@ def Recompute : Pass<"nsa-recompute", "::mlir::func::FuncOp"> {
     and block indices) are always kept, and so are results of the function.
 
     Layers are found in the graph: after some operations exactly one value is
-    needed by the rest of the forward half. A stretch of several operations
+    needed by the rest of the forward graph. A range of several operations
     between two such points lies inside a layer, and a layer begins where the
-    next stretch contains an operation that is kept. Embedding, last norm,
-    head and loss are stretches of one operation and belong to no layer.
+    next range contains an operation that is kept. Embedding, last norm,
+    head and loss are ranges of one operation and belong to no layer.
 
-    With `budget-mib` the pass stops, in the order of the forward half, as soon as
-    the values kept for the backward half need no more than that. If they need
+    With `budget-mib` the pass stops, in the order of the forward graph, as soon as
+    the values kept for the backward graph need no more than that. If they need
     more even so, a remark says how much.
 
     Example with `policy=cheap`:
@@ -438,7 +438,7 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
       product is added to it where it lies. This covers gradients of weights
       and sums of gradients of a value with several readers. Where the rows of
       one product are added to several gradients, those lie one after the other
-      and are its accumulator as an `nn.bundle`.
+      and are its accumulator as an `nn.flatten`.
     - Elementwise operations join what computes their operands or reads their
       results element by element, in an `nn.fused`: a residual sum and the norm
       of it, the gradient of a norm and the sum with the gradient of the
@@ -451,8 +451,8 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
     - Casts of parameters to the compute type become one `nn.cast_all` for up to
       128 of them.
     - Elementwise updates by one optimizer with the same attributes and scalars
-      become one on `nn.bundle`s of persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
-      gradients become one each on the bundle of all gradients.
+      become one on `nn.flatten`s of persistent tensors, bitwise the same; `nn.gradient_norm` and the fills of
+      gradients become one each on the flat group of all gradients.
 
     Each opportunity that is passed over is a missed remark with the reason
     (`--remarks-filter-missed=nsa-fuse`).
@@ -477,14 +477,14 @@ def Fuse : Pass<"nsa-fuse", "::mlir::ModuleOp"> {
            "The parts at most of a sum over rows that stays partial">,
   ];
   let statistics = [
-    Statistic<"numSums", "sums", "Number of sums inside matrix products">,
+    Statistic<"numSums", "sums", "Number of sums inside matmuls">,
     Statistic<"numInKernels", "in-kernels",
               "Number of operations that joined another's kernel">,
     Statistic<"numCasts", "casts", "Number of casts made together">,
     Statistic<"numRowSums", "row-sums",
               "Number of sums over rows that are finished together">,
     Statistic<"numUpdates", "updates",
-              "Number of updates, norms and fills made on bundles">,
+              "Number of updates, norms and fills made on flat groups">,
   ];
 }
 
@@ -494,9 +494,9 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
     The first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations
     Toward Training Trillion Parameter Models", 2020, section 5.1), for programs
     of `ranks` ranks. Works on updates that `nsa-fuse` has put together: a rank
-    takes its part of the weights and of the mean gradients (`nn.take_part`),
+    takes its part of the weights and of the mean gradients (`nn.slice_shard`),
     has states for that part only, updates it, and gets the parts of the others
-    (`nn.gather_parts`). The norm is that of all parts.
+    (`nn.all_gather`). The norm is that of all parts.
 
     Instead of `s.p` for each state `s` and each parameter `p` there are
     `s.decayed` and `s.others`, for parameters with weight decay and without. An
@@ -511,13 +511,13 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
     becomes
 
     ```mlir
-    %gp = nn.take_part %g {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
+    %gp = nn.slice_shard %g {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
     %square = nn.gradient_norm %gp {squared} : (tensor<24xf32>) -> tensor<f32>
     %mean = nn.all_reduce %square : (tensor<f32>) -> tensor<f32>
     %norm = nn.root_of_mean %mean {ranks = 2 : i64} : (tensor<f32>) -> tensor<f32>
-    %wp = nn.take_part %w {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
+    %wp = nn.slice_shard %w {shard = 0 : i64} : tensor<48xf32> -> tensor<24xf32>
     %wp1, %e1 = nn.lion %wp, %e, %gp, %norm, %loss, %hyper : (tensor<24xf32>, ...
-    %w1 = nn.gather_parts %wp1 {shard = 0 : i64} : tensor<24xf32> -> tensor<48xf32>
+    %w1 = nn.all_gather %wp1 {shard = 0 : i64} : tensor<24xf32> -> tensor<48xf32>
     ```
   }];
   let dependentDialects = ["::nsa::nn::NNDialect"];
@@ -682,7 +682,7 @@ def VerifyPhase : Pass<"nsa-verify-phase", "::mlir::ModuleOp"> {
     | precision | nsa, nn, func | shapes are static |
     | gradient | nsa, nn, func | no `nn.train`, no `nn.objective` |
     | optimizer | nsa, nn, func | a persistent tensor has an initial value, and one type, role and initial value in all entries |
-    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.bundle, nn.unbundle, nn.all_reduce, nn.take_part, nn.gather_parts, func | kernels hold no nsa and nn |
+    | kernel | tile.launch, nn.matmul, nn.split_heads, nn.merge_heads, nn.recompute_barrier, nn.fill, nn.split, nn.concat, nn.flatten, nn.unflatten, nn.all_reduce, nn.slice_shard, nn.all_gather, func | kernels hold no nsa and nn |
     | buffer, schedule, collective | none left, rt entries only | no tensors outside kernels |
     | plan | as buffer | every tensor and buffer has its slice |
     | layout | as plan | of GPUs; tiles in kernels have layouts |

@@ -1,6 +1,6 @@
 //===- RecomputePlan.h - what backward computes again -----------*- C++ -*-===//
 //
-// Decides, without changing anything, which operations of the forward half of
+// Decides, without changing anything, which operations of the forward graph of
 // a differentiated function are worth computing again.
 //
 //===----------------------------------------------------------------------===//
@@ -13,13 +13,13 @@
 
 namespace nsa {
 
-/// The operations of a straight-line function that the backward half computes
+/// The operations of a straight-line function that the backward graph computes
 /// again.
 class RecomputePlan {
 public:
   /// Reads the function; nothing is selected yet. `budget` is what values kept
-  /// for the backward half may need, in bytes; 0 stands for no limit to what is
-  /// computed again.
+  /// for the backward graph may need, in bytes; 0 stands for no limit to what
+  /// is computed again.
   RecomputePlan(mlir::func::FuncOp function, uint64_t budget);
 
   /// Selects layers.
@@ -28,9 +28,9 @@ public:
   void selectCheap();
 
   bool isSelected(mlir::Operation *op) const { return selected.contains(op); }
-  /// The operations of the backward half, in order.
+  /// The operations of the backward graph, in order.
   llvm::ArrayRef<mlir::Operation *> getBackward() const { return backward; }
-  /// Bytes that the backward half needs of the forward half, as selected.
+  /// Bytes that the backward graph needs of the forward graph, as selected.
   uint64_t getKeptBytes() const { return keptBytes; }
   /// Whether nothing more should be selected.
   bool fitsBudget() const { return budget != 0 && keptBytes <= budget; }

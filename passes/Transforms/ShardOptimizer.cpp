@@ -33,7 +33,7 @@ public:
 private:
   LogicalResult checkFused(OptimizerOpInterface update);
   LogicalResult checkNorm(ArrayRef<OptimizerOpInterface> updates);
-  Value takePart(OpBuilder &builder, Value whole, int64_t shard);
+  Value sliceShard(OpBuilder &builder, Value whole, int64_t shard);
   void shardNorm(nn::GradientNormOp norm,
                  ArrayRef<OptimizerOpInterface> updates);
   void shard(OptimizerOpInterface update);
@@ -62,8 +62,8 @@ static int64_t getShard(OptimizerOpInterface update) {
   return update.getDecay() ? 0 : 1;
 }
 
-static nn::BundleOp getBundle(Value value) {
-  return value.getDefiningOp<nn::BundleOp>();
+static nn::FlattenOp getFlatGroup(Value value) {
+  return value.getDefiningOp<nn::FlattenOp>();
 }
 
 LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
@@ -71,7 +71,7 @@ LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
     return update->emitOpError("is not elementwise, so ranks cannot update a "
                                "part of the weights each");
   for (Value operand : update.getTensors())
-    if (!getBundle(operand))
+    if (!getFlatGroup(operand))
       return update->emitOpError(
           "updates a single tensor: only updates of many "
           "tensors together can be shared by ranks");
@@ -83,19 +83,20 @@ LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
   return success();
 }
 
-Value Sharder::takePart(OpBuilder &builder, Value whole, int64_t shard) {
+Value Sharder::sliceShard(OpBuilder &builder, Value whole, int64_t shard) {
   auto type = cast<RankedTensorType>(whole.getType());
   auto part = RankedTensorType::get(type.getNumElements() / ranks,
                                     type.getElementType());
-  return nn::TakePartOp::create(builder, whole.getLoc(), part, whole, shard);
+  return nn::SliceShardOp::create(builder, whole.getLoc(), part, whole, shard);
 }
 
-/// Values and the parts of those that are bundles, in an order of their own.
+/// Values and the parts of those that are flat groups, in an order of their
+/// own.
 static SmallVector<Value> getParts(ValueRange values) {
   SmallVector<Value> parts;
   for (Value value : values)
-    if (nn::BundleOp bundle = getBundle(value))
-      llvm::append_range(parts, bundle.getParts());
+    if (nn::FlattenOp group = getFlatGroup(value))
+      llvm::append_range(parts, group.getParts());
     else
       parts.push_back(value);
   llvm::sort(parts, [](Value a, Value b) {
@@ -127,9 +128,9 @@ void Sharder::shardNorm(nn::GradientNormOp norm,
   OpBuilder builder(norm);
   SmallVector<Value> parts;
   for (OptimizerOpInterface update : updates) {
-    getBundle(update.getGradient())->moveBefore(norm);
-    parts.push_back(gradients[update] = takePart(builder, update.getGradient(),
-                                                 getShard(update)));
+    getFlatGroup(update.getGradient())->moveBefore(norm);
+    parts.push_back(gradients[update] = sliceShard(
+                        builder, update.getGradient(), getShard(update)));
   }
   Location loc = norm.getLoc();
   Value square =
@@ -144,7 +145,7 @@ void Sharder::shard(OptimizerOpInterface update) {
   OpBuilder builder(update);
   Location loc = update.getLoc();
   int64_t number = getShard(update);
-  Value weight = takePart(builder, update.getWeight(), number);
+  Value weight = sliceShard(builder, update.getWeight(), number);
   Value gradient = gradients.lookup(update);
   StringRef suffix =
       update.getDecay() ? training::sharedDecayed : training::sharedOthers;
@@ -152,14 +153,14 @@ void Sharder::shard(OptimizerOpInterface update) {
       update.getStateSpecs(cast<RankedTensorType>(weight.getType()));
   SmallVector<Value> tensors = {weight};
   for (auto [spec, old] : llvm::zip_equal(specs, update.getStates())) {
-    for (auto tensor : getBundle(old).getTensors().getAsRange<StringAttr>())
+    for (auto tensor : getFlatGroup(old).getTensors().getAsRange<StringAttr>())
       oldStates.insert(tensor);
     tensors.push_back(signature.addOptimizerState(
         spec.name, suffix, spec.initial, spec.type, loc));
   }
   tensors.push_back(gradient);
   OptimizerOpInterface part = update.createFor(builder, loc, tensors);
-  update.getNewWeight().replaceAllUsesWith(nn::GatherPartsOp::create(
+  update.getNewWeight().replaceAllUsesWith(nn::AllGatherOp::create(
       builder, loc, update.getWeight().getType(), part.getNewWeight(), number));
   for (auto [spec, value] : llvm::zip_equal(specs, part.getNewStates()))
     signature.addResult(

@@ -82,8 +82,8 @@ static AllowedOps getAllowedOps(Phase phase) {
     return {{"builtin.module", "func", "tile.kernel", "tile.launch",
              "nn.matmul", "nn.split_heads", "nn.merge_heads",
              "nn.recompute_barrier", "nn.fill", "nn.split", "nn.concat",
-             "nn.bundle", "nn.unbundle", "nn.all_reduce", "nn.take_part",
-             "nn.gather_parts"},
+             "nn.flatten", "nn.unflatten", "nn.all_reduce", "nn.slice_shard",
+             "nn.all_gather"},
             {"tile", "arith", "math", "scf"}};
   case Phase::Buffer:
   case Phase::Schedule:

@@ -1,4 +1,4 @@
-//===- Gemm.cpp - matrix products over the thread pool --------------------===//
+//===- Gemm.cpp - matmuls over the thread pool ----------------------------===//
 
 #include "runtime/CPU/Gemm.h"
 #include "runtime/CPU/Convert.h"

@@ -1,4 +1,4 @@
-//===- Gemm.h - matrix products over the thread pool ------------*- C++ -*-===//
+//===- Gemm.h - matmuls over the thread pool --------------------*- C++ -*-===//
 
 #ifndef NSA_RUNTIME_CPU_GEMM_H
 #define NSA_RUNTIME_CPU_GEMM_H

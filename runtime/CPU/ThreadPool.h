@@ -94,7 +94,7 @@ private:
   int64_t chunk = 1;
   const CallableRef<int64_t, int64_t> *body = nullptr;
 
-  // Helpers that gave up spinning.
+  // Helpers that stopped spinning.
   std::mutex sleepMutex;
   std::condition_variable wake;
   std::atomic<int> sleepers{0};

@@ -52,7 +52,7 @@ struct BlasLt::Functions {
 
 /// The library is column-major: it computes out^T = op(rhs)^T op(lhs)^T.
 struct BlasLt::Plan {
-  MatrixProduct product;
+  Matmul product;
   void *desc = nullptr, *a = nullptr, *b = nullptr, *d = nullptr;
   Heuristic heuristic;
 };
@@ -129,7 +129,7 @@ static int realType(DataType type) {
   }
 }
 
-Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
+Result<unsigned> BlasLt::plan(const Matmul &p) {
   const Functions &f = *functions;
   // The destructor frees what a failure leaves.
   Plan &plan = plans.emplace_back();
@@ -173,7 +173,7 @@ Result<unsigned> BlasLt::plan(const MatrixProduct &p) {
 
 Status BlasLt::run(unsigned index, Stream stream) const {
   const Plan &plan = plans[index];
-  const MatrixProduct &p = plan.product;
+  const Matmul &p = plan.product;
   const float one = 1;
   return check(functions->Matmul(handle, plan.desc, &one, p.rhs, plan.a, p.lhs,
                                  plan.b, &p.beta, p.out, plan.d, p.out, plan.d,

@@ -14,7 +14,7 @@ namespace nsa::cuda {
 
 /// A dense row-major product, out[m,n] = op(lhs) op(rhs) + beta * out, with
 /// fp32 accumulation (never TF32).
-struct MatrixProduct {
+struct Matmul {
   int64_t m, n, k;
   bool transposeLhs, transposeRhs;
   DataType operandType, outType;
@@ -36,7 +36,7 @@ public:
   ~BlasLt();
 
   /// Plans a product; the result numbers it.
-  Result<unsigned> plan(const MatrixProduct &product);
+  Result<unsigned> plan(const Matmul &product);
   /// Puts a planned product on the stream.
   Status run(unsigned plan, Stream stream) const;
 

@@ -109,7 +109,7 @@ private:
   Result<std::optional<CommandSpan>>
   readReduction(const ReadyEntry &entry, size_t command, uint64_t start);
   Status capture(ReadyEntry &entry);
-  Status settle();
+  Status synchronize();
   Status wait();
   Status download(const artifact::Slice &slice, void *data);
   Status checkSelections(const std::vector<SelectionInput> &inputs);

@@ -27,7 +27,7 @@ using Event = struct EventTag *;
 using Graph = struct GraphTag *;
 using GraphExec = struct GraphExecTag *;
 
-/// How the copy engine sees a tensor: a parameter of a kernel, which hands the
+/// How the TMA unit sees a tensor: a parameter of a kernel, which hands the
 /// engine its address. Aligned as the driver declares it.
 struct alignas(128) TensorMap {
   unsigned char bytes[tensorMapBytes];

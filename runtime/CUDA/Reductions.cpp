@@ -20,14 +20,15 @@ static constexpr milliseconds lookEvery{100}, askEvery{1000};
 static constexpr milliseconds leastToConnect{120000};
 
 Result<std::unique_ptr<Reductions>>
-Reductions::open(const GPU &gpu, RankLink &link, const std::string &library) {
+Reductions::open(const GPU &gpu, ProcessGroup &group,
+                 const std::string &library) {
   Result<std::unique_ptr<Nccl>> nccl = Nccl::open(library);
   if (!nccl)
     return nccl.takeError();
   Result<PinnedMemory> words = PinnedMemory::allocate(gpu, sizeof(Progress));
   if (!words)
     return words.takeError();
-  std::unique_ptr<Reductions> made(new Reductions(gpu, link));
+  std::unique_ptr<Reductions> made(new Reductions(gpu, group));
   made->nccl = std::move(*nccl);
   made->words = std::move(*words);
   made->progress = reinterpret_cast<Progress *>(made->words.data());
@@ -119,12 +120,12 @@ Status Reductions::shareNumbers() {
 
 /// The name of the run, which the first rank makes.
 Result<std::string> Reductions::shareId() {
-  if (link->rank() != 0)
-    return link->get("nccl");
+  if (group->rank() != 0)
+    return group->get("nccl");
   Result<std::string> id = nccl->makeId();
   if (!id)
     return id;
-  if (Status status = link->set("nccl", *id); !status)
+  if (Status status = group->set("nccl", *id); !status)
     return Error{status.message()};
   return id;
 }
@@ -143,7 +144,7 @@ Status Reductions::connect() {
   auto attempt = std::make_shared<Attempt>();
   std::thread thread([this, attempt, id = *id] {
     gpu->makeCurrent();
-    attempt->status = nccl->connect(id, link->rank(), link->size());
+    attempt->status = nccl->connect(id, group->rank(), group->size());
     if (attempt->status)
       attempt->status = warmUp();
     attempt->hasEnded = true;
@@ -156,8 +157,8 @@ Status Reductions::connect() {
     if (now < nextQuestion)
       continue;
     nextQuestion = now + askEvery;
-    why = link->loss();
-    if (why.empty() && now - begin > std::max(link->timeout(), leastToConnect))
+    why = group->peerFailure();
+    if (why.empty() && now - begin > std::max(group->timeout(), leastToConnect))
       why = "the ranks did not connect in time";
   }
   if (!attempt->hasEnded) {
@@ -246,31 +247,31 @@ Status Reductions::finish(unsigned number, bool isFirst, bool isLast) {
 /// Tells the other ranks how far this one is.
 void Reductions::report(uint32_t begun) {
   if (begun > run.first)
-    link->progress(total + begun - run.first, reductions[begun - 1].bytes);
+    group->progress(total + begun - run.first, reductions[begun - 1].bytes);
 }
 
 Status Reductions::fail(const std::string &why) {
-  link->giveUp();
+  group->abortRun();
   std::string where;
   if (uint32_t begun = progress->begun; begun != progress->ended) {
     report(begun);
     where = " in reduction " + std::to_string(total + begun - run.first) +
             " of " + std::to_string(reductions[begun - 1].bytes) + " bytes";
   }
-  return Error{"rank " + std::to_string(link->rank()) + where + ": " + why};
+  return Error{"rank " + std::to_string(group->rank()) + where + ": " + why};
 }
 
 /// What speaks against waiting any longer; empty if nothing does.
-std::string Reductions::findTrouble(Clock::duration sinceProgress) {
-  if (sinceProgress > link->timeout())
+std::string Reductions::findFailure(Clock::duration sinceProgress) {
+  if (sinceProgress > group->timeout())
     return "time-out after " +
            std::to_string(
                std::chrono::duration_cast<std::chrono::seconds>(sinceProgress)
                    .count()) +
-           " s [" + link->whereabouts() + "]";
+           " s [" + group->rankStatus() + "]";
   if (Status status = nccl->health(); !status)
-    return status.message() + " [" + link->whereabouts() + "]";
-  return link->loss();
+    return status.message() + " [" + group->rankStatus() + "]";
+  return group->peerFailure();
 }
 
 Status Reductions::wait() {
@@ -298,7 +299,7 @@ Status Reductions::wait() {
     if (now < nextQuestion)
       continue;
     nextQuestion = now + askEvery;
-    if (std::string why = findTrouble(now - lastProgress); !why.empty())
+    if (std::string why = findFailure(now - lastProgress); !why.empty())
       return fail(why);
   }
   return driver.check(code, "cuStreamQuery");

@@ -18,9 +18,9 @@ namespace nsa::cuda {
 /// host watches over it: see `wait`.
 class Reductions {
 public:
-  /// `gpu` and `link` outlive it. `library` is NCCL: see Nccl::open.
+  /// `gpu` and `group` outlive it. `library` is NCCL: see Nccl::open.
   static Result<std::unique_ptr<Reductions>>
-  open(const GPU &gpu, RankLink &link, const std::string &library);
+  open(const GPU &gpu, ProcessGroup &group, const std::string &library);
   ~Reductions();
 
   /// A reduction of `bytes` bytes at `data`, or another collective; returns its
@@ -50,7 +50,7 @@ public:
   /// how many bytes it has and where the other ranks are; after that nothing on
   /// the GPU may be waited for.
   Status wait();
-  bool hasFailed() const { return link->hasGivenUp(); }
+  bool hasFailed() const { return group->hasAborted(); }
 
   /// Seconds that the program's stream has waited for reductions so far.
   double waitedSeconds() const { return waited; }
@@ -76,7 +76,7 @@ private:
     volatile uint32_t begun, ended;
   };
 
-  Reductions(const GPU &gpu, RankLink &link) : gpu(&gpu), link(&link) {}
+  Reductions(const GPU &gpu, ProcessGroup &group) : gpu(&gpu), group(&group) {}
   Status makeStream();
   Result<Event> makeEvent(bool timed);
   Status enqueue(const Reduction &reduction);
@@ -84,12 +84,12 @@ private:
   Result<std::string> shareId();
   Status tell(volatile uint32_t &word, uint32_t value);
   Status warmUp();
-  std::string findTrouble(std::chrono::nanoseconds sinceProgress);
+  std::string findFailure(std::chrono::nanoseconds sinceProgress);
   Status fail(const std::string &why);
   void report(uint32_t begun);
 
   const GPU *gpu;
-  RankLink *link;
+  ProcessGroup *group;
   std::unique_ptr<Nccl> nccl;
   Stream stream = nullptr;
   std::vector<Reduction> reductions;

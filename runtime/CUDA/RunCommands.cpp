@@ -23,12 +23,12 @@ Status CUDAExecutable::download(const Slice &slice) {
 }
 
 /// Waits for the stream; not forever for other ranks.
-Status CUDAExecutable::settle() {
+Status CUDAExecutable::synchronize() {
   return reductions ? reductions->wait() : gpu->wait();
 }
 
 Status CUDAExecutable::wait() {
-  Status status = settle();
+  Status status = synchronize();
   if (status.ok() && reductions)
     status = reductions->endRun();
   for (ReadyEntry &entry : entries)
@@ -203,7 +203,7 @@ RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
     if (status.ok())
       status = issue(entry.commands[i]);
     if (status.ok() && options.checkFinite)
-      status = settle();
+      status = synchronize();
     if (!status)
       return RunFailure{i, status.message()};
     if (!options.checkFinite)

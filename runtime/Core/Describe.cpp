@@ -27,9 +27,9 @@ std::string nsa::commandTitle(const artifact::Artifact &root,
   case Action::Copy:
     switch (command.action_as_Copy()->part()) {
     case artifact::CopyPart::Source:
-      return "take_part";
+      return "slice_shard";
     case artifact::CopyPart::Out:
-      return "put_part";
+      return "write_shard";
     case artifact::CopyPart::None:
       break;
     }

@@ -141,7 +141,7 @@ Status nsa::checkArguments(const Kernel &kernel, bool isCPU) {
   return checkSelections(kernel);
 }
 
-/// Whether the copy engine reads or writes the argument.
+/// Whether the TMA unit reads or writes the argument.
 static bool isMapped(const Kernel &kernel, unsigned argument) {
   const auto *maps = kernel.tensor_maps();
   return maps && std::any_of(maps->begin(), maps->end(), [&](const auto *map) {

@@ -2,7 +2,7 @@
 
 #include "runtime/Distributed/HostCommunicator.h"
 #include "lib/Support/Float16.h"
-#include "runtime/Distributed/QuietThread.h"
+#include "runtime/Distributed/SignalBlockedThread.h"
 
 #include <optional>
 
@@ -19,7 +19,7 @@ static constexpr Milliseconds mostAfterLoss{1000};
 HostCommunicator::HostCommunicator(std::unique_ptr<Reducer> made,
                                    StoreClient &store, Milliseconds timeout)
     : reducer(std::move(made)), store(store), timeout(timeout) {
-  thread = startQuietThread([this] { work(); });
+  thread = startSignalBlockedThread([this] { work(); });
 }
 
 HostCommunicator::~HostCommunicator() {
@@ -117,7 +117,7 @@ std::string HostCommunicator::findCause() {
       return *loss;
     std::this_thread::sleep_for(Milliseconds(50));
   }
-  return store.whereabouts();
+  return store.rankStatus();
 }
 
 /// Of a part, too: the ring algorithm sums all parts before it sends any.

@@ -1,7 +1,7 @@
 //===- OutputWriter.cpp - writes lines without waiting --------------------===//
 
 #include "runtime/Distributed/OutputWriter.h"
-#include "runtime/Distributed/QuietThread.h"
+#include "runtime/Distributed/SignalBlockedThread.h"
 
 #include <cerrno>
 #include <chrono>
@@ -26,7 +26,7 @@ struct OutputWriter::State {
   std::condition_variable changed;
   /// What is not written, without what the thread writes at this moment.
   std::string waiting;
-  uint64_t leftOut = 0;
+  uint64_t dropped = 0;
   bool isWriting = false, isOver = false;
 };
 
@@ -53,10 +53,10 @@ void OutputWriter::State::write() {
       return;
     std::string text = std::move(waiting);
     waiting.clear();
-    if (leftOut)
-      text += "nsa-train: " + std::to_string(leftOut) +
+    if (dropped)
+      text += "nsa-train: " + std::to_string(dropped) +
               " lines left out here, since nobody read\n";
-    leftOut = 0;
+    dropped = 0;
     isWriting = true;
     lock.unlock();
     put(text);
@@ -69,7 +69,7 @@ void OutputWriter::State::write() {
 OutputWriter::OutputWriter(std::FILE *file, size_t most) {
   std::fflush(file);
   state = std::make_shared<State>(::fileno(file), most);
-  startQuietThread([state = state] { state->write(); }).detach();
+  startSignalBlockedThread([state = state] { state->write(); }).detach();
 }
 
 OutputWriter::~OutputWriter() {
@@ -80,8 +80,8 @@ OutputWriter::~OutputWriter() {
 
 void OutputWriter::line(const std::string &text) {
   std::lock_guard<std::mutex> lock(state->mutex);
-  if (state->leftOut || state->waiting.size() + text.size() > state->most)
-    ++state->leftOut;
+  if (state->dropped || state->waiting.size() + text.size() > state->most)
+    ++state->dropped;
   else
     state->waiting += text + "\n";
   state->changed.notify_all();

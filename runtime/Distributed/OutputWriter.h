@@ -23,7 +23,7 @@ public:
   /// Takes a line, without its end.
   void line(const std::string &text);
 
-  /// Waits until all is written; asks every 100 ms whether to give up.
+  /// Waits until all is written; asks every 100 ms whether to stop waiting.
   void drain(const std::function<bool()> &givesUp);
 
   /// Whether two files are the same one, so that one writer keeps the order.

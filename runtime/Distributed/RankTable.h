@@ -26,7 +26,8 @@ struct RankState {
   /// When it last said something.
   std::chrono::steady_clock::time_point heard;
 
-  /// How long it has said nothing, if that is unusual: ranks beat every second.
+  /// How long it has said nothing, if that is unusual: ranks send heartbeats
+  /// every second.
   std::optional<double> silence() const;
 };
 

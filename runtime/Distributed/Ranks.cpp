@@ -1,7 +1,7 @@
 //===- Ranks.cpp - the ranks of a run -------------------------------------===//
 
 #include "runtime/Distributed/Ranks.h"
-#include "runtime/Distributed/QuietThread.h"
+#include "runtime/Distributed/SignalBlockedThread.h"
 #include "runtime/Distributed/Socket.h"
 #include "runtime/Distributed/Token.h"
 
@@ -16,9 +16,9 @@ using Clock = std::chrono::steady_clock;
 static constexpr Milliseconds askEvery{500};
 
 /// The store, which waits for each key as long as a rank may take.
-class Ranks::StoreLink final : public RankLink {
+class Ranks::StoreProcessGroup final : public ProcessGroup {
 public:
-  StoreLink(StoreClient &store, Milliseconds allowed)
+  StoreProcessGroup(StoreClient &store, Milliseconds allowed)
       : store(store), allowed(allowed) {}
 
   int rank() const override { return store.rank(); }
@@ -33,13 +33,13 @@ public:
   void progress(uint64_t number, uint64_t bytes) override {
     store.progress(number, bytes);
   }
-  std::string loss() override {
+  std::string peerFailure() override {
     Result<std::string> text = store.loss(allowed);
     return text ? *text : text.message();
   }
-  std::string whereabouts() override { return store.whereabouts(); }
-  void giveUp() override { isOver = true; }
-  bool hasGivenUp() const override { return isOver; }
+  std::string rankStatus() override { return store.rankStatus(); }
+  void abortRun() override { isOver = true; }
+  bool hasAborted() const override { return isOver; }
 
 private:
   bool isOver = false;
@@ -104,7 +104,7 @@ connectReducer(StoreClient &store, const std::string &plugin,
   auto all =
       std::make_shared<Connecting>(store, Clock::now() + options.timeout);
   options.keys = &all->keys;
-  std::thread thread = startQuietThread([all, plugin, options] {
+  std::thread thread = startSignalBlockedThread([all, plugin, options] {
     Result<std::unique_ptr<Reducer>> opened = openReducer(plugin, options);
     std::lock_guard<std::mutex> lock(all->mutex);
     if (opened)
@@ -123,7 +123,7 @@ connectReducer(StoreClient &store, const std::string &plugin,
     Result<std::string> loss = store.loss(all->keys.left());
     why = loss ? *loss : loss.message();
     if (why.empty() && all->keys.left() == Milliseconds(0))
-      why = "time-out [" + store.whereabouts() + "]";
+      why = "time-out [" + store.rankStatus() + "]";
     lock.lock();
   }
   if (!all->hasEnded) {
@@ -136,18 +136,18 @@ connectReducer(StoreClient &store, const std::string &plugin,
   thread.join();
   if (all->reducer)
     return std::move(all->reducer);
-  return Error{all->error + " [" + store.whereabouts() + "]"};
+  return Error{all->error + " [" + store.rankStatus() + "]"};
 }
 
 Ranks::Ranks() = default;
 
-Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
+Result<std::unique_ptr<Ranks>> Ranks::join(const RankEnvironment &environment,
                                            const RanksOptions &options,
                                            StoreFailure *failure) {
   auto ranks = std::make_unique<Ranks>();
-  ranks->place = place;
+  ranks->environment = environment;
   ranks->timeout = options.timeout;
-  if (place.size == 1)
+  if (environment.size == 1)
     return ranks;
   StoreFailure ignored;
   StoreFailure &kind = failure ? *failure : ignored;
@@ -156,8 +156,8 @@ Result<std::unique_ptr<Ranks>> Ranks::join(const RankPlace &place,
     status = ranks->connect(options, kind);
   if (status)
     return ranks;
-  if (kind == StoreFailure::Loss && ranks->ownLink)
-    ranks->ownLink->giveUp();
+  if (kind == StoreFailure::Loss && ranks->ownGroup)
+    ranks->ownGroup->abortRun();
   ranks->fail(status.message());
   return Error{status.message()};
 }
@@ -171,7 +171,7 @@ static bool areLoopback(const std::vector<ResolvedAddress> &addresses) {
 
 /// Whether the ranks may meet at these addresses: anybody who reaches them
 /// could join a run without a token.
-static Status checkTrust(const RankPlace &place,
+static Status checkTrust(const RankEnvironment &environment,
                          const std::vector<ResolvedAddress> &addresses,
                          const RanksOptions &options) {
   if (!options.identity.token.empty())
@@ -179,7 +179,7 @@ static Status checkTrust(const RankPlace &place,
   if (options.trustNetwork || areLoopback(addresses))
     return {};
   return Error{"other machines could join the run at MASTER_ADDR '" +
-               place.address + "' (" + addressList(addresses) +
+               environment.address + "' (" + addressList(addresses) +
                "): export one random " + tokenVariable +
                " on all nodes, as openssl rand -hex 32 makes it, or give "
                "--trust-network"};
@@ -187,35 +187,37 @@ static Status checkTrust(const RankPlace &place,
 
 Status Ranks::meet(const RanksOptions &options, StoreFailure &failure) {
   failure = StoreFailure::Mistake;
-  Result<std::vector<ResolvedAddress>> addresses = resolve(place.address);
+  Result<std::vector<ResolvedAddress>> addresses = resolve(environment.address);
   if (!addresses)
     return addresses.takeError();
-  if (Status status = checkTrust(place, *addresses, options); !status)
+  if (Status status = checkTrust(environment, *addresses, options); !status)
     return status;
-  if (place.rank == 0) {
-    Result<std::unique_ptr<StoreServer>> started = StoreServer::start(
-        place.address, place.port, place.size, options.identity);
+  if (environment.rank == 0) {
+    Result<std::unique_ptr<StoreServer>> started =
+        StoreServer::start(environment.address, environment.port,
+                           environment.size, options.identity);
     if (!started)
       return started.takeError();
     server = std::move(*started);
   }
-  Result<std::unique_ptr<StoreClient>> connected =
-      StoreClient::connect(place.address, place.port, place.rank, place.size,
-                           options.timeout, &failure, options.identity);
+  Result<std::unique_ptr<StoreClient>> connected = StoreClient::connect(
+      environment.address, environment.port, environment.rank, environment.size,
+      options.timeout, &failure, options.identity);
   if (!connected)
     return connected.takeError();
   store = std::move(*connected);
-  ownLink = std::make_unique<StoreLink>(*store, options.timeout);
+  ownGroup = std::make_unique<StoreProcessGroup>(*store, options.timeout);
   // All are there before a library waits for them in its own way.
   Result<std::vector<std::string>> all = exchange("start", "");
   failure = store->lastFailure();
   if (all)
     return {};
   // A machine may know its own name as such an address only.
-  bool isUnreachable = place.localSize < place.size && areLoopback(*addresses);
+  bool isUnreachable =
+      environment.localSize < environment.size && areLoopback(*addresses);
   return Error{all.message() +
-               (isUnreachable ? "; MASTER_ADDR '" + place.address + "' is " +
-                                    addressList(*addresses) +
+               (isUnreachable ? "; MASTER_ADDR '" + environment.address +
+                                    "' is " + addressList(*addresses) +
                                     " here, which other machines cannot reach"
                               : "")};
 }
@@ -225,8 +227,8 @@ Status Ranks::connect(const RanksOptions &options, StoreFailure &failure) {
   if (Status status = checkReducer(options.plugin); !status)
     return status;
   ReducerOptions reducer;
-  reducer.rank = place.rank;
-  reducer.size = place.size;
+  reducer.rank = environment.rank;
+  reducer.size = environment.size;
   reducer.address = store->localAddress();
   reducer.timeout = options.timeout;
   failure = StoreFailure::Loss;
@@ -247,12 +249,12 @@ Ranks::~Ranks() {
 Result<std::vector<std::string>> Ranks::exchange(const std::string &name,
                                                  const std::string &payload,
                                                  Milliseconds most) {
-  if (place.size == 1)
+  if (environment.size == 1)
     return std::vector<std::string>{payload};
   Result<std::vector<std::string>> all =
       store->exchange(name, payload, timeout, most);
   if (!all && store->lastFailure() != StoreFailure::Mistake)
-    ownLink->giveUp();
+    ownGroup->abortRun();
   return all;
 }
 
@@ -260,7 +262,7 @@ void Ranks::stop(const std::string &reason) {
   if (!store)
     return;
   store->stop(reason);
-  ownLink->giveUp();
+  ownGroup->abortRun();
 }
 
 std::string Ranks::stopReason() const {
@@ -268,15 +270,15 @@ std::string Ranks::stopReason() const {
 }
 
 void Ranks::awaitEnd() {
-  // Whoever does not come changes nothing.
+  // A rank that does not come changes nothing.
   if (store)
     (void)store->exchange("the end", "", timeout, Milliseconds(0),
                           /*mayFollowStop=*/true);
 }
 
-Status Ranks::agree(const std::string &name, const Status &own,
-                    Milliseconds most) {
-  if (place.size == 1)
+Status Ranks::synchronizeStatus(const std::string &name, const Status &own,
+                                Milliseconds most) {
+  if (environment.size == 1)
     return own;
   Result<std::vector<std::string>> all =
       exchange(name, own ? "" : own.message(), most);
@@ -284,7 +286,7 @@ Status Ranks::agree(const std::string &name, const Status &own,
     return own;
   if (!all)
     return Error{all.message()};
-  for (int rank = 0; rank < place.size; ++rank)
+  for (int rank = 0; rank < environment.size; ++rank)
     if (const std::string &message = (*all)[size_t(rank)]; !message.empty())
       return Error{"rank " + std::to_string(rank) + ": " + message};
   return {};
@@ -294,24 +296,24 @@ Status Ranks::checkSame(const std::string &what, const std::string &text) {
   Result<std::vector<std::string>> all = exchange(what, text);
   if (!all)
     return Error{all.message()};
-  for (int rank = 1; rank < place.size; ++rank)
+  for (int rank = 1; rank < environment.size; ++rank)
     if (const std::string &other = (*all)[size_t(rank)]; other != (*all)[0])
       return Error{"rank " + std::to_string(rank) + " has " + what + " " +
                    other + ", rank 0 has " + (*all)[0]};
   return {};
 }
 
-RankLink *Ranks::link() const { return ownLink.get(); }
+ProcessGroup *Ranks::processGroup() const { return ownGroup.get(); }
 
 bool Ranks::lostSomeone() const {
-  return (ownLink && ownLink->hasGivenUp()) ||
+  return (ownGroup && ownGroup->hasAborted()) ||
          (reductions && reductions->failed());
 }
 
 void Ranks::fail(const std::string &message) {
   if (store)
     store->leave(lostSomeone() ? message
-                               : "rank " + std::to_string(place.rank) +
+                               : "rank " + std::to_string(environment.rank) +
                                      " failed: " + message);
   server.reset();
 }

@@ -4,7 +4,7 @@
 #define NSA_RUNTIME_DISTRIBUTED_RANKS_H
 
 #include "runtime/Distributed/HostCommunicator.h"
-#include "runtime/Distributed/RankPlace.h"
+#include "runtime/Distributed/RankEnvironment.h"
 
 #include <memory>
 #include <string>
@@ -34,26 +34,26 @@ public:
 
   /// Meets the other ranks, and connects to all of them. `failure` says what
   /// kind a failure is.
-  static Result<std::unique_ptr<Ranks>> join(const RankPlace &place,
+  static Result<std::unique_ptr<Ranks>> join(const RankEnvironment &environment,
                                              const RanksOptions &options,
                                              StoreFailure *failure = nullptr);
 
   /// Ends the communication; see `leave`.
   ~Ranks();
 
-  int rank() const { return place.rank; }
-  int size() const { return place.size; }
-  bool isFirst() const { return place.rank == 0; }
+  int rank() const { return environment.rank; }
+  int size() const { return environment.size; }
+  bool isFirst() const { return environment.rank == 0; }
   /// Ranks on this machine, and this one's number among them.
-  int localSize() const { return place.localSize; }
-  int localRank() const { return place.localRank; }
+  int localSize() const { return environment.localSize; }
+  int localRank() const { return environment.localRank; }
 
   /// What reduces in memory of the host; null where there is one rank, and for
   /// ranks that reduce on their GPUs.
   Communicator *communicator() const { return reductions.get(); }
 
   /// The way to the other ranks; null where there is one.
-  RankLink *link() const;
+  ProcessGroup *processGroup() const;
 
   /// Waits for all ranks at a point `name` of the run, and returns what each
   /// gave, by rank. Ranks that are at work are waited for until `most`, if that
@@ -64,8 +64,8 @@ public:
 
   /// The same where only some ranks may have failed: the error names the first
   /// of them and what it says.
-  Status agree(const std::string &name, const Status &own,
-               Milliseconds most = Milliseconds(0));
+  Status synchronizeStatus(const std::string &name, const Status &own,
+                           Milliseconds most = Milliseconds(0));
 
   /// Checks that all ranks have the same text; `what` says what it is.
   Status checkSame(const std::string &what, const std::string &text);
@@ -98,16 +98,16 @@ public:
   }
 
 private:
-  class StoreLink;
+  class StoreProcessGroup;
 
   Status meet(const RanksOptions &options, StoreFailure &failure);
   Status connect(const RanksOptions &options, StoreFailure &failure);
 
-  RankPlace place;
+  RankEnvironment environment;
   Milliseconds timeout{0};
   std::unique_ptr<StoreServer> server;
   std::unique_ptr<StoreClient> store;
-  std::unique_ptr<StoreLink> ownLink;
+  std::unique_ptr<StoreProcessGroup> ownGroup;
   std::unique_ptr<HostCommunicator> reductions;
 };
 

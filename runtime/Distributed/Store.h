@@ -104,8 +104,8 @@ public:
                                             Milliseconds most = Milliseconds(0),
                                             bool mayFollowStop = false);
 
-  /// Stops the run in a planned way: whoever waits for others, or begins to, is
-  /// told why. The first reason counts.
+  /// Stops the run in a planned way: ranks that wait for others, or begin to,
+  /// are told why. The first reason counts.
   void stop(const std::string &reason);
 
   /// Why the run was stopped, as far as this client was told; empty if it was
@@ -121,7 +121,7 @@ public:
 
   /// Where every rank is: "rank 1 began reduction 17 (4096 bytes), ...", or why
   /// that is not known.
-  std::string whereabouts();
+  std::string rankStatus();
 
   /// What kind the last failure was.
   StoreFailure lastFailure() const { return failure; }
@@ -143,7 +143,7 @@ private:
   void close();
   Status send(const std::string &message);
   Status sendLocked(const std::string &message);
-  void beat();
+  void sendHeartbeats();
   void stopHeart();
   Result<std::string> ask(const std::string &message, Milliseconds timeout);
   Status receive(std::string &body, Milliseconds timeout);

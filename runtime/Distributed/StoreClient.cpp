@@ -53,7 +53,8 @@ StoreClient::connect(const std::string &address, uint16_t port, int rank,
     std::unique_ptr<StoreClient> client(new StoreClient(*fd, rank, size));
     Status status = client->introduce(address, port, identity, left());
     if (status) {
-      client->heart = std::thread([&store = *client] { store.beat(); });
+      client->heart =
+          std::thread([&store = *client] { store.sendHeartbeats(); });
       return client;
     }
     kind = client->failure;
@@ -143,8 +144,8 @@ StoreClient::~StoreClient() {
     ::close(fd);
 }
 
-void StoreClient::beat() {
-  std::string message = wire::Writer(Kind::Beat).finish();
+void StoreClient::sendHeartbeats() {
+  std::string message = wire::Writer(Kind::Heartbeat).finish();
   std::unique_lock<std::mutex> lock(sending);
   while (!heartStops.wait_for(lock, beatEvery, [&] { return isOver; }))
     if (!sendLocked(message))
@@ -309,7 +310,7 @@ std::string StoreClient::stopReason() {
   return stopText;
 }
 
-std::string StoreClient::whereabouts() {
+std::string StoreClient::rankStatus() {
   Result<std::string> body =
       ask(wire::Writer(Kind::Where).finish(), Milliseconds(0));
   return body ? wire::Reader(*body).text() : body.message();

@@ -370,7 +370,7 @@ void StoreServer::Impl::handle(Peer &peer, const std::string &body) {
   case Kind::Stop:
     ranks.stop(message.text());
     return failAllWaiting();
-  case Kind::Beat:
+  case Kind::Heartbeat:
     return;
   case Kind::Challenge:
   case Kind::Proof:

@@ -39,7 +39,7 @@ enum class Kind : uint8_t {
   Loss,      ///< answered with a text and a StoreFailure
   Leave,     ///< why; empty at the end. The end of the connection is no loss
   Stop,      ///< why: the sender ends the run, as planned, and stays
-  Beat,      ///< the sender lives; not answered
+  Heartbeat, ///< the sender lives; not answered
   Wait,      ///< an answer will follow, within the time of the question
   Done,      ///< an answer: fields as asked for
   Failed,    ///< an answer: a message and a StoreFailure

@@ -34,7 +34,7 @@ void AnomalyMonitor::report(std::vector<Anomaly> &found, AnomalyKind kind,
     found.push_back({kind, std::move(text)});
 }
 
-std::vector<Anomaly> AnomalyMonitor::judge(const StepRecord &record) {
+std::vector<Anomaly> AnomalyMonitor::update(const StepRecord &record) {
   std::vector<Anomaly> found;
   if (record.gradNorm == 0.0f)
     report(found, AnomalyKind::ZeroGrad, "the gradient norm is exactly 0");

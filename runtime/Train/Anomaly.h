@@ -38,17 +38,17 @@ struct Anomaly {
   std::string text;
 };
 
-/// Judges the records of steps. Each kind is reported once.
+/// Checks the records of steps. Each kind is reported once.
 class AnomalyMonitor {
 public:
-  /// Steps whose median speed is judged.
+  /// Steps whose median speed is compared.
   static constexpr size_t window = 10;
   /// Entropy in nats below which a layer's gates have collapsed, and the sum of
   /// its mean gates below which they are shut.
   static constexpr double lowestEntropy = 0.05;
   static constexpr double lowestGateSum = 0.01;
 
-  std::vector<Anomaly> judge(const StepRecord &record);
+  std::vector<Anomaly> update(const StepRecord &record);
 
 private:
   void report(std::vector<Anomaly> &found, AnomalyKind kind, std::string text);

@@ -195,7 +195,8 @@ Result<std::string> nsa::compileForRanks(const CompileRequest &request,
   }
   if (ranks.size() == 1)
     return status ? Result<std::string>(own) : Error{status.message()};
-  if (Status all = ranks.agree("the compilation", status, most); !all)
+  if (Status all = ranks.synchronizeStatus("the compilation", status, most);
+      !all)
     return Error{all.message()};
   Result<std::vector<std::string>> paths = ranks.exchange(
       "the artefact", own.empty() ? "" : hostName() + "\n" + own);

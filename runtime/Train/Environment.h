@@ -18,7 +18,7 @@ struct ProcessMemory {
 };
 ProcessMemory processMemory();
 
-/// What the program's memory is, in lines for people: the plan by segment, what
+/// What the program's memory is, in readable lines: the plan by segment, what
 /// is allocated, and on a GPU how far what came into use there is from the
 /// plan. That may be 2 % of the plan or 256 MiB, for code and libraries, and
 /// what connections to other ranks took; more is a warning. No line without a

@@ -31,7 +31,7 @@ struct ActivationClass {
   std::string name;
   DataType type = DataType::F32;
   int64_t elements = 0;
-  /// Whether it belongs to the backward half.
+  /// Whether it belongs to the backward graph.
   bool backward = false;
   /// How many there are.
   int64_t arrays = 0;

@@ -36,11 +36,11 @@ static Status dropHalfLine(const std::string &path) {
 
 Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
                             int rank, int64_t lastValidation) {
-  std::string beats =
+  std::string heartbeats =
       directory.file("heartbeat_rank" + std::to_string(rank) + ".jsonl");
-  if (Status status = dropHalfLine(beats); !status)
+  if (Status status = dropHalfLine(heartbeats); !status)
     return Error{status.message()};
-  Result<RecordFile> heartbeat = RecordFile::open(beats);
+  Result<RecordFile> heartbeat = RecordFile::open(heartbeats);
   if (!heartbeat)
     return heartbeat.takeError();
   RunLog log(rank, std::move(*heartbeat));
@@ -76,15 +76,15 @@ std::optional<float> RunLog::lastLoss() const {
   return *end == ',' ? std::optional<float>(loss) : std::nullopt;
 }
 
-static Json startBeat(int rank, int64_t step, const std::string &message) {
+static Json startHeartbeat(int rank, int64_t step, const std::string &message) {
   double now = wallClock();
   return {{"ts", now},    {"iso", isoTime(now)}, {"pid", ::getpid()},
           {"rank", rank}, {"step", step},        {"msg", message}};
 }
 
-static Status writeBeat(RecordFile &file, Json beat) {
-  beat["memory"] = processMemory().resident;
-  return file.write(jsonText(beat) + "\n");
+static Status appendHeartbeat(RecordFile &file, Json entry) {
+  entry["memory"] = processMemory().resident;
+  return file.write(jsonText(entry) + "\n");
 }
 
 /// The scalars of a step, gates also by layer.
@@ -124,19 +124,19 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
                     "," + shortest(record.lr) + "," +
                     shortest(record.gradNorm) + "," + speed;
   Status written = tables ? tables->training.append(row) : Status();
-  Json beat = startBeat(rank, record.step, message);
-  // JSON has no NaN; such a beat's message says what happened.
-  beat["loss"] = record.loss;
-  beat["lr"] = record.lr;
-  beat["grad_norm"] = record.gradNorm;
-  beat["toks_per_s"] = record.toksPerSecond;
+  Json entry = startHeartbeat(rank, record.step, message);
+  // JSON has no NaN; such a heartbeat's message says what happened.
+  entry["loss"] = record.loss;
+  entry["lr"] = record.lr;
+  entry["grad_norm"] = record.gradNorm;
+  entry["toks_per_s"] = record.toksPerSecond;
   if (record.lossScale > 0)
-    beat["loss_scale"] = record.lossScale;
+    entry["loss_scale"] = record.lossScale;
   for (const auto &[name, value] : record.attention.summary())
-    beat[name] = value;
+    entry[name] = value;
   if (record.ownSeconds > 0)
-    beat["own_seconds"] = record.ownSeconds;
-  written = both(written, writeBeat(heartbeat, std::move(beat)));
+    entry["own_seconds"] = record.ownSeconds;
+  written = both(written, appendHeartbeat(heartbeat, std::move(entry)));
   if (!tables)
     return written;
   return both(written, tables->events.scalars(wallClock(), record.step,
@@ -154,8 +154,8 @@ Status RunLog::validation(int64_t step, double loss) {
                            {{"val/loss", loss}, {"val/ppl", std::exp(loss)}}));
 }
 
-Status RunLog::beat(int64_t step, const std::string &message) {
-  return writeBeat(heartbeat, startBeat(rank, step, message));
+Status RunLog::logHeartbeat(int64_t step, const std::string &message) {
+  return appendHeartbeat(heartbeat, startHeartbeat(rank, step, message));
 }
 
 std::vector<Status> RunLog::finish() const {

@@ -57,7 +57,7 @@ public:
   Status validation(int64_t step, double loss);
 
   /// A heartbeat without a step's numbers.
-  Status beat(int64_t step, const std::string &message);
+  Status logHeartbeat(int64_t step, const std::string &message);
 
   /// An error for each file whose last records could not be written.
   std::vector<Status> finish() const;

@@ -155,7 +155,7 @@ void Trainer::reportAnomaly(const Anomaly &anomaly, int64_t step) {
   std::string name = anomalyName(anomaly.kind);
   console.line("anomaly " + name + " at step " + std::to_string(step) + ": " +
                anomaly.text);
-  noteWrite(log->beat(step, name + ": " + anomaly.text));
+  noteWrite(log->logHeartbeat(step, name + ": " + anomaly.text));
   if (ranks.isFirst())
     noteWrite(writeAnomaly(anomaly.kind));
 }
@@ -198,7 +198,7 @@ Status Trainer::afterStep(StepRecord record) {
     recentSteps = 0;
     recentSpread = 0;
   }
-  for (const Anomaly &anomaly : monitor.judge(record))
+  for (const Anomaly &anomaly : monitor.update(record))
     reportAnomaly(anomaly, state.step);
   if (uint64_t used = sampler->epoch(state.samples); used != epoch)
     console.line("epoch " + std::to_string(used + 1) + " begins after step " +
@@ -241,8 +241,8 @@ Result<TrainEnd> Trainer::loop() {
                              std::string(anomalyName(stall.kind)) + "\n");
   });
   if (state.step < train.steps)
-    if (Status status = ranks.agree("the first samples are read",
-                                    samples.readAhead(state.samples));
+    if (Status status = ranks.synchronizeStatus(
+            "the first samples are read", samples.readAhead(state.samples));
         !status)
       return Error{status.message()};
   lastSave = steadyClock();
@@ -258,14 +258,14 @@ Result<TrainEnd> Trainer::loop() {
         std::isfinite(record->loss) && std::isfinite(record->gradNorm);
     if (!finite && !isOverflow(*record))
       return reportNonFinite(*record);
-    Result<std::optional<TrainEnd>> stop = agreeOnStep(*record);
+    Result<std::optional<TrainEnd>> stop = synchronizeStep(*record);
     if (!stop)
       return stop.takeError();
     if (Status status = directory->check(); !status)
       return Error{status.message()};
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
-    if (dataHealth.trouble != DataHealth::None)
+    if (dataHealth.failure != DataHealth::None)
       return endOnData();
     bool last = state.step == train.steps;
     if (!last && train.evalEvery > 0 && state.step % train.evalEvery == 0)

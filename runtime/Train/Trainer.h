@@ -128,17 +128,17 @@ private:
   bool isLogged(int64_t step) const;
   Status addStatistics(StepRecord &record);
   void reportAnomaly(const Anomaly &anomaly, int64_t step);
-  Result<std::optional<TrainEnd>> agreeOnStep(StepRecord &record);
+  Result<std::optional<TrainEnd>> synchronizeStep(StepRecord &record);
   std::optional<TrainEnd> stopReason();
   Result<TrainEnd> reportNonFinite(const StepRecord &record);
-  Result<std::string> findCulprit();
+  Result<std::string> findFirstNonFinite();
   Result<TrainEnd> stopAll(const std::string &found);
   Result<TrainEnd> reportStopped(const std::string &found);
   Status writeAnomaly(AnomalyKind kind) const;
 
   // Data.
   struct DataHealth {
-    enum Trouble : int32_t { None, Unreadable, Damaged } trouble = None;
+    enum Failure : int32_t { None, Unreadable, Damaged } failure = None;
     bool isVerified = true;
   };
   Status verifyAtStart();
@@ -154,8 +154,8 @@ private:
   void checkSpace();
   bool isSaveDueByTime() const;
   struct SaveOutcome;
-  Result<SaveOutcome> agreeOnSave(const std::string &point,
-                                  const SaveOutcome &own);
+  Result<SaveOutcome> synchronizeSave(const std::string &point,
+                                      const SaveOutcome &own);
   Result<SaveOutcome> saveShares();
   Result<SaveOutcome> saveAll();
   /// Saves, unless this step is saved. A full disk is an error of the `isLast`

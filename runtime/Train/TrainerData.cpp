@@ -35,7 +35,8 @@ Status Trainer::verifyAtStart() {
   Status own = waitAtStart(*verifier);
   if (own)
     own = data.manifest.checkOwnHash(data.directory);
-  Status status = ranks.agree("the data is verified as far as it is", own);
+  Status status =
+      ranks.synchronizeStatus("the data is verified as far as it is", own);
   if (!status || verifier->isFinished())
     return status;
   verifier->yieldToTraining();
@@ -51,10 +52,10 @@ Trainer::DataHealth Trainer::ownDataHealth() const {
   if (options.verifier) {
     health.isVerified = options.verifier->isFinished();
     if (!options.verifier->status())
-      health.trouble = DataHealth::Damaged;
+      health.failure = DataHealth::Damaged;
   }
-  if (health.trouble == DataHealth::None && !samples.status())
-    health.trouble = DataHealth::Unreadable;
+  if (health.failure == DataHealth::None && !samples.status())
+    health.failure = DataHealth::Unreadable;
   return health;
 }
 
@@ -133,7 +134,7 @@ TrainEnd Trainer::reportUnverified() {
       std::to_string(firstStep + 1) + " to " + std::to_string(state.step) +
       " are not saved; the newest checkpoint from before them: " +
       (lastCheckpoint.empty() ? "none" : lastCheckpoint);
-  noteWrite(log->beat(state.step, text));
+  noteWrite(log->logHeartbeat(state.step, text));
   console.line("step " + std::to_string(state.step) + ": " + text);
   return TrainEnd::Interrupted;
 }
@@ -141,15 +142,15 @@ TrainEnd Trainer::reportUnverified() {
 /// Ends the run after a step, with the code of an error, on every rank.
 Result<TrainEnd> Trainer::endOnData() {
   Status own;
-  if (ownHealth.trouble == dataHealth.trouble)
-    own = ownHealth.trouble == DataHealth::Damaged ? options.verifier->status()
+  if (ownHealth.failure == dataHealth.failure)
+    own = ownHealth.failure == DataHealth::Damaged ? options.verifier->status()
                                                    : samples.status();
-  Status status = ranks.agree("what is wrong with the data", own);
+  Status status = ranks.synchronizeStatus("what is wrong with the data", own);
   assert(!status && "a rank has said that something is wrong");
   const std::string &text = status.message();
   // The error that follows matters more than a heartbeat.
-  (void)log->beat(state.step, "data: " + text);
-  if (dataHealth.trouble == DataHealth::Damaged)
+  (void)log->logHeartbeat(state.step, "data: " + text);
+  if (dataHealth.failure == DataHealth::Damaged)
     return damagedData(text);
   return saveUnreadable(text);
 }

@@ -34,7 +34,7 @@ Status Trainer::validate() {
                 static_cast<unsigned long long>(result->tokens));
   console.line(text);
   noteWrite(log->validation(state.step, result->loss));
-  noteWrite(log->beat(state.step, "validated"));
+  noteWrite(log->logHeartbeat(state.step, "validated"));
   return {};
 }
 
@@ -133,7 +133,7 @@ Status Trainer::finish(TrainEnd end) {
   if (ranks.isFirst())
     if (Status status = writeMetrics(end); !status)
       return status;
-  noteWrite(log->beat(state.step, endName(end)));
+  noteWrite(log->logHeartbeat(state.step, endName(end)));
   for (const Status &status : log->finish())
     warn(status.message());
   if (Status status = console.finish(); !status)
@@ -145,7 +145,8 @@ Status Trainer::finish(TrainEnd end) {
   }
   // Where ranks end with another code than 0, what started them may kill the
   // rest. After the last step rank 0 may evaluate for long, and nobody waits.
-  return end == TrainEnd::Finished ? Status() : ranks.agree("the end", {});
+  return end == TrainEnd::Finished ? Status()
+                                   : ranks.synchronizeStatus("the end", {});
 }
 
 Status Trainer::finalEvaluation() {

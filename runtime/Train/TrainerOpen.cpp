@@ -214,7 +214,7 @@ Status Trainer::openRun() {
     if (chosen && choice.finished.empty())
       status = lockRun(choice);
   }
-  status = ranks.agree("the run is chosen", status);
+  status = ranks.synchronizeStatus("the run is chosen", status);
   if (!status)
     return status;
   for (std::string *text :
@@ -228,7 +228,7 @@ Status Trainer::openRun() {
   finishedRun = choice.finished;
   if (!finishedRun.empty())
     return {};
-  return ranks.agree("the run is open", enterRun(choice));
+  return ranks.synchronizeStatus("the run is open", enterRun(choice));
 }
 
 Status Trainer::writeRunFiles() const {
@@ -305,7 +305,7 @@ void Trainer::printHeader() {
     console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
                directory->file(".HALT"));
-  noteWrite(log->beat(state.step, "start"));
+  noteWrite(log->logHeartbeat(state.step, "start"));
 }
 
 } // namespace nsa

@@ -38,14 +38,14 @@ Status Trainer::checkSameRun() {
 
 /// What ranks tell each other after a step.
 namespace {
-struct StepWord {
+struct StepStatus {
   /// Of what was averaged: equal on all ranks.
   float loss, gradNorm;
   double ownSeconds;
   /// A TrainEnd, or -1 to go on.
   int32_t end;
   /// Of the rank's DataHealth.
-  int32_t dataTrouble, dataIsVerified;
+  int32_t dataFailure, dataIsVerified;
   /// Whether a save is due by the clock; that of the first rank counts.
   int32_t save;
 };
@@ -53,7 +53,7 @@ struct StepWord {
 
 /// Checks that all ranks are where this one is, notes how far apart they are in
 /// time, and stops all as soon as one has a reason to.
-Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
+Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
   std::optional<TrainEnd> stop;
   if (record.step < config.train.steps)
     stop = stopReason();
@@ -61,10 +61,10 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
   dataHealth = ownHealth = ownDataHealth();
   if (ranks.size() == 1)
     return stop;
-  StepWord own = {record.loss,       record.gradNorm,
-                  record.ownSeconds, stop ? int32_t(*stop) : -1,
-                  ownHealth.trouble, ownHealth.isVerified,
-                  saveDueByTime};
+  StepStatus own = {record.loss,       record.gradNorm,
+                    record.ownSeconds, stop ? int32_t(*stop) : -1,
+                    ownHealth.failure, ownHealth.isVerified,
+                    saveDueByTime};
   double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
@@ -76,27 +76,27 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
   double least = own.ownSeconds, most = own.ownSeconds;
   int slowest = ranks.rank();
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    StepWord word = {};
-    if ((*all)[size_t(rank)].size() != sizeof word)
+    StepStatus other = {};
+    if ((*all)[size_t(rank)].size() != sizeof other)
       return Error{"rank " + std::to_string(rank) +
                    " is of another version of the trainer"};
-    std::memcpy(&word, (*all)[size_t(rank)].data(), sizeof word);
-    if (std::memcmp(&word, &own, 2 * sizeof(float)) != 0)
+    std::memcpy(&other, (*all)[size_t(rank)].data(), sizeof other);
+    if (std::memcmp(&other, &own, 2 * sizeof(float)) != 0)
       return Error{"step " + std::to_string(record.step) + ": rank " +
-                   std::to_string(rank) + " has loss " + shortest(word.loss) +
-                   " and gradient norm " + shortest(word.gradNorm) + ", rank " +
-                   std::to_string(ranks.rank()) + " has " + shortest(own.loss) +
-                   " and " + shortest(own.gradNorm)};
+                   std::to_string(rank) + " has loss " + shortest(other.loss) +
+                   " and gradient norm " + shortest(other.gradNorm) +
+                   ", rank " + std::to_string(ranks.rank()) + " has " +
+                   shortest(own.loss) + " and " + shortest(own.gradNorm)};
     if (rank == 0)
-      saveDueByTime = word.save != 0;
-    if (word.end >= 0 && !stop)
-      stop = TrainEnd(word.end);
-    dataHealth.trouble =
-        std::max(dataHealth.trouble, DataHealth::Trouble(word.dataTrouble));
-    dataHealth.isVerified &= word.dataIsVerified != 0;
-    least = std::min(least, word.ownSeconds);
-    if (word.ownSeconds > most) {
-      most = word.ownSeconds;
+      saveDueByTime = other.save != 0;
+    if (other.end >= 0 && !stop)
+      stop = TrainEnd(other.end);
+    dataHealth.failure =
+        std::max(dataHealth.failure, DataHealth::Failure(other.dataFailure));
+    dataHealth.isVerified &= other.dataIsVerified != 0;
+    least = std::min(least, other.ownSeconds);
+    if (other.ownSeconds > most) {
+      most = other.ownSeconds;
       slowest = rank;
     }
   }
@@ -111,7 +111,7 @@ Result<std::optional<TrainEnd>> Trainer::agreeOnStep(StepRecord &record) {
 /// The first gradient of this rank that is not finite; empty if all are. The
 /// update cleared the gradients, and changed nothing else: the same passes give
 /// the same gradients again.
-Result<std::string> Trainer::findCulprit() {
+Result<std::string> Trainer::findFirstNonFinite() {
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
     if (Status status = model.run(training::accumulateEntry); !status)
@@ -145,7 +145,7 @@ Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
   console.line("step " + std::to_string(state.step + 1) + ": " + found);
   console.line("no update was applied; last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
-  noteWrite(log->beat(state.step + 1, "nan_loss: " + found));
+  noteWrite(log->logHeartbeat(state.step + 1, "nan_loss: " + found));
   if (ranks.isFirst())
     noteWrite(writeAnomaly(AnomalyKind::NanLoss));
   Status status = finish(TrainEnd::NonFinite);
@@ -154,7 +154,7 @@ Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
 }
 
 Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
-  Result<std::string> found = findCulprit();
+  Result<std::string> found = findFirstNonFinite();
   if (!found)
     return found.takeError();
   // What every rank found: the sums over ranks say nothing of the source.
@@ -162,27 +162,27 @@ Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
       ranks.exchange("gradients that are not finite", *found);
   if (!all)
     return all.takeError();
-  std::string culprit;
+  std::string firstNonFinite;
   for (int rank = ranks.size() - 1; rank >= 0; --rank)
     if (const std::string &text = (*all)[size_t(rank)]; !text.empty())
-      culprit =
+      firstNonFinite =
           ranks.size() > 1 ? text + " on rank " + std::to_string(rank) : text;
-  if (culprit.empty()) {
+  if (firstNonFinite.empty()) {
     Result<std::string> largest = largestGradient(model);
     if (!largest)
       return largest.takeError();
-    culprit = std::isfinite(record.loss)
-                  ? "the norm overflows, most in " + *largest
-                  : "the loss, while every gradient is finite";
+    firstNonFinite = std::isfinite(record.loss)
+                         ? "the norm overflows, most in " + *largest
+                         : "the loss, while every gradient is finite";
   }
-  noteWrite(log->step(record, "nan_loss: " + culprit));
+  noteWrite(log->step(record, "nan_loss: " + firstNonFinite));
   if (!ranks.isFirst())
     return TrainEnd::NonFinite;
   noteWrite(writeAnomaly(AnomalyKind::NanLoss));
   console.line("step " + std::to_string(record.step) + ": loss " +
                shortest(record.loss) + ", gradient norm " +
                shortest(record.gradNorm) +
-               "; first tensor that is not finite: " + culprit);
+               "; first tensor that is not finite: " + firstNonFinite);
   console.line("the update was not applied; last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
   return TrainEnd::NonFinite;

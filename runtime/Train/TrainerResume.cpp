@@ -32,7 +32,7 @@ Status Trainer::loadInitial() {
       status = Error{weights.message()};
     }
   }
-  status = ranks.agree("the initial weights are there", status);
+  status = ranks.synchronizeStatus("the initial weights are there", status);
   if (!status)
     return status;
   return ranks.checkSame("the file of the initial weights",

@@ -50,8 +50,8 @@ struct Trainer::SaveOutcome {
 
 /// Tells all ranks how the part of each ended. All then know the worst of it,
 /// and of the first rank that had it.
-Result<Trainer::SaveOutcome> Trainer::agreeOnSave(const std::string &point,
-                                                  const SaveOutcome &own) {
+Result<Trainer::SaveOutcome> Trainer::synchronizeSave(const std::string &point,
+                                                      const SaveOutcome &own) {
   std::string word;
   if (own.failure)
     word = std::to_string(int(*own.failure)) + own.message;
@@ -85,12 +85,13 @@ Result<Trainer::SaveOutcome> Trainer::saveShares() {
   if (!begun && saysNoSpace(begun.message()))
     failure = SaveFailure::NoSpace;
   Result<SaveOutcome> outcome =
-      agreeOnSave(point + " begins", SaveOutcome::of(begun, failure));
+      synchronizeSave(point + " begins", SaveOutcome::of(begun, failure));
   if (!outcome || outcome->failure)
     return outcome;
   Status saved =
       saveShare(directory->path(), state.step, model, ranks.rank(), &failure);
-  outcome = agreeOnSave(point + " has shares", SaveOutcome::of(saved, failure));
+  outcome =
+      synchronizeSave(point + " has shares", SaveOutcome::of(saved, failure));
   if (ranks.isFirst() && (!outcome || outcome->failure))
     dropCheckpoint(directory->path(), state.step);
   return outcome;
@@ -116,8 +117,8 @@ Result<Trainer::SaveOutcome> Trainer::saveAll() {
       warn(text);
   }
   // A rank that went on could end, and its end could take rank 0 with it.
-  return agreeOnSave("checkpoint " + std::to_string(state.step) + " is saved",
-                     own);
+  return synchronizeSave(
+      "checkpoint " + std::to_string(state.step) + " is saved", own);
 }
 
 Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
@@ -153,7 +154,7 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
     savedStep = state.step;
     console.line("saved " + lastCheckpoint);
   }
-  noteWrite(log->beat(state.step, heartbeat));
+  noteWrite(log->logHeartbeat(state.step, heartbeat));
   return goOn;
 }
 
@@ -161,7 +162,7 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
 /// it, and the last good checkpoint stays.
 Result<std::optional<TrainEnd>>
 Trainer::reportUnsaved(const std::string &found) {
-  noteWrite(log->beat(state.step, "nan_loss: " + found));
+  noteWrite(log->logHeartbeat(state.step, "nan_loss: " + found));
   if (ranks.isFirst())
     noteWrite(writeAnomaly(AnomalyKind::NanLoss));
   console.line("step " + std::to_string(state.step) + ": " + found);

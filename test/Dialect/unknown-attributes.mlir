@@ -18,8 +18,8 @@ func.func @unlike_any(%x: tensor<4xf32>) {
 // -----
 
 func.func @own_prefix(%x: tensor<4xf32>) {
-  // expected-error @below {{attribute `nsa.slow_path` is not known here; did you mean `nsa.slow_paths`?}}
-  %y = nn.silu %x {nsa.slow_path = []} : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-error @below {{attribute `nsa.performance_lint` is not known here; did you mean `nsa.performance_lints`?}}
+  %y = nn.silu %x {nsa.performance_lint = []} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
 

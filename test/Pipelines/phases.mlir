@@ -33,10 +33,10 @@
 // RUN: not nsa-opt %s --nsa-pipeline="tile-size=forward-queries=32,queries=3" 2>&1 | FileCheck %s --check-prefix=SIZE
 // UNUSED: option 'fuse' has no effect in phase 'buffer'
 // SIZE: unknown tile size 'queries'; known are forward-queries,
-// PLAIN-NOT: nn.bundle
+// PLAIN-NOT: nn.flatten
 // PLAIN-NOT: nn.fused
 // PLAIN: nn.gradient_norm
-// PLAIN-NOT: nn.bundle
+// PLAIN-NOT: nn.flatten
 // LOGITS: error: limit of logits of 0 MiB, expected 1 to 1099511627776
 
 // PRECISION: func.func @model(%{{.*}}: tensor<2x16xi32>
@@ -51,7 +51,7 @@
 // OPTIMIZER-DAG: func.func @update
 // OPTIMIZER-DAG: func.func @step
 // OPTIMIZER-DAG: nn.alias = "m.head"
-// OPTIMIZER: nn.bundle
+// OPTIMIZER: nn.flatten
 
 // KERNEL: func.func @forward
 // KERNEL: tile.launch

@@ -1,13 +1,13 @@
-// Functions share the memory of persistent tensors, so their bundles have to agree
+// Functions share the memory of persistent tensors, so their flat groups have to agree
 // on neighbours: one that contradicts another is not made.
 
 // RUN: nsa-opt %s --nsa-fuse | FileCheck %s
 // RUN: nsa-opt %s --nsa-fuse --remarks-filter-missed=nsa-fuse -o /dev/null 2>&1 | FileCheck %s --check-prefix=MISSED
 
 // CHECK-LABEL: func.func @update
-// CHECK: nn.bundle {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
+// CHECK: nn.flatten {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
 // CHECK: nn.fill 0.0{{.*}} : tensor<80xf32>
-// CHECK: nn.unbundle {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
+// CHECK: nn.unflatten {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
 func.func @update(
     %wa: tensor<4x4xf32> {nn.name = "a", nn.role = "parameter"},
     %wb: tensor<4x4xf32> {nn.name = "b", nn.role = "parameter"},
@@ -63,9 +63,9 @@ func.func @update(
 // lie without it between them.
 // CHECK-LABEL: func.func @step
 // CHECK-NOT: in ["grad.a", "grad.b", "grad.p", "grad.q"]
-// CHECK: nn.bundle {{.*}} in ["grad.a", "grad.b"]
+// CHECK: nn.flatten {{.*}} in ["grad.a", "grad.b"]
 // CHECK-NOT: in ["grad.a", "grad.b", "grad.p", "grad.q"]
-// CHECK: nn.bundle {{.*}} in ["grad.p", "grad.q"]
+// CHECK: nn.flatten {{.*}} in ["grad.p", "grad.q"]
 // CHECK-NOT: in ["grad.a", "grad.b", "grad.p", "grad.q"]
 // CHECK: return
 // MISSED: Function=step | Reason="its tensors are not updated in place"
@@ -128,9 +128,9 @@ func.func @step(
 // CHECK-LABEL: func.func @chunks
 // CHECK: %[[FIRST:.*]] = nn.matmul %{{[^,]*}}, %{{[^,]*}}, %{{[^ ]*}} {transpose_lhs}
 // CHECK: %[[SUM:.*]] = nn.matmul %{{[^,]*}}, %{{[^,]*}}, %[[FIRST]] {transpose_lhs}
-// CHECK: nn.bundle %{{[^,]*}}, %{{[^,]*}}, %[[SUM]], %{{[^,]*}}, %{{[^,]*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
-// CHECK: nn.bundle %{{[^,]*}}, %{{[^,]*}}, %[[SUM]] in ["grad.a", "grad.b", "grad.c"]
-// CHECK: nn.unbundle {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
+// CHECK: nn.flatten %{{[^,]*}}, %{{[^,]*}}, %[[SUM]], %{{[^,]*}}, %{{[^,]*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
+// CHECK: nn.flatten %{{[^,]*}}, %{{[^,]*}}, %[[SUM]] in ["grad.a", "grad.b", "grad.c"]
+// CHECK: nn.unflatten {{.*}} in ["grad.a", "grad.b", "grad.c", "grad.p", "grad.q"]
 func.func @chunks(
     %wa: tensor<4x4xf32> {nn.name = "a", nn.role = "parameter"},
     %wb: tensor<4x4xf32> {nn.name = "b", nn.role = "parameter"},
@@ -185,9 +185,9 @@ func.func @chunks(
         tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// Two updates with one gradient: a bundle has each tensor once.
+// Two updates with one gradient: a flat group has each tensor once.
 // CHECK-LABEL: func.func @shared_gradient
-// CHECK-NOT: nn.bundle
+// CHECK-NOT: nn.flatten
 // CHECK: return
 // MISSED: Function=shared_gradient | Reason="another update has one of its tensors"
 func.func @shared_gradient(

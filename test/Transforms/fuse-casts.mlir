@@ -4,7 +4,7 @@
 // One cast of all parameters, in front of the first that is needed; views of
 // several parameters count as one. Activations are cast where they are.
 // CHECK-LABEL: func.func @parameters
-// CHECK: %[[B:.*]] = nn.bundle %arg1, %arg2 in ["v", "u"]
+// CHECK: %[[B:.*]] = nn.flatten %arg1, %arg2 in ["v", "u"]
 // CHECK-NEXT: %[[C:.*]]:2 = nn.cast_all %arg0, %[[B]] to bf16 : (tensor<4x8xf32>, tensor<48xf32>) -> (tensor<4x8xbf16>, tensor<48xbf16>)
 // CHECK-NEXT: %[[X:.*]] = nn.cast %arg3 to bf16
 // CHECK-NEXT: nn.matmul %[[X]], %[[C]]#0
@@ -15,7 +15,7 @@ func.func @parameters(%w: tensor<4x8xf32> {nn.name = "w", nn.role = "parameter"}
   %wb = nn.cast %w to bf16 : (tensor<4x8xf32>) -> tensor<4x8xbf16>
   %xb = nn.cast %x to bf16 : (tensor<2x4xf32>) -> tensor<2x4xbf16>
   %y = nn.matmul %xb, %wb : (tensor<2x4xbf16>, tensor<4x8xbf16>) -> tensor<2x8xbf16>
-  %b = nn.bundle %v, %u in ["v", "u"] : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<48xf32>
+  %b = nn.flatten %v, %u in ["v", "u"] : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<48xf32>
   %vb = nn.cast %b to bf16 : (tensor<48xf32>) -> tensor<48xbf16>
   return %y, %vb : tensor<2x8xbf16>, tensor<48xbf16>
 }

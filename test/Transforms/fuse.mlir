@@ -71,16 +71,16 @@ func.func @refused(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>)
 // Tensors with the same scalars become one; the gradients of all have one norm
 // and are set to zero at once.
 // CHECK-LABEL: func.func @update
-// CHECK-NEXT: %[[ALL:.*]] = nn.bundle %arg6, %arg7 in ["grad.a", "grad.b"] : (tensor<4x5xf32>, tensor<3xf32>) -> tensor<48xf32>
+// CHECK-NEXT: %[[ALL:.*]] = nn.flatten %arg6, %arg7 in ["grad.a", "grad.b"] : (tensor<4x5xf32>, tensor<3xf32>) -> tensor<48xf32>
 // CHECK-NEXT: %[[NORM:.*]] = nn.gradient_norm %[[ALL]]
-// CHECK-NEXT: %[[W:.*]] = nn.bundle %arg0, %arg1 in ["a", "b"]
-// CHECK-NEXT: %[[M:.*]] = nn.bundle %arg2, %arg3 in ["m.a", "m.b"]
-// CHECK-NEXT: %[[V:.*]] = nn.bundle %arg4, %arg5 in ["v.a", "v.b"]
-// CHECK-NEXT: %[[G:.*]] = nn.bundle %arg6, %arg7 in ["grad.a", "grad.b"]
+// CHECK-NEXT: %[[W:.*]] = nn.flatten %arg0, %arg1 in ["a", "b"]
+// CHECK-NEXT: %[[M:.*]] = nn.flatten %arg2, %arg3 in ["m.a", "m.b"]
+// CHECK-NEXT: %[[V:.*]] = nn.flatten %arg4, %arg5 in ["v.a", "v.b"]
+// CHECK-NEXT: %[[G:.*]] = nn.flatten %arg6, %arg7 in ["grad.a", "grad.b"]
 // CHECK-NEXT: %[[W1:[^,]*]], %{{.*}}, %{{.*}} = nn.adamw %[[W]], %[[M]], %[[V]], %[[G]], %[[NORM]], %arg8, %arg9 {decay}
-// CHECK-NEXT: nn.unbundle %[[W1]] in ["a", "b"] : (tensor<48xf32>) -> (tensor<4x5xf32>, tensor<3xf32>)
+// CHECK-NEXT: nn.unflatten %[[W1]] in ["a", "b"] : (tensor<48xf32>) -> (tensor<4x5xf32>, tensor<3xf32>)
 // CHECK: %[[ZERO:.*]] = nn.fill 0.0{{.*}} : tensor<48xf32>
-// CHECK-NEXT: nn.unbundle %[[ZERO]] in ["grad.a", "grad.b"]
+// CHECK-NEXT: nn.unflatten %[[ZERO]] in ["grad.a", "grad.b"]
 // CHECK-NOT: nn.fill
 // CHECK: return
 func.func @update(
@@ -110,8 +110,8 @@ func.func @update(
 }
 
 // CHECK-LABEL: func.func @not_in_place
-// CHECK-NOT: nn.bundle
-// MISSED: [Missed] Bundle | Category:nsa-fuse | Function=not_in_place | Reason="its tensors are not updated in place"
+// CHECK-NOT: nn.flatten
+// MISSED: [Missed] Flat group | Category:nsa-fuse | Function=not_in_place | Reason="its tensors are not updated in place"
 func.func @not_in_place(%w: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>, %g: tensor<3xf32>,
     %loss: tensor<f32>, %hyper: tensor<8xf32>) -> tensor<3xf32> {
   %w1, %m1, %v1 = nn.adamw %w, %m, %v, %g, %loss, %loss, %hyper
@@ -123,9 +123,9 @@ func.func @not_in_place(%w: tensor<3xf32>, %m: tensor<3xf32>, %v: tensor<3xf32>,
 // The rows of one product are added to gradients that lie together, in an order
 // that the update keeps.
 // CHECK-LABEL: func.func @gradients_of_parts
-// CHECK-NEXT: %[[G:.*]] = nn.bundle %arg2, %arg3 in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
+// CHECK-NEXT: %[[G:.*]] = nn.flatten %arg2, %arg3 in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
 // CHECK-NEXT: %[[S:.*]] = nn.matmul %arg0, %arg1, %[[G]] {transpose_lhs}
-// CHECK-NEXT: %[[P:.*]], %[[Q:.*]] = nn.unbundle %[[S]] in ["grad.p", "grad.q"]
+// CHECK-NEXT: %[[P:.*]], %[[Q:.*]] = nn.unflatten %[[S]] in ["grad.p", "grad.q"]
 // CHECK-NEXT: return %[[P]], %[[Q]]
 func.func @gradients_of_parts(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
     %p: tensor<4x8xf32> {nn.name = "grad.p", nn.role = "gradient"},
@@ -139,7 +139,7 @@ func.func @gradients_of_parts(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
 }
 
 // CHECK-LABEL: func.func @gradients_elsewhere
-// CHECK-NOT: nn.bundle
+// CHECK-NOT: nn.flatten
 // CHECK: return
 // MISSED: Function=gradients_elsewhere | Reason="a part is not added to a gradient alone"
 func.func @gradients_elsewhere(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,

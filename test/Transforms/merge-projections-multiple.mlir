@@ -7,11 +7,11 @@
 
 // Twelve columns would leave those behind them, and all rows but the first, at
 // addresses that are no multiple of 8 elements.
-// CHECK: %[[W:.*]] = nn.bundle %arg1, %arg3 in ["a", "c"]
+// CHECK: %[[W:.*]] = nn.flatten %arg1, %arg3 in ["a", "c"]
 // CHECK: nn.matmul %arg0, %[[W]] {transpose_rhs} : {{.*}} -> tensor<4x40xf32>
 // CHECK: nn.matmul %arg0, %arg2 {transpose_rhs} : {{.*}} -> tensor<4x12xf32>
 // MISSED: [[@LINE+8]]:{{.*}} Reason="its columns are no multiple of what rows are aligned to"
-// ANY: nn.bundle %arg1, %arg2, %arg3 in ["a", "b", "c"]
+// ANY: nn.flatten %arg1, %arg2, %arg3 in ["a", "b", "c"]
 func.func @odd(%x: tensor<4x8xf32>,
     %a: tensor<32x8xf32> {nn.name = "a", nn.role = "parameter"},
     %b: tensor<12x8xf32> {nn.name = "b", nn.role = "parameter"},

@@ -5,7 +5,7 @@
 // Parts follow each other as the parameters do, whatever the order of the
 // products; other readers of the value and other values are left alone.
 // CHECK-LABEL: func.func @merged
-// CHECK-NEXT: %[[W:.*]] = nn.bundle %arg2, %arg3 in ["a", "b"] : (tensor<32x8xf32>, tensor<16x8xf32>) -> tensor<48x8xf32>
+// CHECK-NEXT: %[[W:.*]] = nn.flatten %arg2, %arg3 in ["a", "b"] : (tensor<32x8xf32>, tensor<16x8xf32>) -> tensor<48x8xf32>
 // CHECK-NEXT: %[[Y:.*]] = nn.matmul %arg0, %[[W]] {transpose_rhs} : {{.*}} -> tensor<2x4x48xf32>
 // CHECK-NEXT: %[[P:.*]]:2 = nn.split %[[Y]] {sizes = array<i64: 32, 16>}
 // CHECK-NEXT: %[[S:.*]] = nn.silu %arg0
@@ -26,7 +26,7 @@ func.func @merged(%x: tensor<2x4x8xf32>, %z: tensor<2x4x8xf32>,
 // -----
 
 // CHECK-LABEL: func.func @refused
-// CHECK-NOT: nn.bundle
+// CHECK-NOT: nn.flatten
 // CHECK: return
 // MISSED: [[@LINE+10]]:{{.*}} [Missed] Merge | Category:nsa-merge-projections | Function=refused | Reason="its weight is not [out, in]"
 // MISSED: [[@LINE+10]]:{{.*}} Reason="its parameter would be followed by a gap"
@@ -52,7 +52,7 @@ func.func @refused(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %acc: tensor<4x16x
 
 // The functions share the memory of the parameters.
 // CHECK-LABEL: func.func @first
-// CHECK: nn.bundle %{{.*}} in ["a", "b", "c"]
+// CHECK: nn.flatten %{{.*}} in ["a", "b", "c"]
 func.func @first(%x: tensor<4x8xf32>,
     %a: tensor<16x8xf32> {nn.name = "a", nn.role = "parameter"},
     %b: tensor<16x8xf32> {nn.name = "b", nn.role = "parameter"},
@@ -63,9 +63,9 @@ func.func @first(%x: tensor<4x8xf32>,
   %2 = nn.matmul %x, %c {transpose_rhs} : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
   return %0, %1, %2 : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>
 }
-// CHECK-LABEL: func.func @stretch
-// CHECK: nn.bundle %{{.*}} in ["b", "c"]
-func.func @stretch(%x: tensor<4x8xf32>,
+// CHECK-LABEL: func.func @range
+// CHECK: nn.flatten %{{.*}} in ["b", "c"]
+func.func @range(%x: tensor<4x8xf32>,
     %b: tensor<16x8xf32> {nn.name = "b", nn.role = "parameter"},
     %c: tensor<16x8xf32> {nn.name = "c", nn.role = "parameter"})
     -> (tensor<4x16xf32>, tensor<4x16xf32>) {
@@ -74,7 +74,7 @@ func.func @stretch(%x: tensor<4x8xf32>,
   return %0, %1 : tensor<4x16xf32>, tensor<4x16xf32>
 }
 // CHECK-LABEL: func.func @other_order
-// CHECK-NOT: nn.bundle
+// CHECK-NOT: nn.flatten
 // CHECK: return
 // MISSED: Function=other_order | Reason="other products have these weights in another order"
 func.func @other_order(%x: tensor<4x8xf32>,

@@ -22,7 +22,7 @@
 // FITS: Function=activation {{.*}}Bytes=256, BytesBefore=256, Operations=0
 
 // The activation is computed again right before its first user in the backward
-// half, from an input that backward needs anyway. CSE leaves both.
+// graph, from an input that backward needs anyway. CSE leaves both.
 // CHECK-LABEL: func @activation(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<4x8xf32>, %[[W:[^:]*]]: tensor<8x8xf32>, %[[DY:[^:]*]]: tensor<4x8xf32>)
 // LOC-LABEL: func @activation

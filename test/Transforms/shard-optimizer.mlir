@@ -9,21 +9,21 @@
 // CHECK-DAG: %[[VD:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.decayed", nn.role = "state", nn.state = "v"}
 // CHECK-DAG: %[[MO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "m.others", nn.role = "state", nn.state = "m"}
 // CHECK-DAG: %[[VO:[^:( ]*]]: tensor<16xf32> {{{[^}]*}}nn.name = "v.others", nn.role = "state", nn.state = "v"}
-// CHECK-DAG: %[[GO:.*]] = nn.take_part %{{.*}} {shard = 1 : i64} : tensor<32xf32> -> tensor<16xf32>
-// CHECK-DAG: %[[GD:.*]] = nn.take_part %{{.*}} {shard = 0 : i64} : tensor<32xf32> -> tensor<16xf32>
+// CHECK-DAG: %[[GO:.*]] = nn.slice_shard %{{.*}} {shard = 1 : i64} : tensor<32xf32> -> tensor<16xf32>
+// CHECK-DAG: %[[GD:.*]] = nn.slice_shard %{{.*}} {shard = 0 : i64} : tensor<32xf32> -> tensor<16xf32>
 // CHECK: %[[SUM:.*]] = nn.gradient_norm %{{.*}}, %{{.*}} {squared} : (tensor<16xf32>, tensor<16xf32>)
 // CHECK-NEXT: %[[MEAN:.*]] = nn.all_reduce %[[SUM]]
 // CHECK-NEXT: %[[NORM:.*]] = nn.root_of_mean %[[MEAN]] {ranks = 2 : i64}
 // CHECK: nn.adamw %{{.*}}, %[[MO]], %[[VO]], %[[GO]], %[[NORM]], {{.*}} : (tensor<16xf32>,
-// CHECK: nn.gather_parts %{{.*}} {shard = 1 : i64} : tensor<16xf32> -> tensor<32xf32>
+// CHECK: nn.all_gather %{{.*}} {shard = 1 : i64} : tensor<16xf32> -> tensor<32xf32>
 // CHECK: nn.adamw %{{.*}}, %[[MD]], %[[VD]], %[[GD]], %[[NORM]], {{.*}} {decay} : (tensor<16xf32>,
-// CHECK: nn.gather_parts %{{.*}} {shard = 0 : i64} : tensor<16xf32> -> tensor<32xf32>
+// CHECK: nn.all_gather %{{.*}} {shard = 0 : i64} : tensor<16xf32> -> tensor<32xf32>
 
 // CHECK-LABEL: func.func @step(
 // CHECK-NOT: nn.name = "v.b"
-// CHECK-COUNT-2: nn.gather_parts
+// CHECK-COUNT-2: nn.all_gather
 
-// ONE-NOT: nn.take_part
+// ONE-NOT: nn.slice_shard
 func.func @accumulate(%a: tensor<4x4xf32> {nn.name = "a", nn.role = "parameter", nn.init = #nn.init<constant, 1.0>},
                       %b: tensor<4x4xf32> {nn.name = "b", nn.role = "parameter", nn.init = #nn.init<normal, 2.0>, nn.decay},
                       %c: tensor<4x4xf32> {nn.name = "c", nn.role = "parameter", nn.init = #nn.init<constant, 1.0>},

@@ -3,7 +3,7 @@
 
 // DEFINE: %{precision} = fp32
 // DEFINE: %{sizes} = micro-batch=2 seq-len=64
-// DEFINE: %{pipeline} = "builtin.module(nsa-specialize{%{sizes}}, \
+// DEFINE: %{pipeline} = "builtin.module(nsa-set-input-shapes{%{sizes}}, \
 // DEFINE:   nsa-precision{precision=%{precision}}, nsa-verify-phase{phase=precision}, \
 // DEFINE:   nsa-build-entries, func.func(nsa-differentiate), cse, canonicalize, \
 // DEFINE:   nsa-verify-phase{phase=gradient}, nsa-optimizer, nsa-verify-phase{phase=optimizer})"
@@ -34,7 +34,7 @@
 // CHECK: nn.cross_entropy
 // CHECK: nn.cross_entropy_backward
 
-// The backward half visits the branches in reverse. The query's gradient is the
+// The backward graph visits the branches in reverse. The query's gradient is the
 // sum over the branches that read it; selection adds nothing to it.
 // WINDOW: %[[DQ:[^,]*]], %[[DK:[^,]*]], %[[DV:[^ ]*]] = nsa.attention_backward {{.*}}visible(#nsa.window
 // WINDOW-DAG: nn.rotary %[[DQ]], {{.*}}inverse

@@ -125,7 +125,7 @@ def log_of(args, label):
 
 def tokens_per_second(directory, label, tokens):
     """Of all that happens between the ends of two steps."""
-    ends = {beat["step"]: beat["ts"] for beat in jobs.beats(directory) if beat["msg"] == "step"}
+    ends = {heartbeat["step"]: heartbeat["ts"] for heartbeat in jobs.heartbeats(directory) if heartbeat["msg"] == "step"}
     times = [ends[step] - ends[step - 1] for step in ends
              if step > WARM_UP + 1 and step % LOG_EVERY and step != max(ends)]
     if len(times) < 3:
@@ -215,9 +215,9 @@ def start_to_disturb(args, label, values, steps, *options):
             process.kill()
             jobs.fail(f"{label}: ranks did not start: {log_of(args, label)[-2000:]}")
         for rank in set(range(ranks)) - set(pids):
-            beats = jobs.beats(directory, rank)
-            if beats and beats[-1]["step"] >= steps:
-                pids[rank] = beats[-1]["pid"]
+            heartbeats = jobs.heartbeats(directory, rank)
+            if heartbeats and heartbeats[-1]["step"] >= steps:
+                pids[rank] = heartbeats[-1]["pid"]
     return process, directory, pids
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Memory against time of what the backward half computes again, for the
+# Memory against time of what the backward graph computes again, for the
 # 125M-class model: the arena, the peak of the process and the seconds of a step.
 #   test/bench/recompute.sh [CONFIG]
 #   NSA_BENCH_LENGTH=N    tokens of a sequence [2048]

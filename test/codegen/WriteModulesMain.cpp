@@ -41,7 +41,7 @@ static Combination vary(Combination c, size_t number) {
 static Status writeSweep(const std::string &folder, size_t count,
                          uint64_t seed) {
   size_t number = 0;
-  for (const Combination &each : spread(count, seed, 1e8)) {
+  for (const Combination &each : sampleCombinations(count, seed, 1e8)) {
     Combination c = vary(each, number);
     std::string head = "// " + c.describe();
     for (const std::string &size : c.tileSizes)

@@ -37,16 +37,16 @@ grep -m 2 'gradients beyond fp16 at loss scale' "$scratch/whole.log" ||
 /usr/bin/python3 - "$scratch"/whole/* << 'PYTHON' || fail "the records of the run"
 import csv, json, math, sys
 run = sys.argv[1]
-beats = [json.loads(line) for line in open(f"{run}/heartbeat_rank0.jsonl")]
-skipped = [b["step"] for b in beats if b["msg"] == "overflow"]
-taken = [b["step"] for b in beats if b["msg"] == "step"]
+heartbeats = [json.loads(line) for line in open(f"{run}/heartbeat_rank0.jsonl")]
+skipped = [b["step"] for b in heartbeats if b["msg"] == "overflow"]
+taken = [b["step"] for b in heartbeats if b["msg"] == "step"]
 assert skipped and skipped[0] == 1 and taken, (skipped, taken)
 scale = 65536
-for beat in beats:
-    if beat["msg"] == "overflow":
+for heartbeat in heartbeats:
+    if heartbeat["msg"] == "overflow":
         scale /= 2
-    if beat["msg"] in ("overflow", "step"):
-        assert beat["loss_scale"] == scale, beat
+    if heartbeat["msg"] in ("overflow", "step"):
+        assert heartbeat["loss_scale"] == scale, heartbeat
 assert json.load(open(f"{run}/metrics.json"))["skipped_updates"] == len(skipped)
 for row in csv.DictReader(open(f"{run}/training.csv")):
     assert math.isfinite(float(row["loss"])), row

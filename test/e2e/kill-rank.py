@@ -9,10 +9,10 @@ import jobs
 run, rank, step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 deadline = time.time() + 60
 while True:
-    beats = jobs.beats(run, rank)
-    if beats and beats[-1]["step"] >= step:
+    heartbeats = jobs.heartbeats(run, rank)
+    if heartbeats and heartbeats[-1]["step"] >= step:
         break
     if time.time() > deadline:
         sys.exit(f"rank {rank} of {run} has not made step {step}")
     time.sleep(0.005)
-os.kill(beats[-1]["pid"], signal.SIGKILL)
+os.kill(heartbeats[-1]["pid"], signal.SIGKILL)

@@ -34,8 +34,8 @@ def compare(run, reference, limit=1e-5):
     assert worst < limit, f"{run}: losses differ by {worst}"
 
 
-def beats(run, rank):
-    return jobs.beats(f"{folder}/{run}", rank)
+def heartbeats(run, rank):
+    return jobs.heartbeats(f"{folder}/{run}", rank)
 
 
 def check_blame(run, log, victims):
@@ -59,11 +59,11 @@ def disturb(run, number, limit, words):
         while True:
             assert time.time() < deadline, f"{run}: no rank to send a signal to"
             assert process.poll() is None, f"{run}: ended with {process.returncode} too early"
-            own = [b for b in beats(run, rank) if b["pid"] not in known]
+            own = [b for b in heartbeats(run, rank) if b["pid"] not in known]
             if sum(b["msg"] == "step" for b in own) >= wanted:
                 break
             time.sleep(0.01)
-        pids = {r: beats(run, r)[-1]["pid"] for r in range(2)}
+        pids = {r: heartbeats(run, r)[-1]["pid"] for r in range(2)}
         known |= set(pids.values())
         os.kill(pids[rank], number)
         victims.append(rank)
@@ -88,7 +88,7 @@ compare("two-again", "one-again")
 compare("eight", "one")
 compare("half", "one", 1e-3)
 for rank in range(4):
-    steps = [b for b in beats("four", rank) if b["msg"] == "step"]
+    steps = [b for b in heartbeats("four", rank) if b["msg"] == "step"]
     assert [b["step"] for b in steps] == list(range(1, 21)), rank
     for field in ("ts", "iso", "pid", "loss", "toks_per_s", "grad_norm", "own_seconds", "memory"):
         assert all(field in b for b in steps), (rank, field)

@@ -27,9 +27,9 @@
 using namespace nsa;
 using namespace nsa::test;
 
-/// As wide and as long as models, where `spread` makes what is long narrow, and
-/// the lengths at which blocks and windows end. Few keys for each query keep
-/// the reference's time in bounds.
+/// As wide and as long as models, where `sampleCombinations` makes what is long
+/// narrow, and the lengths at which blocks and windows end. Few keys for each
+/// query keep the reference's time in bounds.
 static constexpr const char *kWideAndLong[] = {
     "B=2 S=1 Hkv=2 G=4 dk=64 dv=64 n=16 w=512 l=32 d=16 l'=64 bf16 mlp "
     "logits=1 gating=sigmoid with bias seed=31",
@@ -54,7 +54,8 @@ static std::vector<Combination> choose(size_t count, uint64_t seed,
                                        std::optional<double> work) {
   static constexpr DataType elements[] = {DataType::BF16, DataType::F16,
                                           DataType::F32};
-  std::vector<Combination> list = spread(count, seed, work.value_or(2e8));
+  std::vector<Combination> list =
+      sampleCombinations(count, seed, work.value_or(2e8));
   for (size_t i = 0; i < list.size(); ++i) {
     list[i] = withGating(list[i], i);
     list[i].element = elements[i % 3];

@@ -40,7 +40,7 @@ static std::vector<Combination> getCombinations() {
   return list;
 }
 
-TEST(Prebuilt, AFolderIsGiven) {
+TEST(Prebuilt, Folder_IsGiven) {
   EXPECT_FALSE(prebuiltFolder().empty()) << "NSA_PREBUILT names no folder";
 }
 
@@ -49,19 +49,21 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PrebuiltKernels);
 INSTANTIATE_TEST_SUITE_P(All, PrebuiltKernels,
                          testing::ValuesIn(getCombinations()));
 
-TEST_P(PrebuiltKernels, AgreeWithTheReference) { checkAll(GetParam()); }
+TEST_P(PrebuiltKernels, AllKernels_AgreeWithTheReference) {
+  checkAll(GetParam());
+}
 
-TEST_P(PrebuiltKernels, FusedOnesAgreeWithTheReference) {
+TEST_P(PrebuiltKernels, FusedOnes_AgreeWithTheReference) {
   checkGated(GetParam());
 }
 
-TEST_P(PrebuiltKernels, RotationInAttentionIsBitwiseThatApart) {
+TEST_P(PrebuiltKernels, RotationInAttention_IsBitwiseThatApart) {
   checkRotation(GetParam());
 }
 
 // Lesson 1: every row is finite, and a future token never changes an earlier
 // output, bitwise.
-TEST_P(PrebuiltKernels, Lesson01AFutureTokenChangesNoEarlierOutput) {
+TEST_P(PrebuiltKernels, FutureToken_ChangesNoEarlierOutput) {
   const Combination &c = GetParam();
   if (c.sequence < 2)
     GTEST_SKIP() << "one token has no future";

@@ -130,7 +130,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PrebuiltModules);
 INSTANTIATE_TEST_SUITE_P(All, PrebuiltModules,
                          testing::ValuesIn(readListOrExit(readModules)));
 
-TEST_P(PrebuiltModules, AgreeWithTheReference) {
+TEST_P(PrebuiltModules, AllModules_AgreeWithTheReference) {
   std::string path = prebuiltFolder() + "/" + GetParam();
   Result<std::string> bytes = readFile(path + ".cases");
   ASSERT_TRUE(bytes) << bytes.message();

@@ -108,7 +108,7 @@ def rows(directory):
         return list(csv.DictReader(file))
 
 
-def beats(directory, rank=0):
+def heartbeats(directory, rank=0):
     """The whole lines of a rank's heartbeat; none before its first."""
     try:
         with open(os.path.join(directory, f"heartbeat_rank{rank}.jsonl")) as file:

@@ -56,8 +56,8 @@ def seconds_to_step_1(args):
     found = []
     for _ in range(2):
         started = time.time()
-        beats = jobs.beats(jobs.train(args, f"length-{LENGTHS[-1]}", {"train.steps": 2}))
-        found.append(next(b["ts"] for b in beats if b["msg"] == "step") - started)
+        heartbeats = jobs.heartbeats(jobs.train(args, f"length-{LENGTHS[-1]}", {"train.steps": 2}))
+        found.append(next(b["ts"] for b in heartbeats if b["msg"] == "step") - started)
     return found
 
 
@@ -79,11 +79,11 @@ def lesson_01(args):
 
 
 def lesson_02(args):
-    """no step hangs, each leaves a beat, and longer sequences are no more commands"""
+    """no step hangs, each leaves a heartbeat, and longer sequences are no more commands"""
     counts = set()
     for length in LENGTHS[1:]:
         directory = jobs.train(args, f"length-{length}", {})
-        assert [b["step"] for b in jobs.beats(directory) if b["msg"] == "step"] == list(range(1, 11))
+        assert [b["step"] for b in jobs.heartbeats(directory) if b["msg"] == "step"] == list(range(1, 11))
         times = [1 / float(row["toks_per_s"]) for row in jobs.rows(directory)]
         assert args.is_cpu or max(times[2:]) <= 1.5 * statistics.median(times), times
         directory = jobs.train(args, f"length-{length}", {}, "--profile", "2")

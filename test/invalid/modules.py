@@ -111,7 +111,7 @@ MODELS = [
     ("a function without a body", COMPILE, [], "func.func @f(tensor<4xf32>) -> tensor<4xf32>" + MARK, ""),
     ("half precision without instructions for it", COMPILE, ["--cpu=x86-64-v2"], function("%0 = nn.silu %a : (tensor<4xf16>) -> tensor<4xf16>" + MARK, "return %0 : tensor<4xf16>", arguments="%a: tensor<4xf16>", results="tensor<4xf16>"), "'x86-64-v2' has no instructions"),
     ("a tensor that no machine holds", COMPILE, [], function("return %a : tensor<4294967296x4294967296xf32>", arguments="%a: tensor<4294967296x4294967296xf32>", results="tensor<4294967296x4294967296xf32>").replace("{\n", "{" + MARK + "\n", 1), "elements"),
-    ("a negative micro-batch", OPT, ["--nsa-specialize=micro-batch=-1"], model(GOOD_BODY), "option micro-batch (-1) must be at least 0"),
+    ("a negative micro-batch", OPT, ["--nsa-set-input-shapes=micro-batch=-1"], model(GOOD_BODY), "option micro-batch (-1) must be at least 0"),
 ]
 
 PROGRAMS = [

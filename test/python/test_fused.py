@@ -10,8 +10,8 @@ from support import F32, assert_close, random, run
 ELEMENTS = ["f32", "bf16"]
 
 
-def stretches(rows, count, step=1):
-    """The rows of each partial sum: stretches of equal length, the last ones
+def ranges(rows, count, step=1):
+    """The rows of each partial sum: ranges of equal length, the last ones
     maybe shorter or empty."""
     each = -(-rows // count)
     each += -each % step
@@ -26,7 +26,7 @@ def test_partial_sums_of_a_norm(rng, parts):
     dx, sums = run(f"nn.rms_norm_backward {{}} {{{{partial_sums = {parts} : i64}}}}", [dy, x, weight, rstd],
                    [((rows, width), "f32"), ((parts, width), "f32")])
     product = dy.astype(np.float64) * x * rstd[:, None]
-    assert_close(sums, np.stack([product[s].sum(0) for s in stretches(rows, parts)]))
+    assert_close(sums, np.stack([product[s].sum(0) for s in ranges(rows, parts)]))
     g, n = dy.astype(np.float64) * weight, x.astype(np.float64) * rstd[:, None]
     assert_close(dx, rstd[:, None] * (g - n * (g * n).mean(-1, keepdims=True)))
 
@@ -40,7 +40,7 @@ def test_partial_sums_of_gates(rng, activation):
     g, d = gates.astype(np.float64), dgates.astype(np.float64)
     dz = d * g * (1 - g) if activation == "sigmoid" else g * (d - (d * g).sum(-1, keepdims=True))
     dz = dz.reshape(b * s, h * 3)
-    assert_close(sums, np.stack([dz[r].sum(0) for r in stretches(b * s, parts, 16)]))
+    assert_close(sums, np.stack([dz[r].sum(0) for r in ranges(b * s, parts, 16)]))
 
 
 def test_accumulate_rows(rng):

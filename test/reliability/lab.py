@@ -147,14 +147,14 @@ def await_that(condition, what, process=None, limit=PATIENCE):
     return True
 
 
-def beats(run, rank=0):
-    return jobs.beats(str(run), rank)
+def heartbeats(run, rank=0):
+    return jobs.heartbeats(str(run), rank)
 
 
 def steps_made(run, rank=0, pid=None):
     """Optimizer steps that the heartbeats of a rank, or of a process, tell of; -1 before
     its start."""
-    lines = [beat for beat in beats(run, rank) if pid in (None, beat["pid"])]
+    lines = [heartbeat for heartbeat in heartbeats(run, rank) if pid in (None, heartbeat["pid"])]
     return lines[-1]["step"] if lines else -1
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 
 import jobs
-from lab import Wrong, await_that, beats, named_run, steps_made
+from lab import Wrong, await_that, heartbeats, named_run, steps_made
 
 RANK_SECONDS = 2
 # From the signal to the end of all, with a machine that is busy with other things.
@@ -25,7 +25,7 @@ def is_alive(pid):
 
 
 def silent_ranks(text):
-    """Ranks that are said not to beat any more: with them, others may have waited too long
+    """Ranks that are said not to heartbeat any more: with them, others may have waited too long
     for a third one that waits for them."""
     return {int(rank) for rank in re.findall(r"rank (\d+) did not come,[^;\]]*silent for", text)}
 
@@ -69,7 +69,7 @@ class Ranks:
         step = rng.randrange(0, SETTINGS["train.steps"] - 8)
         try:
             await_that(lambda: all(steps_made(run, r) >= step for r in range(ranks)), f"step {step}", process)
-            pids = [beats(run, r)[-1]["pid"] for r in range(ranks)]
+            pids = [heartbeats(run, r)[-1]["pid"] for r in range(ranks)]
             time.sleep(rng.random() * 0.005)
             if steps_made(run, victim) == SETTINGS["train.steps"] or not is_alive(pids[victim]):
                 process.wait()

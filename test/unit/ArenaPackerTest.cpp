@@ -29,34 +29,34 @@ static void expectValid(const std::vector<ArenaBuffer> &buffers,
   EXPECT_GE(plan.size, getPeakLiveBytes(buffers, kAlignment));
 }
 
-TEST(ArenaPacker, NoBuffers) {
+TEST(ArenaPacker, NoBuffers_NeedNoMemory) {
   ArenaPlan plan = packArena({}, kAlignment);
   EXPECT_EQ(plan.size, 0u);
   EXPECT_TRUE(plan.offsets.empty());
 }
 
-TEST(ArenaPacker, ReusesMemoryAfterTheLastReader) {
+TEST(ArenaPacker, AfterTheLastReader_MemoryIsReused) {
   ArenaPlan plan = packArena({{100, 0, 1}, {100, 2, 3}}, kAlignment);
   EXPECT_EQ(plan.size, 128u);
   EXPECT_EQ(plan.offsets[0], plan.offsets[1]);
 }
 
-TEST(ArenaPacker, ReaderAndWriterOfOneStepDoNotShare) {
+TEST(ArenaPacker, ReaderAndWriterOfOneStep_DoNotShare) {
   ArenaPlan plan = packArena({{64, 0, 1}, {64, 1, 2}}, kAlignment);
   EXPECT_EQ(plan.size, 128u);
 }
 
-TEST(ArenaPacker, EmptyBuffersTakeNoMemory) {
+TEST(ArenaPacker, EmptyBuffers_TakeNoMemory) {
   ArenaPlan plan = packArena({{0, 0, 9}, {64, 0, 9}}, kAlignment);
   EXPECT_EQ(plan.size, 64u);
 }
 
-TEST(ArenaPacker, PeakCountsBothEndsOfALifetime) {
+TEST(ArenaPacker, Peak_CountsBothEndsOfALifetime) {
   EXPECT_EQ(getPeakLiveBytes({{64, 0, 1}, {64, 1, 2}, {64, 3, 3}}, kAlignment),
             128u);
 }
 
-TEST(ArenaPacker, RandomProgramsArePackedWithoutOverlap) {
+TEST(ArenaPacker, RandomPrograms_ArePackedWithoutOverlap) {
   std::random_device entropy;
   uint32_t seed = entropy();
   std::mt19937 random(seed);
@@ -95,7 +95,7 @@ static std::vector<ArenaBuffer> makeTrainingStep(uint32_t seed) {
   return buffers;
 }
 
-TEST(ArenaPacker, TrainingStepsStayNearTheLowerBound) {
+TEST(ArenaPacker, TrainingSteps_StayNearTheLowerBound) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::vector<ArenaBuffer> buffers = makeTrainingStep(seed);
@@ -106,7 +106,7 @@ TEST(ArenaPacker, TrainingStepsStayNearTheLowerBound) {
   }
 }
 
-TEST(ArenaPacker, SamePlanTwice) {
+TEST(ArenaPacker, PackedTwice_PlanIsTheSame) {
   std::mt19937 random(3);
   std::vector<ArenaBuffer> buffers(300);
   for (uint32_t i = 0; i < buffers.size(); ++i)

@@ -14,7 +14,7 @@ static std::string errorOf(const std::string &text,
   return config.ok() ? "accepted" : config.message();
 }
 
-TEST(Config, ReadsValuesAndKeepsDefaults) {
+TEST(Config, MissingKeys_KeepTheirDefaults) {
   Result<RunConfig> config =
       parseConfig("model:\n  dim: 64\n  mlp: swiglu\ntrain:\n  lr: 2e-4\n"
                   "  sample_prompt: \"a: b\"\n",
@@ -27,7 +27,7 @@ TEST(Config, ReadsValuesAndKeepsDefaults) {
   EXPECT_EQ(config->train.samplePrompt, "a: b");
 }
 
-TEST(Config, ErrorsAreOneLineOfText) {
+TEST(Config, Errors_AreOneLineOfText) {
   EXPECT_EQ(errorOf("\"mo\\n\\edel\":\n  dim: 2\n"),
             "x.yaml:1:1: unknown section 'mo??del'; did you mean 'model'?");
   EXPECT_EQ(errorOf("model:\n  \"dim\\r\": 2\n"),
@@ -37,7 +37,7 @@ TEST(Config, ErrorsAreOneLineOfText) {
             "swiglu, not '?[1m'");
 }
 
-TEST(Config, AnEmptyFileIsNoMappingAndAFolderIsNoFile) {
+TEST(Config, EmptyFileOrFolder_IsAnError) {
   TempDir dir;
   dir.write("empty.yaml", "");
   EXPECT_EQ(loadConfig(dir / "empty.yaml").message(),
@@ -49,7 +49,7 @@ TEST(Config, AnEmptyFileIsNoMappingAndAFolderIsNoFile) {
                   "No such file or directory");
 }
 
-TEST(Config, TextIsUTF8) {
+TEST(Config, Text_IsUTF8) {
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"train.sample_prompt=a\xFF"}),
             "override 'train.sample_prompt=a?': train.sample_prompt must be "
             "UTF-8 text, not 'a?'");
@@ -62,7 +62,7 @@ TEST(Config, TextIsUTF8) {
 }
 
 /// The YAML library reads what it has freed after some explicit keys.
-TEST(Config, ExplicitKeysAreRefused) {
+TEST(Config, ExplicitKeys_AreRefused) {
   EXPECT_EQ(errorOf("? :\n  dim: 7682\n n_kv_groups:_vp: \t? +:\t.ii"),
             "x.yaml:1:1: explicit keys ('?') are not supported");
   EXPECT_EQ(errorOf("model: {? dim: 3}"),
@@ -71,7 +71,7 @@ TEST(Config, ExplicitKeysAreRefused) {
 }
 
 /// The YAML library does not return from directives that it cannot read.
-TEST(Config, DirectivesAreRefused) {
+TEST(Config, Directives_AreRefused) {
   EXPECT_EQ(errorOf("%\x93"), "x.yaml:1:1: YAML directives are not supported");
   EXPECT_EQ(errorOf("model:\r\n%YAML 1.1\r\n---\n"),
             "x.yaml:2:1: YAML directives are not supported");
@@ -82,7 +82,7 @@ TEST(Config, DirectivesAreRefused) {
 
 /// A second document was once dropped in silence, and what stands for something
 /// else was read as text.
-TEST(Config, WhatIsMoreThanOneMappingOfPlainValuesIsRefused) {
+TEST(Config, MoreThanOneMappingOfPlainValues_IsRefused) {
   EXPECT_EQ(errorOf("train:\n  lr: 0.1\n---\ntrain:\n  lr: 0.2\n"),
             "x.yaml:3:1: a second document ('---') is not supported");
   EXPECT_EQ(errorOf("# c\n---\ntrain:\n  lr: 0.1\n--- # more\n"),
@@ -128,7 +128,7 @@ TEST(Config, Layers_KindsAndCounts_AreThoseOfTheModel) {
             "2147483647");
 }
 
-TEST(Config, ErrorsNameFileLineAndColumn) {
+TEST(Config, Errors_NameFileLineAndColumn) {
   EXPECT_EQ(errorOf("model:\n  n_layer: 2\n"),
             "x.yaml:2:3: unknown key 'n_layer' in 'model'; did you mean "
             "'n_layers'?");
@@ -158,12 +158,12 @@ TEST(Config, ErrorsNameFileLineAndColumn) {
             "x.yaml:1:1: a configuration is a mapping of sections");
 }
 
-TEST(Config, SyntaxErrorsHaveAPosition) {
+TEST(Config, SyntaxErrors_HaveAPosition) {
   std::string message = errorOf("model:\n  dim: [1, 2\ntrain: {\n");
   EXPECT_EQ(message.rfind("x.yaml:", 0), 0u) << message;
 }
 
-TEST(Config, ConflictsNameBothNumbersAndThePlace) {
+TEST(Config, Conflicts_NameBothNumbersAndThePlace) {
   EXPECT_EQ(errorOf("nsa:\n  l: 32\n  d: 12\n"),
             "x.yaml:3:3: nsa.d: d (12) must divide l (32)");
   EXPECT_EQ(errorOf("model:\n  n_heads: 5\n  n_kv_groups: 2\n"),
@@ -224,7 +224,7 @@ TEST(Config, LongValues_AreShortenedInErrors) {
             600u);
 }
 
-TEST(Config, FlagsAreTrueOrFalse) {
+TEST(Config, Flags_AreTrueOrFalse) {
   Result<RunConfig> config =
       parseConfig("nsa:\n  phi: mlp\n  phi_pos: true\n", "x.yaml");
   ASSERT_TRUE(config.ok()) << config.message();
@@ -242,7 +242,7 @@ TEST(Config, FlagsAreTrueOrFalse) {
             "(mean)");
 }
 
-TEST(Config, OverridesAreChecked) {
+TEST(Config, Overrides_AreChecked) {
   Result<RunConfig> config =
       parseConfig("model:\n  dim: 64\n", "x.yaml", {"train.steps=7000"});
   ASSERT_TRUE(config.ok()) << config.message();
@@ -254,7 +254,7 @@ TEST(Config, OverridesAreChecked) {
             "override 'steps': must have the form section.key=value");
 }
 
-TEST(Config, PrintedYamlReadsBackTheSame) {
+TEST(Config, PrintedYaml_ReadsBackTheSame) {
   Result<RunConfig> config = parseConfig(
       "train:\n  sample_prompt: 'tab\t\"quote\" # no comment'\n  lr: 3e-4\n",
       "x.yaml");
@@ -284,7 +284,7 @@ static std::string otherValue(const ConfigField &field) {
 }
 
 // Lesson 6: configuration keys that nothing read.
-TEST(Config, TheReferenceIsTheDefaultConfigurationExplained) {
+TEST(Config, Reference_IsTheDefaultConfigurationExplained) {
   std::string text = printConfigReference();
   Result<RunConfig> config = parseConfig(text, "reference.yaml");
   ASSERT_TRUE(config.ok()) << config.message();
@@ -293,7 +293,7 @@ TEST(Config, TheReferenceIsTheDefaultConfigurationExplained) {
     EXPECT_NE(text.find("# " + field.help), std::string::npos) << field.path();
 }
 
-TEST(Config, Lesson06EveryKeyChangesTheResolvedConfigurationOrIsRefused) {
+TEST(Config, EveryKey_ChangesTheResolvedConfigurationOrIsRefused) {
   const std::string base = printConfigJson(RunConfig());
   ASSERT_GT(configSchema().size(), 30u);
   for (const ConfigField &field : configSchema()) {
@@ -315,7 +315,7 @@ TEST(Config, Lesson06EveryKeyChangesTheResolvedConfigurationOrIsRefused) {
   }
 }
 
-TEST(Suggest, FindsTheClosestWord) {
+TEST(Suggest, MistypedWord_ClosestIsFound) {
   EXPECT_EQ(suggestion("warmup", {"warmup_steps", "weight_decay"}), "");
   EXPECT_EQ(suggestion("warmup_step", {"warmup_steps", "weight_decay"}),
             "; did you mean 'warmup_steps'?");

@@ -79,7 +79,7 @@ protected:
 // Attention
 //===----------------------------------------------------------------------===//
 
-TEST_F(Reference, AttentionGradients) {
+TEST_F(Reference, Attention_GradientsEqualDifferences) {
   const int64_t sequence = 21;
   Tensor indices({2, 2, sequence, 2}, -1.0);
   for (int64_t t = 0; t < sequence; ++t)
@@ -111,7 +111,7 @@ TEST_F(Reference, AttentionGradients) {
   }
 }
 
-TEST_F(Reference, RowsThatSeeNothingAreZero) {
+TEST_F(Reference, RowsSeeNothing_AreZero) {
   Tensor q = normal({1, 9, 1, 4}), k = normal({1, 1, 1, 4});
   AttentionResult result = attention(q, k, k, 1.0, compressedKeys(1, 8, 4));
   for (int64_t t = 0; t < 9; ++t) {
@@ -120,7 +120,7 @@ TEST_F(Reference, RowsThatSeeNothingAreZero) {
   }
 }
 
-TEST_F(Reference, WindowHasExactlyWKeys) {
+TEST_F(Reference, Window_HasExactlyWKeys) {
   std::vector<int64_t> keys;
   windowKeys(4)(0, 0, 10, keys);
   EXPECT_EQ(keys, (std::vector<int64_t>{7, 8, 9, 10}));
@@ -137,7 +137,7 @@ static std::vector<double> row(const Tensor &indices, int64_t t) {
   return std::vector<double>(begin, begin + indices.dim(3));
 }
 
-TEST_F(Reference, OverlapWeightsOfTheDefaultsAre12221) {
+TEST_F(Reference, OverlapWeightsOfTheDefaults_Are12221) {
   // l=32 d=16 l'=64: block j takes rows 4j-1 .. 4j+3 with weights 1,2,2,2,1.
   const int64_t sequence = 192;
   SelectionRule rule{32, 16, 64, 16, 1, 2, 1.0};
@@ -156,7 +156,7 @@ TEST_F(Reference, OverlapWeightsOfTheDefaultsAre12221) {
   }
 }
 
-TEST_F(Reference, SelectionTakesForcedThenBestThenLowest) {
+TEST_F(Reference, Selection_TakesForcedThenBestThenLowest) {
   const int64_t sequence = 64;
   Tensor scores({1, 1, sequence, 8}, 0.0);
   scores.at({0, 0, 63, 3}) = 2.0;
@@ -172,7 +172,7 @@ TEST_F(Reference, SelectionTakesForcedThenBestThenLowest) {
   EXPECT_EQ(choose(10), (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, -1, -1}));
 }
 
-TEST_F(Reference, SelectionNeverDuplicatesOrDropsTheOwnBlock) {
+TEST_F(Reference, Selection_HasTheOwnBlockOnce) {
   const int64_t sequence = 70;
   SelectionRule rule{8, 4, 8, 3, 1, 2, 0.3};
   Tensor q = normal({1, sequence, 2, 4});
@@ -198,14 +198,14 @@ TEST_F(Reference, SelectionNeverDuplicatesOrDropsTheOwnBlock) {
 // Compression and combination
 //===----------------------------------------------------------------------===//
 
-TEST_F(Reference, CompressedLengthHasNoPartialBlock) {
+TEST_F(Reference, CompressedLength_HasNoPartialBlock) {
   EXPECT_EQ(compressedLength(31, 32, 16), 0);
   EXPECT_EQ(compressedLength(32, 32, 16), 1);
   EXPECT_EQ(compressedLength(47, 32, 16), 1);
   EXPECT_EQ(compressedLength(48, 32, 16), 2);
 }
 
-TEST_F(Reference, CompressionGradients) {
+TEST_F(Reference, Compression_GradientsEqualDifferences) {
   Tensor x = normal({2, 19, 2, 3});
   Tensor dout = normal({2, compressedLength(19, 8, 4), 2, 3});
   check(
@@ -213,7 +213,7 @@ TEST_F(Reference, CompressionGradients) {
       [&] { return compressMean(x, 8, 4); }, "mean");
 }
 
-TEST_F(Reference, LearnedCompressionGradients) {
+TEST_F(Reference, LearnedCompression_GradientsEqualDifferences) {
   for (bool mlp : {false, true})
     for (bool positions : {false, true}) {
       Tensor x = normal({2, 19, 2, 3});
@@ -233,7 +233,7 @@ TEST_F(Reference, LearnedCompressionGradients) {
     }
 }
 
-TEST_F(Reference, LearnedCompressionOfOneTokenIsWhatItsFormulaSays) {
+TEST_F(Reference, LearnedCompressionOfOneToken_IsWhatItsFormulaSays) {
   // One token, one channel: 2 * silu(3 * (x + 5)).
   Tensor x({1, 1, 1, 1}, 0.25), w({1, 1, 1}, 3.0), w2({1, 1, 1}, 2.0);
   Tensor p({1, 1, 1}, 5.0);
@@ -244,7 +244,7 @@ TEST_F(Reference, LearnedCompressionOfOneTokenIsWhatItsFormulaSays) {
                    2.0 * z / (1.0 + std::exp(-z)));
 }
 
-TEST_F(Reference, CombineGradients) {
+TEST_F(Reference, Combine_GradientsEqualDifferences) {
   Tensor gates = normal({1, 5, 2, 3});
   Tensor a = normal({1, 5, 2, 4}), b = normal({1, 5, 2, 4});
   Tensor c = normal({1, 5, 2, 4}), dout = normal({1, 5, 2, 4});
@@ -256,7 +256,7 @@ TEST_F(Reference, CombineGradients) {
   check(c, grads.branches[2], dout, forward, "third branch");
 }
 
-TEST_F(Reference, StatisticsOfAHandMadeCase) {
+TEST_F(Reference, HandMadeCase_HasTheseStatistics) {
   // Two tokens: all on the window, and equal shares of 0.6.
   Tensor gates({1, 2, 1, 3});
   gates.data = {0.0, 0.0, 1.0, 0.2, 0.2, 0.2};
@@ -279,14 +279,14 @@ TEST_F(Reference, StatisticsOfAHandMadeCase) {
 // The rest of the decoder
 //===----------------------------------------------------------------------===//
 
-TEST_F(Reference, MatmulGradientsAreMatmuls) {
+TEST_F(Reference, MatmulGradients_AreMatmuls) {
   Tensor x = normal({2, 3, 4}), w = normal({4, 5}), dout = normal({2, 3, 5});
   auto forward = [&] { return matmul(x, w, false, false, {2, 3, 5}); };
   check(x, matmul(dout, w, false, true, {2, 3, 4}), dout, forward, "input");
   check(w, matmul(x, dout, true, false, {4, 5}), dout, forward, "weight");
 }
 
-TEST_F(Reference, RmsNormGradients) {
+TEST_F(Reference, RmsNorm_GradientsEqualDifferences) {
   Tensor x = normal({2, 3, 7}), w = normal({7}), dout = normal({2, 3, 7});
   auto forward = [&] { return rmsNorm(x, w, 1e-5).output; };
   RmsNormGradients grads =
@@ -295,7 +295,7 @@ TEST_F(Reference, RmsNormGradients) {
   check(w, grads.weight, dout, forward, "weight");
 }
 
-TEST_F(Reference, RotaryIsARotationWithAnInverse) {
+TEST_F(Reference, Rotary_IsARotationWithAnInverse) {
   Tensor x = normal({1, 5, 2, 6}), table = rotaryTable(17, 6, 100.0);
   Tensor back = rotary(rotary(x, table, 4, false), table, 4, true);
   for (size_t i = 0; i < x.data.size(); ++i)
@@ -306,7 +306,7 @@ TEST_F(Reference, RotaryIsARotationWithAnInverse) {
       [&] { return rotary(x, table, 4, false); }, "rotary");
 }
 
-TEST_F(Reference, GateGradients) {
+TEST_F(Reference, Gates_GradientsEqualDifferences) {
   for (auto [softmax, branches] :
        {std::pair(false, 3), {true, 3}, {false, 1}, {true, 2}, {true, 6}}) {
     Tensor logits = normal({2, 3, 6}), bias = normal({6});
@@ -320,7 +320,7 @@ TEST_F(Reference, GateGradients) {
   }
 }
 
-TEST_F(Reference, ActivationGradients) {
+TEST_F(Reference, Activations_GradientsEqualDifferences) {
   Tensor x = normal({3, 5}), up = normal({3, 5}), dout = normal({3, 5});
   check(x, siluBackward(dout, x), dout, [&] { return silu(x); }, "silu");
   SwigluGradients grads = swigluBackward(dout, x, up);
@@ -329,7 +329,7 @@ TEST_F(Reference, ActivationGradients) {
   check(up, grads.up, dout, forward, "swiglu up");
 }
 
-TEST_F(Reference, CrossEntropyGradientSkipsIgnoredTargets) {
+TEST_F(Reference, CrossEntropyGradient_SkipsIgnoredTargets) {
   Tensor logits = normal({2, 3, 5}), targets({2, 3});
   targets.data = {0, 4, -1, 2, 2, -1};
   Tensor seedGrad(std::vector<int64_t>{}, 1.0);
@@ -344,7 +344,7 @@ TEST_F(Reference, CrossEntropyGradientSkipsIgnoredTargets) {
     EXPECT_EQ(grad.at({0, 2, c}), 0.0);
 }
 
-TEST_F(Reference, EmbeddingGradientSumsRepeatedTokens) {
+TEST_F(Reference, EmbeddingGradient_SumsRepeatedTokens) {
   Tensor table = normal({4, 3}), ids({1, 5});
   ids.data = {1, 3, 1, 0, 1};
   Tensor dout = normal({1, 5, 3});
@@ -353,7 +353,7 @@ TEST_F(Reference, EmbeddingGradientSumsRepeatedTokens) {
       [&] { return embedding(table, ids); }, "table");
 }
 
-TEST_F(Reference, IdsOutsideOfTheTableAreZero) {
+TEST_F(Reference, IdsOutsideOfTheTable_AreZero) {
   Tensor table = normal({4, 3}), ids({1, 3});
   ids.data = {4, -1, 2};
   Tensor out = embedding(table, ids);
@@ -368,7 +368,7 @@ TEST_F(Reference, IdsOutsideOfTheTableAreZero) {
       EXPECT_EQ(grad.at({v, c}), 0.0);
 }
 
-TEST_F(Reference, AdamwSkipsNonFiniteSteps) {
+TEST_F(Reference, Adamw_SkipsNonFiniteSteps) {
   Tensor w = normal({3}), m({3}), v({3}), g = normal({3}), hyper({8});
   hyper.data = {1e-2, 0.9, 0.99, 1e-8, 0.1, 1.0, 1.0, 1.0};
   Tensor before = w;

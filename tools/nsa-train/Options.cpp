@@ -30,7 +30,8 @@ static constexpr const char *exitCodes =
     "A file .HALT there with the run's id, or an empty one made after the\n"
     "start, stops the run after the step.\n"
     "Ranks of several machines need the same NSA_RENDEZVOUS_TOKEN in their\n"
-    "environment: whoever knows it may join the run. --nproc makes its own.\n"
+    "environment: any process that knows it may join the run. --nproc makes "
+    "its own.\n"
     "An artefact holds machine code, which runs with your rights: train only\n"
     "those that you trust.";
 
@@ -255,7 +256,7 @@ Status nsa::checkLaunch(const CommandLine &line) {
 }
 
 Status nsa::checkEffect(const CommandLine &line, const RunConfig &config,
-                        const RankPlace &place) {
+                        const RankEnvironment &environment) {
   const std::string &device = config.runtime.device;
   std::vector<const char *> ofOthers = {"--gloo"};
   if (device == "cpu")
@@ -266,14 +267,14 @@ Status nsa::checkEffect(const CommandLine &line, const RunConfig &config,
                    " has no effect where runtime.device is " + device};
   for (const char *option :
        {"--gloo", "--nccl", "--rank-seconds", "--trust-network"})
-    if (line.given.count(option) && place.size == 1)
+    if (line.given.count(option) && environment.size == 1)
       return Error{std::string(option) + " has no effect on one rank"};
   if (line.given.count("--trust-network") && readVariable(tokenVariable))
     return Error{std::string("--trust-network has no effect where ") +
                  tokenVariable + " is set"};
-  if (line.given.count("--gpu") && place.localSize > 1)
+  if (line.given.count("--gpu") && environment.localSize > 1)
     return Error{"--gpu names one GPU for the " +
-                 std::to_string(place.localSize) +
+                 std::to_string(environment.localSize) +
                  " ranks of this machine, which take one each"};
   return {};
 }

@@ -4,7 +4,7 @@
 #define NSA_TOOLS_NSA_TRAIN_OPTIONS_H
 
 #include "lib/Support/Config.h"
-#include "runtime/Distributed/RankPlace.h"
+#include "runtime/Distributed/RankEnvironment.h"
 #include "runtime/Train/Trainer.h"
 
 #include <cstdint>
@@ -62,7 +62,7 @@ Status checkLaunch(const CommandLine &line);
 
 /// and those of one device, or of several ranks.
 Status checkEffect(const CommandLine &line, const RunConfig &config,
-                   const RankPlace &place);
+                   const RankEnvironment &environment);
 
 } // namespace nsa
 

@@ -127,39 +127,39 @@ static void tellLauncher(const std::string &directory) {
 
 /// What tells this run from others that could meet at the same port, as far as
 /// what started the ranks says.
-static std::string findRun(const RankPlace &place) {
+static std::string findRun(const RankEnvironment &environment) {
   if (std::optional<std::string> own = readVariable(runVariable))
     return *own;
   if (std::optional<std::string> elastic = readVariable("TORCHELASTIC_RUN_ID"))
     return *elastic;
-  bool isSlurm = std::string(place.source).rfind("SLURM", 0) == 0;
+  bool isSlurm = std::string(environment.source).rfind("SLURM", 0) == 0;
   return isSlurm ? readVariable("SLURM_JOB_ID").value_or("") : "";
 }
 
 /// Meets the other ranks, if there are some. Sets `code` on failure.
 static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
                                         const RunConfig &config, int &code) {
-  Result<RankPlace> place = findRank(readVariable);
-  if (!place) {
-    code = fail(place.message());
+  Result<RankEnvironment> environment = readRankEnvironment(readVariable);
+  if (!environment) {
+    code = fail(environment.message());
     return nullptr;
   }
-  if (Status status = checkEffect(line, config, *place); !status) {
+  if (Status status = checkEffect(line, config, *environment); !status) {
     code = fail(status.message());
     return nullptr;
   }
   RanksOptions options;
-  options.identity.run = findRun(*place);
+  options.identity.run = findRun(*environment);
   options.trustNetwork = line.trustNetwork;
   if (std::optional<std::string> token = readVariable(tokenVariable)) {
-    if (Status status = checkToken(*token); !status && place->size > 1) {
+    if (Status status = checkToken(*token); !status && environment->size > 1) {
       code = fail(status.message());
       return nullptr;
     }
     options.identity.token = *token;
   }
   options.timeout = Milliseconds(std::llround(line.rankSeconds * 1000));
-  if (place->size > 1 && config.runtime.device == "cpu") {
+  if (environment->size > 1 && config.runtime.device == "cpu") {
     options.plugin = line.gloo;
     if (options.plugin.empty())
       options.plugin = (std::filesystem::path(executablePath()).parent_path() /
@@ -173,13 +173,14 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
   // Before the others wait for this rank, since all would fail alike.
   const TrainConfig &train = config.train;
   if (Result<BatchPlan> plan =
-          planBatch(train, train.microBatch, train.seqLen, place->size);
+          planBatch(train, train.microBatch, train.seqLen, environment->size);
       !plan) {
     code = fail(plan.message());
     return nullptr;
   }
   StoreFailure failure = StoreFailure::Mistake;
-  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(*place, options, &failure);
+  Result<std::unique_ptr<Ranks>> ranks =
+      Ranks::join(*environment, options, &failure);
   if (ranks)
     return std::move(*ranks);
   code = fail(ranks.message());
@@ -270,7 +271,7 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
   runtime.checkFinite = line.checkFinite;
   runtime.profile = line.profileSteps > 0;
   runtime.communicator = ranks.communicator();
-  runtime.ranks = ranks.link();
+  runtime.ranks = ranks.processGroup();
   runtime.ncclLibrary = line.nccl;
   Result<Program> program = Program::create(artifact, runtime);
   if (!program)

@@ -13,7 +13,7 @@
 
 namespace nsa {
 
-/// Bytes that the library of matrix products may use on a GPU.
+/// Bytes that the library of matmuls may use on a GPU.
 constexpr uint64_t gpuGemmWorkspace = 32u << 20;
 
 /// Byte offsets of the fp32 copies inside the workspace slice of

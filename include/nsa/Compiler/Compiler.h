@@ -36,18 +36,18 @@ struct CompilerOptions {
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.
   std::string precision;
-  /// What the backward half of training computes again instead of keeping it:
+  /// What the backward graph of training computes again instead of keeping it:
   /// "none", "cheap" (elementwise operations, norms, rotations, casts) or
   /// "block" (everything in a layer but attention outputs, lse and indices).
   /// The results of a program do not depend on it.
   std::string recompute = "none";
-  /// MiB that values kept for the backward half may need: no more than that
+  /// MiB that values kept for the backward graph may need: no more than that
   /// takes is computed again. 0 applies the policy everywhere.
   int64_t recomputeBudget = 0;
   /// Whether operations are fused into fewer commands. Sums may round
   /// otherwise.
   bool fuse = true;
-  /// Slow paths that training entries may take; any other is an error.
+  /// Performance lints that training entries may take; any other is an error.
   /// "scalar-loop", "scalar-access" (kernels that do not use vectors),
   /// "scalar-product" (16-bit products off tensor cores), "unfused" (branches
   /// of attention), "spill", "serialised", "copy", or "all"; "spill@NAME" is
@@ -147,7 +147,7 @@ struct CommandReport {
   /// The layer of the model that it belongs to, from 0; nothing outside of
   /// layers. Layers are found in the graph as nsa-recompute finds them.
   std::optional<unsigned> layer;
-  /// Whether it belongs to the backward half, recomputation included.
+  /// Whether it belongs to the backward graph, recomputation included.
   bool backward = false;
 };
 
@@ -212,14 +212,14 @@ struct CompileReport {
 /// One for each entry that has commands of layers, in the order of entries.
 std::vector<LayerCommands> countLayerCommands(const CompileReport &report);
 
-/// A report for people: commands per layer, then each command by entry and
+/// A human-readable report: commands per layer, then each command by entry and
 /// falling cost (flops, or 8 per byte where memory takes longer), then sums by
 /// entry and kind. Registers are those of a kernel on targets that report them,
 /// else n/a.
 std::string formatCommands(const CompileReport &report);
 
-/// The memory of a report for people: by segment and kind, the sum, and the
-/// peak of each entry beside the lower bound.
+/// The memory of a report, human-readable: by segment and kind, the sum, and
+/// the peak of each entry beside the lower bound.
 std::string formatMemory(const CompileReport &report);
 
 /// An artefact in memory.

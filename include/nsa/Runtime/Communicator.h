@@ -23,7 +23,7 @@ public:
 
 /// How a rank tells the others where it is, and learns what became of them,
 /// where reductions themselves cannot say. One thread uses it.
-class RankLink : public KeyValues {
+class ProcessGroup : public KeyValues {
 public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
@@ -35,14 +35,14 @@ public:
 
   /// Why nothing more can come of the run: the ranks that were lost. Empty
   /// while it can go on.
-  virtual std::string loss() = 0;
+  virtual std::string peerFailure() = 0;
 
   /// Where every rank is, as far as that is known.
-  virtual std::string whereabouts() = 0;
+  virtual std::string rankStatus() = 0;
 
   /// Notes that this rank ends because of another one; whether it does.
-  virtual void giveUp() = 0;
-  virtual bool hasGivenUp() const = 0;
+  virtual void abortRun() = 0;
+  virtual bool hasAborted() const = 0;
 };
 
 /// Reductions of memory of the host over the ranks of a run. Every rank starts

@@ -63,7 +63,7 @@ struct RuntimeOptions {
   Communicator *communicator = nullptr;
   /// On a GPU, the way to the other ranks, with which NCCL then averages
   /// gradients; null where there is one rank. It must outlive the program.
-  RankLink *ranks = nullptr;
+  ProcessGroup *ranks = nullptr;
   /// NCCL: a file, or a folder to search. Empty: where the system's loader
   /// finds libnccl.so.2.
   std::string ncclLibrary;
@@ -134,7 +134,7 @@ struct GPUPeaks {
   std::string name;
   /// Bytes per second that a copy on the GPU reads and writes, both counted.
   double copy = 0;
-  /// Floating-point operations per second of cuBLASLt's products of f32 and of
+  /// Floating-point operations per second of cuBLASLt's matmuls of f32 and of
   /// bf16.
   double flops = 0, halfFlops = 0;
 };
@@ -227,7 +227,7 @@ public:
   /// CPU.
   std::string gpu() const;
 
-  /// What computes matrix products, with the processor that its kernels are
+  /// What computes matmuls, with the processor that its kernels are
   /// for: "OpenBLAS (SkylakeX)". Empty if the program has none.
   std::string gemmLibrary() const;
 

@@ -39,7 +39,7 @@ def _need_compiler():
 def compile(text, *, name="module.mlir", threads=0, seed=0, check_finite=False, poison=False, blas_library="", **options):
     """Compile MLIR text and load the program.
 
-    Every slow path is allowed unless allow_slow_path names the ones that are ([] for
+    Every performance lint is allowed unless allow_slow_path names the ones that are ([] for
     none); nsa-compile allows none by default.
     """
     artifact = _need_compiler().compile(text, name=name, **options)

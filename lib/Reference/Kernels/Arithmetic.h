@@ -12,7 +12,7 @@ enum class Arithmetic {
   /// Every product, sum and exponential in fp32.
   F32,
   /// F32, with probabilities and their gradients rounded to bf16 where they are
-  /// operands of a matrix product, and results rounded to bf16.
+  /// operands of a matmul, and results rounded to bf16.
   BF16,
   /// The same with f16.
   F16

@@ -186,7 +186,7 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
       share.p.push_back(static_cast<Real>(round(factor * p)));
     }
   };
-  // In the order of the queries, whoever adds them.
+  // In the order of the queries, whichever thread adds them.
   auto addShares = [&](int64_t b, int64_t h,
                        const std::vector<Share<Real>> &shares, int64_t begin,
                        int64_t end) {

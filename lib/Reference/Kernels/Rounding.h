@@ -19,7 +19,7 @@ inline double roundF16(double x) {
   return f16ToFloat(floatToF16(static_cast<float>(x)));
 }
 
-/// What `arithmetic` does to the operands of matrix products and to results.
+/// What `arithmetic` does to the operands of matmuls and to results.
 inline Round getRounding(Arithmetic arithmetic) {
   switch (arithmetic) {
   case Arithmetic::BF16:

@@ -113,8 +113,8 @@ private:
   FailureOr<Action> writeAction(rt::InitializeOp op);
   FailureOr<Action> writePart(Operation *op, Value source, Value out,
                               artifact::CopyPart part);
-  FailureOr<Action> writeAction(rt::TakePartOp op);
-  FailureOr<Action> writeAction(rt::PutPartOp op);
+  FailureOr<Action> writeAction(rt::SliceShardOp op);
+  FailureOr<Action> writeAction(rt::WriteShardOp op);
   FailureOr<Action> writeAction(rt::CollectiveStartOp op);
   FailureOr<Action> writeAction(rt::CollectiveDoneOp op);
 
@@ -173,14 +173,14 @@ FailureOr<artifact::Slice> Writer::writeRoot(Operation *user, Value root) {
     return writeSlice(tensor ? tensor.getOperation() : user,
                       tensor ? tensor.getSlice() : std::nullopt);
   }
-  if (auto span = root.getDefiningOp<rt::SpanOp>()) {
-    auto first = cast<FlatSymbolRefAttr>(span.getTensors()[0]);
+  if (auto view = root.getDefiningOp<rt::FlatViewOp>()) {
+    auto first = cast<FlatSymbolRefAttr>(view.getTensors()[0]);
     rt::TensorOp tensor = tensorOps.lookup(first.getAttr());
     std::optional<rt::SliceAttr> slice;
     if (tensor && tensor.getSlice())
       slice = rt::SliceAttr::get(
-          span.getContext(), tensor.getSlice()->getSegment(),
-          tensor.getSlice()->getOffset(), rt::getByteSize(span.getType()));
+          view.getContext(), tensor.getSlice()->getSegment(),
+          tensor.getSlice()->getOffset(), rt::getByteSize(view.getType()));
     return writeSlice(user, slice);
   }
   return user->emitOpError("has an operand that is neither a tensor nor a "
@@ -395,12 +395,12 @@ FailureOr<Writer::Action> Writer::writePart(Operation *op, Value source,
                 artifact::CreateCopy(builder, &*from, &*to, part).Union()};
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::TakePartOp op) {
+FailureOr<Writer::Action> Writer::writeAction(rt::SliceShardOp op) {
   return writePart(op, op.getMemory(), op.getPart(),
                    artifact::CopyPart::Source);
 }
 
-FailureOr<Writer::Action> Writer::writeAction(rt::PutPartOp op) {
+FailureOr<Writer::Action> Writer::writeAction(rt::WriteShardOp op) {
   return writePart(op, op.getPart(), op.getMemory(), artifact::CopyPart::Out);
 }
 
@@ -451,7 +451,7 @@ FailureOr<Writer::Action> Writer::writeAction(rt::CollectiveDoneOp op) {
 FailureOr<fb::Offset<artifact::Command>> Writer::writeCommand(Operation *op) {
   auto action = llvm::TypeSwitch<Operation *, FailureOr<Action>>(op)
                     .Case<rt::LaunchOp, rt::GemmOp, rt::FillOp, rt::CopyOp,
-                          rt::TakePartOp, rt::PutPartOp, rt::InitializeOp,
+                          rt::SliceShardOp, rt::WriteShardOp, rt::InitializeOp,
                           rt::CollectiveStartOp, rt::CollectiveDoneOp>(
                         [&](auto command) { return writeAction(command); })
                     .Default([](Operation *op) -> FailureOr<Action> {

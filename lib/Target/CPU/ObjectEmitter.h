@@ -14,7 +14,7 @@ struct KernelObject {
   llvm::SmallVector<char, 0> bytes;
   uint64_t codeBytes = 0;
   uint64_t stackBytes = 0;
-  /// LLVM IR and assembly for people; empty unless they are asked for.
+  /// Readable LLVM IR and assembly; empty unless they are asked for.
   std::string ir, assembly;
 };
 

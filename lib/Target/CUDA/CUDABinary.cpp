@@ -2,14 +2,14 @@
 
 #include "lib/Target/CUDA/CUDABinary.h"
 #include "dialects/Interfaces/AttributeNames.h"
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Target/CPU/CrashGuard.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
 #include "lib/Target/CUDA/PTXEmitter.h"
-#include "lib/Target/DetachKernels.h"
 #include "lib/Target/KernelFiles.h"
+#include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/SymbolTable.h"
@@ -158,12 +158,12 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
   return binary;
 }
 
-LogicalResult nsa::describeLaunches(DetachedKernels &detached) {
-  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = detached.getFunctions();
+LogicalResult nsa::describeLaunches(OutlinedKernels &outlined) {
+  FailureOr<SmallVector<LLVM::LLVMFuncOp>> functions = outlined.getFunctions();
   if (failed(functions))
     return failure();
   for (auto [described, function] :
-       llvm::zip_equal(detached.getKernels(), *functions)) {
+       llvm::zip_equal(outlined.getKernels(), *functions)) {
     rt::KernelOp kernel = described;
     auto threads = function->getAttrOfType<DenseI32ArrayAttr>(
         NVVM::NVVMDialect::getReqntidAttrName());
@@ -202,24 +202,24 @@ private:
 } // namespace
 
 /// Adds what a kernel with products should not do.
-static void noteSlowPaths(rt::KernelOp kernel,
-                          const KernelResources &resources) {
+static void notePerformanceLints(rt::KernelOp kernel,
+                                 const KernelResources &resources) {
   SmallVector<StringRef> names;
-  if (std::optional<ArrayAttr> known = kernel.getSlowPaths())
+  if (std::optional<ArrayAttr> known = kernel.getPerformanceLints())
     names = llvm::to_vector_of<StringRef>(known->getAsValueRange<StringAttr>());
   if (resources.spillStores + resources.spillLoads > 0)
     names.push_back(kSpillPath);
   if (resources.isSerialised)
     names.push_back(kSerialisedPath);
   if (!names.empty())
-    kernel.setSlowPathsAttr(Builder(kernel).getStrArrayAttr(names));
+    kernel.setPerformanceLintsAttr(Builder(kernel).getStrArrayAttr(names));
 }
 
 /// Notes on the kernels what they cost.
-static void describe(DetachedKernels &detached,
+static void describe(OutlinedKernels &outlined,
                      const llvm::StringMap<KernelResources> &resources) {
-  SymbolTable functions(detached.getSources());
-  for (rt::KernelOp kernel : detached.getKernels()) {
+  SymbolTable functions(outlined.getSources());
+  for (rt::KernelOp kernel : outlined.getKernels()) {
     auto known = resources.find(kernel.getSymName());
     if (known == resources.end())
       continue;
@@ -228,7 +228,7 @@ static void describe(DetachedKernels &detached,
     kernel.setStackBytes(known->second.stackBytes);
     // The speed of these is that of products.
     if (functions.lookup(kernel.getSymName())->hasAttr(kMultipliesAttr))
-      noteSlowPaths(kernel, known->second);
+      notePerformanceLints(kernel, known->second);
   }
 }
 
@@ -241,15 +241,15 @@ void SerializeKernels::runOnOperation() {
   }
   if (!findOutlinedKernels(module))
     return markAllAnalysesPreserved();
-  DetachedKernels detached(module);
+  OutlinedKernels outlined(module);
   llvm::StringMap<KernelResources> resources;
   FailureOr<CUDABinary> binary = failure();
-  if (succeeded(describeLaunches(detached)))
-    binary = compileForCUDA(detached.getSources(), *target, ptxas, threads,
+  if (succeeded(describeLaunches(outlined)))
+    binary = compileForCUDA(outlined.getSources(), *target, ptxas, threads,
                             resources, saveKernels);
   if (failed(binary))
     return signalPassFailure();
-  describe(detached, resources);
+  describe(outlined, resources);
 
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   bool assembled = !binary->cubin.empty();
@@ -260,7 +260,7 @@ void SerializeKernels::runOnOperation() {
                        assembled ? artifact::cubinFormat : artifact::ptxFormat,
                        target->name, image.size(),
                        toHex(hashBytes(image.data(), image.size())));
-  numKernels += detached.getKernels().size();
+  numKernels += outlined.getKernels().size();
   if (result)
     *result = std::move(*binary);
 }

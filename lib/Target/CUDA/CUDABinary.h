@@ -4,7 +4,7 @@
 #define NSA_LIB_TARGET_CUDA_CUDABINARY_H
 
 #include "lib/Target/CUDA/Assembler.h"
-#include "lib/Target/DetachKernels.h"
+#include "lib/Target/OutlinedKernels.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace nsa {
@@ -34,7 +34,7 @@ compileForCUDA(mlir::ModuleOp module, const CUDAChip &chip,
 /// Notes on the kernels of `detached`, lowered to the LLVM and NVVM dialects,
 /// what a launch has to know: threads, bytes of shared memory and tensor maps.
 /// Fails with a diagnostic.
-mlir::LogicalResult describeLaunches(DetachedKernels &detached);
+mlir::LogicalResult describeLaunches(OutlinedKernels &outlined);
 
 } // namespace nsa
 

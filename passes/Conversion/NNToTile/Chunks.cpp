@@ -8,7 +8,7 @@ using namespace nsa;
 using namespace nsa::tile;
 
 /// Copies between tensors of rows and a tensor of all of them. Program: a
-/// stretch of rows of one part.
+/// range of rows of one part.
 static void copyRows(TileBuilder &b, const RowGrid &grid, ArrayRef<Value> parts,
                      Value whole, bool split) {
   int64_t tile = pickTile(grid.width, 1024), firstProgram = 0, firstRow = 0;

@@ -10,8 +10,8 @@ using namespace nsa;
 using namespace nsa::tile;
 
 namespace {
-/// Logits [rows, vocabulary], walked row by row in tiles of the vocabulary.
-/// Programs are stretches of rows.
+/// Logits [rows, vocabulary], read row by row in tiles of the vocabulary.
+/// Programs are ranges of rows.
 struct CrossEntropyKernel {
   CrossEntropyKernel(Value logits, const KernelSchedule &schedule)
       : grid(logits, schedule.elementsPerProgram),

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-/// Program: a stretch of tokens. An id outside the table reads as zeros.
+/// Program: a range of tokens. An id outside the table reads as zeros.
 static void buildForward(TileBuilder &b, const RowGrid &grid,
                          ArrayRef<Value> args) {
   Value table = args[0], ids = grid.viewPerRow(b, args[1]);
@@ -23,8 +23,8 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
 namespace {
 /// The gradient of a table. Program: a slice of columns of every so manieth row
 /// of one part of the gradient, which no other program touches: frequent tokens
-/// tend to be neighbours. It adds the tokens of a stretch in order; a part of
-/// its own has each stretch.
+/// tend to be neighbours. It adds the tokens of a range in order; a part of
+/// its own has each range.
 struct TableGradient {
   TableGradient(nn::EmbeddingBackwardOp op, const KernelSchedule &schedule);
 
@@ -154,9 +154,9 @@ void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
     target.table = b.view(args[2], {parts, vocab, grid.width});
     Expr part = b.programId(2);
     target.part = {part};
-    int64_t stretch = llvm::alignTo(llvm::divideCeil(grid.rows, parts), ahead);
-    first = part * stretch;
-    end = min(part * stretch + stretch, grid.rows);
+    int64_t range = llvm::alignTo(llvm::divideCeil(grid.rows, parts), ahead);
+    first = part * range;
+    end = min(part * range + range, grid.rows);
   }
   clear(b, target);
   b.forLoop(first, end, ahead, {},

@@ -38,7 +38,7 @@ private:
 } // namespace
 
 namespace {
-/// Program: a stretch of one of the tensors.
+/// Program: a range of one of the tensors.
 struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(nn::CastAllOp op,

@@ -157,7 +157,7 @@ void Elements::storeOutputs() {
 // Kernels
 //===----------------------------------------------------------------------===//
 
-/// The kernel of elementwise operations only. Programs are stretches of the
+/// The kernel of elementwise operations only. Programs are ranges of the
 /// flat tensors. Each tile is read before it is written, so a result may take
 /// the memory of an operand.
 static RootKernel planElementwise(const FlatGrid &grid) {

@@ -2,7 +2,7 @@
 //
 // A kernel computes one operation or those of an `nn.fused`: elementwise ones
 // and a root, or several roots of one kind. The root decides how tensors are
-// walked through and asks for the elements it needs; what is computed
+// traversed and asks for the elements it needs; what is computed
 // elementwise in front of it or behind it follows at the same place.
 //
 //===----------------------------------------------------------------------===//
@@ -28,8 +28,8 @@ public:
   llvm::ArrayRef<ElementwiseOpInterface> getElementwise() const {
     return elementwise;
   }
-  /// The operations that are not elementwise: at most one, or several that walk
-  /// alike.
+  /// The operations that are not elementwise: at most one, or several that
+  /// share an iteration space.
   llvm::ArrayRef<mlir::Operation *> getRoots() const { return roots; }
   template <typename OpT>
   OpT getRoot() const {

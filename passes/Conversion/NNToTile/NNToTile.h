@@ -20,9 +20,9 @@ namespace nsa {
 int64_t pickTile(int64_t extent, int64_t limit);
 
 /// The elements of a tensor in order, as tiles of 1 x `tile`, of which each
-/// program walks over `perProgram`. The last tile of a tensor may be partial:
-/// its elements outside read as 0 and are not written. As coordinates have 32
-/// bits, more elements are seen as a matrix.
+/// program iterates over `perProgram`. The last tile of a tensor may be
+/// partial: its elements outside read as 0 and are not written. As coordinates
+/// have 32 bits, more elements are seen as a matrix.
 struct FlatGrid {
   FlatGrid(int64_t elements, const KernelSchedule &schedule)
       : FlatGrid(elements, schedule, schedule.elementsPerProgram) {}
@@ -68,12 +68,12 @@ struct RowGrid {
   RowGrid(mlir::Value tensor, int64_t elementsPerProgram,
           int64_t maxPrograms = 0, int64_t step = 1);
 
-  /// Cuts the rows into so many stretches of equal length, of which the last
+  /// Cuts the rows into so many ranges of equal length, of which the last
   /// may be shorter or empty.
-  void cutInto(int64_t stretches) {
-    programs = stretches;
+  void cutInto(int64_t ranges) {
+    programs = ranges;
     perProgram = llvm::alignTo(
-        std::max<int64_t>(llvm::divideCeil(rows, stretches), 1), step);
+        std::max<int64_t>(llvm::divideCeil(rows, ranges), 1), step);
   }
   /// Runs `body` on the rows of this program, `step` at a time.
   llvm::SmallVector<mlir::Value>

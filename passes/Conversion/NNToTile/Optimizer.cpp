@@ -25,7 +25,7 @@ static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
   return grid;
 }
 
-/// Program: a stretch of the gradient, possibly empty.
+/// Program: a range of the gradient, possibly empty.
 static void buildSquares(TileBuilder &b, const FlatGrid &grid,
                          ArrayRef<Value> args) {
   Value gradient = grid.view(b, args[0]);
@@ -78,7 +78,7 @@ static void buildRootOfMean(TileBuilder &b, int64_t ranks,
 // Updates
 //===----------------------------------------------------------------------===//
 
-/// Programs are stretches of the flat tensors. Each tile is read before it is
+/// Programs are ranges of the flat tensors. Each tile is read before it is
 /// written, so the results may take the memory of the operands.
 static void buildElementwiseUpdate(TileBuilder &b, const FlatGrid &grid,
                                    ElementwiseUpdateOpInterface op,

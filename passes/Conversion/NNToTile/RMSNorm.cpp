@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-/// Program: a stretch of rows.
+/// Program: a range of rows.
 static void buildForward(TileBuilder &b, const RowGrid &grid,
                          const KernelGraph &graph, ArrayRef<Value> args) {
   auto op = graph.getRoot<nn::RMSNormOp>();
@@ -37,7 +37,7 @@ static void buildForward(TileBuilder &b, const RowGrid &grid,
   });
 }
 
-/// Program: a stretch of rows, whose dweight is one row of the partial sums.
+/// Program: a range of rows, whose dweight is one row of the partial sums.
 static void buildBackward(TileBuilder &b, const RowGrid &grid,
                           const KernelGraph &graph, ArrayRef<Value> args) {
   auto op = graph.getRoot<nn::RMSNormBackwardOp>();

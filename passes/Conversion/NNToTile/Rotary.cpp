@@ -11,7 +11,7 @@ using namespace nsa::tile;
 
 namespace {
 /// x [B, S, H, D] and table [L, D/2, 2], or several x of different H. Programs
-/// are stretches of positions; the angles of a position serve all heads and all
+/// are ranges of positions; the angles of a position serve all heads and all
 /// rows of the batch.
 struct RotaryKernel {
   explicit RotaryKernel(const KernelGraph &graph);

@@ -22,8 +22,8 @@ int64_t nsa::getTileSize(int64_t extent, int64_t limit, int64_t multiple) {
   return std::clamp<int64_t>(llvm::alignTo(extent, multiple), multiple, limit);
 }
 
-Expr nsa::getQueryTileOf(Expr number, int64_t count, bool isWide) {
-  return isWide ? static_cast<double>(count - 1) - number : number;
+Expr nsa::getQueryTileOf(Expr number, int64_t count, bool isGPU) {
+  return isGPU ? static_cast<double>(count - 1) - number : number;
 }
 
 //===----------------------------------------------------------------------===//

@@ -86,7 +86,7 @@ int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
 /// The tile of queries that program `number` of `count` takes. Later queries
 /// see more keys: a wide machine, which runs many programs at once, takes the
 /// last ones first, so that it does not wait for them in the end.
-tile::Expr getQueryTileOf(tile::Expr number, int64_t count, bool isWide);
+tile::Expr getQueryTileOf(tile::Expr number, int64_t count, bool isGPU);
 
 /// A visibility in a kernel for sequences of one length: what it says of i32
 /// values.

@@ -9,7 +9,7 @@ using namespace nsa::tile;
 
 int64_t CompressKernel::widthSlice() const {
   constexpr int64_t most = 64, multiple = 16;
-  if (isWide && width > most)
+  if (isGPU && width > most)
     for (int64_t slice = most; slice > 0; slice -= multiple)
       if (width % slice == 0)
         return slice;

@@ -16,7 +16,7 @@ namespace nsa {
 struct CompressKernel {
   template <typename OpT>
   CompressKernel(OpT op, const KernelSchedule &schedule)
-      : isWide(schedule.isWide), kind(op.getKind()),
+      : isGPU(schedule.isGPU), kind(op.getKind()),
         hasPositions(op.getPositions() != nullptr),
         batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
         heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
@@ -77,7 +77,7 @@ struct CompressKernel {
   /// What SiLU makes of the hidden rows, dy; doutput_weight.
   void buildOutputWeightGrad(tile::TileBuilder &b, Args args) const;
 
-  bool isWide;
+  bool isGPU;
   CompressionKind kind;
   bool hasPositions;
   int64_t batch, sequence, heads, width, block, stride, blocks;

@@ -133,9 +133,9 @@ makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
       own.push_back(args.back());
       compress(b, own);
       int64_t rows = kernel.blockTile();
-      rotateStretch(b, args.back(), args.back(), args[args.size() - 2],
-                    b.programId(2), b.programId(1), b.programId(0) * rows, rows,
-                    kernel.stride, /*inverse=*/false);
+      rotateRange(b, args.back(), args.back(), args[args.size() - 2],
+                  b.programId(2), b.programId(1), b.programId(0) * rows, rows,
+                  kernel.stride, /*inverse=*/false);
     };
   }
   return launches;

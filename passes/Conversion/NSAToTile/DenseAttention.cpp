@@ -53,7 +53,7 @@ DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
 /// Warpgroups of one program wait for each other, those of two do not: while
 /// one program computes exponentials, the other one multiplies. Two fit if each
 /// thread makes do with 128 registers.
-int64_t DenseAttention::getResidents(const KernelSchedule &schedule) const {
+int64_t DenseAttention::getMinBlocks(const KernelSchedule &schedule) const {
   int64_t rows = getProductRows(schedule);
   bool fits = shape.keyWidth <= 128 && shape.valueWidth <= 128;
   return rows != 0 && ownQueryTile == 2 * rows && fits ? 2 : 0;
@@ -111,7 +111,7 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
     : b(b), head(b.programId(1)),
       range{b.programId(2), head / attention.shape.group(),
             getQueryTileOf(b.programId(0), attention.numQueryTiles(queries),
-                           attention.isWide) *
+                           attention.isGPU) *
                 queries,
             queries, Value()} {
   range.query = b.range(range.first, range.count, 0);
@@ -142,8 +142,8 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
     return build(program, program.range.count);
   }
   Expr tile =
-      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isWide);
-  GroupProgram program(shape, packedQueries, /*slabQueries=*/0, b, tile);
+      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isGPU);
+  GroupProgram program(shape, packedQueries, /*mTileQueries=*/0, b, tile);
   build(program, program.numRows());
 }
 
@@ -159,8 +159,8 @@ static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
   HeadProgram program(attention, attention.ownQueryTile, b);
   const QueryRange &range = program.range;
   auto rotate = [&](Value from, Value to) {
-    rotateStretch(b, from, to, table, range.batch, program.head, range.first,
-                  range.count, /*stride=*/1, /*inverse=*/false);
+    rotateRange(b, from, to, table, range.batch, program.head, range.first,
+                range.count, /*stride=*/1, /*inverse=*/false);
   };
   rotate(args[0], outputs[2]);
   for (auto [from, to] : llvm::zip_equal(keys, outputs.drop_front(3))) {
@@ -219,7 +219,7 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   // Queries that see some key of the tile.
   Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
   // From a multiple of 16 bytes on in rows of f32, where copies begin.
-  int64_t before = isWide ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
+  int64_t before = isGPU ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
   Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
   Expr endQuery = visibility.endQuery(last);
   Expr firstHead = keyHead * shape.group();
@@ -267,7 +267,7 @@ KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
     grid = {numQueryTiles(packedQueries), shape.keyHeads, shape.batch};
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
-  spec.residents = getResidents(schedule);
+  spec.minBlocks = getMinBlocks(schedule);
   return spec;
 }
 

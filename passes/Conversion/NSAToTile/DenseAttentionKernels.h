@@ -24,7 +24,7 @@ struct DenseAttention {
         packedQueries(getPackedQueries(schedule)),
         forwardKeyTile(getForwardKeyTile(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
-        sumTile(getOwnKeyTile(schedule, 0)), isWide(schedule.isWide),
+        sumTile(getOwnKeyTile(schedule, 0)), isGPU(schedule.isGPU),
         hasWarpgroups(getProductRows(schedule) != 0) {}
 
   /// Whether large tiles would be masked for the most part.
@@ -37,7 +37,7 @@ struct DenseAttention {
   /// less than the work per tile. Where that is done by many threads that wait
   /// for each other, it always does.
   int64_t maxKeyTile(const KernelSchedule &schedule) const {
-    if (visibility->attendsToTokens() || schedule.isWide)
+    if (visibility->attendsToTokens() || schedule.isGPU)
       return isNarrow() ? 32 : 64;
     return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
   }
@@ -97,7 +97,7 @@ struct DenseAttention {
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
-    return isWide && !visibility->attendsToTokens() ? shape.group() : 1;
+    return isGPU && !visibility->attendsToTokens() ? shape.group() : 1;
   }
   /// Computes the gradients of the own key tile `number` of a key head.
   /// Heads of the group and query tiles are added in ascending order. With
@@ -116,14 +116,14 @@ struct DenseAttention {
   /// if it takes one head; keys of a tile there.
   int64_t packedQueries, forwardKeyTile;
   int64_t ownKeyTile, sumTile;
-  bool isWide, hasWarpgroups;
+  bool isGPU, hasWarpgroups;
 
 private:
   /// Rows that products are made of at once; 0 if that does not matter.
   int64_t getProductRows(const KernelSchedule &schedule) const {
-    return shape.elementBits == 16 ? schedule.productRows : 0;
+    return shape.elementBits == 16 ? schedule.mmaRows : 0;
   }
-  int64_t getResidents(const KernelSchedule &schedule) const;
+  int64_t getMinBlocks(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   int64_t getPackedQueries(const KernelSchedule &schedule) const;
   int64_t getForwardKeyTile(const KernelSchedule &schedule) const;

@@ -102,7 +102,7 @@ void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
   int64_t tiles = tilesPerProgram();
   Expr number =
-      getQueryTileOf(b.programId(0), numQueryPrograms(), selected.isWide);
+      getQueryTileOf(b.programId(0), numQueryPrograms(), selected.isGPU);
   SmallVector<Value> biasGrad;
   if (tiles == 1) {
     biasGrad = {buildQueryGrad(b, number, in, out)};
@@ -196,7 +196,7 @@ void GatedAttentionBackward::buildBiasGrad(TileBuilder &b, Value parts,
                                            Value biasGrad) const {
   int64_t width = gateWidth(), rows = 1;
   Expr first = b.constant(0);
-  if (selected.isWide) {
+  if (selected.isGPU) {
     // Each key head has a program for its part.
     width = branches * shape.group();
     first = b.programId(1) * width;

@@ -17,12 +17,12 @@ struct GatedAttentionBackward : GatedAttention {
   }
 
   /// Whether the rows of the selected branch are too few for the others.
-  bool isSplit() const { return selected.isWide && !dense.empty(); }
+  bool isSplit() const { return selected.isGPU && !dense.empty(); }
   int64_t numQueryTiles() const { return selected.numQueryTiles(); }
   /// Tiles of queries of a program of dq: with few rows several, since each
   /// program has a part of the gradient of the bias.
   int64_t tilesPerProgram() const {
-    return selected.isWide && selected.queryTile * shape.group() <= 16 ? 8 : 1;
+    return selected.isGPU && selected.queryTile * shape.group() <= 16 ? 8 : 1;
   }
   int64_t numQueryPrograms() const {
     return llvm::divideCeil(numQueryTiles(), tilesPerProgram());
@@ -44,11 +44,11 @@ struct GatedAttentionBackward : GatedAttention {
   static void rotateTokens(tile::TileBuilder &b, mlir::Value grad,
                            mlir::Value table, tile::Expr batch, tile::Expr head,
                            tile::Expr first, int64_t count) {
-    rotateStretch(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
-                  /*inverse=*/true);
+    rotateRange(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
+                /*inverse=*/true);
   }
   /// Whether those who write the gradient of tokens rotate it back at once.
-  bool rotatesAtOnce() const { return rotatesTokens && !selected.isWide; }
+  bool rotatesAtOnce() const { return rotatesTokens && !selected.isGPU; }
 
   bool rotatesTokens;
 };

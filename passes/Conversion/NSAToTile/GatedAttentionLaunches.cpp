@@ -302,9 +302,9 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
     else
       own.buildKeyValueGrad(b, number, getArgs(blocks.branch, args, out));
     if (isRotated)
-      rotateStretch(b, out[0], out[0], args[args.size() - 3], b.programId(2),
-                    b.programId(1), first, keys, own.visibility->getKeyStride(),
-                    /*inverse=*/true);
+      rotateRange(b, out[0], out[0], args[args.size() - 3], b.programId(2),
+                  b.programId(1), first, keys, own.visibility->getKeyStride(),
+                  /*inverse=*/true);
   };
   return {spec(blocks.branch, "", own.numKeyTiles(keys),
                hasParts ? 0 : own.flops(keyValueWidth())),
@@ -314,7 +314,7 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
 /// Of all heads, or on wide machines a program for each key head.
 LaunchPart Launcher::makeBiasGrad(ResultRange query) {
   KernelSpec own = {"dbias", attention.name()};
-  own.grid = {1, attention.selected.isWide ? attention.shape.keyHeads : 1, 1};
+  own.grid = {1, attention.selected.isGPU ? attention.shape.keyHeads : 1, 1};
   return {own,
           {query[BiasParts]},
           {grads.gate.getBias().getType()},

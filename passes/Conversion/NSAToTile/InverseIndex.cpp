@@ -2,7 +2,7 @@
 //
 // For each block the queries that selected it, ascending, in compressed rows of
 // batch * key heads * sequence * count entries in all. On a GPU programs have a
-// stretch of queries each: one launch counts how many of these selected each
+// range of queries each: one launch counts how many of these selected each
 // block, from which those of the next one know where to write.
 //
 //===----------------------------------------------------------------------===//
@@ -17,7 +17,7 @@ using namespace nsa::tile;
 SmallVector<Type> SelectedAttention::getIndexTypes(MLIRContext *context) const {
   auto i32 = IntegerType::get(context, 32);
   SmallVector<int64_t> offsets = {shape.batch, shape.keyHeads};
-  if (isWide)
+  if (isGPU)
     llvm::append_values(offsets, gradParts + 1, numBlocks());
   else
     offsets.push_back(numBlocks() + 2);
@@ -31,7 +31,7 @@ std::pair<Expr, Expr> SelectedAttention::getListPart(TileBuilder &b,
                                                      Expr keyHead, Expr block,
                                                      Expr part,
                                                      int64_t parts) const {
-  if (!isWide)
+  if (!isGPU)
     return {b.loadScalar(offsets, {batch, keyHead, block}),
             b.loadScalar(offsets, {batch, keyHead, block + 1})};
   int64_t each = gradParts / parts;
@@ -92,21 +92,21 @@ static Value sumAbove(TileBuilder &b, Value tile, Value triangle) {
 }
 
 namespace {
-/// A program that counts or lists the queries of a stretch. Entries of blocks
+/// A program that counts or lists the queries of a range. Entries of blocks
 /// that a query does not see are left out.
 class IndexProgram {
 public:
   IndexProgram(const SelectedAttention &attention, TileBuilder &b)
-      : attention(attention), b(b), stretch(b.programId(0)),
+      : attention(attention), b(b), range(b.programId(0)),
         keyHead(b.programId(1)), batch(b.programId(2)),
         sequence(attention.shape.sequence),
-        first(stretch * attention.indexQueries()),
+        first(range * attention.indexQueries()),
         end(min(first + attention.indexQueries(), sequence)),
         blocks(std::min<int64_t>(
             16, llvm::alignTo(attention.numBlocks(), /*multiple=*/8))) {}
 
-  /// `args` are the lists of the queries and, for each stretch, how many of
-  /// its queries selected each block, i32 [B, Hkv, stretches, blocks].
+  /// `args` are the lists of the queries and, for each range, how many of
+  /// its queries selected each block, i32 [B, Hkv, ranges, blocks].
   void count(ArrayRef<Value> args);
   /// `args` are the same, and the results.
   void list(ArrayRef<Value> args);
@@ -120,7 +120,7 @@ private:
   }
   Value zeros(int64_t rows) { return b.splat(b.constant(0), rows, blocks); }
   /// How many queries selected each of the blocks from `block` on: all of them,
-  /// and those before the stretch.
+  /// and those before the range.
   std::array<Value, 2> sumCounts(Value counts, Expr block);
   void storeOffsets(Value offsets, Operand firstPart, Operand endPart,
                     Expr block, Value places);
@@ -129,9 +129,9 @@ private:
 
   const SelectedAttention &attention;
   TileBuilder &b;
-  Expr stretch, keyHead, batch;
+  Expr range, keyHead, batch;
   int64_t sequence;
-  /// The queries of the stretch, from the first to behind the last.
+  /// The queries of the range, from the first to behind the last.
   Expr first, end;
   /// Blocks that are taken at once, as many as registers allow.
   int64_t blocks;
@@ -144,7 +144,7 @@ void IndexProgram::count(ArrayRef<Value> args) {
                        llvm::function_ref<Value(Expr)> countOf) {
     b.forLoop(from, to, blocks, {}, [&](Expr block, ArrayRef<Value>) {
       b.store(countOf(block), args[1],
-              {batch, keyHead, stretch, b.range(block, blocks, 1)});
+              {batch, keyHead, range, b.range(block, blocks, 1)});
       return SmallVector<Value>();
     });
   };
@@ -158,16 +158,16 @@ void IndexProgram::count(ArrayRef<Value> args) {
 }
 
 std::array<Value, 2> IndexProgram::sumCounts(Value counts, Expr block) {
-  int64_t stretches = attention.numIndexPrograms();
-  int64_t rows = getTileSize(stretches, 128, 16);
+  int64_t ranges = attention.numIndexPrograms();
+  int64_t rows = getTileSize(ranges, 128, 16);
   auto sums = b.forLoop(
-      0, stretches, rows, {zeros(rows), zeros(rows)},
+      0, ranges, rows, {zeros(rows), zeros(rows)},
       [&](Expr r0, ArrayRef<Value> sums) -> SmallVector<Value> {
         Value r = b.range(r0, rows, 0);
         Value own =
             b.load(counts, {batch, keyHead, r, b.range(block, blocks, 1)});
         Value before = b.map({own, r}, b.i32(), [&](ArrayRef<Expr> x) {
-          return select(x[1] < stretch, x[0], 0);
+          return select(x[1] < range, x[0], 0);
         });
         return {add(b, sums[0], own), add(b, sums[1], before)};
       });
@@ -183,7 +183,7 @@ void IndexProgram::storeOffsets(Value offsets, Operand firstPart,
   });
 }
 
-/// Fills lists with the queries of the stretch, from `starts` on.
+/// Fills lists with the queries of the range, from `starts` on.
 void IndexProgram::placeQueries(Value indices, Value list, Expr block,
                                 Value starts, Value triangle) {
   int64_t rows = attention.indexTile();
@@ -223,7 +223,7 @@ void IndexProgram::list(ArrayRef<Value> args) {
       Expr part = first / each;
       storeOffsets(offsets, part, part + 1, block, starts);
     });
-    b.ifThen(stretch == attention.numIndexPrograms() - 1, [&] {
+    b.ifThen(range == attention.numIndexPrograms() - 1, [&] {
       storeOffsets(offsets, parts, attention.gradParts + 1, block,
                    add(b, begins, all));
     });
@@ -240,10 +240,10 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                                   Value indices) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
   SmallVector<Value> inputs = {indices};
-  if (isWide) {
+  if (isGPU) {
     spec.grid[0] = numIndexPrograms();
     // One program alone would wait for its exchanges.
-    spec.residents = 2;
+    spec.minBlocks = 2;
     KernelSpec countSpec = spec;
     countSpec.suffix = "counts";
     auto type = RankedTensorType::get(
@@ -257,7 +257,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
   auto results = llvm::to_vector_of<Value>(cache.launch(
       builder, op, spec, inputs, getIndexTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
-        if (isWide)
+        if (isGPU)
           IndexProgram(*this, b).list(args);
         else
           sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],

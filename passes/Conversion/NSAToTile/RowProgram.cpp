@@ -7,12 +7,12 @@ using namespace nsa;
 using namespace nsa::tile;
 
 GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
-                           int64_t slabQueries, TileBuilder &b, Expr tile)
-    : b(b), group(shape.group()), slabQueries(slabQueries),
+                           int64_t mTileQueries, TileBuilder &b, Expr tile)
+    : b(b), group(shape.group()), mTileQueries(mTileQueries),
       range{b.programId(2), b.programId(1), tile * queries, queries, Value()} {
   Expr firstHead = range.keyHead * group;
   Value row = b.range(0, numRows(), 0);
-  if (slabQueries == 0) {
+  if (mTileQueries == 0) {
     auto coordinates = b.map(
         {row}, {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
           return {range.first + x[0] / group, firstHead + x[0] % group};
@@ -24,10 +24,11 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
   auto coordinates =
       b.map({row}, {b.i32(), b.i32(), b.i32()},
             [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-              Expr inSlab = x[0] % slabRows;
-              Expr number = min(inSlab / group, slabQueries - 1);
-              Expr query = range.first + x[0] / slabRows * slabQueries + number;
-              return {query, firstHead + inSlab % group,
+              Expr inMTile = x[0] % mTileRows;
+              Expr number = min(inMTile / group, mTileQueries - 1);
+              Expr query =
+                  range.first + x[0] / mTileRows * mTileQueries + number;
+              return {query, firstHead + inMTile % group,
                       select(headInGroup(x[0]) >= 0, query, -1)};
             });
   range.query = coordinates[0];
@@ -36,10 +37,10 @@ GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
 }
 
 Expr GroupProgram::headInGroup(Expr row) const {
-  if (slabQueries == 0)
+  if (mTileQueries == 0)
     return row % group;
-  Expr inSlab = row % slabRows;
-  return select(inSlab < slabQueries * group, inSlab % group, -1);
+  Expr inMTile = row % mTileRows;
+  return select(inMTile < mTileQueries * group, inMTile % group, -1);
 }
 
 RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, const Exponent &exponent,

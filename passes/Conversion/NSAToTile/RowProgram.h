@@ -27,20 +27,21 @@ struct QueryRange {
 /// A program whose rows are (query, head of the group) pairs, heads innermost,
 /// so that keys and values are read once per group. Programs are numbered by
 /// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
-/// grid. Rows may come in slabs of 16, which one warp multiplies, of whole
-/// queries: what these leave of a slab repeats the last one, and is not stored.
+/// grid. Rows may come in M-tiles of 16, which one warp multiplies, of whole
+/// queries: what these leave of an M-tile repeats the last one, and is not
+/// stored.
 class GroupProgram {
 public:
-  static constexpr int64_t slabRows = 16;
+  static constexpr int64_t mTileRows = 16;
 
-  /// `queries` of them, and `slabQueries` of a slab, which divide them; 0 for
-  /// rows without gaps.
+  /// `queries` of them, and `mTileQueries` of an M-tile, which divide them; 0
+  /// for rows without gaps.
   GroupProgram(const AttentionShape &shape, int64_t queries,
-               int64_t slabQueries, tile::TileBuilder &b, tile::Expr tile);
+               int64_t mTileQueries, tile::TileBuilder &b, tile::Expr tile);
 
   int64_t numRows() const {
-    return slabQueries == 0 ? range.count * group
-                            : range.count / slabQueries * slabRows;
+    return mTileQueries == 0 ? range.count * group
+                             : range.count / mTileQueries * mTileRows;
   }
   /// Of the group, the head of row `row`; -1 for one that is not stored.
   tile::Expr headInGroup(tile::Expr row) const;
@@ -60,7 +61,7 @@ public:
   }
 
   tile::TileBuilder &b;
-  int64_t group, slabQueries;
+  int64_t group, mTileQueries;
   QueryRange range;
   /// The query head of each row, and the query that is stored from it, outside
   /// of the sequence if none is, i32 [rows, 1].

@@ -19,12 +19,12 @@ struct SelectKernel {
         count(std::min(listed, numBlocks())),
         initial(std::min<int64_t>(op.getInitial(), numBlocks())),
         local(std::min<int64_t>(op.getLocal(), numBlocks())),
-        isWide(schedule.isWide),
+        isGPU(schedule.isGPU),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
-        isOnTensorCores(schedule.isWide && shape.elementBits == 16 &&
+        isOnTensorCores(schedule.isGPU && shape.elementBits == 16 &&
                         halo() < 256),
-        mostRows(schedule.productRows == 64 ? 128 : 96),
+        mostRows(schedule.mmaRows == 64 ? 128 : 96),
         blockTile(getBlockTile(schedule.fixed.selectBlocks)),
         candidateTile(isOnTensorCores ? alignUp(blockTile, 8) : blockTile),
         rowTile(alignUp(blockTile * ratio() + halo(),
@@ -67,7 +67,7 @@ struct SelectKernel {
   int64_t getMostQueries(const KernelSchedule &schedule) const {
     if (schedule.fixed.selectQueries != 0)
       return schedule.fixed.selectQueries;
-    return schedule.isWide && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
+    return schedule.isGPU && (count > 32 || shape.keyWidth > 128) ? 32 : 64;
   }
   /// Compressed blocks that start in a selection block.
   int64_t ratio() const { return selectBlock / stride(); }
@@ -91,7 +91,7 @@ struct SelectKernel {
   /// Indices of a query, and those of them that are no padding in any case.
   int64_t listed, count;
   int64_t initial, local;
-  bool isWide;
+  bool isGPU;
   int64_t queryTile;
   bool isOnTensorCores;
   /// Compressed blocks of a tile there. Warps that multiply alone have operands
@@ -185,7 +185,7 @@ Expr SelectKernel::priority(Expr t, Expr j, Expr score) const {
 /// Program: (query tile, key head, batch).
 void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
   Value indices = args[3];
-  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isWide) * queryTile;
+  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
   Value t = b.range(t0, queryTile, 0);
   Expr lastQuery = min(t0 + (queryTile - 1), shape.sequence - 1);
   Expr numBlocks = lastQuery / selectBlock + 1;

@@ -18,7 +18,7 @@ using namespace nsa::tile;
 /// most models where programs share what memory there is.
 static int64_t getTileLimit(const AttentionShape &shape,
                             const KernelSchedule &schedule) {
-  return schedule.isWide && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
+  return schedule.isGPU && shape.keyWidth + shape.valueWidth > 256 ? 32 : 64;
 }
 
 int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
@@ -34,7 +34,7 @@ int64_t SelectedAttention::getKeyTile(const AttentionShape &shape,
 }
 
 int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
-  if (schedule.fixed.selectedKeys == 0 && schedule.isWide &&
+  if (schedule.fixed.selectedKeys == 0 && schedule.isGPU &&
       queryTile * shape.group() <= 16)
     for (int64_t tile : {32, 16})
       if (selectBlock % tile == 0)
@@ -42,33 +42,33 @@ int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
   return keyTile;
 }
 
-/// The fixed number of queries; whole slabs of them where each passes by what
+/// The fixed number of queries; whole M-tiles of them where each passes by what
 /// it did not select.
-static int64_t fillSlabs(const AttentionShape &shape, int64_t selectBlock,
-                         int64_t count, const KernelSchedule &schedule) {
+static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
+                          int64_t count, const KernelSchedule &schedule) {
   int64_t queries = std::min(schedule.fixed.selectedQueries, shape.sequence);
-  bool hasSlabs = schedule.isWide &&
-                  SelectedAttention::isLong(shape, selectBlock, count) &&
-                  shape.group() <= GroupProgram::slabRows;
-  int64_t inSlab = hasSlabs ? GroupProgram::slabRows / shape.group() : 1;
-  return static_cast<int64_t>(llvm::alignTo(queries, inSlab));
+  bool hasMTiles = schedule.isGPU &&
+                   SelectedAttention::isLong(shape, selectBlock, count) &&
+                   shape.group() <= GroupProgram::mTileRows;
+  int64_t inMTile = hasMTiles ? GroupProgram::mTileRows / shape.group() : 1;
+  return static_cast<int64_t>(llvm::alignTo(queries, inMTile));
 }
 
 int64_t SelectedAttention::getQueryTile(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
                                         const KernelSchedule &schedule) {
   if (schedule.fixed.selectedQueries != 0)
-    return fillSlabs(shape, selectBlock, count, schedule);
-  if (schedule.isWide) {
+    return fillMTiles(shape, selectBlock, count, schedule);
+  if (schedule.isGPU) {
     if (isLong(shape, selectBlock, count)) {
-      int64_t queries = GroupProgram::slabRows / shape.group();
-      bool isShared = schedule.productRows != 0 && shape.elementBits == 16 &&
+      int64_t queries = GroupProgram::mTileRows / shape.group();
+      bool isShared = schedule.mmaRows != 0 && shape.elementBits == 16 &&
                       queries >= 1 && queries <= 4 &&
                       shape.keyWidth + shape.valueWidth <= 256;
       return isShared ? 4 * queries : std::max<int64_t>(queries, 1);
     }
     // Whole warpgroups, if not too many queries fill their rows.
-    int64_t product = shape.elementBits == 16 ? schedule.productRows : 0;
+    int64_t product = shape.elementBits == 16 ? schedule.mmaRows : 0;
     if (product != 0 && shape.keyWidth + shape.valueWidth <= 256) {
       int64_t queries = product / std::gcd(shape.group(), product);
       if (queries <= 32 && queries * shape.group() <= 3 * product)
@@ -144,7 +144,7 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
-  bool isAlone = isWide && !selection.counts;
+  bool isAlone = isGPU && !selection.counts;
   Value blocks;
   if (!isAlone)
     blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
@@ -158,12 +158,12 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
           if (perBlock > 1)
             first = first + i % perBlock * stepTile;
           KeyTile tile = makeKeyTile(program, blocks, k, v, block, first);
-          if (!skipsSlabs())
+          if (!skipsPerWarp())
             return body(tile, carried);
           Value isSelected = b.map({tile.row}, b.i1(),
                                    [](ArrayRef<Expr> x) { return x[0] >= 0; });
           return b.ifThenElse(
-              b.anyOfSlab(isSelected), [&] { return body(tile, carried); },
+              b.anyOfWarp(isSelected), [&] { return body(tile, carried); },
               [&] { return llvm::to_vector(carried); });
         });
   };

@@ -1,7 +1,7 @@
 //===- SelectedAttentionBackward.cpp - gradients of the selected branch ---===//
 //
-// The gradient of a query walks over the blocks that it selected, that of a key
-// over the queries that selected its block.
+// The gradient of a query iterates over the blocks that it selected, that of a
+// key over the queries that selected its block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@ using namespace nsa::tile;
 int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
                                         int64_t selectBlock, int64_t count,
                                         const KernelSchedule &schedule) {
-  if (!schedule.isWide)
+  if (!schedule.isGPU)
     return 1;
   constexpr int64_t most = 16;
   // Lists have as many entries as all queries together, that of the first block
@@ -33,7 +33,7 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
 SelectedAttention::GradProgram
 SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
   Expr program = b.programId(0);
-  if (!isWide)
+  if (!isGPU)
     return {program, b.expr(b.constant(0)), b.programId(1), b.programId(2)};
   int64_t heads = shape.keyHeads, pairs = heads * shape.batch;
   // The same tile and part for one head after the other.
@@ -56,7 +56,7 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
 }
 
 std::array<int64_t, 3> SelectedAttention::gradGrid(int64_t parts) const {
-  if (!isWide)
+  if (!isGPU)
     return {numKeyTiles(), shape.keyHeads, shape.batch};
   return {numKeyTiles() * parts * shape.keyHeads * shape.batch, 1, 1};
 }
@@ -123,15 +123,15 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
                            shape.exponent(), sums);
   };
   // Every query selects the first block. The rounding errors of one sum that
-  // long would exceed those of the terms: sums of stretches first.
-  int64_t stretch = 16 * gatherTile;
+  // long would exceed those of the terms: sums of ranges first.
+  int64_t perSum = 16 * gatherTile;
   SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
                               b.zeros(keyTile, shape.valueWidth)};
   auto sums = b.forLoop(
-      begin, end, stretch, zeros,
+      begin, end, perSum, zeros,
       [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
-        auto own = b.forLoop(first, min(first + stretch, end), gatherTile,
-                             zeros, addQueries);
+        auto own = b.forLoop(first, min(first + perSum, end), gatherTile, zeros,
+                             addQueries);
         return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
       });
   if (parts > 1) {

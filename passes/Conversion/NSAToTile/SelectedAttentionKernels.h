@@ -27,7 +27,7 @@ struct SelectedAttention {
         stepTile(getStepTile(schedule)),
         gatherTile(getGatherTile(shape, schedule)),
         gradParts(getGradParts(shape, this->selectBlock, count, schedule)),
-        isWide(schedule.isWide) {}
+        isGPU(schedule.isGPU) {}
   template <typename OpT>
   SelectedAttention(OpT op, const KernelSchedule &schedule)
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
@@ -48,9 +48,9 @@ struct SelectedAttention {
   /// selected: 8 of them, more if that gives few rows, less if it gives many.
   /// On wide machines, where every query selects a good part of all blocks,
   /// those of about 64 rows, or of up to three whole warpgroups; else as many
-  /// as fill the 16 rows of a slab, which one warp multiplies, or four times as
-  /// many where another warp copies the blocks of all of them, and each passes
-  /// those by that its queries did not select.
+  /// as fill the 16 rows of an M-tile, which one warp multiplies, or four times
+  /// as many where another warp copies the blocks of all of them, and each
+  /// passes those by that its queries did not select.
   static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
   /// Whether queries select a small part of the blocks only.
@@ -58,15 +58,15 @@ struct SelectedAttention {
                      int64_t count) {
     return shape.sequence > 2 * count * selectBlock;
   }
-  /// Whether slabs of a program pass by blocks that they did not select.
-  bool skipsSlabs() const {
-    return isWide && isLong(shape, selectBlock, count) &&
-           queryTile * shape.group() > GroupProgram::slabRows;
+  /// Whether M-tiles of a program pass by blocks that they did not select.
+  bool skipsPerWarp() const {
+    return isGPU && isLong(shape, selectBlock, count) &&
+           queryTile * shape.group() > GroupProgram::mTileRows;
   }
   /// The program of a tile of queries.
   GroupProgram makeProgram(tile::TileBuilder &b, tile::Expr tile) const {
-    constexpr int64_t rows = GroupProgram::slabRows;
-    bool hasGaps = skipsSlabs() && rows % shape.group() != 0;
+    constexpr int64_t rows = GroupProgram::mTileRows;
+    bool hasGaps = skipsPerWarp() && rows % shape.group() != 0;
     return {shape, queryTile, hasGaps ? rows / shape.group() : 0, b, tile};
   }
   static int64_t getGatherTile(const AttentionShape &shape,
@@ -89,7 +89,7 @@ struct SelectedAttention {
   }
   /// The tile of queries of a program.
   tile::Expr queryTileOf(tile::Expr number) const {
-    return getQueryTileOf(number, numQueryTiles(), isWide);
+    return getQueryTileOf(number, numQueryTiles(), isGPU);
   }
   /// For kernel names: "s64n16".
   std::string selectionName() const;
@@ -106,9 +106,9 @@ struct SelectedAttention {
                  const SelectionUnion &selection, mlir::Value k, mlir::Value v,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 
-  /// Whether programs walk over a SelectionUnion: on machines where looking at
-  /// every block would take long, if they have several queries.
-  bool hasUnion() const { return isWide && queryTile > 1; }
+  /// Whether programs iterate over a SelectionUnion: on machines where looking
+  /// at every block would take long, if they have several queries.
+  bool hasUnion() const { return isGPU && queryTile > 1; }
   /// The most blocks that queries of a tile select.
   int64_t mostInUnion() const {
     return std::min(queryTile * count, numBlocks());
@@ -181,11 +181,11 @@ struct SelectedAttention {
   AttentionShape shape;
   VisibilityAttrInterface visibility;
   int64_t selectBlock, count;
-  /// Keys of a program that walks over queries; queries of one that walks over
-  /// keys, and keys that it takes at once; queries that the former takes at
-  /// once.
+  /// Keys of a program that iterates over queries; queries of one that iterates
+  /// over keys, and keys that it takes at once; queries that the former takes
+  /// at once.
   int64_t keyTile, queryTile, stepTile, gatherTile, gradParts;
-  bool isWide;
+  bool isGPU;
 
 private:
   /// A key tile, or less: where one warp has all rows of a program, many of

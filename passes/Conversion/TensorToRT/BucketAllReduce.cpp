@@ -82,7 +82,7 @@ void BucketAllReducePass::collect(rt::EntryOp entry) {
         found[tensor].done = done;
       continue;
     }
-    if (auto take = dyn_cast<rt::TakePartOp>(command.getOperation()))
+    if (auto take = dyn_cast<rt::SliceShardOp>(command.getOperation()))
       for (FlatSymbolRefAttr name : rt::getTensorNames(take.getMemory()))
         shardOf[name.getAttr()] = take.getShard() + 1;
     SmallVector<Value> touched;
@@ -139,7 +139,7 @@ void BucketAllReducePass::merge(const Bucket &bucket) {
   uint64_t bytes = 0;
   for (rt::TensorOp tensor : llvm::reverse(bucket.tensors)) {
     names.push_back(FlatSymbolRefAttr::get(tensor.getSymNameAttr()));
-    bytes += rt::getSpanBytes(tensor);
+    bytes += rt::getFlatViewBytes(tensor);
   }
   for (Operation *entry : llvm::make_first_range(bucket.times)) {
     SmallVector<Reduction> parts;
@@ -154,10 +154,10 @@ void BucketAllReducePass::merge(const Bucket &bucket) {
       builder.setInsertionPointToEnd(&entry->getRegion(0).front());
     auto type = MemRefType::get({int64_t(bytes / 4)}, builder.getF32Type());
     Location loc = first.start.getLoc();
-    Value span =
-        rt::SpanOp::create(builder, loc, type, builder.getArrayAttr(names));
-    rt::CollectiveStartOp::create(builder, loc, span);
-    rt::CollectiveDoneOp::create(builder, loc, span);
+    Value view =
+        rt::FlatViewOp::create(builder, loc, type, builder.getArrayAttr(names));
+    rt::CollectiveStartOp::create(builder, loc, view);
+    rt::CollectiveDoneOp::create(builder, loc, view);
     for (Reduction &part : parts) {
       Operation *get = part.start.getMemory().getDefiningOp();
       part.start.erase();
@@ -187,7 +187,7 @@ void BucketAllReducePass::runOnOperation() {
   SmallVector<Bucket> buckets;
   bool adjacent = false;
   SmallVector<rt::TensorOp> order =
-      getMemoryOrder(tensors, getSpans(getOperation()));
+      getMemoryOrder(tensors, getFlatViews(getOperation()));
   for (rt::TensorOp tensor : llvm::reverse(order)) {
     auto found = reductionsOf.find(tensor.getSymNameAttr());
     if (found == reductionsOf.end()) {

@@ -16,15 +16,15 @@ CommandGraph::CommandGraph(ArrayRef<rt::CommandOpInterface> commands) {
       memories.push_back({bytes, /*numUsers=*/0});
     return it->second;
   };
-  // Every `rt.get` of a tensor is the same memory, also in a span.
+  // Every `rt.get` of a tensor is the same memory, also in a flat view.
   auto addAccesses = [&](SmallVectorImpl<Access> &list, Value value,
                          bool writes) {
     Value root = rt::getMemoryRoot(value);
     if (auto get = root.getDefiningOp<rt::GetOp>())
       return addAccess(
           list, getNumber(get.getTensorAttr().getAsOpaquePointer(), 0), writes);
-    if (auto span = root.getDefiningOp<rt::SpanOp>()) {
-      for (Attribute tensor : span.getTensors())
+    if (auto view = root.getDefiningOp<rt::FlatViewOp>()) {
+      for (Attribute tensor : view.getTensors())
         addAccess(list, getNumber(tensor.getAsOpaquePointer(), 0), writes);
       return;
     }

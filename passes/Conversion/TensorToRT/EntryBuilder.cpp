@@ -18,16 +18,16 @@ static bool isView(Operation *op) {
 /// Whether `value` shows elements of `root`, alone or among others.
 bool EntryBuilder::shows(Value value, Value root) {
   value = getRoot(value);
-  auto bundle = value.getDefiningOp<nn::BundleOp>();
-  return bundle ? getPartRoots(bundle).contains(root) : value == root;
+  auto group = value.getDefiningOp<nn::FlattenOp>();
+  return group ? getPartRoots(group).contains(root) : value == root;
 }
 
-/// The values that the parts of a bundle show. Every tensor that a bundle is
-/// updated in asks for them.
-const llvm::DenseSet<Value> &EntryBuilder::getPartRoots(nn::BundleOp bundle) {
-  llvm::DenseSet<Value> &roots = partRoots[bundle];
+/// The values that the parts of a flat group show. Every tensor that a flat
+/// group is updated in asks for them.
+const llvm::DenseSet<Value> &EntryBuilder::getPartRoots(nn::FlattenOp group) {
+  llvm::DenseSet<Value> &roots = partRoots[group];
   if (roots.empty())
-    for (Value part : bundle.getParts())
+    for (Value part : group.getParts())
       roots.insert(getRoot(part));
   return roots;
 }
@@ -47,22 +47,22 @@ void EntryBuilder::collectReaders() {
     for (Value operand : op.getOperands())
       if (isa<nn::SplitOp>(op) && placement.isCopied(operand))
         noteReader(placement.getSource(operand).root, number);
-      else if (!isView(&op) && !isa<nn::BundleOp>(op))
+      else if (!isView(&op) && !isa<nn::FlattenOp>(op))
         noteReader(getRoot(operand), number);
   }
 }
 
 void EntryBuilder::noteReader(Value root, unsigned number) {
-  auto bundle = root.getDefiningOp<nn::BundleOp>();
-  if (!bundle) {
+  auto group = root.getDefiningOp<nn::FlattenOp>();
+  if (!group) {
     lastReaders[root] = number;
     return;
   }
-  for (Value part : bundle.getParts())
+  for (Value part : group.getParts())
     noteReader(getRoot(part), number);
 }
 
-LogicalResult EntryBuilder::collectBundles() {
+LogicalResult EntryBuilder::collectFlatGroups() {
   auto find = [&](Operation *op, Attribute name, Value part) {
     StringRef tensor = cast<StringAttr>(name).getValue();
     std::optional<unsigned> argument = findArgument(tensor);
@@ -77,24 +77,24 @@ LogicalResult EntryBuilder::collectBundles() {
     return std::optional<unsigned>();
   };
   for (Operation &op : function.getBody().front())
-    if (auto bundle = dyn_cast<nn::BundleOp>(op)) {
+    if (auto group = dyn_cast<nn::FlattenOp>(op)) {
       for (auto [part, name] :
-           llvm::zip_equal(bundle.getParts(), bundle.getTensors())) {
+           llvm::zip_equal(group.getParts(), group.getTensors())) {
         std::optional<unsigned> argument = find(&op, name, part);
         if (!argument)
           return failure();
-        bundled[part] = *argument;
+        flattened[part] = *argument;
         // A reduction happens in place.
         if (auto mean = part.getDefiningOp<nn::AllReduceOp>();
             mean && mean.getInput().hasOneUse())
-          bundled[mean.getInput()] = *argument;
+          flattened[mean.getInput()] = *argument;
       }
-    } else if (auto unbundle = dyn_cast<nn::UnbundleOp>(op)) {
+    } else if (auto unflatten = dyn_cast<nn::UnflattenOp>(op)) {
       for (auto [part, name] :
-           llvm::zip_equal(unbundle.getParts(), unbundle.getTensors()))
+           llvm::zip_equal(unflatten.getParts(), unflatten.getTensors()))
         if (!find(&op, name, part))
           return failure();
-      unbundled[unbundle.getInput()] = unbundle;
+      unflattened[unflatten.getInput()] = unflatten;
     }
   return success();
 }
@@ -276,18 +276,19 @@ bool EntryBuilder::mayOverwrite(Value memory, OpResult value) {
   for (auto [index, input] : llvm::enumerate(launch.getInputs())) {
     if (!shows(input, occupant))
       continue;
-    // Inside bundles, the same tensors are at the same place in both.
-    auto bundle = getRoot(input).getDefiningOp<nn::BundleOp>();
-    nn::UnbundleOp target = unbundled.lookup(value);
-    if (bool(bundle) != bool(target) ||
-        (bundle && bundle.getTensors() != target.getTensors()) ||
+    // Inside flat groups, the same tensors are at the same place in both.
+    auto group = getRoot(input).getDefiningOp<nn::FlattenOp>();
+    nn::UnflattenOp target = unflattened.lookup(value);
+    if (bool(group) != bool(target) ||
+        (group && group.getTensors() != target.getTensors()) ||
         !inPlace.mayShare(kernel, index, value.getResultNumber()))
       return false;
   }
   return true;
 }
 
-Value EntryBuilder::createSpan(ArrayAttr names, Type tensorType, Location loc) {
+Value EntryBuilder::createFlatView(ArrayAttr names, Type tensorType,
+                                   Location loc) {
   for (Attribute name : names)
     getArgumentMemory(*findArgument(cast<StringAttr>(name).getValue()));
   SmallVector<Attribute> symbols;
@@ -296,46 +297,48 @@ Value EntryBuilder::createSpan(ArrayAttr names, Type tensorType, Location loc) {
     symbols.push_back(
         FlatSymbolRefAttr::get(tensors.getArgument(function, argument)));
   }
-  return rt::SpanOp::create(builder, loc, getMemoryType(tensorType),
-                            builder.getArrayAttr(symbols));
+  return rt::FlatViewOp::create(builder, loc, getMemoryType(tensorType),
+                                builder.getArrayAttr(symbols));
 }
 
-/// The memory of the tensors that `value` is unbundled into, or null where one
-/// of them holds what is still needed.
-Value EntryBuilder::findSpan(OpResult value) {
-  nn::UnbundleOp unbundle = unbundled.lookup(value);
-  if (!unbundle)
+/// The memory of the tensors that `value` is unflattened into, or null where
+/// one of them holds what is still needed.
+Value EntryBuilder::findFlatView(OpResult value) {
+  nn::UnflattenOp unflatten = unflattened.lookup(value);
+  if (!unflatten)
     return {};
-  for (Attribute name : unbundle.getTensors()) {
+  for (Attribute name : unflatten.getTensors()) {
     unsigned argument = *findArgument(cast<StringAttr>(name).getValue());
     if (!mayOverwrite(getArgumentMemory(argument), value))
       return {};
   }
-  return createSpan(unbundle.getTensors(), value.getType(), unbundle.getLoc());
+  return createFlatView(unflatten.getTensors(), value.getType(),
+                        unflatten.getLoc());
 }
 
-LogicalResult EntryBuilder::emitBundle(nn::BundleOp bundle) {
+LogicalResult EntryBuilder::emitFlatten(nn::FlattenOp group) {
   for (auto [part, name] :
-       llvm::zip_equal(bundle.getParts(), bundle.getTensors())) {
+       llvm::zip_equal(group.getParts(), group.getTensors())) {
     Value memory = rt::getMemoryRoot(getMemory(part));
-    if (memory != getArgumentMemory(bundled.lookup(part)))
-      return bundle.emitOpError("has a part that is not in the memory of ")
+    if (memory != getArgumentMemory(flattened.lookup(part)))
+      return group.emitOpError("has a part that is not in the memory of ")
              << name;
   }
-  memories[bundle] =
-      createSpan(bundle.getTensors(), bundle.getType(), bundle.getLoc());
+  memories[group] =
+      createFlatView(group.getTensors(), group.getType(), group.getLoc());
   return success();
 }
 
-LogicalResult EntryBuilder::emitUnbundle(nn::UnbundleOp unbundle) {
-  Value memory = memories.lookup(unbundle.getInput());
-  auto span = memory ? memory.getDefiningOp<rt::SpanOp>() : rt::SpanOp();
-  if (!span || span.getTensors().size() != unbundle.getTensors().size())
-    return unbundle.emitOpError("has an operand that is not computed into the "
-                                "memory of ")
-           << unbundle.getTensors();
+LogicalResult EntryBuilder::emitUnflatten(nn::UnflattenOp unflatten) {
+  Value memory = memories.lookup(unflatten.getInput());
+  auto view =
+      memory ? memory.getDefiningOp<rt::FlatViewOp>() : rt::FlatViewOp();
+  if (!view || view.getTensors().size() != unflatten.getTensors().size())
+    return unflatten.emitOpError("has an operand that is not computed into the "
+                                 "memory of ")
+           << unflatten.getTensors();
   for (auto [part, name] :
-       llvm::zip_equal(unbundle.getParts(), unbundle.getTensors())) {
+       llvm::zip_equal(unflatten.getParts(), unflatten.getTensors())) {
     StringRef tensor = cast<StringAttr>(name).getValue();
     Value target = getArgumentMemory(*findArgument(tensor));
     memories[part] = target;
@@ -354,9 +357,9 @@ LogicalResult EntryBuilder::emitUnbundle(nn::UnbundleOp unbundle) {
 /// The memory of the result that `value` is, or null if the value needs memory
 /// of its own.
 Value EntryBuilder::findDestination(OpResult value) {
-  if (unbundled.contains(value))
-    return findSpan(value);
-  if (auto part = bundled.find(value); part != bundled.end()) {
+  if (unflattened.contains(value))
+    return findFlatView(value);
+  if (auto part = flattened.find(value); part != flattened.end()) {
     Value memory = getArgumentMemory(part->second);
     if (mayOverwrite(memory, value))
       return memory;

@@ -41,8 +41,9 @@ private:
   // Who reads a value, and where results go.
   void collectReaders();
   void noteReader(mlir::Value root, unsigned number);
-  /// Finds the arguments that bundles name. Emits an error if one is missing.
-  mlir::LogicalResult collectBundles();
+  /// Finds the arguments that flat groups name. Emits an error if one is
+  /// missing.
+  mlir::LogicalResult collectFlatGroups();
   mlir::LogicalResult collectResults();
   void routeResult(unsigned result, mlir::Value value);
   std::optional<unsigned> getUpdatedArgument(unsigned result);
@@ -57,7 +58,7 @@ private:
     return !placement.get(value).isWhole();
   }
   bool shows(mlir::Value value, mlir::Value root);
-  const llvm::DenseSet<mlir::Value> &getPartRoots(nn::BundleOp bundle);
+  const llvm::DenseSet<mlir::Value> &getPartRoots(nn::FlattenOp group);
   mlir::Value getTensorMemory(rt::TensorOp tensor);
   mlir::Value getArgumentMemory(unsigned index);
   mlir::Value getResultMemory(unsigned result);
@@ -68,17 +69,17 @@ private:
                      mlir::Location loc);
   mlir::Value getDenseMemory(mlir::Value value);
   bool mayOverwrite(mlir::Value memory, mlir::OpResult value);
-  mlir::Value createSpan(mlir::ArrayAttr names, mlir::Type tensorType,
-                         mlir::Location loc);
-  mlir::Value findSpan(mlir::OpResult value);
+  mlir::Value createFlatView(mlir::ArrayAttr names, mlir::Type tensorType,
+                             mlir::Location loc);
+  mlir::Value findFlatView(mlir::OpResult value);
   mlir::Value findDestination(mlir::OpResult value);
   mlir::Value findReusable(mlir::OpResult value);
   mlir::LogicalResult place(mlir::OpResult value);
 
   // Commands.
   mlir::LogicalResult emit(mlir::Operation &op);
-  mlir::LogicalResult emitBundle(nn::BundleOp bundle);
-  mlir::LogicalResult emitUnbundle(nn::UnbundleOp unbundle);
+  mlir::LogicalResult emitFlatten(nn::FlattenOp group);
+  mlir::LogicalResult emitUnflatten(nn::UnflattenOp unflatten);
   mlir::LogicalResult emitConcat(nn::ConcatOp concat);
   void emitOddSplit(nn::SplitOp split);
   mlir::Value getInputMemory(tile::LaunchOp launch, tile::KernelOp kernel,
@@ -86,8 +87,8 @@ private:
   void emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
   void emitAllReduce(nn::AllReduceOp mean);
-  void emitTakePart(nn::TakePartOp take);
-  void emitGatherParts(nn::GatherPartsOp gather);
+  void emitSliceShard(nn::SliceShardOp take);
+  void emitAllGather(nn::AllGatherOp gather);
   void emitFill(double value, mlir::Value memory, mlir::Location loc);
   void emitCopy(mlir::Value source, mlir::Value target, mlir::Location loc);
   void emitHead();
@@ -121,10 +122,10 @@ private:
   /// Arguments that some result updates.
   llvm::DenseSet<unsigned> updated;
 
-  /// The argument in whose memory a part of a bundle has to be, and what a
+  /// The argument in whose memory a part of a flat group has to be, and what a
   /// value is the operand of.
-  llvm::DenseMap<mlir::Value, unsigned> bundled;
-  llvm::DenseMap<mlir::Value, nn::UnbundleOp> unbundled;
+  llvm::DenseMap<mlir::Value, unsigned> flattened;
+  llvm::DenseMap<mlir::Value, nn::UnflattenOp> unflattened;
   llvm::DenseMap<mlir::Operation *, llvm::DenseSet<mlir::Value>> partRoots;
 
   llvm::DenseMap<mlir::Value, mlir::Value> memories;

@@ -91,19 +91,19 @@ void EntryBuilder::emitAllReduce(nn::AllReduceOp mean) {
   counts.commands += 2;
 }
 
-void EntryBuilder::emitTakePart(nn::TakePartOp take) {
-  rt::TakePartOp::create(builder, take.getLoc(),
-                         getDenseMemory(take.getInput()), getMemory(take),
-                         take.getShard());
+void EntryBuilder::emitSliceShard(nn::SliceShardOp take) {
+  rt::SliceShardOp::create(builder, take.getLoc(),
+                           getDenseMemory(take.getInput()), getMemory(take),
+                           take.getShard());
   ++counts.commands;
 }
 
-void EntryBuilder::emitGatherParts(nn::GatherPartsOp gather) {
+void EntryBuilder::emitAllGather(nn::AllGatherOp gather) {
   Location loc = gather.getLoc();
   Value part = getDenseMemory(gather.getPart()), memory = getMemory(gather);
   int64_t ranks =
       getMemRef(memory).getNumElements() / getMemRef(part).getNumElements();
-  rt::PutPartOp::create(builder, loc, part, memory, gather.getShard());
+  rt::WriteShardOp::create(builder, loc, part, memory, gather.getShard());
   rt::CollectiveStartOp::create(builder, loc, rt::Collective::AllGather, memory,
                                 builder.getI64IntegerAttr(ranks));
   rt::CollectiveDoneOp::create(builder, loc, memory);
@@ -179,12 +179,12 @@ LogicalResult EntryBuilder::emit(Operation &op) {
     return success();
   if (auto concat = dyn_cast<nn::ConcatOp>(op))
     return emitConcat(concat);
-  if (auto bundle = dyn_cast<nn::BundleOp>(op))
-    return emitBundle(bundle);
-  if (auto unbundle = dyn_cast<nn::UnbundleOp>(op))
-    return emitUnbundle(unbundle);
+  if (auto group = dyn_cast<nn::FlattenOp>(op))
+    return emitFlatten(group);
+  if (auto unflatten = dyn_cast<nn::UnflattenOp>(op))
+    return emitUnflatten(unflatten);
   if (!isa<tile::LaunchOp, nn::MatmulOp, nn::FillOp, nn::AllReduceOp,
-           nn::TakePartOp, nn::GatherPartsOp>(op))
+           nn::SliceShardOp, nn::AllGatherOp>(op))
     return op.emitOpError("has no runtime command");
   // A fill that only results need is made at the end, once for each.
   if (isa<nn::FillOp>(op) && !lastReaders.contains(op.getResult(0)))
@@ -203,8 +203,8 @@ LogicalResult EntryBuilder::emit(Operation &op) {
       .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
       .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
       .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
-      .Case([&](nn::TakePartOp take) { emitTakePart(take); })
-      .Case([&](nn::GatherPartsOp gather) { emitGatherParts(gather); })
+      .Case([&](nn::SliceShardOp take) { emitSliceShard(take); })
+      .Case([&](nn::AllGatherOp gather) { emitAllGather(gather); })
       .Case([&](nn::FillOp fill) {
         emitFill(fill.getValue().convertToDouble(), getMemory(fill),
                  fill.getLoc());
@@ -253,7 +253,7 @@ void EntryBuilder::emitTail() {
 
 LogicalResult EntryBuilder::build() {
   collectReaders();
-  if (failed(collectBundles()) || failed(collectResults()))
+  if (failed(collectFlatGroups()) || failed(collectResults()))
     return failure();
 
   SmallVector<Attribute> inputs, outputs;

@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
-  let summary = "Turn functions on tensors into entries on memory";
+  let summary = "Bufferize functions on tensors into entries on memory";
   let description = [{
     Every public function becomes an `rt.entry`: `tile.launch` becomes
     `rt.launch`, `nn.matmul` becomes `rt.gemm`, `nn.fill` becomes `rt.fill`,
@@ -19,7 +19,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
     that reads one becomes a version of itself for rows at a distance. The
     operands of an `nn.concat` are computed into their columns; and where nobody
     reads a part of a tensor any more, a result may take its place. What has no
-    such version (a matrix product, a kernel that sees its argument as a vector
+    such version (a matmul, a kernel that sees its argument as a vector
     in pieces that cross rows) works on a dense copy, with a remark.
 
     Arguments become named tensors. Those of a persistent role (parameter,
@@ -72,7 +72,7 @@ def Buffer : Pass<"nsa-buffer", "::mlir::ModuleOp"> {
 }
 
 def Schedule : Pass<"nsa-schedule", "::nsa::rt::EntryOp"> {
-  let summary = "Order the commands of an entry for a low peak of live memory";
+  let summary = "List-schedule the commands of an entry for peak memory";
   let description = [{
     Lists the commands in an order that respects every read and write of common
     memory. Among the commands that are ready it takes the one that frees most
@@ -94,7 +94,7 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
   let description = [{
     `nsa-buffer` makes a reduction over ranks for every gradient, in front of the
     update. Those of tensors that are neighbours in memory become one reduction
-    of an `rt.span`, a bucket, in which the commands of backward have written them:
+    of an `rt.flat_view`, a bucket, in which the commands of backward have written them:
     nothing is copied. From the end of memory to its beginning, which is the
     order in which backward completes gradients, a tensor joins the bucket of
     the one behind it unless the bucket would grow beyond `bucket-mib`, or the
@@ -113,7 +113,7 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
     becomes
 
     ```mlir
-    %0 = rt.span [@grad.w0, @grad.w1] : memref<48xf32>
+    %0 = rt.flat_view [@grad.w0, @grad.w1] : memref<48xf32>
     rt.collective_start all_reduce %0 : memref<48xf32>
     rt.collective_done %0 : memref<48xf32>
     ```
@@ -129,7 +129,7 @@ def BucketAllReduce : Pass<"nsa-bucket-all-reduce", "::mlir::ModuleOp"> {
   ];
 }
 
-def ScatterReductions : Pass<"nsa-scatter-reductions", "::mlir::ModuleOp"> {
+def ConvertToReduceScatter : Pass<"nsa-convert-to-reduce-scatter", "::mlir::ModuleOp"> {
   let summary = "Reduce gradients only for the rank that updates them";
   let description = [{
     Where ranks share the optimizer's state (`nsa-shard-optimizer`), a rank needs
@@ -146,7 +146,7 @@ def ScatterReductions : Pass<"nsa-scatter-reductions", "::mlir::ModuleOp"> {
     rt.collective_done %g0 : memref<16xf32>
     rt.collective_start all_reduce %g1 : memref<32xf32>
     rt.collective_done %g1 : memref<32xf32>
-    rt.take_part %g, %part {shard = 0 : i64} : memref<48xf32>, memref<24xf32>
+    rt.slice_shard %g, %part {shard = 0 : i64} : memref<48xf32>, memref<24xf32>
     ```
 
     becomes
@@ -157,9 +157,9 @@ def ScatterReductions : Pass<"nsa-scatter-reductions", "::mlir::ModuleOp"> {
     rt.collective_start reduce_scatter %g1 {ranks = 2 : i64} : memref<32xf32>
     rt.collective_done %g1 : memref<32xf32>
     %0 = rt.view %part at 0 : memref<24xf32> to memref<8xf32>
-    rt.take_part %g0, %0 {shard = 0 : i64} : memref<16xf32>, memref<8xf32>
+    rt.slice_shard %g0, %0 {shard = 0 : i64} : memref<16xf32>, memref<8xf32>
     %1 = rt.view %part at 8 : memref<24xf32> to memref<16xf32>
-    rt.take_part %g1, %1 {shard = 0 : i64} : memref<32xf32>, memref<16xf32>
+    rt.slice_shard %g1, %1 {shard = 0 : i64} : memref<32xf32>, memref<16xf32>
     ```
   }];
   let dependentDialects = ["::nsa::rt::RTDialect"];
@@ -201,8 +201,8 @@ def OverlapAllReduce : Pass<"nsa-overlap-all-reduce", "::nsa::rt::EntryOp"> {
   ];
 }
 
-def NarrowAllReduce : Pass<"nsa-narrow-all-reduce", "::mlir::ModuleOp"> {
-  let summary = "Reduce gradients in bf16";
+def CompressGradients : Pass<"nsa-compress-gradients", "::mlir::ModuleOp"> {
+  let summary = "Compress gradients: all-reduce them in bf16";
   let description = [{
     Gradients stay f32 where backward sums them and where the optimizer reads
     them; between ranks goes a copy that is rounded to bf16, half the bytes. A
@@ -236,7 +236,7 @@ def NarrowAllReduce : Pass<"nsa-narrow-all-reduce", "::mlir::ModuleOp"> {
 }
 
 def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
-  let summary = "Give every tensor and buffer its place in memory";
+  let summary = "Assign every tensor and buffer an offset in memory";
   let description = [{
     Adds the segments `persistent`, `io`, `arena` and `workspace` and gives every
     `rt.tensor` and `rt.buffer` a slice, aligned to 64 bytes.
@@ -247,7 +247,7 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
     - `arena` is shared by all entries. In an entry, two buffers share bytes only
       if the last command that touches one comes before the first that touches
       the other.
-    - `workspace` holds the fp32 copies that a matrix product on narrower types
+    - `workspace` holds the fp32 copies that a matmul on narrower types
       needs, or what the option says; products run one after the other and share
       it.
 
@@ -257,7 +257,7 @@ def Plan : Pass<"nsa-plan", "::mlir::ModuleOp"> {
   let dependentDialects = ["::nsa::rt::RTDialect"];
   let options = [
     Option<"gemmWorkspace", "gemm-workspace", "uint64_t", /*default=*/"0",
-           "Bytes of workspace of every matrix product, 0 for what fp32 copies "
+           "Bytes of workspace of every matmul, 0 for what fp32 copies "
            "of narrower operands need">,
   ];
   let statistics = [

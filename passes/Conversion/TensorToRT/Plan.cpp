@@ -50,7 +50,8 @@ struct PlanPass : nsa::impl::PlanBase<PlanPass> {
 
 private:
   void placeTensors(SegmentTable &segments, rt::SegmentKind kind,
-                    ArrayRef<rt::TensorOp> tensors, ArrayRef<rt::SpanOp> spans);
+                    ArrayRef<rt::TensorOp> tensors,
+                    ArrayRef<rt::FlatViewOp> views);
   void placeBuffers(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
   void placeWorkspace(SegmentTable &segments, ArrayRef<rt::EntryOp> entries);
   uint64_t getWorkspace(rt::CommandOpInterface command);
@@ -65,8 +66,8 @@ static rt::SliceAttr getSlice(rt::SegmentOp segment, uint64_t offset,
 
 void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
                             ArrayRef<rt::TensorOp> tensors,
-                            ArrayRef<rt::SpanOp> spans) {
-  SmallVector<rt::TensorOp> sorted = getMemoryOrder(tensors, spans);
+                            ArrayRef<rt::FlatViewOp> views) {
+  SmallVector<rt::TensorOp> sorted = getMemoryOrder(tensors, views);
   SmallVector<uint64_t> offsets;
   uint64_t size = 0;
   for (rt::TensorOp tensor : sorted) {
@@ -86,7 +87,7 @@ void PlanPass::placeTensors(SegmentTable &segments, rt::SegmentKind kind,
 static void eraseUnusedMemory(rt::EntryOp entry) {
   for (Operation &op :
        llvm::make_early_inc_range(llvm::reverse(entry.getBody().front())))
-    if (isa<rt::BufferOp, rt::ViewOp, rt::GetOp, rt::SpanOp>(op) &&
+    if (isa<rt::BufferOp, rt::ViewOp, rt::GetOp, rt::FlatViewOp>(op) &&
         op.use_empty())
       op.erase();
 }
@@ -166,10 +167,10 @@ void PlanPass::runOnOperation() {
     segment.emitOpError("is there already: the program was planned before");
     return signalPassFailure();
   }
-  SmallVector<rt::SpanOp> spans = getSpans(module);
+  SmallVector<rt::FlatViewOp> views = getFlatViews(module);
   SegmentTable segments(module);
-  placeTensors(segments, rt::SegmentKind::Persistent, persistent, spans);
-  placeTensors(segments, rt::SegmentKind::IO, io, spans);
+  placeTensors(segments, rt::SegmentKind::Persistent, persistent, views);
+  placeTensors(segments, rt::SegmentKind::IO, io, views);
   placeBuffers(segments, entries);
   placeWorkspace(segments, entries);
 }

@@ -32,22 +32,22 @@ static std::pair<unsigned, StringRef> getKey(rt::TensorOp tensor) {
   return {getSegmentOrder(tensor), tensor.getState().value_or("")};
 }
 
-/// The tensors with those of a span one after the other.
-static SmallVector<rt::TensorOp> keepSpansTogether(ArrayRef<rt::TensorOp> list,
-                                                   ArrayRef<rt::SpanOp> spans) {
-  SmallVector<rt::SpanOp> longestFirst(spans);
-  llvm::stable_sort(longestFirst, [](rt::SpanOp a, rt::SpanOp b) {
+/// The tensors with those of a flat view one after the other.
+static SmallVector<rt::TensorOp>
+keepViewsTogether(ArrayRef<rt::TensorOp> list, ArrayRef<rt::FlatViewOp> views) {
+  SmallVector<rt::FlatViewOp> longestFirst(views);
+  llvm::stable_sort(longestFirst, [](rt::FlatViewOp a, rt::FlatViewOp b) {
     return a.getTensors().size() > b.getTensors().size();
   });
   llvm::StringMap<rt::TensorOp> byName;
   for (rt::TensorOp tensor : list)
     byName[tensor.getSymName()] = tensor;
   DenseMap<Attribute, ArrayAttr> spanOf;
-  for (rt::SpanOp span : longestFirst)
-    if (llvm::none_of(span.getTensors(),
+  for (rt::FlatViewOp view : longestFirst)
+    if (llvm::none_of(view.getTensors(),
                       [&](Attribute name) { return spanOf.contains(name); }))
-      for (Attribute name : span.getTensors())
-        spanOf[name] = span.getTensors();
+      for (Attribute name : view.getTensors())
+        spanOf[name] = view.getTensors();
 
   llvm::SetVector<Operation *> ordered;
   for (rt::TensorOp tensor : list) {
@@ -62,17 +62,17 @@ static SmallVector<rt::TensorOp> keepSpansTogether(ArrayRef<rt::TensorOp> list,
 }
 
 SmallVector<rt::TensorOp> nsa::getMemoryOrder(ArrayRef<rt::TensorOp> tensors,
-                                              ArrayRef<rt::SpanOp> spans) {
+                                              ArrayRef<rt::FlatViewOp> views) {
   SmallVector<rt::TensorOp> sorted(tensors);
   llvm::stable_sort(sorted, [](rt::TensorOp a, rt::TensorOp b) {
     return getKey(a) < getKey(b);
   });
-  return keepSpansTogether(sorted, spans);
+  return keepViewsTogether(sorted, views);
 }
 
-SmallVector<rt::SpanOp> nsa::getSpans(ModuleOp module) {
-  SmallVector<rt::SpanOp> spans;
+SmallVector<rt::FlatViewOp> nsa::getFlatViews(ModuleOp module) {
+  SmallVector<rt::FlatViewOp> views;
   for (auto entry : module.getOps<rt::EntryOp>())
-    llvm::append_range(spans, entry.getBody().getOps<rt::SpanOp>());
-  return spans;
+    llvm::append_range(views, entry.getBody().getOps<rt::FlatViewOp>());
+  return views;
 }

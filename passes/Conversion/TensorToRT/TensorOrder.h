@@ -11,14 +11,14 @@ namespace nsa {
 
 /// The tensors of one segment in the order in which `nsa-plan` lays them out:
 /// by role, decaying parameters first, so that they are one range, and those of
-/// a span one after the other. Where spans share tensors, the longest counts;
-/// the verifier of `rt.span` finds contradictions.
+/// a flat view one after the other. Where flat views share tensors, the longest
+/// counts; the verifier of `rt.flat_view` finds contradictions.
 llvm::SmallVector<rt::TensorOp>
 getMemoryOrder(llvm::ArrayRef<rt::TensorOp> tensors,
-               llvm::ArrayRef<rt::SpanOp> spans);
+               llvm::ArrayRef<rt::FlatViewOp> views);
 
-/// All spans of a module's entries.
-llvm::SmallVector<rt::SpanOp> getSpans(mlir::ModuleOp module);
+/// All flat views of a module's entries.
+llvm::SmallVector<rt::FlatViewOp> getFlatViews(mlir::ModuleOp module);
 
 } // namespace nsa
 

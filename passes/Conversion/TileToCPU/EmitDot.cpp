@@ -1,4 +1,4 @@
-//===- EmitDot.cpp - register-blocked matrix products ---------------------===//
+//===- EmitDot.cpp - register-blocked matmuls -----------------------------===//
 //
 // Two forms:
 //   - columns: vectors run along the columns of b; a block of mr rows and nv

@@ -133,12 +133,13 @@ void KernelEmitter::estimateRows(Operation *op, TileType type) {
   int64_t whole = masks ? roundUp(inner, lanes) : inner / lanes * lanes;
   work.addVectors(rows * whole, kAccessCost, lanes);
   if (whole < inner)
-    work.addScalars(SlowPath::ScalarAccess, op, rows * (inner - whole), 1);
+    work.addScalars(PerformanceLint::ScalarAccess, op, rows * (inner - whole),
+                    1);
 }
 
 /// The cost of emitElements.
 void KernelEmitter::estimateElements(Operation *op, TileType type) {
-  work.addScalars(SlowPath::ScalarAccess, op, type.getNumElements(), 3);
+  work.addScalars(PerformanceLint::ScalarAccess, op, type.getNumElements(), 3);
 }
 
 void KernelEmitter::emitRows(const Access &access, const Buffer &buffer,

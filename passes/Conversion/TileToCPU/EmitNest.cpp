@@ -112,7 +112,8 @@ void NestEmitter::estimate() {
   vectorCost = cost;
   double count = static_cast<double>(outerExtent) * innerExtent;
   if (dividesIntegers(nest))
-    kernel.getWork().addScalars(SlowPath::ScalarLoop, nest.root, count, cost);
+    kernel.getWork().addScalars(PerformanceLint::ScalarLoop, nest.root, count,
+                                cost);
   else
     kernel.getWork().addVectors(count, cost, lanes);
 }

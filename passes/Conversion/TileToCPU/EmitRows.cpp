@@ -84,7 +84,7 @@ void KernelEmitter::estimateTranspose(Operation *op, Type elementType,
   if (transposesVectors(elementType, rows, cols, width))
     work.addVectors(count, 3, transposeBlock);
   else
-    work.addScalars(SlowPath::ScalarLoop, op, count, 2);
+    work.addScalars(PerformanceLint::ScalarLoop, op, count, 2);
 }
 
 void KernelEmitter::emitTranspose(TransposeOp op) {

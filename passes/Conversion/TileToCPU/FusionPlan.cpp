@@ -102,7 +102,8 @@ bool FusionPlan::canDefer(Operation *op) const {
     if (writers.contains(between) ||
         touchesMemory(between, /*writesOnly=*/true))
       return false;
-  // Stores of the nest write what is read later unless they walk alike.
+  // Stores of the nest write what is read later unless they share an iteration
+  // space.
   for (auto [other, otherRoot] : roots)
     if (auto store = dyn_cast<StoreOp>(other);
         store && otherRoot == root && store.getRef() == load.getRef() &&

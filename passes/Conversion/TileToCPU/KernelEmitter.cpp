@@ -1,7 +1,7 @@
 //===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
 
 #include "passes/Conversion/TileToCPU/KernelEmitter.h"
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -56,23 +56,24 @@ LogicalResult KernelEmitter::emit() {
         /*alignment=*/64));
   emitProgramLoop();
   func::ReturnOp::create(b);
-  recordSlowPaths(func);
+  recordPerformanceLints(func);
   return success();
 }
 
-void KernelEmitter::recordSlowPaths(Operation *function) {
-  SmallVector<StringRef> names = getSlowPaths(kernel);
+void KernelEmitter::recordPerformanceLints(Operation *function) {
+  SmallVector<StringRef> names = getPerformanceLints(kernel);
   for (const WorkEstimate::Finding &finding :
-       work.findSlowPaths(getArgumentBytes(kernel.getArgumentTypes()))) {
-    names.push_back(getSlowPathName(finding.path));
-    remark::missed(finding.op->getLoc(), remark::RemarkOpts::name("SlowPath")
-                                             .category(DEBUG_TYPE)
-                                             .function(kernel.getSymName()))
+       work.findPerformanceLints(getArgumentBytes(kernel.getArgumentTypes()))) {
+    names.push_back(getPerformanceLintName(finding.path));
+    remark::missed(finding.op->getLoc(),
+                   remark::RemarkOpts::name("PerformanceLint")
+                       .category(DEBUG_TYPE)
+                       .function(kernel.getSymName()))
         << remark::reason("{0} takes an estimated {1:P0} of the kernel's time "
                           "one element at a time ({2})",
                           finding.op->getName(), finding.share, names.back());
   }
-  addSlowPaths(function, names);
+  addPerformanceLints(function, names);
 }
 
 void KernelEmitter::emitProgramLoop() {

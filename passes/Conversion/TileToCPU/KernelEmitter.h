@@ -65,8 +65,8 @@ private:
   void emitFor(mlir::scf::ForOp op);
   void emitIf(mlir::scf::IfOp op);
   void emitProgramLoop();
-  /// Notes on the function which slow paths the kernel takes.
-  void recordSlowPaths(mlir::Operation *function);
+  /// Notes on the function which performance lints the kernel takes.
+  void recordPerformanceLints(mlir::Operation *function);
   /// Makes `target`'s buffer hold the tile `source`.
   void copyTile(mlir::Value source, mlir::Value target);
   void fillBuffer(mlir::Value source, const Buffer &target);

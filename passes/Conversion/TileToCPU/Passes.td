@@ -25,7 +25,7 @@ def NSATileToCPU : Pass<"nsa-tile-to-cpu", "::mlir::ModuleOp"> {
 
     What a kernel does one element at a time is estimated. A path that takes more
     than a quarter of the kernel's time is a missed remark, and the function's
-    attribute `nsa.slow_paths` names it:
+    attribute `nsa.performance_lints` names it:
 
     | name | what |
     |---|---|

@@ -1,7 +1,7 @@
 //===- WorkEstimate.cpp - what runs element by element --------------------===//
 
 #include "passes/Conversion/TileToCPU/WorkEstimate.h"
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
@@ -10,17 +10,17 @@ using namespace nsa::cpu;
 /// Of a kernel's time, from which on a path is slow.
 static constexpr double slowShare = 0.25;
 
-llvm::StringRef nsa::cpu::getSlowPathName(SlowPath path) {
+llvm::StringRef nsa::cpu::getPerformanceLintName(PerformanceLint path) {
   switch (path) {
-  case SlowPath::ScalarLoop:
+  case PerformanceLint::ScalarLoop:
     return kScalarLoopPath;
-  case SlowPath::ScalarAccess:
+  case PerformanceLint::ScalarAccess:
     return kScalarAccessPath;
   }
-  llvm_unreachable("unknown slow path");
+  llvm_unreachable("unknown performance lint");
 }
 
-void WorkEstimate::addScalars(SlowPath path, Operation *op, double count,
+void WorkEstimate::addScalars(PerformanceLint path, Operation *op, double count,
                               double cost) {
   cost *= weights.back() * count;
   total += cost;
@@ -28,11 +28,12 @@ void WorkEstimate::addScalars(SlowPath path, Operation *op, double count,
 }
 
 SmallVector<WorkEstimate::Finding>
-WorkEstimate::findSlowPaths(uint64_t argumentBytes) const {
+WorkEstimate::findPerformanceLints(uint64_t argumentBytes) const {
   SmallVector<Finding> findings;
   if (argumentBytes < kNegligibleBytes)
     return findings;
-  for (SlowPath path : {SlowPath::ScalarLoop, SlowPath::ScalarAccess}) {
+  for (PerformanceLint path :
+       {PerformanceLint::ScalarLoop, PerformanceLint::ScalarAccess}) {
     double cost = 0;
     const Part *largest = nullptr;
     for (const Part &part : parts) {

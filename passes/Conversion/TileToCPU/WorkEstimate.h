@@ -15,7 +15,7 @@
 namespace nsa::cpu {
 
 /// Ways in which a kernel can be slow.
-enum class SlowPath {
+enum class PerformanceLint {
   /// Arithmetic or a transposition, one element at a time.
   ScalarLoop,
   /// A load or store of elements that are no neighbours in memory, or whose
@@ -24,7 +24,7 @@ enum class SlowPath {
 };
 
 /// "scalar-loop" or "scalar-access".
-llvm::StringRef getSlowPathName(SlowPath path);
+llvm::StringRef getPerformanceLintName(PerformanceLint path);
 
 /// Cycles that a vector costs on its way from or to memory beyond the first
 /// cache.
@@ -41,24 +41,25 @@ public:
     total += weights.back() * count * cost / lanes;
   }
   /// The same for elements that run one by one where `op` is emitted.
-  void addScalars(SlowPath path, mlir::Operation *op, double count,
+  void addScalars(PerformanceLint path, mlir::Operation *op, double count,
                   double cost);
 
   /// A path that takes a good part of the kernel's time.
   struct Finding {
-    SlowPath path;
+    PerformanceLint path;
     /// The operation that contributes most.
     mlir::Operation *op;
     /// Of the kernel's time.
     double share;
   };
-  /// The slow paths of a kernel with arguments of so many bytes together: those
-  /// that take more than a quarter of its time, unless that is next to nothing.
-  llvm::SmallVector<Finding> findSlowPaths(uint64_t argumentBytes) const;
+  /// The performance lints of a kernel with arguments of so many bytes
+  /// together: those that take more than a quarter of its time, unless that is
+  /// next to nothing.
+  llvm::SmallVector<Finding> findPerformanceLints(uint64_t argumentBytes) const;
 
 private:
   struct Part {
-    SlowPath path;
+    PerformanceLint path;
     mlir::Operation *op;
     double cost;
   };

@@ -5,13 +5,13 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SinkRows.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
-#include "passes/Conversion/TileToNVVM/Spread.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_TILEGPUASSIGNLAYOUTS
@@ -28,23 +28,23 @@ using namespace nsa::tile;
 // Operands in shared memory
 //===----------------------------------------------------------------------===//
 
-/// Lets operands a of products stay in shared memory where sums leave no
+/// Lets operands a of dots stay in shared memory where sums leave no
 /// registers for them: reading them again costs a few of many ldmatrix. And
 /// those of warpgroups, which take no time to read.
 static void keepInSharedMemory(LoadOp load, bool wgmma) {
   constexpr int64_t manyRegisters = 64;
-  if (!Fragment(load.getResult()).isPacked() || !getCopyWidth(load) ||
+  if (!MmaLayout(load.getResult()).isPacked() || !getCopyWidth(load) ||
       cast<TileType>(load.getType()).getShape().size() != 2)
     return;
   for (Value index : load.getIndices())
-    if (isa<TileType>(index.getType()) && !isOnDemand(index.getType()))
+    if (isa<TileType>(index.getType()) && !isRematerialized(index.getType()))
       return;
   for (OpOperand &use : load->getUses()) {
     auto dot = dyn_cast<DotOp>(use.getOwner());
     if (!dot || use.getOperandNumber() != 0)
       return;
     bool isOfWarpgroups =
-        wgmma && Fragment(dot.getResult()).warps % warpsOfGroup == 0;
+        wgmma && MmaLayout(dot.getResult()).warps % warpsOfGroup == 0;
     if (!isOfWarpgroups &&
         countSums(dot->getParentOfType<scf::ForOp>()) < manyRegisters)
       return;
@@ -53,13 +53,13 @@ static void keepInSharedMemory(LoadOp load, bool wgmma) {
   load.getResult().setType(type.withLayout(SharedAttr::get(load.getContext())));
 }
 
-/// Whether all that an operation makes are fragments of one row, of integers
+/// Whether all that an operation makes are MMA tiles of one row, of integers
 /// that are computed elsewhere, too.
 static bool makesIntegerRows(Operation *op) {
   return isa<LoadOp, MapOp>(op) &&
          llvm::all_of(op->getResultTypes(), [](Type type) {
            auto tile = dyn_cast<TileType>(type);
-           return isFragment(type) && tile.getRows() == 1 &&
+           return hasMmaLayout(type) && tile.getRows() == 1 &&
                   tile.getElementType().isInteger();
          });
 }
@@ -67,16 +67,16 @@ static bool makesIntegerRows(Operation *op) {
 static void promoteOperands(KernelOp kernel, bool wgmma) {
   SmallVector<LoadOp> loads;
   kernel.walk([&](LoadOp load) {
-    if (isFragment(load.getType()))
+    if (hasMmaLayout(load.getType()))
       loads.push_back(load);
   });
   // Warps that pass blocks by need the memory of two for their ring.
-  auto isOfSlabs = [](LoadOp load) {
-    return llvm::any_of(load->getUsers(), isInSlabBranch);
+  auto isInWarpBranches = [](LoadOp load) {
+    return llvm::any_of(load->getUsers(), isInWarpBranch);
   };
-  bool staysOut = llvm::count_if(loads, isOfSlabs) > 1;
+  bool staysOut = llvm::count_if(loads, isInWarpBranches) > 1;
   for (LoadOp load : loads)
-    if (!staysOut || !isOfSlabs(load))
+    if (!staysOut || !isInWarpBranches(load))
       keepInSharedMemory(load, wgmma);
   kernel.walk([](scf::ForOp loop) { sinkRows(loop, makesIntegerRows); });
 }
@@ -85,10 +85,10 @@ static void promoteOperands(KernelOp kernel, bool wgmma) {
 // Versions of mma
 //===----------------------------------------------------------------------===//
 
-/// Writes on each dot of fragments which instructions it becomes.
+/// Writes on each dot of MMA tiles which instructions it becomes.
 static void assignMma(KernelOp kernel, bool wgmma) {
   kernel.walk([&](DotOp op) {
-    if (!isFragment(op.getType()))
+    if (!hasMmaLayout(op.getType()))
       return;
     std::string obstacle;
     if (wgmma)
@@ -108,14 +108,14 @@ static void assignMma(KernelOp kernel, bool wgmma) {
 // Blocked layouts
 //===----------------------------------------------------------------------===//
 
-/// How many warps the fragments of `kernel` lie in; 0 if it has none. Fails if
+/// How many warps the MMA tiles of `kernel` lie in; 0 if it has none. Fails if
 /// they do not agree.
-static FailureOr<int64_t> getFragmentWarps(KernelOp kernel) {
+static FailureOr<int64_t> getMmaWarps(KernelOp kernel) {
   int64_t warps = 0;
   auto check = [&](Type type, Operation *op) -> LogicalResult {
-    if (!isFragment(type))
+    if (!hasMmaLayout(type))
       return success();
-    int64_t own = Fragment(cast<TileType>(type)).warps;
+    int64_t own = MmaLayout(cast<TileType>(type)).warps;
     if (warps && own != warps)
       return op->emitOpError("spreads a tile over ")
              << own << " warps, but others of the kernel lie in " << warps;
@@ -135,14 +135,15 @@ static FailureOr<int64_t> getFragmentWarps(KernelOp kernel) {
 
 /// Gives tiles without a layout the one that is planned for their shape.
 static void assignBlocked(KernelOp kernel, int64_t wanted) {
-  SpreadPlan plan(kernel, wanted);
+  BlockedLayoutPlan plan(kernel, wanted);
   auto assign = [&](Value value) {
     auto tile = dyn_cast<TileType>(value.getType());
     if (!tile || tile.getLayout())
       return;
-    Spread spread = plan.get(tile);
-    value.setType(tile.withLayout(nsa::tile_gpu::BlockedAttr::get(
-        kernel.getContext(), spread.threads, spread.team, spread.width)));
+    BlockedLayout blocked = plan.get(tile);
+    value.setType(tile.withLayout(
+        nsa::tile_gpu::BlockedAttr::get(kernel.getContext(), blocked.threads,
+                                        blocked.threadsPerRow, blocked.width)));
   };
   kernel.walk([&](Operation *op) {
     llvm::for_each(op->getResults(), assign);
@@ -168,7 +169,7 @@ struct AssignGPULayouts
       return signalPassFailure();
     }
     for (KernelOp kernel : module.getOps<KernelOp>()) {
-      FailureOr<int64_t> warps = getFragmentWarps(kernel);
+      FailureOr<int64_t> warps = getMmaWarps(kernel);
       if (failed(warps))
         return signalPassFailure();
       promoteOperands(kernel, wgmma);

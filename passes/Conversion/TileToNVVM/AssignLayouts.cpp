@@ -1,6 +1,6 @@
 //===- AssignLayouts.cpp - tiles for tensor cores -------------------------===//
 
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -139,21 +139,22 @@ static void report(KernelOp kernel, const LayoutAnalysis &layouts) {
     return;
   size_t count = layouts.getProducts().size();
   remark::passed(kernel.getLoc(), options("Kernel"))
-      << remark::add("{0} of {1} products on tensor cores, {2} slabs of 16 "
+      << remark::add("{0} of {1} dots on tensor cores, {2} M-tiles of 16 "
                      "rows for {3} warps",
                      count, count + layouts.getMissed().size(),
-                     layouts.getSlabs(), layouts.getWarps());
+                     layouts.getMTiles(), layouts.getWarps());
 }
 
 /// Products of f32 are small ones beside those of 16 bits, or fp32 was asked
 /// for.
-static void noteSlowPaths(KernelOp kernel, const LayoutAnalysis &layouts) {
+static void notePerformanceLints(KernelOp kernel,
+                                 const LayoutAnalysis &layouts) {
   bool isSlow = llvm::any_of(layouts.getMissed(), [](const auto &missed) {
     return !DotOp(missed.first).getA().getType().getElementType().isF32();
   });
   if (isSlow &&
       nsa::getArgumentBytes(kernel.getArgumentTypes()) >= nsa::kNegligibleBytes)
-    nsa::addSlowPaths(kernel, {nsa::kScalarProductPath});
+    nsa::addPerformanceLints(kernel, {nsa::kScalarProductPath});
 }
 
 namespace {
@@ -169,7 +170,7 @@ struct AssignLayouts : nsa::impl::NSAAssignLayoutsBase<AssignLayouts> {
     for (KernelOp kernel : getOperation().getOps<KernelOp>()) {
       LayoutAnalysis layouts(kernel, warps, wgmma);
       report(kernel, layouts);
-      noteSlowPaths(kernel, layouts);
+      notePerformanceLints(kernel, layouts);
       if (!layouts.getProducts().empty())
         LayoutRewriter(kernel, layouts).run();
     }

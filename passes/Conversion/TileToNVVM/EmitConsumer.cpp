@@ -1,7 +1,7 @@
 //===- EmitConsumer.cpp - warpgroups that multiply what was copied --------===//
 //
 // The loops of warpgroups for which another one copies (EmitProducer.cpp). The
-// last product of an iteration is issued behind the first one of the next
+// last dot of an iteration is issued behind the first one of the next
 // iteration, if nothing needs it before: while it runs, threads work on the
 // result of the other one.
 //
@@ -15,13 +15,13 @@ using namespace nsa::cuda;
 using namespace nsa::tile;
 
 //===----------------------------------------------------------------------===//
-// Places
+// Stages
 //===----------------------------------------------------------------------===//
 
-/// All threads of a warp have read what is in a place.
-void KernelEmitter::releasePlace(Value place) {
+/// All threads of a warp have read what is in a stage.
+void KernelEmitter::consumerRelease(Value stage) {
   NVVM::SyncWarpOp::create(b, b.i32(-1));
-  Value empty = ringBarrier(place, false);
+  Value empty = stageBarrier(stage, false);
   b.ifThen(b.less(thread().lane, 1), [&] {
     NVVM::MBarrierArriveOp::create(b, TypeRange(b.getI64Type()), empty,
                                    Value());
@@ -29,28 +29,29 @@ void KernelEmitter::releasePlace(Value place) {
 }
 
 /// Waits for a tile of the whole program.
-void KernelEmitter::takeHeld(size_t number) {
-  const ProducerPlan::Copy &copy = producer.held[number];
+void KernelEmitter::takeStationary(size_t number) {
+  const ProducerPlan::Copy &copy = producer.stationary[number];
   LoadOp load = copy.load;
-  awaitPhase(heldBarrier(number), b.i32(0));
-  residents.try_emplace(
+  waitPhase(stationaryBarrier(number), b.i32(0));
+  sharedBuffers.try_emplace(
       load.getResult(),
-      Resident{SharedShape(cast<TileType>(load.getType())), copy.offset, {}});
+      SharedBuffer{
+          SharedShape(cast<TileType>(load.getType())), copy.offset, {}});
 }
 
-/// Lets the tiles that a loop copies lie in `place` of the ring.
-void KernelEmitter::selectPlace(ArrayRef<ProducerPlan::Copy> copies,
-                                Value place) {
-  Value stage = b.mul(place, producer.stageBytes);
+/// Lets the tiles that a loop copies lie in `stage` of the pipeline.
+void KernelEmitter::selectStage(ArrayRef<ProducerPlan::Copy> copies,
+                                Value stage) {
+  Value stageOffset = b.mul(stage, producer.stageBytes);
   for (const ProducerPlan::Copy &copy : copies) {
     Value tile = copy.load->getResult(0);
-    int64_t offset = ring.offset + copy.offset;
+    int64_t offset = pipelineState.offset + copy.offset;
     if (isShared(tile.getType()))
-      residents.insert_or_assign(
-          tile,
-          Resident{SharedShape(cast<TileType>(tile.getType())), offset, stage});
+      sharedBuffers.insert_or_assign(
+          tile, SharedBuffer{SharedShape(cast<TileType>(tile.getType())),
+                             offset, stageOffset});
     else
-      residentLines[tile] = {offset, stage};
+      stagedVectors[tile] = {offset, stageOffset};
   }
 }
 
@@ -58,19 +59,19 @@ void KernelEmitter::selectPlace(ArrayRef<ProducerPlan::Copy> copies,
 // Loops
 //===----------------------------------------------------------------------===//
 
-/// Emits the body of a loop: its values and those of the late product, for the
+/// Emits the body of a loop: its values and those of the delayed dot, for the
 /// next iteration.
 FailureOr<SmallVector<Value>> KernelEmitter::emitIteration(ConsumerLoop &loop,
                                                            ValueRange carried,
-                                                           Value place) {
-  DotOp late = loop.late.product;
+                                                           Value stage) {
+  DotOp late = loop.late.dot;
   if (late)
     carried = takeLate(loop.late, carried);
   unflatten(loop.op.getRegionIterArgs(), carried);
-  selectPlace(loop.copies, place);
+  selectStage(loop.copies, stage);
   if (late)
-    behindProduct[findFirstProduct(loop.op)] = [&, place] {
-      emitLateProduct(loop, place);
+    afterDot[findFirstDot(loop.op)] = [&, stage] {
+      emitDelayedDot(loop, stage);
     };
   if (failed(emitBlock(*loop.op.getBody())))
     return failure();
@@ -79,50 +80,50 @@ FailureOr<SmallVector<Value>> KernelEmitter::emitIteration(ConsumerLoop &loop,
   registers[late.getResult()] = registersOf(late.getAcc());
   SmallVector<Value> yielded = flatten(loop.op.getYieldedValues());
   llvm::append_range(yielded, registersOf(late.getA()));
-  yielded.push_back(place);
+  yielded.push_back(stage);
   return yielded;
 }
 
 LogicalResult KernelEmitter::emitConsumerLoop(scf::ForOp op) {
   ArrayRef<ProducerPlan::Copy> copies = producer.loops.find(op)->second;
   ConsumerLoop loop{op, copies, findLateProduct(op, copies)};
-  bool isLate(loop.late.product);
+  bool isLate(loop.late.dot);
   LogicalResult result = success();
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
   auto body = [&](Value i, ValueRange carried) -> SmallVector<Value> {
     scalars.map(op.getInductionVar(), i);
-    ValueRange own = takeRing(carried);
-    Value place = ring.place, phase = ring.phase;
-    awaitPhase(ringBarrier(place, true), phase);
+    ValueRange own = takePipeline(carried);
+    Value stage = pipelineState.stage, phase = pipelineState.phase;
+    waitPhase(stageBarrier(stage, true), phase);
     for (const ProducerPlan::Copy &copy : copies)
       markGlobal(copy.load);
-    FailureOr<SmallVector<Value>> yielded = emitIteration(loop, own, place);
+    FailureOr<SmallVector<Value>> yielded = emitIteration(loop, own, stage);
     if (failed(yielded)) {
       result = failure();
       return llvm::to_vector(carried);
     }
     if (isLate) {
-      // The first iteration has no place before its own.
+      // The first iteration has no stage before its own.
       Value isLater =
           arith::CmpIOp::create(b, arith::CmpIPredicate::ne, i, lower);
-      b.ifThen(isLater, [&] { releasePlace(own.back()); });
+      b.ifThen(isLater, [&] { consumerRelease(own.back()); });
     } else {
-      releasePlace(place);
+      consumerRelease(stage);
     }
-    ring.place = place;
-    ring.phase = phase;
+    pipelineState.stage = stage;
+    pipelineState.phase = phase;
     advanceRing();
     return withRing(std::move(*yielded));
   };
   SmallVector<Value> inits = flatten(op.getInitArgs());
   if (isLate) {
-    leftOut.insert(loop.late.product);
+    peeled.insert(loop.late.dot);
     llvm::append_range(inits, startLate(loop.late));
   }
   SmallVector<Value> results =
       b.loop(lower, upper, scalar(op.getStep()), withRing(std::move(inits)),
              body, ThreadBuilder::Loop::Uniform);
-  ValueRange own = takeRing(results);
+  ValueRange own = takePipeline(results);
   if (isLate)
     own = takeLate(loop.late, own);
   unflatten(op.getResults(), own);
@@ -133,7 +134,7 @@ LogicalResult KernelEmitter::emitConsumerLoop(scf::ForOp op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Late products
+// Delayed dots
 //===----------------------------------------------------------------------===//
 
 /// Whether all that uses `value` in the block of `op` stands behind that.
@@ -144,15 +145,15 @@ static bool isUsedBehind(Value value, Operation *op) {
   });
 }
 
-/// The last product of a loop's iteration can be made behind the first one of
+/// The last dot of a loop's iteration can be made behind the first one of
 /// the next iteration: while it runs, threads work on what that gives.
 KernelEmitter::LateProduct
 KernelEmitter::findLateProduct(scf::ForOp loop,
                                ArrayRef<ProducerPlan::Copy> copies) {
-  DotOp first = findFirstProduct(loop), last;
+  DotOp first = findFirstDot(loop), last;
   for (auto dot : loop.getBody()->getOps<DotOp>())
     last = dot;
-  if (last == first || !isWgmma(last) || !isFragment(last.getA().getType()) ||
+  if (last == first || !isWgmma(last) || !hasMmaLayout(last.getA().getType()) ||
       last.getTransposeA() || !last->hasOneUse() ||
       !isa<scf::YieldOp>(*last->user_begin()) ||
       last.getAcc().getDefiningOp<SplatOp>() ||
@@ -167,42 +168,42 @@ KernelEmitter::findLateProduct(scf::ForOp loop,
   return {last, sum, {}, {}};
 }
 
-/// What a loop carries of a product that is late: operand a, and the place of
-/// operand b. First zeros, and some place that is filled.
+/// What a loop carries of a delayed dot: operand a, and the stage of
+/// operand b. First zeros, and some stage that is filled.
 SmallVector<Value> KernelEmitter::startLate(const LateProduct &late) {
-  DotOp product = late.product;
-  Fragment a(product.getA());
+  DotOp dot = late.dot;
+  MmaLayout a(dot.getA());
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(a.registerType()));
   SmallVector<Value> values(a.registers(), zero);
-  values.push_back(ring.place);
+  values.push_back(pipelineState.stage);
   return values;
 }
 
 ValueRange KernelEmitter::takeLate(LateProduct &late, ValueRange values) {
-  late.place = values.back();
+  late.stage = values.back();
   values = values.drop_back();
-  int64_t count = Fragment(late.product.getA()).registers();
+  int64_t count = MmaLayout(late.dot.getA()).registers();
   late.a = SmallVector<Value>(values.take_back(count));
   return values.drop_back(count);
 }
 
-/// Makes the product of the iteration before; that of now lies in `place`.
-void KernelEmitter::emitLateProduct(const ConsumerLoop &loop, Value place) {
+/// Makes the dot of the iteration before; that of now lies in `stage`.
+void KernelEmitter::emitDelayedDot(const ConsumerLoop &loop, Value stage) {
   const LateProduct &late = loop.late;
-  DotOp product = late.product;
-  registers[product.getA()] = late.a;
-  registers[product.getAcc()] = registers.lookup(late.sum);
-  selectPlace(loop.copies, late.place);
-  emitWarpgroupDot(product);
-  registers[late.sum] = registers.lookup(product.getResult());
-  selectPlace(loop.copies, place);
+  DotOp dot = late.dot;
+  registers[dot.getA()] = late.a;
+  registers[dot.getAcc()] = registers.lookup(late.sum);
+  selectStage(loop.copies, late.stage);
+  emitWarpgroupDot(dot);
+  registers[late.sum] = registers.lookup(dot.getResult());
+  selectStage(loop.copies, stage);
 }
 
-/// Makes the product of the last iteration, if there was one.
+/// Makes the dot of the last iteration, if there was one.
 void KernelEmitter::finishLate(const ConsumerLoop &loop, Value hasIterations) {
-  DotOp product = loop.late.product;
+  DotOp dot = loop.late.dot;
   scf::ForOp op = loop.op;
-  Value result = op.getResult(product->use_begin()->getOperandNumber());
+  Value result = op.getResult(dot->use_begin()->getOperandNumber());
   SmallVector<Value> before = registers.lookup(result);
   auto branch = scf::IfOp::create(b, TypeRange(ValueRange(before)),
                                   hasIterations, /*addThenBlock=*/true,
@@ -212,13 +213,13 @@ void KernelEmitter::finishLate(const ConsumerLoop &loop, Value hasIterations) {
   b.setInsertionPointToEnd(branch.elseBlock());
   scf::YieldOp::create(b, before);
   b.setInsertionPointToEnd(branch.thenBlock());
-  registers[product.getA()] = loop.late.a;
-  registers[product.getAcc()] = before;
-  selectPlace(loop.copies, loop.late.place);
-  emitWarpgroupDot(product);
-  awaitProducts();
-  releasePlace(loop.late.place);
-  scf::YieldOp::create(b, registers.lookup(product.getResult()));
-  leftOut.erase(product);
+  registers[dot.getA()] = loop.late.a;
+  registers[dot.getAcc()] = before;
+  selectStage(loop.copies, loop.late.stage);
+  emitWarpgroupDot(dot);
+  awaitWgmma();
+  consumerRelease(loop.late.stage);
+  scf::YieldOp::create(b, registers.lookup(dot.getResult()));
+  peeled.erase(dot);
   registers[result] = llvm::to_vector_of<Value>(branch.getResults());
 }

@@ -9,16 +9,17 @@ using namespace nsa::tile;
 void KernelEmitter::emitConvert(ConvertOp op) {
   if (op.getInput().getType() == op.getType()) {
     if (isShared(op.getType()))
-      residents.try_emplace(op.getResult(), residents.at(op.getInput()));
+      sharedBuffers.try_emplace(op.getResult(),
+                                sharedBuffers.at(op.getInput()));
     else
       registers[op.getResult()] = registersOf(op.getInput());
     return;
   }
   if (isShared(op.getType()))
     return convertToShared(op);
-  if (isFragment(op.getType()))
-    return convertToFragment(op);
-  convertToSpread(op);
+  if (hasMmaLayout(op.getType()))
+    return convertToMma(op);
+  convertToBlocked(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -29,17 +30,17 @@ void KernelEmitter::convertToShared(ConvertOp op) {
   if (op->use_empty())
     return;
   Value input = op.getInput();
-  Resident tile = makeResident(op.getResult());
+  SharedBuffer tile = makeSharedBuffer(op.getResult());
   markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
-  if (isFragment(input.getType()) && Fragment(input).isPacked())
-    return storeFragment(input, tile);
-  // Element by element: from an exchange area, or computed.
+  if (hasMmaLayout(input.getType()) && MmaLayout(input).isPacked())
+    return storeMma(input, tile);
+  // Element by element: from the layout-conversion scratch, or computed.
   std::optional<SharedTile> from;
   if (registers.contains(input)) {
-    beginExchange();
-    from =
-        isFragment(input.getType()) ? publishFragment(input) : publish(input);
-    endPublishing();
+    beginLayoutConversion();
+    from = hasMmaLayout(input.getType()) ? localStoreMma(input)
+                                         : localStore(input);
+    endLocalStores();
     // Behind the barriers of the exchange.
     markShared(op.getResult(), tile_gpu::SharedAccessKind::Write);
   }
@@ -59,41 +60,41 @@ void KernelEmitter::convertToShared(ConvertOp op) {
                 value = evaluate(input, row, col, memo);
               }
               b.store(b.select(inside, value, b.constant(element, 0)),
-                      residentElement(tile, row, col), b.i32(0));
+                      bufferElement(tile, row, col), b.i32(0));
             });
 }
 
 /// Each lane writes its pairs; 8 rows of 4 lanes cover all banks.
-void KernelEmitter::storeFragment(Value input, const Resident &tile) {
-  Fragment fragment(input);
+void KernelEmitter::storeMma(Value input, const SharedBuffer &tile) {
+  MmaLayout layout(input);
   const SharedShape &shape = tile.shape;
   SmallVector<Value> values = registersOf(input);
   Value zero =
-      arith::ConstantOp::create(b, b.getZeroAttr(fragment.registerType()));
+      arith::ConstantOp::create(b, b.getZeroAttr(layout.registerType()));
   auto write = [&](int64_t r, Value row, Value rowExists) {
-    for (int64_t chunk = 0; chunk < shape.chunks(); ++chunk) {
+    for (int64_t vector = 0; vector < shape.vectors(); ++vector) {
       Value value = zero;
-      if (2 * chunk < fragment.colCount()) {
-        value = values[(r * fragment.colCount() + 2 * chunk) / 2];
-        if (!fragment.hasCol(2 * chunk)) {
+      if (2 * vector < layout.colCount()) {
+        value = values[(r * layout.colCount() + 2 * vector) / 2];
+        if (!layout.hasCol(2 * vector)) {
           Value low = b.half(value, 0), high = b.half(value, 1);
-          Value none = b.constant(fragment.element, 0);
+          Value none = b.constant(layout.element, 0);
           value = b.vectorOfTwo(
-              b.select(hasCol(fragment, 2 * chunk), low, none),
-              b.select(hasCol(fragment, 2 * chunk + 1), high, none));
+              b.select(hasCol(layout, 2 * vector), low, none),
+              b.select(hasCol(layout, 2 * vector + 1), high, none));
         }
         if (rowExists)
           value = b.select(rowExists, value, zero);
       }
-      Value address = residentAddress(tile, row, b.i32(chunk));
+      Value address = bufferAddress(tile, row, b.i32(vector));
       address = b.advance(address, b.mul(thread().pair, 2));
       b.storeVector(value, address, b.i32(0));
     }
   };
-  for (int64_t r = 0; r < fragment.rowCount(); ++r) {
-    Value row = rowOf(fragment, r);
-    bool allInside = 16 * fragment.warps * (r / 2 + 1) <= shape.paddedRows();
-    Value rowExists = hasRow(fragment, r);
+  for (int64_t r = 0; r < layout.rowCount(); ++r) {
+    Value row = rowOf(layout, r);
+    bool allInside = 16 * layout.warps * (r / 2 + 1) <= shape.paddedRows();
+    Value rowExists = hasRow(layout, r);
     b.ifThen(allInside ? Value() : b.less(row, shape.paddedRows()),
              [&] { write(r, row, rowExists); });
   }
@@ -103,87 +104,86 @@ void KernelEmitter::storeFragment(Value input, const Resident &tile) {
 // Into registers
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::convertToFragment(ConvertOp op) {
+void KernelEmitter::convertToMma(ConvertOp op) {
   Value input = op.getInput();
-  Fragment fragment(op.getResult());
+  MmaLayout layout(op.getResult());
   SmallVector<Value> values;
   if (isShared(input.getType())) {
     markShared(input, tile_gpu::SharedAccessKind::Read);
-    Resident tile = residents.at(input);
-    if (fragment.isPacked() && fragment.rows > 1) {
-      registers[op.getResult()] = loadFragment(tile, fragment);
+    SharedBuffer tile = sharedBuffers.at(input);
+    if (layout.isPacked() && layout.rows > 1) {
+      registers[op.getResult()] = loadMma(tile, layout);
       return;
     }
-    for (int64_t r = 0; r < fragment.rowCount(); ++r)
-      for (int64_t c = 0; c < fragment.colCount(); ++c)
-        values.push_back(b.load(residentElement(tile, insideRow(fragment, r),
-                                                insideCol(fragment, c)),
-                                b.i32(0), fragment.element));
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        values.push_back(b.load(
+            bufferElement(tile, insideRow(layout, r), insideCol(layout, c)),
+            b.i32(0), layout.element));
   } else if (registers.contains(input)) {
-    beginExchange();
-    SharedTile from =
-        isFragment(input.getType()) ? publishFragment(input) : publish(input);
-    endPublishing();
-    for (int64_t r = 0; r < fragment.rowCount(); ++r)
-      for (int64_t c = 0; c < fragment.colCount(); ++c)
+    beginLayoutConversion();
+    SharedTile from = hasMmaLayout(input.getType()) ? localStoreMma(input)
+                                                    : localStore(input);
+    endLocalStores();
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
         values.push_back(
-            readShared(from, insideRow(fragment, r), insideCol(fragment, c)));
+            readShared(from, insideRow(layout, r), insideCol(layout, c)));
   } else {
     Memo memo;
-    for (int64_t r = 0; r < fragment.rowCount(); ++r)
-      for (int64_t c = 0; c < fragment.colCount(); ++c)
-        values.push_back(fragmentElement(input, fragment, r, c, memo));
+    for (int64_t r = 0; r < layout.rowCount(); ++r)
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        values.push_back(mmaElement(input, layout, r, c, memo));
   }
-  registers[op.getResult()] = pack(fragment, values);
+  registers[op.getResult()] = pack(layout, values);
 }
 
-Value KernelEmitter::insideRow(const Fragment &fragment, int64_t r) {
-  Value row = rowOf(fragment, r);
-  return fragment.hasRow(r)
+Value KernelEmitter::insideRow(const MmaLayout &layout, int64_t r) {
+  Value row = rowOf(layout, r);
+  return layout.hasRow(r)
              ? row
-             : Value(arith::MinSIOp::create(b, row, b.i32(fragment.rows - 1)));
+             : Value(arith::MinSIOp::create(b, row, b.i32(layout.rows - 1)));
 }
 
-Value KernelEmitter::insideCol(const Fragment &fragment, int64_t c) {
-  Value col = colOf(fragment, c);
-  return fragment.hasCol(c)
+Value KernelEmitter::insideCol(const MmaLayout &layout, int64_t c) {
+  Value col = colOf(layout, c);
+  return layout.hasCol(c)
              ? col
-             : Value(arith::MinSIOp::create(b, col, b.i32(fragment.cols - 1)));
+             : Value(arith::MinSIOp::create(b, col, b.i32(layout.cols - 1)));
 }
 
-KernelEmitter::SharedTile KernelEmitter::publishFragment(Value tile) {
-  Fragment fragment(tile);
-  SharedTile shared = allocate(fragment.rows, fragment.cols, fragment.element);
+KernelEmitter::SharedTile KernelEmitter::localStoreMma(Value tile) {
+  MmaLayout layout(tile);
+  SharedTile shared = allocate(layout.rows, layout.cols, layout.element);
   SmallVector<Value> elements = elementsOf(tile);
-  Value first = isFirst(fragment);
-  for (int64_t r = 0; r < fragment.rowCount(); ++r)
-    b.ifThen(b.both(hasRow(fragment, r), first), [&] {
-      for (int64_t c = 0; c < fragment.colCount(); ++c)
-        b.ifThen(hasCol(fragment, c), [&] {
-          writeShared(elements[r * fragment.colCount() + c], shared,
-                      rowOf(fragment, r), colOf(fragment, c));
+  Value first = isFirst(layout);
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    b.ifThen(b.both(hasRow(layout, r), first), [&] {
+      for (int64_t c = 0; c < layout.colCount(); ++c)
+        b.ifThen(hasCol(layout, c), [&] {
+          writeShared(elements[r * layout.colCount() + c], shared,
+                      rowOf(layout, r), colOf(layout, c));
         });
     });
   return shared;
 }
 
-void KernelEmitter::convertToSpread(ConvertOp op) {
+void KernelEmitter::convertToBlocked(ConvertOp op) {
   Value input = op.getInput();
   if (!isShared(input.getType())) {
-    beginExchange();
-    SharedTile from = publishFragment(input);
-    endPublishing();
+    beginLayoutConversion();
+    SharedTile from = localStoreMma(input);
+    endLocalStores();
     stillShared.try_emplace(op.getResult(), from);
     return readBack(op.getResult(), from);
   }
   markShared(input, tile_gpu::SharedAccessKind::Read);
-  Resident tile = residents.at(input);
-  Spread spread = spreadOf(op.getResult());
+  SharedBuffer tile = sharedBuffers.at(input);
+  BlockedLayout blocked = blockedLayoutOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];
   Type element = cast<TileType>(op.getType()).getElementType();
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = placeInside(spread, k);
-    values.push_back(
-        b.load(residentElement(tile, row, col), b.i32(0), element));
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(blocked, k);
+    values.push_back(b.load(bufferElement(tile, row, col), b.i32(0), element));
   }
 }

@@ -1,7 +1,7 @@
-//===- EmitDotMma.cpp - products on tensor cores --------------------------===//
+//===- EmitDotMma.cpp - dots on tensor cores ------------------------------===//
 //
-// mma.sync.m16n8k16: each warp multiplies its slabs of 16 rows of a by all of
-// b. The two registers of b that a product needs are neighbours of one
+// mma.sync.m16n8k16: each warp multiplies its M-tiles of 16 rows of a by all of
+// b. The two registers of b that a dot needs are neighbours of one
 // ldmatrix.x4.
 //
 //===----------------------------------------------------------------------===//
@@ -17,18 +17,18 @@ using namespace nsa::tile;
 // Matrices from shared memory
 //===----------------------------------------------------------------------===//
 
-/// The row (and chunk) that this lane addresses, of 16 rows and two chunks.
+/// The row (and vector) that this lane addresses, of 16 rows and two vectors.
 static Value laneRow(ThreadBuilder &b, Value lane, bool rowsFirst) {
   Value upper = rowsFirst ? b.rem(b.div(lane, 8), 2) : b.div(lane, 16);
   return b.add(b.rem(lane, 8), b.mul(upper, 8));
 }
-static Value laneChunk(ThreadBuilder &b, Value lane, bool rowsFirst) {
+static Value laneVector(ThreadBuilder &b, Value lane, bool rowsFirst) {
   return rowsFirst ? b.div(lane, 16) : b.rem(b.div(lane, 8), 2);
 }
 
-/// Where this lane's row of a tile at the start of shared memory is, in chunk
-/// `flip` or the next one; other rows and chunks are at constant distances as
-/// long as the chunk keeps its remainder.
+/// Where this lane's row of a tile at the start of shared memory is, in vector
+/// `flip` or the next one; other rows and vectors are at constant distances as
+/// long as the vector keeps its remainder.
 Value KernelEmitter::lanePointer(const SharedShape &shape, MatrixOrder order,
                                  int64_t flip) {
   Value &pointer = lanePointers[{shape.rowBytes(), int64_t(order), flip}];
@@ -38,10 +38,10 @@ Value KernelEmitter::lanePointer(const SharedShape &shape, MatrixOrder order,
   Value lane = thread().lane;
   pointer = hoisted([&] {
     Value row = laneRow(b, lane, rowsFirst);
-    Value chunk = b.add(laneChunk(b, lane, rowsFirst), flip);
+    Value vector = b.add(laneVector(b, lane, rowsFirst), flip);
     Value byte =
         b.add(b.mul(row, shape.rowBytes()),
-              b.mul(swizzle(shape, row, chunk), SharedShape::chunkBytes));
+              b.mul(swizzle(shape, row, vector), SharedShape::vectorBytes));
     return b.advance(sharedBase, byte);
   });
   return pointer;
@@ -63,63 +63,65 @@ static SmallVector<Value> loadMatrix(ThreadBuilder &b, Value pointer,
   return values;
 }
 
-SmallVector<Value> KernelEmitter::loadMatrices(const Resident &tile,
+SmallVector<Value> KernelEmitter::loadMatrices(const SharedBuffer &tile,
                                                MatrixOrder order,
                                                bool transpose, int64_t row,
-                                               int64_t chunk, Value firstByte) {
-  int64_t panel = chunk / tile.shape.panelChunks();
-  int64_t flip = chunk % tile.shape.panelChunks();
+                                               int64_t vector,
+                                               Value firstByte) {
+  int64_t atom = vector / tile.shape.atomVectors();
+  int64_t flip = vector % tile.shape.atomVectors();
   Value pointer = lanePointer(tile.shape, order, flip);
   if (tile.stage)
     pointer = b.advance(pointer, tile.stage);
   if (firstByte)
     pointer = b.advance(pointer, firstByte);
   pointer = b.advance(pointer, tile.offset + row * tile.shape.rowBytes() +
-                                   panel * tile.shape.panelBytes());
+                                   atom * tile.shape.atomBytes());
   return loadMatrix(b, pointer, transpose);
 }
 
-Value KernelEmitter::slabOf(int64_t rows, int64_t fragmentWarps, int64_t s) {
-  int64_t slabs = llvm::divideCeil(rows, 16);
-  Value slab = b.add(thread().warp, s * fragmentWarps);
-  if ((s + 1) * fragmentWarps <= slabs)
-    return slab;
-  // A slab of padding: any rows will do.
-  return arith::MinSIOp::create(b, slab, b.i32(slabs - 1));
+Value KernelEmitter::mTileOf(int64_t rows, int64_t mmaWarps, int64_t s) {
+  int64_t mTiles = llvm::divideCeil(rows, 16);
+  Value mTile = b.add(thread().warp, s * mmaWarps);
+  if ((s + 1) * mmaWarps <= mTiles)
+    return mTile;
+  // An M-tile of padding: any rows will do.
+  return arith::MinSIOp::create(b, mTile, b.i32(mTiles - 1));
 }
 
-Value KernelEmitter::slabByte(const SharedShape &shape, int64_t fragmentWarps,
-                              int64_t s) {
-  return b.mul(slabOf(shape.rows, fragmentWarps, s), 16 * shape.rowBytes());
+Value KernelEmitter::mTileByte(const SharedShape &shape, int64_t mmaWarps,
+                               int64_t s) {
+  return b.mul(mTileOf(shape.rows, mmaWarps, s), 16 * shape.rowBytes());
 }
 
-SmallVector<Value> KernelEmitter::loadFragment(const Resident &tile,
-                                               const Fragment &fragment) {
-  SmallVector<Value> values(fragment.registers());
-  int64_t perRow = fragment.colCount() / 2;
-  for (int64_t s = 0; s < fragment.slabs(); ++s) {
-    Value start = slabByte(tile.shape, fragment.warps, s);
-    for (int64_t chunk = 0; chunk < perRow; chunk += 2) {
+SmallVector<Value> KernelEmitter::loadMma(const SharedBuffer &tile,
+                                          const MmaLayout &layout) {
+  SmallVector<Value> values(layout.registers());
+  int64_t perRow = layout.colCount() / 2;
+  for (int64_t s = 0; s < layout.mTiles(); ++s) {
+    Value start = mTileByte(tile.shape, layout.warps, s);
+    for (int64_t vector = 0; vector < perRow; vector += 2) {
       SmallVector<Value> matrices = loadMatrices(
-          tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0, chunk, start);
+          tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0, vector, start);
       for (int64_t i = 0; i < 4; ++i)
-        if (chunk + i / 2 < perRow)
-          values[(2 * s + i % 2) * perRow + chunk + i / 2] =
-              b.bitcast(matrices[i], fragment.registerType());
+        if (vector + i / 2 < perRow)
+          values[(2 * s + i % 2) * perRow + vector + i / 2] =
+              b.bitcast(matrices[i], layout.registerType());
     }
   }
   return values;
 }
 
-/// Operand a that lies transposed: the warp chooses the chunks.
-SmallVector<Value> KernelEmitter::loadTransposedA(const Resident &tile,
-                                                  int64_t fragmentWarps,
-                                                  int64_t s, int64_t k) {
+/// Operand a that lies transposed: the warp chooses the vectors.
+SmallVector<Value> KernelEmitter::loadTransposedA(const SharedBuffer &tile,
+                                                  int64_t mmaWarps, int64_t s,
+                                                  int64_t k) {
   Value lane = thread().lane;
   Value row = laneRow(b, lane, /*rowsFirst=*/false);
-  Value slab = slabOf(tile.shape.cols, fragmentWarps, s);
-  Value chunk = b.add(b.mul(slab, 2), laneChunk(b, lane, /*rowsFirst=*/false));
-  Value pointer = residentAddress(tile, row, chunk);
+  Value mTile = mTileOf(tile.shape.cols, mmaWarps, s);
+  Value vector =
+      b.add(b.mul(mTile, 2), laneVector(b, lane, /*rowsFirst=*/false));
+  Value pointer = bufferAddress(tile, row, vector);
   return loadMatrix(b, b.advance(pointer, 16 * k * tile.shape.rowBytes()),
                     /*transpose=*/true);
 }
@@ -129,30 +131,29 @@ SmallVector<Value> KernelEmitter::loadTransposedA(const Resident &tile,
 //===----------------------------------------------------------------------===//
 
 SmallVector<Value> KernelEmitter::operandA(DotOp op, int64_t s, int64_t k) {
-  int64_t accWarps = Fragment(op.getResult()).warps;
+  int64_t accWarps = MmaLayout(op.getResult()).warps;
   if (isShared(op.getA().getType())) {
-    Resident tile = residents.at(op.getA());
+    SharedBuffer tile = sharedBuffers.at(op.getA());
     if (op.getTransposeA())
       return loadTransposedA(tile, accWarps, s, k);
     return loadMatrices(tile, MatrixOrder::RowsFirst, /*transpose=*/false, 0,
-                        2 * k, slabByte(tile.shape, accWarps, s));
+                        2 * k, mTileByte(tile.shape, accWarps, s));
   }
-  Fragment fragment(op.getA());
+  MmaLayout layout(op.getA());
   SmallVector<Value> values = registersOf(op.getA()), operand;
-  int64_t perRow = fragment.colCount() / 2;
+  int64_t perRow = layout.colCount() / 2;
   for (int64_t i = 0; i < 4; ++i) {
-    int64_t chunk = 2 * k + i / 2;
-    if (chunk >= perRow) {
+    int64_t vector = 2 * k + i / 2;
+    if (vector >= perRow) {
       operand.push_back(b.i32(0));
       continue;
     }
     Value bits =
-        b.bitcast(values[(2 * s + i % 2) * perRow + chunk], b.getI32Type());
-    if (!fragment.hasCol(2 * chunk)) {
+        b.bitcast(values[(2 * s + i % 2) * perRow + vector], b.getI32Type());
+    if (!layout.hasCol(2 * vector)) {
       // Columns behind the last one must not count.
-      Value low =
-          b.select(hasCol(fragment, 2 * chunk), b.i32(0xffff), b.i32(0));
-      Value high = b.select(hasCol(fragment, 2 * chunk + 1),
+      Value low = b.select(hasCol(layout, 2 * vector), b.i32(0xffff), b.i32(0));
+      Value high = b.select(hasCol(layout, 2 * vector + 1),
                             b.i32(int32_t(0xffff0000)), b.i32(0));
       bits = arith::AndIOp::create(b, bits, arith::OrIOp::create(b, low, high));
     }
@@ -161,7 +162,7 @@ SmallVector<Value> KernelEmitter::operandA(DotOp op, int64_t s, int64_t k) {
   return operand;
 }
 
-/// One m16n8k16 product; the sums are four f32.
+/// One m16n8k16 dot; the sums are four f32.
 static void multiply(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
                      ArrayRef<Value> rhs, MutableArrayRef<Value *> sums) {
   auto asOperand = [&](Value bits) -> Value {
@@ -187,18 +188,18 @@ static void multiply(ThreadBuilder &b, Type element, ArrayRef<Value> lhs,
     *sum = LLVM::ExtractValueOp::create(b, result, int64_t(i));
 }
 
-void KernelEmitter::emitFragmentDot(DotOp op) {
-  Fragment acc(op.getResult());
+void KernelEmitter::emitMmaDot(DotOp op) {
+  MmaLayout acc(op.getResult());
   TileType aType = op.getA().getType();
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
   if (isShared(aType))
     markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
   markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
-  Resident rhs = residents.at(op.getB());
+  SharedBuffer rhs = sharedBuffers.at(op.getB());
   SmallVector<Value> sums = registersOf(op.getAcc());
   for (int64_t k = 0; 16 * k < length; ++k) {
     SmallVector<SmallVector<Value>> lhs;
-    for (int64_t s = 0; s < acc.slabs(); ++s)
+    for (int64_t s = 0; s < acc.mTiles(); ++s)
       lhs.push_back(operandA(op, s, k));
     for (int64_t n = 0; n < acc.colCount() / 2; n += 2) {
       SmallVector<Value> matrices =
@@ -206,7 +207,7 @@ void KernelEmitter::emitFragmentDot(DotOp op) {
               ? loadMatrices(rhs, MatrixOrder::ChunksFirst, false, 8 * n, 2 * k)
               : loadMatrices(rhs, MatrixOrder::RowsFirst, true, 16 * k, n);
       for (int64_t j = n; j < std::min(n + 2, acc.colCount() / 2); ++j)
-        for (int64_t s = 0; s < acc.slabs(); ++s) {
+        for (int64_t s = 0; s < acc.mTiles(); ++s) {
           SmallVector<Value *> four;
           for (int64_t i = 0; i < 4; ++i)
             four.push_back(

@@ -1,11 +1,11 @@
-//===- EmitDotWgmma.cpp - products of warpgroups --------------------------===//
+//===- EmitDotWgmma.cpp - dots of warpgroups ------------------------------===//
 //
 // wgmma.mma_async.m64nNk16: four warps together multiply 64 rows of a, from
 // their registers or from shared memory, by all of b in shared memory. The
-// slabs of four neighbouring warps are those rows, and their fragments lie in
+// M-tiles of four neighbouring warps are those rows, and their MMA tiles lie in
 // registers as the instruction has it.
 //
-// A product is asynchronous: its registers may be used again behind a wait,
+// A dot is asynchronous: its registers may be used again behind a wait,
 // which tile-gpu-insert-barriers puts before the first operation that does, and
 // before a barrier behind which its operands in shared memory may be
 // overwritten.
@@ -33,7 +33,7 @@ static std::string listOf(size_t first, size_t count) {
   return text + "}";
 }
 
-/// The element type, the operands and their order in memory of one product of
+/// The element type, the operands and their order in memory of one dot of
 /// 64 rows and 16 elements of each sum.
 struct KernelEmitter::WarpgroupStep {
   Type element;
@@ -89,9 +89,10 @@ Value KernelEmitter::warpgroup() {
 
 /// Describes a matrix of 16-bit elements that starts `byte` bytes, and `unit`
 /// times 16, behind the start of a shared tile. `across`: 16 rows, which are
-/// the elements of sums, and panels of columns. Else columns are the elements
-/// of sums: 16 of one panel, of as many rows as the product has.
-Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
+/// the elements of sums, and swizzle atom columns of columns. Else columns are
+/// the elements of sums: 16 of one swizzle atom column, of as many rows as the
+/// dot has.
+Value KernelEmitter::matrixDescriptor(const SharedBuffer &tile, bool across,
                                       int64_t byte, Value unit) {
   if (!sharedStartUnits)
     sharedStartUnits = hoisted([&] {
@@ -99,12 +100,13 @@ Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
       return b.div(address, 16);
     });
   const SharedShape &shape = tile.shape;
-  // PTX ISA, "Matrix-descriptor format", in units of 16 bytes: from panel to
-  // panel, which is ignored for one, and from 8 rows to the next.
-  int64_t leading = across ? shape.panelBytes() / 16 : 1;
+  // PTX ISA, "Matrix-descriptor format", in units of 16 bytes: from swizzle
+  // atom column to swizzle atom column, which is ignored for one, and from 8
+  // rows to the next.
+  int64_t leading = across ? shape.atomBytes() / 16 : 1;
   int64_t stride = 8 * shape.rowBytes() / 16;
   // 128, 64 and 32 bytes are 1, 2 and 3.
-  int64_t swizzle = 4 - llvm::Log2_64(shape.panelChunks());
+  int64_t swizzle = 4 - llvm::Log2_64(shape.atomVectors());
   Value low = sharedStartUnits;
   if (tile.stage)
     low = b.add(low, b.div(tile.stage, 16));
@@ -117,24 +119,24 @@ Value KernelEmitter::matrixDescriptor(const Resident &tile, bool across,
 
 /// The byte where columns `16 * k` and on of a shared tile start.
 static int64_t columnByte(const SharedShape &shape, int64_t k) {
-  int64_t chunk = 2 * k;
-  return chunk / shape.panelChunks() * shape.panelBytes() +
-         chunk % shape.panelChunks() * SharedShape::chunkBytes;
+  int64_t vector = 2 * k;
+  return vector / shape.atomVectors() * shape.atomBytes() +
+         vector % shape.atomVectors() * SharedShape::vectorBytes;
 }
 
-/// Operand a in shared memory: the rows of slab `s` of each warpgroup, elements
-/// `16 * k` and on of sums.
+/// Operand a in shared memory: the rows of M-tile `s` of each warpgroup,
+/// elements `16 * k` and on of sums.
 Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
-  Resident tile = residents.at(op.getA());
+  SharedBuffer tile = sharedBuffers.at(op.getA());
   const SharedShape &shape = tile.shape;
   bool across = op.getTransposeA();
   constexpr int64_t groupRows = 16 * warpsOfGroup;
-  int64_t slabRows = 16 * Fragment(op.getResult()).warps;
-  // Panels divide 64 columns.
-  int64_t perPanel = shape.panelChunks() * SharedShape::chunkElements;
-  int64_t groupBytes = across ? groupRows / perPanel * shape.panelBytes()
+  int64_t mTileRows = 16 * MmaLayout(op.getResult()).warps;
+  // Swizzle atom columns divide 64 columns.
+  int64_t perAtom = shape.atomVectors() * SharedShape::vectorElements;
+  int64_t groupBytes = across ? groupRows / perAtom * shape.atomBytes()
                               : groupRows * shape.rowBytes();
-  int64_t byte = slabRows / groupRows * s * groupBytes +
+  int64_t byte = mTileRows / groupRows * s * groupBytes +
                  (across ? 16 * k * shape.rowBytes() : columnByte(shape, k));
   Value group = warpgroup();
   return matrixDescriptor(tile, across, byte,
@@ -142,7 +144,7 @@ Value KernelEmitter::describeA(DotOp op, int64_t s, int64_t k) {
 }
 
 Value KernelEmitter::describeB(DotOp op, int64_t k) {
-  Resident tile = residents.at(op.getB());
+  SharedBuffer tile = sharedBuffers.at(op.getB());
   bool across = !op.getTransposeB();
   return matrixDescriptor(
       tile, across,
@@ -158,7 +160,7 @@ static bool isZero(Value tile) {
   return splat && matchPattern(splat.getValue(), m_AnyZeroFloat());
 }
 
-/// Orders everything in registers before the first product.
+/// Orders everything in registers before the first dot.
 static void orderRegisters(ThreadBuilder &b,
                            MutableArrayRef<SmallVector<Value>> sums,
                            MutableArrayRef<SmallVector<Value>> lhs) {
@@ -177,30 +179,30 @@ static void orderRegisters(ThreadBuilder &b,
 }
 
 void KernelEmitter::emitWarpgroupDot(DotOp op) {
-  Fragment acc(op.getResult());
+  MmaLayout acc(op.getResult());
   TileType aType = op.getA().getType();
-  bool inRegisters = isFragment(aType), startsAtZero = isZero(op.getAcc());
+  bool inRegisters = hasMmaLayout(aType), startsAtZero = isZero(op.getAcc());
   int64_t steps = (op.getTransposeA() ? aType.getRows() : aType.getCols()) / 16;
   if (!inRegisters)
     markShared(op.getA(), tile_gpu::SharedAccessKind::Read);
   markShared(op.getB(), tile_gpu::SharedAccessKind::Read);
 
-  SmallVector<SmallVector<Value>> sums(acc.slabs()), lhs;
+  SmallVector<SmallVector<Value>> sums(acc.mTiles()), lhs;
   if (!startsAtZero) {
     SmallVector<Value> values = registersOf(op.getAcc());
-    for (int64_t s = 0; s < acc.slabs(); ++s)
+    for (int64_t s = 0; s < acc.mTiles(); ++s)
       for (int64_t c = 0; c < acc.colCount(); c += 2)
         for (int64_t i = 0; i < 4; ++i)
           sums[s].push_back(
               values[(2 * s + i / 2) * acc.colCount() + c + i % 2]);
   }
   if (inRegisters)
-    for (int64_t s = 0; s < acc.slabs(); ++s)
+    for (int64_t s = 0; s < acc.mTiles(); ++s)
       for (int64_t k = 0; k < steps; ++k)
         lhs.push_back(operandA(op, s, k));
   orderRegisters(b, sums, lhs);
 
-  for (int64_t s = 0; s < acc.slabs(); ++s) {
+  for (int64_t s = 0; s < acc.mTiles(); ++s) {
     sums[s].resize(2 * acc.colCount());
     for (int64_t k = 0; k < steps; ++k) {
       WarpgroupStep step{aType.getElementType(),
@@ -216,7 +218,7 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
     }
   }
   SmallVector<Value> results(acc.elements());
-  for (int64_t s = 0; s < acc.slabs(); ++s)
+  for (int64_t s = 0; s < acc.mTiles(); ++s)
     for (auto [i, value] : llvm::enumerate(sums[s])) {
       int64_t row = 2 * s + int64_t(i) % 4 / 2;
       results[row * acc.colCount() + int64_t(i) / 4 * 2 + int64_t(i) % 2] =
@@ -225,12 +227,12 @@ void KernelEmitter::emitWarpgroupDot(DotOp op) {
   registers[op.getResult()] = tile_gpu::WgmmaCommitOp::create(
                                   b, TypeRange(ValueRange(results)), results)
                                   ->getResults();
-  if (std::function<void()> next = behindProduct.lookup(op))
+  if (std::function<void()> next = afterDot.lookup(op))
     next();
 }
 
-/// Whoever uses the sums of a block waits for them in it.
-void KernelEmitter::awaitProducts() {
+/// What uses the sums of a block waits for them in it.
+void KernelEmitter::awaitWgmma() {
   if (!b.getInsertionBlock()->getOps<tile_gpu::WgmmaCommitOp>().empty())
     tile_gpu::WgmmaUseOp::create(b, Value());
 }
@@ -239,7 +241,7 @@ void KernelEmitter::awaitProducts() {
 /// operands, or it is a loop or a branch.
 void KernelEmitter::awaitOperands(Operation *op) {
   if (isa<scf::ForOp, scf::IfOp>(op))
-    return awaitProducts();
+    return awaitWgmma();
   for (Value operand : op->getOperands()) {
     auto known = registers.find(operand);
     if (known != registers.end() && !known->second.empty() &&

@@ -114,9 +114,9 @@ void KernelEmitter::storeTogether(ValueRange values, Value ref,
 
 KernelEmitter::Address KernelEmitter::addressAt(Value ref, ValueRange indices,
                                                 ArrayRef<Source> sources,
-                                                const Spread &spread,
+                                                const BlockedLayout &blocked,
                                                 int64_t k) {
-  auto [row, col] = placeInside(spread, k);
+  auto [row, col] = placeInside(blocked, k);
   SmallVector<Value> coordinates;
   for (const Source &source : sources)
     coordinates.push_back(element(source, k, row, col));
@@ -138,14 +138,14 @@ void KernelEmitter::emitLoad(LoadOp op) {
     return;
   }
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
-  Spread spread = spreadOf(shape);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
+  BlockedLayout blocked = blockedLayoutOf(shape);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), blocked.width);
   SmallVector<Value> values;
-  for (int64_t k = 0; k < spread.registers(); k += step) {
+  for (int64_t k = 0; k < blocked.registers(); k += step) {
     Address address =
-        addressAt(op.getRef(), op.getIndices(), sources, spread, k);
+        addressAt(op.getRef(), op.getIndices(), sources, blocked, k);
     // Threads beyond the tile have coordinates that nobody vouches for.
-    address.valid = b.both(address.valid, isElement(spread, k));
+    address.valid = b.both(address.valid, isElement(blocked, k));
     llvm::append_range(values, loadTogether(op.getRef(), address, step));
   }
   registers[op.getResult()] = std::move(values);
@@ -170,12 +170,12 @@ void KernelEmitter::emitStore(StoreOp op) {
   SmallVector<Value> values = registersOf(op.getValue());
   SmallVector<Source> sources = prepare(op.getIndices(), shape);
   markGlobal(op);
-  Spread spread = spreadOf(shape);
-  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), spread.width);
-  for (int64_t k = 0; k < spread.registers(); k += step) {
+  BlockedLayout blocked = blockedLayoutOf(shape);
+  int64_t step = getAccessWidth(op.getRef(), op.getIndices(), blocked.width);
+  for (int64_t k = 0; k < blocked.registers(); k += step) {
     Address address =
-        addressAt(op.getRef(), op.getIndices(), sources, spread, k);
-    b.ifThen(b.both(address.valid, isOwner(spread, k)), [&] {
+        addressAt(op.getRef(), op.getIndices(), sources, blocked, k);
+    b.ifThen(b.both(address.valid, isOwner(blocked, k)), [&] {
       storeTogether(ValueRange(values).slice(k, step), op.getRef(), address);
     });
   }

@@ -1,6 +1,6 @@
 //===- EmitPipeline.cpp - loops that copy ahead ---------------------------===//
 //
-// A loop's tiles have several places in shared memory. While an iteration
+// A loop's tiles have several stages in shared memory. While an iteration
 // computes on one, copies fill the others for those that follow.
 //
 //===----------------------------------------------------------------------===//
@@ -14,13 +14,13 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Places for the tiles of a loop, of `bytes` each. Warpgroups multiply faster
+/// Stages for the tiles of a loop, of `bytes` each. Warpgroups multiply faster
 /// than one copy ahead comes, so they get more as long as no fewer blocks fit
 /// into a multiprocessor: 512 threads with 128 registers share its memory, of
 /// which something is left for what threads exchange.
 unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
   constexpr int64_t most = 4, all = 208 << 10, sharing = 512;
-  if (!findFirstProduct(loop) || options.stages > 2)
+  if (!findFirstDot(loop) || options.stages > 2)
     return options.stages;
   int64_t blocks = std::max<int64_t>(sharing / threads, 1);
   int64_t depth = (all / blocks - pool.size()) / bytes;
@@ -28,7 +28,7 @@ unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
 }
 
 /// Whether something in `op` reads tiles that stay in shared memory.
-static bool readsResidents(Operation *op) {
+static bool readsSharedBuffers(Operation *op) {
   return op
       ->walk([](Operation *inner) {
         return llvm::any_of(inner->getOperandTypes(), isShared)
@@ -43,7 +43,7 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   int64_t bytes = 0;
   for (LoadOp load : prefetch.loads) {
     SharedShape shape(cast<TileType>(load.getType()));
-    residents.try_emplace(load.getResult(), Resident{shape, bytes, {}});
+    sharedBuffers.try_emplace(load.getResult(), SharedBuffer{shape, bytes, {}});
     bytes += getPlaceBytes(load);
   }
   int64_t lineStart = bytes;
@@ -54,9 +54,9 @@ void KernelEmitter::beginPipeline(scf::ForOp loop, const Prefetch &prefetch) {
   Pipeline pipeline{prefetch.loads, prefetch.lines,
                     pool.allocate(depth * bytes), bytes, depth};
   for (LoadOp load : prefetch.loads)
-    residents.find(load.getResult())->second.offset += pipeline.offset;
+    sharedBuffers.find(load.getResult())->second.offset += pipeline.offset;
   for (LoadOp load : prefetch.lines) {
-    residentLines[load.getResult()] = {pipeline.offset + lineStart, {}};
+    stagedVectors[load.getResult()] = {pipeline.offset + lineStart, {}};
     lineStart += getPlaceBytes(load);
   }
   pipelines.push_back(std::move(pipeline));
@@ -73,23 +73,23 @@ void KernelEmitter::endPipeline() {
 
 void KernelEmitter::selectStage(Value stage) {
   for (LoadOp load : pipelines.back().loads)
-    residents.find(load.getResult())->second.stage = stage;
+    sharedBuffers.find(load.getResult())->second.stage = stage;
   for (LoadOp load : pipelines.back().lines)
-    residentLines[load.getResult()].stage = stage;
+    stagedVectors[load.getResult()].stage = stage;
 }
 
-Value KernelEmitter::lineAddress(LoadOp load, Value bytes) {
-  const ResidentLine &line = residentLines.at(load.getResult());
+Value KernelEmitter::stagedAddress(LoadOp load, Value bytes) {
+  const StagedVector &line = stagedVectors.at(load.getResult());
   Value start = b.advance(b.advance(sharedBase, line.stage), bytes);
   return b.advance(start, line.offset);
 }
 
 /// Copies a line by 4 or 16 bytes, zeros for elements outside.
 void KernelEmitter::copyLine(LoadOp load) {
-  Fragment fragment(load.getResult());
-  bool isRow = fragment.rows == 1;
-  int64_t length = isRow ? fragment.cols : fragment.rows;
-  int64_t padded = fragment.lineLength();
+  MmaLayout layout(load.getResult());
+  bool isRow = layout.rows == 1;
+  int64_t length = isRow ? layout.cols : layout.rows;
+  int64_t padded = layout.lineLength();
   int64_t width =
       isRow ? getAccessWidth(load.getRef(), load.getIndices(), 4) : 1;
   if (width < 4 || length % 4 != 0)
@@ -108,8 +108,8 @@ void KernelEmitter::copyLine(LoadOp load) {
     if (address.valid)
       size = b.select(address.valid, b.i32(4 * width), b.i32(0));
     NVVM::CpAsyncOp::create(
-        b, lineAddress(load, b.mul(piece, 4 * width)),
-        b.address(scalar(load.getRef()), address.offset, fragment.element),
+        b, stagedAddress(load, b.mul(piece, 4 * width)),
+        b.address(scalar(load.getRef()), address.offset, layout.element),
         uint32_t(4 * width),
         width == 4 ? NVVM::LoadCacheModifierKind::CG
                    : NVVM::LoadCacheModifierKind::CA,
@@ -122,23 +122,23 @@ void KernelEmitter::copyLine(LoadOp load) {
 /// A line that was copied, as the threads hold it: a column now, a row where it
 /// is used.
 void KernelEmitter::readLine(LoadOp load) {
-  Fragment fragment(load.getResult());
-  if (fragment.rows == 1) {
+  MmaLayout layout(load.getResult());
+  if (layout.rows == 1) {
     deferred.insert(load.getResult());
     return;
   }
   SmallVector<Value> values;
-  for (int64_t r = 0; r < fragment.rowCount(); ++r)
-    values.push_back(b.load(lineAddress(load, b.mul(rowOf(fragment, r), 4)),
-                            b.i32(0), fragment.element));
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    values.push_back(b.load(stagedAddress(load, b.mul(rowOf(layout, r), 4)),
+                            b.i32(0), layout.element));
   registers[load.getResult()] = std::move(values);
 }
 
 /// Columns `2 * pair` and the next of a row that was copied.
 Value KernelEmitter::loadLinePair(LoadOp load, int64_t pair) {
-  Value first = lineAddress(load, b.mul(thread().pair, 4));
+  Value first = stagedAddress(load, b.mul(thread().pair, 4));
   return b.loadVector(b.advance(first, 4 * 8 * pair), b.i32(0),
-                      Fragment(load.getResult()).element, 2);
+                      MmaLayout(load.getResult()).element, 2);
 }
 
 /// Copies the tiles of iteration `iteration` into `stage`.
@@ -149,7 +149,7 @@ void KernelEmitter::copyAhead(scf::ForOp loop, const Prefetch &prefetch,
   for (Operation *op : prefetch.addresses)
     (void)emitOp(op);
   for (LoadOp load : prefetch.loads)
-    copyChunks(load, residents.at(load.getResult()), getCopyWidth(load));
+    copyVectors(load, sharedBuffers.at(load.getResult()), getCopyWidth(load));
   for (LoadOp load : prefetch.lines)
     copyLine(load);
 }
@@ -170,9 +170,9 @@ static Value isLess(ThreadBuilder &b, Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(arith::CmpIPredicate::slt, x, y);
 }
 
-/// The first product of a loop's iteration, if a warpgroup makes it and nothing
+/// The first dot of a loop's iteration, if a warpgroup makes it and nothing
 /// of the kind is nested in front of it.
-DotOp KernelEmitter::findFirstProduct(scf::ForOp loop) const {
+DotOp KernelEmitter::findFirstDot(scf::ForOp loop) const {
   for (Operation &op : *loop.getBody()) {
     if (auto dot = dyn_cast<DotOp>(op); dot && isWgmma(dot))
       return dot;
@@ -182,7 +182,8 @@ DotOp KernelEmitter::findFirstProduct(scf::ForOp loop) const {
   return {};
 }
 
-/// The places before and behind `stage` in a ring whose last one is at `last`.
+/// The stages before and behind `stage` in a pipeline whose last one is at
+/// `last`.
 static std::pair<Value, Value> neighbours(ThreadBuilder &b, Value stage,
                                           int64_t last, int64_t bytes) {
   if (last == bytes) {
@@ -201,7 +202,7 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                               const Prefetch &prefetch) {
   Value lower = scalar(op.getLowerBound()), upper = scalar(op.getUpperBound());
   Value step = scalar(op.getStep());
-  tile_gpu::SettleOp::create(b);
+  tile_gpu::WaitAllOp::create(b);
   beginPipeline(op, prefetch);
   int64_t depth = pipelines.back().depth, bytes = pipelines.back().bytes;
   auto markPlaces = [&](tile_gpu::SharedAccessKind kind) {
@@ -209,7 +210,7 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
                                      pipelines.back().offset);
   };
   // What the loop reads of shared memory counts as read before it.
-  if (readsResidents(op))
+  if (readsSharedBuffers(op))
     markPlaces(tile_gpu::SharedAccessKind::Read);
   markPlaces(tile_gpu::SharedAccessKind::Copy);
   for (int64_t k = 0; k + 1 < depth; ++k) {
@@ -236,11 +237,11 @@ LogicalResult KernelEmitter::emitPipelinedFor(scf::ForOp op,
           scalars.map(op.getInductionVar(), i);
           selectStage(stage);
         };
-        if (DotOp first = findFirstProduct(op)) {
+        if (DotOp first = findFirstDot(op)) {
           // Copies are issued while it multiplies.
           scalars.map(op.getInductionVar(), i);
           selectStage(stage);
-          behindProduct[first] = [&] {
+          afterDot[first] = [&] {
             IRMapping own = scalars;
             copyNext();
             scalars = std::move(own);

@@ -1,11 +1,11 @@
 //===- EmitProducer.cpp - a warpgroup that copies for others --------------===//
 //
-// A ring of places in shared memory lies between one thread, which has boxes of
-// tensors copied to the places in turn (the producer), and the warpgroups that
-// multiply what is there (the consumers). Each place has two barriers in shared
-// memory (mbarrier): "full" is passed when all bytes of a copy have arrived,
-// "empty" when all warps have read them. The warpgroups do not wait for each
-// other.
+// A pipeline of stages in shared memory lies between one thread, which has
+// boxes of tensors copied to the stages in turn (the producer), and the
+// warpgroups that multiply what is there (the consumers). Each stage has two
+// barriers in shared memory (mbarrier): "full" is passed when all bytes of a
+// copy have arrived, "empty" when all warps have read them. The warpgroups do
+// not wait for each other.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@
 #include "mlir/IR/Remarks.h"
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
@@ -48,77 +48,82 @@ static std::pair<int64_t, int64_t> shareRegisters(int64_t consumers,
 
 static constexpr int64_t barrierBytes = 8;
 
-/// The barrier of a place. Those that say that places are empty lie behind the
+/// The barrier of a stage. Those that say that stages are empty lie behind the
 /// others.
-Value KernelEmitter::ringBarrier(Value place, bool isFull) {
-  Value first = b.advance(
-      sharedBase, ring.barriers + (isFull ? 0 : producer.depth) * barrierBytes);
-  return b.advance(first, b.mul(place, barrierBytes));
+Value KernelEmitter::stageBarrier(Value stage, bool isFull) {
+  Value first =
+      b.advance(sharedBase, pipelineState.barriers +
+                                (isFull ? 0 : producer.depth) * barrierBytes);
+  return b.advance(first, b.mul(stage, barrierBytes));
 }
 
-/// The barrier of a held tile, which is filled once.
-Value KernelEmitter::heldBarrier(size_t number) {
+/// The barrier of a stationary tile, which is filled once.
+Value KernelEmitter::stationaryBarrier(size_t number) {
   int64_t index = 2 * producer.depth + int64_t(number);
-  return b.advance(sharedBase, ring.barriers + index * barrierBytes);
+  return b.advance(sharedBase, pipelineState.barriers + index * barrierBytes);
 }
 
 /// Waits until a barrier's phase of this parity is over.
-void KernelEmitter::awaitPhase(Value barrier, Value parity) {
+void KernelEmitter::waitPhase(Value barrier, Value parity) {
   // Nanoseconds that a thread may sleep before it asks again.
   constexpr int64_t patience = 10'000'000;
   NVVM::MBarrierTryWaitParityOp::create(b, barrier, parity, b.i32(patience));
 }
 
 void KernelEmitter::initializeRing() {
-  ring.offset = pool.allocate(producer.depth * producer.stageBytes);
-  for (ProducerPlan::Copy &copy : producer.held)
+  pipelineState.offset = pool.allocate(producer.depth * producer.stageBytes);
+  for (ProducerPlan::Copy &copy : producer.stationary)
     copy.offset =
         pool.allocate(SharedShape(cast<TileType>(copy.load.getType())).bytes());
-  ring.barriers = pool.allocate(
-      (2 * producer.depth + int64_t(producer.held.size())) * barrierBytes);
-  // Of tiles that arrive, the producer; of places that are free, each warp.
+  pipelineState.barriers =
+      pool.allocate((2 * producer.depth + int64_t(producer.stationary.size())) *
+                    barrierBytes);
+  // Of tiles that arrive, the producer; of stages that are free, each warp.
   auto initialize = [&](Value barrier, int64_t arrivals) {
     NVVM::MBarrierInitOp::create(b, barrier, b.i32(arrivals), Value());
   };
   b.ifThen(b.less(tid, 1), [&] {
     for (int64_t k = 0; k < producer.depth; ++k) {
-      initialize(ringBarrier(b.i32(k), true), 1);
-      initialize(ringBarrier(b.i32(k), false), warps);
+      initialize(stageBarrier(b.i32(k), true), 1);
+      initialize(stageBarrier(b.i32(k), false), warps);
     }
-    for (size_t k = 0; k < producer.held.size(); ++k)
-      initialize(heldBarrier(k), 1);
+    for (size_t k = 0; k < producer.stationary.size(); ++k)
+      initialize(stationaryBarrier(k), 1);
     NVVM::FenceMbarrierInitOp::create(b);
   });
   tile_gpu::BarrierOp::create(b, IntegerAttr());
 }
 
-/// The place behind this one: its number and the parity of its phase.
+/// The stage behind this one: its number and its phase bit.
 void KernelEmitter::advanceRing() {
-  Value isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, ring.place,
-                                       b.i32(producer.depth - 1));
+  Value isLast =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, pipelineState.stage,
+                            b.i32(producer.depth - 1));
   Value turn = arith::ExtUIOp::create(b, b.getI32Type(), isLast);
-  ring.phase = arith::XOrIOp::create(b, ring.phase, turn);
-  ring.place = b.select(isLast, b.i32(0), b.add(ring.place, 1));
+  pipelineState.phase = arith::XOrIOp::create(b, pipelineState.phase, turn);
+  pipelineState.stage =
+      b.select(isLast, b.i32(0), b.add(pipelineState.stage, 1));
 }
 
 //===----------------------------------------------------------------------===//
 // Producer
 //===----------------------------------------------------------------------===//
 
-/// Starts a copy into the ring, or if `place` is null of a held tile.
-void KernelEmitter::copyBoxes(const ProducerPlan::Copy &copy, Value place,
+/// Starts a copy into the pipeline, or if `stage` is null of a stationary tile.
+void KernelEmitter::copyTiles(const ProducerPlan::Copy &copy, Value stage,
                               Value barrier) {
   SmallVector<Value> start = llvm::map_to_vector(
       copy.copy.start, [&](Value index) { return scalar(index); });
   auto inCluster = LLVM::LLVMPointerType::get(b.getContext(),
                                               unsigned(Space::SharedCluster));
-  Value to =
-      place ? b.advance(b.advance(sharedBase, place), ring.offset) : sharedBase;
+  Value to = stage
+                 ? b.advance(b.advance(sharedBase, stage), pipelineState.offset)
+                 : sharedBase;
   to = b.advance(to, copy.offset);
   // What loops copy, other programs copy too: the cache is to keep it longer
   // than what goes through it once.
   Value hint;
-  if (place)
+  if (stage)
     hint = b.constant(b.getI64Type(), evictLast);
   for (int64_t k = 0; k < copy.copy.boxes; ++k) {
     SmallVector<Value> coordinates = start;
@@ -128,7 +133,7 @@ void KernelEmitter::copyBoxes(const ProducerPlan::Copy &copy, Value place,
     Value target = LLVM::AddrSpaceCastOp::create(
         b, inCluster, b.advance(to, k * copy.copy.boxBytes));
     NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-        b, target, ring.maps[copy.map], coordinates, barrier,
+        b, target, pipelineState.maps[copy.map], coordinates, barrier,
         /*im2colOffsets=*/ValueRange(), /*multicastMask=*/Value(),
         /*l2CacheHint=*/hint, NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
         NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
@@ -143,22 +148,22 @@ static void announce(ThreadBuilder &b, Value full, int64_t bytes) {
 }
 
 /// Copies a tile of the whole program.
-void KernelEmitter::copyHeld(size_t number) {
-  const ProducerPlan::Copy &copy = producer.held[number];
-  Value full = heldBarrier(number);
+void KernelEmitter::copyStationary(size_t number) {
+  const ProducerPlan::Copy &copy = producer.stationary[number];
+  Value full = stationaryBarrier(number);
   announce(b, full, copy.copy.bytes());
-  copyBoxes(copy, /*place=*/{}, full);
+  copyTiles(copy, /*stage=*/{}, full);
 }
 
-/// The values of a loop and the ring's, which change in it.
+/// The values of a loop and the pipeline's, which change in it.
 SmallVector<Value> KernelEmitter::withRing(SmallVector<Value> values) const {
-  values.append({ring.place, ring.phase});
+  values.append({pipelineState.stage, pipelineState.phase});
   return values;
 }
 
-ValueRange KernelEmitter::takeRing(ValueRange values) {
-  ring.place = values[values.size() - 2];
-  ring.phase = values.back();
+ValueRange KernelEmitter::takePipeline(ValueRange values) {
+  pipelineState.stage = values[values.size() - 2];
+  pipelineState.phase = values.back();
   return values.drop_back(2);
 }
 
@@ -166,28 +171,29 @@ void KernelEmitter::emitProducerLoop(scf::ForOp loop) {
   const auto *known = producer.loops.find(loop);
   auto body = [&](Value i, ValueRange carried) {
     scalars.map(loop.getInductionVar(), i);
-    takeRing(carried);
+    takePipeline(carried);
     if (known == producer.loops.end()) {
       emitProducerBlock(*loop.getBody());
       return withRing({});
     }
-    // A place that nobody has filled is empty: its first phase counts as over.
-    awaitPhase(ringBarrier(ring.place, false),
-               arith::XOrIOp::create(b, ring.phase, b.i32(1)));
+    // A stage that nobody has filled is empty: its first phase counts as over.
+    waitPhase(stageBarrier(pipelineState.stage, false),
+              arith::XOrIOp::create(b, pipelineState.phase, b.i32(1)));
     emitProducerBlock(*loop.getBody());
     int64_t bytes = 0;
     for (const ProducerPlan::Copy &copy : known->second)
       bytes += copy.copy.bytes();
-    Value full = ringBarrier(ring.place, true);
+    Value full = stageBarrier(pipelineState.stage, true);
     announce(b, full, bytes);
-    Value place = b.mul(ring.place, producer.stageBytes);
+    Value stage = b.mul(pipelineState.stage, producer.stageBytes);
     for (const ProducerPlan::Copy &copy : known->second)
-      copyBoxes(copy, place, full);
+      copyTiles(copy, stage, full);
     advanceRing();
     return withRing({});
   };
-  takeRing(b.loop(scalar(loop.getLowerBound()), scalar(loop.getUpperBound()),
-                  scalar(loop.getStep()), withRing({}), body));
+  takePipeline(b.loop(scalar(loop.getLowerBound()),
+                      scalar(loop.getUpperBound()), scalar(loop.getStep()),
+                      withRing({}), body));
 }
 
 /// What the producer does of a block.
@@ -198,9 +204,9 @@ void KernelEmitter::emitProducerBlock(Block &block) {
       emitProducerLoop(cast<scf::ForOp>(op));
     else if (producer.operations.contains(&op))
       (void)emitOp(&op);
-    for (auto [k, copy] : llvm::enumerate(producer.held))
+    for (auto [k, copy] : llvm::enumerate(producer.stationary))
       if (copy.load == &op)
-        copyHeld(k);
+        copyStationary(k);
   }
 }
 
@@ -215,19 +221,18 @@ void KernelEmitter::planRoles(uint64_t sharedLimit) {
   producer = planProducer(
       kernel, written,
       [&](scf::ForOp loop) {
-        return findSlabBranch(loop) ||
-               (findFirstProduct(loop) &&
-                countSums(loop) >= options.producerSums);
+        return findWarpBranch(loop) ||
+               (findFirstDot(loop) && countSums(loop) >= options.producerSums);
       },
       threads, int64_t(sharedLimit));
   if (!producer.empty())
     remark::passed(kernel.getLoc(), remark::RemarkOpts::name("Producer")
                                         .category("nsa-tile-to-nvvm")
                                         .function(kernel.getSymName()))
-        << remark::add("a warpgroup copies for {0} loops, to {1} places of {2} "
-                       "bytes; {3} blocks at once",
-                       producer.loops.size(), producer.depth,
-                       producer.stageBytes, producer.blocks);
+        << remark::add(
+               "warp-specialized {0} loop{1}: {2} stages x {3} B, {4} CTAs/SM",
+               producer.loops.size(), producer.loops.size() == 1 ? "" : "s",
+               producer.depth, producer.stageBytes, producer.blocks);
 }
 
 /// The parameters of a kernel that describe tensors.
@@ -243,7 +248,7 @@ void KernelEmitter::addTensorMaps(LLVM::LLVMFuncOp func) {
                     b.getI64IntegerAttr(64));
     func.setArgAttr(number, NVVM::NVVMDialect::getGridConstantAttrName(),
                     b.getUnitAttr());
-    ring.maps.push_back(func.getArgument(number));
+    pipelineState.maps.push_back(func.getArgument(number));
   }
   func->setAttr(kTensorMapsAttr, b.getArrayAttr(producer.maps));
 }
@@ -265,7 +270,7 @@ LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
   if (handsOver)
     func->setAttr(kLaunchRegistersAttr, b.getI64IntegerAttr(atLaunch));
   OpBuilder::InsertionGuard guard(b);
-  ring.place = ring.phase = zero;
+  pipelineState.stage = pipelineState.phase = zero;
   b.setInsertionPointToStart(&roles.getElseRegion().front());
   if (handsOver)
     NVVM::SetMaxRegisterOp::create(b, producerRegisters,
@@ -274,7 +279,7 @@ LogicalResult KernelEmitter::emitRoles(LLVM::LLVMFuncOp func) {
       arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tid, b.i32(threads));
   b.ifThen(copies, [&] { emitProducerBlock(kernel.getBody().front()); });
 
-  ring.place = ring.phase = zero;
+  pipelineState.stage = pipelineState.phase = zero;
   b.setInsertionPointToStart(&roles.getThenRegion().front());
   if (handsOver)
     NVVM::SetMaxRegisterOp::create(b, ofConsumers,

@@ -50,9 +50,10 @@ void KernelEmitter::emitReduce(ReduceOp op) {
     reduceCols(op);
 }
 
-/// All threads of a team get what its rows are combined to.
+/// All threads of a thread group get what its rows are combined to.
 void KernelEmitter::reduceRows(ReduceOp op) {
-  Spread from = spreadOf(op.getInput()), to = spreadOf(op.getResult());
+  BlockedLayout from = blockedLayoutOf(op.getInput()),
+                to = blockedLayoutOf(op.getResult());
   SmallVector<Value> values = registersOf(op.getInput()), results;
   Type element = values.front().getType();
   for (int64_t r = 0; r < from.ownRows(); ++r) {
@@ -65,42 +66,46 @@ void KernelEmitter::reduceRows(ReduceOp op) {
     }
     Value value = combineAll(b, op.getKind(), own);
     if (from.cols > 1)
-      value = combineAcross(op.getKind(), value, 1, std::min(from.team, kWarp));
+      value = combineAcross(op.getKind(), value, 1,
+                            std::min(from.threadsPerRow, kWarp));
     results.push_back(value);
   }
-  if (from.cols > 1 && from.team > kWarp) {
+  if (from.cols > 1 && from.threadsPerRow > kWarp) {
     // There is one row, of several warps.
     int64_t count = threads / kWarp;
-    beginExchange();
+    beginLayoutConversion();
     SharedTile shared = allocate(count, 1, element);
     b.ifThen(b.less(b.rem(tid, kWarp), 1), [&] {
       writeShared(results[0], shared, b.div(tid, kWarp), b.i32(0));
     });
-    endPublishing();
+    endLocalStores();
     results = {combineShared(op.getKind(), shared, count, b.i32(0))};
   }
-  if (from.rows == 1 || from.team == to.team) {
+  if (from.rows == 1 || from.threadsPerRow == to.threadsPerRow) {
     registers[op.getResult()] = std::move(results);
     return;
   }
-  beginExchange();
+  beginLayoutConversion();
   SharedTile shared = allocate(1, from.rows, element);
-  Value leads = from.team == 1 ? Value() : b.less(b.rem(tid, from.team), 1);
+  Value leads = from.threadsPerRow == 1
+                    ? Value()
+                    : b.less(b.rem(tid, from.threadsPerRow), 1);
   for (auto [r, value] : llvm::enumerate(results)) {
     int64_t k = static_cast<int64_t>(r) * from.perRow();
     b.ifThen(b.both(leads, hasRow(from, k)), [&, value = value] {
       writeShared(value, shared, b.i32(0), place(from, k).first);
     });
   }
-  endPublishing();
+  endLocalStores();
   for (int64_t k = 0; k < to.registers(); ++k)
     registers[op.getResult()].push_back(
         readShared(shared, b.i32(0), placeInside(to, k).first));
 }
 
-/// Every team gets what the columns are combined to.
+/// Every thread group gets what the columns are combined to.
 void KernelEmitter::reduceCols(ReduceOp op) {
-  Spread from = spreadOf(op.getInput()), to = spreadOf(op.getResult());
+  BlockedLayout from = blockedLayoutOf(op.getInput()),
+                to = blockedLayoutOf(op.getResult());
   SmallVector<Value> values = registersOf(op.getInput()), results;
   if (from.rows == 1) {
     registers[op.getResult()] = std::move(values);
@@ -115,27 +120,28 @@ void KernelEmitter::reduceCols(ReduceOp op) {
                                       neutralElement(b, op.getKind(), element))
                            : values[k]);
     }
-    results.push_back(combineAcross(op.getKind(),
-                                    combineAll(b, op.getKind(), own), from.team,
-                                    std::min(threads, kWarp)));
+    results.push_back(
+        combineAcross(op.getKind(), combineAll(b, op.getKind(), own),
+                      from.threadsPerRow, std::min(threads, kWarp)));
   }
   int64_t count = llvm::divideCeil(threads, kWarp);
-  bool isSame =
-      from.cols == 1 || (to.team == from.team && to.width == from.width);
+  bool isSame = from.cols == 1 || (to.threadsPerRow == from.threadsPerRow &&
+                                   to.width == from.width);
   if (count == 1 && isSame) {
     registers[op.getResult()] = std::move(results);
     return;
   }
-  beginExchange();
+  beginLayoutConversion();
   SharedTile shared = allocate(count, from.cols, element);
-  Value leads = b.less(b.rem(tid, kWarp), from.cols == 1 ? 1 : from.team);
+  Value leads =
+      b.less(b.rem(tid, kWarp), from.cols == 1 ? 1 : from.threadsPerRow);
   for (auto [c, value] : llvm::enumerate(results)) {
     auto k = static_cast<int64_t>(c);
     b.ifThen(b.both(leads, hasCol(from, k)), [&, value = value] {
       writeShared(value, shared, b.div(tid, kWarp), place(from, k).second);
     });
   }
-  endPublishing();
+  endLocalStores();
   for (int64_t k = 0; k < to.registers(); ++k)
     registers[op.getResult()].push_back(
         combineShared(op.getKind(), shared, count, placeInside(to, k).second));

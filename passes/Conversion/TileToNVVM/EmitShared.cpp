@@ -16,7 +16,7 @@ using namespace nsa::tile;
 
 /// The memory is free again after the last use of the tile, which is in the
 /// block where it is made or inside of an operation there.
-const KernelEmitter::Resident &KernelEmitter::makeResident(Value tile) {
+const KernelEmitter::SharedBuffer &KernelEmitter::makeSharedBuffer(Value tile) {
   SharedShape shape(cast<TileType>(tile.getType()));
   Operation *last = tile.getDefiningOp();
   for (Operation *user : tile.getUsers()) {
@@ -26,7 +26,8 @@ const KernelEmitter::Resident &KernelEmitter::makeResident(Value tile) {
   }
   int64_t offset = pool.allocate(shape.bytes());
   lastUses[last].push_back(offset);
-  return residents.try_emplace(tile, Resident{shape, offset, {}}).first->second;
+  return sharedBuffers.try_emplace(tile, SharedBuffer{shape, offset, {}})
+      .first->second;
 }
 
 void KernelEmitter::releaseAfter(Operation *op) {
@@ -35,42 +36,43 @@ void KernelEmitter::releaseAfter(Operation *op) {
   lastUses.erase(op);
 }
 
-/// Where chunk `chunk` of a panel lies within row `row` of it.
-Value KernelEmitter::swizzle(const SharedShape &shape, Value row, Value chunk) {
+/// Where vector `vector` of a swizzle atom column lies within row `row` of it.
+Value KernelEmitter::swizzle(const SharedShape &shape, Value row,
+                             Value vector) {
   Value flip = row;
   if (int64_t shift = shape.swizzleShift())
     flip = b.createOrFold<arith::ShRUIOp>(flip, b.i32(shift));
-  flip = b.createOrFold<arith::AndIOp>(flip, b.i32(shape.panelChunks() - 1));
-  return b.createOrFold<arith::XOrIOp>(chunk, flip);
+  flip = b.createOrFold<arith::AndIOp>(flip, b.i32(shape.atomVectors() - 1));
+  return b.createOrFold<arith::XOrIOp>(vector, flip);
 }
 
-Value KernelEmitter::residentAddress(const Resident &tile, Value row,
-                                     Value chunk) {
+Value KernelEmitter::bufferAddress(const SharedBuffer &tile, Value row,
+                                   Value vector) {
   const SharedShape &shape = tile.shape;
-  int64_t panel = 0;
-  Value panelByte;
-  if (std::optional<int64_t> known = getConstantIntValue(chunk)) {
-    panel = *known / shape.panelChunks();
-    chunk = b.i32(*known % shape.panelChunks());
-  } else if (shape.chunks() > shape.panelChunks()) {
-    panelByte = b.mul(b.div(chunk, shape.panelChunks()), shape.panelBytes());
-    chunk = b.rem(chunk, shape.panelChunks());
+  int64_t atom = 0;
+  Value atomByte;
+  if (std::optional<int64_t> known = getConstantIntValue(vector)) {
+    atom = *known / shape.atomVectors();
+    vector = b.i32(*known % shape.atomVectors());
+  } else if (shape.vectors() > shape.atomVectors()) {
+    atomByte = b.mul(b.div(vector, shape.atomVectors()), shape.atomBytes());
+    vector = b.rem(vector, shape.atomVectors());
   }
   Value byte =
       b.add(b.mul(row, shape.rowBytes()),
-            b.mul(swizzle(shape, row, chunk), SharedShape::chunkBytes));
-  if (panelByte)
-    byte = b.add(byte, panelByte);
+            b.mul(swizzle(shape, row, vector), SharedShape::vectorBytes));
+  if (atomByte)
+    byte = b.add(byte, atomByte);
   Value start = tile.stage ? b.advance(sharedBase, tile.stage) : sharedBase;
   return b.advance(b.advance(start, byte),
-                   tile.offset + panel * shape.panelBytes());
+                   tile.offset + atom * shape.atomBytes());
 }
 
-Value KernelEmitter::residentElement(const Resident &tile, Value row,
-                                     Value col) {
-  Value chunk = b.div(col, SharedShape::chunkElements);
-  Value within = b.mul(b.rem(col, SharedShape::chunkElements), 2);
-  return b.advance(residentAddress(tile, row, chunk), within);
+Value KernelEmitter::bufferElement(const SharedBuffer &tile, Value row,
+                                   Value col) {
+  Value vector = b.div(col, SharedShape::vectorElements);
+  Value within = b.mul(b.rem(col, SharedShape::vectorElements), 2);
+  return b.advance(bufferAddress(tile, row, vector), within);
 }
 
 //===----------------------------------------------------------------------===//
@@ -79,19 +81,19 @@ Value KernelEmitter::residentElement(const Resident &tile, Value row,
 
 void KernelEmitter::emitSharedLoad(LoadOp op) {
   // What a loop copies ahead is there.
-  if (op->use_empty() || residents.contains(op.getResult()))
+  if (op->use_empty() || sharedBuffers.contains(op.getResult()))
     return;
-  for (auto [k, copy] : llvm::enumerate(producer.held))
+  for (auto [k, copy] : llvm::enumerate(producer.stationary))
     if (copy.load == op)
-      return takeHeld(k);
+      return takeStationary(k);
   markGlobal(op);
-  const Resident &tile = makeResident(op.getResult());
+  const SharedBuffer &tile = makeSharedBuffer(op.getResult());
   int64_t width = getCopyWidth(op);
   markShared(op.getResult(), width ? tile_gpu::SharedAccessKind::Copy
                                    : tile_gpu::SharedAccessKind::Write);
   if (!width)
     return copyElements(op, tile);
-  copyChunks(op, tile, width);
+  copyVectors(op, tile, width);
   tile_gpu::AsyncCommitOp::create(b, b.getI64IntegerAttr(tile.shape.bytes()),
                                   b.getI64IntegerAttr(tile.offset));
 }
@@ -122,17 +124,18 @@ static std::optional<int64_t> getRowDistance(LoadOp load) {
 /// Each thread copies pieces of 4, 8 or 16 bytes, zeros for those outside.
 /// Where rounds are at constant distances, constants are added to the addresses
 /// of the first one: they become parts of the instructions.
-void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
+void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
+                                int64_t width) {
   const SharedShape &shape = tile.shape;
   int64_t perRow = shape.paddedCols() / width;
   int64_t pieces = shape.paddedRows() * perRow;
-  int64_t perChunk = SharedShape::chunkElements / width;
+  int64_t perVector = SharedShape::vectorElements / width;
   Type element = cast<TileType>(op.getType()).getElementType();
-  auto cache = perChunk == 1 ? NVVM::LoadCacheModifierKind::CG
-                             : NVVM::LoadCacheModifierKind::CA;
+  auto cache = perVector == 1 ? NVVM::LoadCacheModifierKind::CG
+                              : NVVM::LoadCacheModifierKind::CA;
   int64_t rowsPerRound =
       countWorkers(perRow) % perRow == 0 ? countWorkers(perRow) / perRow : 0;
-  // Rounds until the pattern of chunks repeats.
+  // Rounds until the pattern of vectors repeats.
   int64_t period = 8 / std::gcd<int64_t>(8, rowsPerRound);
   std::optional<int64_t> rowDistance = getRowDistance(op);
   SmallVector<Value> targets;
@@ -164,9 +167,9 @@ void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
       to = b.advance(targets[first],
                      (round - first) * rowsPerRound * shape.rowBytes());
     } else {
-      to = residentAddress(tile, row, b.div(piece, perChunk));
-      if (perChunk > 1)
-        to = b.advance(to, b.mul(b.rem(piece, perChunk), 2 * width));
+      to = bufferAddress(tile, row, b.div(piece, perVector));
+      if (perVector > 1)
+        to = b.advance(to, b.mul(b.rem(piece, perVector), 2 * width));
       targets.push_back(to);
     }
     if (round++ == 0)
@@ -177,7 +180,7 @@ void KernelEmitter::copyChunks(LoadOp op, const Resident &tile, int64_t width) {
 }
 
 /// How many threads take part in work on rows of `perRow` pieces. Those that
-/// take whole groups of 8 rows keep their place in the pattern of chunks.
+/// take whole groups of 8 rows keep their place in the pattern of vectors.
 int64_t KernelEmitter::countWorkers(int64_t perRow) const {
   if (threads % perRow != 0 || threads / perRow <= 8)
     return threads;
@@ -206,7 +209,7 @@ void KernelEmitter::forPieces(int64_t pieces, int64_t perRow,
   });
 }
 
-void KernelEmitter::copyElements(LoadOp op, const Resident &tile) {
+void KernelEmitter::copyElements(LoadOp op, const SharedBuffer &tile) {
   const SharedShape &shape = tile.shape;
   auto copy = [&](Value row, Value col) {
     Memo memo;
@@ -218,7 +221,7 @@ void KernelEmitter::copyElements(LoadOp op, const Resident &tile) {
       address.valid = b.both(address.valid, b.less(row, shape.rows));
     if (shape.cols != shape.paddedCols())
       address.valid = b.both(address.valid, b.less(col, shape.cols));
-    b.store(loadElement(op.getRef(), address), residentElement(tile, row, col),
+    b.store(loadElement(op.getRef(), address), bufferElement(tile, row, col),
             b.i32(0));
   };
   forPieces(shape.paddedRows() * shape.paddedCols(), shape.paddedCols(), copy);

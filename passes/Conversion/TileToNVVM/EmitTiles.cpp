@@ -4,17 +4,17 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
 void KernelEmitter::readBack(Value tile, const SharedTile &from) {
-  Spread spread = spreadOf(tile);
+  BlockedLayout blocked = blockedLayoutOf(tile);
   SmallVector<Value> &values = registers[tile];
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = placeInside(spread, k);
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(blocked, k);
     values.push_back(readShared(from, row, col));
   }
 }
@@ -53,11 +53,11 @@ static void emitElement(ThreadBuilder &b, Operation &op, IRMapping &mapping,
 void KernelEmitter::emitMap(MapOp op) {
   TileType shape = op.getShapeType();
   SmallVector<Source> sources = prepare(op.getInputs(), shape);
-  Spread spread = spreadOf(shape);
+  BlockedLayout blocked = blockedLayoutOf(shape);
   Block &body = op.getBody().front();
   bool rounded = isRounded(op);
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = placeInside(spread, k);
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(blocked, k);
     IRMapping mapping(scalars);
     for (auto [argument, source] :
          llvm::zip_equal(body.getArguments(), sources))
@@ -71,13 +71,13 @@ void KernelEmitter::emitMap(MapOp op) {
 }
 
 void KernelEmitter::emitTranspose(TransposeOp op) {
-  beginExchange();
-  SharedTile shared = publish(op.getInput());
-  endPublishing();
-  Spread spread = spreadOf(op.getResult());
+  beginLayoutConversion();
+  SharedTile shared = localStore(op.getInput());
+  endLocalStores();
+  BlockedLayout blocked = blockedLayoutOf(op.getResult());
   SmallVector<Value> &values = registers[op.getResult()];
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = placeInside(spread, k);
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = placeInside(blocked, k);
     values.push_back(readShared(shared, col, row));
   }
 }
@@ -86,19 +86,19 @@ void KernelEmitter::emitTranspose(TransposeOp op) {
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Each thread sums the products of its own elements, in order.
+/// Each thread sums the dots of its own elements, in order.
 void KernelEmitter::emitDot(DotOp op) {
-  Spread spread = spreadOf(op.getResult());
+  BlockedLayout blocked = blockedLayoutOf(op.getResult());
   auto aType = cast<TileType>(op.getA().getType());
   int64_t length = op.getTransposeA() ? aType.getRows() : aType.getCols();
-  beginExchange();
-  SharedTile lhs = publish(op.getA());
-  SharedTile rhs = publish(op.getB());
-  endPublishing();
+  beginLayoutConversion();
+  SharedTile lhs = localStore(op.getA());
+  SharedTile rhs = localStore(op.getB());
+  endLocalStores();
 
   SmallVector<std::pair<Value, Value>> places;
-  for (int64_t k = 0; k < spread.registers(); ++k)
-    places.push_back(placeInside(spread, k));
+  for (int64_t k = 0; k < blocked.registers(); ++k)
+    places.push_back(placeInside(blocked, k));
   auto read = [&](const SharedTile &tile, bool transposed, Value row,
                   Value col) {
     Value value =
@@ -140,11 +140,11 @@ void KernelEmitter::emitAny(AnyOp op) {
   auto add = [&](Value value, Value exists) {
     some = b.createOrFold<arith::OrIOp>(some, b.both(value, exists));
   };
-  if (isFragment(op.getInput().getType())) {
-    Fragment fragment(op.getInput());
+  if (hasMmaLayout(op.getInput().getType())) {
+    MmaLayout layout(op.getInput());
     for (auto [r, value] : llvm::enumerate(elementsOf(op.getInput())))
-      add(value, hasRow(fragment, int64_t(r)));
-    std::string obstacle = findSlabObstacle(op);
+      add(value, hasRow(layout, int64_t(r)));
+    std::string obstacle = findWarpBranchObstacle(op);
     if (obstacle.empty())
       return scalars.map(op.getResult(), NVVM::VoteSyncOp::create(
                                              b, b.getI1Type(), b.i32(-1), some,
@@ -154,9 +154,9 @@ void KernelEmitter::emitAny(AnyOp op) {
                                     .function(kernel.getSymName()))
         << remark::reason("not for each warp alone: {0}", obstacle);
   } else {
-    Spread spread = spreadOf(op.getInput());
+    BlockedLayout blocked = blockedLayoutOf(op.getInput());
     for (auto [k, value] : llvm::enumerate(registersOf(op.getInput())))
-      add(value, isElement(spread, int64_t(k)));
+      add(value, isElement(blocked, int64_t(k)));
   }
   scalars.map(op.getResult(), tile_gpu::AnyThreadOp::create(
                                   b, b.getI1Type(), some, IntegerAttr()));
@@ -175,15 +175,15 @@ void KernelEmitter::forOwnRows(int64_t rows, function_ref<void(Value)> body) {
 }
 
 void KernelEmitter::emitSort(SortOp op) {
-  Spread spread = spreadOf(op.getInput());
-  beginExchange();
-  SharedTile shared = publish(op.getInput());
-  endPublishing();
-  forOwnRows(spread.rows, [&](Value row) {
+  BlockedLayout blocked = blockedLayoutOf(op.getInput());
+  beginLayoutConversion();
+  SharedTile shared = localStore(op.getInput());
+  endLocalStores();
+  forOwnRows(blocked.rows, [&](Value row) {
     // Each round moves the largest of what is left to the end.
-    b.loop(b.i32(1), b.i32(spread.cols), b.i32(1), {},
+    b.loop(b.i32(1), b.i32(blocked.cols), b.i32(1), {},
            [&](Value round, ValueRange) -> SmallVector<Value> {
-             Value end = arith::SubIOp::create(b, b.i32(spread.cols), round);
+             Value end = arith::SubIOp::create(b, b.i32(blocked.cols), round);
              b.loop(b.i32(0), end, b.i32(1), {},
                     [&](Value i, ValueRange) -> SmallVector<Value> {
                       Value next = b.add(i, 1);
@@ -198,6 +198,6 @@ void KernelEmitter::emitSort(SortOp op) {
              return {};
            });
   });
-  endPublishing();
+  endLocalStores();
   readBack(op.getResult(), shared);
 }

@@ -27,28 +27,28 @@ static Value isGreater(ThreadBuilder &b, Value x, Value y) {
 }
 
 void KernelEmitter::emitTopN(TopNOp op) {
-  Spread best = spreadOf(op.getBestValues());
+  BlockedLayout best = blockedLayoutOf(op.getBestValues());
   TopNTiles tiles{};
   // Each thread may hold one element of a row already.
   bool inLanes = best.cols <= 32;
-  if (inLanes && best.team == best.cols && best.perRow() == 1 &&
+  if (inLanes && best.threadsPerRow == best.cols && best.perRow() == 1 &&
       llvm::isPowerOf2_64(uint64_t(best.cols))) {
     tiles.from = share(op.getValuesMutable());
     emitTopNInLanes(op, tiles);
     return;
   }
-  beginExchange();
-  tiles.from = publish(op.getValues());
-  tiles.values = publish(op.getBestValues());
-  tiles.indices = publish(op.getBestIndices());
+  beginLayoutConversion();
+  tiles.from = localStore(op.getValues());
+  tiles.values = localStore(op.getBestValues());
+  tiles.indices = localStore(op.getBestIndices());
   tiles.topValues = allocate(best.rows, best.cols, tiles.values.element);
   tiles.topIndices = allocate(best.rows, best.cols, tiles.indices.element);
-  endPublishing();
+  endLocalStores();
   if (inLanes)
     emitTopNInLanes(op, tiles);
   else
     emitTopNByCounting(op, tiles);
-  endPublishing();
+  endLocalStores();
   readBack(op.getTopValues(), tiles.topValues);
   readBack(op.getTopIndices(), tiles.topIndices);
 }
@@ -320,8 +320,8 @@ void KernelEmitter::emitTopNInLanes(TopNOp op, const TopNTiles &tiles) {
   // Rows of a thread in step.
   constexpr int64_t mostRows = 4;
   auto isShared = bool(tiles.values.base);
-  Spread candidates = spreadOf(op.getValues());
-  Spread best = spreadOf(op.getBestValues());
+  BlockedLayout candidates = blockedLayoutOf(op.getValues());
+  BlockedLayout best = blockedLayoutOf(op.getBestValues());
   auto places = int64_t(llvm::bit_ceil(uint64_t(best.cols)));
   int64_t rowsAtOnce = threads / places;
   LaneSorter sorter(b, places, b.rem(tid, 32));
@@ -407,8 +407,8 @@ Value KernelEmitter::countInRow(const SharedTile &tile, Value row, int64_t cols,
 /// larger ones, and equal ones of the list or further left. That is its place,
 /// if the list is long enough.
 void KernelEmitter::emitTopNByCounting(TopNOp op, const TopNTiles &tiles) {
-  Spread candidates = spreadOf(op.getValues());
-  Spread best = spreadOf(op.getBestValues());
+  BlockedLayout candidates = blockedLayoutOf(op.getValues());
+  BlockedLayout best = blockedLayoutOf(op.getBestValues());
   const SharedTile &from = tiles.from, &values = tiles.values,
                    &indices = tiles.indices;
   const SharedTile &topValues = tiles.topValues, &topIndices = tiles.topIndices;

@@ -96,9 +96,9 @@ private:
   /// Waits until all threads may access a piece.
   LogicalResult awaitPiece(Operation *op, const Piece &piece);
   LogicalResult read(Operation *op, const Piece &piece);
-  LogicalResult settle(Operation *op);
+  LogicalResult waitAll(Operation *op);
   /// Waits for a group of wgmma, and those before it; of all without one.
-  LogicalResult awaitProducts(Operation *op, WgmmaCommitOp last = {});
+  LogicalResult awaitWgmma(Operation *op, WgmmaCommitOp last = {});
 
   LLVM::LLVMFuncOp func;
   bool usesWgmma;
@@ -106,7 +106,7 @@ private:
   llvm::DenseSet<Value> readAndWritten;
   Pending pending;
   /// Groups of wgmma in flight, in order.
-  SmallVector<WgmmaCommitOp> products;
+  SmallVector<WgmmaCommitOp> wgmmaGroups;
   /// The threads that meet at barriers, if not all; and whether not all of
   /// these come by.
   IntegerAttr threads;
@@ -140,7 +140,7 @@ static LogicalResult refuse(Operation *op, StringRef what) {
 LogicalResult BarrierInserter::prepareBarrier(Operation *op) {
   if (isApart)
     return refuse(op, "a barrier");
-  if (failed(awaitProducts(op)))
+  if (failed(awaitWgmma(op)))
     return failure();
   // Warpgroups read shared memory through another path than threads write it.
   OpBuilder builder(op);
@@ -178,21 +178,20 @@ LogicalResult BarrierInserter::read(Operation *op, const Piece &piece) {
   return success();
 }
 
-LogicalResult BarrierInserter::settle(Operation *op) {
+LogicalResult BarrierInserter::waitAll(Operation *op) {
   if (!pending.copies.empty())
     return read(op, Piece(pending.copies.back()));
   return pending.unseen.empty() ? success() : insertBarrier(op);
 }
 
-LogicalResult BarrierInserter::awaitProducts(Operation *op,
-                                             WgmmaCommitOp last) {
-  auto *end = last ? llvm::find(products, last) : products.end();
-  if (last && end != products.end())
+LogicalResult BarrierInserter::awaitWgmma(Operation *op, WgmmaCommitOp last) {
+  auto *end = last ? llvm::find(wgmmaGroups, last) : wgmmaGroups.end();
+  if (last && end != wgmmaGroups.end())
     ++end;
-  else if (last || products.empty())
+  else if (last || wgmmaGroups.empty())
     return success();
   SmallVector<Value> sums;
-  for (WgmmaCommitOp done : llvm::make_range(products.begin(), end)) {
+  for (WgmmaCommitOp done : llvm::make_range(wgmmaGroups.begin(), end)) {
     if (done->getBlock() != op->getBlock())
       return refuse(op, "a wait for wgmma");
     llvm::append_range(sums, done.getResults());
@@ -200,10 +199,10 @@ LogicalResult BarrierInserter::awaitProducts(Operation *op,
   OpBuilder builder(op);
   auto wait =
       WgmmaWaitOp::create(builder, op->getLoc(), TypeRange(ValueRange(sums)),
-                          int32_t(products.end() - end), sums);
+                          int32_t(wgmmaGroups.end() - end), sums);
   for (auto [sum, result] : llvm::zip_equal(sums, wait.getResults()))
     sum.replaceAllUsesExcept(result, wait);
-  products.erase(products.begin(), end);
+  wgmmaGroups.erase(wgmmaGroups.begin(), end);
   return success();
 }
 
@@ -231,7 +230,7 @@ LogicalResult BarrierInserter::visit(GlobalAccessOp op) {
   };
   if ((llvm::any_of(pending.reads, isOther) ||
        llvm::any_of(pending.writes, overtakes)) &&
-      (failed(settle(op)) || failed(insertBarrier(op))))
+      (failed(waitAll(op)) || failed(insertBarrier(op))))
     return failure();
   pending.writes.insert(op);
   pending.stored = true;
@@ -257,7 +256,7 @@ LogicalResult BarrierInserter::visit(Operation *op) {
       .Case<GlobalAccessOp, SharedAccessOp>(
           [&](auto access) { return visit(access); })
       .Case([&](ReuseOp reuse) { return insertBarrier(reuse); })
-      .Case([&](SettleOp all) { return settle(all); })
+      .Case([&](WaitAllOp all) { return waitAll(all); })
       .Case([&](BarrierOp barrier) {
         barrier.setThreadsAttr(threads);
         return prepareBarrier(barrier);
@@ -281,15 +280,14 @@ LogicalResult BarrierInserter::visit(Operation *op) {
       .Case([&](WgmmaCommitOp commit) -> LogicalResult {
         if (isApart)
           return refuse(commit, "whole warpgroups");
-        products.push_back(commit);
+        wgmmaGroups.push_back(commit);
         return success();
       })
       .Case([&](WgmmaUseOp use) {
         auto commit = use.getValue()
                           ? use.getValue().getDefiningOp<WgmmaCommitOp>()
                           : WgmmaCommitOp();
-        return use.getValue() && !commit ? success()
-                                         : awaitProducts(use, commit);
+        return use.getValue() && !commit ? success() : awaitWgmma(use, commit);
       })
       .Default([&](Operation *other) { return visitRegions(other); });
 }
@@ -328,7 +326,7 @@ LogicalResult BarrierInserter::visitRegions(Operation *op) {
 }
 
 LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
-  if (failed(settle(op)) || failed(awaitProducts(op)))
+  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
     return failure();
   // What an iteration reads last, the next one may write first. A barrier in
   // the loop is none if it does not run.
@@ -342,8 +340,8 @@ LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
   pending.stored = true;
   Pending around = pending;
   Operation *end = op.getBody()->getTerminator();
-  if (failed(visit(op.getRegion())) || failed(settle(end)) ||
-      failed(awaitProducts(end)))
+  if (failed(visit(op.getRegion())) || failed(waitAll(end)) ||
+      failed(awaitWgmma(end)))
     return failure();
   pending.join(around);
   return success();
@@ -352,7 +350,7 @@ LogicalResult BarrierInserter::visitLoop(scf::ForOp op) {
 LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
   bool apart = op->getAttrOfType<StringAttr>(kUniformAttr) != "block";
   // In front of the branch: behind it nobody waits again.
-  if (failed(settle(op)) || failed(awaitProducts(op)))
+  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
     return failure();
   Pending before = pending, after;
   for (Region *region : {&op.getThenRegion(), &op.getElseRegion()}) {
@@ -360,8 +358,8 @@ LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
     if (!region->empty()) {
       llvm::SaveAndRestore saved(isApart, isApart || apart);
       Operation *end = region->front().getTerminator();
-      if (failed(visit(*region)) || failed(settle(end)) ||
-          failed(awaitProducts(end)))
+      if (failed(visit(*region)) || failed(waitAll(end)) ||
+          failed(awaitWgmma(end)))
         return failure();
     }
     after.join(pending);
@@ -371,7 +369,7 @@ LogicalResult BarrierInserter::visitBranch(scf::IfOp op) {
 }
 
 LogicalResult BarrierInserter::visitRoles(scf::IfOp op, IntegerAttr consumers) {
-  if (failed(settle(op)) || failed(awaitProducts(op)))
+  if (failed(waitAll(op)) || failed(awaitWgmma(op)))
     return failure();
   Pending before = pending;
   if (failed(visitApart(op.getElseRegion())))
@@ -397,7 +395,7 @@ struct InsertBarriers : nsa::impl::TileGPUInsertBarriersBase<InsertBarriers> {
         op->removeAttr(kUniformAttr);
         op->removeAttr(kConsumersAttr);
       }
-      if (isa<GlobalAccessOp, SharedAccessOp, ReuseOp, SettleOp, WgmmaUseOp>(
+      if (isa<GlobalAccessOp, SharedAccessOp, ReuseOp, WaitAllOp, WgmmaUseOp>(
               op))
         op->erase();
     });

@@ -1,13 +1,13 @@
 //===- KernelEmitter.cpp - control flow and the frame of a kernel ---------===//
 
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
-#include "dialects/Interfaces/SlowPaths.h"
+#include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -19,15 +19,15 @@ static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 
 /// Whether elements of a tile are computed where they are used.
 static bool isVirtual(Value tile) {
-  return isOnDemand(tile.getType()) ||
+  return isRematerialized(tile.getType()) ||
          isa_and_nonnull<RangeOp, SplatOp>(tile.getDefiningOp());
 }
 
 /// Whether some tile is for tensor cores.
-static bool hasFragments(KernelOp kernel) {
+static bool hasMmaTiles(KernelOp kernel) {
   return kernel
       .walk([](Operation *op) {
-        return llvm::any_of(op->getResultTypes(), isFragment)
+        return llvm::any_of(op->getResultTypes(), hasMmaLayout)
                    ? WalkResult::interrupt()
                    : WalkResult::advance();
       })
@@ -49,9 +49,9 @@ KernelEmitter::KernelEmitter(KernelOp kernel, const EmissionOptions &options)
 /// one at all, or as many as the kernel asks for.
 static int32_t getRegisterLimit(KernelOp kernel, int64_t threads) {
   constexpr int64_t most = 255, all = 65536, fewest = 216;
-  if (auto residents = kernel->getAttrOfType<IntegerAttr>(nsa::kResidentsAttr))
+  if (auto minBlocks = kernel->getAttrOfType<IntegerAttr>(nsa::kMinBlocksAttr))
     return int32_t(
-        std::min(most, all / (threads * residents.getInt()) / 8 * 8));
+        std::min(most, all / (threads * minBlocks.getInt()) / 8 * 8));
   int64_t blocks = all / (threads * (most + 1)) + 1;
   int64_t limit = all / (threads * blocks) / 8 * 8;
   return int32_t(limit < fewest && blocks > 1 ? most : limit);
@@ -84,25 +84,25 @@ LLVM::LLVMFuncOp KernelEmitter::createFunction() {
 
 LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
                                   uint64_t sharedLimit) {
-  warps = hasFragments(kernel) ? threads / 32 : 0;
+  warps = hasMmaTiles(kernel) ? threads / 32 : 0;
   planRoles(sharedLimit);
   b.setInsertionPoint(kernel);
   LLVM::LLVMFuncOp func = createFunction();
   tid = b.threadId();
   sharedBase = LLVM::AddressOfOp::create(b, sharedMemory);
-  exchangeBase = sharedBase;
-  arith::ConstantOp exchangeStart;
+  conversionBase = sharedBase;
+  arith::ConstantOp conversionStart;
   if (warps) {
-    exchangeStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
-    exchangeBase = b.address(sharedBase, exchangeStart, b.getI8Type());
-    startEnd = exchangeBase.getDefiningOp();
+    conversionStart = b.i32(0).getDefiningOp<arith::ConstantOp>();
+    conversionBase = b.address(sharedBase, conversionStart, b.getI8Type());
+    startEnd = conversionBase.getDefiningOp();
   }
   if (failed(producer.empty() ? emitBlock(kernel.getBody().front())
                               : emitRoles(func)))
     return failure();
   LLVM::ReturnOp::create(b, ValueRange());
   if (warps) {
-    exchangeStart.setValueAttr(b.getI32IntegerAttr(int32_t(pool.size())));
+    conversionStart.setValueAttr(b.getI32IntegerAttr(int32_t(pool.size())));
     sharedBytes += pool.size();
   }
 
@@ -129,7 +129,7 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
     func->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
                   b.getI32IntegerAttr(getRegisterLimit(kernel, threads)));
   func->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
-  addSlowPaths(func, getSlowPaths(kernel));
+  addPerformanceLints(func, getPerformanceLints(kernel));
   return success();
 }
 
@@ -137,77 +137,81 @@ LogicalResult KernelEmitter::emit(LLVM::GlobalOp sharedMemory,
 // Where elements are
 //===----------------------------------------------------------------------===//
 
-std::pair<Value, Value> KernelEmitter::place(const Spread &spread, int64_t k) {
+std::pair<Value, Value> KernelEmitter::place(const BlockedLayout &blocked,
+                                             int64_t k) {
   Value row = b.i32(0), col = row;
-  if (spread.rows > 1)
-    row = b.add(b.div(tid, spread.team), k / spread.perRow() * spread.teams());
-  if (spread.cols > 1) {
-    Value member = spread.teams() == 1 ? tid : b.rem(tid, spread.team);
-    int64_t piece = k % spread.perRow() / spread.width;
-    col = b.add(b.mul(member, spread.width),
-                piece * spread.team * spread.width + k % spread.width);
+  if (blocked.rows > 1)
+    row = b.add(b.div(tid, blocked.threadsPerRow),
+                k / blocked.perRow() * blocked.rowGroups());
+  if (blocked.cols > 1) {
+    Value member =
+        blocked.rowGroups() == 1 ? tid : b.rem(tid, blocked.threadsPerRow);
+    int64_t piece = k % blocked.perRow() / blocked.width;
+    col = b.add(b.mul(member, blocked.width),
+                piece * blocked.threadsPerRow * blocked.width +
+                    k % blocked.width);
   }
   return {row, col};
 }
 
-std::pair<Value, Value> KernelEmitter::placeInside(const Spread &spread,
+std::pair<Value, Value> KernelEmitter::placeInside(const BlockedLayout &blocked,
                                                    int64_t k) {
-  auto [row, col] = place(spread, k);
-  if (!spread.hasRow(k))
-    row = arith::MinSIOp::create(b, row, b.i32(spread.rows - 1));
-  if (!spread.hasCol(k))
-    col = arith::MinSIOp::create(b, col, b.i32(spread.cols - 1));
+  auto [row, col] = place(blocked, k);
+  if (!blocked.hasRow(k))
+    row = arith::MinSIOp::create(b, row, b.i32(blocked.rows - 1));
+  if (!blocked.hasCol(k))
+    col = arith::MinSIOp::create(b, col, b.i32(blocked.cols - 1));
   return {row, col};
 }
 
-Value KernelEmitter::hasRow(const Spread &spread, int64_t k) {
-  return spread.hasRow(k) ? Value()
-                          : b.less(place(spread, k).first, spread.rows);
+Value KernelEmitter::hasRow(const BlockedLayout &blocked, int64_t k) {
+  return blocked.hasRow(k) ? Value()
+                           : b.less(place(blocked, k).first, blocked.rows);
 }
 
-Value KernelEmitter::hasCol(const Spread &spread, int64_t k) {
-  return spread.hasCol(k) ? Value()
-                          : b.less(place(spread, k).second, spread.cols);
+Value KernelEmitter::hasCol(const BlockedLayout &blocked, int64_t k) {
+  return blocked.hasCol(k) ? Value()
+                           : b.less(place(blocked, k).second, blocked.cols);
 }
 
-Value KernelEmitter::isElement(const Spread &spread, int64_t k) {
-  return b.both(hasRow(spread, k), hasCol(spread, k));
+Value KernelEmitter::isElement(const BlockedLayout &blocked, int64_t k) {
+  return b.both(hasRow(blocked, k), hasCol(blocked, k));
 }
 
-Value KernelEmitter::isOwner(const Spread &spread, int64_t k) {
-  Value owner = isElement(spread, k);
-  if (spread.rows == 1 && spread.cols == 1)
+Value KernelEmitter::isOwner(const BlockedLayout &blocked, int64_t k) {
+  Value owner = isElement(blocked, k);
+  if (blocked.rows == 1 && blocked.cols == 1)
     return b.both(owner, b.less(tid, 1));
-  if (spread.rows == 1 && spread.teams() > 1)
-    return b.both(owner, b.less(tid, spread.team));
-  if (spread.cols == 1 && spread.team > 1)
-    return b.both(owner, b.less(b.rem(tid, spread.team), 1));
+  if (blocked.rows == 1 && blocked.rowGroups() > 1)
+    return b.both(owner, b.less(tid, blocked.threadsPerRow));
+  if (blocked.cols == 1 && blocked.threadsPerRow > 1)
+    return b.both(owner, b.less(b.rem(tid, blocked.threadsPerRow), 1));
   return owner;
 }
 
 SmallVector<Value> KernelEmitter::registersOf(Value tile) {
   if (auto known = registers.find(tile); known != registers.end())
     return known->second;
-  if (isFragment(tile.getType()))
-    return pack(Fragment(cast<TileType>(tile.getType())), elementsOf(tile));
-  Spread spread = spreadOf(tile);
+  if (hasMmaLayout(tile.getType()))
+    return pack(MmaLayout(cast<TileType>(tile.getType())), elementsOf(tile));
+  BlockedLayout blocked = blockedLayoutOf(tile);
   if (auto splat = tile.getDefiningOp<SplatOp>())
-    return SmallVector<Value>(spread.registers(), scalar(splat.getValue()));
+    return SmallVector<Value>(blocked.registers(), scalar(splat.getValue()));
   assert(isVirtual(tile) && "tile without registers");
   SmallVector<Value> values;
   Source source{tile, {}, std::nullopt};
-  for (int64_t k = 0; k < spread.registers(); ++k) {
-    auto [row, col] = place(spread, k);
+  for (int64_t k = 0; k < blocked.registers(); ++k) {
+    auto [row, col] = place(blocked, k);
     values.push_back(element(source, k, row, col));
   }
   return values;
 }
 
 //===----------------------------------------------------------------------===//
-// Exchange through shared memory
+// Layout conversion through shared memory
 //===----------------------------------------------------------------------===//
 
-void KernelEmitter::beginExchange() {
+void KernelEmitter::beginLayoutConversion() {
   tile_gpu::ReuseOp::create(b);
   sharedUsed = 0;
   stillShared.clear();
@@ -218,7 +222,7 @@ KernelEmitter::SharedTile KernelEmitter::allocate(int64_t rows, int64_t cols,
   unsigned bytes = elementBytes(element);
   // One word more than a row: neither rows nor columns meet in one bank.
   int64_t pitch = rows == 1 ? cols : cols + std::max<int64_t>(4 / bytes, 1);
-  SharedTile tile{b.address(exchangeBase, b.i32(sharedUsed), b.getI8Type()),
+  SharedTile tile{b.address(conversionBase, b.i32(sharedUsed), b.getI8Type()),
                   pitch, element};
   sharedUsed += llvm::alignTo(rows * pitch * bytes, 16);
   sharedBytes = std::max(sharedBytes, sharedUsed);
@@ -232,20 +236,20 @@ KernelEmitter::SharedTile KernelEmitter::share(OpOperand &operand) {
   if (known != stillShared.end() &&
       tile.getParentBlock() == operand.getOwner()->getBlock())
     return known->second;
-  beginExchange();
-  SharedTile shared = publish(tile);
-  endPublishing();
+  beginLayoutConversion();
+  SharedTile shared = localStore(tile);
+  endLocalStores();
   return shared;
 }
 
-KernelEmitter::SharedTile KernelEmitter::publish(Value tile) {
+KernelEmitter::SharedTile KernelEmitter::localStore(Value tile) {
   auto type = cast<TileType>(tile.getType());
   SharedTile shared =
       allocate(type.getRows(), type.getCols(), type.getElementType());
-  Spread spread = spreadOf(tile);
+  BlockedLayout blocked = blockedLayoutOf(tile);
   for (auto [k, value] : llvm::enumerate(registersOf(tile))) {
-    auto [row, col] = place(spread, k);
-    b.ifThen(isOwner(spread, k), [&, row = row, col = col, value = value] {
+    auto [row, col] = place(blocked, k);
+    b.ifThen(isOwner(blocked, k), [&, row = row, col = col, value = value] {
       writeShared(value, shared, row, col);
     });
   }
@@ -261,13 +265,14 @@ void KernelEmitter::writeShared(Value value, const SharedTile &tile, Value row,
   b.store(value, tile.base, b.add(b.mul(row, tile.pitch), col));
 }
 
-SmallVector<Value> KernelEmitter::broadcast(Value tile, const Spread &larger) {
-  Spread own = spreadOf(tile);
+SmallVector<Value> KernelEmitter::broadcast(Value tile,
+                                            const BlockedLayout &larger) {
+  BlockedLayout own = blockedLayoutOf(tile);
   bool alongRows = own.rows == 1 && larger.rows > 1;
   bool alongCols = own.cols == 1 && larger.cols > 1;
   bool isOne = own.rows == 1 && own.cols == 1;
-  if (!isOne &&
-      (own.team != larger.team || (!alongCols && own.width != larger.width)))
+  if (!isOne && (own.threadsPerRow != larger.threadsPerRow ||
+                 (!alongCols && own.width != larger.width)))
     return {};
   SmallVector<Value> values = registersOf(tile), result;
   for (int64_t k = 0; k < larger.registers(); ++k) {
@@ -281,23 +286,23 @@ SmallVector<Value> KernelEmitter::broadcast(Value tile, const Spread &larger) {
 SmallVector<KernelEmitter::Source> KernelEmitter::prepare(ValueRange operands,
                                                           TileType shape) {
   SmallVector<Source> sources;
-  SmallVector<unsigned> exchanged;
-  Spread spread = spreadOf(shape);
+  SmallVector<unsigned> converted;
+  BlockedLayout blocked = blockedLayoutOf(shape);
   for (auto [i, operand] : llvm::enumerate(operands)) {
     Source source{operand, {}, std::nullopt};
     if (isTile(operand) && !isVirtual(operand)) {
-      source.registers = broadcast(operand, spread);
+      source.registers = broadcast(operand, blocked);
       if (source.registers.empty())
-        exchanged.push_back(i);
+        converted.push_back(i);
     }
     sources.push_back(std::move(source));
   }
-  if (exchanged.empty())
+  if (converted.empty())
     return sources;
-  beginExchange();
-  for (unsigned i : exchanged)
-    sources[i].shared = publish(sources[i].operand);
-  endPublishing();
+  beginLayoutConversion();
+  for (unsigned i : converted)
+    sources[i].shared = localStore(sources[i].operand);
+  endLocalStores();
   return sources;
 }
 
@@ -323,19 +328,19 @@ Value KernelEmitter::element(const Source &source, int64_t k, Value row,
 LogicalResult KernelEmitter::emitBlock(Block &block) {
   for (Operation &op : block.without_terminator()) {
     b.setLoc(op.getLoc());
-    if (leftOut.contains(&op))
+    if (peeled.contains(&op))
       continue;
     awaitOperands(&op);
     if (failed(emitOp(&op)))
       return failure();
     releaseAfter(&op);
   }
-  awaitProducts();
+  awaitWgmma();
   return success();
 }
 
 LogicalResult KernelEmitter::emitOp(Operation *op) {
-  if (op->getNumResults() > 0 && isOnDemand(op->getResult(0).getType()))
+  if (op->getNumResults() > 0 && isRematerialized(op->getResult(0).getType()))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](scf::ForOp loop) { return emitFor(loop); })
@@ -351,32 +356,32 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
         return success();
       })
       .Case([&](LoadOp load) {
-        if (isFragment(load.getType()))
-          return emitFragmentLoad(load), success();
+        if (hasMmaLayout(load.getType()))
+          return emitMmaLoad(load), success();
         if (isShared(load.getType()))
           return emitSharedLoad(load), success();
         return emitLoad(load), success();
       })
       .Case([&](StoreOp store) {
-        if (isFragment(store.getValue().getType()))
-          return emitFragmentStore(store), success();
+        if (hasMmaLayout(store.getValue().getType()))
+          return emitMmaStore(store), success();
         return emitStore(store), success();
       })
       .Case([&](MapOp map) {
-        if (isFragment(map.getShapeType()))
-          return emitFragmentMap(map), success();
+        if (hasMmaLayout(map.getShapeType()))
+          return emitMmaMap(map), success();
         return emitMap(map), success();
       })
       .Case([&](DotOp dot) {
         if (isWgmma(dot))
           return emitWarpgroupDot(dot), success();
-        if (isFragment(dot.getType()))
-          return emitFragmentDot(dot), success();
+        if (hasMmaLayout(dot.getType()))
+          return emitMmaDot(dot), success();
         return emitDot(dot), success();
       })
       .Case([&](ReduceOp reduce) {
-        if (isFragment(reduce.getType()))
-          return emitFragmentReduce(reduce), success();
+        if (hasMmaLayout(reduce.getType()))
+          return emitMmaReduce(reduce), success();
         return emitReduce(reduce), success();
       })
       .Case([&](AnyOp any) { return emitAny(any), success(); })
@@ -426,10 +431,10 @@ SmallVector<Type> KernelEmitter::flattenTypes(TypeRange types) {
   SmallVector<Type> flat;
   for (Type type : types) {
     auto tile = dyn_cast<TileType>(type);
-    if (tile && isFragment(tile))
-      flat.append(Fragment(tile).registers(), Fragment(tile).registerType());
+    if (tile && hasMmaLayout(tile))
+      flat.append(MmaLayout(tile).registers(), MmaLayout(tile).registerType());
     else if (tile)
-      flat.append(spreadOf(tile).registers(), tile.getElementType());
+      flat.append(blockedLayoutOf(tile).registers(), tile.getElementType());
     else
       flat.push_back(type);
   }
@@ -444,8 +449,8 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
       continue;
     }
     auto type = cast<TileType>(value.getType());
-    int64_t count = isFragment(type) ? Fragment(type).registers()
-                                     : spreadOf(type).registers();
+    int64_t count = hasMmaLayout(type) ? MmaLayout(type).registers()
+                                       : blockedLayoutOf(type).registers();
     registers[value] = SmallVector<Value>(flat.take_front(count));
     flat = flat.drop_front(count);
   }
@@ -453,25 +458,25 @@ void KernelEmitter::unflatten(ValueRange values, ValueRange flat) {
 
 LogicalResult KernelEmitter::emitPlainLoop(scf::ForOp op) {
   LogicalResult result = success();
-  bool carriesRing = producer.around.contains(op);
+  bool carriesPipeline = producer.around.contains(op);
   auto body = [&](Value i, ValueRange carried) -> SmallVector<Value> {
     scalars.map(op.getInductionVar(), i);
     unflatten(op.getRegionIterArgs(),
-              carriesRing ? takeRing(carried) : carried);
+              carriesPipeline ? takePipeline(carried) : carried);
     result = emitBlock(*op.getBody());
     if (failed(result))
       return carried;
     SmallVector<Value> yielded = flatten(op.getYieldedValues());
-    return carriesRing ? withRing(std::move(yielded)) : yielded;
+    return carriesPipeline ? withRing(std::move(yielded)) : yielded;
   };
   SmallVector<Value> inits = flatten(op.getInitArgs());
-  if (carriesRing)
+  if (carriesPipeline)
     inits = withRing(std::move(inits));
   SmallVector<Value> results =
       b.loop(scalar(op.getLowerBound()), scalar(op.getUpperBound()),
              scalar(op.getStep()), inits, body, ThreadBuilder::Loop::Uniform);
   unflatten(op.getResults(),
-            carriesRing ? takeRing(results) : ValueRange(results));
+            carriesPipeline ? takePipeline(results) : ValueRange(results));
   return result;
 }
 
@@ -490,7 +495,7 @@ LogicalResult KernelEmitter::emitIf(scf::IfOp op) {
                                   scalar(op.getCondition()),
                                   /*addThenBlock=*/true, hasElse);
   branch->setAttr(tile_gpu::kUniformAttr,
-                  b.getStringAttr(isSlabBranch(op) ? "warp" : "block"));
+                  b.getStringAttr(isWarpBranch(op) ? "warp" : "block"));
   for (auto [from, to] : llvm::zip(op->getRegions(), branch->getRegions())) {
     if (from.empty())
       continue;

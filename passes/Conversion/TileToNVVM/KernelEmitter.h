@@ -10,11 +10,11 @@
 #include "mlir/IR/IRMapping.h"
 #include "passes/Analysis/TileBounds.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/Spread.h"
 #include "passes/Conversion/TileToNVVM/ThreadBuilder.h"
 #include <functional>
 
@@ -25,7 +25,7 @@ struct Prefetch;
 
 /// What kernels are emitted for.
 struct EmissionOptions {
-  /// How many places tiles at least have that a loop copies: with two, the next
+  /// How many stages tiles at least have that a loop copies: with two, the next
   /// iteration's are copied during this one.
   unsigned stages;
   /// Whether the target has what producer warpgroups need, and whether these
@@ -51,38 +51,39 @@ public:
 private:
   // Where elements are.
   /// Row and column of register `k`.
-  std::pair<mlir::Value, mlir::Value> place(const Spread &spread, int64_t k);
+  std::pair<mlir::Value, mlir::Value> place(const BlockedLayout &blocked,
+                                            int64_t k);
   /// The same, but the tile's last row or column for registers behind its end:
   /// what may be read of shared memory.
-  std::pair<mlir::Value, mlir::Value> placeInside(const Spread &spread,
+  std::pair<mlir::Value, mlir::Value> placeInside(const BlockedLayout &blocked,
                                                   int64_t k);
   /// Whether the row (column) of register `k` is one of the tile in this
   /// thread; null if it always is.
-  mlir::Value hasRow(const Spread &spread, int64_t k);
-  mlir::Value hasCol(const Spread &spread, int64_t k);
+  mlir::Value hasRow(const BlockedLayout &blocked, int64_t k);
+  mlir::Value hasCol(const BlockedLayout &blocked, int64_t k);
   /// Whether register `k` is an element in this thread; null if it always is.
-  mlir::Value isElement(const Spread &spread, int64_t k);
+  mlir::Value isElement(const BlockedLayout &blocked, int64_t k);
   /// The same, of one of the threads that hold it.
-  mlir::Value isOwner(const Spread &spread, int64_t k);
+  mlir::Value isOwner(const BlockedLayout &blocked, int64_t k);
   /// The registers of a tile, which ranges and splats get now.
   llvm::SmallVector<mlir::Value> registersOf(mlir::Value tile);
   mlir::Value scalar(mlir::Value value) { return scalars.lookup(value); }
 
-  // Exchange through shared memory.
+  // Layout conversion through shared memory.
   struct SharedTile {
     mlir::Value base;
     int64_t pitch;
     mlir::Type element;
   };
-  /// Starts an exchange: waits until the last one has been read.
-  void beginExchange();
+  /// Starts a layout conversion: waits until the last one has been read.
+  void beginLayoutConversion();
   SharedTile allocate(int64_t rows, int64_t cols, mlir::Type element);
-  SharedTile publish(mlir::Value tile);
+  SharedTile localStore(mlir::Value tile);
   /// The operand of an operation where all threads can read it: where it still
-  /// lies since it was converted, or published in an exchange of its own.
+  /// lies since it was converted, or stored in a layout conversion of its own.
   SharedTile share(mlir::OpOperand &operand);
-  /// Ends the writes of an exchange: what was published can be read.
-  void endPublishing() { tile_gpu::BarrierOp::create(b, mlir::IntegerAttr()); }
+  /// Ends the writes of a layout conversion: what was stored can be read.
+  void endLocalStores() { tile_gpu::BarrierOp::create(b, mlir::IntegerAttr()); }
   mlir::Value readShared(const SharedTile &tile, mlir::Value row,
                          mlir::Value col);
   void writeShared(mlir::Value value, const SharedTile &tile, mlir::Value row,
@@ -101,7 +102,7 @@ private:
   /// The registers of a tile that belong to those of a larger shape, one for
   /// each; nothing if other threads hold some of them.
   llvm::SmallVector<mlir::Value> broadcast(mlir::Value tile,
-                                           const Spread &larger);
+                                           const BlockedLayout &larger);
   mlir::Value element(const Source &source, int64_t k, mlir::Value row,
                       mlir::Value col);
 
@@ -138,8 +139,8 @@ private:
                      const Address &address);
   /// Where register `k` of an access to memory is.
   Address addressAt(mlir::Value ref, mlir::ValueRange indices,
-                    llvm::ArrayRef<Source> sources, const Spread &spread,
-                    int64_t k);
+                    llvm::ArrayRef<Source> sources,
+                    const BlockedLayout &blocked, int64_t k);
   void emitLoad(tile::LoadOp op);
   void emitStore(tile::StoreOp op);
   /// Says that a load reads or a store writes memory here.
@@ -180,7 +181,7 @@ private:
   mlir::Value combineShared(tile::ReduceKind kind, const SharedTile &tile,
                             int64_t count, mlir::Value col);
 
-  // EmitOnDemand.cpp
+  // EmitRematerialized.cpp
   /// What has been computed for one operation: elements of tiles at a row and a
   /// column.
   using Memo = llvm::DenseMap<std::tuple<mlir::Value, mlir::Value, mlir::Value>,
@@ -199,7 +200,7 @@ private:
   mlir::Value emitExp2(mlir::Value power);
   mlir::Value emitExp(mlir::math::ExpOp op);
 
-  // EmitFragment.cpp
+  // EmitMmaTiles.cpp
   /// What is known about the thread; emitted on the first use, at the start.
   struct Thread {
     mlir::Value lane, warp;
@@ -209,82 +210,82 @@ private:
   const Thread &thread();
   /// Emits code at the start of the function.
   mlir::Value hoisted(llvm::function_ref<mlir::Value()> make);
-  mlir::Value rowOf(const Fragment &fragment, int64_t r);
-  mlir::Value colOf(const Fragment &fragment, int64_t c);
+  mlir::Value rowOf(const MmaLayout &layout, int64_t r);
+  mlir::Value colOf(const MmaLayout &layout, int64_t c);
   /// Whether row `r` (column `c`) of a thread is one of the tile; null if so in
   /// all threads.
-  mlir::Value hasRow(const Fragment &fragment, int64_t r);
-  mlir::Value hasCol(const Fragment &fragment, int64_t c);
+  mlir::Value hasRow(const MmaLayout &layout, int64_t r);
+  mlir::Value hasCol(const MmaLayout &layout, int64_t c);
   /// Of the threads that repeat an element, one; null if none do.
-  mlir::Value isFirst(const Fragment &fragment);
-  /// Element (r, c) of a thread of a larger fragment.
-  mlir::Value fragmentElement(mlir::Value tile, const Fragment &larger,
-                              int64_t r, int64_t c, Memo &memo);
+  mlir::Value isFirst(const MmaLayout &layout);
+  /// Element (r, c) of a thread of a larger MMA tile.
+  mlir::Value mmaElement(mlir::Value tile, const MmaLayout &larger, int64_t r,
+                         int64_t c, Memo &memo);
   /// Whether the elements of a map's rows are best computed where they are
   /// used, and one of such a row.
   bool canDefer(tile::MapOp op) const;
   mlir::Value deferredElement(mlir::Value row, int64_t c, Memo &memo);
   /// Registers of elements in row-major order, and elements of registers.
-  llvm::SmallVector<mlir::Value> pack(const Fragment &fragment,
+  llvm::SmallVector<mlir::Value> pack(const MmaLayout &layout,
                                       mlir::ArrayRef<mlir::Value> elements);
   llvm::SmallVector<mlir::Value> elementsOf(mlir::Value tile);
-  void emitFragmentMap(tile::MapOp op);
+  void emitMmaMap(tile::MapOp op);
   bool emitRowScaling(tile::MapOp op);
   /// The registers of a map's results, one after another.
   llvm::SmallVector<mlir::Value> runMap(tile::MapOp op);
   mlir::Value holdsEverywhere(tile::MapOp op, const Masks &masks);
-  void emitFragmentReduce(tile::ReduceOp op);
-  mlir::Value combineRows(const Fragment &input, tile::ReduceKind kind,
+  void emitMmaReduce(tile::ReduceOp op);
+  mlir::Value combineRows(const MmaLayout &input, tile::ReduceKind kind,
                           mlir::ArrayRef<mlir::Value> elements, int64_t c);
-  void combineWarps(const Fragment &input, tile::ReduceKind kind,
+  void combineWarps(const MmaLayout &input, tile::ReduceKind kind,
                     llvm::SmallVectorImpl<mlir::Value> &columns);
 
-  // EmitFragmentMemory.cpp
-  /// Offsets of the elements of a fragment, in parts that are the same in a row
-  /// or a column.
+  // EmitMmaMemory.cpp
+  /// Offsets of the elements of a tile in the MMA layout, in parts that are the
+  /// same in a row or a column.
   struct Addresses {
     llvm::SmallVector<Address> rows, cols;
     /// Of each element, if a coordinate depends on both.
     llvm::SmallVector<Address> mixed;
   };
   Addresses addressesOf(mlir::Value ref, mlir::ValueRange indices,
-                        const Fragment &fragment);
-  Address addressAt(const Addresses &addresses, const Fragment &fragment,
+                        const MmaLayout &layout);
+  Address addressAt(const Addresses &addresses, const MmaLayout &layout,
                     int64_t r, int64_t c);
   mlir::Value loadPair(mlir::Value ref, const Address &address);
-  void emitFragmentLoad(tile::LoadOp op);
+  void emitMmaLoad(tile::LoadOp op);
   llvm::SmallVector<mlir::Value>
   transposeQuad(llvm::ArrayRef<mlir::Value> words);
-  void storeChunks(tile::StoreOp op, const Fragment &fragment,
-                   const Addresses &addresses,
-                   llvm::ArrayRef<mlir::Value> values);
-  void emitFragmentStore(tile::StoreOp op);
+  void storeVectors(tile::StoreOp op, const MmaLayout &layout,
+                    const Addresses &addresses,
+                    llvm::ArrayRef<mlir::Value> values);
+  void emitMmaStore(tile::StoreOp op);
 
   // EmitShared.cpp
   /// A tile that stays in shared memory.
-  struct Resident {
+  struct SharedBuffer {
     SharedShape shape;
     int64_t offset;
-    /// Bytes to add for one of several places; null if there is one only.
+    /// Bytes to add for one of several stages; null if there is one only.
     mlir::Value stage;
   };
-  const Resident &makeResident(mlir::Value tile);
+  const SharedBuffer &makeSharedBuffer(mlir::Value tile);
   void releaseAfter(mlir::Operation *op);
-  mlir::Value residentAddress(const Resident &tile, mlir::Value row,
-                              mlir::Value chunk);
+  mlir::Value bufferAddress(const SharedBuffer &tile, mlir::Value row,
+                            mlir::Value vector);
   mlir::Value swizzle(const SharedShape &shape, mlir::Value row,
-                      mlir::Value chunk);
+                      mlir::Value vector);
   /// The address of an element.
-  mlir::Value residentElement(const Resident &tile, mlir::Value row,
-                              mlir::Value col);
+  mlir::Value bufferElement(const SharedBuffer &tile, mlir::Value row,
+                            mlir::Value col);
   /// Says that a tile in shared memory is accessed here.
   void markShared(mlir::Value tile, tile_gpu::SharedAccessKind kind);
   void emitSharedLoad(tile::LoadOp op);
   int64_t countWorkers(int64_t perRow) const;
   void forPieces(int64_t pieces, int64_t perRow,
                  llvm::function_ref<void(mlir::Value, mlir::Value)> body);
-  void copyChunks(tile::LoadOp op, const Resident &tile, int64_t width);
-  void copyElements(tile::LoadOp op, const Resident &tile);
+  void copyVectors(tile::LoadOp op, const SharedBuffer &tile, int64_t width);
+  void copyElements(tile::LoadOp op, const SharedBuffer &tile);
 
   // EmitPipeline.cpp
   unsigned chooseDepth(mlir::scf::ForOp loop, int64_t bytes) const;
@@ -294,11 +295,11 @@ private:
   void copyAhead(mlir::scf::ForOp loop, const Prefetch &prefetch,
                  mlir::Value iteration, mlir::Value stage);
   void beginStage();
-  mlir::Value lineAddress(tile::LoadOp load, mlir::Value bytes);
+  mlir::Value stagedAddress(tile::LoadOp load, mlir::Value bytes);
   void copyLine(tile::LoadOp load);
   void readLine(tile::LoadOp load);
   mlir::Value loadLinePair(tile::LoadOp load, int64_t pair);
-  tile::DotOp findFirstProduct(mlir::scf::ForOp loop) const;
+  tile::DotOp findFirstDot(mlir::scf::ForOp loop) const;
   mlir::LogicalResult emitPipelinedFor(mlir::scf::ForOp op,
                                        const Prefetch &prefetch);
 
@@ -308,95 +309,94 @@ private:
   /// Threads of a block, the producer's included.
   int64_t getBlockThreads() const;
   mlir::LogicalResult emitRoles(mlir::LLVM::LLVMFuncOp func);
-  mlir::Value ringBarrier(mlir::Value place, bool isFull);
-  void awaitPhase(mlir::Value barrier, mlir::Value parity);
+  mlir::Value stageBarrier(mlir::Value stage, bool isFull);
+  void waitPhase(mlir::Value barrier, mlir::Value parity);
   void initializeRing();
   void advanceRing();
   llvm::SmallVector<mlir::Value>
   withRing(llvm::SmallVector<mlir::Value> values) const;
-  mlir::ValueRange takeRing(mlir::ValueRange values);
-  void copyBoxes(const ProducerPlan::Copy &copy, mlir::Value place,
+  mlir::ValueRange takePipeline(mlir::ValueRange values);
+  void copyTiles(const ProducerPlan::Copy &copy, mlir::Value stage,
                  mlir::Value barrier);
   void emitProducerLoop(mlir::scf::ForOp loop);
   void emitProducerBlock(mlir::Block &block);
-  mlir::Value heldBarrier(size_t number);
-  void copyHeld(size_t number);
-  void takeHeld(size_t number);
+  mlir::Value stationaryBarrier(size_t number);
+  void copyStationary(size_t number);
+  void takeStationary(size_t number);
 
   // EmitConsumer.cpp
-  /// A product that is made an iteration later: the loop's value that it adds
+  /// A dot that is made an iteration later: the loop's value that it adds
   /// to, and its operand a and the place of b there.
   struct LateProduct {
-    tile::DotOp product;
+    tile::DotOp dot;
     mlir::Value sum;
     llvm::SmallVector<mlir::Value> a;
-    mlir::Value place;
+    mlir::Value stage;
   };
-  /// A loop whose tiles lie in the ring.
+  /// A loop whose tiles lie in the pipeline.
   struct ConsumerLoop {
     mlir::scf::ForOp op;
     llvm::ArrayRef<ProducerPlan::Copy> copies;
     LateProduct late;
   };
-  void releasePlace(mlir::Value place);
-  void selectPlace(llvm::ArrayRef<ProducerPlan::Copy> copies,
-                   mlir::Value place);
+  void consumerRelease(mlir::Value stage);
+  void selectStage(llvm::ArrayRef<ProducerPlan::Copy> copies,
+                   mlir::Value stage);
   mlir::FailureOr<llvm::SmallVector<mlir::Value>>
   emitIteration(ConsumerLoop &loop, mlir::ValueRange carried,
-                mlir::Value place);
+                mlir::Value stage);
   mlir::LogicalResult emitConsumerLoop(mlir::scf::ForOp loop);
   LateProduct findLateProduct(mlir::scf::ForOp loop,
                               llvm::ArrayRef<ProducerPlan::Copy> copies);
   llvm::SmallVector<mlir::Value> startLate(const LateProduct &late);
   mlir::ValueRange takeLate(LateProduct &late, mlir::ValueRange values);
-  void emitLateProduct(const ConsumerLoop &loop, mlir::Value place);
+  void emitDelayedDot(const ConsumerLoop &loop, mlir::Value stage);
   void finishLate(const ConsumerLoop &loop, mlir::Value hasIterations);
 
   // EmitConvert.cpp
   void emitConvert(tile::ConvertOp op);
   void convertToShared(tile::ConvertOp op);
-  void storeFragment(mlir::Value input, const Resident &tile);
-  void convertToFragment(tile::ConvertOp op);
-  void convertToSpread(tile::ConvertOp op);
-  SharedTile publishFragment(mlir::Value tile);
+  void storeMma(mlir::Value input, const SharedBuffer &tile);
+  void convertToMma(tile::ConvertOp op);
+  void convertToBlocked(tile::ConvertOp op);
+  SharedTile localStoreMma(mlir::Value tile);
   /// `rowOf` and `colOf`, but the last one of the tile for padding.
-  mlir::Value insideRow(const Fragment &fragment, int64_t r);
-  mlir::Value insideCol(const Fragment &fragment, int64_t c);
+  mlir::Value insideRow(const MmaLayout &layout, int64_t r);
+  mlir::Value insideCol(const MmaLayout &layout, int64_t c);
 
   // EmitDotMma.cpp
   /// Which 8x8 matrix each quarter of a warp addresses: rows first, that is
-  /// (0, 0), (8, 0), (0, 1), (8, 1) in rows and chunks, or chunks first.
+  /// (0, 0), (8, 0), (0, 1), (8, 1) in rows and vectors, or vectors first.
   enum class MatrixOrder { RowsFirst, ChunksFirst };
-  /// Four 8x8 matrices: rows `row` .. `row + 15` and chunks `chunk`,
-  /// `chunk + 1`; `rowBytes` are added to the address.
-  llvm::SmallVector<mlir::Value> loadMatrices(const Resident &tile,
+  /// Four 8x8 matrices: rows `row` .. `row + 15` and vectors `vector`,
+  /// `vector + 1`; `rowBytes` are added to the address.
+  llvm::SmallVector<mlir::Value> loadMatrices(const SharedBuffer &tile,
                                               MatrixOrder order, bool transpose,
-                                              int64_t row, int64_t chunk,
+                                              int64_t row, int64_t vector,
                                               mlir::Value firstByte = {});
   mlir::Value lanePointer(const SharedShape &shape, MatrixOrder order,
                           int64_t flip);
-  /// The byte where slab `s` of this thread's warp starts in a shared tile.
-  mlir::Value slabByte(const SharedShape &shape, int64_t fragmentWarps,
-                       int64_t s);
-  mlir::Value slabOf(int64_t rows, int64_t fragmentWarps, int64_t s);
-  llvm::SmallVector<mlir::Value> loadFragment(const Resident &tile,
-                                              const Fragment &fragment);
-  llvm::SmallVector<mlir::Value> loadTransposedA(const Resident &tile,
-                                                 int64_t fragmentWarps,
-                                                 int64_t s, int64_t k);
-  /// Operand A for slab `s` and columns `16 * k` and on.
+  /// The byte where M-tile `s` of this thread's warp starts in a shared tile.
+  mlir::Value mTileByte(const SharedShape &shape, int64_t mmaWarps, int64_t s);
+  mlir::Value mTileOf(int64_t rows, int64_t mmaWarps, int64_t s);
+  llvm::SmallVector<mlir::Value> loadMma(const SharedBuffer &tile,
+                                         const MmaLayout &layout);
+  llvm::SmallVector<mlir::Value> loadTransposedA(const SharedBuffer &tile,
+                                                 int64_t mmaWarps, int64_t s,
+                                                 int64_t k);
+  /// Operand A for M-tile `s` and columns `16 * k` and on.
   llvm::SmallVector<mlir::Value> operandA(tile::DotOp op, int64_t s, int64_t k);
-  void emitFragmentDot(tile::DotOp op);
+  void emitMmaDot(tile::DotOp op);
 
   // EmitDotWgmma.cpp
   mlir::Value warpgroup();
-  mlir::Value matrixDescriptor(const Resident &tile, bool across, int64_t byte,
-                               mlir::Value unit);
+  mlir::Value matrixDescriptor(const SharedBuffer &tile, bool across,
+                               int64_t byte, mlir::Value unit);
   mlir::Value describeA(tile::DotOp op, int64_t s, int64_t k);
   mlir::Value describeB(tile::DotOp op, int64_t k);
   void emitWarpgroupDot(tile::DotOp op);
-  /// Says that results of products are used, which are to be there.
-  void awaitProducts();
+  /// Says that results of dots are used, which are to be there.
+  void awaitWgmma();
   /// Says so of those that `op` reads.
   void awaitOperands(mlir::Operation *op);
 
@@ -405,11 +405,12 @@ private:
   ThreadBuilder b;
   TileBounds bounds;
   mlir::Value tid, sharedBase;
-  /// The exchange area lies behind the tiles that stay in shared memory.
-  mlir::Value exchangeBase;
+  /// The layout-conversion scratch lies behind the tiles that stay in shared
+  /// memory.
+  mlir::Value conversionBase;
   int64_t sharedUsed = 0, sharedBytes = 0;
-  /// The tiles that the last exchange brought to another layout, and which
-  /// still lie there.
+  /// The tiles that the last layout conversion brought to another layout, and
+  /// which still lie there.
   llvm::SmallDenseMap<mlir::Value, SharedTile, 1> stillShared;
   mlir::IRMapping scalars;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> registers;
@@ -419,34 +420,34 @@ private:
   /// Selects of the map at hand whose conditions hold.
   llvm::DenseSet<mlir::Operation *> assumed;
   Thread threadValues;
-  /// Row and column numbers in fragments; -1 is that of a dimension of size
+  /// Row and column numbers in MMA tiles; -1 is that of a dimension of size
   /// one.
   llvm::DenseMap<int64_t, mlir::Value> threadRows, threadCols;
   mlir::Operation *startEnd = nullptr;
   SharedPool pool;
-  llvm::DenseMap<mlir::Value, Resident> residents;
+  llvm::DenseMap<mlir::Value, SharedBuffer> sharedBuffers;
   /// Pieces of the pool by the operation after which they are free.
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<int64_t>> lastUses;
   llvm::DenseMap<std::tuple<int64_t, int64_t, int64_t>, mlir::Value>
       lanePointers;
   mlir::Value warpgroupNumber, sharedStartUnits;
-  /// What is emitted when a product has been issued.
-  llvm::DenseMap<mlir::Operation *, std::function<void()>> behindProduct;
+  /// What is emitted when a dot has been issued.
+  llvm::DenseMap<mlir::Operation *, std::function<void()>> afterDot;
   /// Loops that copy ahead, from the outermost in: their loads, and the memory
   /// of these.
   struct Pipeline {
     llvm::SmallVector<tile::LoadOp> loads, lines;
-    /// Where the first of `depth` places is, and the bytes of each.
+    /// Where the first of `depth` stages is, and the bytes of each.
     int64_t offset, bytes;
     unsigned depth;
   };
   llvm::SmallVector<Pipeline> pipelines;
   /// Where rows and columns lie that a loop has copied.
-  struct ResidentLine {
+  struct StagedVector {
     int64_t offset;
     mlir::Value stage;
   };
-  llvm::DenseMap<mlir::Value, ResidentLine> residentLines;
+  llvm::DenseMap<mlir::Value, StagedVector> stagedVectors;
   /// Rows that are read from there, or computed of that, where they are used.
   llvm::DenseSet<mlir::Value> deferred;
   /// Arguments that the kernel writes.
@@ -455,17 +456,17 @@ private:
 
   /// Loops for which a warpgroup of its own copies.
   ProducerPlan producer;
-  /// What lies between it and the others: where places and barriers are, the
-  /// parameters that describe tensors, and the next place in turn with the
-  /// parity of its phase.
-  struct Ring {
+  /// What lies between it and the others: where stages and barriers are, the
+  /// parameters that describe tensors, and the next place in turn with its
+  /// phase bit.
+  struct PipelineState {
     int64_t offset = 0, barriers = 0;
     llvm::SmallVector<mlir::Value> maps;
-    mlir::Value place, phase;
+    mlir::Value stage, phase;
   };
-  Ring ring;
+  PipelineState pipelineState;
   /// Operations that their block leaves to others.
-  llvm::DenseSet<mlir::Operation *> leftOut;
+  llvm::DenseSet<mlir::Operation *> peeled;
 };
 
 } // namespace nsa::cuda

@@ -16,23 +16,23 @@ static bool isTile(Value value) { return isa<TileType>(value.getType()); }
 LayoutAnalysis::LayoutAnalysis(KernelOp kernel, int64_t warps, bool wgmma)
     : kernel(kernel), warps(warps) {
   findProducts(wgmma);
-  if (products.empty())
+  if (dots.empty())
     return;
   findRecomputed();
   placeOperands();
   couple();
-  spread();
+  propagate();
 }
 
-Attribute LayoutAnalysis::fragment() const {
-  return FragmentAttr::get(kernel->getContext(), warps);
+Attribute LayoutAnalysis::mmaLayout() const {
+  return MmaLayoutAttr::get(kernel->getContext(), warps);
 }
 
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Why tensor cores cannot do a product, or nothing.
+/// Why tensor cores cannot do a dot, or nothing.
 static std::string findObstacle(DotOp dot) {
   TileType a = dot.getA().getType(), acc = dot.getAcc().getType();
   int64_t length = dot.getTransposeA() ? a.getRows() : a.getCols();
@@ -44,21 +44,22 @@ static std::string findObstacle(DotOp dot) {
     return llvm::formatv("the {0} elements of each sum are no multiple of 16",
                          length);
   if (acc.getRows() < 8)
-    return llvm::formatv("its {0} rows fill less than half of the 16 of a slab",
-                         acc.getRows());
+    return llvm::formatv(
+        "its {0} rows fill less than half of the 16 of an M-tile",
+        acc.getRows());
   return "";
 }
 
-/// As many as there are slabs for, up to 8, if no more than an eighth of the
+/// As many as there are M-tiles for, up to 8, if no more than an eighth of the
 /// work is on rows that do not exist.
-static int64_t chooseWarps(int64_t slabs, bool wgmma) {
-  // Whole warpgroups, up to three with one or two slabs for each warp.
+static int64_t chooseWarps(int64_t mTiles, bool wgmma) {
+  // Whole warpgroups, up to three with one or two M-tiles for each warp.
   for (int64_t groups : {3, 2, 1})
     if (int64_t warps = warpsOfGroup * groups;
-        wgmma && slabs % warps == 0 && slabs <= 2 * warps)
+        wgmma && mTiles % warps == 0 && mTiles <= 2 * warps)
       return warps;
-  for (int64_t warps = std::min<int64_t>(slabs, 8); warps > 1; --warps)
-    if (8 * slabs >= 7 * int64_t(llvm::alignTo(slabs, warps)))
+  for (int64_t warps = std::min<int64_t>(mTiles, 8); warps > 1; --warps)
+    if (8 * mTiles >= 7 * int64_t(llvm::alignTo(mTiles, warps)))
       return warps;
   return 1;
 }
@@ -70,17 +71,17 @@ void LayoutAnalysis::findProducts(bool wgmma) {
       missed.emplace_back(dot, std::move(obstacle));
       return;
     }
-    products.push_back(dot);
-    slabs = std::max<int64_t>(
-        slabs, llvm::divideCeil(dot.getAcc().getType().getRows(), 16));
+    dots.push_back(dot);
+    mTiles = std::max<int64_t>(
+        mTiles, llvm::divideCeil(dot.getAcc().getType().getRows(), 16));
   });
   if (warps == 0)
-    warps = chooseWarps(slabs, wgmma);
+    warps = chooseWarps(mTiles, wgmma);
 }
 
 bool LayoutAnalysis::isProduct(Operation *op) const {
   auto dot = dyn_cast<DotOp>(op);
-  return dot && llvm::is_contained(products, dot);
+  return dot && llvm::is_contained(dots, dot);
 }
 
 //===----------------------------------------------------------------------===//
@@ -118,16 +119,16 @@ void LayoutAnalysis::findRecomputed() {
 }
 
 //===----------------------------------------------------------------------===//
-// Operands of products
+// Operands of dots
 //===----------------------------------------------------------------------===//
 
-bool LayoutAnalysis::isInvariant(Value a, DotOp product) {
-  auto loop = product->getParentOfType<scf::ForOp>();
+bool LayoutAnalysis::isInvariant(Value a, DotOp dot) {
+  auto loop = dot->getParentOfType<scf::ForOp>();
   return !loop || !loop.getBodyRegion().isAncestor(a.getParentRegion());
 }
 
-/// Shared memory is filled in chunks, by whichever thread: it has to be able to
-/// compute any coordinate.
+/// Shared memory is filled in vectors, by whichever thread: it has to be able
+/// to compute any coordinate.
 bool LayoutAnalysis::canShare(LoadOp load) const {
   return llvm::all_of(load.getIndices(), [&](Value index) {
     return !isTile(index) || isRecomputed(index);
@@ -136,13 +137,13 @@ bool LayoutAnalysis::canShare(LoadOp load) const {
 
 void LayoutAnalysis::placeOperand(OpOperand &operand) {
   Value value = operand.get();
-  auto product = cast<DotOp>(operand.getOwner());
+  auto dot = cast<DotOp>(operand.getOwner());
   if (isRecomputed(value) || pinned.contains(value))
     return;
-  fragments.insert(value);
+  mmaTiles.insert(value);
   auto load = value.getDefiningOp<LoadOp>();
-  bool isLeft = operand.getOperandNumber() == 0 && !product.getTransposeA();
-  if (!load || (isLeft && isInvariant(value, product)))
+  bool isLeft = operand.getOperandNumber() == 0 && !dot.getTransposeA();
+  if (!load || (isLeft && isInvariant(value, dot)))
     return;
   if (canShare(load))
     shared.insert(value);
@@ -156,10 +157,10 @@ void LayoutAnalysis::placeOperands() {
         (isa<DotOp>(op) && !isProduct(op)))
       pinned.insert(op->result_begin(), op->result_end());
   });
-  for (DotOp product : products) {
-    fragments.insert(product.getResult());
-    placeOperand(product.getAMutable());
-    placeOperand(product.getBMutable());
+  for (DotOp dot : dots) {
+    mmaTiles.insert(dot.getResult());
+    placeOperand(dot.getAMutable());
+    placeOperand(dot.getBMutable());
   }
 }
 
@@ -204,11 +205,11 @@ void LayoutAnalysis::couple() {
   });
 }
 
-void LayoutAnalysis::spread() {
-  for (size_t i = 0; i < fragments.size(); ++i)
-    for (Value other : coupled.lookup(fragments[i]))
+void LayoutAnalysis::propagate() {
+  for (size_t i = 0; i < mmaTiles.size(); ++i)
+    for (Value other : coupled.lookup(mmaTiles[i]))
       if (!pinned.contains(other))
-        fragments.insert(other);
+        mmaTiles.insert(other);
 }
 
 //===----------------------------------------------------------------------===//
@@ -218,23 +219,24 @@ void LayoutAnalysis::spread() {
 Attribute LayoutAnalysis::getHome(Value tile) const {
   if (shared.contains(tile))
     return SharedAttr::get(kernel->getContext());
-  return fragments.contains(tile) ? fragment() : Attribute();
+  return mmaTiles.contains(tile) ? mmaLayout() : Attribute();
 }
 
 Attribute LayoutAnalysis::getWanted(Value operand, Attribute result) const {
-  auto onDemand = OnDemandAttr::get(kernel->getContext());
+  auto rematerialized = RematerializedAttr::get(kernel->getContext());
   auto known = recomputed.find(operand);
   if (!result || known == recomputed.end())
     return result;
   // What has been read is worth its registers.
-  return isa<FragmentAttr>(result) && known->second ? result
-                                                    : Attribute(onDemand);
+  return isa<MmaLayoutAttr>(result) && known->second
+             ? result
+             : Attribute(rematerialized);
 }
 
-/// Whether a load makes one row or one column of a fragment.
+/// Whether a load makes one row or one column of a tile in the MMA layout.
 bool LayoutAnalysis::loadsLine(LoadOp load) const {
   auto type = dyn_cast<TileType>(load.getType());
-  return type && isa_and_present<FragmentAttr>(getHome(load.getResult())) &&
+  return type && isa_and_present<MmaLayoutAttr>(getHome(load.getResult())) &&
          (type.getRows() == 1) != (type.getCols() == 1);
 }
 
@@ -250,7 +252,7 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
                         (number == 0 &&
                          (dot.getTransposeA() || (shared.contains(value) &&
                                                   !isInvariant(value, dot))));
-        return isShared ? SharedAttr::get(op->getContext()) : fragment();
+        return isShared ? SharedAttr::get(op->getContext()) : mmaLayout();
       })
       .Case([&](StoreOp store) {
         Attribute layout = getHome(store.getValue());
@@ -261,7 +263,7 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
         // A loop can copy a line ahead if any thread can compute its indices.
         if (loadsLine(load) && isRecomputed(value) &&
             load->getParentOfType<scf::ForOp>())
-          return Attribute(OnDemandAttr::get(op->getContext()));
+          return Attribute(RematerializedAttr::get(op->getContext()));
         return getWanted(value, getHome(load.getResult()));
       })
       .Case([&](MapOp map) {
@@ -269,8 +271,8 @@ Attribute LayoutAnalysis::getWanted(OpOperand &use) const {
       })
       .Case([&](arith::SelectOp select) { return getHome(select.getResult()); })
       .Case([&](AnyOp any) {
-        bool isKnown = fragments.contains(value) || isRecomputed(value);
-        return any.getBySlab() && isKnown ? fragment() : Attribute();
+        bool isKnown = mmaTiles.contains(value) || isRecomputed(value);
+        return any.getWarpUniform() && isKnown ? mmaLayout() : Attribute();
       })
       .Case([&](scf::ForOp loop) {
         return getHome(loop.getTiedLoopRegionIterArg(&use));

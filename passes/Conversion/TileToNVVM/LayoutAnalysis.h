@@ -8,7 +8,7 @@
 
 namespace nsa::cuda {
 
-/// Which layout every tile of a kernel should have for its products to run on
+/// Which layout every tile of a kernel should have for its dots to run on
 /// tensor cores. Changes nothing; valid until the kernel changes.
 class LayoutAnalysis {
 public:
@@ -17,14 +17,14 @@ public:
   LayoutAnalysis(tile::KernelOp kernel, int64_t warps, bool wgmma);
 
   /// In order. Without any, the kernel stays without layouts.
-  llvm::ArrayRef<tile::DotOp> getProducts() const { return products; }
+  llvm::ArrayRef<tile::DotOp> getProducts() const { return dots; }
   /// Products that tensor cores cannot do, and why.
   llvm::ArrayRef<std::pair<tile::DotOp, std::string>> getMissed() const {
     return missed;
   }
   int64_t getWarps() const { return warps; }
-  /// Slabs of 16 rows of the tallest product.
-  int64_t getSlabs() const { return slabs; }
+  /// M-tiles of 16 rows of the tallest dot.
+  int64_t getMTiles() const { return mTiles; }
 
   /// Whether every use may compute the elements of `tile` again: ranges,
   /// splats, loads of indices from memory that nothing writes, and integer maps
@@ -40,9 +40,9 @@ public:
   /// The same for an operand of an operation whose result is in `result`.
   mlir::Attribute getWanted(mlir::Value operand, mlir::Attribute result) const;
 
-  /// Whether a product runs in a loop that does not change its a.
-  static bool isInvariant(mlir::Value a, tile::DotOp product);
-  /// Loads that feed a product through registers because shared memory cannot
+  /// Whether a dot runs in a loop that does not change its a.
+  static bool isInvariant(mlir::Value a, tile::DotOp dot);
+  /// Loads that feed a dot through registers because shared memory cannot
   /// be filled from their coordinates.
   llvm::ArrayRef<tile::LoadOp> getIndirect() const { return indirect; }
 
@@ -57,12 +57,12 @@ private:
   /// Tiles that would rather share their layout.
   void couple();
   void couple(mlir::Value lhs, mlir::Value rhs);
-  void spread();
-  mlir::Attribute fragment() const;
+  void propagate();
+  mlir::Attribute mmaLayout() const;
 
   tile::KernelOp kernel;
-  int64_t warps, slabs = 0;
-  llvm::SmallVector<tile::DotOp> products;
+  int64_t warps, mTiles = 0;
+  llvm::SmallVector<tile::DotOp> dots;
   llvm::SmallVector<std::pair<tile::DotOp, std::string>> missed;
   llvm::SmallVector<tile::LoadOp> indirect;
   /// The value says whether its computation reads memory.
@@ -71,7 +71,7 @@ private:
   /// What operations know nothing of layouts make.
   llvm::DenseSet<mlir::Value> pinned;
   llvm::DenseSet<mlir::Value> shared;
-  llvm::SetVector<mlir::Value> fragments;
+  llvm::SetVector<mlir::Value> mmaTiles;
 };
 
 } // namespace nsa::cuda

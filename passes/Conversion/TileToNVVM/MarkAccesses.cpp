@@ -47,8 +47,8 @@ static std::optional<Distribution> getDistribution(Operation *op) {
 static bool isRepeated(TileType tile) {
   if (!tile)
     return true;
-  return isSpread(tile) ? spreadOf(tile).isRepeated()
-                        : tile.getRows() == 1 || tile.getCols() == 1;
+  return hasBlockedLayout(tile) ? blockedLayoutOf(tile).isRepeated()
+                                : tile.getRows() == 1 || tile.getCols() == 1;
 }
 
 /// The number of the first access of the kernel with the same distribution.
@@ -76,7 +76,7 @@ void KernelEmitter::markGlobal(Operation *op) {
 }
 
 void KernelEmitter::markShared(Value tile, tile_gpu::SharedAccessKind kind) {
-  const Resident &resident = residents.at(tile);
-  tile_gpu::SharedAccessOp::create(b, kind, resident.shape.bytes(),
-                                   resident.offset);
+  const SharedBuffer &buffer = sharedBuffers.at(tile);
+  tile_gpu::SharedAccessOp::create(b, kind, buffer.shape.bytes(),
+                                   buffer.offset);
 }

@@ -1,12 +1,12 @@
-//===- MmaVersions.cpp - the instructions of products ---------------------===//
+//===- MmaVersions.cpp - the instructions of dots -------------------------===//
 
 #include "passes/Conversion/TileToNVVM/MmaVersions.h"
 #include "dialects/TileGPU/TileGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/LayoutAnalysis.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -32,17 +32,18 @@ bool nsa::cuda::usesWgmma(KernelOp kernel) {
 
 /// Whether operand a is in registers and the same in all iterations of a loop.
 static bool keepsRegisters(DotOp op) {
-  return isFragment(op.getA().getType()) && op->getParentOfType<scf::ForOp>() &&
+  return hasMmaLayout(op.getA().getType()) &&
+         op->getParentOfType<scf::ForOp>() &&
          LayoutAnalysis::isInvariant(op.getA(), op);
 }
 
 std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
   constexpr int64_t maxColumns = 256;
-  Fragment acc(op.getResult());
-  if (isInSlabBranch(op))
+  MmaLayout acc(op.getResult());
+  if (isInWarpBranch(op))
     return "single warps may pass it by";
   // ptxas 13.0 gives the registers of such an operand to that of another
-  // product of the iteration, and the next iteration reads what that left.
+  // dot of the iteration, and the next iteration reads what that left.
   if (keepsRegisters(op))
     return "its operand a stays in registers for all iterations";
   if (acc.warps % warpsOfGroup != 0)
@@ -54,15 +55,15 @@ std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
     return llvm::formatv("its {0} columns are more than {1}", acc.cols,
                          maxColumns);
   SharedShape b(op.getB().getType());
-  int64_t panel = b.panelChunks() * SharedShape::chunkElements;
-  if (!op.getTransposeB() && acc.cols % panel != 0)
-    return llvm::formatv("its {0} columns end inside of a panel of {1}",
-                         acc.cols, panel);
+  int64_t atom = b.atomVectors() * SharedShape::vectorElements;
+  if (!op.getTransposeB() && acc.cols % atom != 0)
+    return llvm::formatv("its {0} columns end inside a swizzle atom of {1}",
+                         acc.cols, atom);
   return "";
 }
 
 static LogicalResult verifyProduct(DotOp dot, bool hasWgmma) {
-  if (!isFragment(dot.getType()))
+  if (!hasMmaLayout(dot.getType()))
     return success();
   if (!getMma(dot))
     return dot.emitOpError("has no ")

@@ -9,15 +9,15 @@ def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
   let summary = "Save the registers of kernels that multiply tiles of 16 bits";
   let description = [{
     Runs on kernels without layouts. Only tiles that nsa-assign-layouts will
-    make fragments of tensor cores change.
+    make tiles in the MMA layout change.
 
     - A map that reads the f32 result of one other map alone becomes part of it:
       a number that is rounded to 16 bits takes no register before.
-    - A sum of products over a loop starts with what is added to it behind the
+    - A sum of dots over a loop starts with what is added to it behind the
       loop.
-    - Loads move behind loops with products, to their first use, where nothing
+    - Loads move behind loops with dots, to their first use, where nothing
       is stored between; loads and maps of one row within a loop, which each
-      thread has in registers, behind products.
+      thread has in registers, behind dots.
 
     Example:
 
@@ -33,35 +33,35 @@ def TileSimplify : Pass<"tile-simplify", "::nsa::tile::KernelOp"> {
 def NSAAssignLayouts : Pass<"nsa-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Lay the tiles of a kernel out for tensor cores";
   let description = [{
-    Products of bf16 or f16 tiles whose sums have a multiple of 16 elements and
+    Dots of bf16 or f16 tiles whose sums have a multiple of 16 elements and
     whose results have 8 rows or more and a multiple of 8 columns get layouts:
-    they accumulate in `#tile.fragment`, read b from `#tile.shared` and a from
-    either. Other products stay as they are, with a remark that says why.
+    they accumulate in `#tile.mma`, read b from `#tile.shared` and a from
+    either. Other dots stay as they are, with a remark that says why.
 
-    - Maps, reductions, loops, branches and selects pass the fragments on, so
-      that a chain of products moves nothing. Loads that feed these load
-      fragments.
-    - A load that a product reads as b goes to shared memory, and is converted
-      to a fragment where a map also reads it. So does an a that changes in
+    - Maps, reductions, loops, branches and selects pass the MMA tiles on, so
+      that a chain of dots moves nothing. Loads that feed these load
+      MMA tiles.
+    - A load that a dot reads as b goes to shared memory, and is converted
+      to a tile in the MMA layout where a map also reads it. So does an a that changes in
       every iteration; an a that is the same in all of them is loaded as
-      fragment, outside of the loop.
+      MMA tile, outside of the loop.
     - Ranges, splats, loads of integers that the kernel does not write, and
       integer maps of these are computed again where they are used
-      (`#tile.on_demand`). Where fragments use what is read from memory, it is a
-      fragment of its own. The indices of a row or column that a loop loads are
+      (`#tile.rematerialized`). Where MMA tiles use what is read from memory, it is a
+      MMA tile of its own. The indices of a row or column that a loop loads are
       computed on demand all the same, so that it can be copied ahead.
-    - Votes, transposition, top-n, sorting and products without layouts read and
+    - Votes, transposition, top-n, sorting and dots without layouts read and
       make tiles without layout; `tile.convert` stands between.
-    - Tiles that no fragment touches have no layout.
+    - Tiles that no MMA tile touches have no layout.
 
     A kernel has one number of warps: the largest up to 8 that leaves no more
-    than an eighth of the rows of the tallest product to padding. With `wgmma` it
-    is 4, 8 or 12 if the slabs of 16 rows are a multiple.
+    than an eighth of the rows of the tallest dot to padding. With `wgmma` it
+    is 4, 8 or 12 if the M-tiles of 16 rows are a multiple.
   }];
   let dependentDialects = ["::nsa::tile::TileDialect"];
   let options = [
     Option<"warps", "warps", "unsigned", /*default=*/"0",
-           "Warps that share the rows of a product; 0 chooses">,
+           "Warps that share the rows of a dot; 0 chooses">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether four warps in sequence can multiply together">,
   ];
@@ -80,9 +80,9 @@ def TileGPUAssignLayouts
       columns the same pieces of them, so that a row need not be exchanged to
       meet several.
     - `tile_gpu.threads` of a kernel is how many threads of a block compute:
-      those of its fragments, else as many as give each thread one piece of the
+      those of its MMA tiles, else as many as give each thread one piece of the
       largest tile or a few.
-    - `tile_gpu.mma` of a dot of fragments has version 3 (wgmma) with `wgmma`
+    - `tile_gpu.mma` of a dot of MMA tiles has version 3 (wgmma) with `wgmma`
       where the M-tiles of four warps in sequence are all rows of the result, else
       version 2 (mma.sync), with a remark that says why.
     - Operands a of dots stay in shared memory where accumulators leave no
@@ -91,7 +91,7 @@ def TileGPUAssignLayouts
     Example:
 
     ```mlir
-    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
+    %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
     %d = tile.dot %a, %b, %c : ...
     // becomes
     %a = tile.load %x[%r, %c] : ... -> !tile.tile<64x16xbf16, #tile.shared>
@@ -101,7 +101,7 @@ def TileGPUAssignLayouts
   let dependentDialects = ["::nsa::tile_gpu::TileGPUDialect"];
   let options = [
     Option<"threads", "threads", "unsigned", /*default=*/"0",
-           "Threads of a block without fragments, a multiple of 32; 0 chooses "
+           "Threads of a block without MMA tiles, a multiple of 32; 0 chooses "
            "up to 256 by the largest tile">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether four warps in sequence can multiply together, on sm_90a">,
@@ -116,29 +116,27 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
 
     Tiles have the layouts and dots the instructions that
     `tile-gpu-assign-layouts` has written on them. Elementwise operations, loads
-    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or teams
-    (products, transposition, top-n, sorting) goes through shared memory, between
+    and stores work on registers, reductions on registers and by shuffles. What needs elements of other warps or thread groups
+    (dots, transposition, top-n, sorting) goes through shared memory, between
     barriers. Control flow depends on scalars only, which are the same in all
     threads, so that barriers may stand inside of it. Every sum has a fixed order.
 
     A loop copies the tiles of its next iterations ahead, of nested ones the
-    innermost that loads. A map that multiplies the rows of a fragment with
+    innermost that loads. A map that multiplies the rows of a tile in the MMA layout with
     factors does nothing where those of a warp are all one.
 
     An argument's attribute `nsa.alignment` says of which number of bytes its
     address is a multiple; without it a dense argument has 16. A kernel's
-    attribute `nsa.residents` says how many blocks its registers have to leave
+    attribute `nsa.min_blocks` says how many blocks its registers have to leave
     room for on a multiprocessor.
 
     The function has the attributes `nvvm.kernel`, `nvvm.reqntid` and
     `nsa.shared_bytes`: the dynamic shared memory that a launch has to give it.
     A kernel that needs more than `shared-limit` is an error.
 
-    With `wgmma`, where the loops of warpgroups load boxes of tensors only, one warpgroup more
-    has these copied for them (cp.async.bulk.tensor), through a ring of up to
-    four places with barriers of their own, six where warps pass them by. The
-    last product of an iteration is made behind the first one of the next where
-    nothing needs it before. The function then has parameters behind the
+    With `wgmma`, where the loops of warpgroups load TMA tiles only, a producer
+    warpgroup issues TMA loads into a 4-stage mbarrier pipeline (6 stages with
+    per-warp skipping). The PV GEMM is software-pipelined by one iteration. The function then has parameters behind the
     pointers, tensor maps of 128 bytes, which the attribute `nsa.tensor_maps`
     describes.
 
@@ -155,15 +153,15 @@ def NSATileToNVVM : Pass<"nsa-tile-to-nvvm", "::mlir::ModuleOp"> {
     Option<"sharedLimit", "shared-limit", "uint64_t", /*default=*/"232448",
            "Bytes of shared memory that a block may have">,
     Option<"stages", "stages", "unsigned", /*default=*/"2",
-           "Places in shared memory of a tile that a loop loads: with 2, the "
+           "Stages in shared memory of a tile that a loop loads: with 2, the "
            "next iteration's is copied during this one. Loops in which "
            "warpgroups multiply have up to 4 if that leaves as many blocks on "
            "a multiprocessor, and kernels that do not fit have fewer">,
     Option<"wgmma", "wgmma", "bool", /*default=*/"false",
            "Whether the target has wgmma and copies of tensors, as sm_90a">,
     Option<"producers", "producers", "bool", /*default=*/"true",
-           "Whether a warpgroup of its own copies for those that multiply, where "
-           "all that their loops load are boxes of tensors">,
+           "Whether a producer warpgroup issues TMA loads for the consumers, where "
+           "all that their loops load are TMA tiles">,
     Option<"producerSums", "producer-sums", "unsigned", /*default=*/"kProducerSums",
            "Sums of a thread from which on a loop is worth such a warpgroup: with "
            "fewer, more blocks run at once and hide each other's waits">,

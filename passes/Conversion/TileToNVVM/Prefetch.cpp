@@ -2,8 +2,8 @@
 
 #include "passes/Conversion/TileToNVVM/Prefetch.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
@@ -13,7 +13,7 @@ using namespace nsa::tile;
 int64_t nsa::cuda::getCopyWidth(LoadOp load) {
   auto type = cast<TileType>(load.getType());
   int64_t width = getAccessWidth(load.getRef(), load.getIndices(),
-                                 SharedShape::chunkElements);
+                                 SharedShape::vectorElements);
   bool empty = cast<MemRefType>(load.getRef().getType()).getNumElements() == 0;
   return width < 2 || type.getCols() % width != 0 || empty ? 0 : width;
 }
@@ -23,7 +23,7 @@ int64_t nsa::cuda::getPlaceBytes(LoadOp load) {
   auto type = cast<TileType>(load.getType());
   if (isShared(type))
     return llvm::alignTo(SharedShape(type).bytes(), SharedPool::alignment);
-  return llvm::alignTo(4 * Fragment(type).lineLength(), lineAlignment);
+  return llvm::alignTo(4 * MmaLayout(type).lineLength(), lineAlignment);
 }
 
 namespace {
@@ -69,7 +69,7 @@ private:
   bool isSimple(Operation *op) {
     auto result = op->walk([&](Operation *inner) {
       for (Type type : inner->getResultTypes())
-        if (isa<TileType>(type) && !isOnDemand(type))
+        if (isa<TileType>(type) && !isRematerialized(type))
           return WalkResult::interrupt();
       // All threads take part in a vote.
       if (isa<AnyOp>(inner))
@@ -104,7 +104,7 @@ bool nsa::cuda::addSlice(Operation *scope, ValueRange values,
 /// Whether a load makes one row or one column of 4-byte elements, which several
 /// threads repeat.
 static bool loadsLine(LoadOp load) {
-  if (!isFragment(load.getType()))
+  if (!hasMmaLayout(load.getType()))
     return false;
   auto type = cast<TileType>(load.getType());
   return (type.getRows() == 1) != (type.getCols() == 1) &&

@@ -13,7 +13,7 @@ namespace nsa::cuda {
 /// one, and what it has to compute for that.
 struct Prefetch {
   llvm::SmallVector<tile::LoadOp> loads;
-  /// Loads of one row or one column of f32 or i32, fragments that threads
+  /// Loads of one row or one column of f32 or i32, MMA tiles that threads
   /// repeat: these are copied too.
   llvm::SmallVector<tile::LoadOp> lines;
   /// Operations in the loop whose results the copies need, in order.
@@ -22,7 +22,7 @@ struct Prefetch {
   bool empty() const { return loads.empty(); }
 };
 
-/// Finds the loads of a loop's own block whose places depend on the number of
+/// Finds the loads of a loop's own block whose stages depend on the number of
 /// the iteration only. `written` are the arguments that the kernel writes.
 Prefetch findPrefetch(mlir::scf::ForOp loop,
                       const llvm::DenseSet<mlir::Value> &written);

@@ -3,21 +3,21 @@
 #include "passes/Conversion/TileToNVVM/ProducerPlan.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/BlockedLayout.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
-#include "passes/Conversion/TileToNVVM/SlabBranches.h"
-#include "passes/Conversion/TileToNVVM/Spread.h"
+#include "passes/Conversion/TileToNVVM/WarpBranches.h"
 
 using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-/// Of rings; warps that pass places by run further apart.
-static constexpr int64_t mostPlaces = 4, mostPlacesOfSlabs = 6;
+/// Of pipelines; warps that skip stages run further apart.
+static constexpr int64_t maxStages = 4, maxStagesPerWarp = 6;
 /// A multiprocessor's shared memory, of which a block takes this much more than
 /// it asks for; and what barriers and small exchanges between threads take.
 static constexpr int64_t allShared = 228 << 10, ownShared = 1 << 10,
-                         forBarriers = 1 << 10, forExchanges = 7 << 10;
+                         forBarriers = 1 << 10, forConversions = 7 << 10;
 
 namespace {
 class Planner {
@@ -26,7 +26,7 @@ public:
       : kernel(kernel), written(written) {}
 
   void add(scf::ForOp loop);
-  void addHeld();
+  void addStationary();
   void layOut(int64_t threads, int64_t sharedLimit);
 
   ProducerPlan plan;
@@ -56,8 +56,8 @@ int64_t nsa::cuda::countSums(scf::ForOp loop) {
   for (; loop; loop = loop->getParentOfType<scf::ForOp>()) {
     int64_t count = 0;
     for (Value sum : loop.getRegionIterArgs())
-      if (isFragment(sum.getType()))
-        count += Fragment(sum).registers();
+      if (hasMmaLayout(sum.getType()))
+        count += MmaLayout(sum).registers();
     most = std::max(most, count);
   }
   return most;
@@ -113,26 +113,26 @@ void Planner::add(scf::ForOp loop) {
 }
 
 /// The tiles that the kernel's own block loads.
-void Planner::addHeld() {
+void Planner::addStationary() {
   for (auto load : kernel.getBody().front().getOps<LoadOp>()) {
     if (!isShared(load.getType()) || load->use_empty() ||
         written.contains(getArgument(load.getRef())))
       continue;
     SmallVector<ProducerPlan::Copy> copies;
     if (addCopy(load, copies) && addOperations(copies[0].copy.start))
-      plan.held.push_back(std::move(copies[0]));
+      plan.stationary.push_back(std::move(copies[0]));
   }
 }
 
-/// The most that an operation exchanges between threads. Fragments need that
+/// The most that an operation exchanges between threads. MMA tiles need that
 /// for sums of columns only.
-static int64_t countExchanged(Operation *op) {
+static int64_t countConverted(Operation *op) {
   auto reduce = dyn_cast<ReduceOp>(op);
-  bool isQuiet = llvm::none_of(op->getResultTypes(), isSpread);
+  bool isQuiet = llvm::none_of(op->getResultTypes(), hasBlockedLayout);
   if (!isa<TopNOp, SortOp, TransposeOp>(op))
-    return isQuiet && !(reduce && reduce.getAxis() == 0) ? 0 : forExchanges;
+    return isQuiet && !(reduce && reduce.getAxis() == 0) ? 0 : forConversions;
   // Whole tiles, with a word more in each row.
-  int64_t bytes = forExchanges;
+  int64_t bytes = forConversions;
   for (Type type : llvm::concat<Type>(llvm::to_vector(op->getOperandTypes()),
                                       llvm::to_vector(op->getResultTypes())))
     if (auto tile = dyn_cast<TileType>(type))
@@ -140,7 +140,7 @@ static int64_t countExchanged(Operation *op) {
   return bytes;
 }
 
-/// The most that tiles outside of the ring take.
+/// The most that tiles outside of the pipeline take.
 int64_t Planner::countOtherBytes() {
   int64_t bytes = 0, exchanged = 0;
   kernel.walk([&](Operation *op) {
@@ -150,7 +150,7 @@ int64_t Planner::countOtherBytes() {
         llvm::any_of(known->second, [&](const ProducerPlan::Copy &copy) {
           return copy.load == op;
         });
-    exchanged = std::max(exchanged, countExchanged(op));
+    exchanged = std::max(exchanged, countConverted(op));
     if (isCopied || !isa<LoadOp, ConvertOp>(op))
       return;
     for (Type type : op->getResultTypes())
@@ -169,7 +169,7 @@ void Planner::noteMap(ProducerPlan::Copy &copy) {
 }
 
 void Planner::layOut(int64_t threads, int64_t sharedLimit) {
-  for (ProducerPlan::Copy &copy : plan.held)
+  for (ProducerPlan::Copy &copy : plan.stationary)
     noteMap(copy);
   for (auto &loop : plan.loops) {
     int64_t bytes = 0;
@@ -185,17 +185,16 @@ void Planner::layOut(int64_t threads, int64_t sharedLimit) {
   // as many.
   plan.blocks = threads == 32 * warpsOfGroup ? 2 : 1;
   int64_t others = countOtherBytes();
-  auto countPlaces = [&] {
+  auto countStages = [&] {
     int64_t own = std::min(sharedLimit, allShared / plan.blocks - ownShared);
     return plan.stageBytes ? (own - others) / plan.stageBytes : 0;
   };
-  if (countPlaces() < 2)
+  if (countStages() < 2)
     plan.blocks = 1;
   bool passesBy = llvm::any_of(plan.loops, [](const auto &loop) {
-    return bool(findSlabBranch(cast<scf::ForOp>(loop.first)));
+    return bool(findWarpBranch(cast<scf::ForOp>(loop.first)));
   });
-  plan.depth =
-      std::min(countPlaces(), passesBy ? mostPlacesOfSlabs : mostPlaces);
+  plan.depth = std::min(countStages(), passesBy ? maxStagesPerWarp : maxStages);
 }
 
 ProducerPlan
@@ -203,7 +202,7 @@ nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
                         llvm::function_ref<bool(scf::ForOp)> multiplies,
                         int64_t threads, int64_t sharedLimit) {
   // Registers that were asked for are not there to be handed over.
-  if (kernel->hasAttr(kResidentsAttr))
+  if (kernel->hasAttr(kMinBlocksAttr))
     return {};
   Planner planner(kernel, written);
   kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
@@ -212,7 +211,7 @@ nsa::cuda::planProducer(KernelOp kernel, const llvm::DenseSet<Value> &written,
   });
   if (planner.plan.empty())
     return {};
-  planner.addHeld();
+  planner.addStationary();
   planner.layOut(threads, sharedLimit);
   return planner.plan.depth < 2 ? ProducerPlan() : std::move(planner.plan);
 }

@@ -10,27 +10,27 @@
 namespace nsa::cuda {
 
 /// Splits a kernel between warpgroups that multiply and one that only has the
-/// tiles of their loops copied, as far ahead as a ring of places allows. All of
-/// these loops take turns in one ring.
+/// tiles of their loops copied, as far ahead as a pipeline of stages allows.
+/// All of these loops take turns in one pipeline.
 struct ProducerPlan {
   struct Copy {
     tile::LoadOp load;
     TensorCopy copy;
-    /// Where it lies in a place of the ring.
+    /// Where it lies in a stage of the pipeline.
     int64_t offset;
     /// Which of the kernel's maps is its.
     size_t map;
   };
-  /// Tiles of the whole kernel, which lie in places of their own.
-  llvm::SmallVector<Copy> held;
+  /// Tiles of the whole kernel, which lie in buffers of their own.
+  llvm::SmallVector<Copy> stationary;
   /// The loops with their copies, and those around them.
   llvm::MapVector<mlir::Operation *, llvm::SmallVector<Copy>> loops;
   llvm::DenseSet<mlir::Operation *> around;
-  /// What the places of copies and the trips of loops are computed with.
+  /// What the stages of copies and the trips of loops are computed with.
   llvm::DenseSet<mlir::Operation *> operations;
   llvm::SmallVector<mlir::Attribute> maps;
 
-  /// Bytes of a place of the ring, how many there are, and blocks that a
+  /// Bytes of a stage of the pipeline, how many there are, and blocks that a
   /// multiprocessor runs at once.
   int64_t stageBytes = 0, depth = 0, blocks = 1;
 
@@ -41,9 +41,9 @@ struct ProducerPlan {
 int64_t countSums(mlir::scf::ForOp loop);
 
 /// Plans the loops of which `multiplies` holds and that copy nothing but boxes
-/// from places that do not depend on results. `threads` are those of the
+/// from stages that do not depend on results. `threads` are those of the
 /// warpgroups that multiply. Nothing if there are no such loops, if the kernel
-/// asks for blocks at once, or if a ring of two places does not fit into
+/// asks for blocks at once, or if a pipeline of two stages does not fit into
 /// `sharedLimit` bytes.
 ProducerPlan planProducer(tile::KernelOp kernel,
                           const llvm::DenseSet<mlir::Value> &written,

@@ -7,12 +7,12 @@ using namespace nsa::cuda;
 SharedShape::SharedShape(tile::TileType type)
     : rows(type.getRows()), cols(type.getCols()) {}
 
-int64_t SharedShape::panelChunks() const {
-  return std::min<int64_t>(chunks() & -chunks(), 8);
+int64_t SharedShape::atomVectors() const {
+  return std::min<int64_t>(vectors() & -vectors(), 8);
 }
 
 int64_t SharedShape::swizzleShift() const {
-  return llvm::Log2_64(8 / panelChunks());
+  return llvm::Log2_64(8 / atomVectors());
 }
 
 int64_t SharedPool::allocate(int64_t bytes) {

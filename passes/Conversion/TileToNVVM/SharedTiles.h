@@ -12,28 +12,29 @@
 
 namespace nsa::cuda {
 
-/// A tile of 16-bit elements in rows of 16-byte chunks. Rows and columns are
-/// rounded up to 16, with zeros. Its columns are cut into panels of 32, 64 or
-/// 128 bytes that lie one behind another, each row by row. Chunk `c` of row `r`
-/// of a panel lies where chunk `c ^ swizzle(r)` would: then the same chunk of 8
-/// rows in sequence, which is what one 8x8 matrix of ldmatrix reads, covers all
-/// banks. wgmma calls the same the swizzle of as many bytes as a panel is wide.
+/// A tile of 16-bit elements in rows of 16-byte vectors. Rows and columns are
+/// rounded up to 16, with zeros. Its columns are cut into swizzle atom columns
+/// of 32, 64 or 128 bytes that lie one behind another, each row by row. Vector
+/// `c` of row `r` of a swizzle atom column lies where vector `c ^ swizzle(r)`
+/// would: then the same vector of 8 rows in sequence, which is what one 8x8
+/// matrix of ldmatrix reads, covers all banks. wgmma calls the same the swizzle
+/// of as many bytes as a swizzle atom column is wide.
 struct SharedShape {
   explicit SharedShape(tile::TileType type);
 
-  static constexpr int64_t chunkBytes = 16, chunkElements = 8;
+  static constexpr int64_t vectorBytes = 16, vectorElements = 8;
 
   int64_t paddedRows() const { return llvm::alignTo(rows, 16); }
   int64_t paddedCols() const { return llvm::alignTo(cols, 16); }
-  int64_t chunks() const { return paddedCols() / chunkElements; }
-  /// The largest power of two that divides the number of chunks, up to 8.
-  int64_t panelChunks() const;
-  /// From a row of a panel to the next one.
-  int64_t rowBytes() const { return panelChunks() * chunkBytes; }
-  int64_t panelBytes() const { return paddedRows() * rowBytes(); }
-  int64_t bytes() const { return chunks() / panelChunks() * panelBytes(); }
+  int64_t vectors() const { return paddedCols() / vectorElements; }
+  /// The largest power of two that divides the number of vectors, up to 8.
+  int64_t atomVectors() const;
+  /// From a row of a swizzle atom column to the next one.
+  int64_t rowBytes() const { return atomVectors() * vectorBytes; }
+  int64_t atomBytes() const { return paddedRows() * rowBytes(); }
+  int64_t bytes() const { return vectors() / atomVectors() * atomBytes(); }
 
-  /// swizzle(r) = (r >> swizzleShift()) & (panelChunks() - 1), a function of r
+  /// swizzle(r) = (r >> swizzleShift()) & (atomVectors() - 1), a function of r
   /// % 8.
   int64_t swizzleShift() const;
 
@@ -43,8 +44,8 @@ struct SharedShape {
 /// Hands out pieces of a block's shared memory, first fit.
 class SharedPool {
 public:
-  /// Swizzles of hardware are functions of an address: the pattern of a panel
-  /// of 128 bytes repeats after 8 rows.
+  /// Swizzles of hardware are functions of an address: the pattern of a swizzle
+  /// atom column of 128 bytes repeats after 8 rows.
   static constexpr int64_t alignment = 1024;
 
   /// The offset of `bytes` free bytes.

@@ -1,4 +1,4 @@
-//===- SinkRows.cpp - rows behind products --------------------------------===//
+//===- SinkRows.cpp - rows behind dots ------------------------------------===//
 
 #include "passes/Conversion/TileToNVVM/SinkRows.h"
 
@@ -25,7 +25,7 @@ Operation *nsa::cuda::findFirstUse(Operation *op) {
   return first;
 }
 
-/// Moves an operation behind products of its block, to its first use.
+/// Moves an operation behind dots of its block, to its first use.
 static void sinkRow(Operation *row) {
   Operation *first = findFirstUse(row);
   bool passesProduct = false;

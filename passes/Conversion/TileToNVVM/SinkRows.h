@@ -1,4 +1,4 @@
-//===- SinkRows.h - rows behind products ------------------------*- C++ -*-===//
+//===- SinkRows.h - rows behind dots ----------------------------*- C++ -*-===//
 
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_SINKROWS_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_SINKROWS_H
@@ -17,7 +17,7 @@ bool contains(mlir::Operation *op,
 mlir::Operation *findFirstUse(mlir::Operation *op);
 
 /// Moves the operations of a loop's body of which `isRow` holds to their first
-/// uses, past products: a row takes registers of all threads.
+/// uses, past dots: a row takes registers of all threads.
 void sinkRows(mlir::scf::ForOp loop,
               llvm::function_ref<bool(mlir::Operation *)> isRow);
 

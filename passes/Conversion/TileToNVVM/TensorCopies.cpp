@@ -1,10 +1,10 @@
-//===- TensorCopies.cpp - loads that the copy engine can make -------------===//
+//===- TensorCopies.cpp - loads that the TMA unit can make ----------------===//
 
 #include "passes/Conversion/TileToNVVM/TensorCopies.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
-#include "passes/Conversion/TileToNVVM/Fragment.h"
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
 #include "passes/Conversion/TileToNVVM/SharedTiles.h"
 
 using namespace mlir;
@@ -41,23 +41,23 @@ struct Box {
 };
 } // namespace
 
-/// The box of a shared tile: a panel of its columns.
-static std::optional<Box> getPanel(LoadOp load) {
+/// The box of a shared tile: a swizzle atom column of its columns.
+static std::optional<Box> getAtomColumn(LoadOp load) {
   SharedShape shape(cast<TileType>(load.getType()));
   if (shape.rows != shape.paddedRows() || shape.cols != shape.paddedCols())
     return std::nullopt;
-  return Box{shape.rows, shape.panelChunks() * SharedShape::chunkElements, 1,
+  return Box{shape.rows, shape.atomVectors() * SharedShape::vectorElements, 1,
              unsigned(shape.rowBytes())};
 }
 
 /// The box of a row or a column.
 static std::optional<Box> getLine(LoadOp load) {
-  Fragment fragment(load.getResult());
-  bool isRow = fragment.rows == 1;
-  int64_t length = isRow ? fragment.cols : fragment.rows;
-  if (!fragment.element.isF32() || length != fragment.lineLength())
+  MmaLayout layout(load.getResult());
+  bool isRow = layout.rows == 1;
+  int64_t length = isRow ? layout.cols : layout.rows;
+  if (!layout.element.isF32() || length != layout.lineLength())
     return std::nullopt;
-  return Box{fragment.rows, fragment.cols, isRow ? 1 : 0, 0};
+  return Box{layout.rows, layout.cols, isRow ? 1 : 0, 0};
 }
 
 /// Bytes from element to element along each dimension but the innermost.
@@ -107,7 +107,7 @@ std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
       type.getNumElements() == 0 ||
       getAlignment(load.getRef()) % kTensorAlignment != 0)
     return std::nullopt;
-  std::optional<Box> box = isShared(tile) ? getPanel(load) : getLine(load);
+  std::optional<Box> box = isShared(tile) ? getAtomColumn(load) : getLine(load);
   std::optional<SmallVector<int64_t>> strides = getStrides(type);
   if (!box || !strides)
     return std::nullopt;

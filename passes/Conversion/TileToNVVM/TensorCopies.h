@@ -1,7 +1,7 @@
-//===- TensorCopies.h - loads that the copy engine can make -----*- C++ -*-===//
+//===- TensorCopies.h - loads that the TMA unit can make --------*- C++ -*-===//
 //
 // On sm_90a one thread can have a box of a tensor copied to shared memory
-// (cp.async.bulk.tensor), swizzled as products of warpgroups read it. What the
+// (cp.async.bulk.tensor), swizzled as dots of warpgroups read it. What the
 // tensor looks like is a parameter of the kernel, a tensor map. No IR is made
 // here.
 //
@@ -15,8 +15,8 @@
 
 namespace nsa::cuda {
 
-/// A load as boxes that lie beside each other: the panels of a shared tile, or
-/// one line of 4-byte elements.
+/// A load as boxes that lie beside each other: the swizzle atom columns of a
+/// shared tile, or one line of 4-byte elements.
 struct TensorCopy {
   rt::TensorMapAttr map;
   /// Where the first box starts along each dimension, innermost first.
@@ -28,9 +28,9 @@ struct TensorCopy {
   int64_t bytes() const { return boxes * boxBytes; }
 };
 
-/// A load that makes a shared tile, or a line of a fragment, as boxes. Nothing
-/// if it needs more than ranges along one or two dimensions of an argument,
-/// padding, or places that are no multiples of 16 bytes.
+/// A load that makes a shared tile, or a line of a tile in the MMA layout, as
+/// boxes. Nothing if it needs more than ranges along one or two dimensions of
+/// an argument, padding, or places that are no multiples of 16 bytes.
 std::optional<TensorCopy> findTensorCopy(tile::LoadOp load);
 
 } // namespace nsa::cuda

@@ -29,8 +29,8 @@ using namespace nsa::tile;
 //===----------------------------------------------------------------------===//
 
 /// Whether a tile will lie in the registers of tensor cores.
-static bool isFragment(const LayoutAnalysis &layouts, Value tile) {
-  return isa_and_present<FragmentAttr>(layouts.getHome(tile));
+static bool hasMmaLayout(const LayoutAnalysis &layouts, Value tile) {
+  return isa_and_present<MmaLayoutAttr>(layouts.getHome(tile));
 }
 
 /// Whether `map` adds its two inputs and does nothing else.
@@ -45,7 +45,7 @@ static bool isSum(MapOp map) {
          llvm::is_contained(add.getOperands(), body.getArgument(1));
 }
 
-/// Whether all that a loop does with its argument `i` is add a product to it.
+/// Whether all that a loop does with its argument `i` is add a dot to it.
 static bool addsProduct(scf::ForOp loop, unsigned i) {
   Value sum = loop.getRegionIterArg(i);
   auto dot = loop.getYieldedValues()[i].getDefiningOp<DotOp>();
@@ -58,7 +58,7 @@ static void initializeAccumulators(scf::ForOp loop,
                                    const LayoutAnalysis &layouts) {
   for (OpResult result : loop.getResults()) {
     unsigned i = result.getResultNumber();
-    if (!isFragment(layouts, result) || !result.hasOneUse() ||
+    if (!hasMmaLayout(layouts, result) || !result.hasOneUse() ||
         !addsProduct(loop, i))
       continue;
     auto zeros = loop.getInitArgs()[i].getDefiningOp<SplatOp>();
@@ -101,7 +101,7 @@ static void fuseMap(MapOp second, const LayoutAnalysis &layouts) {
   auto first = result ? dyn_cast<MapOp>(result.getOwner()) : MapOp();
   auto from = dyn_cast<TileType>(second.getOperand(0).getType());
   auto to = cast<TileType>(second.getResult(0).getType());
-  if (!first || !result.hasOneUse() || !isFragment(layouts, result) ||
+  if (!first || !result.hasOneUse() || !hasMmaLayout(layouts, result) ||
       first->getBlock() != second->getBlock() ||
       from.withElementType(to.getElementType()) != to ||
       usesLater(second, first))
@@ -141,14 +141,14 @@ static void sinkLoad(LoadOp load) {
     load->moveBefore(first);
 }
 
-/// Whether all that an operation makes are tiles of one row, which fragments
+/// Whether all that an operation makes are tiles of one row, which MMA tiles
 /// repeat in all threads. Integers may be computed where they are used; layouts
 /// tell.
 static bool makesRows(Operation *op, const LayoutAnalysis &layouts) {
   return isa<LoadOp, MapOp>(op) &&
          llvm::all_of(op->getResults(), [&](Value result) {
            auto tile = dyn_cast<TileType>(result.getType());
-           return tile && tile.getRows() == 1 && isFragment(layouts, result);
+           return tile && tile.getRows() == 1 && hasMmaLayout(layouts, result);
          });
 }
 
@@ -172,7 +172,7 @@ struct TileSimplify : nsa::impl::TileSimplifyBase<TileSimplify> {
       if (auto loop = dyn_cast<scf::ForOp>(op))
         loops.push_back(loop);
       if (auto load = dyn_cast<LoadOp>(op);
-          load && (isFragment(layouts, load.getResult()) ||
+          load && (hasMmaLayout(layouts, load.getResult()) ||
                    layouts.isRecomputed(load.getResult())))
         loads.push_back(load);
     });

@@ -135,7 +135,7 @@ func.func @cast_all(%a: tensor<20480xf32>, %b: tensor<8xf32>) -> (tensor<20480xb
 
 // -----
 
-// A bundle of more parameters than a coordinate counts.
+// A flat group of more parameters than a coordinate counts.
 // CHECK-LABEL: tile.kernel private @adamw_n6442450944_f32
 // CHECK-COUNT-7: tile.view %{{.*}} : memref<6442450944xf32> -> memref<4x1610612736xf32>
 func.func @adamw(%w: tensor<6442450944xf32>, %norm: tensor<f32>, %hyper: tensor<8xf32>)

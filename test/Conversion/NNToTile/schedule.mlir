@@ -55,7 +55,7 @@ func.func @selected_half(%q: tensor<1x128x3x16xf32>, %k: tensor<1x128x1x16xf32>,
 
 // UNKNOWN: for the --schedule option: Cannot find option named 'abacus'
 
-// The tokens of each stretch have a table of their own, and each row of a table
+// The tokens of each range have a table of their own, and each row of a table
 // is one row of the sum.
 
 // CPU: tile.kernel private @embedding_backward_t65536x768_bf16{{.*}}grid = array<i32: 12, 1, 1>

@@ -5,12 +5,12 @@
 // Attention for a GPU: sizes that tensor cores multiply, and work for all
 // multiprocessors.
 
-// REMARKS-DAG: Function=window_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// REMARKS-DAG: Function=window_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 1 slabs
-// REMARKS-DAG: Function=compressed_attention_{{.*}}"2 of 2 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 products on tensor cores, 3 slabs of 16 rows for 3 warps
-// REMARKS-DAG: Function=selected_attention_backward_dkdv_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// REMARKS-DAG: Function=select_{{.*}}"4 of 4 products on tensor cores, 4 slabs of 16 rows for 4 warps
+// REMARKS-DAG: Function=window_attention_backward_dq_{{.*}}"3 of 3 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
+// REMARKS-DAG: Function=window_attention_backward_dkdv_{{.*}}"4 of 4 dots on tensor cores, 1 M-tiles
+// REMARKS-DAG: Function=compressed_attention_{{.*}}"2 of 2 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
+// REMARKS-DAG: Function=selected_attention_backward_dq_{{.*}}"3 of 3 dots on tensor cores, 3 M-tiles of 16 rows for 3 warps
+// REMARKS-DAG: Function=selected_attention_backward_dkdv_{{.*}}"4 of 4 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
+// REMARKS-DAG: Function=select_{{.*}}"4 of 4 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
 // REMARKS-NOT: no multiple of
 
 // Too few key tiles of 64 for all multiprocessors: programs of 16 keys, but 64
@@ -62,7 +62,7 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK-LABEL: tile.kernel private @selected_attention_backward_lists_
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x1x8xi32>, %[[OFFSETS:.+]]: memref<1x2x2x8xi32>, %[[LIST:.+]]: memref<1x2x2048xi32>)
 // CHECK-SAME: grid = array<i32: 1, 2, 1>
-// CHECK-SAME: nsa.residents = 2
+// CHECK-SAME: nsa.min_blocks = 2
 // CHECK: tile.load %[[COUNTS]]
 // CHECK: tile.store %{{.+}}, %[[OFFSETS]]
 // CHECK: scf.for
@@ -70,7 +70,7 @@ func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) 
 // CHECK: tile.dot {{.*}} !tile.tile<128x128xbf16>, !tile.tile<128x8xbf16>
 // CHECK: tile.store %{{.+}}, %[[LIST]]
 
-// 8 queries of 6 heads, which walk over the union of their lists, or 32 where
+// 8 queries of 6 heads, which iterate over the union of their lists, or 32 where
 // warpgroups multiply. Of few blocks, members are marked.
 // CHECK-LABEL: tile.kernel private @selection_union_b1s512h12x2d64_s64n4(
 // CHECK-SAME: %[[INDICES:.+]]: memref<1x2x512x4xi32>, %[[COUNTS:.+]]: memref<1x2x64xi32>, %[[UNION:.+]]: memref<1x2x64x8xi32>
@@ -101,7 +101,7 @@ func.func @selected(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>,
   return %dq, %dk, %dv : tensor<1x512x12x64xbf16>, tensor<1x512x2x64xbf16>, tensor<1x512x2x64xbf16>
 }
 
-// One query of 16 heads in a long sequence walks over its own list, of as many
+// One query of 16 heads in a long sequence iterates over its own list, of as many
 // blocks as it sees at most.
 // CHECK-NOT: union
 // CHECK-LABEL: tile.kernel private @selected_attention_b1s1024h16x1d16_s16n4_bf16(

@@ -3,24 +3,24 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=NVVM
 
 // Of 32 blocks queries select 2. 16 queries of 4 heads go through the union of
-// their lists, where another warp copies blocks; a slab of 4 queries passes by
+// their lists, where another warp copies blocks; an M-tile of 4 queries passes by
 // those that none of them selected. What is copied lies outside of the branch.
 // CHECK-LABEL: tile.kernel private @selected_attention_b1s512h8x2d64_
 // CHECK-SAME: grid = array<i32: 32, 2, 1>
 // CHECK: scf.for
 // CHECK: tile.load %arg1[
 // CHECK: tile.load %arg2[
-// CHECK: %[[ANY:.+]] = tile.any %{{.+}} by_slab : !tile.tile<64x1xi1>
+// CHECK: %[[ANY:.+]] = tile.any %{{.+}} warp_uniform : !tile.tile<64x1xi1>
 // CHECK: scf.if %[[ANY]]
 // CHECK-NOT: tile.load
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<16x64xbf16>
 // CHECK: tile.dot {{.*}} !tile.tile<64x16xbf16>, !tile.tile<16x64xbf16>
 // CHECK: } else {
 
-// Elsewhere programs of one slab have their blocks alone.
+// Elsewhere programs of one M-tile have their blocks alone.
 // CUDA-LABEL: tile.kernel private @selected_attention_b1s512h8x2d64_
 // CUDA-SAME: grid = array<i32: 128, 2, 1>
-// CUDA-NOT: by_slab
+// CUDA-NOT: warp_uniform
 // CUDA: tile.dot {{.*}} !tile.tile<16x64xbf16>, !tile.tile<16x64xbf16>
 
 // NVVM-LABEL: llvm.func @selected_attention_b1s512h8x2d64_
@@ -40,7 +40,7 @@ func.func @selected(%q: tensor<1x512x8x64xbf16>, %k: tensor<1x512x2x64xbf16>, %v
   return %o, %lse : tensor<1x512x8x64xbf16>, tensor<1x8x512xf32>
 }
 
-// Of 6 heads, 2 queries leave 4 rows of a slab: these repeat the last query and
+// Of 6 heads, 2 queries leave 4 rows of an M-tile: these repeat the last query and
 // are stored nowhere.
 // CHECK-LABEL: tile.kernel private @selected_attention_b1s512h12x2d64_
 // CHECK-SAME: grid = array<i32: 64, 2, 1>

@@ -19,15 +19,15 @@
 // FORWARD: tile.load {{.*}}tile<64x64xbf16
 // FORWARD: tile.load {{.*}}tile<48x64xbf16
 // LAYOUT-LABEL: tile.kernel private @window_attention_b1s320h4x2d64_w256_bf16
-// LAYOUT: tile.dot {{.*}}tile<64x48xf32, #tile.fragment
+// LAYOUT: tile.dot {{.*}}tile<64x48xf32, #tile.mma
 func.func @window(%q: tensor<1x320x4x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x4x64xbf16> {
   %o, %lse = nsa.window_attention %q, %k, %k {window = 256 : i64}
       : (tensor<1x320x4x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>) -> (tensor<1x320x4x64xbf16>, tensor<1x4x320xf32>)
   return %o : tensor<1x320x4x64xbf16>
 }
 
-// Programs of dq take queries and walk over keys, those of dk and dv take keys
-// and walk over queries.
+// Programs of dq take queries and iterate over keys, those of dk and dv take keys
+// and iterate over queries.
 // BACKWARD-LABEL: tile.kernel private @window_attention_backward_dq_
 // BACKWARD-SAME: grid = array<i32: 10, 4, 1>
 // BACKWARD: tile.load {{.*}}tile<32x64xbf16

@@ -23,7 +23,7 @@
 
 // BUCKET-LABEL: rt.entry @step
 // BUCKET-NOT: rt.collective_start all_reduce %grad
-// BUCKET: %[[SPAN:.*]] = rt.span [@grad.a, @grad.b] : memref<512xf32>
+// BUCKET: %[[SPAN:.*]] = rt.flat_view [@grad.a, @grad.b] : memref<512xf32>
 // BUCKET-NEXT: rt.collective_start all_reduce %[[SPAN]] : memref<512xf32>
 // BUCKET-NEXT: rt.collective_done %[[SPAN]] : memref<512xf32>
 // BUCKET-NOT: rt.all_reduce
@@ -32,7 +32,7 @@
 // OVERLAP-LABEL: rt.entry @step
 // OVERLAP: rt.gemm %{{.*}}, %{{.*}}, %grad.a {beta = 1.0
 // OVERLAP: rt.gemm %{{.*}}, %{{.*}}, %grad.b {beta = 1.0
-// OVERLAP-NEXT: %[[SPAN:.*]] = rt.span [@grad.a, @grad.b] : memref<512xf32>
+// OVERLAP-NEXT: %[[SPAN:.*]] = rt.flat_view [@grad.a, @grad.b] : memref<512xf32>
 // OVERLAP-NEXT: rt.collective_start all_reduce %[[SPAN]] : memref<512xf32>
 // OVERLAP-NEXT: rt.gemm %{{.*}}, %{{.*}}, %result0
 // OVERLAP: rt.collective_done %[[SPAN]] : memref<512xf32>

@@ -14,7 +14,7 @@ rt.tensor output @norm : memref<131072xf32>
 // CHECK-LABEL: rt.entry @step
 // CHECK: rt.fill 3.0{{.*}}, %grad.c
 // CHECK-NEXT: rt.fill 2.0{{.*}}, %grad.b
-// CHECK-NEXT: %[[FIRST:.*]] = rt.span [@grad.b, @grad.c] : memref<262144xf32>
+// CHECK-NEXT: %[[FIRST:.*]] = rt.flat_view [@grad.b, @grad.c] : memref<262144xf32>
 // CHECK-NEXT: rt.collective_start all_reduce %[[FIRST]]
 // CHECK-NEXT: rt.fill 1.0{{.*}}, %grad.a
 // CHECK-NEXT: rt.collective_start all_reduce %[[A:grad.a.*]] :
@@ -27,7 +27,7 @@ rt.tensor output @norm : memref<131072xf32>
 
 // TWO-LABEL: rt.entry @step
 // TWO: rt.fill 1.0{{.*}}, %grad.a
-// TWO-NEXT: %[[FIRST:.*]] = rt.span [@grad.a, @grad.b, @grad.c] : memref<393216xf32>
+// TWO-NEXT: %[[FIRST:.*]] = rt.flat_view [@grad.a, @grad.b, @grad.c] : memref<393216xf32>
 // TWO-NEXT: rt.collective_start all_reduce %[[FIRST]]
 // TWO-NEXT: rt.fill 4.0
 // TWO-NEXT: rt.collective_start all_reduce %grad.late

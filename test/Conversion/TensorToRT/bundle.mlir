@@ -1,4 +1,4 @@
-// A bundle is a view of tensors that the plan lays out one after the other.
+// A flat group is a view of tensors that the plan lays out one after the other.
 // RUN: nsa-opt %s --nsa-buffer | FileCheck %s
 // RUN: nsa-opt %s --nsa-buffer --nsa-plan | FileCheck %s --check-prefix=PLAN
 
@@ -11,15 +11,15 @@ tile.kernel private @double(%x: memref<32xf32>, %y: memref<32xf32>)
   tile.return
 }
 
-// The one in between is of the same kind, but not in the bundle.
+// The one in between is of the same kind, but not in the flat group.
 // PLAN: rt.tensor gradient @a : memref<3xf32> {{.*}} at <@persistent, offset = 0, size = 12>
 // PLAN: rt.tensor gradient @between : memref<5xf32> {{.*}} at <@persistent, offset = 128, size = 20>
 // PLAN: rt.tensor gradient @b : memref<2x4xf32> {{.*}} at <@persistent, offset = 64, size = 32>
 
 // CHECK-LABEL: rt.entry @f
 // CHECK: %[[A:.*]] = rt.get @a
-// CHECK: %[[IN:.*]] = rt.span [@a, @b] : memref<32xf32>
-// CHECK: %[[OUT:.*]] = rt.span [@a, @b] : memref<32xf32>
+// CHECK: %[[IN:.*]] = rt.flat_view [@a, @b] : memref<32xf32>
+// CHECK: %[[OUT:.*]] = rt.flat_view [@a, @b] : memref<32xf32>
 // CHECK-NEXT: rt.launch @double ins(%[[IN]] : memref<32xf32>) outs(%[[OUT]] : memref<32xf32>)
 // CHECK-NOT: rt.copy
 // CHECK: rt.fill
@@ -29,9 +29,9 @@ func.func @f(
     %between: tensor<5xf32> {nn.name = "between", nn.role = "gradient", nn.init = #nn.init<constant, 0.0>},
     %b: tensor<2x4xf32> {nn.name = "b", nn.role = "gradient", nn.init = #nn.init<constant, 0.0>})
     -> (tensor<3xf32> {nn.alias = "a"}, tensor<5xf32> {nn.alias = "between"}, tensor<2x4xf32> {nn.alias = "b"}) {
-  %ab = nn.bundle %a, %b in ["a", "b"] : (tensor<3xf32>, tensor<2x4xf32>) -> tensor<32xf32>
+  %ab = nn.flatten %a, %b in ["a", "b"] : (tensor<3xf32>, tensor<2x4xf32>) -> tensor<32xf32>
   %doubled = tile.launch @double(%ab) : (tensor<32xf32>) -> tensor<32xf32>
-  %a1, %b1 = nn.unbundle %doubled in ["a", "b"] : (tensor<32xf32>) -> (tensor<3xf32>, tensor<2x4xf32>)
+  %a1, %b1 = nn.unflatten %doubled in ["a", "b"] : (tensor<32xf32>) -> (tensor<3xf32>, tensor<2x4xf32>)
   %zero = nn.fill 0.0 : tensor<5xf32>
   return %a1, %zero, %b1 : tensor<3xf32>, tensor<5xf32>, tensor<2x4xf32>
 }

@@ -1,4 +1,4 @@
-// RUN: nsa-opt %s --nsa-narrow-all-reduce --verify-diagnostics
+// RUN: nsa-opt %s --nsa-compress-gradients --verify-diagnostics
 
 // Kernels count elements in 32 bits.
 rt.tensor gradient @a : memref<65536x32768xf32> init <constant, 0.0>

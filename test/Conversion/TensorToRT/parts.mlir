@@ -191,18 +191,18 @@ func.func @one_token(%x: tensor<1x1x20xf32>, %w: tensor<40x8xf32>) -> tensor<1x1
   return %z : tensor<1x1x8xf32>
 }
 
-// The gradients of bundled parameters are added where they lie.
-// CHECK-LABEL: rt.entry @bundled
-// CHECK: %[[S:.*]] = rt.span [@grad.p, @grad.q] : memref<6x8xf32>
+// The gradients of flattened parameters are added where they lie.
+// CHECK-LABEL: rt.entry @flattened
+// CHECK: %[[S:.*]] = rt.flat_view [@grad.p, @grad.q] : memref<6x8xf32>
 // CHECK: rt.gemm %{{.*}}, %{{.*}}, %[[S]] {beta = 1.0{{.*}}, transpose_lhs}
 // CHECK-NOT: rt.copy
 // CHECK: }
-func.func @bundled(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
+func.func @flattened(%dy: tensor<64x6xf32>, %x: tensor<64x8xf32>,
     %p: tensor<4x8xf32> {nn.name = "grad.p", nn.role = "gradient", nn.init = #nn.init<constant, 0.0>},
     %q: tensor<2x8xf32> {nn.name = "grad.q", nn.role = "gradient", nn.init = #nn.init<constant, 0.0>})
     -> (tensor<4x8xf32> {nn.alias = "grad.p"}, tensor<2x8xf32> {nn.alias = "grad.q"}) {
-  %g = nn.bundle %p, %q in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
+  %g = nn.flatten %p, %q in ["grad.p", "grad.q"] : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>
   %s = nn.matmul %dy, %x, %g {transpose_lhs} : (tensor<64x6xf32>, tensor<64x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
-  %p1, %q1 = nn.unbundle %s in ["grad.p", "grad.q"] : (tensor<6x8xf32>) -> (tensor<4x8xf32>, tensor<2x8xf32>)
+  %p1, %q1 = nn.unflatten %s in ["grad.p", "grad.q"] : (tensor<6x8xf32>) -> (tensor<4x8xf32>, tensor<2x8xf32>)
   return %p1, %q1 : tensor<4x8xf32>, tensor<2x8xf32>
 }

@@ -80,9 +80,9 @@ tile.kernel private @large(%x: memref<2048x1024xf32>, %y: memref<1024x2048xf32>)
 tile.kernel private @layout(%x: memref<64x32xbf16>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
-  // expected-error@+1 {{'tile.range' op makes a tile of layout #tile.on_demand, which only GPUs have}}
-  %r = tile.range %c0 : !tile.tile<64x1xi32, #tile.on_demand>
-  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
-  %t = tile.load %x[%r, %c] : memref<64x32xbf16>, (!tile.tile<64x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<64x32xbf16, #tile.shared>
+  // expected-error@+1 {{'tile.range' op makes a tile of layout #tile.rematerialized, which only GPUs have}}
+  %r = tile.range %c0 : !tile.tile<64x1xi32, #tile.rematerialized>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.rematerialized>
+  %t = tile.load %x[%r, %c] : memref<64x32xbf16>, (!tile.tile<64x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>) -> !tile.tile<64x32xbf16, #tile.shared>
   tile.return
 }

@@ -32,7 +32,7 @@ tile.kernel private @scale(%x: memref<64x32xf32>, %y: memref<64x32xf32>)
 // CHECK: tile.dot {{.*}} {tile_gpu.mma = #mma} : !tile.tile<64x16xbf16, #tile.shared>
 // MMA: #mma = #tile_gpu.mma<version = 2>
 // MMA-LABEL: tile.kernel private @product
-// MMA: tile.dot {{.*}} {tile_gpu.mma = #mma} : !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
+// MMA: tile.dot {{.*}} {tile_gpu.mma = #mma} : !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
 tile.kernel private @product(%x: memref<64x16xbf16>, %y: memref<16x16xbf16>, %z: memref<64x16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32

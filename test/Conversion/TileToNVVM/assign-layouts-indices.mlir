@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --nsa-assign-layouts | FileCheck %s
 
 // Rows by number: shared memory is filled from coordinates that are computed on
-// demand; where fragments use them too, they are read into registers once.
+// demand; where MMA tiles use them too, they are read into registers once.
 
 // CHECK-LABEL: tile.kernel private @gather
 // CHECK-SAME: %[[LIST:[^:]*]]: memref<64xi32>
@@ -13,20 +13,20 @@ tile.kernel private @gather(%list: memref<64xi32>, %x: memref<64x16xbf16>, %l: m
   %rows = tile.range %c0 : !tile.tile<64x1xi32>
   %across = tile.range %c0 : !tile.tile<1x64xi32>
   %cols = tile.range %c0 : !tile.tile<1x16xi32>
-  // CHECK: %[[ROWS:.*]] = tile.load %[[LIST]]{{.*}} -> !tile.tile<64x1xi32, #tile.on_demand>
+  // CHECK: %[[ROWS:.*]] = tile.load %[[LIST]]{{.*}} -> !tile.tile<64x1xi32, #tile.rematerialized>
   %row_list = tile.load %list[%rows] : memref<64xi32>, (!tile.tile<64x1xi32>) -> !tile.tile<64x1xi32>
-  // CHECK: %[[NUMBERS:.*]] = tile.map (%[[ROWS]] : {{.*}}) -> !tile.tile<64x1xi32, #tile.on_demand>
+  // CHECK: %[[NUMBERS:.*]] = tile.map (%[[ROWS]] : {{.*}}) -> !tile.tile<64x1xi32, #tile.rematerialized>
   %numbers = tile.map (%row_list : !tile.tile<64x1xi32>) -> !tile.tile<64x1xi32> {
   ^bb0(%i: i32):
     %j = arith.remsi %i, %c7 : i32
     tile.yield %j : i32
   }
-  // CHECK: %[[ACROSS:.*]] = tile.load %[[LIST]]{{.*}} -> !tile.tile<1x64xi32, #tile.fragment<warps = 4>>
+  // CHECK: %[[ACROSS:.*]] = tile.load %[[LIST]]{{.*}} -> !tile.tile<1x64xi32, #tile.mma<warps = 4>>
   %col_list = tile.load %list[%across] : memref<64xi32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xi32>
   // CHECK: tile.load %{{.*}}[%[[NUMBERS]], %{{.*}}] {{.*}} -> !tile.tile<64x16xbf16, #tile.shared>
   %b = tile.load %x[%numbers, %cols] : memref<64x16xbf16>, (!tile.tile<64x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<64x16xbf16>
   %a = tile.load %x[%rows, %cols] : memref<64x16xbf16>, (!tile.tile<64x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<64x16xbf16>
-  // CHECK: tile.load %{{.*}}[%[[ACROSS]]] {{.*}} -> !tile.tile<1x64xf32, #tile.fragment<warps = 4>>
+  // CHECK: tile.load %{{.*}}[%[[ACROSS]]] {{.*}} -> !tile.tile<1x64xf32, #tile.mma<warps = 4>>
   %lse = tile.load %l[%col_list] : memref<64xf32>, (!tile.tile<1x64xi32>) -> !tile.tile<1x64xf32>
   %acc = tile.splat %zero : !tile.tile<64x64xf32>
   %d = tile.dot %a, %b, %acc {transpose_b} : !tile.tile<64x16xbf16>, !tile.tile<64x16xbf16>, !tile.tile<64x64xf32>
@@ -42,7 +42,7 @@ tile.kernel private @gather(%list: memref<64xi32>, %x: memref<64x16xbf16>, %l: m
   tile.return
 }
 
-// What the kernel writes is read where it was read: indices become a fragment,
+// What the kernel writes is read where it was read: indices become a tile in the MMA layout,
 // and b goes through registers.
 // CHECK-LABEL: tile.kernel private @written
 // CHECK-SAME: %{{.*}}: memref<16x16xbf16>, %[[LIST:.*]]: memref<16xi32>,
@@ -53,12 +53,12 @@ tile.kernel private @written(%x: memref<16x16xbf16>, %list: memref<16xi32>, %z: 
   %rows = tile.range %c0 : !tile.tile<16x1xi32>
   %cols = tile.range %c0 : !tile.tile<1x16xi32>
   // CHECK: %[[NUMBERS:.*]] = tile.load %[[LIST]]{{.*}} -> !tile.tile<16x1xi32>
-  // CHECK: %[[MOVED:.*]] = tile.convert %[[NUMBERS]] : !tile.tile<16x1xi32> -> !tile.tile<16x1xi32, #tile.fragment<warps = 1>>
+  // CHECK: %[[MOVED:.*]] = tile.convert %[[NUMBERS]] : !tile.tile<16x1xi32> -> !tile.tile<16x1xi32, #tile.mma<warps = 1>>
   %numbers = tile.load %list[%rows] : memref<16xi32>, (!tile.tile<16x1xi32>) -> !tile.tile<16x1xi32>
   tile.store %c0, %list[%c0] : i32, memref<16xi32>, (i32)
   %a = tile.load %x[%rows, %cols] : memref<16x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
-  // CHECK: %[[B:.*]] = tile.load %{{.*}}[%[[MOVED]], %{{.*}}] {{.*}} -> !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>
-  // CHECK: %[[SHARED:.*]] = tile.convert %[[B]] : !tile.tile<16x16xbf16, #tile.fragment<warps = 1>> -> !tile.tile<16x16xbf16, #tile.shared>
+  // CHECK: %[[B:.*]] = tile.load %{{.*}}[%[[MOVED]], %{{.*}}] {{.*}} -> !tile.tile<16x16xbf16, #tile.mma<warps = 1>>
+  // CHECK: %[[SHARED:.*]] = tile.convert %[[B]] : !tile.tile<16x16xbf16, #tile.mma<warps = 1>> -> !tile.tile<16x16xbf16, #tile.shared>
   %b = tile.load %x[%numbers, %cols] : memref<16x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
   %acc = tile.splat %zero : !tile.tile<16x16xf32>
   // CHECK: tile.dot %{{.*}}, %[[SHARED]],

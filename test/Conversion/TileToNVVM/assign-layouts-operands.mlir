@@ -15,7 +15,7 @@ tile.kernel private @operands(%x: memref<64x16xbf16>, %z: memref<16x16xf32>, %s:
   %rows = tile.range %c0 : !tile.tile<16x1xi32>
   %cols = tile.range %c0 : !tile.tile<1x16xi32>
   // CHECK: %[[B:.*]] = tile.load {{.*}} -> !tile.tile<16x16xbf16, #tile.shared>
-  // CHECK: %[[READ:.*]] = tile.convert %[[B]] : !tile.tile<16x16xbf16, #tile.shared> -> !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>
+  // CHECK: %[[READ:.*]] = tile.convert %[[B]] : !tile.tile<16x16xbf16, #tile.shared> -> !tile.tile<16x16xbf16, #tile.mma<warps = 1>>
   %b = tile.load %x[%rows, %cols] : memref<64x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
   // CHECK: tile.map (%[[READ]] :
   %c = tile.map (%b : !tile.tile<16x16xbf16>) -> !tile.tile<16x16xbf16> {
@@ -23,7 +23,7 @@ tile.kernel private @operands(%x: memref<64x16xbf16>, %z: memref<16x16xf32>, %s:
     %f = arith.negf %e : bf16
     tile.yield %f : bf16
   }
-  // CHECK: %[[C:.*]] = tile.convert %{{.*}} : !tile.tile<16x16xbf16, #tile.fragment<warps = 1>> -> !tile.tile<16x16xbf16, #tile.shared>
+  // CHECK: %[[C:.*]] = tile.convert %{{.*}} : !tile.tile<16x16xbf16, #tile.mma<warps = 1>> -> !tile.tile<16x16xbf16, #tile.shared>
   %acc = tile.splat %zero : !tile.tile<16x16xf32>
   // CHECK: scf.for
   %sum = scf.for %i = %c0 to %c64 step %c16 iter_args(%carried = %acc) -> (!tile.tile<16x16xf32>) : i32 {
@@ -40,7 +40,7 @@ tile.kernel private @operands(%x: memref<64x16xbf16>, %z: memref<16x16xf32>, %s:
   tile.return
 }
 
-// Transposition, sorting and what no fragment touches have no layout.
+// Transposition, sorting and what no MMA tile touches have no layout.
 // CHECK-LABEL: tile.kernel private @apart
 tile.kernel private @apart(%x: memref<16x16xbf16>, %z: memref<16x16xf32>, %l: memref<16x4xi32>, %u: memref<36xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 3 : i32} {
@@ -51,10 +51,10 @@ tile.kernel private @apart(%x: memref<16x16xbf16>, %z: memref<16x16xf32>, %l: me
   %a = tile.load %x[%rows, %cols] : memref<16x16xbf16>, (!tile.tile<16x1xi32>, !tile.tile<1x16xi32>) -> !tile.tile<16x16xbf16>
   %acc = tile.splat %zero : !tile.tile<16x16xf32>
   // CHECK: %[[DOT:.*]] = tile.dot
-  // CHECK: %[[PLAIN:.*]] = tile.convert %[[DOT]] : !tile.tile<16x16xf32, #tile.fragment<warps = 1>> -> !tile.tile<16x16xf32>
+  // CHECK: %[[PLAIN:.*]] = tile.convert %[[DOT]] : !tile.tile<16x16xf32, #tile.mma<warps = 1>> -> !tile.tile<16x16xf32>
   %d = tile.dot %a, %a, %acc {transpose_b} : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16>, !tile.tile<16x16xf32>
   // CHECK: %[[T:.*]] = tile.transpose %[[PLAIN]]
-  // CHECK: %[[BACK:.*]] = tile.convert %[[T]] : !tile.tile<16x16xf32> -> !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+  // CHECK: %[[BACK:.*]] = tile.convert %[[T]] : !tile.tile<16x16xf32> -> !tile.tile<16x16xf32, #tile.mma<warps = 1>>
   %t = tile.transpose %d : !tile.tile<16x16xf32> -> !tile.tile<16x16xf32>
   // CHECK: tile.map (%[[DOT]], %[[BACK]] :
   %sum = tile.map (%d, %t : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>) -> !tile.tile<16x16xf32> {

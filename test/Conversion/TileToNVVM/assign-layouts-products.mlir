@@ -5,19 +5,19 @@
 // Products that tensor cores can do get layouts; a kernel without any does not
 // change.
 
-// PASSED: 1 of 1 products on tensor cores, 4 slabs of 16 rows for 4 warps
-// PASSED: 1 of 2 products on tensor cores, 2 slabs of 16 rows for 2 warps
+// PASSED: 1 of 1 dots on tensor cores, 4 M-tiles of 16 rows for 4 warps
+// PASSED: 1 of 2 dots on tensor cores, 2 M-tiles of 16 rows for 2 warps
 // MISSED: its 12 columns are no multiple of 8
 // MISSED: the 8 elements of each sum are no multiple of 16
 // MISSED: its operands are f32, not bf16 or f16
-// MISSED: its 4 rows fill less than half of the 16 of a slab
+// MISSED: its 4 rows fill less than half of the 16 of an M-tile
 
 // CHECK-LABEL: tile.kernel private @fits
-// CHECK: %[[A:.*]] = tile.load %arg0{{.*}} -> !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+// CHECK: %[[A:.*]] = tile.load %arg0{{.*}} -> !tile.tile<64x32xbf16, #tile.mma<warps = 4>>
 // CHECK: %[[B:.*]] = tile.load %arg1{{.*}} -> !tile.tile<32x16xbf16, #tile.shared>
-// CHECK: %[[ACC:.*]] = tile.splat %{{.*}} : !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
+// CHECK: %[[ACC:.*]] = tile.splat %{{.*}} : !tile.tile<64x16xf32, #tile.mma<warps = 4>>
 // CHECK: %[[DOT:.*]] = tile.dot %[[A]], %[[B]], %[[ACC]]
-// CHECK: tile.store %[[DOT]], {{.*}} (!tile.tile<64x1xi32, #tile.on_demand>, !tile.tile<1x16xi32, #tile.on_demand>)
+// CHECK: tile.store %[[DOT]], {{.*}} (!tile.tile<64x1xi32, #tile.rematerialized>, !tile.tile<1x16xi32, #tile.rematerialized>)
 tile.kernel private @fits(%x: memref<64x32xbf16>, %y: memref<32x16xbf16>, %z: memref<64x16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
@@ -69,8 +69,8 @@ tile.kernel private @sums(%x: memref<16x8xbf16>, %z: memref<16x16xf32>)
 
 // Between the two products of one kernel stands a conversion.
 // CHECK-LABEL: tile.kernel private @both
-// CHECK: %[[DOT:.*]] = tile.dot {{.*}} !tile.tile<32x16xf32, #tile.fragment<warps = 2>>
-// CHECK: %[[MOVED:.*]] = tile.convert %[[DOT]] : !tile.tile<32x16xf32, #tile.fragment<warps = 2>> -> !tile.tile<32x16xf32>
+// CHECK: %[[DOT:.*]] = tile.dot {{.*}} !tile.tile<32x16xf32, #tile.mma<warps = 2>>
+// CHECK: %[[MOVED:.*]] = tile.convert %[[DOT]] : !tile.tile<32x16xf32, #tile.mma<warps = 2>> -> !tile.tile<32x16xf32>
 // CHECK: %[[PLAIN:.*]] = tile.dot %[[MOVED]], %[[MOVED]], %{{.*}} : !tile.tile<32x16xf32>, !tile.tile<32x16xf32>, !tile.tile<32x32xf32>
 // CHECK: tile.store %[[PLAIN]], {{.*}} (!tile.tile<32x1xi32>, !tile.tile<1x32xi32>)
 tile.kernel private @both(%x: memref<32x16xbf16>, %y: memref<16x16xbf16>, %z: memref<32x32xf32>)

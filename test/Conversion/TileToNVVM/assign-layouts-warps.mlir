@@ -4,9 +4,9 @@
 
 // MANY: a block cannot have 33 warps; up to 32 are possible
 
-// CHECK: 6 slabs of 16 rows for 6 warps
+// CHECK: 6 M-tiles of 16 rows for 6 warps
 // GIVEN-LABEL: @ninety
-// GIVEN: tile.dot {{.*}} #tile.fragment<warps = 2>
+// GIVEN: tile.dot {{.*}} #tile.mma<warps = 2>
 tile.kernel private @ninety(%x: memref<90x16xbf16>, %z: memref<90x16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
@@ -22,8 +22,8 @@ tile.kernel private @ninety(%x: memref<90x16xbf16>, %z: memref<90x16xf32>)
   tile.return
 }
 
-// Nine slabs for eight warps would leave seven of sixteen empty.
-// CHECK: 9 slabs of 16 rows for 5 warps
+// Nine M-tiles for eight warps would leave seven of sixteen empty.
+// CHECK: 9 M-tiles of 16 rows for 5 warps
 tile.kernel private @odd(%x: memref<144x16xbf16>, %z: memref<144x16xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32

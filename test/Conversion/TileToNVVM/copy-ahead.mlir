@@ -2,13 +2,13 @@
 // RUN: nsa-opt %s --nsa-assign-layouts --tile-gpu-assign-layouts --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --split-input-file | FileCheck %s
 
 // A loop copies a line ahead that it gathers: any thread computes its indices,
-// although a fragment has them, too.
+// although a tile in the MMA layout has them, too.
 
 // LAYOUTS-LABEL: tile.kernel private @gather_line
 // LAYOUTS: scf.for
-// LAYOUTS-DAG: tile.load {{.*}} -> !tile.tile<1x16xi32, #tile.fragment<warps = 1>>
-// LAYOUTS-DAG: %[[PLACES:.*]] = tile.load {{.*}} -> !tile.tile<1x16xi32, #tile.on_demand>
-// LAYOUTS: tile.load %{{.*}}[%[[PLACES]]] {{.*}} -> !tile.tile<1x16xf32, #tile.fragment<warps = 1>>
+// LAYOUTS-DAG: tile.load {{.*}} -> !tile.tile<1x16xi32, #tile.mma<warps = 1>>
+// LAYOUTS-DAG: %[[PLACES:.*]] = tile.load {{.*}} -> !tile.tile<1x16xi32, #tile.rematerialized>
+// LAYOUTS: tile.load %{{.*}}[%[[PLACES]]] {{.*}} -> !tile.tile<1x16xf32, #tile.mma<warps = 1>>
 // The tile by 16 bytes, what is gathered by 4, before the loop and in it.
 // CHECK-LABEL: llvm.func @gather_line
 // CHECK: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16,

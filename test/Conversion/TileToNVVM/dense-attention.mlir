@@ -16,11 +16,11 @@ tile.kernel private @exponents(%x: memref<16x32xf32>, %y: memref<16x32xbf16>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
   %factor = arith.constant 0.127517432 : f32
-  %r = tile.range %c0 : !tile.tile<16x1xi32, #tile.on_demand>
-  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
-  %xt = tile.load %x[%r, %c] : memref<16x32xf32>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<16x32xf32, #tile.fragment<warps = 1>>
-  %max = tile.reduce max %xt {axis = 1 : i32} : !tile.tile<16x32xf32, #tile.fragment<warps = 1>> -> !tile.tile<16x1xf32, #tile.fragment<warps = 1>>
-  %p = tile.map (%xt, %max : !tile.tile<16x32xf32, #tile.fragment<warps = 1>>, !tile.tile<16x1xf32, #tile.fragment<warps = 1>>) -> !tile.tile<16x32xbf16, #tile.fragment<warps = 1>> {
+  %r = tile.range %c0 : !tile.tile<16x1xi32, #tile.rematerialized>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.rematerialized>
+  %xt = tile.load %x[%r, %c] : memref<16x32xf32>, (!tile.tile<16x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>) -> !tile.tile<16x32xf32, #tile.mma<warps = 1>>
+  %max = tile.reduce max %xt {axis = 1 : i32} : !tile.tile<16x32xf32, #tile.mma<warps = 1>> -> !tile.tile<16x1xf32, #tile.mma<warps = 1>>
+  %p = tile.map (%xt, %max : !tile.tile<16x32xf32, #tile.mma<warps = 1>>, !tile.tile<16x1xf32, #tile.mma<warps = 1>>) -> !tile.tile<16x32xbf16, #tile.mma<warps = 1>> {
   ^bb0(%e: f32, %top: f32):
     %s = arith.mulf %e, %factor : f32
     %d = arith.subf %s, %top : f32
@@ -28,21 +28,21 @@ tile.kernel private @exponents(%x: memref<16x32xf32>, %y: memref<16x32xbf16>)
     %h = arith.truncf %q : f32 to bf16
     tile.yield %h : bf16
   }
-  tile.store %p, %y[%r, %c] : !tile.tile<16x32xbf16, #tile.fragment<warps = 1>>, memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>)
+  tile.store %p, %y[%r, %c] : !tile.tile<16x32xbf16, #tile.mma<warps = 1>>, memref<16x32xbf16>, (!tile.tile<16x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>)
   tile.return
 }
 
 // -----
 
 // Two blocks of a multiprocessor share its registers where a kernel asks for that.
-// CHECK-LABEL: llvm.func @residents(
+// CHECK-LABEL: llvm.func @min_blocks(
 // CHECK-SAME: nvvm.maxnreg = 128 : i32, nvvm.reqntid = array<i32: 256, 1, 1>
-tile.kernel private @residents(%x: memref<128x32xbf16>, %y: memref<128x32xbf16>)
-    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, nsa.residents = 2 : i64} {
+tile.kernel private @min_blocks(%x: memref<128x32xbf16>, %y: memref<128x32xbf16>)
+    attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32, nsa.min_blocks = 2 : i64} {
   %c0 = arith.constant 0 : i32
-  %r = tile.range %c0 : !tile.tile<128x1xi32, #tile.on_demand>
-  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.on_demand>
-  %t = tile.load %x[%r, %c] : memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<128x32xbf16, #tile.fragment<warps = 8>>
-  tile.store %t, %y[%r, %c] : !tile.tile<128x32xbf16, #tile.fragment<warps = 8>>, memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>)
+  %r = tile.range %c0 : !tile.tile<128x1xi32, #tile.rematerialized>
+  %c = tile.range %c0 : !tile.tile<1x32xi32, #tile.rematerialized>
+  %t = tile.load %x[%r, %c] : memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>) -> !tile.tile<128x32xbf16, #tile.mma<warps = 8>>
+  tile.store %t, %y[%r, %c] : !tile.tile<128x32xbf16, #tile.mma<warps = 8>>, memref<128x32xbf16>, (!tile.tile<128x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>)
   tile.return
 }

@@ -89,7 +89,7 @@ llvm.func @copies() {
   // CHECK-NEXT: tile_gpu.async_wait pending 0
   // CHECK-NEXT: tile_gpu.barrier
   // CHECK-NEXT: llvm.return
-  tile_gpu.settle
+  tile_gpu.wait_all
   llvm.return
 }
 

@@ -5,19 +5,19 @@
 
 // RUN: nsa-opt %s --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm="wgmma producer-sums=0" --split-input-file --remarks-filter="nsa-tile-to-nvvm" -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARKS
 
-// REMARKS: Function=attend{{.*}}a warpgroup copies for 1 loops, to 4 places of 1024 bytes; 2 blocks at once
+// REMARKS: Function=attend{{.*}}warp-specialized 1 loop: 4 stages x 1024 B, 2 CTAs/SM
 // Sums of 16 registers are too few by default.
 // WITHOUT-NOT: mbarrier
 // FEW-NOT: mbarrier
 
 !q = !tile.tile<64x32xbf16, #tile.shared>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!p = !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
-!o = !tile.tile<64x32xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!p = !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
+!o = !tile.tile<64x32xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
 
 // The tile of the whole kernel and those of the loop: the same map for both
 // operands from k. A row of 32 elements is one box of 64 bytes, its swizzle.
@@ -109,11 +109,11 @@ tile.kernel private @attend(%q: memref<64x32xbf16>, %k: memref<100x32xbf16>, %y:
 
 !q = !tile.tile<64x32xbf16, #tile.shared>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
 
 // Every second row is no box; threads copy.
 // CHECK-LABEL: llvm.func @steps(
@@ -145,12 +145,12 @@ tile.kernel private @steps(%q: memref<64x32xbf16>, %k: memref<100x32xbf16>, %y: 
 
 !q = !tile.tile<64x32xbf16, #tile.shared>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!line = !tile.tile<1x16xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!line = !tile.tile<1x16xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
 
 // A row of f32 is a box where it begins at a multiple of 16 bytes; threads load
 // the other one, one element off, themselves. All loops take turns in one ring:

@@ -6,11 +6,11 @@
 
 !q = !tile.tile<64x32xbf16, #tile.shared>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
 
 // Both from shared memory, rows of 64 bytes: the swizzle of 64 bytes (2 in the
 // upper bits), 8 rows after 512 bytes (32 units of 16). Two steps of 16
@@ -46,14 +46,14 @@ tile.kernel private @shared(%q: memref<64x32xbf16>, %k: memref<16x32xbf16>, %y: 
 
 // -----
 
-!w = !tile.tile<128x16xf32, #tile.fragment<warps = 8>>
-!a = !tile.tile<128x16xf16, #tile.fragment<warps = 8>>
+!w = !tile.tile<128x16xf32, #tile.mma<warps = 8>>
+!a = !tile.tile<128x16xf16, #tile.mma<warps = 8>>
 !v = !tile.tile<16x64xf16, #tile.shared>
-!o = !tile.tile<128x64xf32, #tile.fragment<warps = 8>>
-!row = !tile.tile<128x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
-!col = !tile.tile<1x64xi32, #tile.on_demand>
+!o = !tile.tile<128x64xf32, #tile.mma<warps = 8>>
+!row = !tile.tile<128x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
+!col = !tile.tile<1x64xi32, #tile.rematerialized>
 
 // a in registers, b with its columns in sequence: the swizzle of 128 bytes (1),
 // 8 rows after 1024 bytes. What is added to, and a, pass through the fence.
@@ -88,13 +88,13 @@ tile.kernel private @registers(%a: memref<128x16xf32>, %v: memref<16x64xf16>, %y
 
 !a = !tile.tile<16x128xbf16, #tile.shared>
 !v = !tile.tile<16x16xbf16, #tile.shared>
-!o = !tile.tile<128x16xf32, #tile.fragment<warps = 8>>
-!row = !tile.tile<128x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!along = !tile.tile<1x128xi32, #tile.on_demand>
-!col = !tile.tile<1x16xi32, #tile.on_demand>
+!o = !tile.tile<128x16xf32, #tile.mma<warps = 8>>
+!row = !tile.tile<128x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!along = !tile.tile<1x128xi32, #tile.rematerialized>
+!col = !tile.tile<1x16xi32, #tile.rematerialized>
 
-// A transposed a in two panels of 128 bytes, one for each warpgroup, whose
+// A transposed a in two swizzle atom columns of 128 bytes, one for each warpgroup, whose
 // number is the same in all lanes; b in rows of 32 bytes (3), 8 after 256 bytes.
 // CHECK-LABEL: llvm.func @transposed(
 // CHECK-DAG: arith.constant 4611686293305294848 : i64
@@ -120,11 +120,11 @@ tile.kernel private @transposed(%a: memref<16x128xbf16>, %v: memref<16x16xbf16>,
 // -----
 
 !q = !tile.tile<64x16xbf16, #tile.shared>
-!s = !tile.tile<64x64xf32, #tile.fragment<warps = 4>>
-!p = !tile.tile<64x64xbf16, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!col = !tile.tile<1x16xi32, #tile.on_demand>
-!sum = !tile.tile<1x64xi32, #tile.on_demand>
+!s = !tile.tile<64x64xf32, #tile.mma<warps = 4>>
+!p = !tile.tile<64x64xbf16, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x16xi32, #tile.rematerialized>
+!sum = !tile.tile<1x64xi32, #tile.rematerialized>
 
 // Two products at once: the first one is waited for alone.
 // CHECK-LABEL: llvm.func @two(
@@ -160,18 +160,18 @@ tile.kernel private @two(%q: memref<64x16xbf16>, %k: memref<64x16xbf16>, %y: mem
 
 // -----
 
-!a = !tile.tile<64x16xbf16, #tile.fragment<warps = 4>>
+!a = !tile.tile<64x16xbf16, #tile.mma<warps = 4>>
 !v = !tile.tile<16x24xbf16, #tile.shared>
-!o = !tile.tile<64x24xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
-!col = !tile.tile<1x24xi32, #tile.on_demand>
+!o = !tile.tile<64x24xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
+!col = !tile.tile<1x24xi32, #tile.rematerialized>
 
-// CHECK-LABEL: llvm.func @panels(
+// CHECK-LABEL: llvm.func @swizzle_atoms(
 // CHECK: nvvm.mma.sync
-// REMARKS: Function=panels{{.*}}not on warpgroups: its 24 columns end inside of a panel of 32
-tile.kernel private @panels(%a: memref<64x16xbf16>, %v: memref<16x24xbf16>, %y: memref<64x24xf32>)
+// REMARKS: Function=swizzle_atoms{{.*}}not on warpgroups: its 24 columns end inside a swizzle atom of 32
+tile.kernel private @swizzle_atoms(%a: memref<64x16xbf16>, %v: memref<16x24xbf16>, %y: memref<64x24xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
   %zero = arith.constant 0.0 : f32
@@ -189,12 +189,12 @@ tile.kernel private @panels(%a: memref<64x16xbf16>, %v: memref<16x24xbf16>, %y: 
 
 // -----
 
-!a = !tile.tile<48x16xbf16, #tile.fragment<warps = 3>>
+!a = !tile.tile<48x16xbf16, #tile.mma<warps = 3>>
 !v = !tile.tile<16x16xbf16, #tile.shared>
-!o = !tile.tile<48x16xf32, #tile.fragment<warps = 3>>
-!row = !tile.tile<48x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x16xi32, #tile.on_demand>
+!o = !tile.tile<48x16xf32, #tile.mma<warps = 3>>
+!row = !tile.tile<48x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x16xi32, #tile.rematerialized>
 
 // REMARKS: Function=three{{.*}}not on warpgroups: its 3 warps are no warpgroups
 tile.kernel private @three(%a: memref<48x16xbf16>, %v: memref<16x16xbf16>, %y: memref<48x16xf32>)
@@ -214,14 +214,14 @@ tile.kernel private @three(%a: memref<48x16xbf16>, %v: memref<16x16xbf16>, %y: m
 
 // -----
 
-!q = !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+!q = !tile.tile<64x32xbf16, #tile.mma<warps = 4>>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!w = !tile.tile<64x32xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!w = !tile.tile<64x32xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
 
 // An operand a that all iterations multiply with: ptxas would give its registers
 // away. It stays in shared memory.
@@ -251,14 +251,14 @@ tile.kernel private @invariant(%q: memref<64x32xbf16>, %k: memref<160x32xbf16>, 
 
 // -----
 
-!q = !tile.tile<64x32xbf16, #tile.fragment<warps = 4>>
+!q = !tile.tile<64x32xbf16, #tile.mma<warps = 4>>
 !k = !tile.tile<16x32xbf16, #tile.shared>
-!s = !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
-!w = !tile.tile<64x32xf32, #tile.fragment<warps = 4>>
-!row = !tile.tile<64x1xi32, #tile.on_demand>
-!key = !tile.tile<16x1xi32, #tile.on_demand>
-!col = !tile.tile<1x32xi32, #tile.on_demand>
-!sum = !tile.tile<1x16xi32, #tile.on_demand>
+!s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
+!w = !tile.tile<64x32xf32, #tile.mma<warps = 4>>
+!row = !tile.tile<64x1xi32, #tile.rematerialized>
+!key = !tile.tile<16x1xi32, #tile.rematerialized>
+!col = !tile.tile<1x32xi32, #tile.rematerialized>
+!sum = !tile.tile<1x16xi32, #tile.rematerialized>
 
 // One that is computed has to be in registers: single warps multiply.
 // CHECK-LABEL: llvm.func @computed(

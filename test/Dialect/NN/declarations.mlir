@@ -4,7 +4,7 @@
 // RUN: nsa-opt %s | nsa-opt | FileCheck %s
 // RUN: nsa-opt %s --nsa-differentiate --nsa-recompute="policy=cheap" --nsa-optimizer --nsa-fuse \
 // RUN:   --nsa-convert-to-tile --nsa-buffer --nsa-schedule --nsa-plan | FileCheck %s
-// RUN: not nsa-opt %s --nsa-specialize="micro-batch=2" 2>&1 | FileCheck %s --check-prefix=SIZE
+// RUN: not nsa-opt %s --nsa-set-input-shapes="micro-batch=2" 2>&1 | FileCheck %s --check-prefix=SIZE
 // SIZE: error: option micro-batch (2) has no effect
 
 // CHECK: func.func private @model(tensor<1x64x32xf32>

@@ -57,7 +57,7 @@ func.func @matmul_rank(%l: tensor<2x8xf32>, %r: tensor<2x4x5xf32> {nn.differenti
 
 // -----
 
-// Statistics are results for the backward half only.
+// Statistics are results for the backward graph only.
 func.func @statistics(%x: tensor<2x4xf32> {nn.differentiate}, %w: tensor<4xf32>) -> (tensor<2xf32> {nn.objective}) {
   // expected-error @below {{has no gradient with respect to result 1}}
   %y, %rstd = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : (tensor<2x4xf32>, tensor<4xf32>) -> (tensor<2x4xf32>, tensor<2xf32>)
@@ -145,19 +145,19 @@ func.func @concat(%x: tensor<2x4xf32> {nn.differentiate}, %y: tensor<1x4xf32> {n
 
 // -----
 
-// CHECK-LABEL: func @bundle(
+// CHECK-LABEL: func @flatten(
 // CHECK: %[[D:.*]]:2 = nn.split %{{.*}} {rows, sizes = array<i64: 2, 4>} : (tensor<6x8xf32>) -> (tensor<2x8xf32>, tensor<4x8xf32>)
 // CHECK: return %{{.*}}, %[[D]]#0, %[[D]]#1
-func.func @bundle(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}, %b: tensor<4x8xf32> {nn.name = "b", nn.differentiate})
+func.func @flatten(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}, %b: tensor<4x8xf32> {nn.name = "b", nn.differentiate})
     -> (tensor<6x8xf32> {nn.objective}) {
-  %w = nn.bundle %a, %b in ["a", "b"] : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+  %w = nn.flatten %a, %b in ["a", "b"] : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
   return %w : tensor<6x8xf32>
 }
 
 // -----
 
-func.func @bundle_vector(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}) -> (tensor<16xf32> {nn.objective}) {
+func.func @flatten_vector(%a: tensor<2x8xf32> {nn.name = "a", nn.differentiate}) -> (tensor<16xf32> {nn.objective}) {
   // expected-error @below {{has a part of shape 2x8 and no gradient, as the whole has shape 16}}
-  %w = nn.bundle %a in ["a"] : (tensor<2x8xf32>) -> tensor<16xf32>
+  %w = nn.flatten %a in ["a"] : (tensor<2x8xf32>) -> tensor<16xf32>
   return %w : tensor<16xf32>
 }

@@ -504,9 +504,9 @@ func.func @concat_nothing() {
 
 // -----
 
-func.func @bundle_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
+func.func @flatten_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
   // expected-error @+1 {{has parts of 32 elements together, but the whole has 25}}
-  %0 = nn.bundle %x, %y in ["x", "y"] : (tensor<3x5xf32>, tensor<2x5xf32>) -> tensor<5x5xf32>
+  %0 = nn.flatten %x, %y in ["x", "y"] : (tensor<3x5xf32>, tensor<2x5xf32>) -> tensor<5x5xf32>
   return
 }
 
@@ -514,23 +514,23 @@ func.func @bundle_gap(%x: tensor<3x5xf32>, %y: tensor<2x5xf32>) {
 
 func.func @part(%x: tensor<16xf32>) {
   // expected-error @below {{has a part of 5 elements of 16}}
-  %part = nn.take_part %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
+  %part = nn.slice_shard %x {shard = 0 : i64} : tensor<16xf32> -> tensor<5xf32>
   return
 }
 
 // -----
 
-func.func @bundle_of_one_tensor_twice(%x: tensor<16xf32>) {
-  // expected-error @below {{'nn.bundle' op names the tensor "x" twice}}
-  %0 = nn.bundle %x, %x in ["x", "x"] : (tensor<16xf32>, tensor<16xf32>) -> tensor<32xf32>
+func.func @flatten_of_one_tensor_twice(%x: tensor<16xf32>) {
+  // expected-error @below {{'nn.flatten' op names the tensor "x" twice}}
+  %0 = nn.flatten %x, %x in ["x", "x"] : (tensor<16xf32>, tensor<16xf32>) -> tensor<32xf32>
   return
 }
 
 // -----
 
-func.func @unbundle_into_one_tensor_twice(%x: tensor<32xf32>) {
-  // expected-error @below {{'nn.unbundle' op names the tensor "x" twice}}
-  %0, %1 = nn.unbundle %x in ["x", "x"] : (tensor<32xf32>) -> (tensor<16xf32>, tensor<16xf32>)
+func.func @unflatten_into_one_tensor_twice(%x: tensor<32xf32>) {
+  // expected-error @below {{'nn.unflatten' op names the tensor "x" twice}}
+  %0, %1 = nn.unflatten %x in ["x", "x"] : (tensor<32xf32>) -> (tensor<16xf32>, tensor<16xf32>)
   return
 }
 

@@ -103,12 +103,12 @@ func.func @elementwise(%a: tensor<2x64x32xf32>, %b: tensor<2x64x32xf32>) {
   %kept = nn.recompute_barrier %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: nn.all_reduce %{{.*}} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   %mean = nn.all_reduce %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
-  // CHECK: %[[PART:.*]] = nn.take_part %{{.*}} {shard = 0 : i64} : tensor<2x64x32xf32> -> tensor<1024xf32>
-  // CHECK: nn.gather_parts %[[PART]] {shard = 0 : i64} : tensor<1024xf32> -> tensor<2x64x32xf32>
+  // CHECK: %[[PART:.*]] = nn.slice_shard %{{.*}} {shard = 0 : i64} : tensor<2x64x32xf32> -> tensor<1024xf32>
+  // CHECK: nn.all_gather %[[PART]] {shard = 0 : i64} : tensor<1024xf32> -> tensor<2x64x32xf32>
   // CHECK: nn.gradient_norm %[[PART]] {squared} : (tensor<1024xf32>) -> tensor<f32>
   // CHECK: nn.root_of_mean %{{.*}} {ranks = 4 : i64} : (tensor<f32>) -> tensor<f32>
-  %part = nn.take_part %a {shard = 0 : i64} : tensor<2x64x32xf32> -> tensor<1024xf32>
-  %whole = nn.gather_parts %part {shard = 0 : i64} : tensor<1024xf32> -> tensor<2x64x32xf32>
+  %part = nn.slice_shard %a {shard = 0 : i64} : tensor<2x64x32xf32> -> tensor<1024xf32>
+  %whole = nn.all_gather %part {shard = 0 : i64} : tensor<1024xf32> -> tensor<2x64x32xf32>
   %squares = nn.gradient_norm %part {squared} : (tensor<1024xf32>) -> tensor<f32>
   %root = nn.root_of_mean %squares {ranks = 4 : i64} : (tensor<f32>) -> tensor<f32>
   // CHECK: nn.fill 0.000000e+00 : tensor<2x64x32xf32>

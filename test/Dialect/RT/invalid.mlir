@@ -326,7 +326,7 @@ rt.tensor gradient @g : memref<16xf32>
 rt.tensor gradient @h : memref<16xf32>
 
 rt.entry @f inputs [] outputs [] {
-  %0 = rt.span [@g, @h] : memref<32xf32>
+  %0 = rt.flat_view [@g, @h] : memref<32xf32>
   %h = rt.get @h : memref<16xf32>
   // expected-note @below {{that starts here}}
   rt.collective_start all_reduce %0 : memref<32xf32>
@@ -395,7 +395,7 @@ rt.entry @f inputs [] outputs [] {
   %g = rt.get @g : memref<16xf32>
   %part = rt.buffer : memref<5xf32>
   // expected-error @below {{has a part of 5 elements of 16}}
-  rt.take_part %g, %part {shard = 0 : i64} : memref<16xf32>, memref<5xf32>
+  rt.slice_shard %g, %part {shard = 0 : i64} : memref<16xf32>, memref<5xf32>
 }
 
 // -----
@@ -406,5 +406,5 @@ rt.entry @f inputs [] outputs [] {
   %g = rt.get @g : memref<16xf32>
   %part = rt.buffer : memref<4xbf16>
   // expected-error @below {{has a part of 'bf16' of memory of 'f32'}}
-  rt.put_part %part, %g {shard = 0 : i64} : memref<4xbf16>, memref<16xf32>
+  rt.write_shard %part, %g {shard = 0 : i64} : memref<4xbf16>, memref<16xf32>
 }

@@ -75,13 +75,13 @@ rt.entry @forward inputs [@tokens] outputs [@hidden] attributes {arena_peak = 16
   rt.collective_start all_reduce %v : memref<32x64xf32>
   rt.collective_done %v : memref<32x64xf32>
   // CHECK-NEXT: %[[PART:.*]] = rt.buffer : memref<512xf32>
-  // CHECK-NEXT: rt.take_part %[[V]], %[[PART]] {shard = 1 : i64} : memref<32x64xf32>, memref<512xf32>
-  // CHECK-NEXT: rt.put_part %[[PART]], %[[V]] {shard = 1 : i64} : memref<512xf32>, memref<32x64xf32>
+  // CHECK-NEXT: rt.slice_shard %[[V]], %[[PART]] {shard = 1 : i64} : memref<32x64xf32>, memref<512xf32>
+  // CHECK-NEXT: rt.write_shard %[[PART]], %[[V]] {shard = 1 : i64} : memref<512xf32>, memref<32x64xf32>
   // CHECK-NEXT: rt.collective_start all_gather %[[V]] {ranks = 4 : i64} : memref<32x64xf32>
   // CHECK-NEXT: rt.collective_done %[[V]] : memref<32x64xf32>
   %part = rt.buffer : memref<512xf32>
-  rt.take_part %v, %part {shard = 1 : i64} : memref<32x64xf32>, memref<512xf32>
-  rt.put_part %part, %v {shard = 1 : i64} : memref<512xf32>, memref<32x64xf32>
+  rt.slice_shard %v, %part {shard = 1 : i64} : memref<32x64xf32>, memref<512xf32>
+  rt.write_shard %part, %v {shard = 1 : i64} : memref<512xf32>, memref<32x64xf32>
   rt.collective_start all_gather %v {ranks = 4 : i64} : memref<32x64xf32>
   rt.collective_done %v : memref<32x64xf32>
 }

@@ -231,13 +231,13 @@ tile.kernel private @other_rows(%x: memref<4x8xf32, strided<[16, 1]>>) attribute
 
 // -----
 
-// expected-error@+1 {{layout 3 : i64 of a tile must be #tile.fragment, #tile.shared or #tile.on_demand}}
+// expected-error@+1 {{layout 3 : i64 of a tile must be #tile.mma, #tile.shared or #tile.rematerialized}}
 func.func private @layout(!tile.tile<4x4xf32, 3 : i64>)
 
 // -----
 
-// expected-error@+1 {{a fragment lies in 1 to 32 warps, not 0}}
-func.func private @warps(!tile.tile<4x4xf32, #tile.fragment<warps = 0>>)
+// expected-error@+1 {{a tile in the MMA layout lies in 1 to 32 warps, not 0}}
+func.func private @warps(!tile.tile<4x4xf32, #tile.mma<warps = 0>>)
 
 // -----
 
@@ -252,16 +252,16 @@ func.func private @shared_rank(!tile.tile<4xbf16, #tile.shared>)
 // -----
 
 func.func @load_layout(%x: memref<16xf32>, %i: !tile.tile<1x16xi32>) {
-  // expected-error@+1 {{index in no layout addresses a tile in #tile.fragment<warps = 1>}}
-  %0 = tile.load %x[%i] : memref<16xf32>, (!tile.tile<1x16xi32>) -> !tile.tile<1x16xf32, #tile.fragment<warps = 1>>
+  // expected-error@+1 {{index in no layout addresses a tile in #tile.mma<warps = 1>}}
+  %0 = tile.load %x[%i] : memref<16xf32>, (!tile.tile<1x16xi32>) -> !tile.tile<1x16xf32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @store_layout(%x: memref<16xf32>, %i: !tile.tile<1x16xi32, #tile.on_demand>, %v: !tile.tile<1x16xf32, #tile.on_demand>) {
-  // expected-error@+1 {{writes a tile in #tile.on_demand, which no thread holds}}
-  tile.store %v, %x[%i] : !tile.tile<1x16xf32, #tile.on_demand>, memref<16xf32>, (!tile.tile<1x16xi32, #tile.on_demand>)
+func.func @store_layout(%x: memref<16xf32>, %i: !tile.tile<1x16xi32, #tile.rematerialized>, %v: !tile.tile<1x16xf32, #tile.rematerialized>) {
+  // expected-error@+1 {{writes a tile in #tile.rematerialized, which no thread holds}}
+  tile.store %v, %x[%i] : !tile.tile<1x16xf32, #tile.rematerialized>, memref<16xf32>, (!tile.tile<1x16xi32, #tile.rematerialized>)
   return
 }
 
@@ -278,9 +278,9 @@ func.func @map_shared(%x: !tile.tile<16x16xbf16, #tile.shared>) {
 
 // -----
 
-func.func @map_inputs(%x: !tile.tile<16x16xf32, #tile.fragment<warps = 1>>, %y: !tile.tile<16x16xf32>) {
-  // expected-error@+1 {{input in no layout but results in #tile.fragment<warps = 1>}}
-  %0 = tile.map (%x, %y : !tile.tile<16x16xf32, #tile.fragment<warps = 1>>, !tile.tile<16x16xf32>) -> !tile.tile<16x16xf32, #tile.fragment<warps = 1>> {
+func.func @map_inputs(%x: !tile.tile<16x16xf32, #tile.mma<warps = 1>>, %y: !tile.tile<16x16xf32>) {
+  // expected-error@+1 {{input in no layout but results in #tile.mma<warps = 1>}}
+  %0 = tile.map (%x, %y : !tile.tile<16x16xf32, #tile.mma<warps = 1>>, !tile.tile<16x16xf32>) -> !tile.tile<16x16xf32, #tile.mma<warps = 1>> {
   ^bb0(%e: f32, %f: f32):
     tile.yield %e : f32
   }
@@ -289,9 +289,9 @@ func.func @map_inputs(%x: !tile.tile<16x16xf32, #tile.fragment<warps = 1>>, %y: 
 
 // -----
 
-func.func @map_results(%x: !tile.tile<16x16xf32, #tile.on_demand>) {
-  // expected-error@+1 {{results in #tile.on_demand and no layout must agree}}
-  %0:2 = tile.map (%x : !tile.tile<16x16xf32, #tile.on_demand>) -> !tile.tile<16x16xf32, #tile.on_demand>, !tile.tile<16x16xf32> {
+func.func @map_results(%x: !tile.tile<16x16xf32, #tile.rematerialized>) {
+  // expected-error@+1 {{results in #tile.rematerialized and no layout must agree}}
+  %0:2 = tile.map (%x : !tile.tile<16x16xf32, #tile.rematerialized>) -> !tile.tile<16x16xf32, #tile.rematerialized>, !tile.tile<16x16xf32> {
   ^bb0(%e: f32):
     tile.yield %e, %e : f32, f32
   }
@@ -301,56 +301,56 @@ func.func @map_results(%x: !tile.tile<16x16xf32, #tile.on_demand>) {
 // -----
 
 func.func @dot_acc(%x: !tile.tile<16x16xbf16, #tile.shared>, %acc: !tile.tile<16x16xf32>) {
-  // expected-error@+1 {{accumulates in no layout, not in #tile.fragment}}
+  // expected-error@+1 {{accumulates in no layout, not in #tile.mma}}
   %0 = tile.dot %x, %x, %acc : !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xf32>
   return
 }
 
 // -----
 
-func.func @dot_b(%x: !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>, %acc: !tile.tile<16x16xf32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{has b in #tile.fragment<warps = 1>, not in #tile.shared}}
-  %0 = tile.dot %x, %x, %acc : !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>, !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>, !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+func.func @dot_b(%x: !tile.tile<16x16xbf16, #tile.mma<warps = 1>>, %acc: !tile.tile<16x16xf32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{has b in #tile.mma<warps = 1>, not in #tile.shared}}
+  %0 = tile.dot %x, %x, %acc : !tile.tile<16x16xbf16, #tile.mma<warps = 1>>, !tile.tile<16x16xbf16, #tile.mma<warps = 1>>, !tile.tile<16x16xf32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @dot_a(%x: !tile.tile<16x16xbf16>, %y: !tile.tile<16x16xbf16, #tile.shared>, %acc: !tile.tile<16x16xf32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{has a in no layout, neither in #tile.shared nor in #tile.fragment<warps = 1>}}
-  %0 = tile.dot %x, %y, %acc : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+func.func @dot_a(%x: !tile.tile<16x16xbf16>, %y: !tile.tile<16x16xbf16, #tile.shared>, %acc: !tile.tile<16x16xf32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{has a in no layout, neither in #tile.shared nor in #tile.mma<warps = 1>}}
+  %0 = tile.dot %x, %y, %acc : !tile.tile<16x16xbf16>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @dot_transposed(%x: !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>, %y: !tile.tile<16x16xbf16, #tile.shared>, %acc: !tile.tile<16x16xf32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{transposes a in #tile.fragment<warps = 1>}}
-  %0 = tile.dot %x, %y, %acc {transpose_a} : !tile.tile<16x16xbf16, #tile.fragment<warps = 1>>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.fragment<warps = 1>>
+func.func @dot_transposed(%x: !tile.tile<16x16xbf16, #tile.mma<warps = 1>>, %y: !tile.tile<16x16xbf16, #tile.shared>, %acc: !tile.tile<16x16xf32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{transposes a in #tile.mma<warps = 1>}}
+  %0 = tile.dot %x, %y, %acc {transpose_a} : !tile.tile<16x16xbf16, #tile.mma<warps = 1>>, !tile.tile<16x16xbf16, #tile.shared>, !tile.tile<16x16xf32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @dot_length(%x: !tile.tile<16x8xbf16, #tile.shared>, %y: !tile.tile<8x12xbf16, #tile.shared>, %acc: !tile.tile<16x12xf32, #tile.fragment<warps = 1>>) {
+func.func @dot_length(%x: !tile.tile<16x8xbf16, #tile.shared>, %y: !tile.tile<8x12xbf16, #tile.shared>, %acc: !tile.tile<16x12xf32, #tile.mma<warps = 1>>) {
   // expected-error@+1 {{contracts 8 elements into 12 columns; with layouts these are multiples of 16 and 8}}
-  %0 = tile.dot %x, %y, %acc : !tile.tile<16x8xbf16, #tile.shared>, !tile.tile<8x12xbf16, #tile.shared>, !tile.tile<16x12xf32, #tile.fragment<warps = 1>>
+  %0 = tile.dot %x, %y, %acc : !tile.tile<16x8xbf16, #tile.shared>, !tile.tile<8x12xbf16, #tile.shared>, !tile.tile<16x12xf32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @dot_row(%x: !tile.tile<1x16xbf16, #tile.fragment<warps = 4>>, %y: !tile.tile<16x24xbf16, #tile.shared>, %acc: !tile.tile<1x24xf32, #tile.fragment<warps = 4>>) {
-  // expected-error@+1 {{accumulates 1 row in #tile.fragment<warps = 4>; with layouts there are 2 at least}}
-  %0 = tile.dot %x, %y, %acc : !tile.tile<1x16xbf16, #tile.fragment<warps = 4>>, !tile.tile<16x24xbf16, #tile.shared>, !tile.tile<1x24xf32, #tile.fragment<warps = 4>>
+func.func @dot_row(%x: !tile.tile<1x16xbf16, #tile.mma<warps = 4>>, %y: !tile.tile<16x24xbf16, #tile.shared>, %acc: !tile.tile<1x24xf32, #tile.mma<warps = 4>>) {
+  // expected-error@+1 {{accumulates 1 row in #tile.mma<warps = 4>; with layouts there are 2 at least}}
+  %0 = tile.dot %x, %y, %acc : !tile.tile<1x16xbf16, #tile.mma<warps = 4>>, !tile.tile<16x24xbf16, #tile.shared>, !tile.tile<1x24xf32, #tile.mma<warps = 4>>
   return
 }
 
 // -----
 
-func.func @reduce_layout(%x: !tile.tile<16x16xf32, #tile.on_demand>) {
-  // expected-error@+1 {{input in #tile.on_demand must have no layout or #tile.fragment}}
-  %0 = tile.reduce max %x {axis = 1 : i32} : !tile.tile<16x16xf32, #tile.on_demand> -> !tile.tile<16x1xf32, #tile.on_demand>
+func.func @reduce_layout(%x: !tile.tile<16x16xf32, #tile.rematerialized>) {
+  // expected-error@+1 {{input in #tile.rematerialized must have no layout or #tile.mma}}
+  %0 = tile.reduce max %x {axis = 1 : i32} : !tile.tile<16x16xf32, #tile.rematerialized> -> !tile.tile<16x1xf32, #tile.rematerialized>
   return
 }
 
@@ -364,56 +364,56 @@ func.func @convert_type(%x: !tile.tile<16x16xbf16, #tile.shared>) {
 
 // -----
 
-func.func @convert_on_demand(%x: !tile.tile<16x1xi32, #tile.on_demand>) {
-  // expected-error@+1 {{has no elements to move in #tile.on_demand}}
-  %0 = tile.convert %x : !tile.tile<16x1xi32, #tile.on_demand> -> !tile.tile<16x1xi32>
+func.func @convert_rematerialized(%x: !tile.tile<16x1xi32, #tile.rematerialized>) {
+  // expected-error@+1 {{has no elements to move in #tile.rematerialized}}
+  %0 = tile.convert %x : !tile.tile<16x1xi32, #tile.rematerialized> -> !tile.tile<16x1xi32>
   return
 }
 
 // -----
 
-func.func @convert_warps(%x: !tile.tile<16x1xi32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{from #tile.fragment<warps = 1> to #tile.fragment<warps = 2> is none between different places}}
-  %0 = tile.convert %x : !tile.tile<16x1xi32, #tile.fragment<warps = 1>> -> !tile.tile<16x1xi32, #tile.fragment<warps = 2>>
+func.func @convert_warps(%x: !tile.tile<16x1xi32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{from #tile.mma<warps = 1> to #tile.mma<warps = 2> is none between different places}}
+  %0 = tile.convert %x : !tile.tile<16x1xi32, #tile.mma<warps = 1>> -> !tile.tile<16x1xi32, #tile.mma<warps = 2>>
   return
 }
 
 // -----
 
-func.func @transpose_layout(%x: !tile.tile<16x8xf32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{needs tiles without layout, not in #tile.fragment<warps = 1>}}
-  %0 = tile.transpose %x : !tile.tile<16x8xf32, #tile.fragment<warps = 1>> -> !tile.tile<8x16xf32>
+func.func @transpose_layout(%x: !tile.tile<16x8xf32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{needs tiles without layout, not in #tile.mma<warps = 1>}}
+  %0 = tile.transpose %x : !tile.tile<16x8xf32, #tile.mma<warps = 1>> -> !tile.tile<8x16xf32>
   return
 }
 
 // -----
 
-func.func @sort_layout(%x: !tile.tile<16x8xi32, #tile.fragment<warps = 1>>) {
-  // expected-error@+1 {{needs tiles without layout, not in #tile.fragment<warps = 1>}}
-  %0 = tile.sort %x : !tile.tile<16x8xi32, #tile.fragment<warps = 1>>
+func.func @sort_layout(%x: !tile.tile<16x8xi32, #tile.mma<warps = 1>>) {
+  // expected-error@+1 {{needs tiles without layout, not in #tile.mma<warps = 1>}}
+  %0 = tile.sort %x : !tile.tile<16x8xi32, #tile.mma<warps = 1>>
   return
 }
 
 // -----
 
-func.func @any_layout(%x: !tile.tile<16x16xi1, #tile.on_demand>) {
-  // expected-error@+1 {{needs tiles without layout, not in #tile.on_demand}}
-  %0 = tile.any %x : !tile.tile<16x16xi1, #tile.on_demand>
+func.func @any_layout(%x: !tile.tile<16x16xi1, #tile.rematerialized>) {
+  // expected-error@+1 {{needs tiles without layout, not in #tile.rematerialized}}
+  %0 = tile.any %x : !tile.tile<16x16xi1, #tile.rematerialized>
   return
 }
 
 // -----
 
-func.func @any_of_slabs_of_rows(%x: !tile.tile<16x8xi1>) {
-  // expected-error@+1 {{by_slab takes one element for each row, not 8}}
-  %0 = tile.any %x by_slab : !tile.tile<16x8xi1>
+func.func @any_of_warps_of_rows(%x: !tile.tile<16x8xi1>) {
+  // expected-error@+1 {{warp_uniform takes one element for each row, not 8}}
+  %0 = tile.any %x warp_uniform : !tile.tile<16x8xi1>
   return
 }
 
 // -----
 
-func.func @any_of_slabs_layout(%x: !tile.tile<16x1xi1, #tile.on_demand>) {
-  // expected-error@+1 {{input in #tile.on_demand must have no layout or #tile.fragment}}
-  %0 = tile.any %x by_slab : !tile.tile<16x1xi1, #tile.on_demand>
+func.func @any_of_warps_layout(%x: !tile.tile<16x1xi1, #tile.rematerialized>) {
+  // expected-error@+1 {{input in #tile.rematerialized must have no layout or #tile.mma}}
+  %0 = tile.any %x warp_uniform : !tile.tile<16x1xi1, #tile.rematerialized>
   return
 }

@@ -63,9 +63,9 @@ tile.kernel private @compute(%q: memref<1x256x4x16xbf16>, %loss: memref<f32>)
   }
   // CHECK: tile.any %{{.*}} : !tile.tile<64x64xi1>
   %some = tile.any %mask : !tile.tile<64x64xi1>
-  %column = tile.splat %some : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
-  // CHECK: tile.any %{{.*}} by_slab : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
-  %own = tile.any %column by_slab : !tile.tile<64x1xi1, #tile.fragment<warps = 4>>
+  %column = tile.splat %some : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
+  // CHECK: tile.any %{{.*}} warp_uniform : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
+  %own = tile.any %column warp_uniform : !tile.tile<64x1xi1, #tile.mma<warps = 4>>
   %none = arith.constant -1 : i32
   %minus = arith.constant -1.0 : f32
   %v0 = tile.splat %minus : !tile.tile<64x4xf32>
@@ -114,28 +114,28 @@ tile.kernel private @layouts(%q: memref<48x32xbf16>, %o: memref<48x64xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %zero = arith.constant 0 : i32
   %f0 = arith.constant 0.0 : f32
-  // CHECK: tile.range %{{.*}} : !tile.tile<48x1xi32, #tile.on_demand>
-  %rows = tile.range %zero : !tile.tile<48x1xi32, #tile.on_demand>
-  %cols = tile.range %zero : !tile.tile<1x32xi32, #tile.on_demand>
+  // CHECK: tile.range %{{.*}} : !tile.tile<48x1xi32, #tile.rematerialized>
+  %rows = tile.range %zero : !tile.tile<48x1xi32, #tile.rematerialized>
+  %cols = tile.range %zero : !tile.tile<1x32xi32, #tile.rematerialized>
   // CHECK: -> !tile.tile<48x32xbf16, #tile.shared>
-  %a = tile.load %q[%rows, %cols] : memref<48x32xbf16>, (!tile.tile<48x1xi32, #tile.on_demand>, !tile.tile<1x32xi32, #tile.on_demand>) -> !tile.tile<48x32xbf16, #tile.shared>
-  // CHECK: tile.convert %{{.*}} : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>
-  %f = tile.convert %a : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>
-  %acc = tile.splat %f0 : !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
-  // CHECK: tile.dot %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
-  %s = tile.dot %f, %a, %acc {transpose_b} : !tile.tile<48x32xbf16, #tile.fragment<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.fragment<warps = 3>>
-  // CHECK: tile.reduce add %{{.*}} {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
-  %m = tile.reduce add %s {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
-  // CHECK: tile.map (%{{.*}}, %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xi32, #tile.on_demand>) -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>>
-  %p = tile.map (%m, %rows : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, !tile.tile<48x1xi32, #tile.on_demand>) -> !tile.tile<48x1xf32, #tile.fragment<warps = 3>> {
+  %a = tile.load %q[%rows, %cols] : memref<48x32xbf16>, (!tile.tile<48x1xi32, #tile.rematerialized>, !tile.tile<1x32xi32, #tile.rematerialized>) -> !tile.tile<48x32xbf16, #tile.shared>
+  // CHECK: tile.convert %{{.*}} : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.mma<warps = 3>>
+  %f = tile.convert %a : !tile.tile<48x32xbf16, #tile.shared> -> !tile.tile<48x32xbf16, #tile.mma<warps = 3>>
+  %acc = tile.splat %f0 : !tile.tile<48x48xf32, #tile.mma<warps = 3>>
+  // CHECK: tile.dot %{{.*}}, %{{.*}}, %{{.*}} {transpose_b} : !tile.tile<48x32xbf16, #tile.mma<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.mma<warps = 3>>
+  %s = tile.dot %f, %a, %acc {transpose_b} : !tile.tile<48x32xbf16, #tile.mma<warps = 3>>, !tile.tile<48x32xbf16, #tile.shared>, !tile.tile<48x48xf32, #tile.mma<warps = 3>>
+  // CHECK: tile.reduce add %{{.*}} {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
+  %m = tile.reduce add %s {axis = 1 : i32} : !tile.tile<48x48xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
+  // CHECK: tile.map (%{{.*}}, %{{.*}} : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, !tile.tile<48x1xi32, #tile.rematerialized>) -> !tile.tile<48x1xf32, #tile.mma<warps = 3>>
+  %p = tile.map (%m, %rows : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, !tile.tile<48x1xi32, #tile.rematerialized>) -> !tile.tile<48x1xf32, #tile.mma<warps = 3>> {
   ^bb0(%x: f32, %row: i32):
     %y = arith.sitofp %row : i32 to f32
     %z = arith.mulf %x, %y : f32
     tile.yield %z : f32
   }
-  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
-  %none = tile.convert %p : !tile.tile<48x1xf32, #tile.fragment<warps = 3>> -> !tile.tile<48x1xf32>
-  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
-  tile.store %p, %o[%rows, %zero] : !tile.tile<48x1xf32, #tile.fragment<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.on_demand>, i32)
+  // CHECK: tile.convert %{{.*}} : !tile.tile<48x1xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32>
+  %none = tile.convert %p : !tile.tile<48x1xf32, #tile.mma<warps = 3>> -> !tile.tile<48x1xf32>
+  // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.rematerialized>, i32)
+  tile.store %p, %o[%rows, %zero] : !tile.tile<48x1xf32, #tile.mma<warps = 3>>, memref<48x64xf32>, (!tile.tile<48x1xi32, #tile.rematerialized>, i32)
   tile.return
 }

@@ -22,8 +22,8 @@ tile.kernel @blocked(%x: memref<8x32xf32>, %y: memref<8xf32>)
 }
 
 // CHECK-LABEL: func.func @mma
-func.func @mma(%a: !tile.tile<64x16xbf16, #tile.shared>, %acc: !tile.tile<64x64xf32, #tile.fragment<warps = 4>>) {
+func.func @mma(%a: !tile.tile<64x16xbf16, #tile.shared>, %acc: !tile.tile<64x64xf32, #tile.mma<warps = 4>>) {
   // CHECK: tile.dot {{.*}} {tile_gpu.mma = #mma, transpose_b}
-  %0 = tile.dot %a, %a, %acc {tile_gpu.mma = #tile_gpu.mma<version = 3>, transpose_b} : !tile.tile<64x16xbf16, #tile.shared>, !tile.tile<64x16xbf16, #tile.shared>, !tile.tile<64x64xf32, #tile.fragment<warps = 4>>
+  %0 = tile.dot %a, %a, %acc {tile_gpu.mma = #tile_gpu.mma<version = 3>, transpose_b} : !tile.tile<64x16xbf16, #tile.shared>, !tile.tile<64x16xbf16, #tile.shared>, !tile.tile<64x64xf32, #tile.mma<warps = 4>>
   return
 }

@@ -53,7 +53,7 @@ tile.kernel @threads() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 :
 tile.kernel @warps() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i32, tile_gpu.threads = 64 : i32} {
   %zero = arith.constant 0.0 : f32
   // expected-error@+1 {{of 128 threads, but its kernel has 64}}
-  %s = tile.splat %zero : !tile.tile<64x16xf32, #tile.fragment<warps = 4>>
+  %s = tile.splat %zero : !tile.tile<64x16xf32, #tile.mma<warps = 4>>
   tile.return
 }
 
@@ -67,7 +67,7 @@ tile.kernel @block() attributes {grid = array<i32: 1, 1, 1>, num_outputs = 0 : i
 // -----
 
 func.func @dot(%x: !tile.tile<16x16xf32>) {
-  // expected-error@+1 {{has tile_gpu.mma, but accumulates in no #tile.fragment}}
+  // expected-error@+1 {{has tile_gpu.mma, but accumulates in no #tile.mma}}
   %0 = tile.dot %x, %x, %x {tile_gpu.mma = #tile_gpu.mma<version = 2>} : !tile.tile<16x16xf32>, !tile.tile<16x16xf32>, !tile.tile<16x16xf32>
   return
 }

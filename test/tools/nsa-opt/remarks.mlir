@@ -24,7 +24,7 @@
 // RUN: nsa-opt %s --nsa-pipeline -o /dev/null 2>&1 | FileCheck %s --check-prefix=QUIET --allow-empty
 // QUIET-NOT: {{.}}
 
-// CHECK-DAG: remarks.mlir:[[@LINE+12]]:1: remark: [Analysis] Specialized | Category:nsa-specialize
+// CHECK-DAG: remarks.mlir:[[@LINE+12]]:1: remark: [Analysis] SetInputShapes | Category:nsa-set-input-shapes
 // CHECK-DAG: remarks.mlir:[[@LINE+11]]:1: remark: [Passed] Narrowed | Category:nsa-precision
 // CHECK-DAG: remarks.mlir:[[@LINE+10]]:1: remark: [Analysis] Entry | Category:nsa-build-entries
 // CHECK-DAG: remarks.mlir:[[@LINE+9]]:1: remark: [Analysis] Gradient | Category:nsa-differentiate

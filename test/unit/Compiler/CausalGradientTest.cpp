@@ -69,21 +69,21 @@ void checkCausality(const std::vector<std::string> &overrides,
 
 } // namespace
 
-TEST(CausalGradient, LaterTokensOfTheSparseModelGetNone) {
+TEST(CausalGradient, LaterTokensOfTheSparseModel_GetNone) {
   checkCausality({}, "fp32");
 }
 
-TEST(CausalGradient, LaterTokensOfTheBf16ModelGetNone) {
+TEST(CausalGradient, LaterTokensOfTheBf16Model_GetNone) {
   checkCausality({}, "bf16");
 }
 
-TEST(CausalGradient, LaterTokensWithLinearCompressionGetNone) {
+TEST(CausalGradient, LaterTokensWithLinearCompression_GetNone) {
   checkCausality({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
                   "model.d_v=12"},
                  "fp32");
 }
 
-TEST(CausalGradient, EarlierTokensDoReceiveAGradient) {
+TEST(CausalGradient, EarlierTokens_DoReceiveAGradient) {
   SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   runWithLossAt(model, 60, 60);
@@ -96,7 +96,7 @@ TEST(CausalGradient, EarlierTokensDoReceiveAGradient) {
   EXPECT_GT(reached, 50u);
 }
 
-TEST(CausalGradient, LaterTokensChangeNoBitOfAnyGradient) {
+TEST(CausalGradient, LaterTokens_ChangeNoBitOfAnyGradient) {
   SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   for (int64_t t : {5, 16, 31, 50}) {

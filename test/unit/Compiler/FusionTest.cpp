@@ -1,7 +1,7 @@
 //===- FusionTest.cpp - what fusion may and may not change ----------------===//
 //
 // Kernels of several operations give the same bits as one by one; sums in
-// another order (inside matrix products, over chunks) agree to rounding.
+// another order (inside matmuls, over chunks) agree to rounding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -87,7 +87,7 @@ void expectClose(const Tensor &a, const Tensor &b, double tolerance,
 } // namespace
 
 // A residual stream and its gradient: sums, norms, activations, casts.
-TEST_F(FusionTest, KernelsOfSeveralOperationsGiveTheSameBits) {
+TEST_F(FusionTest, KernelsOfSeveralOperations_GiveTheSameBits) {
   const std::string text = R"(
 func.func @f(%x: TENSOR {nn.name = "x"}, %r: TENSOR {nn.name = "r"},
              %dy: TENSOR {nn.name = "dy"}, %w: tensor<WIDTHxf32> {nn.name = "w"})
@@ -129,7 +129,7 @@ func.func @f(%x: TENSOR {nn.name = "x"}, %r: TENSOR {nn.name = "r"},
     }
 }
 
-TEST_F(FusionTest, RotationsOfSeveralTensorsGiveTheSameBits) {
+TEST_F(FusionTest, RotationsOfSeveralTensors_GiveTheSameBits) {
   const std::string text = R"(
 func.func @f(%q: tensor<2x9x6x16xf32> {nn.name = "q"}, %d: tensor<2x9x6x16xf32> {nn.name = "d"},
              %k: tensor<2x9x2x16xf32> {nn.name = "k"}, %t: tensor<9x8x2xf32> {nn.name = "t"})
@@ -155,7 +155,7 @@ func.func @f(%q: tensor<2x9x6x16xf32> {nn.name = "q"}, %d: tensor<2x9x6x16xf32> 
   }
 }
 
-// One update of a bundle against one update for each tensor.
+// One update of a flat group against one update for each tensor.
 TEST_F(FusionTest, Fuse_ElementwiseOptimizers_BitsOfUpdatesOfTensors) {
   const std::vector<std::pair<std::string, std::vector<int64_t>>> tensors = {
       {"a", {33, 47}}, {"b", {5}}, {"c", {128, 64}}, {"d", {1}}};
@@ -237,7 +237,7 @@ TEST_F(FusionTest, Fuse_ElementwiseOptimizers_BitsOfUpdatesOfTensors) {
 }
 
 // Chunks of tokens, the last one shorter, some targets ignored.
-TEST_F(FusionTest, TheLossInChunksAgreesToRounding) {
+TEST_F(FusionTest, LossInChunks_AgreesToRounding) {
   const int64_t tokens = 700, width = 48, vocab = 1000;
   const std::string text = R"(
 func.func @model(%x: tensor<2x350xi32> {nn.name = "tokens", nn.role = "input"},
@@ -289,7 +289,7 @@ func.func @model(%x: tensor<2x350xi32> {nn.name = "tokens", nn.role = "input"},
 }
 
 // A few steps of a whole model, both ways.
-TEST_F(FusionTest, TrainingAgreesToRounding) {
+TEST_F(FusionTest, Training_AgreesToRounding) {
   for (const char *precision : {"fp32", "bf16"}) {
     CompilerOptions options;
     options.precision = precision;

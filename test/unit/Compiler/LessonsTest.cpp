@@ -28,7 +28,7 @@ static CompileReport estimateModel(const std::vector<std::string> &overrides,
 }
 
 // Lesson 2: the host's work in a step grew with the sequence.
-TEST(Lessons, Lesson02CommandsPerLayerAreConstantInLengthAndBatch) {
+TEST(Lessons, CommandsPerLayer_AreConstantInLengthAndBatch) {
   // Gradients are reduced in buckets by their bytes; here in one.
   CompilerOptions options;
   options.bucketMiB = 1024;
@@ -63,7 +63,7 @@ void *operator new(size_t size) {
 void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
-TEST(Lessons, Lesson02AStepAllocatesNothing) {
+TEST(Lessons, Step_AllocatesNothing) {
   SmallModel model({}, "bf16", testSeed());
   ASSERT_TRUE(model.program);
   const EntryInfo *step = model.program->findEntry("step");
@@ -76,7 +76,7 @@ TEST(Lessons, Lesson02AStepAllocatesNothing) {
 #endif
 
 // Lesson 4: switching something off had no effect.
-TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
+TEST(Lessons, EveryCompilerOption_ShowsInTheArtefact) {
   std::vector<CompilerOptions> variants(13);
   variants[1].cpu = "x86-64-v2";
   variants[2].microBatch = 3;
@@ -125,7 +125,7 @@ TEST(Lessons, Lesson04EveryCompilerOptionShowsInTheArtefact) {
   }
 }
 
-TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
+TEST(Lessons, ImpossibleOptions_AreErrors) {
   std::string text = modelText({"model.attention=window"});
   std::vector<CompilerOptions> variants(10);
   variants[0].target = "cuda";
@@ -143,7 +143,7 @@ TEST(Lessons, Lesson04OptionsThatCannotBeAreErrors) {
 }
 
 // Lesson 17: 20 GB at 2,048 tokens, for masks of quadratic size.
-TEST(Lessons, Lesson17ActivationMemoryIsLinearInTheLength) {
+TEST(Lessons, ActivationMemory_IsLinearInTheLength) {
   for (const char *phi : {"nsa.phi=mean", "nsa.phi=linear"}) {
     uint64_t previous = 0;
     for (int64_t length : {512, 1024, 2048, 4096, 8192}) {

@@ -387,12 +387,12 @@ private:
   MutableArrayRef<uint64_t> atRoot(Value root) {
     if (auto buffer = root.getDefiningOp<rt::BufferOp>())
       return at(*buffer.getSlice());
-    if (auto span = root.getDefiningOp<rt::SpanOp>()) {
-      auto first = cast<FlatSymbolRefAttr>(span.getTensors()[0]);
+    if (auto view = root.getDefiningOp<rt::FlatViewOp>()) {
+      auto first = cast<FlatSymbolRefAttr>(view.getTensors()[0]);
       rt::SliceAttr slice = *tensors[first.getValue()].getSlice();
       MutableArrayRef<uint64_t> words = segments[slice.getSegment().getValue()];
       return words.slice(slice.getOffset() / 4,
-                         rt::getByteSize(span.getType()) / 4);
+                         rt::getByteSize(view.getType()) / 4);
     }
     return at(root.getDefiningOp<rt::GetOp>().getTensor());
   }
@@ -454,7 +454,7 @@ protected:
 } // namespace
 
 /// Lesson 21 in general: no value is lost before its last reader.
-TEST_F(PlanReplay, NoBufferIsOverwrittenBeforeItsLastReader) {
+TEST_F(PlanReplay, NoBuffer_IsOverwrittenBeforeItsLastReader) {
   std::random_device entropy;
   unsigned numShared = 0, numParts = 0, numSharedParts = 0;
   for (int i = 0; i < 150; ++i) {

@@ -238,7 +238,7 @@ private:
 
 } // namespace
 
-TEST_F(Plan, Lesson21NoBufferIsReusedBeforeItsLastReader) {
+TEST_F(Plan, NoBuffer_IsReusedBeforeItsLastReader) {
   struct Case {
     std::vector<std::string> overrides;
     std::string precision = "fp32", recompute = "none";
@@ -262,7 +262,7 @@ TEST_F(Plan, Lesson21NoBufferIsReusedBeforeItsLastReader) {
 }
 
 /// Random models, compiled with random options: 8, or 60 in the full suite.
-TEST_F(Plan, RandomModelsShareNoLiveByteAndStayNearTheLowerBound) {
+TEST_F(Plan, RandomModels_ShareNoLiveByteAndStayNearTheLowerBound) {
   const char *suite = std::getenv("NSA_TEST_SUITE");
   bool full = suite && std::string(suite) == "full";
   for (uint64_t i = 0; i < (full ? 60 : 8); ++i) {
@@ -275,7 +275,7 @@ TEST_F(Plan, RandomModelsShareNoLiveByteAndStayNearTheLowerBound) {
   }
 }
 
-TEST_F(Plan, Lesson21APlanWithoutRegardToLifetimesIsNoticed) {
+TEST_F(Plan, PlanWithoutRegardToLifetimes_IsNoticed) {
   OwningOpRef<ModuleOp> module = plan({}, CompilerOptions());
   ASSERT_TRUE(module);
   for (auto entry : module->getOps<rt::EntryOp>())

@@ -68,23 +68,25 @@ void checkGradients(const std::vector<std::string> &overrides) {
 
 } // namespace
 
-TEST(TrainingStep, GradientsOfTheSparseModel) { checkGradients({}); }
+TEST(TrainingStep, SparseModel_GradientsEqualDifferences) {
+  checkGradients({});
+}
 
-TEST(TrainingStep, GradientsWithLinearCompressionAndSoftmaxGates) {
+TEST(TrainingStep, LinearCompressionAndSoftmaxGates_GradientsEqualDifferences) {
   // Scores choose all blocks but the query's own.
   checkGradients({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
                   "model.d_v=12", "nsa.n_initial=0", "nsa.n_local=1"});
 }
 
-TEST(TrainingStep, GradientsWithMlpCompressionAndPositions) {
+TEST(TrainingStep, MlpCompressionAndPositions_GradientsEqualDifferences) {
   checkGradients({"nsa.phi=mlp", "nsa.phi_pos=true", "model.d_v=12"});
 }
 
-TEST(TrainingStep, GradientsWithLinearCompressionAndPositions) {
+TEST(TrainingStep, LinearCompressionAndPositions_GradientsEqualDifferences) {
   checkGradients({"nsa.phi=linear", "nsa.phi_pos=true"});
 }
 
-TEST(TrainingStep, GradientsOfTheWindowModel) {
+TEST(TrainingStep, WindowModel_GradientsEqualDifferences) {
   checkGradients({"model.attention=window"});
 }
 
@@ -93,7 +95,7 @@ TEST(TrainingStep, Gradients_DenseAndWindowLayers_EqualDifferences) {
 }
 
 // Lesson 9: gates never learned, because their projection started at zero.
-TEST(TrainingStep, Lesson09GateGradientsAreNotZeroAtTheFirstStep) {
+TEST(TrainingStep, GateGradients_AreNotZeroAtTheFirstStep) {
   SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   model.run("accumulate");
@@ -112,7 +114,7 @@ TEST(TrainingStep, Lesson09GateGradientsAreNotZeroAtTheFirstStep) {
 }
 
 // Lesson 10: non-finite losses and gradients update nothing.
-TEST(TrainingStep, Lesson10ANonFiniteGradientUpdatesNothing) {
+TEST(TrainingStep, NonFiniteGradient_UpdatesNothing) {
   SmallModel model({}, "fp32", testSeed());
   ASSERT_TRUE(model.program);
   const TensorView *hyper = model.program->findTensor("hyper");
@@ -144,7 +146,7 @@ TEST(TrainingStep, Lesson10ANonFiniteGradientUpdatesNothing) {
   EXPECT_NE(before, snapshot());
 }
 
-TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
+TEST(TrainingStep, Step_EqualsAccumulateThenUpdateBitwise) {
   uint64_t seed = testSeed();
   SmallModel one({}, "fp32", seed), two({}, "fp32", seed);
   ASSERT_TRUE(one.program && two.program);
@@ -165,7 +167,7 @@ TEST(TrainingStep, StepEqualsAccumulateThenUpdateBitwise) {
 
 // One product for all projections of a value, or one for each: the parameters
 // start from the same values, and gradients differ by the order of sums.
-TEST(TrainingStep, FusedGradientsAreThoseOfSeparateOperations) {
+TEST(TrainingStep, FusedGradients_AreThoseOfSeparateOperations) {
   uint64_t seed = testSeed();
   for (const std::vector<std::string> &overrides :
        {std::vector<std::string>{},
@@ -233,13 +235,13 @@ void checkMixed(const std::vector<std::string> &overrides,
 }
 } // namespace
 
-TEST(TrainingStep, Bf16GradientsPointTheSameWay) { checkMixed({}, "bf16"); }
+TEST(TrainingStep, Bf16Gradients_PointTheSameWay) { checkMixed({}, "bf16"); }
 
-TEST(TrainingStep, Bf16GradientsOfMlpCompressionPointTheSameWay) {
+TEST(TrainingStep, Bf16GradientsOfMlpCompression_PointTheSameWay) {
   checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"}, "bf16");
 }
 
-TEST(TrainingStep, Fp16GradientsAreThoseOfTheScaledLoss) {
+TEST(TrainingStep, Fp16Gradients_AreThoseOfTheScaledLoss) {
   checkMixed({}, "fp16");
   checkMixed({"nsa.phi=mlp", "nsa.gate=softmax", "model.mlp=swiglu"}, "fp16");
 }

@@ -20,7 +20,7 @@ TokenStream streamOf(const TempDir &dir, const std::string &name,
   return std::move(*stream);
 }
 
-TEST(Ngram, MatchesTheFormula) {
+TEST(Ngram, Losses_MatchTheFormula) {
   TempDir dir;
   // Bigrams 01, 12, 20, 01, 11; trigrams 012, 120, 201, 011.
   TokenStream train = streamOf(dir, "train", {0, 1, 2, 0, 1, 1}, 4);
@@ -37,7 +37,7 @@ TEST(Ngram, MatchesTheFormula) {
   EXPECT_DOUBLE_EQ(model->order2(3, 1, 2), afterOne);
 }
 
-TEST(Ngram, ProbabilitiesSumToOne) {
+TEST(Ngram, Probabilities_SumToOne) {
   TempDir dir;
   TokenStream train = streamOf(dir, "train", {0, 1, 2, 0, 1, 1, 3, 3, 0}, 5);
   Result<Ngram> model = Ngram::fit(train);
@@ -54,7 +54,7 @@ TEST(Ngram, ProbabilitiesSumToOne) {
     }
 }
 
-TEST(Ngram, ReachesTheEntropyOfItsSource) {
+TEST(Ngram, ManyTokens_ReachTheEntropyOfTheSource) {
   TempDir dir;
   for (int order : {1, 2}) {
     Result<MarkovChain> chain = MarkovChain::create(order, 8, 1.5, 11);
@@ -72,7 +72,7 @@ TEST(Ngram, ReachesTheEntropyOfItsSource) {
   }
 }
 
-TEST(Ngram, RangesAreTheTokensOfTheirWindows) {
+TEST(Ngram, Ranges_AreTheTokensOfTheirWindows) {
   TempDir dir;
   std::vector<uint16_t> tokens(2000);
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -90,7 +90,7 @@ TEST(Ngram, RangesAreTheTokensOfTheirWindows) {
   EXPECT_NEAR(pieces->order2, whole->order2, 1e-12);
 }
 
-TEST(Ngram, RefusesWhatItCannotDo) {
+TEST(Ngram, EmptyOrWideInput_IsRefused) {
   TempDir dir;
   EXPECT_FALSE(Ngram::fit(TokenStream()).ok());
   TokenStream wide = streamOf(dir, "train", {1, 2}, 257);

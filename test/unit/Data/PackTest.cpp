@@ -35,7 +35,7 @@ std::multiset<std::string> documents(const TokenStream &stream) {
 
 // The validation stream was once the training stream, and documents were cut
 // and joined without a separator.
-TEST(Pack, Lesson12DocumentsSplitByHashWithoutLossOrJoin) {
+TEST(Pack, Documents_SplitByHashWithoutLossOrJoin) {
   TempDir dir;
   std::multiset<std::string> written;
   for (int i = 0; i < 200; ++i) {
@@ -68,7 +68,7 @@ TEST(Pack, Lesson12DocumentsSplitByHashWithoutLossOrJoin) {
   EXPECT_EQ(both, written);
 }
 
-TEST(Pack, IsReproducible) {
+TEST(Pack, PackedTwice_BytesAreTheSame) {
   TempDir dir;
   for (int i = 0; i < 30; ++i)
     dir.write("in/" + std::to_string(i), "text " + std::to_string(i));
@@ -88,7 +88,7 @@ TEST(Pack, IsReproducible) {
   EXPECT_TRUE(packText(options).ok());
 }
 
-TEST(Pack, SkipsWhatIsNoTextAndCountsIt) {
+TEST(Pack, BinaryFiles_AreSkippedAndCounted) {
   TempDir dir;
   dir.write("in/a.txt", "plain\n");
   dir.write("in/b.bin", std::string("nul\0byte", 8));
@@ -123,7 +123,7 @@ TEST(Pack, SkipsWhatIsNoTextAndCountsIt) {
             (std::multiset<std::string>{"plain\n", "more", "compressed"}));
 }
 
-TEST(Pack, DamagedGzipIsReportedAndSkipped) {
+TEST(Pack, DamagedGzip_IsReportedAndSkipped) {
   TempDir dir;
   std::string gzip = dir / "g.gz";
   gzFile file = gzopen(gzip.c_str(), "wb");
@@ -258,7 +258,7 @@ TEST(Pack, FileLargerThanTheBuffer_GivesTheSameDocuments) {
   EXPECT_FALSE(packText(options).ok());
 }
 
-TEST(Pack, EmptyResultsAreErrors) {
+TEST(Pack, EmptyResults_AreErrors) {
   TempDir dir;
   dir.write("in/a", std::string("\0", 1));
   PackOptions options;
@@ -282,7 +282,7 @@ TEST(Pack, EmptyResultsAreErrors) {
   EXPECT_FALSE(packText(options).ok());
 }
 
-TEST(Pack, StopsAtTheByteLimit) {
+TEST(Pack, ByteLimit_EndsThePacking) {
   TempDir dir;
   for (int i = 10; i < 20; ++i)
     dir.write("in/" + std::to_string(i), std::string(100, 'a'));
@@ -299,7 +299,7 @@ TEST(Pack, StopsAtTheByteLimit) {
       EXPECT_EQ(value, 7u);
 }
 
-TEST(Pack, CutsLongFilesAtNewlines) {
+TEST(Pack, LongFiles_AreCutAtNewlines) {
   std::string text = "aaaa\nbb\ncccccccccc\nd";
   std::vector<size_t> lengths = cutDocuments(text.data(), text.size(), 8);
   EXPECT_EQ(lengths, (std::vector<size_t>{8, 8, 4}));
@@ -309,7 +309,7 @@ TEST(Pack, CutsLongFilesAtNewlines) {
             (std::vector<size_t>{text.size()}));
 }
 
-TEST(Pack, TextIsMostlyValidUtf8WithoutNul) {
+TEST(Pack, Text_IsMostlyValidUtf8WithoutNul) {
   auto check = [](const std::string &text) {
     return isText(reinterpret_cast<const uint8_t *>(text.data()), text.size());
   };

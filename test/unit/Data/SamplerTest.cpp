@@ -29,7 +29,7 @@ struct Ramp {
 };
 
 // From the known-answer file of the Random123 library.
-TEST(Philox, MatchesTheReference) {
+TEST(Philox, KnownSeeds_MatchTheReference) {
   EXPECT_EQ(philox(0, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d,
                                                    0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
@@ -37,7 +37,7 @@ TEST(Philox, MatchesTheReference) {
                                      0x24126ea1}));
 }
 
-TEST(Permutation, IsABijection) {
+TEST(Permutation, AnySize_IsABijection) {
   for (uint64_t size : {1, 2, 3, 4, 5, 17, 64, 1000, 4097}) {
     Permutation order(size, 7, 3);
     std::vector<bool> seen(size);
@@ -57,7 +57,7 @@ TEST(Permutation, IsABijection) {
   EXPECT_GT(*images.rbegin(), large / 2);
 }
 
-TEST(Sampler, AnEpochTilesTheStream) {
+TEST(Sampler, Epoch_TilesTheStream) {
   Ramp ramp(1030);
   Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 10, 42);
   ASSERT_TRUE(sampler.ok());
@@ -78,7 +78,7 @@ TEST(Sampler, AnEpochTilesTheStream) {
   }
 }
 
-TEST(Sampler, OrderIsAFunctionOfSeedAndIndex) {
+TEST(Sampler, Order_IsAFunctionOfSeedAndIndex) {
   Ramp ramp(5003);
   auto order = [&](uint64_t seed, uint64_t first) {
     Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 16, seed);
@@ -97,7 +97,7 @@ TEST(Sampler, OrderIsAFunctionOfSeedAndIndex) {
   EXPECT_NE(order(1, 0), order(1, 5003 / 16));
 }
 
-TEST(Sampler, TooFewTokensAreAnError) {
+TEST(Sampler, TooFewTokens_AreAnError) {
   Ramp ramp(16);
   Result<TrainSampler> sampler = TrainSampler::create(ramp.stream, 16, 1);
   ASSERT_FALSE(sampler.ok());
@@ -110,7 +110,7 @@ TEST(Sampler, TooFewTokensAreAnError) {
   EXPECT_FALSE(ValidationWindows::create(empty, 1).ok());
 }
 
-TEST(Sampler, ValidationWindowsAreFixedAndSpread) {
+TEST(Sampler, ValidationWindows_AreFixedAndSpread) {
   Ramp ramp(1001);
   Result<ValidationWindows> windows =
       ValidationWindows::create(ramp.stream, 10);

@@ -49,7 +49,7 @@ size_t openFiles() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-TEST(Manifest, ErrorsAreOneLineOfText) {
+TEST(Manifest, Errors_AreOneLineOfText) {
   TempDir dir;
   dir.write("manifest.json", "{\"tool\": \"a\n\x01");
   Result<Manifest> manifest = Manifest::load(dir.str());
@@ -59,7 +59,7 @@ TEST(Manifest, ErrorsAreOneLineOfText) {
 }
 
 /// A message that quoted such a name was of two lines.
-TEST(Manifest, RefusesShardNamesThatCannotBeShown) {
+TEST(Manifest, UnprintableShardNames_AreRefused) {
   TempDir dir;
   writeData(dir, ramp(10), 100);
   std::string text = dir.read("manifest.json");
@@ -75,7 +75,7 @@ TEST(Manifest, RefusesShardNamesThatCannotBeShown) {
 }
 
 /// Counts are whole numbers: what JSON would convert is refused.
-TEST(Manifest, RefusesCountsThatAreNone) {
+TEST(Manifest, CountsThatAreNone_AreRefused) {
   TempDir dir;
   writeData(dir, ramp(10), 100);
   std::string text = dir.read("manifest.json");
@@ -92,7 +92,7 @@ TEST(Manifest, RefusesCountsThatAreNone) {
   EXPECT_TRUE(Manifest::load(dir.str()).ok());
 }
 
-TEST(Shard, HasTheLayoutOfLlmC) {
+TEST(Shard, WrittenShard_HasTheLayoutOfLlmC) {
   TempDir dir;
   writeData(dir, ramp(10), 100);
   std::string bytes = dir.read("train_000000.bin");
@@ -108,7 +108,7 @@ TEST(Shard, HasTheLayoutOfLlmC) {
   EXPECT_EQ(bytes[1024 + 2 * 7 + 1], 0);
 }
 
-TEST(Shard, SplitsAcrossFilesAndReadsBack) {
+TEST(Shard, TokensAcrossFiles_ReadBack) {
   TempDir dir;
   std::vector<uint16_t> tokens = ramp(1000);
   Manifest manifest = writeData(dir, tokens, 300);
@@ -130,7 +130,7 @@ TEST(Shard, SplitsAcrossFilesAndReadsBack) {
   }
 }
 
-TEST(Shard, DamagedFilesAreErrors) {
+TEST(Shard, DamagedFiles_AreErrors) {
   TempDir dir;
   Manifest manifest = writeData(dir, ramp(10), 100);
   std::string good = dir.read("train_000000.bin");
@@ -166,7 +166,7 @@ TEST(Shard, DamagedFilesAreErrors) {
   EXPECT_NE(status.message().find("its manifest says"), std::string::npos);
 }
 
-TEST(Shard, TokensOutsideTheVocabularyAreErrors) {
+TEST(Shard, TokensOutsideTheVocabulary_AreErrors) {
   TempDir dir;
   std::vector<uint16_t> tokens = ramp(10);
   tokens[6] = 256;
@@ -182,7 +182,7 @@ TEST(Shard, TokensOutsideTheVocabularyAreErrors) {
             std::string::npos);
 }
 
-TEST(Manifest, DamagedManifestsAreErrors) {
+TEST(Manifest, DamagedManifests_AreErrors) {
   TempDir dir;
   std::string good = writeData(dir, ramp(10), 100).print();
   auto loads = [&](const std::string &text) {
@@ -306,7 +306,7 @@ TEST(TokenStream, MoreShardsThanStayOpen_AreReadAndNotReplaced) {
 }
 
 // A data set was once removed before another one could be made.
-TEST(DataFolder, TheOldDataStaysUntilTheNewIsComplete) {
+TEST(DataFolder, OldData_StaysUntilTheNewIsComplete) {
   TempDir dir;
   writeData(dir, ramp(10), 5);
   dir.write("notes.txt", "mine");
@@ -376,7 +376,7 @@ TEST(DataFolder, KilledWhileReplacing_NextCommandFinishesIt) {
   EXPECT_FALSE(fs::exists(dir / ".nsa-data.ready"));
 }
 
-TEST(DataFolder, FilesOfNoManifestAreNotReplaced) {
+TEST(DataFolder, FilesOfNoManifest_AreNotReplaced) {
   TempDir dir;
   dir.write("out/val_000000.bin", "mine");
   SynthOptions synth;

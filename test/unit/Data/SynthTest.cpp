@@ -12,7 +12,7 @@ using namespace nsa;
 namespace {
 
 // A two-state chain has the stationary distribution (q, p) / (p + q).
-TEST(Markov, EntropyRateHasTheClosedForm) {
+TEST(Markov, EntropyRate_HasTheClosedForm) {
   Result<MarkovChain> chain = MarkovChain::create(1, 2, 1.0, 5);
   ASSERT_TRUE(chain.ok());
   double p = chain->probability(0, 1), q = chain->probability(1, 0);
@@ -23,7 +23,7 @@ TEST(Markov, EntropyRateHasTheClosedForm) {
   EXPECT_NEAR(chain->entropyRate(), expected, 1e-10);
 }
 
-TEST(Markov, SampleHasTheEntropyOfTheTable) {
+TEST(Markov, Sample_HasTheEntropyOfTheTable) {
   for (int64_t order : {1, 2, 3}) {
     Result<MarkovChain> chain = MarkovChain::create(order, 6, 1.5, 9);
     ASSERT_TRUE(chain.ok());
@@ -33,7 +33,7 @@ TEST(Markov, SampleHasTheEntropyOfTheTable) {
   }
 }
 
-TEST(Markov, RefusesTablesThatDoNotFit) {
+TEST(Markov, TooLargeTables_AreRefused) {
   EXPECT_FALSE(MarkovChain::create(3, 256, 1.0, 1).ok());
   EXPECT_FALSE(MarkovChain::create(0, 4, 1.0, 1).ok());
   EXPECT_FALSE(MarkovChain::create(1, 1, 1.0, 1).ok());
@@ -46,7 +46,7 @@ TEST(Markov, RefusesTablesThatDoNotFit) {
   EXPECT_TRUE(std::isfinite(sharp->loss(sharp->sample(10000, 1))));
 }
 
-TEST(Recall, QueriesRepeatPairs) {
+TEST(Recall, Queries_RepeatPairs) {
   RecallTask task{20, 4, 10, 3};
   ASSERT_TRUE(task.validate());
   for (uint64_t index = 0; index < 50; ++index) {
@@ -71,7 +71,7 @@ TEST(Recall, QueriesRepeatPairs) {
   }
 }
 
-TEST(Recall, LossesCountEveryChoice) {
+TEST(Recall, Losses_CountEveryChoice) {
   RecallTask task{20, 2, 3, 1};
   double nats =
       2 * std::log(9.0) + std::log(9.0) + std::log(8.0) + std::log(2.0);
@@ -79,14 +79,14 @@ TEST(Recall, LossesCountEveryChoice) {
   EXPECT_NEAR(task.lossWithoutRecall(), (nats + std::log(9.0)) / 10, 1e-12);
 }
 
-TEST(Recall, ErrorsNameBothNumbers) {
+TEST(Recall, Errors_NameBothNumbers) {
   EXPECT_NE(RecallTask({8, 4, 1, 1}).validate().message().find("1 to 3 pairs"),
             std::string::npos);
   EXPECT_FALSE((RecallTask{20, 4, 1, 5}).validate());
   EXPECT_FALSE((RecallTask{20, 4, -1, 1}).validate());
 }
 
-TEST(Synth, WritesShardsAndFacts) {
+TEST(Synth, EverySource_WritesShardsAndFacts) {
   TempDir dir;
   SynthOptions options;
   options.output = dir / "m";

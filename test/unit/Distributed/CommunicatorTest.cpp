@@ -20,12 +20,12 @@ namespace {
 
 #ifdef NSA_GLOO
 
-RankPlace placeOf(int rank, int size, uint16_t port) {
-  RankPlace place;
-  place.rank = rank;
-  place.size = size;
-  place.port = port;
-  return place;
+RankEnvironment environmentOf(int rank, int size, uint16_t port) {
+  RankEnvironment environment;
+  environment.rank = rank;
+  environment.size = size;
+  environment.port = port;
+  return environment;
 }
 
 RanksOptions options(int milliseconds) {
@@ -47,7 +47,7 @@ std::vector<std::vector<float>> average(int size,
   std::vector<std::vector<float>> first(counts.size());
   std::mutex mutex;
   inThreads(size, [&](int rank) {
-    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    auto ranks = Ranks::join(environmentOf(rank, size, port), options(20000));
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     Communicator &all = *(*ranks)->communicator();
     std::vector<std::vector<float>> data(counts.size());
@@ -76,12 +76,12 @@ std::vector<std::vector<float>> average(int size,
   return first;
 }
 
-TEST(Communicator, GathersAndAveragesParts) {
+TEST(Communicator, Shards_AreGatheredAndAveraged) {
   constexpr int size = 3;
   constexpr size_t own = 7;
   uint16_t port = *findFreePort();
   inThreads(size, [&](int rank) {
-    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    auto ranks = Ranks::join(environmentOf(rank, size, port), options(20000));
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     Communicator &all = *(*ranks)->communicator();
     std::vector<float> parts(size * own, -1.0f), means(size * own);
@@ -108,11 +108,11 @@ TEST(Communicator, GathersAndAveragesParts) {
   });
 }
 
-TEST(Communicator, AveragesInBF16) {
+TEST(Communicator, BF16_IsAveraged) {
   constexpr int size = 3;
   uint16_t port = *findFreePort();
   inThreads(size, [&](int rank) {
-    auto ranks = Ranks::join(placeOf(rank, size, port), options(20000));
+    auto ranks = Ranks::join(environmentOf(rank, size, port), options(20000));
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     Communicator &all = *(*ranks)->communicator();
     std::vector<uint16_t> data(1001);
@@ -133,7 +133,7 @@ TEST(Communicator, AveragesInBF16) {
   });
 }
 
-TEST(Communicator, AveragesAlikeOnAllRanksAndInEveryRun) {
+TEST(Communicator, Averages_AreEqualOnAllRanksAndInEveryRun) {
   const std::vector<size_t> counts = {1, 3, 1000, 300001};
   for (int size : {2, 3, 4}) {
     auto means = average(size, counts), again = average(size, counts);
@@ -150,10 +150,10 @@ TEST(Communicator, AveragesAlikeOnAllRanksAndInEveryRun) {
   }
 }
 
-TEST(Communicator, ARankThatDoesNotReduceIsNamed) {
+TEST(Communicator, RankDoesNotReduce_IsNamed) {
   uint16_t port = *findFreePort();
   inThreads(2, [&](int rank) {
-    auto ranks = Ranks::join(placeOf(rank, 2, port), options(1000));
+    auto ranks = Ranks::join(environmentOf(rank, 2, port), options(1000));
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     std::vector<float> data(1024);
     if (rank == 1) {
@@ -192,7 +192,7 @@ std::vector<std::string> connectWithout(int signal) {
   std::vector<std::string> messages(2);
   inThreads(2, [&](int rank) {
     auto begin = std::chrono::steady_clock::now();
-    auto ranks = Ranks::join(placeOf(rank, 3, port), options(2000));
+    auto ranks = Ranks::join(environmentOf(rank, 3, port), options(2000));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(6000));
     ASSERT_FALSE(ranks.ok());
     messages[size_t(rank)] = ranks.message();
@@ -203,7 +203,7 @@ std::vector<std::string> connectWithout(int signal) {
 }
 
 // Gloo once waited for each such rank on its own, for many times the time-out.
-TEST(Ranks, OneThatIsLostOrFrozenWhileTheyConnectIsNamed) {
+TEST(Ranks, LostOrFrozenWhileConnecting_IsNamed) {
   for (const std::string &message : connectWithout(SIGKILL))
     EXPECT_NE(message.find("rank 2 was lost"), std::string::npos) << message;
   for (const std::string &message : connectWithout(SIGSTOP))
@@ -222,7 +222,7 @@ uint64_t blockedSignals(const std::filesystem::path &thread) {
 
 // Gloo's thread that still waited for a lost rank once took the signal to stop
 // that a launcher had blocked, and the process ended.
-TEST(Ranks, ThreadsLeftBehindTakeNoSignals) {
+TEST(Ranks, ThreadsLeftBehind_TakeNoSignals) {
   connectWithout(SIGSTOP);
   for (const auto &thread :
        std::filesystem::directory_iterator("/proc/self/task")) {
@@ -232,17 +232,17 @@ TEST(Ranks, ThreadsLeftBehindTakeNoSignals) {
   }
 }
 
-TEST(Ranks, DifferencesAreRefused) {
+TEST(Ranks, Differences_AreRefused) {
   uint16_t port = *findFreePort();
   inThreads(2, [&](int rank) {
-    auto ranks = Ranks::join(placeOf(rank, 2, port), options(20000));
+    auto ranks = Ranks::join(environmentOf(rank, 2, port), options(20000));
     ASSERT_TRUE(ranks.ok()) << ranks.message();
     EXPECT_TRUE((*ranks)->checkSame("the data", "d").ok());
     Status same = (*ranks)->checkSame("the artefact", rank ? "b" : "a");
     ASSERT_FALSE(same.ok());
     EXPECT_EQ(same.message(), "rank 1 has the artefact b, rank 0 has a");
-    Status agreed =
-        (*ranks)->agree("open", rank ? Status(Error{"no disk"}) : Status());
+    Status agreed = (*ranks)->synchronizeStatus(
+        "open", rank ? Status(Error{"no disk"}) : Status());
     ASSERT_FALSE(agreed.ok());
     EXPECT_EQ(agreed.message(), rank ? "no disk" : "rank 1: no disk");
     EXPECT_FALSE((*ranks)->lostSomeone());
@@ -252,42 +252,43 @@ TEST(Ranks, DifferencesAreRefused) {
 #endif
 
 // What does not work here was once taken for a lost rank, and started again.
-TEST(Ranks, OwnMistakesAreNoLoss) {
-  RankPlace place;
-  place.size = 2;
-  place.rank = 1;
-  place.port = *findFreePort();
+TEST(Ranks, OwnMistakes_AreNoPeerFailure) {
+  RankEnvironment environment;
+  environment.size = 2;
+  environment.rank = 1;
+  environment.port = *findFreePort();
   RanksOptions options;
   options.timeout = Milliseconds(200);
   StoreFailure failure = StoreFailure::Mistake;
-  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_FALSE(Ranks::join(environment, options, &failure).ok());
   EXPECT_EQ(failure, StoreFailure::Loss);
-  place.address = "no.such.host.invalid";
-  Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options, &failure);
+  environment.address = "no.such.host.invalid";
+  Result<std::unique_ptr<Ranks>> ranks =
+      Ranks::join(environment, options, &failure);
   ASSERT_FALSE(ranks.ok());
   EXPECT_EQ(ranks.message().find("cannot resolve 'no.such.host.invalid'"), 0u)
       << ranks.message();
   EXPECT_EQ(failure, StoreFailure::Mistake);
   int listener = listenAt("127.0.0.1", 0)->front();
-  place.address = "127.0.0.1";
-  place.port = boundPortOf(listener);
-  place.rank = 0;
+  environment.address = "127.0.0.1";
+  environment.port = boundPortOf(listener);
+  environment.rank = 0;
   failure = StoreFailure::Loss;
-  EXPECT_FALSE(Ranks::join(place, options, &failure).ok());
+  EXPECT_FALSE(Ranks::join(environment, options, &failure).ok());
   EXPECT_EQ(failure, StoreFailure::Mistake);
   ::close(listener);
 }
 
-TEST(Ranks, OneRankAloneNeedsNobody) {
+TEST(Ranks, OneRankAlone_NeedsNobody) {
   Ranks alone;
   EXPECT_EQ(alone.size(), 1);
   EXPECT_EQ(alone.communicator(), nullptr);
   EXPECT_EQ((*alone.exchange("x", "payload"))[0], "payload");
   EXPECT_TRUE(alone.checkSame("x", "y").ok());
-  EXPECT_FALSE(alone.agree("x", Error{"no"}).ok());
+  EXPECT_FALSE(alone.synchronizeStatus("x", Error{"no"}).ok());
 }
 
-TEST(Ranks, WithoutThePlugInThereIsAClearError) {
+TEST(Ranks, NoPlugIn_ErrorSaysSo) {
   Status status = checkReducer("/nowhere/nsa-gloo.so");
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.message().find("several ranks on the CPU need Gloo: "), 0u)

@@ -52,7 +52,7 @@ bool has(const Launched &launched, const std::string &text) {
   return launched.text.find(text) != std::string::npos;
 }
 
-TEST(Launcher, EveryRankKnowsItsPlaceAndEveryLineItsRank) {
+TEST(Launcher, EveryRank_HasItsVariablesAndEveryLineItsRank) {
   Launched launched =
       run(3, "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at "
              "$MASTER_ADDR; echo warning >&2; printf unfinished");
@@ -99,20 +99,20 @@ TEST(Launcher, LineOf8MiB_IsPassedOnInPieces) {
   EXPECT_GT(std::count(launched.text.begin(), launched.text.end(), '\n'), 7);
 }
 
-TEST(Launcher, TheCodeIsThatOfTheRankThatFailedOfItself) {
+TEST(Launcher, Code_IsThatOfTheRankThatFailedOfItself) {
   EXPECT_EQ(run(2, "[ $RANK = 0 ] || exit 3; sleep 0.2; exit 5").code, 3);
   EXPECT_EQ(run(2, "[ $RANK = 0 ] && sleep 0.2 && exit 3; exit 5").code, 3);
   EXPECT_EQ(run(2, "exit 5").code, exitLostRank);
 }
 
-TEST(Launcher, AKilledRankIsNamedAndTheRestMayEnd) {
+TEST(Launcher, KilledRank_IsNamedAndTheRestMayEnd) {
   Launched launched = run(2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.1; exit 5");
   EXPECT_EQ(launched.code, exitLostRank);
   EXPECT_TRUE(has(launched, "rank 1 was killed by signal 9 (Killed)"))
       << launched.text;
 }
 
-TEST(Launcher, AFrozenRankIsKilledAfterAnotherHasFailed) {
+TEST(Launcher, FrozenRank_IsKilledAfterAnotherHasFailed) {
   auto begin = std::chrono::steady_clock::now();
   Launched launched =
       run(2, "[ $RANK = 1 ] && kill -STOP $$; sleep 0.2; exit 5", 0, 0.5);
@@ -123,7 +123,7 @@ TEST(Launcher, AFrozenRankIsKilledAfterAnotherHasFailed) {
 }
 
 // Rank 0 was once killed while it saved, since the others had ended already.
-TEST(Launcher, RanksThatEndAsPlannedGiveTheOthersTheirTime) {
+TEST(Launcher, RanksEndAsPlanned_OthersHaveTheirTime) {
   for (const char *code : {"3", "4"}) {
     Launched launched = run(2,
                             std::string("[ $RANK = 1 ] && exit ") + code +
@@ -134,7 +134,7 @@ TEST(Launcher, RanksThatEndAsPlannedGiveTheOthersTheirTime) {
   }
 }
 
-TEST(Launcher, LostRanksAreStartedAgainWhereTheRunIs) {
+TEST(Launcher, LostRanks_AreStartedAgainWhereTheRunIs) {
   std::string script =
       "[ $RANK = 0 ] && echo runs/a > /proc/self/fd/$NSA_LAUNCHER_FD; exit 5";
   Launched launched = run(2, script, 1);
@@ -146,7 +146,7 @@ TEST(Launcher, LostRanksAreStartedAgainWhereTheRunIs) {
   EXPECT_FALSE(has(launched, "restart")) << launched.text;
 }
 
-TEST(Launcher, SignalsGoToAllRanksAndNothingStartsAgain) {
+TEST(Launcher, Signals_GoToAllRanksAndNothingRestarts) {
   pid_t self = ::getpid(), sender = ::fork();
   if (sender == 0) {
     ::usleep(400000);
@@ -180,7 +180,7 @@ TEST(Launcher, SignalAfterTheRanks_ProcessEnds_CodeIsTheirs) {
 }
 
 // A pager that paused once held up the launcher, its deadlines and the ranks.
-TEST(Launcher, AReaderWhoPausesHoldsUpNobody) {
+TEST(Launcher, ReaderPauses_NothingWaits) {
   TempDir folder;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -214,7 +214,7 @@ TEST(Launcher, AReaderWhoPausesHoldsUpNobody) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9002);
 }
 
-TEST(OutputWriter, LeavesOutLinesThatNobodyReads) {
+TEST(OutputWriter, NobodyReads_LinesAreDropped) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   std::FILE *file = ::fdopen(ends[1], "w");
@@ -244,7 +244,7 @@ TEST(OutputWriter, LeavesOutLinesThatNobodyReads) {
 }
 
 // Under nohup a run on several ranks was once stopped by a closed terminal.
-TEST(Launcher, AnIgnoredSignalStaysIgnored) {
+TEST(Launcher, IgnoredSignal_StaysIgnored) {
   auto old = ::signal(SIGHUP, SIG_IGN);
   pid_t self = ::getpid();
   Launched launched = run(2,
@@ -255,7 +255,7 @@ TEST(Launcher, AnIgnoredSignalStaysIgnored) {
   EXPECT_TRUE(has(launched, "restart 1 of 1")) << launched.text;
 }
 
-TEST(Launcher, AClosedTerminalStopsAllRanks) {
+TEST(Launcher, ClosedTerminal_StopsAllRanks) {
   // The tests may have been started by nohup.
   auto before = ::signal(SIGHUP, SIG_DFL);
   pid_t self = ::getpid();

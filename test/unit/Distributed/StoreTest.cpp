@@ -46,7 +46,7 @@ protected:
   RunIdentity identity;
 };
 
-TEST_F(StoreTest, ExchangesByRankAgainAndAgain) {
+TEST_F(StoreTest, ManyExchanges_AreOrderedByRank) {
   serve(3);
   inThreads(3, [&](int rank) {
     auto client = connect(rank, 3);
@@ -64,7 +64,7 @@ TEST_F(StoreTest, ExchangesByRankAgainAndAgain) {
   });
 }
 
-TEST_F(StoreTest, AKeyIsWaitedFor) {
+TEST_F(StoreTest, Key_IsWaitedFor) {
   serve(2);
   inThreads(2, [&](int rank) {
     auto client = connect(rank, 2);
@@ -83,7 +83,7 @@ TEST_F(StoreTest, AKeyIsWaitedFor) {
   });
 }
 
-TEST_F(StoreTest, OneRankThatDoesNotComeIsNamed) {
+TEST_F(StoreTest, RankMissing_IsNamed) {
   serve(3);
   inThreads(2, [&](int rank) {
     auto client = connect(rank, 3);
@@ -95,14 +95,14 @@ TEST_F(StoreTest, OneRankThatDoesNotComeIsNamed) {
         << all.message();
     EXPECT_NE(all.message().find("rank 2 did not come"), std::string::npos)
         << all.message();
-    EXPECT_NE((*client)->whereabouts().find("reduction 7 (4096 bytes)"),
+    EXPECT_NE((*client)->rankStatus().find("reduction 7 (4096 bytes)"),
               std::string::npos);
     (*client)->leave();
   });
 }
 
 // A checkpoint may take longer than the ranks allow each other otherwise.
-TEST_F(StoreTest, ARankAtWorkMayBeWaitedForLonger) {
+TEST_F(StoreTest, RankAtWork_MayBeWaitedForLonger) {
   serve(2);
   inThreads(2, [&](int rank) {
     auto client = connect(rank, 2);
@@ -115,7 +115,7 @@ TEST_F(StoreTest, ARankAtWorkMayBeWaitedForLonger) {
   });
 }
 
-TEST_F(StoreTest, AFrozenRankIsNotWaitedForLonger) {
+TEST_F(StoreTest, FrozenRank_IsNotWaitedForLonger) {
   serve(2);
   pid_t frozen = ::fork();
   if (frozen == 0) {
@@ -137,7 +137,7 @@ TEST_F(StoreTest, AFrozenRankIsNotWaitedForLonger) {
   ::waitpid(frozen, nullptr, 0);
 }
 
-TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
+TEST_F(StoreTest, RankLost_IsNamedAtOnce) {
   auto begin = std::chrono::steady_clock::now();
   inThreeRanks([&](int rank, StoreClient &client) {
     client.progress(9, 64);
@@ -156,7 +156,7 @@ TEST_F(StoreTest, OneRankThatIsLostIsNamedAtOnce) {
 
 // Ranks that end because of another one were once taken for lost ones, and rank
 // 0 for the one that had gone first.
-TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
+TEST_F(StoreTest, RanksLeaveForAReason_AreNotBlamed) {
   serve(3);
   auto first = connect(0, 3), second = connect(1, 3), third = connect(2, 3);
   ASSERT_TRUE(first.ok() && second.ok() && third.ok());
@@ -172,7 +172,7 @@ TEST_F(StoreTest, RanksThatLeaveForAReasonAreNotBlamed) {
 }
 
 // A rank that stopped once left the others in a reduction until the time-out.
-TEST_F(StoreTest, AStopReachesAllAndAllMeetAtTheEnd) {
+TEST_F(StoreTest, Stop_ReachesAllRanks) {
   auto begin = std::chrono::steady_clock::now();
   inThreeRanks([&](int rank, StoreClient &client) {
     EXPECT_EQ(client.stopReason(), "");
@@ -202,7 +202,7 @@ TEST_F(StoreTest, AStopReachesAllAndAllMeetAtTheEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, patient / 2);
 }
 
-TEST_F(StoreTest, ALossAfterAStopEndsTheEnd) {
+TEST_F(StoreTest, RankLostAfterAStop_EndsTheRun) {
   serve(2);
   auto first = connect(0, 2), second = connect(1, 2);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -215,7 +215,7 @@ TEST_F(StoreTest, ALossAfterAStopEndsTheEnd) {
       << end.message();
 }
 
-TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
+TEST_F(StoreTest, RanksDoDifferentThings_AreToldSo) {
   serve(2);
   inThreads(2, [&](int rank) {
     auto client = connect(rank, 2);
@@ -229,7 +229,7 @@ TEST_F(StoreTest, RanksThatDoDifferentThingsAreToldSo) {
   });
 }
 
-TEST_F(StoreTest, RanksMustCountAlike) {
+TEST_F(StoreTest, Ranks_MustCountAlike) {
   serve(2, "the token of this test");
   auto first = connect(0, 2);
   ASSERT_TRUE(first.ok());
@@ -250,7 +250,7 @@ TEST_F(StoreTest, RanksMustCountAlike) {
 }
 
 // Two runs at one port once mixed.
-TEST_F(StoreTest, ARankOfAnotherRunTakesNobodysPlace) {
+TEST_F(StoreTest, RankOfAnotherRun_IsRefused) {
   serve(2);
   StoreFailure failure = StoreFailure::Loss;
   auto other = StoreClient::connect("127.0.0.1", server->port(), 1, 2, patient,
@@ -263,7 +263,7 @@ TEST_F(StoreTest, ARankOfAnotherRunTakesNobodysPlace) {
 }
 
 // Connections without a word once held up the end, and took every descriptor.
-TEST_F(StoreTest, StrangersHoldUpNobody) {
+TEST_F(StoreTest, Strangers_HoldUpNoRank) {
   serve(2);
   std::vector<int> strangers;
   for (int i = 0; i < 300; ++i) {
@@ -287,7 +287,7 @@ TEST_F(StoreTest, StrangersHoldUpNobody) {
 }
 
 // The kernel alone once said how long a machine that does not answer is asked.
-TEST(Store, AMachineThatDoesNotAnswerIsAskedForTheTimeOnly) {
+TEST(Store, MachineDoesNotAnswer_TimesOut) {
   // A listener whose queue is full drops what asks for a connection.
   int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name = {};
@@ -314,7 +314,7 @@ TEST(Store, AMachineThatDoesNotAnswerIsAskedForTheTimeOnly) {
   ::close(listener);
 }
 
-TEST(Store, AServerThatIsNotThereIsAnError) {
+TEST(Store, NoServer_IsAnError) {
   auto client = StoreClient::connect("127.0.0.1", 1, 0, 1, Milliseconds(100));
   ASSERT_FALSE(client.ok());
   EXPECT_EQ(client.message().find("cannot reach the store at 127.0.0.1:1"), 0u)

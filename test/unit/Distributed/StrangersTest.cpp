@@ -228,7 +228,8 @@ std::string proofFor(const std::string &challenge,
   return proof;
 }
 
-// Whoever listens in the place of rank 0 learns nothing, and a rank notices.
+// A process that listens in the place of rank 0 learns nothing, and a rank
+// notices.
 TEST_F(StrangersTest, ListenerWithoutTheToken_IsNoticedAndLearnsNothing) {
   Result<std::unique_ptr<StoreClient>> client = Error{"not tried"};
   std::string proof = proofFor(wire::Writer(wire::Kind::Challenge)
@@ -374,13 +375,13 @@ TEST(StoreAddress, EveryInterface_IsAnError) {
 /// What rank 0 of two says that meet at an address.
 std::string joinAt(const std::string &address, const RanksOptions &options,
                    int localSize) {
-  RankPlace place;
-  place.size = 2;
-  place.localSize = localSize;
-  place.address = address;
-  place.port = *findFreePort();
+  RankEnvironment environment;
+  environment.size = 2;
+  environment.localSize = localSize;
+  environment.address = address;
+  environment.port = *findFreePort();
   StoreFailure failure = StoreFailure::Loss;
-  auto ranks = Ranks::join(place, options, &failure);
+  auto ranks = Ranks::join(environment, options, &failure);
   return ranks ? "joined" : ranks.message();
 }
 

@@ -32,8 +32,9 @@ public:
   /// Checks what a read finds. What is undefined is noted once.
   bool isDefined(const Place &place, unsigned bytes, bool records,
                  uint32_t &origin);
-  /// Whether products may read shared memory: whoever wrote it fenced that and
-  /// was at a barrier since. `own`: of this thread, the fence is enough.
+  /// Whether products may read shared memory: the thread that wrote it fenced
+  /// that and was at a barrier since. `own`: of this thread, the fence is
+  /// enough.
   bool isFenced(const Place &place, unsigned bytes, bool own = false) const;
   void markWritten(const Place &place, unsigned bytes, Stamp flags);
   /// A write to shared memory that this thread issues and `stamp` makes.

@@ -35,7 +35,8 @@ inline void each(LaneMask mask, const Body &body) {
 
 /// Lanes that are undefined in a result because they are in an operand.
 template <unsigned operands>
-inline void spread(Warp &warp, const Instruction &i, LaneMask mask) {
+inline void propagateUndefined(Warp &warp, const Instruction &i,
+                               LaneMask mask) {
   LaneMask a = warp.undefined(i.a);
   LaneMask b = operands > 1 ? warp.undefined(i.b) : 0;
   LaneMask c = operands > 2 ? warp.undefined(i.c) : 0;
@@ -50,7 +51,7 @@ void unary(Warp &warp, const Instruction &i, LaneMask mask) {
   const In *a = lanes<In>(warp, i.a);
   Out *result = lanes<Out>(warp, i.result);
   each(mask, [&](unsigned lane) { result[lane] = Function(a[lane]); });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 template <typename Out, typename In, auto Function>
@@ -58,7 +59,7 @@ void binary(Warp &warp, const Instruction &i, LaneMask mask) {
   const In *a = lanes<In>(warp, i.a), *b = lanes<In>(warp, i.b);
   Out *result = lanes<Out>(warp, i.result);
   each(mask, [&](unsigned lane) { result[lane] = Function(a[lane], b[lane]); });
-  spread<2>(warp, i, mask);
+  propagateUndefined<2>(warp, i, mask);
 }
 
 template <typename T, auto Function>
@@ -69,7 +70,7 @@ void ternary(Warp &warp, const Instruction &i, LaneMask mask) {
   each(mask, [&](unsigned lane) {
     result[lane] = Function(a[lane], b[lane], c[lane]);
   });
-  spread<3>(warp, i, mask);
+  propagateUndefined<3>(warp, i, mask);
 }
 
 /// Division fails where the divisor is 0.
@@ -83,7 +84,7 @@ void divide(Warp &warp, const Instruction &i, LaneMask mask) {
     else
       result[lane] = Function(a[lane], b[lane]);
   });
-  spread<2>(warp, i, mask);
+  propagateUndefined<2>(warp, i, mask);
 }
 
 template <typename T>
@@ -141,7 +142,7 @@ void signExtend(Warp &warp, const Instruction &i, LaneMask mask) {
   each(mask, [&](unsigned lane) {
     result[lane] = uint32_t(int32_t(a[lane] << shift) >> shift);
   });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 void keepBits(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -149,7 +150,7 @@ void keepBits(Warp &warp, const Instruction &i, LaneMask mask) {
   const uint32_t *a = warp.narrow(i.a);
   uint32_t *result = warp.narrow(i.result);
   each(mask, [&](unsigned lane) { result[lane] = a[lane] & bits; });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 template <bool HasIndex>
@@ -160,7 +161,7 @@ void scaledAdd(Warp &warp, const Instruction &i, LaneMask mask) {
   each(mask, [&](unsigned lane) {
     result[lane] = a[lane] + (HasIndex ? b[lane] * factor : factor);
   });
-  spread<HasIndex ? 2 : 1>(warp, i, mask);
+  propagateUndefined<HasIndex ? 2 : 1>(warp, i, mask);
 }
 
 void packHalves(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -169,7 +170,7 @@ void packHalves(Warp &warp, const Instruction &i, LaneMask mask) {
   each(mask, [&](unsigned lane) {
     result[lane] = (a[lane] & 0xffff) | b[lane] << 16;
   });
-  spread<2>(warp, i, mask);
+  propagateUndefined<2>(warp, i, mask);
 }
 
 void takeHalf(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -177,7 +178,7 @@ void takeHalf(Warp &warp, const Instruction &i, LaneMask mask) {
   uint32_t *result = warp.narrow(i.result);
   each(mask,
        [&](unsigned lane) { result[lane] = a[lane] >> i.immediate & 0xffff; });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 void packWords(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -186,7 +187,7 @@ void packWords(Warp &warp, const Instruction &i, LaneMask mask) {
   forLanes(mask, [&](unsigned lane) {
     result[lane] = a[lane] | uint64_t(b[lane]) << 32;
   });
-  spread<2>(warp, i, mask);
+  propagateUndefined<2>(warp, i, mask);
 }
 
 void takeWord(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -195,7 +196,7 @@ void takeWord(Warp &warp, const Instruction &i, LaneMask mask) {
   forLanes(mask, [&](unsigned lane) {
     result[lane] = uint32_t(a[lane] >> i.immediate);
   });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 /// Registers of other widths do not overlap unless they are the same.
@@ -205,7 +206,7 @@ void convert(Warp &warp, const Instruction &i, LaneMask mask) {
   std::memcpy(a, lanes<In>(warp, i.a), sizeof a);
   Out *result = lanes<Out>(warp, i.result);
   forLanes(mask, [&](unsigned lane) { result[lane] = Function(a[lane]); });
-  spread<1>(warp, i, mask);
+  propagateUndefined<1>(warp, i, mask);
 }
 
 /// As the GPU converts: towards zero, the nearest number if there is none.
@@ -397,7 +398,7 @@ void compareWide(Warp &warp, const Instruction &i, LaneMask mask) {
            [&](unsigned lane) { found[lane] = Function(a[lane], b[lane]); });
   U *result = warp.narrow(i.result);
   forLanes(mask, [&](unsigned lane) { result[lane] = found[lane]; });
-  spread<2>(warp, i, mask);
+  propagateUndefined<2>(warp, i, mask);
 }
 
 const Compare compares[] = {

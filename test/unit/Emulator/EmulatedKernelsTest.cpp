@@ -112,7 +112,8 @@ std::vector<Combination> combinations(uint64_t seed) {
   }
   // What the CPU is tried on, made smaller, and 16 bits in every second one.
   size_t count = sweepCount(192, 6);
-  std::vector<Combination> list = spread(count - count / 2, seed, 1e6);
+  std::vector<Combination> list =
+      sampleCombinations(count - count / 2, seed, 1e6);
   for (size_t i = 0; i < list.size(); ++i)
     list[i].element = i % 2 == 0   ? DataType::F32
                       : i % 4 == 1 ? DataType::BF16
@@ -124,7 +125,7 @@ std::vector<Combination> combinations(uint64_t seed) {
 
 } // namespace
 
-TEST(EmulatedKernels, EveryKernelAgreesWithTheReference) {
+TEST(EmulatedKernels, EveryKernel_AgreesWithTheReference) {
   for (auto [number, c] : llvm::enumerate(combinations(testSeed()))) {
     std::string target = chosen(alternating(number));
     SCOPED_TRACE("for " + target);
@@ -148,15 +149,15 @@ static void checkEach(Check check, uint64_t seed) {
   }
 }
 
-TEST(EmulatedKernels, GatedAttentionAgreesWithTheReference) {
+TEST(EmulatedKernels, GatedAttention_AgreesWithTheReference) {
   checkEach(checkGated, testSeed() + 1);
 }
 
-TEST(EmulatedKernels, RotationInAttentionIsBitwiseThatApart) {
+TEST(EmulatedKernels, RotationInAttention_IsBitwiseThatApart) {
   checkEach(checkRotation, testSeed() + 2);
 }
 
-TEST(EmulatedKernels, AnyTileSizesAgreeWithTheReference) {
+TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
   std::vector<Combination> list = wideHeads(sweepCount(48, 2), testSeed() + 4);
   std::vector<Combination> many = sampleManyBlocks(1);
   list.insert(list.end(), many.begin(), many.end());
@@ -181,7 +182,7 @@ TEST(EmulatedKernels, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
 
 // Sums on tensor cores depend on which numbers share an instruction: blocks
 // that tie once did not.
-TEST(EmulatedKernels, EqualBlocksTie) {
+TEST(EmulatedKernels, EqualBlocks_Tie) {
   auto list = wideHeads(sweepCount(24, 2), testSeed() + 3);
   for (auto [number, given] : llvm::enumerate(list)) {
     // Enough blocks for some to have rows in two instructions.
@@ -199,7 +200,7 @@ TEST(EmulatedKernels, EqualBlocksTie) {
 // With ten times as many tokens as a query selects, and heads in groups, the
 // gradients of keys are sums of parts that other programs compute. The sample
 // takes one GPU for each.
-TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
+TEST(EmulatedKernels, GradientsOfKeysInParts_AgreeWithTheReference) {
   size_t number = 0;
   for (const char *text :
        {"B=1 S=200 Hkv=2 G=3 dk=16 dv=32 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
@@ -227,7 +228,7 @@ TEST(EmulatedKernels, GradientsOfKeysInPartsAgreeWithTheReference) {
 
 // Where few of many blocks are selected, four warps share the blocks that are
 // copied for them, and each passes by those that its queries did not select.
-TEST(EmulatedKernels, WarpsThatPassBlocksByAgreeWithTheReference) {
+TEST(EmulatedKernels, WarpsSkipBlocks_AgreeWithTheReference) {
   for (auto [number, c] : llvm::enumerate(sampleManyBlocks(3))) {
     const char *other = number % 2 ? ampere(number) : kHopper;
     for (const std::string &target : targets(kHopper, other)) {

@@ -8,7 +8,7 @@
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
 #include "lib/Target/CUDA/CUDABinary.h"
-#include "lib/Target/DetachKernels.h"
+#include "lib/Target/OutlinedKernels.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 
@@ -22,7 +22,7 @@ using namespace nsa::emulator;
 static FailureOr<std::string> lowerKernels(ModuleOp module,
                                            const CUDAChip &chip) {
   noteArgumentAlignment(module);
-  DetachedKernels detached(module);
+  OutlinedKernels detached(module);
   PassManager manager(module.getContext());
   // Shapes of tests are small: in every other module a warpgroup copies for
   // others wherever that is possible, in the rest where it pays.

@@ -122,15 +122,15 @@ void checkSteps(const std::vector<std::string> &overrides,
 
 } // namespace
 
-TEST(EmulatedTraining, StepsAgreeWithTheCPU) { checkSteps({}, "sm_90a"); }
+TEST(EmulatedTraining, Steps_AgreeWithTheCPU) { checkSteps({}, "sm_90a"); }
 
-TEST(EmulatedTraining, StepsWithLinearCompressionAgreeWithTheCPU) {
+TEST(EmulatedTraining, StepsWithLinearCompression_AgreeWithTheCPU) {
   checkSteps({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
               "model.d_v=12"},
              "sm_80");
 }
 
-TEST(EmulatedTraining, MixedPrecisionPointsTheSameWay) {
+TEST(EmulatedTraining, MixedPrecision_PointsTheSameWay) {
   for (auto [precision, target] :
        {std::pair("bf16", "sm_90a"), std::pair("fp16", "sm_90a"),
         std::pair("bf16", "sm_80"), std::pair("fp16", "sm_86")}) {

@@ -92,7 +92,7 @@ const std::string barrier = "  nvvm.barrier\n";
 // Memory
 //===----------------------------------------------------------------------===//
 
-TEST_F(EmulatorTest, ThreadsExchangeThroughSharedMemory) {
+TEST_F(EmulatorTest, Threads_ShareThroughSharedMemory) {
   Status status =
       run(word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") +
               barrier + "  %other = llvm.xor %tid, %c32 : i32\n" +
@@ -104,7 +104,7 @@ TEST_F(EmulatorTest, ThreadsExchangeThroughSharedMemory) {
     EXPECT_EQ(out[i], i ^ 32);
 }
 
-TEST_F(EmulatorTest, FindsReadsBeyondAnArgument) {
+TEST_F(EmulatorTest, ReadBeyondAnArgument_IsFound) {
   std::string far = "  %at = llvm.add %tid, %c32 : i32\n" +
                     word("%p", "%in", "%at") + load("%value", "%p");
   in.resize(64);
@@ -116,19 +116,19 @@ TEST_F(EmulatorTest, FindsReadsBeyondAnArgument) {
                 "llvm.load");
 }
 
-TEST_F(EmulatorTest, FindsWritesInFrontOfAnArgument) {
+TEST_F(EmulatorTest, WriteInFrontOfAnArgument_IsFound) {
   expectFailure(run("  %at = llvm.sub %tid, %c1 : i32\n" +
                     word("%p", "%out", "%at") + store("%tid", "%p")),
                 "thread 0: writes 4 bytes at byte -4 of argument 1",
                 "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsWritesToInputs) {
+TEST_F(EmulatorTest, WriteToAnInput_IsFound) {
   expectFailure(run(word("%p", "%in", "%tid") + store("%tid", "%p")),
                 "writes argument 0, which is not an output", "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsAccessesBeyondSharedMemory) {
+TEST_F(EmulatorTest, AccessBeyondSharedMemory_IsFound) {
   expectFailure(
       run(word("%p", "%shared", "%tid") + store("%tid", "%p", "3"), 32, 64),
       "thread 16: writes 4 bytes at byte 64 of shared memory, which "
@@ -136,7 +136,7 @@ TEST_F(EmulatorTest, FindsAccessesBeyondSharedMemory) {
       "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsMisalignedVectors) {
+TEST_F(EmulatorTest, MisalignedVector_IsFound) {
   expectFailure(
       run(word("%p", "%in", "%c1") +
           "  %v = llvm.load %p {alignment = 16 : i64} : !llvm.ptr<1> -> "
@@ -144,7 +144,7 @@ TEST_F(EmulatorTest, FindsMisalignedVectors) {
       "not aligned to the 16 bytes", "llvm.load");
 }
 
-TEST_F(EmulatorTest, FindsReadsOfUnwrittenSharedMemory) {
+TEST_F(EmulatorTest, ReadOfUnwrittenSharedMemory_IsFound) {
   std::string body = word("%p", "%shared", "%tid") + load("%v", "%p", "3");
   // Reading is no harm.
   EXPECT_TRUE(run(body + give("%tid")).ok());
@@ -152,7 +152,7 @@ TEST_F(EmulatorTest, FindsReadsOfUnwrittenSharedMemory) {
                 "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsReadsOfUnwrittenOutputs) {
+TEST_F(EmulatorTest, ReadOfAnUnwrittenOutput_IsFound) {
   expectFailure(run(word("%p", "%out", "%tid") + load("%v", "%p") +
                     word("%q", "%out", "%c32") +
                     "  %first = llvm.icmp \"eq\" %v, %c0 : i32\n"
@@ -162,7 +162,7 @@ TEST_F(EmulatorTest, FindsReadsOfUnwrittenOutputs) {
                 "llvm.cond_br");
 }
 
-TEST_F(EmulatorTest, AnUndefinedOperandMayBeDecidedBy) {
+TEST_F(EmulatorTest, UndefinedOperand_MayBeIrrelevant) {
   // As loads do whose lane is masked: select(valid, load, 0).
   Status status = run(word("%p", "%shared", "%tid") + load("%v", "%p", "3") +
                       "  %no = llvm.icmp \"slt\" %tid, %c0 : i32\n"
@@ -176,7 +176,7 @@ TEST_F(EmulatorTest, AnUndefinedOperandMayBeDecidedBy) {
 // Races
 //===----------------------------------------------------------------------===//
 
-TEST_F(EmulatorTest, FindsReadsOfWhatAnotherThreadWrites) {
+TEST_F(EmulatorTest, ReadOfWhatAnotherThreadWrites_IsFound) {
   std::string write =
       word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3");
   std::string read = "  %other = llvm.xor %tid, %c1 : i32\n" +
@@ -189,7 +189,7 @@ TEST_F(EmulatorTest, FindsReadsOfWhatAnotherThreadWrites) {
   EXPECT_TRUE(run(write + barrier + read).ok());
 }
 
-TEST_F(EmulatorTest, AWarpsBarrierOrdersNoOtherWarp) {
+TEST_F(EmulatorTest, WarpsBarrier_OrdersNoOtherWarp) {
   expectFailure(run(word("%mine", "%shared", "%tid") +
                         store("%tid", "%mine", "3") +
                         "  nvvm.bar.warp.sync %all : i32\n"
@@ -200,7 +200,7 @@ TEST_F(EmulatorTest, AWarpsBarrierOrdersNoOtherWarp) {
                 "another thread wrote this", "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsWritesOfWhatAnotherThreadReads) {
+TEST_F(EmulatorTest, WriteOfWhatAnotherThreadReads_IsFound) {
   std::string body =
       word("%mine", "%shared", "%tid") + store("%tid", "%mine", "3") + barrier +
       "  %other = llvm.xor %tid, %c32 : i32\n" +
@@ -213,7 +213,7 @@ TEST_F(EmulatorTest, FindsWritesOfWhatAnotherThreadReads) {
 }
 
 // The first of seven warps does not arrive before the eighth writes.
-TEST_F(EmulatorTest, RemembersReadersOfManyWarps) {
+TEST_F(EmulatorTest, ReadersOfManyWarps_AreRemembered) {
   std::string read = word("%p", "%shared", "%lane") + load("%v", "%p", "3");
   std::string body = "  %lane = llvm.and %tid, %c31 : i32\n" +
                      word("%first", "%shared", "%lane") +
@@ -235,12 +235,12 @@ TEST_F(EmulatorTest, RemembersReadersOfManyWarps) {
                 "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsTwoWritesOfOneWord) {
+TEST_F(EmulatorTest, TwoWritesOfOneWord_AreFound) {
   expectFailure(run(word("%p", "%shared", "%c0") + store("%tid", "%p", "3")),
                 "another thread wrote this", "llvm.store");
 }
 
-TEST_F(EmulatorTest, FindsTwoBlocksThatWriteOneWord) {
+TEST_F(EmulatorTest, TwoBlocksWriteOneWord_IsFound) {
   expectFailure(run(give("%tid"), 32, 0, {2, 1, 1}),
                 "block (1, 0, 0), thread 0: writes byte 0 of argument 1; "
                 "another block wrote this: block 0",
@@ -251,7 +251,7 @@ TEST_F(EmulatorTest, FindsTwoBlocksThatWriteOneWord) {
 // Meeting
 //===----------------------------------------------------------------------===//
 
-TEST_F(EmulatorTest, FindsBarriersThatSomeThreadsPassBy) {
+TEST_F(EmulatorTest, BarrierThatSomeThreadsSkip_IsFound) {
   expectFailure(run("  %some = llvm.icmp \"slt\" %tid, %c32 : i32\n"
                     "  llvm.cond_br %some, ^bb1, ^bb2\n^bb1:\n" +
                         barrier + "  llvm.br ^bb2\n^bb2:\n",
@@ -261,7 +261,7 @@ TEST_F(EmulatorTest, FindsBarriersThatSomeThreadsPassBy) {
                 "nvvm.barrier");
 }
 
-TEST_F(EmulatorTest, FindsLanesAtDifferentCollectives) {
+TEST_F(EmulatorTest, LanesAtDifferentCollectives_AreFound) {
   std::string vote = "nvvm.vote.sync ballot %all, %low -> i32\n";
   expectFailure(run("  %low = llvm.icmp \"slt\" %tid, %c16 : i32\n"
                     "  llvm.cond_br %low, ^bb1, ^bb2\n^bb1:\n  %a = " +
@@ -271,7 +271,7 @@ TEST_F(EmulatorTest, FindsLanesAtDifferentCollectives) {
                 "nvvm.vote.sync");
 }
 
-TEST_F(EmulatorTest, LanesThatDivergedMeetAtACollective) {
+TEST_F(EmulatorTest, LanesThatDiverged_MeetAtACollective) {
   // Lanes add 1 for each bit that their number has before they vote.
   Status status = run("  llvm.br ^bb1(%tid, %c0 : i32, i32)\n"
                       "^bb1(%rest: i32, %sum: i32):\n"
@@ -289,7 +289,7 @@ TEST_F(EmulatorTest, LanesThatDivergedMeetAtACollective) {
   EXPECT_EQ(out[7], 0x96696996u);
 }
 
-TEST_F(EmulatorTest, ShufflesWordsBetweenLanes) {
+TEST_F(EmulatorTest, Shuffle_MovesWordsBetweenLanes) {
   auto shuffle = [&](const std::string &kind, const std::string &by,
                      const std::string &clamp) {
     Status status = run("  %x = nvvm.shfl.sync " + kind + " %all, %tid, " + by +
@@ -305,7 +305,7 @@ TEST_F(EmulatorTest, ShufflesWordsBetweenLanes) {
   EXPECT_EQ(shuffle("idx", "%c8", "%c31")[30], 8u);
 }
 
-TEST_F(EmulatorTest, NamedBarriersCountThreads) {
+TEST_F(EmulatorTest, NamedBarriers_CountThreads) {
   // Warp 1 writes and arrives, warp 0 waits and reads; warp 2 has nothing to
   // do with it.
   std::string body =
@@ -325,7 +325,7 @@ TEST_F(EmulatorTest, NamedBarriersCountThreads) {
   EXPECT_EQ(out[5], 37u);
 }
 
-TEST_F(EmulatorTest, BarriersReduce) {
+TEST_F(EmulatorTest, Barriers_Reduce) {
   Status status =
       run("  %low = llvm.icmp \"slt\" %tid, %c8 : i32\n"
           "  %one = llvm.zext %low : i1 to i32\n"
@@ -348,7 +348,7 @@ static std::string copy(const std::string &size, const std::string &wait) {
          word("%q", "%shared", "%w") + load("%v", "%q", "3") + give("%v");
 }
 
-TEST_F(EmulatorTest, CopiesArriveAtTheWait) {
+TEST_F(EmulatorTest, Copies_ArriveAtTheWait) {
   in.resize(128);
   std::iota(in.begin(), in.end(), 100);
   std::string types = " : !llvm.ptr<3>, !llvm.ptr<1>";
@@ -362,7 +362,7 @@ TEST_F(EmulatorTest, CopiesArriveAtTheWait) {
                 "a copy to here has not been waited for", "llvm.store");
 }
 
-TEST_F(EmulatorTest, CopiesFillWithZeros) {
+TEST_F(EmulatorTest, Copies_FillWithZeros) {
   in.assign(128, 7);
   // Thread 31 copies nothing: what it points at need not exist.
   in.resize(124);
@@ -386,7 +386,7 @@ TEST_F(EmulatorTest, CopiesFillWithZeros) {
 
 // A and B lie row by row in shared memory: A (16 x 16) through ldmatrix.x4, B
 // (16 x 8) through ldmatrix.x2.trans, and D goes out where the ISA says.
-TEST_F(EmulatorTest, MatricesMultiply) {
+TEST_F(EmulatorTest, Matrices_Multiply) {
   in.resize(16 * 8 + 16 * 4);
   float a[16][16], b[16][8];
   for (unsigned i = 0; i < 16; ++i)
@@ -466,7 +466,7 @@ TEST_F(EmulatorTest, MatricesMultiply) {
 // What it does not know
 //===----------------------------------------------------------------------===//
 
-TEST_F(EmulatorTest, UnknownOperationsAreErrors) {
+TEST_F(EmulatorTest, UnknownOperations_AreErrors) {
   expectFailure(run("  nvvm.fence.sc.cluster\n"),
                 "the emulator does not know 'nvvm.fence.sc.cluster'",
                 "nvvm.fence.sc.cluster");
@@ -475,7 +475,7 @@ TEST_F(EmulatorTest, UnknownOperationsAreErrors) {
                 "with the text 'trap;'", "llvm.inline_asm");
 }
 
-TEST_F(EmulatorTest, DivisionByZeroIsAnError) {
+TEST_F(EmulatorTest, DivisionByZero_IsAnError) {
   expectFailure(run("  %q = llvm.udiv %c8, %tid : i32\n" + give("%q")),
                 "thread 0: divides by 0", "llvm.udiv");
 }

@@ -14,7 +14,7 @@ class MbarrierTest : public RingTest {};
 // Phases
 //===----------------------------------------------------------------------===//
 
-TEST_F(MbarrierTest, FindsWrongNumbersOfBytes) {
+TEST_F(MbarrierTest, WrongNumberOfBytes_IsFound) {
   Ring ring;
   ring.bytes = tiles.bytes() - 16;
   expectFailure(run(ring), "expects 1008 bytes in this phase, and 1024 are "
@@ -33,7 +33,7 @@ TEST_F(MbarrierTest, FindsWrongNumbersOfBytes) {
                            "copied");
 }
 
-TEST_F(MbarrierTest, FindsTooManyArrivals) {
+TEST_F(MbarrierTest, TooManyArrivals_AreFound) {
   Ring ring;
   ring.made = make("%full0", "%c1") + make("%full1", "%c1") +
               make("%empty0", "%c16") + make("%empty1", "%c16");
@@ -45,7 +45,7 @@ TEST_F(MbarrierTest, FindsTooManyArrivals) {
                            "shared memory, which waits for 0 in this phase");
 }
 
-TEST_F(MbarrierTest, FindsDeadlocks) {
+TEST_F(MbarrierTest, Deadlock_IsFound) {
   Ring ring;
   ring.released = "  llvm.br ^next\n";
   Status status = run(ring);
@@ -68,7 +68,7 @@ TEST_F(MbarrierTest, FindsDeadlocks) {
 // Mbarriers
 //===----------------------------------------------------------------------===//
 
-TEST_F(MbarrierTest, FindsMbarriersThatAreNotMade) {
+TEST_F(MbarrierTest, MbarrierNotInitialized_IsFound) {
   Ring ring;
   ring.made =
       make("%full1", "%c1") + make("%empty0", "%c64") + make("%empty1", "%c64");
@@ -86,7 +86,7 @@ TEST_F(MbarrierTest, FindsMbarriersThatAreNotMade) {
   expectFailure(run(ring), "behind which no fence.mbarrier.init stands");
 }
 
-TEST_F(MbarrierTest, FindsMbarriersThatAreMadeTwice) {
+TEST_F(MbarrierTest, MbarrierInitializedTwice_IsFound) {
   Ring ring;
   ring.made += make("%full0", "%c1");
   expectFailure(run(ring), "makes an mbarrier at byte 2048 of shared memory, "
@@ -96,7 +96,7 @@ TEST_F(MbarrierTest, FindsMbarriersThatAreMadeTwice) {
   expectFailure(run(ring), "makes an mbarrier for 0 threads");
 }
 
-TEST_F(MbarrierTest, FindsOtherAccessesToMbarriers) {
+TEST_F(MbarrierTest, OtherAccessToAnMbarrier_IsFound) {
   Ring ring;
   ring.shown += "  %peek = llvm.load %full1 : !llvm.ptr<3> -> i32\n";
   expectFailure(run(ring),
@@ -124,7 +124,7 @@ static std::string setRegisters(const std::string &producer,
          "  llvm.br ^end\n^end:\n";
 }
 
-TEST_F(MbarrierTest, WarpgroupsHandOverRegisters) {
+TEST_F(MbarrierTest, Setmaxnreg_MovesRegistersBetweenWarpgroups) {
   std::string more = "  nvvm.setmaxregister increase 240\n";
   Status status =
       run(setRegisters("  nvvm.setmaxregister decrease 24\n", more), 384);

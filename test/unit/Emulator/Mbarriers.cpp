@@ -101,8 +101,8 @@ void Mbarriers::complete(Mbarrier &barrier) {
   progress = true;
 }
 
-void Mbarriers::settle(Warp &warp, const Instruction &i, unsigned lane,
-                       Mbarrier &barrier) {
+void Mbarriers::completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
+                               Mbarrier &barrier) {
   if (barrier.pending > 0)
     return;
   if (barrier.issued > barrier.expected)
@@ -172,7 +172,7 @@ void Mbarriers::arrive(Warp &warp, const Instruction &i, const Use &use) {
                       "too many arrivals for the emulator's clock");
   block.publishFences(warp, use.lanes);
   barrier.pending -= count;
-  settle(warp, i, first, barrier);
+  completeIfDone(warp, i, first, barrier);
 }
 
 LaneMask Mbarriers::poll(Warp &warp, const Instruction &i, LaneMask mask) {
@@ -242,7 +242,7 @@ Stamp Mbarriers::issue(Warp &warp, const Instruction &i, unsigned lane,
   barrier->copy = &i;
   barrier->copyPhases = barrier->phase + 1;
   barrier->issued += bytes;
-  settle(warp, i, lane, *barrier);
+  completeIfDone(warp, i, lane, *barrier);
   return makeStamp(barrier->phase + 1, barrier->agent, lane);
 }
 

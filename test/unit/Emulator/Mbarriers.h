@@ -26,7 +26,7 @@ struct Mbarrier {
   uint64_t expected = 0, issued = 0;
   /// How many phases are over.
   uint32_t phase = 0;
-  /// Who made it, and who let the copy engine see that (0: nobody yet).
+  /// Who made it, and who let the TMA unit see that (0: nobody yet).
   Stamp made = 0, fenced = 0;
   /// What those know who have arrived in the current phase, and in the last.
   Clocks::Times arrived, completed;
@@ -54,7 +54,7 @@ public:
 
   void make(Warp &warp, const Instruction &i, unsigned lane, uint64_t address,
             uint32_t count);
-  /// The copy engine sees what this thread has made.
+  /// The TMA unit sees what this thread has made.
   void fence(Warp &warp, unsigned lane);
   /// Each lane of `mask` arrives at the mbarrier of register `a`, and before
   /// that expects the bytes of register `b` if `count` is 1.
@@ -96,8 +96,8 @@ private:
   void arrive(Warp &warp, const Instruction &i, const Use &use);
   /// All threads of a phase have arrived: checks the bytes, and ends the phase
   /// if there are none to come.
-  void settle(Warp &warp, const Instruction &i, unsigned lane,
-              Mbarrier &barrier);
+  void completeIfDone(Warp &warp, const Instruction &i, unsigned lane,
+                      Mbarrier &barrier);
   void complete(Mbarrier &barrier);
 
   std::map<uint64_t, Mbarrier> objects;

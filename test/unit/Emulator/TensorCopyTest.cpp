@@ -35,7 +35,7 @@ const std::string readFirst =
 // What is right
 //===----------------------------------------------------------------------===//
 
-TEST_F(TensorCopyTest, ARingOfTwoPlacesGivesAllTiles) {
+TEST_F(TensorCopyTest, PipelineOfTwoStages_GivesAllTiles) {
   Ring ring;
   for (unsigned swizzle : {0, 32, 64, 128})
     for (bool first : {false, true}) {
@@ -49,7 +49,7 @@ TEST_F(TensorCopyTest, ARingOfTwoPlacesGivesAllTiles) {
     }
 }
 
-TEST_F(TensorCopyTest, WaitsMayBeOperations) {
+TEST_F(TensorCopyTest, WaitAsAnOperation_IsUnderstood) {
   Ring ring;
   ring.full = "  nvvm.mbarrier.try_wait.parity %full, %phase, %c1 : "
               "!llvm.ptr<3>, i32, i32\n";
@@ -58,7 +58,7 @@ TEST_F(TensorCopyTest, WaitsMayBeOperations) {
   expectTiles();
 }
 
-TEST_F(TensorCopyTest, ABlockIsACluster) {
+TEST_F(TensorCopyTest, Block_IsACluster) {
   Ring ring;
   ring.copied = copyBoxInCluster("%data", "%full", "%x, %y, %z");
   Status status = run(ring);
@@ -80,7 +80,7 @@ TEST_F(TensorCopyTest, ABlockIsACluster) {
                            "with this cache policy");
 }
 
-TEST_F(TensorCopyTest, OneLaneArrivesForItsWarp) {
+TEST_F(TensorCopyTest, OneLane_ArrivesForItsWarp) {
   Ring ring;
   ring.made = make("%full0", "%c1") + make("%full1", "%c1") +
               make("%empty0", "%c2") + make("%empty1", "%c2");
@@ -93,7 +93,7 @@ TEST_F(TensorCopyTest, OneLaneArrivesForItsWarp) {
                 "another thread read this without a barrier between");
 }
 
-TEST_F(TensorCopyTest, OneLaneWaitsForItsWarp) {
+TEST_F(TensorCopyTest, OneLane_WaitsForItsWarp) {
   auto waitOfOne = [](const std::string &sync) {
     return "  %low = llvm.and %tid, %c31 : i32\n"
            "  %waits = llvm.icmp \"eq\" %low, %c0 : i32\n"
@@ -110,7 +110,7 @@ TEST_F(TensorCopyTest, OneLaneWaitsForItsWarp) {
   expectFailure(run(ring), "a copy to here has not been waited for");
 }
 
-TEST_F(TensorCopyTest, BytesMayBeExpectedBehindTheCopy) {
+TEST_F(TensorCopyTest, Bytes_MayBeExpectedBehindTheCopy) {
   Ring ring;
   ring.copied += std::exchange(ring.expected, "");
   Status status = run(ring);
@@ -150,7 +150,7 @@ std::string product() {
 } // namespace
 
 // No fence needs to stand between.
-TEST_F(TensorCopyTest, ProductsReadCopies) {
+TEST_F(TensorCopyTest, Dots_ReadCopies) {
   tiles = {32};
   in = tiles.tensor();
   for (size_t k = 0; k < in.size(); ++k)
@@ -175,7 +175,7 @@ TEST_F(TensorCopyTest, ProductsReadCopies) {
   }
 }
 
-TEST_F(TensorCopyTest, AWarpMayBeAheadOfItsGroup) {
+TEST_F(TensorCopyTest, Warp_MayBeAheadOfItsGroup) {
   tiles = {32};
   std::string made = "  llvm.cond_br %isFirst, ^room, ^roomy\n^room:\n" +
                      make("%empty0", "%c32") + "  llvm.br ^roomy\n^roomy:\n";
@@ -195,7 +195,7 @@ TEST_F(TensorCopyTest, AWarpMayBeAheadOfItsGroup) {
 // Readers and writers
 //===----------------------------------------------------------------------===//
 
-TEST_F(TensorCopyTest, FindsReadersThatDoNotWait) {
+TEST_F(TensorCopyTest, ReaderDoesNotWait_IsFound) {
   Ring ring;
   ring.producerFirst = true;
   ring.full = "";
@@ -212,7 +212,7 @@ TEST_F(TensorCopyTest, FindsReadersThatDoNotWait) {
   EXPECT_TRUE(run(copyOnce(waits + readFirst + behindCopy), 32).ok());
 }
 
-TEST_F(TensorCopyTest, FindsProducersThatDoNotWait) {
+TEST_F(TensorCopyTest, ProducerDoesNotWait_IsFound) {
   Ring ring;
   ring.empty = "";
   expectFailure(run(ring), "which waits for 0 in this phase");
@@ -224,7 +224,7 @@ TEST_F(TensorCopyTest, FindsProducersThatDoNotWait) {
   expectFailure(run(ring), "a copy to here has not been waited for");
 }
 
-TEST_F(TensorCopyTest, FindsProducersThatWaitForSomeReaders) {
+TEST_F(TensorCopyTest, ProducerWaitsForSomeReaders_IsFound) {
   Ring ring;
   ring.made = make("%full0", "%c1") + make("%full1", "%c1") +
               make("%empty0", "%c32") + make("%empty1", "%c32");
@@ -238,7 +238,7 @@ TEST_F(TensorCopyTest, FindsProducersThatWaitForSomeReaders) {
   }
 }
 
-TEST_F(TensorCopyTest, FindsWritesThatAreNotFenced) {
+TEST_F(TensorCopyTest, WriteNotFenced_IsFound) {
   std::string written = "  llvm.store %tid, %shared : i32, !llvm.ptr<3>\n";
   std::string fenced =
       "  nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = "
@@ -254,12 +254,12 @@ TEST_F(TensorCopyTest, FindsWritesThatAreNotFenced) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
-TEST_F(TensorCopyTest, FindsCopiesThatNobodyWaitsFor) {
+TEST_F(TensorCopyTest, CopyThatNobodyWaitsFor_IsFound) {
   expectFailure(run(copyOnce(behindCopy), 32),
                 "nobody waits for this copy before the kernel ends");
 }
 
-TEST_F(TensorCopyTest, FindsMisalignedTargets) {
+TEST_F(TensorCopyTest, MisalignedTarget_IsFound) {
   std::string to = byte("%to", "%shared", "%c64");
   for (unsigned swizzle : {0, 32, 64, 128}) {
     tiles = {swizzle};
@@ -270,7 +270,7 @@ TEST_F(TensorCopyTest, FindsMisalignedTargets) {
   }
 }
 
-TEST_F(TensorCopyTest, FindsMisalignedColumns) {
+TEST_F(TensorCopyTest, MisalignedColumn_IsFound) {
   Ring ring;
   ring.copied = copyBox("%data", "%full", "%c1, %y, %z");
   expectFailure(run(ring), "copies from column 1, which is at no multiple of "

@@ -71,7 +71,7 @@ ArrayRef<uint32_t> Translator::define(Value value) {
   (void)flatten(value.getType(), scalars, op);
   Regs result;
   for (ScalarType scalar : scalars)
-    result.push_back(makeReg(scalar.isWide()));
+    result.push_back(makeReg(scalar.isGPU()));
   return values[value] = std::move(result);
 }
 

@@ -129,7 +129,7 @@ LogicalResult Translator::translateStructure(bool &known) {
     (void)flatten(op->getResult(0).getType(), scalars, op);
     Regs zeros;
     for (ScalarType scalar : scalars)
-      zeros.push_back(constant(0, scalar.isWide()));
+      zeros.push_back(constant(0, scalar.isGPU()));
     alias(op->getResult(0), zeros);
   } else if (auto address = dyn_cast<LLVM::AddressOfOp>(op)) {
     auto global = SymbolTable::lookupNearestSymbolFrom<LLVM::GlobalOp>(
@@ -152,7 +152,7 @@ static uint64_t bitsOf(Attribute value) {
 }
 
 LogicalResult Translator::translateConstant(Attribute value) {
-  bool wide = scalarOf(op->getResult(0).getType()).isWide();
+  bool wide = scalarOf(op->getResult(0).getType()).isGPU();
   Regs result;
   if (auto elements = dyn_cast<DenseElementsAttr>(value)) {
     for (Attribute element : elements.getValues<Attribute>())
@@ -173,9 +173,9 @@ LogicalResult Translator::translateConstant(Attribute value) {
 LogicalResult Translator::translateAlu(const AluOperation &alu,
                                        ValueRange operands) {
   ScalarType type = scalarOf(operands[0].getType());
-  Handler handler = type.isFloat    ? alu.single
-                    : type.isWide() ? alu.wide
-                                    : alu.narrow;
+  Handler handler = type.isFloat   ? alu.single
+                    : type.isGPU() ? alu.wide
+                                   : alu.narrow;
   bool isLogic = type.bits == 1 && isa<LLVM::AndOp, LLVM::OrOp>(op);
   if (isLogic)
     handler = isa<LLVM::AndOp>(op) ? getLogicAnd() : getLogicOr();
@@ -204,7 +204,7 @@ LogicalResult Translator::translateCompare(LLVM::ICmpOp compare) {
   ScalarType type = scalarOf(compare.getLhs().getType());
   StringRef name = stringifyEnum(compare.getPredicate());
   Handler handler =
-      findIntegerCompare({name.data(), name.size()}, type.isWide());
+      findIntegerCompare({name.data(), name.size()}, type.isGPU());
   Regs results(define(compare));
   for (auto [element, result] : llvm::enumerate(results)) {
     Regs in = {regs(compare.getLhs())[element],
@@ -246,17 +246,17 @@ LogicalResult Translator::translateIntegerCast(ScalarType from, ScalarType to,
   if (isa<LLVM::SExtOp>(op)) {
     if (from.bits < 32)
       in = emitNew(false, getSignExtend(), in, from.bits);
-    if (to.isWide())
+    if (to.isGPU())
       emit(getWiden(true), out, in);
     else
       emit(getMask(), out, in).immediate = to.bits;
     return success();
   }
-  if (from.isWide() && to.isWide())
+  if (from.isGPU() && to.isGPU())
     emit(getMove(true), out, in);
-  else if (to.isWide())
+  else if (to.isGPU())
     emit(getWiden(false), out, in);
-  else if (from.isWide())
+  else if (from.isGPU())
     emit(getMask(), out, emitNew(false, getNarrow(), in)).immediate = to.bits;
   else
     emit(getMask(), out, in).immediate = to.bits;
@@ -283,25 +283,25 @@ LogicalResult Translator::translateCast() {
     bool toBits = isa<LLVM::FPToSIOp, LLVM::FPToUIOp>(op);
     if ((toBits && to.bits != 32 &&
          !(isa<LLVM::FPToSIOp>(op) && to.bits == 64)) ||
-        (isa<LLVM::UIToFPOp>(op) && from.isWide()))
+        (isa<LLVM::UIToFPOp>(op) && from.isGPU()))
       return unknown(" on this type");
-    Cast cast = llvm::TypeSwitch<Operation *, Cast>(op)
-                    .Case([&](LLVM::FPExtOp) {
-                      return isBF16 ? Cast::BF16ToFloat : Cast::HalfToFloat;
-                    })
-                    .Case([&](LLVM::FPTruncOp) {
-                      return isBF16 ? Cast::FloatToBF16 : Cast::FloatToHalf;
-                    })
-                    .Case([&](LLVM::SIToFPOp) {
-                      return from.isWide() ? Cast::WideSignedToFloat
-                                           : Cast::SignedToFloat;
-                    })
-                    .Case([&](LLVM::UIToFPOp) { return Cast::UnsignedToFloat; })
-                    .Case([&](LLVM::FPToUIOp) { return Cast::FloatToUnsigned; })
-                    .Default([&](Operation *) {
-                      return to.isWide() ? Cast::FloatToWideSigned
-                                         : Cast::FloatToSigned;
-                    });
+    Cast cast =
+        llvm::TypeSwitch<Operation *, Cast>(op)
+            .Case([&](LLVM::FPExtOp) {
+              return isBF16 ? Cast::BF16ToFloat : Cast::HalfToFloat;
+            })
+            .Case([&](LLVM::FPTruncOp) {
+              return isBF16 ? Cast::FloatToBF16 : Cast::FloatToHalf;
+            })
+            .Case([&](LLVM::SIToFPOp) {
+              return from.isGPU() ? Cast::WideSignedToFloat
+                                  : Cast::SignedToFloat;
+            })
+            .Case([&](LLVM::UIToFPOp) { return Cast::UnsignedToFloat; })
+            .Case([&](LLVM::FPToUIOp) { return Cast::FloatToUnsigned; })
+            .Default([&](Operation *) {
+              return to.isGPU() ? Cast::FloatToWideSigned : Cast::FloatToSigned;
+            });
     emit(getCast(cast), out, in);
   }
   return success();

@@ -17,7 +17,7 @@ struct ScalarType {
   /// 1 to 64.
   unsigned bits = 32;
   bool isFloat = false;
-  bool isWide() const { return bits > 32; }
+  bool isGPU() const { return bits > 32; }
 };
 
 /// Builds the code of one function. Values are lists of registers, one for

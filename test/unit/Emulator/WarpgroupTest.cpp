@@ -19,8 +19,8 @@ struct Matrix {
   unsigned start = 0;
 
   unsigned bytes() const { return rows * depth * 2; }
-  /// As the ISA draws it: panels of `rowBytes`, one behind another, in which
-  /// pieces of 16 bytes change places.
+  /// As the ISA draws it: swizzle atom columns of `rowBytes`, one behind
+  /// another, in which pieces of 16 bytes change places.
   unsigned place(unsigned row, unsigned k) const {
     unsigned line = across ? k : row, column = across ? row : k;
     unsigned lines = across ? depth : rows, perLine = rowBytes / 2;
@@ -214,18 +214,18 @@ protected:
 
 } // namespace
 
-TEST_F(WarpgroupTest, MultipliesMatricesOfAllSwizzles) {
+TEST_F(WarpgroupTest, AllSwizzles_AreMultiplied) {
   for (unsigned aBytes : {32, 64, 128})
     for (unsigned bBytes : {32, 64, 128})
       for (bool aAcross : {false, true})
         for (bool bAcross : {false, true}) {
-          // 16 elements further on: in a panel of 64 bytes or more, or in any
-          // rows.
+          // 16 elements further on: in a swizzle atom column of 64 bytes or
+          // more, or in any rows.
           unsigned step = (aAcross || aBytes > 32) && (bAcross || bBytes > 32);
           a = {64, aAcross ? 32 : aBytes / 2, aBytes, aAcross};
           b = {kColumns, bAcross ? 32 : bBytes / 2, bBytes, bAcross, 8192};
           if (bAcross && bBytes > 32)
-            continue; // 16 columns are a panel of 32 bytes.
+            continue; // 16 columns are a swizzle atom column of 32 bytes.
           Status status = run(a, b, false, step);
           ASSERT_TRUE(status.ok()) << status.message();
           SCOPED_TRACE(testing::Message()
@@ -234,13 +234,13 @@ TEST_F(WarpgroupTest, MultipliesMatricesOfAllSwizzles) {
         }
 }
 
-TEST_F(WarpgroupTest, MultipliesMatricesInRegisters) {
+TEST_F(WarpgroupTest, MatricesInRegisters_AreMultiplied) {
   Status status = run(a, b, true, 2);
   ASSERT_TRUE(status.ok()) << status.message();
   expectProduct(a, b, 2);
 }
 
-TEST_F(WarpgroupTest, FindsMissingFences) {
+TEST_F(WarpgroupTest, MissingFence_IsFound) {
   Order order;
   order.fenced = "";
   expectFailure(run(a, b, false, 0, order), "no wgmma.fence stands before");
@@ -250,13 +250,13 @@ TEST_F(WarpgroupTest, FindsMissingFences) {
                 "was written without fence.proxy.async and a barrier behind");
 }
 
-TEST_F(WarpgroupTest, FindsResultsThatAreNotThere) {
+TEST_F(WarpgroupTest, ResultNotAwaited_IsFound) {
   Order order;
   order.waits = "1";
   expectFailure(run(a, b, false, 0, order), "has not been waited for");
 }
 
-TEST_F(WarpgroupTest, FindsWritesToWhatAProductReads) {
+TEST_F(WarpgroupTest, WriteToWhatWgmmaReads_IsFound) {
   Order order;
   order.issued = "  nvvm.barrier\n  %first = llvm.getelementptr %shared[%tid] "
                  ": (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32\n"

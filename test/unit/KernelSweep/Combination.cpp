@@ -167,7 +167,7 @@ std::vector<Combination> nsa::test::withManyBlocks() {
         "logits=1 gating=given seed=14",
         "B=1 S=131 Hkv=1 G=8 dk=32 dv=32 n=2 w=16 l=16 d=8 l'=16 f32 mean "
         "logits=1 gating=sigmoid seed=15",
-        // Queries whose rows leave gaps in slabs of 16.
+        // Queries whose rows leave gaps in M-tiles of 16.
         "B=1 S=133 Hkv=2 G=6 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
         "logits=1 gating=sigmoid with bias seed=17",
         "B=1 S=99 Hkv=1 G=12 dk=32 dv=64 n=2 w=16 l=8 d=4 l'=16 f16 mean "
@@ -182,8 +182,8 @@ std::vector<Combination> nsa::test::withManyBlocks() {
   return list;
 }
 
-std::vector<Combination> nsa::test::spread(size_t count, uint64_t seed,
-                                           double budget) {
+std::vector<Combination>
+nsa::test::sampleCombinations(size_t count, uint64_t seed, double budget) {
   std::mt19937_64 random(seed);
   Deck<int64_t> sequences({1,   15,   16,   31,   32,   33,   47,  48,
                            63,  64,   65,   127,  128,  129,  511, 512,

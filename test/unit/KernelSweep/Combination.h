@@ -63,7 +63,8 @@ size_t sweepCount(size_t full, size_t sample);
 
 /// `count` combinations; every listed value of every parameter occurs about
 /// equally often. `budget` bounds the multiplications of one attention.
-std::vector<Combination> spread(size_t count, uint64_t seed, double budget);
+std::vector<Combination> sampleCombinations(size_t count, uint64_t seed,
+                                            double budget);
 
 /// Every tile size that the compiler can be given with a random value,
 /// but for about a quarter of them: multiples of `multiple` where they must be.

@@ -196,7 +196,7 @@ void check(const Shape &s) {
 
 } // namespace
 
-TEST(FusedCompression, IsBitwiseThatOfKeysAndOfValues) {
+TEST(FusedCompression, KeysAndValues_AreBitwiseThoseApart) {
   for (const char *element : {"f32", "bf16"}) {
     check({"mean", element});
     check({"linear", element});
@@ -204,7 +204,7 @@ TEST(FusedCompression, IsBitwiseThatOfKeysAndOfValues) {
   }
 }
 
-TEST(FusedCompression, HasNoRowsForAShortSequence) {
+TEST(FusedCompression, ShortSequence_HasNoRows) {
   Shape s = {"mean", "f32"};
   s.sequence = 7;
   check(s);

@@ -14,9 +14,10 @@
 using namespace nsa;
 using namespace nsa::test;
 
-TEST(FusedSweep, GatedAttentionAgreesWithTheReference) {
+TEST(FusedSweep, GatedAttention_AgreesWithTheReference) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(160, 4), testSeed() + 1, 1e8)) {
+  for (const Combination &c :
+       sampleCombinations(sweepCount(160, 4), testSeed() + 1, 1e8)) {
     checkGated(withGating(c, number++));
     if (HasFailure())
       break;
@@ -38,16 +39,17 @@ TEST(FusedSweep, ScoresOfTenThousand_NearTie_ErrorIsThatOfTheFormula) {
 
 // Also where rows see nothing, where there is no compressed row at all, and
 // where every score is equal.
-TEST(FusedSweep, RotationInAttentionIsBitwiseThatApart) {
+TEST(FusedSweep, RotationInAttention_IsBitwiseThatApart) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(80, 3), testSeed() + 2, 1e8)) {
+  for (const Combination &c :
+       sampleCombinations(sweepCount(80, 3), testSeed() + 2, 1e8)) {
     checkRotation(withGating(c, number++));
     if (HasFailure())
       break;
   }
 }
 
-TEST(FusedSweep, EveryRowIsFiniteAtEveryLength) {
+TEST(FusedSweep, EveryRow_IsFiniteAtEveryLength) {
   size_t number = 0;
   for (int64_t sequence : {1, 7, 8, 17, 65}) {
     Combination c;

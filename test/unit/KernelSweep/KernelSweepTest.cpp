@@ -18,9 +18,10 @@ using namespace nsa;
 using namespace nsa::test;
 using reference::Tensor;
 
-TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
+TEST(KernelSweep, EveryKernel_AgreesWithTheReference) {
   size_t number = 0;
-  for (const Combination &c : spread(sweepCount(320, 6), testSeed(), 3e8)) {
+  for (const Combination &c :
+       sampleCombinations(sweepCount(320, 6), testSeed(), 3e8)) {
     checkAll(c);
     ++number;
     if (HasFailure())
@@ -30,8 +31,9 @@ TEST(KernelSweep, EveryKernelAgreesWithTheReference) {
   RecordProperty("combinations", std::to_string(number));
 }
 
-TEST(KernelSweep, AnyTileSizesAgreeWithTheReference) {
-  for (Combination c : spread(sweepCount(64, 3), testSeed() + 2, 1e7)) {
+TEST(KernelSweep, AnyTileSizes_AgreeWithTheReference) {
+  for (Combination c :
+       sampleCombinations(sweepCount(64, 3), testSeed() + 2, 1e7)) {
     c.tileSizes = randomTileSizes(c.seed, 8);
     checkAll(c);
     checkGated(c);
@@ -40,8 +42,9 @@ TEST(KernelSweep, AnyTileSizesAgreeWithTheReference) {
   }
 }
 
-TEST(KernelSweep, EqualBlocksTie) {
-  for (Combination c : spread(sweepCount(64, 4), testSeed() + 1, 1e7)) {
+TEST(KernelSweep, EqualBlocks_Tie) {
+  for (Combination c :
+       sampleCombinations(sweepCount(64, 4), testSeed() + 1, 1e7)) {
     c.logits = std::min(c.logits, 1.0);
     checkTies(c);
     if (HasFailure())
@@ -54,7 +57,7 @@ TEST(KernelSweep, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
 }
 
 // Lesson 1: a future token never changes an earlier output, bitwise.
-TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
+TEST(KernelSweep, FutureToken_ChangesNoEarlierOutput) {
   std::mt19937_64 random(testSeed());
   for (int64_t sequence : {33, 129, 512}) {
     Combination c;
@@ -87,7 +90,7 @@ TEST(KernelSweep, Lesson01AFutureTokenChangesNoEarlierOutput) {
 
 // Lesson 1: every row is finite at every S, forward and backward, also where
 // rows see nothing and where every score is equal.
-TEST(KernelSweep, Lesson01EveryRowIsFiniteAtEveryLength) {
+TEST(KernelSweep, EveryRow_IsFiniteAtEveryLength) {
   std::vector<int64_t> lengths = {1, 7, 8, 15, 17, 33, 65, 128};
   for (int64_t sequence : lengths) {
     Combination c;

@@ -72,7 +72,7 @@ expectReferenceInAllBranches(Probe &probe, const Tensor &q,
   probe.expectReference("cmp", q, kc, vc, compressedKeys(rows, c.l, c.d));
 }
 
-TEST(Mistakes, Mistake01WindowOfWPlusOneKeys) {
+TEST(Mistakes, WindowOfWPlusOneKeys_IsNoticed) {
   for (int64_t window : {1, 20, 64, 5000}) {
     Combination c = revealing();
     c.window = window;
@@ -83,7 +83,7 @@ TEST(Mistakes, Mistake01WindowOfWPlusOneKeys) {
   }
 }
 
-TEST(Mistakes, Mistake02CompressedMaskInverted) {
+TEST(Mistakes, CompressedMaskInverted_IsNoticed) {
   Combination c = revealing();
   c.l = c.d = 4;
   c.lSel = 16;
@@ -92,7 +92,7 @@ TEST(Mistakes, Mistake02CompressedMaskInverted) {
                    [&](int64_t t, int64_t i) { return i * 4 + 3 <= t; });
 }
 
-TEST(Mistakes, Mistake07RunningMaximumReplacedByTheBlocksMaximum) {
+TEST(Mistakes, MaximumOfTheBlockAlone_IsNoticed) {
   Combination c;
   c.sequence = 320;
   c.window = 5000;
@@ -110,7 +110,7 @@ TEST(Mistakes, Mistake07RunningMaximumReplacedByTheBlocksMaximum) {
   expectReferenceInAllBranches(probe, probe.queries(), score);
 }
 
-TEST(Mistakes, Mistake08OneTokensMaximumReusedForAll) {
+TEST(Mistakes, MaximumOfOneTokenForAll_IsNoticed) {
   Combination c;
   c.sequence = 130;
   c.kvHeads = 2;
@@ -132,7 +132,7 @@ TEST(Mistakes, Mistake08OneTokensMaximumReusedForAll) {
   });
 }
 
-TEST(Mistakes, Mistake09NoCausalMaskInsideTheOwnSelectedBlock) {
+TEST(Mistakes, NoCausalMaskInTheOwnBlock_IsNoticed) {
   for (int64_t lSel : {16, 64})
     for (int64_t count : {1, 3}) {
       Combination c = revealing();
@@ -146,7 +146,7 @@ TEST(Mistakes, Mistake09NoCausalMaskInsideTheOwnSelectedBlock) {
     }
 }
 
-TEST(Mistakes, Mistake10CausalRuleThatAssumesThatBlocksDoNotOverlap) {
+TEST(Mistakes, CausalRuleForDisjointBlocks_IsNoticed) {
   const int64_t shapes[][3] = {
       {32, 16, 64}, {64, 16, 64}, {16, 8, 48}, {8, 4, 16}, {32, 32, 64}};
   for (auto [l, d, lSel] : shapes) {
@@ -161,7 +161,7 @@ TEST(Mistakes, Mistake10CausalRuleThatAssumesThatBlocksDoNotOverlap) {
   }
 }
 
-TEST(Mistakes, Mistake11GradientTimesOutputSubtractedOncePerValueTile) {
+TEST(Mistakes, RowSumSubtractedOncePerValueTile_IsNoticed) {
   for (int64_t width : {192, 256}) {
     Combination c;
     c.sequence = 70;
@@ -177,7 +177,7 @@ TEST(Mistakes, Mistake11GradientTimesOutputSubtractedOncePerValueTile) {
   }
 }
 
-TEST(Mistakes, Mistake18PaddedIndexReadAsAnAddress) {
+TEST(Mistakes, PaddedIndexReadAsAnAddress_IsNoticed) {
   Combination c;
   c.batch = 2;
   c.sequence = 64;

@@ -27,7 +27,7 @@ static Combination oneToOne(int64_t sequence, int64_t count) {
   return c;
 }
 
-TEST(Mistakes, Mistake02ScoresSeeTheFuture) {
+TEST(Mistakes, ScoresSeeTheFuture_IsNoticed) {
   // Of the local blocks only the query's own is forced, so that the block
   // before it competes. The compressed block that reaches from that one into
   // the query's own has the highest score of all, but is invisible to the first
@@ -49,7 +49,7 @@ TEST(Mistakes, Mistake02ScoresSeeTheFuture) {
   }
 }
 
-TEST(Mistakes, Mistake02FutureScoresThatOverflowChangeNothing) {
+TEST(Mistakes, FutureScoresOverflow_ChangeNothing) {
   Combination c;
   c.sequence = 200;
   c.group = 2;
@@ -72,7 +72,7 @@ TEST(Mistakes, Mistake02FutureScoresThatOverflowChangeNothing) {
   }
 }
 
-TEST(Mistakes, Mistake03OwnBlockDroppedFromSelection) {
+TEST(Mistakes, OwnBlockDropped_IsNoticed) {
   for (int64_t count : {1, 2, 3, 4}) {
     Combination c = oneToOne(160, count);
     Probe probe(c, {"select", "slc", "slc_backward"});
@@ -95,7 +95,7 @@ TEST(Mistakes, Mistake03OwnBlockDroppedFromSelection) {
   }
 }
 
-TEST(Mistakes, Mistake03OwnBlockSelectedWithoutCompressedBlocks) {
+TEST(Mistakes, NoCompressedBlocks_OwnBlockIsSelected) {
   Combination c;
   c.sequence = 7;
   c.count = 3;
@@ -106,7 +106,7 @@ TEST(Mistakes, Mistake03OwnBlockSelectedWithoutCompressedBlocks) {
     EXPECT_EQ(blocksOf(indices, 0, 0, t), "0");
 }
 
-TEST(Mistakes, Mistake04DuplicatedForcedBlocksEatSlots) {
+TEST(Mistakes, DuplicatedForcedBlocks_AreNoticed) {
   for (int64_t count : {1, 2, 3, 4, 6, 12}) {
     Combination c = oneToOne(160, count);
     Probe probe(c, {"select"});
@@ -137,7 +137,7 @@ TEST(Mistakes, Mistake04DuplicatedForcedBlocksEatSlots) {
   }
 }
 
-TEST(Mistakes, Mistake05GroupSumOverOneHeadOnly) {
+TEST(Mistakes, GroupSumOverOneHead_IsNoticed) {
   Combination c = oneToOne(128, 4);
   c.group = 4;
   Probe probe(c, {"select"});
@@ -161,7 +161,7 @@ TEST(Mistakes, Mistake05GroupSumOverOneHeadOnly) {
     }
 }
 
-TEST(Mistakes, Mistake06ScoresRoundedBeforeTheTopN) {
+TEST(Mistakes, ScoresRoundedBeforeTheTopN_IsNoticed) {
   Combination c = oneToOne(256, 4);
   c.group = 32;
   c.dk = 64;
@@ -184,7 +184,7 @@ TEST(Mistakes, Mistake06ScoresRoundedBeforeTheTopN) {
   }
 }
 
-TEST(Mistakes, Mistake06SumsOfLargeGroupsDoNotOverflow) {
+TEST(Mistakes, SumsOfLargeGroups_DoNotOverflow) {
   // Each of 32 heads gives block 2 everything: its score is 32, and the forced
   // blocks, whose scores are 0, are there all the same.
   Combination c = oneToOne(128, 4);

@@ -82,7 +82,7 @@ static const std::vector<CompiledArtifact> &raggedModules() {
   return modules;
 }
 
-TEST(Mistakes, Mistake12OffsetsOf32BitsOverflow) {
+TEST(Mistakes, OffsetsOf32Bits_AreNoticed) {
   // 2^31 + 2^20 elements of which only a few pages are ever touched.
   const int64_t width = 1024, rows = (int64_t(1) << 21) + 1024;
   std::string table = "tensor<" + std::to_string(rows) + "x1024xbf16>";
@@ -116,7 +116,7 @@ TEST(Mistakes, Mistake12OffsetsOf32BitsOverflow) {
 
 // Gradients have one writer and one order of summation: whatever the number of
 // threads, and whatever runs before, their bits are the same.
-TEST(Mistakes, Mistake13GradientsAccumulatedByAtomics) {
+TEST(Mistakes, GradientsByAtomics_AreNotThere) {
   ASSERT_EQ(raggedModules().size(), 3u);
   for (const CompiledArtifact &compiled : raggedModules()) {
     std::optional<CompiledModule> first;
@@ -135,7 +135,7 @@ TEST(Mistakes, Mistake13GradientsAccumulatedByAtomics) {
   }
 }
 
-TEST(Mistakes, Mistake14DenseInverseIndexOfQuadraticSize) {
+TEST(Mistakes, InverseIndex_IsNotQuadratic) {
   for (int64_t sequence : {1024, 4096, 16384}) {
     Combination c;
     c.sequence = sequence;
@@ -156,7 +156,7 @@ TEST(Mistakes, Mistake14DenseInverseIndexOfQuadraticSize) {
 }
 
 // Zeros, which fresh memory has, and NaNs must give the same bits everywhere.
-TEST(Mistakes, Mistake15IndexBufferAllocatedButNotFilled) {
+TEST(Mistakes, IndexBufferNotFilled_IsNoticed) {
   ASSERT_EQ(raggedModules().size(), 3u);
   for (const CompiledArtifact &compiled : raggedModules()) {
     RuntimeOptions plain;
@@ -173,7 +173,7 @@ TEST(Mistakes, Mistake15IndexBufferAllocatedButNotFilled) {
   }
 }
 
-TEST(Mistakes, Mistake16RotaryOverConcatenatedHeads) {
+TEST(Mistakes, RotaryOverConcatenatedHeads_IsNoticed) {
   // Queries have 3 heads, keys 1: equal heads stay equal, and pairs lie D/2
   // apart within a head.
   auto function = [](const std::string &name, const std::string &type) {
@@ -245,7 +245,7 @@ struct Rejection {
 };
 } // namespace
 
-TEST(Mistakes, Mistake17ToleranceLoosenedUntilAWrongKernelPasses) {
+TEST(Mistakes, ToleranceOfAWrongKernel_IsTight) {
   EXPECT_EQ(kSingleTolerance, 1e-5);
   EXPECT_EQ(kSameFormulaFactor, 2.0);
   for (bool bf16 : {false, true}) {

@@ -46,7 +46,7 @@ protected:
 
 // One kernel in fp32 may be off by about 1e-5 of the largest element, a chain
 // by not much more, and what is left of a cancellation by what was cancelled.
-TEST_F(OracleTest, TolerancesFollowTheErrorsOfKernels) {
+TEST_F(OracleTest, Tolerances_FollowTheErrorsOfKernels) {
   Oracle one(parse("func.func @f(%x: tensor<64xf32>) -> tensor<64xf32> {\n"
                    "  %y = nn.silu %x : (tensor<64xf32>) -> tensor<64xf32>\n"
                    "  return %y : tensor<64xf32>\n}"));
@@ -66,7 +66,7 @@ TEST_F(OracleTest, TolerancesFollowTheErrorsOfKernels) {
 }
 
 // A row that is read 64 times is rounded to the same number 64 times.
-TEST_F(OracleTest, EqualNumbersHaveEqualErrors) {
+TEST_F(OracleTest, EqualNumbers_HaveEqualErrors) {
   Oracle oracle(parse(
       "func.func @f(%ids: tensor<64xi32>, %table: tensor<1x1xf32>,\n"
       "             %ones: tensor<1x64xbf16>) -> tensor<1x1xf32> {\n"
@@ -88,7 +88,7 @@ TEST_F(OracleTest, EqualNumbersHaveEqualErrors) {
 }
 
 // The gradient of a hidden row is rounded before it is multiplied again.
-TEST_F(OracleTest, HiddenRowsOfACompressionAreRounded) {
+TEST_F(OracleTest, HiddenRowsOfACompression_AreRounded) {
   Oracle oracle(parse(
       "func.func @f(%dy: tensor<1x3x1x8xbf16>, %x: tensor<1x8x1x8xbf16>,\n"
       "             %w: tensor<1x32x8xbf16>, %w2: tensor<1x8x8xbf16>)\n"
@@ -109,7 +109,7 @@ TEST_F(OracleTest, HiddenRowsOfACompressionAreRounded) {
 
 // With 1 of 3 free blocks to choose, any other block is a bad choice unless
 // errors can make its score the best.
-TEST_F(OracleTest, OtherBlocksAreABadChoice) {
+TEST_F(OracleTest, OtherBlocks_AreABadChoice) {
   Oracle oracle(parse(
       "func.func @f(%q: tensor<1x32x1x8xf32>, %k: tensor<1x15x1x8xf32>,\n"
       "             %v: tensor<1x15x1x8xf32>) -> tensor<1x1x32x2xi32> {\n"
@@ -152,13 +152,13 @@ TEST_F(OracleTest, OtherBlocksAreABadChoice) {
 }
 
 // What goes wrong while a module is made up would end a run of the others.
-TEST(Generator, MakesUpAModuleOfEverySeed) {
+TEST(Generator, EverySeed_MakesAModule) {
   for (uint64_t seed = 0; seed < 10000; ++seed)
     EXPECT_GT(generateModule(seed).countOps(), 0u) << "seed " << seed;
 }
 
 // What the shrinker leaves of a module that does not compile is small.
-TEST(Shrink, LeavesWhatFails) {
+TEST(Shrink, Shrunk_StillFails) {
   GraphModule module;
   GraphFunction function;
   function.name = "wrong";

@@ -70,7 +70,7 @@ static void report(const GraphModule &module, const Failure &failure) {
                 << print(small) << (smallFailure ? smallFailure->message : "");
 }
 
-TEST(RandomModules, AgreeWithTheReference) {
+TEST(RandomModules, AllModules_AgreeWithTheReference) {
   Coverage coverage;
   uint64_t failures = 0;
   for (uint64_t i = 0; i < moduleCount() && failures < 5; ++i) {

@@ -21,7 +21,7 @@ void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 using namespace nsa;
 
-TEST(Program, RunsWithoutAllocating) {
+TEST(Program, Run_AllocatesNothing) {
   std::string bytes = makeTestArtifact();
   Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
   ASSERT_TRUE(artifact.ok()) << artifact.message();

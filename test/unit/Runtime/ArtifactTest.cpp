@@ -42,7 +42,7 @@ withHeader(std::string bytes,
 
 } // namespace
 
-TEST(Artifact, OpensWhatTheBuilderMakes) {
+TEST(Artifact, BuiltArtifact_Opens) {
   Result<Artifact> artifact = open(makeTestArtifact());
   ASSERT_TRUE(artifact.ok()) << artifact.message();
   EXPECT_EQ(artifact->root().target()->str(), "cpu");
@@ -51,7 +51,7 @@ TEST(Artifact, OpensWhatTheBuilderMakes) {
   EXPECT_EQ(artifact->fileBytes(), makeTestArtifact().size());
 }
 
-TEST(Artifact, OpensFilesAndNamesThem) {
+TEST(Artifact, FileErrors_NameTheFile) {
   TempDir dir;
   dir.write("a.nsax", makeTestArtifact());
   Result<Artifact> artifact = Artifact::open(dir / "a.nsax");
@@ -66,7 +66,7 @@ TEST(Artifact, OpensFilesAndNamesThem) {
             std::string::npos);
 }
 
-TEST(Artifact, HeaderErrorsSayBothNumbers) {
+TEST(Artifact, HeaderErrors_SayBothNumbers) {
   std::string bytes = makeTestArtifact();
   expectError("ELF", "3 bytes are fewer than the header's 32");
   expectError(withHeader(bytes, [](auto &h) { h.magic[0] = 'X'; }),
@@ -80,13 +80,13 @@ TEST(Artifact, HeaderErrorsSayBothNumbers) {
   expectError(bytes + "x", "is truncated or has extra bytes");
 }
 
-TEST(Artifact, EveryTruncationIsAnError) {
+TEST(Artifact, EveryTruncation_IsAnError) {
   std::string bytes = makeTestArtifact();
   for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 97)
     EXPECT_FALSE(open(bytes.substr(0, size)).ok()) << size;
 }
 
-TEST(Artifact, EveryFlippedByteIsAnError) {
+TEST(Artifact, EveryFlippedByte_IsAnError) {
   std::string bytes = makeTestArtifact();
   for (size_t i = 0; i < bytes.size(); i += i < 4096 ? 1 : 97) {
     std::string changed = bytes;
@@ -130,7 +130,7 @@ void expectNoChangeCrashes(const std::string &bytes) {
 
 } // namespace
 
-TEST(Artifact, NoChangeUnderARightHashCrashes) {
+TEST(Artifact, AnyChangeUnderARightHash_DoesNotCrash) {
   expectNoChangeCrashes(makeTestArtifact());
 }
 
@@ -151,7 +151,7 @@ std::string withCommand(
 
 } // namespace
 
-TEST(Artifact, SlicesLieInTheirSegments) {
+TEST(Artifact, Slices_LieInTheirSegments) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.arena(64);
                 return b.fill(Slice(2, 0, 128), 0);
@@ -168,7 +168,7 @@ TEST(Artifact, SlicesLieInTheirSegments) {
       "lies in segment 9, but there are 4");
 }
 
-TEST(Artifact, FillsAreWholeElements) {
+TEST(Artifact, Fills_AreWholeElements) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 Slice slice = b.arena(64);
                 return b.fill(Slice(slice.segment(), 0, 6), 0);
@@ -185,7 +185,7 @@ TEST(Artifact, FillsAreWholeElements) {
               "does not fit");
 }
 
-TEST(Artifact, LaunchesFitTheirKernel) {
+TEST(Artifact, Launches_FitTheirKernel) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 unsigned kernel = b.kernel("k", "k", 1, {64, 64}, 1);
                 return b.launch(kernel, {b.arena(64)});
@@ -213,7 +213,7 @@ TEST(Artifact, LaunchesFitTheirKernel) {
               "it has 2 outputs, but 1 arguments");
 }
 
-TEST(Artifact, RowsFitTheirArguments) {
+TEST(Artifact, Rows_FitTheirArguments) {
   using artifact::Rows;
   auto withRows = [](const std::vector<Rows> &rows) {
     return withCommand([&](ArtifactBuilder &b) {
@@ -252,7 +252,7 @@ std::string withMaps(const std::vector<Map> &maps,
 
 } // namespace
 
-TEST(Artifact, TensorMapsAreThoseOfTheHardware) {
+TEST(Artifact, TensorMaps_AreThoseOfTheHardware) {
   EXPECT_TRUE(open(withMaps({{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128},
                              {1, {32}, {}, {8}, 0}}))
                   .ok());
@@ -289,7 +289,7 @@ TEST(Artifact, TensorMapsAreThoseOfTheHardware) {
                 std::string("kernel 'k': tensor map 0: ") + message);
 }
 
-TEST(Artifact, TensorMapsDescribeTheirArgument) {
+TEST(Artifact, TensorMaps_DescribeTheirArgument) {
   Map good = {0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128};
   uint64_t most = uint64_t(1) << 32, furthest = (uint64_t(1) << 40) - 16;
   expectError(withMaps({good, {2, {64}, {}, {64}, 0}}),
@@ -313,8 +313,8 @@ TEST(Artifact, TensorMapsDescribeTheirArgument) {
               "it has 1 tensor maps, but is for the target 'cpu'");
 }
 
-/// Columns begin anywhere, but not where the copy engine reads them.
-TEST(Artifact, OperandsWithTensorMapsAreAligned) {
+/// Columns begin anywhere, but not where the TMA unit reads them.
+TEST(Artifact, OperandsWithTensorMaps_AreAligned) {
   using artifact::Rows;
   auto at = [](uint64_t offset) {
     return withCommand([&](ArtifactBuilder &b) {
@@ -331,7 +331,7 @@ TEST(Artifact, OperandsWithTensorMapsAreAligned) {
                      "16");
 }
 
-TEST(Artifact, NoChangeOfTensorMapsCrashes) {
+TEST(Artifact, AnyChangeOfTensorMaps_DoesNotCrash) {
   expectNoChangeCrashes(withMaps(
       {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
 }
@@ -351,11 +351,11 @@ TEST(Artifact, Selections_InputCannotHoldThem_AreRefused) {
     error(selection, "input 0 of 4 elements cannot hold");
 }
 
-TEST(Artifact, NoChangeOfSelectionsCrashes) {
+TEST(Artifact, AnyChangeOfSelections_DoesNotCrash) {
   expectNoChangeCrashes(makeSelectionArtifact());
 }
 
-TEST(Artifact, DumpsShowTensorMaps) {
+TEST(Artifact, Dumps_ShowTensorMaps) {
   Result<Artifact> artifact = open(withMaps(
       {{0, {64, 8, 4}, {128, 1024}, {64, 8, 2}, 128}, {1, {32}, {}, {8}, 0}}));
   ASSERT_TRUE(artifact.ok()) << artifact.message();
@@ -370,7 +370,7 @@ TEST(Artifact, DumpsShowTensorMaps) {
       << text;
 }
 
-TEST(Artifact, GemmsFitTheirSlices) {
+TEST(Artifact, Gemms_FitTheirSlices) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 return b.gemm(4, 4, 4, b.arena(64), b.arena(60), b.arena(64));
               }),
@@ -392,7 +392,7 @@ TEST(Artifact, GemmsFitTheirSlices) {
               "gemm lhs is not a float tensor");
 }
 
-TEST(Artifact, CopiesDoNotOverlap) {
+TEST(Artifact, Copies_DoNotOverlap) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 b.arena(128);
                 return b.copy(Slice(2, 0, 64), Slice(2, 32, 64));
@@ -404,7 +404,7 @@ TEST(Artifact, CopiesDoNotOverlap) {
               "copy out has 32 bytes, expected 64");
 }
 
-TEST(Artifact, PartsAreThoseOfItsRanks) {
+TEST(Artifact, Parts_AreThoseOfItsRanks) {
   using artifact::CopyPart;
   expectError(withCommand([](ArtifactBuilder &b) {
                 return b.copy(b.arena(128), b.arena(64), CopyPart::Source);
@@ -433,7 +433,7 @@ TEST(Artifact, PartsAreThoseOfItsRanks) {
               "unknown collective 7");
 }
 
-TEST(Artifact, InitializedTensorsHaveAValue) {
+TEST(Artifact, InitializedTensors_HaveAValue) {
   expectError(withCommand([](ArtifactBuilder &b) {
                 unsigned w =
                     b.tensor("w", DataType::F32, {2}, TensorRole::State);
@@ -449,7 +449,7 @@ TEST(Artifact, InitializedTensorsHaveAValue) {
               "a rotary table is f32 of shape [L, D/2, 2]");
 }
 
-TEST(Artifact, NamesAreUniqueAndPrintable) {
+TEST(Artifact, Names_AreUniqueAndPrintable) {
   ArtifactBuilder twice;
   twice.tensor("w", DataType::F32, {2}, TensorRole::State);
   twice.tensor("w", DataType::F32, {2}, TensorRole::State);
@@ -462,7 +462,7 @@ TEST(Artifact, NamesAreUniqueAndPrintable) {
   expectError(empty.finish(), "empty name");
 }
 
-TEST(Artifact, ShapesWhoseProductOverflowsAreErrors) {
+TEST(Artifact, ShapesWhoseProductOverflows_AreErrors) {
   ArtifactBuilder b;
   uint64_t large = uint64_t(1) << 63;
   b.tensor("w", DataType::F32, {large, large}, TensorRole::State);
@@ -472,7 +472,7 @@ TEST(Artifact, ShapesWhoseProductOverflowsAreErrors) {
   EXPECT_TRUE(open(zero.finish()).ok());
 }
 
-TEST(Artifact, EntriesListKnownTensors) {
+TEST(Artifact, Entries_ListKnownTensors) {
   ArtifactBuilder b;
   b.entry("main", {5}, {}, {});
   expectError(b.finish(), "an input is tensor 5, but there are 0");
@@ -480,7 +480,7 @@ TEST(Artifact, EntriesListKnownTensors) {
 
 /// The payload's 8-byte elements lie at addresses that suit them, or the file
 /// is refused before any is read.
-TEST(Artifact, MisalignedElementsAreErrors) {
+TEST(Artifact, MisalignedElements_AreErrors) {
   std::string bytes = makeTestArtifact();
   Result<Artifact> artifact = open(bytes);
   ASSERT_TRUE(artifact.ok()) << artifact.message();

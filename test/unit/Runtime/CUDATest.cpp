@@ -94,7 +94,7 @@ void startStep(Program &program, int passes, float first) {
 
 } // namespace
 
-TEST_F(CUDATest, RunsEveryKindOfCommand) {
+TEST_F(CUDATest, EveryKindOfCommand_Runs) {
   Program gpu = load(makeTestArtifact("sm_90a"));
   options.blasLibrary.clear();
   Program cpu = load(makeTestArtifact());
@@ -120,7 +120,7 @@ TEST_F(CUDATest, RunsEveryKindOfCommand) {
   EXPECT_EQ(values(gpu, "w"), values(cpu, "w"));
 }
 
-TEST_F(CUDATest, AStepWaitsOnceAndCopiesOneBlockBack) {
+TEST_F(CUDATest, Step_WaitsOnceAndCopiesOneBlockBack) {
   Program program = load(makeStep());
   for (int step = 0; step < 4; ++step) {
     takeLog();
@@ -145,7 +145,7 @@ TEST_F(CUDATest, AStepWaitsOnceAndCopiesOneBlockBack) {
   }
 }
 
-TEST_F(CUDATest, InputsThatLieTogetherAreOneCopy) {
+TEST_F(CUDATest, InputsSideBySide_AreOneCopy) {
   Program program = load(makeStep());
   startStep(program, 1, 0);
   startStep(program, 1, 0);
@@ -204,7 +204,7 @@ std::vector<T> listOf(const T (&values)[n]) {
 
 } // namespace
 
-TEST_F(CUDATest, LaunchesPassTensorMapsBehindTheArguments) {
+TEST_F(CUDATest, Launches_PassTensorMapsBehindTheArguments) {
   Program program = load(makeMapped());
   // The second run records a graph, the third replays it.
   for (int run = 0; run < 3; ++run) {
@@ -236,7 +236,7 @@ TEST_F(CUDATest, LaunchesPassTensorMapsBehindTheArguments) {
   }
 }
 
-TEST_F(CUDATest, AnErrorOfATensorMapNamesIt) {
+TEST_F(CUDATest, ErrorOfATensorMap_NamesIt) {
   fakeCUDAFail("cuTensorMapEncodeTiled", 2);
   EXPECT_EQ(create(makeMapped()).message(),
             "test.nsax: entry 'main': command 0 (launch @maps): tensor map 1 "
@@ -245,7 +245,7 @@ TEST_F(CUDATest, AnErrorOfATensorMapNamesIt) {
             "model.mlir:1:3");
 }
 
-TEST_F(CUDATest, OldDriversRunWhatNeedsNoTensorMaps) {
+TEST_F(CUDATest, OldDrivers_RunWhatNeedsNoTensorMaps) {
   Result<const cuda::Driver *> opened = cuda::Driver::open();
   ASSERT_TRUE(opened.ok()) << opened.message();
   auto *driver = const_cast<cuda::Driver *>(*opened);
@@ -262,7 +262,7 @@ TEST_F(CUDATest, OldDriversRunWhatNeedsNoTensorMaps) {
 // Memory and time
 //===----------------------------------------------------------------------===//
 
-TEST_F(CUDATest, WhatIsAllocatedIsWhatWasPlanned) {
+TEST_F(CUDATest, Allocation_IsWhatWasPlanned) {
   Program program = load(makeTestArtifact("sm_90a"));
   std::istringstream log(takeLog());
   std::string line;
@@ -279,7 +279,7 @@ TEST_F(CUDATest, WhatIsAllocatedIsWhatWasPlanned) {
   EXPECT_EQ(program.memory().inUse, allocated + (1 << 20));
 }
 
-TEST_F(CUDATest, ProfilesHaveTheTimesOfTheGPU) {
+TEST_F(CUDATest, Profiles_HaveTheTimesOfTheGPU) {
   options.profile = true;
   Program program = load(makeTestArtifact("sm_90a"));
   const EntryInfo *entry = program.findEntry("eval");
@@ -301,7 +301,7 @@ TEST_F(CUDATest, ProfilesHaveTheTimesOfTheGPU) {
   EXPECT_FALSE(profile[2].hasHalf);
 }
 
-TEST_F(CUDATest, PeaksAreThoseOfTheGPU) {
+TEST_F(CUDATest, Peaks_AreThoseOfTheGPU) {
   Program program = load(makeTestArtifact("sm_90a"));
   uint64_t before = program.memory().inUse;
   Result<std::optional<GPUPeaks>> peaks = program.measureGPU();
@@ -323,7 +323,7 @@ TEST_F(CUDATest, PeaksAreThoseOfTheGPU) {
 // Failures
 //===----------------------------------------------------------------------===//
 
-TEST_F(CUDATest, NoGraphNamesTheFirstCommandThatIsNotFinite) {
+TEST_F(CUDATest, NoGraph_NamesTheFirstCommandThatIsNotFinite) {
   options.noGraph = true;
   Program program = load(makeTestArtifact("sm_90a"));
   EXPECT_EQ(program.run("poles").message(),
@@ -338,7 +338,7 @@ TEST_F(CUDATest, NoGraphNamesTheFirstCommandThatIsNotFinite) {
       << message;
 }
 
-TEST_F(CUDATest, FiniteChecksSkipOtherColumns) {
+TEST_F(CUDATest, FiniteChecks_SkipOtherColumns) {
   options.checkFinite = options.poison = true;
   ArtifactBuilder b;
   b.target = "sm_90a";
@@ -373,7 +373,7 @@ TEST_F(CUDATest, NoGraph_SelectedBlockBeyondToken_IsRefused) {
             "model.mlir:1:3");
 }
 
-TEST_F(CUDATest, NoGraphNamesTheCommandOfADriverError) {
+TEST_F(CUDATest, NoGraph_NamesTheCommandOfADriverError) {
   options.noGraph = true;
   Program program = load(makeTestArtifact("sm_90a"));
   ASSERT_TRUE(program.run("eval").ok());
@@ -392,7 +392,7 @@ TEST_F(CUDATest, NoGraphNamesTheCommandOfADriverError) {
             "(CUDA_ERROR_ILLEGAL_ADDRESS), from model.mlir:6:3");
 }
 
-TEST_F(CUDATest, AnErrorOfAGraphBelongsToNoCommand) {
+TEST_F(CUDATest, ErrorOfAGraph_BelongsToNoCommand) {
   Program program = load(makeTestArtifact("sm_90a"));
   fakeCUDAFail("cuStreamSynchronize", 1);
   EXPECT_EQ(program.run("eval").message(),
@@ -401,7 +401,7 @@ TEST_F(CUDATest, AnErrorOfAGraphBelongsToNoCommand) {
             "command that failed");
 }
 
-TEST_F(CUDATest, AProductWithoutAlgorithmIsNamed) {
+TEST_F(CUDATest, MatmulWithoutAlgorithm_IsNamed) {
   fakeCUDAFail("cublasLtMatmulAlgoGetHeuristic", 1);
   EXPECT_EQ(create(makeTestArtifact("sm_90a")).message(),
             "test.nsax: entry 'eval': command 1 (gemm 4x16x8): cuBLASLt has no "
@@ -409,13 +409,13 @@ TEST_F(CUDATest, AProductWithoutAlgorithmIsNamed) {
             "model.mlir:5:3");
 }
 
-TEST_F(CUDATest, OtherChipsAreRefused) {
+TEST_F(CUDATest, OtherChips_AreRefused) {
   EXPECT_EQ(create(makeTestArtifact("sm_80")).message(),
             "test.nsax: is for the target 'sm_80'; the Fake H100 has compute "
             "capability 9.0");
 }
 
-TEST_F(CUDATest, TextRunsOnLaterChips) {
+TEST_F(CUDATest, Text_RunsOnLaterChips) {
   Program program = load(makeTestArtifact("sm_86", artifact::ptxFormat));
   EXPECT_TRUE(program.run("ids").ok());
 }
@@ -442,7 +442,7 @@ TEST_F(CUDATest, TheTargetOfAGPUIsTheBestThatRunsThere) {
 }
 
 // As a cubin, its spills were checked when it was made.
-TEST_F(CUDATest, LocalMemoryOfTextIsAWarning) {
+TEST_F(CUDATest, LocalMemoryOfText_IsAWarning) {
   auto messages = [&](const char *format) {
     fakeCUDAReset();
     fakeCUDASpill("test_add", 48);

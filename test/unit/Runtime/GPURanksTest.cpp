@@ -21,9 +21,10 @@ namespace {
 constexpr std::chrono::milliseconds kTimeout{300};
 
 /// Keys are files of a folder, and so is what is said of lost ranks.
-class FileLink final : public RankLink {
+class FileProcessGroup final : public ProcessGroup {
 public:
-  FileLink(const TempDir &folder, int rank) : folder(folder), own(rank) {}
+  FileProcessGroup(const TempDir &folder, int rank)
+      : folder(folder), own(rank) {}
 
   int rank() const override { return own; }
   int size() const override { return 2; }
@@ -41,12 +42,12 @@ public:
   void progress(uint64_t number, uint64_t bytes) override {
     last = std::to_string(number) + " " + std::to_string(bytes);
   }
-  std::string loss() override {
+  std::string peerFailure() override {
     return std::filesystem::exists(folder / "loss") ? folder.read("loss") : "";
   }
-  std::string whereabouts() override { return "rank 1 is elsewhere"; }
-  void giveUp() override { gaveUp = true; }
-  bool hasGivenUp() const override { return gaveUp; }
+  std::string rankStatus() override { return "rank 1 is elsewhere"; }
+  void abortRun() override { aborted = true; }
+  bool hasAborted() const override { return aborted; }
 
   /// What was said of the last reduction.
   std::string last;
@@ -54,7 +55,7 @@ public:
 private:
   const TempDir &folder;
   int own;
-  bool gaveUp = false;
+  bool aborted = false;
 };
 
 /// update(x) gives out the means of x and of twice x.
@@ -78,9 +79,9 @@ std::string makeUpdate() {
 }
 
 struct Rank {
-  Rank(const TempDir &folder, int rank) : link(folder, rank) {
+  Rank(const TempDir &folder, int rank) : group(folder, rank) {
     options.blasLibrary = options.ncclLibrary = NSA_FAKE_CUDA;
-    options.ranks = &link;
+    options.ranks = &group;
   }
   /// An error, or "".
   std::string load(const std::string &bytes = makeUpdate()) {
@@ -113,7 +114,7 @@ struct Rank {
   }
 
   RuntimeOptions options;
-  FileLink link;
+  FileProcessGroup group;
   std::optional<Program> program;
 };
 
@@ -164,7 +165,7 @@ void inProcess(const std::function<void()> &checks) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(GPURanksTest, MeansAreOfAllRanks) {
+TEST(GPURanksTest, Means_AreOfAllRanks) {
   TempDir folder;
   OtherRank other(folder, 4);
   Rank rank(folder, 0);
@@ -176,12 +177,12 @@ TEST(GPURanksTest, MeansAreOfAllRanks) {
     ASSERT_TRUE(means.ok()) << means.message();
     EXPECT_EQ(means->first, float(10 * run + 2));
     EXPECT_EQ(means->second, float(20 * run + 4));
-    EXPECT_EQ(rank.link.last, std::to_string(2 * run + 2) + " 64");
+    EXPECT_EQ(rank.group.last, std::to_string(2 * run + 2) + " 64");
   }
-  EXPECT_FALSE(rank.link.hasGivenUp());
+  EXPECT_FALSE(rank.group.hasAborted());
 }
 
-TEST(GPURanksTest, MeansAreOfBF16Too) {
+TEST(GPURanksTest, Means_AreOfBF16Too) {
   ArtifactBuilder b;
   b.target = "sm_90a";
   unsigned x = b.tensor("x", DataType::BF16, {32}, TensorRole::Input);
@@ -211,7 +212,7 @@ TEST(GPURanksTest, MeansAreOfBF16Too) {
 }
 
 // A rank takes its part of the means, and gives it to the others.
-TEST(GPURanksTest, PartsAreThoseOfTheRank) {
+TEST(GPURanksTest, Parts_AreThoseOfTheRank) {
   ArtifactBuilder b;
   b.target = "sm_90a";
   b.ranks = 2;
@@ -260,7 +261,7 @@ TEST(GPURanksTest, PartsAreThoseOfTheRank) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
+TEST(GPURanksTest, Profiles_SayWhenReductionsRan) {
   TempDir folder;
   OtherRank other(folder, 2);
   Rank rank(folder, 0);
@@ -275,30 +276,30 @@ TEST(GPURanksTest, ProfilesSayWhenReductionsRan) {
 }
 
 // The last reduction of a run was once taken for that of the next one too.
-TEST(GPURanksTest, NoReductionIsSaidToHaveBegunBeforeItHas) {
+TEST(GPURanksTest, NoReduction_IsSaidToHaveBegunBeforeItHas) {
   TempDir folder;
   OtherRank other(folder, 3);
   Rank rank(folder, 0);
   ASSERT_NO_FATAL_FAILURE(loadAndRunTwice(rank));
   struct Slow {
-    FileLink &link;
+    FileProcessGroup &group;
     std::chrono::steady_clock::time_point end;
     std::string last;
-  } slow{rank.link,
+  } slow{rank.group,
          std::chrono::steady_clock::now() + std::chrono::milliseconds(350), ""};
   fakeCUDAEnqueue(
       [](void *argument) {
         auto &slow = *static_cast<Slow *>(argument);
-        slow.last = slow.link.last;
+        slow.last = slow.group.last;
         return std::chrono::steady_clock::now() >= slow.end;
       },
       &slow);
   ASSERT_TRUE(rank.average(1).ok());
   EXPECT_EQ(slow.last, "4 64");
-  EXPECT_EQ(rank.link.last, "6 64");
+  EXPECT_EQ(rank.group.last, "6 64");
 }
 
-TEST(GPURanksTest, ARankThatDoesNotComeIsWaitedForNoLongerThanAllowed) {
+TEST(GPURanksTest, RankMissing_TimesOut) {
   inProcess([] {
     TempDir folder;
     OtherRank other(folder, 2);
@@ -313,11 +314,11 @@ TEST(GPURanksTest, ARankThatDoesNotComeIsWaitedForNoLongerThanAllowed) {
         << message;
     EXPECT_LT(std::chrono::steady_clock::now() - begin,
               std::chrono::seconds(5));
-    EXPECT_TRUE(rank.link.hasGivenUp());
+    EXPECT_TRUE(rank.group.hasAborted());
   });
 }
 
-TEST(GPURanksTest, ALostRankIsWaitedForNoLonger) {
+TEST(GPURanksTest, LostRank_IsWaitedForNoLonger) {
   inProcess([] {
     TempDir folder;
     OtherRank other(folder, 2);
@@ -330,17 +331,17 @@ TEST(GPURanksTest, ALostRankIsWaitedForNoLonger) {
   });
 }
 
-TEST(GPURanksTest, RanksThatDoNotConnectAreNotWaitedFor) {
+TEST(GPURanksTest, RanksDoNotConnect_TimesOut) {
   inProcess([] {
     TempDir folder;
     folder.write("loss", "rank 1 was lost");
     Rank rank(folder, 0);
     EXPECT_EQ(rank.load(), "test.nsax: rank 0: rank 1 was lost");
-    EXPECT_TRUE(rank.link.hasGivenUp());
+    EXPECT_TRUE(rank.group.hasAborted());
   });
 }
 
-TEST(GPURanksTest, AMissingLibraryIsNamed) {
+TEST(GPURanksTest, MissingLibrary_IsNamed) {
   TempDir folder;
   Rank rank(folder, 0);
   rank.options.ncclLibrary = folder / "libnccl.so.2";

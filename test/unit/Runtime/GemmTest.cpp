@@ -1,4 +1,4 @@
-//===- GemmTest.cpp - matrix products against a plain loop ----------------===//
+//===- GemmTest.cpp - matmuls against a plain loop ------------------------===//
 
 #include "runtime/CPU/Gemm.h"
 #include "lib/Support/Float16.h"
@@ -74,7 +74,7 @@ class Gemm : public testing::TestWithParam<Case> {};
 
 } // namespace
 
-TEST_P(Gemm, MatchesAPlainLoop) {
+TEST_P(Gemm, AnyShape_MatchesAPlainLoop) {
   const Case &c = GetParam();
   Program program = makeGemm(c, 2);
   const TensorView &lhs = *program.findTensor("lhs");
@@ -97,7 +97,7 @@ TEST_P(Gemm, MatchesAPlainLoop) {
         << c << " at " << i;
 }
 
-TEST_P(Gemm, IsTheSameOnAnyNumberOfThreads) {
+TEST_P(Gemm, AnyNumberOfThreads_BitsAreTheSame) {
   const Case &c = GetParam();
   std::string first;
   for (int threads : {1, 2, 5}) {
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{65, 129, 33, true, true, 1, DataType::BF16},
                     Case{300, 520, 40, false, true, 0, DataType::F16}));
 
-TEST(GemmSplit, CoversTheProduct) {
+TEST(GemmSplit, AnySize_IsCoveredOnce) {
   for (int64_t m : {0, 1, 16, 255, 256, 257, 2048, 50000})
     for (int64_t n : {0, 1, 100, 512, 768, 3072})
       for (int64_t k : {0, 1, 128, 4096}) {
@@ -141,7 +141,7 @@ TEST(GemmSplit, CoversTheProduct) {
       }
 }
 
-TEST(GemmSplit, SharesOutWhatIsWorthIt) {
+TEST(GemmSplit, SmallMatmul_IsNotShared) {
   GemmSplit tall = GemmSplit::of(2048, 128, 128);
   EXPECT_GE(tall.rowBlocks * tall.columnBlocks, 8);
   GemmSplit row = GemmSplit::of(1, 4096, 512);
@@ -150,7 +150,7 @@ TEST(GemmSplit, SharesOutWhatIsWorthIt) {
   EXPECT_EQ(tiny.rowBlocks * tiny.columnBlocks, 1);
 }
 
-TEST(GemmWorkspace, HoldsWhatIsNotFP32) {
+TEST(GemmWorkspace, NarrowOperands_HaveRoom) {
   EXPECT_EQ(
       gemmWorkspace(4, 4, 4, DataType::F32, DataType::F32, DataType::F32).bytes,
       0u);

@@ -43,7 +43,7 @@ const float *floats(const std::string &bytes) {
 } // namespace
 
 // The known answers of the authors' Random123 distribution.
-TEST(Philox, KnownAnswers) {
+TEST(Philox, KnownCounters_GiveKnownAnswers) {
   std::array<uint32_t, 4> zero = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
                                   0x9b00dbd8};
   EXPECT_EQ(philox(0, 0, 0), zero);
@@ -52,7 +52,7 @@ TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox(~uint64_t(0), ~uint64_t(0), ~uint64_t(0)), ones);
 }
 
-TEST(Initialize, NormalHasItsMoments) {
+TEST(Initialize, Normal_HasItsMoments) {
   const size_t count = 100003;
   std::string bytes =
       initialize("w", DataType::F32, {count}, InitKind::Normal, 0.02);
@@ -68,7 +68,7 @@ TEST(Initialize, NormalHasItsMoments) {
   EXPECT_NEAR(fourth / count, 3, 0.15);
 }
 
-TEST(Initialize, NormalIsAFunctionOfSeedNameAndPosition) {
+TEST(Initialize, Normal_IsAFunctionOfSeedNameAndPosition) {
   std::string bytes =
       initialize("w", DataType::F32, {10001}, InitKind::Normal, 2, 1, 42);
   EXPECT_EQ(initialize("w", DataType::F32, {10001}, InitKind::Normal, 2, 5, 42),
@@ -82,7 +82,7 @@ TEST(Initialize, NormalIsAFunctionOfSeedNameAndPosition) {
             bytes);
 }
 
-TEST(Initialize, NarrowNormalsAreRounded) {
+TEST(Initialize, NarrowNormals_AreRounded) {
   std::string wide =
       initialize("w", DataType::F32, {1001}, InitKind::Normal, 1);
   std::string narrow =
@@ -92,7 +92,7 @@ TEST(Initialize, NarrowNormalsAreRounded) {
               floatToBF16(floats(wide)[i]));
 }
 
-TEST(Initialize, RotaryIsCosAndSin) {
+TEST(Initialize, Rotary_IsCosAndSin) {
   const int length = 700, half = 8;
   std::string bytes = initialize("r", DataType::F32, {length, half, 2},
                                  InitKind::Rotary, 10000);
@@ -104,7 +104,7 @@ TEST(Initialize, RotaryIsCosAndSin) {
     }
 }
 
-TEST(Initialize, ConstantsOfEveryType) {
+TEST(Initialize, ConstantsOfEveryType_AreRight) {
   EXPECT_EQ(
       floats(initialize("c", DataType::F32, {5}, InitKind::Constant, 0.25))[4],
       0.25f);
@@ -121,7 +121,7 @@ TEST(Initialize, ConstantsOfEveryType) {
 // 16-bit floats
 //===----------------------------------------------------------------------===//
 
-TEST(Float16, EveryHalfSurvives) {
+TEST(Float16, EveryHalf_Survives) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     float half = f16ToFloat(uint16_t(bits)),
           brain = bf16ToFloat(uint16_t(bits));
@@ -136,7 +136,7 @@ TEST(Float16, EveryHalfSurvives) {
   }
 }
 
-TEST(Float16, RoundsToNearestEven) {
+TEST(Float16, AnyFloat_RoundsToNearestEven) {
   EXPECT_EQ(floatToBF16(1.00390625f), 0x3F80); // halfway, to even
   EXPECT_EQ(floatToBF16(1.01171875f), 0x3F82); // halfway, to even
   EXPECT_EQ(floatToBF16(3.4e38f), 0x7F80);

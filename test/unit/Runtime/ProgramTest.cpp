@@ -51,7 +51,7 @@ void setRamp(Program &program, const char *name) {
 
 } // namespace
 
-TEST(Program, ListsTensorsAndEntries) {
+TEST(Program, TensorsAndEntries_AreListed) {
   Program program = load(makeTestArtifact());
   ASSERT_EQ(program.entries().size(), 4u);
   EXPECT_EQ(program.entries()[1].name, "eval");
@@ -70,7 +70,7 @@ TEST(Program, ListsTensorsAndEntries) {
             "unknown entry 'evil'; did you mean 'eval'?");
 }
 
-TEST(Program, RunsEveryKindOfCommand) {
+TEST(Program, EveryKindOfCommand_Runs) {
   Program program = load(makeTestArtifact());
   ASSERT_TRUE(program.run("init").ok());
   setRamp(program, "x");
@@ -87,7 +87,7 @@ TEST(Program, RunsEveryKindOfCommand) {
   EXPECT_EQ(*program.findTensor("loss")->as<float>(), y[0]);
 }
 
-TEST(Program, EveryProgramOfAGridRunsOnce) {
+TEST(Program, EveryProgramOfAGrid_RunsOnce) {
   for (int threads : {1, 2, 3, 8}) {
     RuntimeOptions options;
     options.threads = threads;
@@ -100,7 +100,7 @@ TEST(Program, EveryProgramOfAGridRunsOnce) {
   }
 }
 
-TEST(Program, StateSurvivesAndProgramsMove) {
+TEST(Program, State_SurvivesAndProgramsMove) {
   Program first = load(makeTestArtifact());
   ASSERT_TRUE(first.run("init").ok());
   std::vector<float> w = values(first, "w");
@@ -109,7 +109,7 @@ TEST(Program, StateSurvivesAndProgramsMove) {
   EXPECT_TRUE(second.run("ids").ok());
 }
 
-TEST(Program, TwoProgramsHaveTheirOwnKernelsAndMemory) {
+TEST(Program, TwoPrograms_HaveTheirOwnKernelsAndMemory) {
   Program first = load(makeTestArtifact());
   {
     Program second = load(makeTestArtifact());
@@ -120,7 +120,7 @@ TEST(Program, TwoProgramsHaveTheirOwnKernelsAndMemory) {
   EXPECT_EQ(values(first, "ids")[5], 5);
 }
 
-TEST(Program, SeedsDecideInitialValues) {
+TEST(Program, Seeds_DecideInitialValues) {
   RuntimeOptions options;
   std::vector<float> seeds[2];
   for (uint64_t seed : {0, 1}) {
@@ -132,7 +132,7 @@ TEST(Program, SeedsDecideInitialValues) {
   EXPECT_NE(seeds[0], seeds[1]);
 }
 
-TEST(Program, KernelsHaveALargeStack) {
+TEST(Program, Kernels_HaveALargeStack) {
   ArtifactBuilder b;
   b.binary(NSA_TEST_KERNELS);
   unsigned out = b.tensor("out", DataType::F32, {64}, TensorRole::Output);
@@ -142,7 +142,7 @@ TEST(Program, KernelsHaveALargeStack) {
   EXPECT_TRUE(program.run("main").ok());
 }
 
-TEST(Program, CheckFiniteNamesCommandAndLocation) {
+TEST(Program, CheckFinite_NamesCommandAndLocation) {
   RuntimeOptions options;
   options.checkFinite = true;
   Program program = load(makeTestArtifact(), options);
@@ -161,7 +161,7 @@ TEST(Program, CheckFiniteNamesCommandAndLocation) {
 }
 
 /// A file's name can hold any character; a message stays one line of text.
-TEST(Program, LocationsOfSeveralLinesMakeOneLine) {
+TEST(Program, LocationsOfSeveralLines_MakeOneLine) {
   RuntimeOptions options;
   options.checkFinite = true;
   ArtifactBuilder b;
@@ -175,7 +175,7 @@ TEST(Program, LocationsOfSeveralLinesMakeOneLine) {
 }
 
 /// What lies between the columns that a kernel writes is not its output.
-TEST(Program, CheckFiniteSkipsOtherColumns) {
+TEST(Program, CheckFinite_SkipsOtherColumns) {
   RuntimeOptions options;
   options.checkFinite = options.poison = true;
   ArtifactBuilder b;
@@ -222,7 +222,7 @@ TEST(Program, CheckFinite_SelectedBlockBeyondToken_IsRefused) {
   EXPECT_TRUE(unchecked.run("main").ok());
 }
 
-TEST(Program, PoisonFillsWhatARunMustWrite) {
+TEST(Program, Poison_FillsWhatARunMustWrite) {
   RuntimeOptions options;
   options.poison = true;
   ArtifactBuilder b;
@@ -240,7 +240,7 @@ TEST(Program, PoisonFillsWhatARunMustWrite) {
   }
 }
 
-TEST(Program, ProfileCountsNanoseconds) {
+TEST(Program, Profile_CountsNanoseconds) {
   RuntimeOptions options;
   options.profile = true;
   Program program = load(makeTestArtifact(), options);
@@ -259,7 +259,7 @@ TEST(Program, ProfileCountsNanoseconds) {
 // What a machine cannot run
 //===----------------------------------------------------------------------===//
 
-TEST(Program, OtherTargetsAreRefused) {
+TEST(Program, OtherTargets_AreRefused) {
   ArtifactBuilder b;
   b.target = "sm_70";
   expectLoadError(b.finish(), {},
@@ -267,7 +267,7 @@ TEST(Program, OtherTargetsAreRefused) {
                   "sm_86, sm_90a");
 }
 
-TEST(Program, MissingProcessorFeaturesAreNamed) {
+TEST(Program, MissingProcessorFeatures_AreNamed) {
   ArtifactBuilder b;
   b.features = {"avx2", "sse4.1", "avx512f", "bmi"};
   Artifact artifact = open(b.finish());
@@ -284,7 +284,7 @@ TEST(Program, MissingProcessorFeaturesAreNamed) {
   expectLoadError(unknown.finish(), {}, "this one lacks quantum");
 }
 
-TEST(Program, MissingOpenBLASNamesWhatWasSearched) {
+TEST(Program, MissingOpenBLAS_NamesWhatWasSearched) {
   RuntimeOptions options;
   options.blasLibrary = "/nowhere/libopenblas.so";
   expectLoadError(makeTestArtifact(), options, "/nowhere/libopenblas.so");
@@ -298,7 +298,7 @@ TEST(Program, MissingOpenBLASNamesWhatWasSearched) {
   EXPECT_TRUE(Program::create(open(b.finish()), options).ok());
 }
 
-TEST(Program, Lesson07OpenBLASRunsTheKernelsOfThisProcessor) {
+TEST(Program, OpenBLAS_RunsTheKernelsOfThisProcessor) {
   EXPECT_EQ(pickBlasCore({"sse2", "avx", "fma"}), "");
   EXPECT_EQ(pickBlasCore({"avx", "avx2", "fma", "avx512f"}), "Haswell");
   EXPECT_EQ(pickBlasCore({"avx2", "fma", "avx512f", "avx512cd", "avx512bw",
@@ -315,7 +315,7 @@ TEST(Program, Lesson07OpenBLASRunsTheKernelsOfThisProcessor) {
   EXPECT_EQ(std::getenv("OPENBLAS_CORETYPE"), nullptr);
 }
 
-TEST(Program, BinariesAreChecked) {
+TEST(Program, Binaries_AreChecked) {
   ArtifactBuilder none;
   none.kernel("k", "test_add", 1, {}, 0);
   expectLoadError(none.finish(), {}, "has no binary of the format elf-x86-64");
@@ -331,7 +331,7 @@ TEST(Program, BinariesAreChecked) {
   expectLoadError(text.finish(), {}, "too small for a shared object");
 }
 
-TEST(Program, MemoryThatDoesNotExistIsAnError) {
+TEST(Program, TooLittleMemory_IsAnError) {
   ArtifactBuilder b;
   b.arena(uint64_t(1) << 47);
   expectLoadError(b.finish(), {}, "no memory for 140737488355328 bytes");
@@ -341,7 +341,7 @@ TEST(Program, MemoryThatDoesNotExistIsAnError) {
   EXPECT_FALSE(Artifact::fromBytes(bytes.data(), bytes.size()).ok());
 }
 
-TEST(Program, ThreadCountsAreBounded) {
+TEST(Program, ThreadCounts_AreBounded) {
   RuntimeOptions options;
   options.threads = -1;
   expectLoadError(makeTestArtifact(), options, "cannot run on -1 threads");

@@ -36,7 +36,7 @@ struct Tensor {
 
 } // namespace
 
-TEST(TensorFiles, FloatsRoundToBF16) {
+TEST(TensorFiles, Floats_RoundToBF16) {
   Tensor tensor(DataType::BF16);
   ASSERT_TRUE(loadTensor(makeArray<float>(NpyType::F4, {2, 2},
                                           {1, 1.00390625f, -2, NAN}),
@@ -73,7 +73,7 @@ TEST(TensorFiles, LoadTensor_HalfArray_ValuesAreExact) {
             "tensor 't' is i32[2x2], but the array is f16[2x2]");
 }
 
-TEST(TensorFiles, DoublesMustBeExact) {
+TEST(TensorFiles, Doubles_MustBeExact) {
   Tensor tensor(DataType::F32);
   EXPECT_TRUE(loadTensor(makeArray<double>(NpyType::F8, {2, 2},
                                            {1, 0.5, -INFINITY, NAN}),
@@ -90,7 +90,7 @@ TEST(TensorFiles, DoublesMustBeExact) {
           .ok());
 }
 
-TEST(TensorFiles, IntegersMustFit) {
+TEST(TensorFiles, Integers_MustFit) {
   Tensor tensor(DataType::I32);
   ASSERT_TRUE(loadTensor(makeArray<int64_t>(NpyType::I8, {2, 2}, {1, -2, 3, 4}),
                          tensor.view)
@@ -109,7 +109,7 @@ TEST(TensorFiles, IntegersMustFit) {
       "5000000000, has no exact i32");
 }
 
-TEST(TensorFiles, ShapesAndKindsMustMatch) {
+TEST(TensorFiles, ShapesAndKinds_MustMatch) {
   Tensor tensor(DataType::F32);
   EXPECT_EQ(
       loadTensor(makeArray<float>(NpyType::F4, {4}, {1, 2, 3, 4}), tensor.view)

@@ -19,7 +19,7 @@ std::unique_ptr<ThreadPool> makePool(int threads) {
 
 } // namespace
 
-TEST(ThreadPool, LoopsCoverEveryIndexOnce) {
+TEST(ThreadPool, Loops_CoverEveryIndexOnce) {
   for (int threads : {1, 2, 4, 16}) {
     std::unique_ptr<ThreadPool> pool = makePool(threads);
     for (int64_t count : {0, 1, 2, 7, 1000, 4097}) {
@@ -38,7 +38,7 @@ TEST(ThreadPool, LoopsCoverEveryIndexOnce) {
 
 // Thousands of loops of few iterations, with pauses in which helpers fall
 // asleep: what is lost or run twice shows in the sum.
-TEST(ThreadPool, ManyShortLoopsInOneJob) {
+TEST(ThreadPool, ManyShortLoops_RunInOneJob) {
   std::unique_ptr<ThreadPool> pool = makePool(4);
   std::atomic<int64_t> sum{0};
   for (int round = 0; round < 20; ++round) {
@@ -54,7 +54,7 @@ TEST(ThreadPool, ManyShortLoopsInOneJob) {
 }
 
 // Each loop reads what all threads wrote in the one before, without locks.
-TEST(ThreadPool, LoopsSeeWhatEarlierLoopsWrote) {
+TEST(ThreadPool, Loops_SeeWhatEarlierLoopsWrote) {
   std::unique_ptr<ThreadPool> pool = makePool(3);
   const int64_t count = 20000;
   std::vector<int64_t> from(count, 0), to(count, 0);
@@ -71,7 +71,7 @@ TEST(ThreadPool, LoopsSeeWhatEarlierLoopsWrote) {
     ASSERT_EQ(value, 200);
 }
 
-TEST(ThreadPool, EveryThreadHasItsTurn) {
+TEST(ThreadPool, EveryThread_HasItsTurn) {
   std::unique_ptr<ThreadPool> pool = makePool(6);
   std::mutex mutex;
   std::set<std::thread::id> threads;

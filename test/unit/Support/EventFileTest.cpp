@@ -48,7 +48,7 @@ std::string onlyFile(TempDir &dir, const std::string &folder) {
   return dir.read(folder + "/" + name);
 }
 
-TEST(EventFile, ChecksumsAreCastagnoli) {
+TEST(EventFile, Checksums_AreCastagnoli) {
   // RFC 3720, B.4, and the usual check value.
   EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
@@ -56,7 +56,7 @@ TEST(EventFile, ChecksumsAreCastagnoli) {
   EXPECT_EQ(crc32c(""), 0u);
 }
 
-TEST(EventFile, ScalarsAreOnDiskAtOnce) {
+TEST(EventFile, Scalars_AreOnDiskAtOnce) {
   TempDir dir;
   Result<EventFile> file = EventFile::create(dir / "tb", 1700000000.5, 1);
   ASSERT_TRUE(file.ok()) << file.message();
@@ -83,7 +83,7 @@ TEST(EventFile, ScalarsAreOnDiskAtOnce) {
   EXPECT_EQ(events[1], expected);
 }
 
-TEST(EventFile, AResumedRunReplacesLaterSteps) {
+TEST(EventFile, ResumedRun_ReplacesLaterSteps) {
   TempDir dir;
   ASSERT_TRUE(EventFile::create(dir / "tb", 1700000000.0, 11).ok());
   std::vector<std::string> events = readEvents(onlyFile(dir, "tb"));
@@ -92,7 +92,7 @@ TEST(EventFile, AResumedRunReplacesLaterSteps) {
   EXPECT_EQ(events[1].substr(9), std::string("\x10\x0b\x3a\x02\x08\x01", 6));
 }
 
-TEST(EventFile, AFolderThatCannotBeIsAnError) {
+TEST(EventFile, ImpossibleFolder_IsAnError) {
   TempDir dir;
   dir.write("tb", "a file");
   Result<EventFile> file = EventFile::create(dir / "tb", 0.0, 1);

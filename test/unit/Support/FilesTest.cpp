@@ -11,7 +11,7 @@
 using namespace nsa;
 namespace fs = std::filesystem;
 
-TEST(Files, AWrittenFileIsReplaced) {
+TEST(Files, WrittenFile_IsReplaced) {
   TempDir dir;
   dir.write("x", "old contents");
   ASSERT_TRUE(writeFileAtomically(dir / "x", "new"));
@@ -20,7 +20,7 @@ TEST(Files, AWrittenFileIsReplaced) {
 }
 
 // Renaming a file over it once took /dev/null away from root's machine.
-TEST(Files, ADeviceIsWrittenIntoAndStays) {
+TEST(Files, Device_IsWrittenIntoAndStays) {
   TempDir dir;
   std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -36,7 +36,7 @@ TEST(Files, ADeviceIsWrittenIntoAndStays) {
   EXPECT_EQ(received, "through the pipe");
 }
 
-TEST(Files, AFolderIsNotReplaced) {
+TEST(Files, Folder_IsNotReplaced) {
   TempDir dir;
   dir.write("folder/x", "");
   Status status = writeFileAtomically(dir / "folder", "new");

@@ -27,7 +27,7 @@ void expectError(const std::string &contents, const std::string &part) {
 
 } // namespace
 
-TEST(Npy, ReadsBackWhatItWrites) {
+TEST(Npy, Written_ReadsBack) {
   TempDir dir;
   std::vector<float> values = {1, 2, 3, 4, 5, 6};
   ASSERT_TRUE(writeNpy(dir / "a.npy", NpyType::F4, {2, 3}, values.data()).ok());
@@ -42,7 +42,7 @@ TEST(Npy, ReadsBackWhatItWrites) {
 }
 
 // What numpy.save(numpy.zeros((3,), "<i4")) writes.
-TEST(Npy, WritesWhatNumPyWrites) {
+TEST(Npy, Written_IsWhatNumPyWrites) {
   int32_t zeros[3] = {};
   std::string expected = "{'descr': '<i4', 'fortran_order': False, 'shape': "
                          "(3,), }";
@@ -51,7 +51,7 @@ TEST(Npy, WritesWhatNumPyWrites) {
             makeFile(expected, std::string(12, '\0')));
 }
 
-TEST(Npy, EveryTypeShapeAndVersion) {
+TEST(Npy, EveryTypeShapeAndVersion_IsRead) {
   const std::pair<const char *, NpyType> types[] = {
       {"<f2", NpyType::F2}, {"<f4", NpyType::F4}, {"<f8", NpyType::F8},
       {"<i4", NpyType::I4}, {"<i8", NpyType::I8}, {"<u2", NpyType::U2}};
@@ -73,7 +73,7 @@ TEST(Npy, EveryTypeShapeAndVersion) {
   }
 }
 
-TEST(Npy, ErrorsNameWhatIsWrong) {
+TEST(Npy, Errors_NameWhatIsWrong) {
   expectError("", "not an .npy file");
   expectError(std::string("\x93NUMPY\x09\x00\x00\x00", 10),
               "version 9.0 is not one of");
@@ -104,7 +104,7 @@ TEST(Npy, ErrorsNameWhatIsWrong) {
               "64-bit numbers");
 }
 
-TEST(Npy, NoChangedOrCutFileCrashes) {
+TEST(Npy, ChangedOrCutFile_DoesNotCrash) {
   std::vector<float> values(24, 1);
   std::string contents = formatNpy(NpyType::F4, {2, 3, 4}, values.data());
   for (size_t size = 0; size < contents.size(); ++size)

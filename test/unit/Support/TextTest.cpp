@@ -6,7 +6,7 @@
 
 using namespace nsa;
 
-TEST(Text, OneLineShowsWhatATerminalCan) {
+TEST(Text, OneLine_ShowsWhatATerminalCan) {
   EXPECT_EQ(oneLine("plain text"), "plain text");
   EXPECT_EQ(oneLine("gr\xC3\xBC\xC3\x9F"), "gr\xC3\xBC\xC3\x9F");
   EXPECT_EQ(oneLine("a\nb\tc\x1B[1md\x7F"), "a?b?c?[1md?");
@@ -14,7 +14,9 @@ TEST(Text, OneLineShowsWhatATerminalCan) {
   EXPECT_EQ(oneLine("\xFF\xC3"), "??");
 }
 
-TEST(Text, PrintableKeepsLines) { EXPECT_EQ(printable("a\n\tb\r"), "a\n\tb?"); }
+TEST(Text, Printable_KeepsLines) {
+  EXPECT_EQ(printable("a\n\tb\r"), "a\n\tb?");
+}
 
 TEST(Text, Quote_LongText_KeepsBothEnds) {
   EXPECT_EQ(quote("short"), "'short'");

@@ -6,7 +6,7 @@
 
 using namespace nsa;
 
-TEST(Assembler, ResourcesAndWarningsAreRead) {
+TEST(Assembler, ResourcesAndWarnings_AreRead) {
   Assembly assembly;
   parseAssemblerLog(
       "ptxas info    : 8 bytes gmem\n"
@@ -33,7 +33,7 @@ TEST(Assembler, ResourcesAndWarningsAreRead) {
 
 // As ptxas 12.8 prints them: the function is named in the message, which comes
 // before those of all functions.
-TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
+TEST(Assembler, SerialisedWgmma_BelongsToItsKernel) {
   Assembly assembly;
   parseAssemblerLog(
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
@@ -59,7 +59,7 @@ TEST(Assembler, SerialisedProductsBelongToTheirKernel) {
   EXPECT_EQ(assembly.warnings.size(), 5u);
 }
 
-TEST(Assembler, AnyMessageOfThatHundredIsOne) {
+TEST(Assembler, AnyMessageOfThatHundred_CountsAsSerialised) {
   for (const char *code : {"C7500", "C7508", "C7520", "C7599"}) {
     Assembly assembly;
     parseAssemblerLog(
@@ -75,7 +75,7 @@ TEST(Assembler, AnyMessageOfThatHundredIsOne) {
 }
 
 // Registers that are not handed over are told without a name.
-TEST(Assembler, AMessageWithoutANameMayBeOfAnyKernel) {
+TEST(Assembler, MessageWithoutAName_MayBeOfAnyKernel) {
   Assembly assembly;
   parseAssemblerLog(
       "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' "
@@ -88,7 +88,7 @@ TEST(Assembler, AMessageWithoutANameMayBeOfAnyKernel) {
   EXPECT_TRUE(assembly.kernels["second"].isSerialised);
 }
 
-TEST(Assembler, KernelsThatHandRegistersOverStartWithTheseAlone) {
+TEST(Assembler, KernelsWithSetmaxnreg_StartWithMaxnreg) {
   Assembly assembly;
   assembly.kernels["ring"].registers = 128;
   EXPECT_FALSE(checkLaunchRegisters(assembly, {{"ring", 128}}));
@@ -99,7 +99,7 @@ TEST(Assembler, KernelsThatHandRegistersOverStartWithTheseAlone) {
             std::string::npos);
 }
 
-TEST(Assembler, AProgramThatIsNotThereIsAnError) {
+TEST(Assembler, NoAssembler_IsAnError) {
   llvm::Expected<Assembly> assembly =
       assemble("/nowhere/ptxas", "", *findCUDAChip("sm_90a"), 1);
   ASSERT_FALSE(assembly);

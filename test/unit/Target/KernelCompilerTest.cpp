@@ -95,7 +95,7 @@ llvm.func @second(%args: !llvm.ptr, %begin: i64, %end: i64) {
 }
 )";
 
-TEST_F(KernelCompilerTest, CompilesKernelsThatShareHelpers) {
+TEST_F(KernelCompilerTest, KernelsThatShareHelpers_Compile) {
   FailureOr<CPUBinary> binary = compile(goodKernels);
   ASSERT_TRUE(succeeded(binary)) << message;
   EXPECT_EQ(StringRef(binary->image.data(), 4), "\177ELF");
@@ -106,14 +106,14 @@ TEST_F(KernelCompilerTest, CompilesKernelsThatShareHelpers) {
   EXPECT_GT(binary->kernels[1].codeBytes, 0u);
 }
 
-TEST_F(KernelCompilerTest, BytesDependOnTheKernelsOnly) {
+TEST_F(KernelCompilerTest, Bytes_DependOnTheKernelsOnly) {
   FailureOr<CPUBinary> one = compile(goodKernels, 1);
   FailureOr<CPUBinary> four = compile(goodKernels, 4);
   ASSERT_TRUE(succeeded(one) && succeeded(four)) << message;
   EXPECT_EQ(one->image, four->image);
 }
 
-TEST_F(KernelCompilerTest, NamesUndefinedSymbolAndKernel) {
+TEST_F(KernelCompilerTest, UndefinedSymbol_IsNamedWithItsKernel) {
   expectFailure("llvm.func @expf(f32) -> f32\n" +
                     kernel("%x = llvm.load %p : !llvm.ptr -> f32\n"
                            "%y = llvm.call @expf(%x) : (f32) -> f32\n"
@@ -121,20 +121,20 @@ TEST_F(KernelCompilerTest, NamesUndefinedSymbolAndKernel) {
                 "undefined symbol 'expf'");
 }
 
-TEST_F(KernelCompilerTest, RefusesMathThatBecomesACall) {
+TEST_F(KernelCompilerTest, MathThatBecomesACall_IsRefused) {
   expectFailure(kernel("%x = llvm.load %p : !llvm.ptr -> f32\n"
                        "%y = llvm.intr.exp(%x) : (f32) -> f32\n"
                        "llvm.store %y, %p : f32, !llvm.ptr"),
                 "undefined symbol 'expf'");
 }
 
-TEST_F(KernelCompilerTest, ReportsAssemblyErrors) {
+TEST_F(KernelCompilerTest, AssemblyErrors_AreReported) {
   expectFailure(kernel("llvm.inline_asm has_side_effects \"no such\", \"\" : "
                        "() -> ()"),
                 "invalid instruction mnemonic 'no'");
 }
 
-TEST_F(KernelCompilerTest, SurvivesFatalErrorsOfTheCodeGenerator) {
+TEST_F(KernelCompilerTest, FatalErrorOfTheCodeGenerator_IsAnError) {
   std::string gpu = kernel(
       "%x = llvm.call_intrinsic \"llvm.nvvm.read.ptx.sreg.tid.x\"() : () -> "
       "i32\nllvm.store %x, %p : i32, !llvm.ptr");
@@ -144,7 +144,7 @@ TEST_F(KernelCompilerTest, SurvivesFatalErrorsOfTheCodeGenerator) {
   EXPECT_TRUE(succeeded(compile(goodKernels, 2)));
 }
 
-TEST_F(KernelCompilerTest, ReportsEveryBrokenKernel) {
+TEST_F(KernelCompilerTest, EveryBrokenKernel_IsReported) {
   EXPECT_TRUE(failed(compile("llvm.func @f()\nllvm.func @g()\n" +
                                  kernel("llvm.call @f() : () -> ()", "one") +
                                  kernel("llvm.call @g() : () -> ()", "two"),
@@ -154,7 +154,7 @@ TEST_F(KernelCompilerTest, ReportsEveryBrokenKernel) {
   EXPECT_LT(one, two);
 }
 
-TEST(CPUDescriptionTest, KnowsLevelsAndTheHost) {
+TEST(CPUDescriptionTest, LevelsAndTheHost_AreKnown) {
   CPUDescription v3 = cantFail(describeCPU("x86-64-v3"));
   EXPECT_TRUE(llvm::is_contained(v3.features, "avx2"));
   EXPECT_FALSE(llvm::is_contained(v3.features, "avx512f"));

@@ -41,7 +41,7 @@ std::vector<uint64_t> listOf(const Range &values) {
 
 } // namespace
 
-TEST(TensorMap, GoesFromTheFunctionToTheArtefact) {
+TEST(TensorMap, TensorMapOfAFunction_IsInTheArtefact) {
   MLIRContext context;
   context.loadDialect<tile::TileDialect, rt::RTDialect, LLVM::LLVMDialect,
                       NVVM::NVVMDialect>();
@@ -49,7 +49,7 @@ TEST(TensorMap, GoesFromTheFunctionToTheArtefact) {
   OwningOpRef<ModuleOp> code = parseSourceString<ModuleOp>(kFunction, &context);
   ASSERT_TRUE(module && code);
   {
-    DetachedKernels detached(*module);
+    OutlinedKernels detached(*module);
     detached.getSources().getBody()->clear();
     detached.getSources().getBody()->getOperations().splice(
         detached.getSources().getBody()->begin(),

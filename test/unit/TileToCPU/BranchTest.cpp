@@ -12,7 +12,7 @@ class BranchTest : public KernelTest {};
 
 /// A branch multiplies what was loaded before it, by copies of whole pieces or,
 /// where rows begin anywhere, of single elements.
-TEST_F(BranchTest, ProductsOfTilesThatAreLoadedBefore) {
+TEST_F(BranchTest, DotsOfTilesLoadedBefore_AreRight) {
   for (const char *matrix : {"64x16xbf16", "64x16xbf16/21"})
     for (double taken : {0, 1}) {
       KernelCase test;
@@ -36,7 +36,7 @@ TEST_F(BranchTest, ProductsOfTilesThatAreLoadedBefore) {
 
 /// Both branches read what other threads stored before: a barrier in one of
 /// them is none in the other.
-TEST_F(BranchTest, LoadsOfWhatWasStoredBefore) {
+TEST_F(BranchTest, LoadsOfWhatWasStoredBefore_AreRight) {
   for (double taken : {0, 1}) {
     KernelCase test;
     test.inputs = {"64x8xf32", "1xi32"};

@@ -1,4 +1,4 @@
-//===- DotTest.cpp - matrix products of every shape -----------------------===//
+//===- DotTest.cpp - matmuls of every shape -------------------------------===//
 
 #include "test/unit/TileToCPU/KernelTest.h"
 
@@ -49,7 +49,7 @@ protected:
 };
 } // namespace
 
-TEST_F(DotTest, AllFormsAndRemainders) {
+TEST_F(DotTest, AllFormsAndRemainders_AreRight) {
   const DotShape shapes[] = {{64, 64, 64},
                              {1, 1, 1},
                              {5, 7, 3},
@@ -62,8 +62,8 @@ TEST_F(DotTest, AllFormsAndRemainders) {
                              {20, 8, 8},
                              {12, 31, 40},
                              {2, 2, 2},
-                             // One to three warpgroups, panels of 32, 64 and
-                             // 128 bytes, the last slab cut off.
+                             // One to three warpgroups, swizzle atom columns of
+                             // 32, 64 and 128 bytes, the last M-tile cut off.
                              {64, 16, 32},
                              {128, 96, 16},
                              {192, 48, 48},
@@ -79,7 +79,7 @@ TEST_F(DotTest, AllFormsAndRemainders) {
                  "x86-64-v3");
 }
 
-TEST_F(DotTest, OtherProcessors) {
+TEST_F(DotTest, OtherProcessors_GiveTheSame) {
   for (bool transposeB : {false, true}) {
     checkDot({13, 21, 10}, false, transposeB, "f32", "x86-64-v2");
     checkDot({20, 21, 10}, false, transposeB, "bf16", "x86-64-v2");

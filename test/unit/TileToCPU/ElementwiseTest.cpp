@@ -1,4 +1,4 @@
-//===- ElementwiseTest.cpp - maps, reductions, functions, 16 bits
+//===- ElementwiseTest.cpp - maps, reductions, functions, 16 bits ---------===//
 //------------===//
 
 #include "test/unit/TileToCPU/KernelTest.h"
@@ -44,7 +44,7 @@ static std::vector<double> numbersBetween(double low, double high) {
   return numbers;
 }
 
-TEST_F(ElementwiseTest, Exponentials) {
+TEST_F(ElementwiseTest, Exponentials_AreExact) {
   // The tolerance is relative to the largest number: small ranges.
   for (double low : {-80.0, -10.0, -1.0, 0.0, 40.0, 87.0})
     checkFunction(exp, numbersBetween(low, low + 1));
@@ -55,7 +55,7 @@ TEST_F(ElementwiseTest, Exponentials) {
                 {-infinity, infinity, notANumber, 0, -0.0, 128, 1000, -200});
 }
 
-TEST_F(ElementwiseTest, OtherFunctions) {
+TEST_F(ElementwiseTest, OtherFunctions_AreExact) {
   checkFunction(log, numbersBetween(0.01, 3));
   checkFunction(log, numbersBetween(0.99, 1.01));
   checkFunction(log, {0, infinity, notANumber, 1e-40, 3e38, -1});
@@ -67,7 +67,7 @@ TEST_F(ElementwiseTest, OtherFunctions) {
   checkFunction(cos, numbersBetween(-5, 5), 1e-6);
 }
 
-TEST_F(ElementwiseTest, BF16RoundsToNearestEven) {
+TEST_F(ElementwiseTest, BF16_RoundsToNearestEven) {
   KernelCase test;
   test.inputs = {"14xf32"};
   test.outputs = {"14xbf16", "14xf32"};
@@ -87,7 +87,7 @@ TEST_F(ElementwiseTest, BF16RoundsToNearestEven) {
 }
 
 // Beside ties: subnormal numbers, the largest one, and what rounds to infinity.
-TEST_F(ElementwiseTest, F16RoundsToNearestEven) {
+TEST_F(ElementwiseTest, F16_RoundsToNearestEven) {
   KernelCase test;
   test.inputs = {"14xf32"};
   test.outputs = {"14xf16", "14xf32"};
@@ -109,7 +109,7 @@ TEST_F(ElementwiseTest, F16RoundsToNearestEven) {
   check(test);
 }
 
-TEST_F(ElementwiseTest, ReductionsOfEveryShape) {
+TEST_F(ElementwiseTest, ReductionsOfEveryShape_AreRight) {
   const std::pair<int64_t, int64_t> shapes[] = {
       {8, 16}, {5, 11}, {1, 33}, {33, 1}, {1, 1}, {3, 3}, {7, 8}};
   for (auto [rows, cols] : shapes)
@@ -137,7 +137,7 @@ TEST_F(ElementwiseTest, ReductionsOfEveryShape) {
       }
 }
 
-TEST_F(ElementwiseTest, MasksAndSeveralResults) {
+TEST_F(ElementwiseTest, MasksAndSeveralResults_AreRight) {
   KernelCase test;
   test.inputs = {"9x13xf32", "9x13xi32"};
   test.outputs = {"9x13xf32", "9x13xf32", "9x13xi32"};
@@ -166,7 +166,7 @@ TEST_F(ElementwiseTest, MasksAndSeveralResults) {
 
 /// The last of nine columns is alone in its vector, and what is computed for it
 /// alone must be rounded no other way.
-TEST_F(ElementwiseTest, ElementsDoNotDependOnTheirPlace) {
+TEST_F(ElementwiseTest, Elements_DoNotDependOnTheirPlace) {
   KernelCase test;
   test.inputs = {"64x16xf32"};
   test.outputs = {"64x16xf32", "64x9xf32", "64x9xf32"};

@@ -11,7 +11,7 @@ namespace {
 class MemoryTest : public KernelTest {};
 } // namespace
 
-TEST_F(MemoryTest, BlocksThatReachOutside) {
+TEST_F(MemoryTest, BlocksThatReachOutside_ReadZeros) {
   struct Block {
     int64_t rows, cols;
     int row, col;
@@ -48,7 +48,7 @@ TEST_F(MemoryTest, BlocksThatReachOutside) {
 }
 
 /// Columns of wider matrices: nothing between them is touched.
-TEST_F(MemoryTest, Columns) {
+TEST_F(MemoryTest, Columns_AreReadAndWritten) {
   for (std::string element : {"f32", "bf16", "f16", "i32"})
     for (std::string columns : {"13", "16", "36"}) {
       KernelCase test;
@@ -79,7 +79,7 @@ TEST_F(MemoryTest, Columns) {
 }
 
 /// Products in 16 bits, of which some columns are outside.
-TEST_F(MemoryTest, NarrowColumnsThatReachOutside) {
+TEST_F(MemoryTest, NarrowColumnsThatReachOutside_ReadZeros) {
   for (int first : {0, 8, -8}) {
     KernelCase test;
     test.grid = {2, 1, 1};
@@ -101,7 +101,7 @@ TEST_F(MemoryTest, NarrowColumnsThatReachOutside) {
   }
 }
 
-TEST_F(MemoryTest, Gathers) {
+TEST_F(MemoryTest, GatheredRows_AreRight) {
   KernelCase test;
   test.inputs = {"10x24xf32", "6xi32"};
   test.outputs = {"6x24xf32", "24x10xf32", "12x24xf32", "24xf32"};
@@ -123,7 +123,7 @@ TEST_F(MemoryTest, Gathers) {
   check(test);
 }
 
-TEST_F(MemoryTest, ScalarsAndEmptyTensors) {
+TEST_F(MemoryTest, ScalarsAndEmptyTensors_AreRight) {
   KernelCase test;
   test.inputs = {"4x4xf32", "2xi32", "0x24xf32", "1xbf16"};
   test.outputs = {"4xf32", "24xf32", "1xbf16"};
@@ -144,7 +144,7 @@ TEST_F(MemoryTest, ScalarsAndEmptyTensors) {
   check(test);
 }
 
-TEST_F(MemoryTest, GridOfThreeAxes) {
+TEST_F(MemoryTest, GridOfThreeAxes_IsCovered) {
   KernelCase test;
   test.grid = {3, 2, 4};
   test.inputs = {"4x2x3x8xf32"};
@@ -162,7 +162,7 @@ TEST_F(MemoryTest, GridOfThreeAxes) {
   check(test);
 }
 
-TEST_F(MemoryTest, StoresKeepTheirOrder) {
+TEST_F(MemoryTest, Stores_KeepTheirOrder) {
   KernelCase test;
   test.inputs = {};
   test.outputs = {"16xf32", "16xf32"};
@@ -183,7 +183,7 @@ TEST_F(MemoryTest, StoresKeepTheirOrder) {
 
 /// A store may run with what it stores, but not before an earlier load of the
 /// same place, which may run later.
-TEST_F(MemoryTest, LoadsSeeNoLaterStore) {
+TEST_F(MemoryTest, Loads_SeeNoLaterStore) {
   KernelCase test;
   test.inputs = {"3x24xf32"};
   test.outputs = {"3x24xf32", "3x24xf32"};

@@ -269,7 +269,7 @@ void ProgramWriter::write() {
   }
 }
 
-TEST_F(RandomProgramTest, AgreeWithTheInterpreter) {
+TEST_F(RandomProgramTest, RandomKernels_AgreeWithTheInterpreter) {
   for (unsigned seed = 0; seed < 60 && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     KernelCase test;

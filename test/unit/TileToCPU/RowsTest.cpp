@@ -14,7 +14,7 @@ static std::string shapeOf(int64_t rows, int64_t cols, const char *element) {
   return std::to_string(rows) + "x" + std::to_string(cols) + "x" + element;
 }
 
-TEST_F(RowsTest, Transpose) {
+TEST_F(RowsTest, Transpose_IsRight) {
   const std::pair<int64_t, int64_t> shapes[] = {
       {8, 8}, {16, 24}, {9, 17}, {3, 5}, {1, 12}, {12, 1}, {13, 8}};
   for (auto [rows, cols] : shapes)
@@ -33,7 +33,7 @@ TEST_F(RowsTest, Transpose) {
 
 /// Whether a tile holds each of some numbers: at its ends, in the middle, or
 /// not at all.
-TEST_F(RowsTest, Any) {
+TEST_F(RowsTest, Any_IsRight) {
   const std::pair<int64_t, int64_t> shapes[] = {{8, 16}, {3, 5},  {1, 1},
                                                 {1, 9},  {13, 1}, {4, 8}};
   for (auto [rows, cols] : shapes) {
@@ -63,7 +63,7 @@ TEST_F(RowsTest, Any) {
 
 /// Sums of the rows of a product, and of these: a tile of one column that
 /// several warps of a GPU hold, each row four times.
-TEST_F(RowsTest, SumsOfSums) {
+TEST_F(RowsTest, SumsOfSums_AreRight) {
   const int64_t numRows[] = {16, 40, 64, 130};
   for (int64_t rows : numRows) {
     KernelCase test;
@@ -82,7 +82,7 @@ TEST_F(RowsTest, SumsOfSums) {
   }
 }
 
-TEST_F(RowsTest, TopNAndSort) {
+TEST_F(RowsTest, TopNAndSort_AreRight) {
   struct Shape {
     int64_t rows, cols, slots, tiles;
   };
@@ -123,7 +123,7 @@ TEST_F(RowsTest, TopNAndSort) {
   }
 }
 
-TEST_F(RowsTest, LoopsCarryTilesAndScalars) {
+TEST_F(RowsTest, Loops_CarryTilesAndScalars) {
   KernelCase test;
   test.inputs = {"8x8xf32", "8x8xf32", "1xi32"};
   test.outputs = {"8x8xf32", "8x8xf32", "2xf32"};

@@ -31,54 +31,54 @@ std::vector<std::string> names(const std::vector<Anomaly> &anomalies) {
 
 using Names = std::vector<std::string>;
 
-TEST(Anomaly, HealthyStepsHaveNone) {
+TEST(Anomaly, HealthySteps_HaveNone) {
   AnomalyMonitor monitor;
   for (int64_t step = 1; step <= 100; ++step) {
     StepRecord record = healthy(step);
     // One slow step is none either.
     if (step == 50)
       record.toksPerSecond = 1;
-    EXPECT_EQ(names(monitor.judge(record)), Names());
+    EXPECT_EQ(names(monitor.update(record)), Names());
   }
 }
 
-TEST(Anomaly, AGradientOfZeroIsReportedOnce) {
+TEST(Anomaly, GradientOfZero_IsReportedOnce) {
   AnomalyMonitor monitor;
   StepRecord record = healthy(1);
   record.gradNorm = 0;
-  EXPECT_EQ(names(monitor.judge(record)), Names({"zero_grad"}));
-  EXPECT_EQ(names(monitor.judge(record)), Names());
+  EXPECT_EQ(names(monitor.update(record)), Names({"zero_grad"}));
+  EXPECT_EQ(names(monitor.update(record)), Names());
 }
 
-TEST(Anomaly, ThroughputIsComparedWithTheFastestSteps) {
+TEST(Anomaly, Throughput_IsComparedWithTheFastestSteps) {
   AnomalyMonitor monitor;
   int64_t step = 0;
   for (int i = 0; i < 20; ++i)
-    EXPECT_EQ(names(monitor.judge(healthy(++step))), Names());
+    EXPECT_EQ(names(monitor.update(healthy(++step))), Names());
   Names seen;
   for (int i = 0; i < 20 && seen.empty(); ++i) {
     StepRecord record = healthy(++step);
     record.toksPerSecond = 50;
-    seen = names(monitor.judge(record));
+    seen = names(monitor.update(record));
     // Five slow steps of ten are not most of them.
     EXPECT_EQ(seen.empty(), i < 5) << i;
   }
   EXPECT_EQ(seen, Names({"throughput_flatline"}));
 }
 
-TEST(Anomaly, GatesCollapseOnOneBranchOrShut) {
+TEST(Anomaly, Gates_CollapseOnOneBranchOrShut) {
   AnomalyMonitor one, shut;
   StepRecord record = healthy(1);
   record.attention.gates[1] = {0.001, 0.002, 0.99, 0.02};
-  std::vector<Anomaly> found = one.judge(record);
+  std::vector<Anomaly> found = one.update(record);
   ASSERT_EQ(names(found), Names({"gate_collapse"}));
   EXPECT_EQ(found[0].text, "the gates of layer 1 have the means 0.001, 0.002, "
                            "0.99 and the entropy 0.02");
   record.attention.gates[1] = {0.001, 0.001, 0.001, 1.09};
-  EXPECT_EQ(names(shut.judge(record)), Names({"gate_collapse"}));
+  EXPECT_EQ(names(shut.update(record)), Names({"gate_collapse"}));
 }
 
-TEST(Watchdog, CallsOnceForEachStartThatDoesNotEnd) {
+TEST(Watchdog, StartDoesNotEnd_IsReportedOnce) {
   std::atomic<int> calls = 0;
   Watchdog watchdog(0.02, [&] { ++calls; });
   auto wait = [&](int wanted) {
@@ -99,7 +99,7 @@ TEST(Watchdog, CallsOnceForEachStartThatDoesNotEnd) {
   EXPECT_TRUE(watchdog.stop());
 }
 
-TEST(Watchdog, IsQuietInTimeAndWithoutALimit) {
+TEST(Watchdog, InTimeOrWithoutALimit_NothingIsReported) {
   std::atomic<int> calls = 0;
   auto count = [&] { ++calls; };
   Watchdog patient(60, count), off(0, count);
@@ -112,7 +112,7 @@ TEST(Watchdog, IsQuietInTimeAndWithoutALimit) {
 }
 
 // More seconds than a clock can count once were none.
-TEST(Watchdog, LongTimesDoNotOverflow) {
+TEST(Watchdog, LongTimes_DoNotOverflow) {
   for (double seconds : {1e10, 1e300}) {
     Watchdog watchdog(seconds, [] {});
     watchdog.start();

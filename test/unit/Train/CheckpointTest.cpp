@@ -50,7 +50,7 @@ void fill(const BigramModel &model, float seed) {
     }
 }
 
-TEST(Checkpoint, RestoresEveryPersistentTensor) {
+TEST(Checkpoint, Restored_EveryPersistentTensorIsThere) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   fill(model, 0.5f);
@@ -87,7 +87,7 @@ TEST(Checkpoint, RestoresEveryPersistentTensor) {
       << status.message();
 }
 
-TEST(Checkpoint, KeepsTheNewest) {
+TEST(Checkpoint, OldOnes_AreRemoved) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   for (int64_t step : {5, 10, 15, 20})
@@ -104,7 +104,7 @@ TEST(Checkpoint, KeepsTheNewest) {
 
 // After going back, the numbers of the abandoned future were once kept and the
 // checkpoint just saved was removed.
-TEST(Checkpoint, KeepsTheOneJustSaved) {
+TEST(Checkpoint, OneJustSaved_IsKept) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   for (int64_t step : {2, 8, 10, 4})
@@ -118,7 +118,7 @@ TEST(Checkpoint, KeepsTheOneJustSaved) {
   EXPECT_TRUE(fs::exists(dir / "checkpoints/step-00000006/state.json"));
 }
 
-TEST(Checkpoint, WhatKilledSavesLeftIsRemoved) {
+TEST(Checkpoint, LeftoversOfKilledSaves_AreRemoved) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   ASSERT_TRUE(
@@ -130,7 +130,7 @@ TEST(Checkpoint, WhatKilledSavesLeftIsRemoved) {
   EXPECT_TRUE(fs::exists(dir / "run/checkpoints/step-00000004/state.json"));
 }
 
-TEST(Checkpoint, ShortPathsAreFound) {
+TEST(Checkpoint, ShortPaths_AreFound) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   ASSERT_TRUE(
@@ -156,7 +156,7 @@ TEST(Checkpoint, ShortPathsAreFound) {
   }
 }
 
-TEST(Checkpoint, ReturningSetsLaterOnesAside) {
+TEST(Checkpoint, Returning_SetsLaterOnesAside) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   for (int round = 0; round < 2; ++round) {
@@ -180,7 +180,7 @@ TEST(Checkpoint, ReturningSetsLaterOnesAside) {
   EXPECT_TRUE(again->empty());
 }
 
-TEST(Checkpoint, ReplacesOneOfTheSameStep) {
+TEST(Checkpoint, OneOfTheSameStep_IsReplaced) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   fill(model, 1);
@@ -201,7 +201,7 @@ TEST(Checkpoint, ReplacesOneOfTheSameStep) {
 }
 
 // A write that breaks off must leave the previous checkpoint in force.
-TEST(Checkpoint, AFailedSaveChangesNothing) {
+TEST(Checkpoint, FailedSave_ChangesNothing) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   ASSERT_TRUE(
@@ -223,7 +223,7 @@ TEST(Checkpoint, AFailedSaveChangesNothing) {
   EXPECT_FALSE(fs::exists(dir / "checkpoints/.tmp-step-00000007"));
 }
 
-TEST(Checkpoint, DamageIsFatal) {
+TEST(Checkpoint, Damage_IsFatal) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   std::string folder = "checkpoints/step-00000003/";
@@ -249,7 +249,7 @@ TEST(Checkpoint, DamageIsFatal) {
   EXPECT_FALSE(findCheckpoint(dir.str()).ok());
 }
 
-TEST(Checkpoint, NewestOfTheSameProgramAndData) {
+TEST(Checkpoint, SeveralRuns_NewestOfTheSameProgramAndDataIsFound) {
   TempDir dir;
   BigramModel model(1, 2, 4);
   TrainState state = stateAt(3);
@@ -274,7 +274,7 @@ TEST(Checkpoint, NewestOfTheSameProgramAndData) {
 
 // Exceptions of the file system once aborted the process, and a folder that
 // could not be read was taken for one without runs.
-TEST(Checkpoint, WhatCannotBeInspectedIsAnError) {
+TEST(Checkpoint, UnreadableFolder_IsAnError) {
   TempDir dir;
   fs::create_symlink("loop", dir / "loop");
   std::string name(300, 'x');
@@ -299,7 +299,7 @@ TEST(Checkpoint, WhatCannotBeInspectedIsAnError) {
 }
 
 // Every key either may change on resume or is refused.
-TEST(Checkpoint, EveryKeyIsComparedOnResume) {
+TEST(Checkpoint, EveryKey_IsComparedOnResume) {
   RunConfig saved;
   EXPECT_TRUE(compareForResume(saved, saved)->empty());
   RunConfig longer = saved;

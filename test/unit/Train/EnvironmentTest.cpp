@@ -8,7 +8,7 @@ using namespace nsa;
 
 static constexpr uint64_t MiB = 1 << 20;
 
-TEST(Environment, MemoryIsShownBySegment) {
+TEST(Environment, Memory_IsShownBySegment) {
   EXPECT_TRUE(describeMemory({}).empty());
   MemoryUse use;
   use.planned = {{"persistent", 3 * MiB}, {"arena", MiB / 2}};
@@ -19,7 +19,7 @@ TEST(Environment, MemoryIsShownBySegment) {
                 "allocated"});
 }
 
-TEST(Environment, MemoryFarFromThePlanIsAWarning) {
+TEST(Environment, MemoryFarFromThePlan_IsAWarning) {
   MemoryUse use;
   use.planned = {{"arena", 1000 * MiB}};
   use.allocated = 1000 * MiB;

@@ -9,7 +9,7 @@ using namespace nsa;
 
 namespace {
 
-TEST(Evaluate, WeighsThePartialBatch) {
+TEST(Evaluate, PartialBatch_IsWeighed) {
   TempDir dir;
   std::vector<uint16_t> tokens(41);
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -40,7 +40,7 @@ TEST(Evaluate, WeighsThePartialBatch) {
   }
 }
 
-TEST(Generate, ChoosesByTemperatureAndRank) {
+TEST(Generate, TemperatureAndRank_DecideTheChoice) {
   std::vector<float> logits = {0.0f, 3.0f, 1.0f, 3.0f};
   SampleOptions options;
   options.temperature = 0;
@@ -59,7 +59,7 @@ TEST(Generate, ChoosesByTemperatureAndRank) {
   EXPECT_EQ(chooseToken(logits, options, 0.0), 1);
 }
 
-TEST(Generate, IsAFunctionOfSeedAndStream) {
+TEST(Generate, Sample_IsAFunctionOfSeedAndStream) {
   BigramModel model(1, 8, 256);
   ASSERT_TRUE(model.run("init"));
   Result<TrainBinding> binding = TrainBinding::create(model);
@@ -91,7 +91,7 @@ TEST(Generate, IsAFunctionOfSeedAndStream) {
   EXPECT_FALSE(generate(model, *binding, options, [] { return true; }).ok());
 }
 
-TEST(Text, PrintableKeepsTextAndHidesTheRest) {
+TEST(Text, Printable_KeepsTextAndHidesTheRest) {
   EXPECT_EQ(printable("a\tb\nc\x1b[31m\r"), "a\tb\nc?[31m?");
   EXPECT_EQ(printable("caf\xC3\xA9 \xC3"), "caf\xC3\xA9 ?");
   EXPECT_EQ(grouped(0), "0");

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Log files were once empty because records stayed in a buffer.
-TEST(RunDirectory, Lesson20RecordsAreOnDiskAtOnce) {
+TEST(RunDirectory, Records_AreOnDiskAtOnce) {
   TempDir dir;
   Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
   ASSERT_TRUE(run.ok());
@@ -28,25 +28,25 @@ TEST(RunDirectory, Lesson20RecordsAreOnDiskAtOnce) {
 }
 
 // A watchdog once saw no heartbeat: the file must parse line by line.
-TEST(RunDirectory, Lesson16HeartbeatsHaveTheKnownFields) {
+TEST(RunDirectory, Heartbeats_HaveTheKnownFields) {
   TempDir dir;
   Result<RunDirectory> run = RunDirectory::create(dir.str(), "r", "");
   Result<RunLog> log = RunLog::open(*run, 0);
-  ASSERT_TRUE(log->beat(0, "start"));
+  ASSERT_TRUE(log->logHeartbeat(0, "start"));
   ASSERT_TRUE(log->step({1, 5.5f, 1e-3, NAN, 100}, "step"));
   std::istringstream lines(dir.read("r/heartbeat_rank0.jsonl"));
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    nlohmann::json beat = nlohmann::json::parse(line);
+    nlohmann::json entry = nlohmann::json::parse(line);
     for (const char *key :
          {"ts", "iso", "pid", "rank", "step", "msg", "memory"})
-      EXPECT_TRUE(beat.contains(key)) << key;
-    EXPECT_EQ(beat["step"], count);
+      EXPECT_TRUE(entry.contains(key)) << key;
+    EXPECT_EQ(entry["step"], count);
     ++count;
     if (count == 2) {
-      EXPECT_EQ(beat["loss"], 5.5);
-      EXPECT_TRUE(beat["grad_norm"].is_null());
+      EXPECT_EQ(entry["loss"], 5.5);
+      EXPECT_TRUE(entry["grad_norm"].is_null());
     }
   }
   EXPECT_EQ(count, 2);
@@ -54,18 +54,18 @@ TEST(RunDirectory, Lesson16HeartbeatsHaveTheKnownFields) {
 
 // A process that was killed leaves half a line, to which the next one was
 // glued.
-TEST(RunDirectory, HeartbeatsBeginALineOfTheirOwn) {
+TEST(RunDirectory, Heartbeats_BeginALineOfTheirOwn) {
   TempDir dir;
   dir.write("r/heartbeat_rank0.jsonl", "{\"step\":1}\n{\"st");
   Result<RunDirectory> run = RunDirectory::reopen(dir / "r");
   Result<RunLog> log = RunLog::open(*run, 1);
   ASSERT_TRUE(log.ok()) << log.message();
-  ASSERT_TRUE(log->beat(1, "start"));
+  ASSERT_TRUE(log->logHeartbeat(1, "start"));
   std::string text = dir.read("r/heartbeat_rank0.jsonl");
   EXPECT_EQ(text.rfind("{\"step\":1}\n{\"ts\":", 0), 0u) << text;
 }
 
-TEST(CsvLog, DropsRowsAfterTheCheckpoint) {
+TEST(CsvLog, RowsAfterTheCheckpoint_AreDropped) {
   TempDir dir;
   dir.write("t.csv", "step,x\n1,a\n2,b\n3,c\n4,incompl");
   Result<CsvLog> log = CsvLog::open(dir / "t.csv", "step,x", 2);
@@ -77,7 +77,7 @@ TEST(CsvLog, DropsRowsAfterTheCheckpoint) {
   EXPECT_FALSE(CsvLog::open(dir / "t.csv", "step,x", 2).ok());
 }
 
-TEST(RunDirectory, NamesAreUnique) {
+TEST(RunDirectory, Names_AreUnique) {
   TempDir dir;
   Result<RunDirectory> a = RunDirectory::create(dir / "runs", "", "smoke");
   Result<RunDirectory> b = RunDirectory::create(dir / "runs", "", "smoke");
@@ -97,7 +97,7 @@ TEST(RunDirectory, NamesAreUnique) {
 }
 
 // A stale .HALT once stopped the next run at step 1.
-TEST(RunDirectory, Lesson15HaltFilesOfOtherRunsAreIgnored) {
+TEST(RunDirectory, HaltFilesOfOtherRuns_AreIgnored) {
   TempDir dir;
   dir.write("r/.HALT", "");
   fs::last_write_time(dir / "r/.HALT", fs::file_time_type::clock::now() -
@@ -126,7 +126,7 @@ TEST(RunDirectory, Lesson15HaltFilesOfOtherRunsAreIgnored) {
   EXPECT_TRUE(run->checkHalt().halt);
 }
 
-TEST(Console, LinesAreTheOnesPeopleKnow) {
+TEST(Console, Lines_HaveTheKnownForm) {
   EXPECT_EQ(Console::format({20, 100, 5.6123, 2e-5, 785.2, 192}),
             "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12");
   EXPECT_EQ(Console::duration(3725), "1:02:05");

@@ -23,7 +23,7 @@ Result<SafetensorsFile> parse(const std::string &bytes) {
                                 bytes.size(), "x");
 }
 
-TEST(Safetensors, RoundTrips) {
+TEST(Safetensors, Written_ReadsBack) {
   TempDir dir;
   uint32_t a[6] = {1, 2, 3, 4, 5, 0x80000000u};
   uint16_t b[3] = {7, 8, 9};
@@ -50,7 +50,7 @@ TEST(Safetensors, RoundTrips) {
   EXPECT_EQ(file->find("missing"), nullptr);
 }
 
-TEST(Safetensors, AcceptsWhatTheFormatAllows) {
+TEST(Safetensors, WhatTheFormatAllows_IsRead) {
   EXPECT_TRUE(parse(image("{}")).ok());
   EXPECT_TRUE(parse(image("{}   ")).ok());
   EXPECT_TRUE(parse(image(R"({"__metadata__":{"k":"v"},)"
@@ -60,7 +60,7 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
                   .ok());
 }
 
-TEST(Safetensors, RefusesNestingOfAnyDepth) {
+TEST(Safetensors, NestingOfAnyDepth_IsRefused) {
   EXPECT_NE(parse(image(R"({"a":{"dtype":"F32","shape":[[4]],)"
                         R"("data_offsets":[0,4]}})",
                         "1234"))
@@ -77,7 +77,7 @@ TEST(Safetensors, RefusesNestingOfAnyDepth) {
       << file.message().substr(0, 200);
 }
 
-TEST(Safetensors, ErrorsAreOneLineOfText) {
+TEST(Safetensors, Errors_AreOneLineOfText) {
   for (const char *header : {R"({"a\nb":{"dtype":"F32\r"}})", "{\n\x01",
                              R"({"a":{"dtype":"F\u001b32"}})"}) {
     Result<SafetensorsFile> file = parse(image(header));
@@ -87,7 +87,7 @@ TEST(Safetensors, ErrorsAreOneLineOfText) {
   }
 }
 
-TEST(Safetensors, RefusesWhatItDoesNot) {
+TEST(Safetensors, WhatTheFormatForbids_IsRefused) {
   auto tensor = [](const std::string &dtype, const std::string &shape,
                    const std::string &offsets) {
     return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape +
@@ -163,7 +163,7 @@ TEST(Safetensors, ManyEmptyTensors_TakeLinearTime) {
             std::string::npos);
 }
 
-TEST(Safetensors, SurvivesAnyBytes) {
+TEST(Safetensors, AnyBytes_DoNotCrash) {
   std::string good =
       image(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,1],)"
             R"("data_offsets":[0,8]},"b":{"dtype":"U8","shape":[3],)"

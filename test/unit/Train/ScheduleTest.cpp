@@ -19,7 +19,7 @@ TrainConfig config(int64_t steps, int64_t warmup, const char *schedule) {
   return train;
 }
 
-TEST(Schedule, WarmsUpThenFollowsTheCosine) {
+TEST(Schedule, Cosine_FollowsTheWarmUp) {
   TrainConfig train = config(110, 10, "cosine");
   EXPECT_DOUBLE_EQ(learningRate(train, 0), 1e-4);
   EXPECT_DOUBLE_EQ(learningRate(train, 4), 5e-4);
@@ -29,7 +29,7 @@ TEST(Schedule, WarmsUpThenFollowsTheCosine) {
     EXPECT_LT(learningRate(train, step), learningRate(train, step - 1));
 }
 
-TEST(Schedule, LinearAndConstant) {
+TEST(Schedule, LinearAndConstant_FollowTheirFormulas) {
   TrainConfig linear = config(100, 0, "linear");
   EXPECT_NEAR(learningRate(linear, 49), (1e-3 + 1e-5) / 2, 1e-12);
   TrainConfig constant = config(100, 10, "constant");
@@ -37,7 +37,7 @@ TEST(Schedule, LinearAndConstant) {
   EXPECT_DOUBLE_EQ(learningRate(constant, 10), 1e-3);
 }
 
-TEST(Schedule, ShortRunsStayInRange) {
+TEST(Schedule, ShortRuns_StayInRange) {
   for (const char *name : {"cosine", "linear"})
     for (int64_t steps : {1, 2, 3, 5})
       for (int64_t warmup = 0; warmup <= steps; ++warmup)
@@ -49,7 +49,7 @@ TEST(Schedule, ShortRunsStayInRange) {
 }
 
 // The schedule once counted micro-steps and ended at 53 % of the peak.
-TEST(Schedule, Lesson13ScheduleCountsOptimizerSteps) {
+TEST(Schedule, Schedule_CountsOptimizerSteps) {
   TrainConfig train = config(50, 5, "cosine");
   train.batchSize = 8;
   train.microBatch = 2;
@@ -65,7 +65,7 @@ TEST(Schedule, Lesson13ScheduleCountsOptimizerSteps) {
 }
 
 // The batch size once was global for one data set and per rank for another.
-TEST(Schedule, Lesson18BatchSizeIsSequencesPerOptimizerStep) {
+TEST(Schedule, BatchSize_IsSequencesPerOptimizerStep) {
   TrainConfig train;
   train.batchSize = 12;
   train.microBatch = 4;
@@ -83,7 +83,7 @@ TEST(Schedule, Lesson18BatchSizeIsSequencesPerOptimizerStep) {
   EXPECT_TRUE(planBatch(train, 4, 16).ok());
 }
 
-TEST(Schedule, ErrorsNameBothNumbers) {
+TEST(Schedule, Errors_NameBothNumbers) {
   TrainConfig train;
   train.batchSize = 12;
   train.microBatch = 4;
@@ -100,7 +100,7 @@ TEST(Schedule, ErrorsNameBothNumbers) {
 }
 
 // A toy model was once trained for 35,000 steps instead of the one asked for.
-TEST(Schedule, Lesson05ArtefactOfAnotherModelIsRefused) {
+TEST(Schedule, ArtefactOfAnotherModel_IsRefused) {
   RunConfig config;
   std::string json = printConfigJson(config);
   EXPECT_TRUE(checkModelConfig(config, json));

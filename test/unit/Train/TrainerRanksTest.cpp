@@ -30,14 +30,14 @@ protected:
 
   /// Trains as a rank, and returns an exit code.
   int trainRank(int rank, int size, uint16_t port, const std::string &name) {
-    RankPlace place;
-    place.rank = rank;
-    place.size = size;
-    place.port = port;
+    RankEnvironment environment;
+    environment.rank = rank;
+    environment.size = size;
+    environment.port = port;
     RanksOptions options;
     options.plugin = NSA_GLOO;
     options.timeout = Milliseconds(20000);
-    Result<std::unique_ptr<Ranks>> ranks = Ranks::join(place, options);
+    Result<std::unique_ptr<Ranks>> ranks = Ranks::join(environment, options);
     Result<Dataset> data =
         Dataset::open(dir / (rank == brokenRank ? "broken" : "data"));
     if (!ranks || !data)
@@ -136,8 +136,8 @@ protected:
   }
 
   /// A field of a rank's heartbeats, of the steps.
-  std::vector<double> beats(const std::string &name, int rank,
-                            const std::string &field) {
+  std::vector<double> heartbeats(const std::string &name, int rank,
+                                 const std::string &field) {
     std::istringstream lines(dir.read("runs/" + name + "/heartbeat_rank" +
                                       std::to_string(rank) + ".jsonl"));
     std::string key = "\"" + field + "\":";
@@ -172,14 +172,14 @@ protected:
 
 // Two GPUs once ran at 100 % and 30 %, and nothing said so. A rank that is slow
 // after the last reduction makes the steps of all longer, and is named.
-TEST_F(TrainerRanksTest, Lesson08HowFarRanksAreApartIsLogged) {
+TEST_F(TrainerRanksTest, DistanceBetweenRanks_IsLogged) {
   slowRank = 1;
   slowStep = 0.05;
   config.train.logEvery = 5;
   ASSERT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
   for (int rank : {0, 1}) {
-    std::vector<double> own = beats("a", rank, "own_seconds"),
-                        speeds = beats("a", rank, "toks_per_s");
+    std::vector<double> own = heartbeats("a", rank, "own_seconds"),
+                        speeds = heartbeats("a", rank, "toks_per_s");
     ASSERT_EQ(own.size(), 20u);
     ASSERT_EQ(speeds.size(), 20u);
     std::sort(own.begin(), own.end());
@@ -202,7 +202,7 @@ TEST_F(TrainerRanksTest, Lesson08HowFarRanksAreApartIsLogged) {
 }
 
 // The batch size once was global for one data set and per rank for another.
-TEST_F(TrainerRanksTest, Lesson18RanksShareOneBatch) {
+TEST_F(TrainerRanksTest, Ranks_ShareOneBatch) {
   ASSERT_EQ(train(1, "one"), std::vector<int>(1, int(TrainEnd::Finished)));
   for (int size : {2, 3}) {
     std::string name = "ranks" + std::to_string(size);
@@ -225,7 +225,7 @@ TEST_F(TrainerRanksTest, Lesson18RanksShareOneBatch) {
   }
 }
 
-TEST_F(TrainerRanksTest, EveryRankBeatsAndTheFirstOneWrites) {
+TEST_F(TrainerRanksTest, EveryRank_WritesHeartbeatsAndTheFirstTheLog) {
   ASSERT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::Finished)));
   for (const char *rank : {"0", "1"}) {
     std::istringstream lines(
@@ -243,7 +243,7 @@ TEST_F(TrainerRanksTest, EveryRankBeatsAndTheFirstOneWrites) {
 
 // A rank's gradients are averaged with those of others: nobody updates, all
 // stop, and the log says whose gradient it was.
-TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
+TEST_F(TrainerRanksTest, OneRankNotFinite_StopsAll) {
   poisonedRank = 1;
   poisonAt = 3 * 12 + 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, int(TrainEnd::NonFinite)));
@@ -258,7 +258,7 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatIsNotFiniteStopsAll) {
 
 // A rank that stops at a command once ended by itself after the time-out of the
 // others, which took it for lost.
-TEST_F(TrainerRanksTest, Lesson10OneRankThatStopsAtACommandStopsAll) {
+TEST_F(TrainerRanksTest, OneRankStopsAtACommand_StopsAll) {
   stopAfter = 3;
   ASSERT_EQ(train(3, "before"), std::vector<int>(3, int(TrainEnd::Halted)));
   stopAfter = 0;
@@ -279,9 +279,10 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatStopsAtACommandStopsAll) {
                   .find("\"end\": \"nan_loss\""),
               std::string::npos);
     for (int other = 0; other < 3; ++other) {
-      std::string beats = dir.read("runs/" + name + "/heartbeat_rank" +
-                                   std::to_string(other) + ".jsonl");
-      EXPECT_NE(beats.find("nan_loss: " + what), std::string::npos) << beats;
+      std::string heartbeats = dir.read("runs/" + name + "/heartbeat_rank" +
+                                        std::to_string(other) + ".jsonl");
+      EXPECT_NE(heartbeats.find("nan_loss: " + what), std::string::npos)
+          << heartbeats;
       std::string weights = name + ".rank" + std::to_string(other);
       EXPECT_EQ(dir.read(weights), dir.read("before.rank0")) << weights;
     }
@@ -289,19 +290,19 @@ TEST_F(TrainerRanksTest, Lesson10OneRankThatStopsAtACommandStopsAll) {
 }
 
 // Reductions of different sizes once met in Gloo, which aborted.
-TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWaysAreRefused) {
+TEST_F(TrainerRanksTest, RanksThatUpdateInOtherWays_AreRefused) {
   separateRank = 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
 }
 
-TEST_F(TrainerRanksTest, RanksThatCheckOtherThingsAreRefused) {
+TEST_F(TrainerRanksTest, RanksThatCheckOtherThings_AreRefused) {
   otherRank = 1;
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
 }
 
 // Ranks that had nothing to save once ended before rank 0 had saved, and what
 // started them took that for a failure.
-TEST_F(TrainerRanksTest, NoRankLeavesBeforeTheFirstHasSaved) {
+TEST_F(TrainerRanksTest, NoRank_LeavesBeforeTheFirstHasSaved) {
   stopAfter = 2;
   slowSave = 0.5;
   EXPECT_EQ(train(3, "a"), std::vector<int>(3, int(TrainEnd::Halted)));
@@ -315,10 +316,11 @@ TEST_F(TrainerRanksTest, Shard_OneRanksShrinks_AllSaveAndEnd) {
   EXPECT_EQ(train(2, "a"), std::vector<int>(2, exitError));
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000003\n");
   for (const char *rank : {"0", "1"}) {
-    std::string beats =
+    std::string heartbeats =
         dir.read(std::string("runs/a/heartbeat_rank") + rank + ".jsonl");
-    EXPECT_NE(beats.find("train_000000.bin' has shrunk"), std::string::npos)
-        << beats;
+    EXPECT_NE(heartbeats.find("train_000000.bin' has shrunk"),
+              std::string::npos)
+        << heartbeats;
   }
 }
 

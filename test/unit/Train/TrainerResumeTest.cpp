@@ -15,7 +15,7 @@ namespace {
 using TrainerResumeTest = TrainerFixture;
 
 // Resuming once restored the weights alone and swallowed errors.
-TEST_F(TrainerResumeTest, Lesson14ResumeIsBitwise) {
+TEST_F(TrainerResumeTest, Resumed_IsBitwiseTheStraightRun) {
   BigramModel straight(2, 8, 16), first(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(straight, named("a")).ok());
   TrainOptions options = named("b");
@@ -35,7 +35,7 @@ TEST_F(TrainerResumeTest, Lesson14ResumeIsBitwise) {
   EXPECT_FALSE(tensors("a", "00000020").empty());
 }
 
-TEST_F(TrainerResumeTest, ResumesFromBeforeACrash) {
+TEST_F(TrainerResumeTest, AfterACrash_LastCheckpointGoesOn) {
   BigramModel straight(2, 8, 16), crashed(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(straight, named("a")).ok());
   TrainOptions options = named("b");
@@ -50,7 +50,7 @@ TEST_F(TrainerResumeTest, ResumesFromBeforeACrash) {
 }
 
 // A crash before the next save once undid the way back, with tables cut.
-TEST_F(TrainerResumeTest, GoingBackHoldsFromItsFirstMoment) {
+TEST_F(TrainerResumeTest, GoingBack_HoldsFromItsFirstMoment) {
   config.train.keepCheckpoints = 4;
   BigramModel straight(2, 8, 16), first(2, 8, 16), back(2, 8, 16);
   BigramModel last(2, 8, 16);
@@ -89,7 +89,7 @@ TEST_F(TrainerResumeTest, GoingBackHoldsFromItsFirstMoment) {
 
 // The folder two above a copied checkpoint was once taken for the run, and its
 // files were overwritten.
-TEST_F(TrainerResumeTest, ACopiedCheckpointIsRefused) {
+TEST_F(TrainerResumeTest, CopiedCheckpoint_IsRefused) {
   BigramModel first(2, 8, 16), second(2, 8, 16);
   TrainOptions options = named("a");
   options.stopAfter = 5;
@@ -116,7 +116,7 @@ TEST_F(TrainerResumeTest, ACopiedCheckpointIsRefused) {
 }
 
 // Two processes that continued the same run once wrote into each other's files.
-TEST_F(TrainerResumeTest, ARunHasOneProcess) {
+TEST_F(TrainerResumeTest, SecondProcessOfARun_IsRefused) {
   BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
   TrainOptions options = named("a");
   options.stopAfter = 5;
@@ -148,7 +148,7 @@ TEST_F(TrainerResumeTest, ARunHasOneProcess) {
   EXPECT_TRUE(end.ok()) << end.message();
 }
 
-TEST_F(TrainerResumeTest, AutoResumeTakesTheNewestOrStartsAnew) {
+TEST_F(TrainerResumeTest, AutoResume_TakesTheNewestOrStartsAnew) {
   BigramModel first(2, 8, 16), second(2, 8, 16), third(2, 8, 16);
   TrainOptions options = named("a");
   options.resume = "auto";
@@ -180,7 +180,7 @@ TEST_F(TrainerResumeTest, AutoResumeTakesTheNewestOrStartsAnew) {
 }
 
 // A run killed in its final evaluation could never be finished.
-TEST_F(TrainerResumeTest, ARunKilledAfterItsLastStepIsFinished) {
+TEST_F(TrainerResumeTest, KilledAfterTheLastStep_IsFinished) {
   BigramModel first(2, 8, 16), second(2, 8, 16);
   ASSERT_TRUE(train(first, named("a")).ok());
   nlohmann::json before =

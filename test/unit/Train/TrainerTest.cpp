@@ -14,7 +14,7 @@ namespace {
 
 using TrainerTest = TrainerFixture;
 
-TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
+TEST_F(TrainerTest, ShortRun_LearnsAndLeavesItsRecords) {
   config.train.steps = 300;
   config.train.saveEvery = 0;
   BigramModel model(2, 8, 16);
@@ -47,7 +47,7 @@ TEST_F(TrainerTest, LearnsAndLeavesItsRecords) {
 }
 
 // Runs once seemed to hang because only some steps showed a sign of life.
-TEST_F(TrainerTest, Lesson02EveryStepBeats) {
+TEST_F(TrainerTest, EveryStep_WritesAHeartbeat) {
   config.train.logEvery = 7;
   BigramModel model(2, 8, 16);
   ASSERT_TRUE(train(model, named("a")).ok());
@@ -55,15 +55,15 @@ TEST_F(TrainerTest, Lesson02EveryStepBeats) {
   std::string line;
   int64_t step = 0;
   while (std::getline(lines, line)) {
-    nlohmann::json beat = nlohmann::json::parse(line);
-    if (beat["msg"] != "step")
+    nlohmann::json entry = nlohmann::json::parse(line);
+    if (entry["msg"] != "step")
       continue;
-    EXPECT_EQ(beat["step"], ++step);
+    EXPECT_EQ(entry["step"], ++step);
   }
   EXPECT_EQ(step, config.train.steps);
 }
 
-TEST_F(TrainerTest, TheSameSeedGivesTheSameBits) {
+TEST_F(TrainerTest, SameSeed_GivesTheSameBits) {
   BigramModel a(2, 8, 16), b(2, 8, 16), c(2, 8, 16);
   ASSERT_TRUE(train(a, named("a")).ok());
   ASSERT_TRUE(train(b, named("b")).ok());
@@ -74,7 +74,7 @@ TEST_F(TrainerTest, TheSameSeedGivesTheSameBits) {
   EXPECT_NE(losses("a"), losses("c"));
 }
 
-TEST_F(TrainerTest, StepEqualsAccumulateAndUpdate) {
+TEST_F(TrainerTest, Step_EqualsAccumulateAndUpdate) {
   // The last of three passes.
   BigramModel fused(2, 8, 16), separate(2, 8, 16);
   ASSERT_TRUE(train(fused, named("a")).ok());
@@ -94,7 +94,7 @@ TEST_F(TrainerTest, StepEqualsAccumulateAndUpdate) {
   EXPECT_EQ(ran(separate, "update"), 20);
 }
 
-TEST_F(TrainerTest, MicroBatchesChangeOnlyTheRounding) {
+TEST_F(TrainerTest, MicroBatches_ChangeOnlyTheRounding) {
   BigramModel small(2, 8, 16), large(6, 8, 16);
   ASSERT_TRUE(train(small, named("a")).ok());
   config.train.microBatch = 6;
@@ -104,7 +104,7 @@ TEST_F(TrainerTest, MicroBatchesChangeOnlyTheRounding) {
 }
 
 // Non-finite numbers once reached the weights, and the run exited with 0.
-TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
+TEST_F(TrainerTest, NonFiniteGradients_StopTheRun) {
   BigramModel model(2, 8, 16);
   model.poisonAt = 3 * 12 + 1;
   Result<TrainEnd> end = train(model, named("a"));
@@ -132,7 +132,7 @@ TEST_F(TrainerTest, Lesson10NonFiniteGradientsStopTheRun) {
 
 // The gradient that was named was once the first in the order of the program,
 // into which the NaN had only spread.
-TEST_F(TrainerTest, TheGradientThatWentBadFirstIsNamed) {
+TEST_F(TrainerTest, FirstNonFiniteGradient_IsNamed) {
   BigramModel model(2, 8, 16);
   float *spread = model.addGradient("grad.embedding", 9);
   float *source = model.addGradient("grad.norm", 3);
@@ -144,7 +144,7 @@ TEST_F(TrainerTest, TheGradientThatWentBadFirstIsNamed) {
   EXPECT_EQ(*found, "grad.norm[2]");
 }
 
-TEST_F(TrainerTest, ARunWithoutAGoodStepHasNoLoss) {
+TEST_F(TrainerTest, NoGoodStep_HasNoLoss) {
   BigramModel model(2, 8, 16);
   model.poisonAt = 0;
   ASSERT_TRUE(train(model, named("a")).ok());
@@ -154,7 +154,7 @@ TEST_F(TrainerTest, ARunWithoutAGoodStepHasNoLoss) {
 }
 
 // What --check-finite found once ended the run as an error of the program.
-TEST_F(TrainerTest, ACommandThatWritesNaNEndsTheRunAsNonFinite) {
+TEST_F(TrainerTest, CommandWritesNaN_EndsTheRunAsNonFinite) {
   BigramModel model(2, 8, 16);
   model.stopAt = 3 * 12;
   Result<TrainEnd> end = train(model, named("a"));
@@ -169,7 +169,7 @@ TEST_F(TrainerTest, ACommandThatWritesNaNEndsTheRunAsNonFinite) {
 
 // fp16: gradients that do not fit at a scale of the loss are no reason to stop,
 // but what happens is said (errors of a scaler were once swallowed).
-TEST_F(TrainerTest, Lesson10AnOverflowSkipsOneUpdateAndIsSaid) {
+TEST_F(TrainerTest, Overflow_SkipsOneUpdateAndIsSaid) {
   BigramModel model(2, 8, 16);
   model.addLossScale(1024);
   model.poisonAt = 3 * 4;
@@ -185,14 +185,14 @@ TEST_F(TrainerTest, Lesson10AnOverflowSkipsOneUpdateAndIsSaid) {
   EXPECT_NE(log.find("step 6: gradients beyond fp16 at loss scale 512"),
             std::string::npos);
   EXPECT_EQ(log.find("step 7: gradients"), std::string::npos);
-  std::istringstream beats(dir.read("runs/a/heartbeat_rank0.jsonl"));
+  std::istringstream heartbeats(dir.read("runs/a/heartbeat_rank0.jsonl"));
   std::vector<int> overflows;
-  for (std::string line; std::getline(beats, line);) {
-    nlohmann::json beat = nlohmann::json::parse(line);
-    if (beat["msg"] == "overflow")
-      overflows.push_back(beat["step"]);
-    if (beat["msg"] == "step") {
-      EXPECT_EQ(beat["loss_scale"], beat["step"] < 5 ? 1024 : 256);
+  for (std::string line; std::getline(heartbeats, line);) {
+    nlohmann::json entry = nlohmann::json::parse(line);
+    if (entry["msg"] == "overflow")
+      overflows.push_back(entry["step"]);
+    if (entry["msg"] == "step") {
+      EXPECT_EQ(entry["loss_scale"], entry["step"] < 5 ? 1024 : 256);
     }
   }
   EXPECT_EQ(overflows, (std::vector<int>{5, 6}));
@@ -202,7 +202,7 @@ TEST_F(TrainerTest, Lesson10AnOverflowSkipsOneUpdateAndIsSaid) {
   EXPECT_FALSE(fs::exists(dir / "runs/a/.anomaly_type"));
 }
 
-TEST_F(TrainerTest, Lesson10NoScaleBelowOneHidesNonFiniteGradients) {
+TEST_F(TrainerTest, NoScaleBelowOne_HidesNonFiniteGradients) {
   BigramModel model(2, 8, 16);
   model.addLossScale(4);
   model.poisonAt = 3 * 12;
@@ -216,7 +216,7 @@ TEST_F(TrainerTest, Lesson10NoScaleBelowOneHidesNonFiniteGradients) {
 }
 
 // Watchdogs read one word from .anomaly_type.
-TEST_F(TrainerTest, AnomaliesAreReportedAndTheRunGoesOn) {
+TEST_F(TrainerTest, Anomalies_AreReportedAndTheRunGoesOn) {
   BigramModel zero(2, 8, 16), collapsed(2, 8, 16);
   zero.zeroGradients = true;
   Result<TrainEnd> end = train(zero, named("zero"));
@@ -238,7 +238,7 @@ TEST_F(TrainerTest, AnomaliesAreReportedAndTheRunGoesOn) {
   EXPECT_FALSE(fs::exists(dir / "runs/fine/.anomaly_type"));
 }
 
-TEST_F(TrainerTest, AStepThatHangsIsReportedWhileItHangs) {
+TEST_F(TrainerTest, StepThatHangs_IsReportedWhileItHangs) {
   BigramModel model(2, 8, 16);
   model.slow[3 * 4] = 1.0;
   TrainOptions options = named("a");
@@ -264,7 +264,7 @@ TEST_F(TrainerTest, AStepThatHangsIsReportedWhileItHangs) {
 }
 
 // Gates were once uniform for a whole run, and nothing showed it.
-TEST_F(TrainerTest, Lesson09GatesAreLogged) {
+TEST_F(TrainerTest, Gates_AreLogged) {
   config.train.logEvery = 10;
   BigramModel model(2, 8, 16), plain(2, 8, 16);
   model.addAttention({0.25f, 0.5f, 0.125f, 1.0f}, {3.5f, 1.5f, 4.0f});
@@ -273,17 +273,17 @@ TEST_F(TrainerTest, Lesson09GatesAreLogged) {
   std::string line;
   std::vector<int64_t> logged;
   while (std::getline(lines, line)) {
-    nlohmann::json beat = nlohmann::json::parse(line);
-    if (!beat.contains("gate_entropy"))
+    nlohmann::json entry = nlohmann::json::parse(line);
+    if (!entry.contains("gate_entropy"))
       continue;
-    logged.push_back(beat["step"]);
-    EXPECT_EQ(beat["gate_compressed"], 0.25);
-    EXPECT_EQ(beat["gate_selected"], 0.5);
-    EXPECT_EQ(beat["gate_window"], 0.125);
-    EXPECT_EQ(beat["gate_entropy_min"], 1.0);
-    EXPECT_EQ(beat["sel_k_mean"], 3.5);
-    EXPECT_EQ(beat["sel_k_distance"], 1.5);
-    EXPECT_EQ(beat["sel_k_distinct"], 4.0);
+    logged.push_back(entry["step"]);
+    EXPECT_EQ(entry["gate_compressed"], 0.25);
+    EXPECT_EQ(entry["gate_selected"], 0.5);
+    EXPECT_EQ(entry["gate_window"], 0.125);
+    EXPECT_EQ(entry["gate_entropy_min"], 1.0);
+    EXPECT_EQ(entry["sel_k_mean"], 3.5);
+    EXPECT_EQ(entry["sel_k_distance"], 1.5);
+    EXPECT_EQ(entry["sel_k_distinct"], 4.0);
   }
   EXPECT_EQ(logged, (std::vector<int64_t>{1, 10, 20}));
   // The statistics change no bit of the training.
@@ -292,7 +292,7 @@ TEST_F(TrainerTest, Lesson09GatesAreLogged) {
 }
 
 // Training data was once replaced by random tokens, in silence.
-TEST_F(TrainerTest, Lesson11MissingDataIsAnError) {
+TEST_F(TrainerTest, MissingData_IsAnError) {
   BigramModel model(2, 8, 16);
   Dataset empty;
   empty.manifest = data.manifest;
@@ -312,7 +312,7 @@ TEST_F(TrainerTest, Lesson11MissingDataIsAnError) {
             std::string::npos);
 }
 
-TEST_F(TrainerTest, HaltFilesStopTheRun) {
+TEST_F(TrainerTest, HaltFiles_StopTheRun) {
   BigramModel model(2, 8, 16);
   fs::create_directories(dir / "runs");
   config.train.steps = 1000000;
@@ -332,7 +332,7 @@ TEST_F(TrainerTest, HaltFilesStopTheRun) {
   EXPECT_TRUE(findCheckpoint(dir / "runs/a").ok());
 }
 
-TEST_F(TrainerTest, SignalsStopAndDump) {
+TEST_F(TrainerTest, Signals_StopAndDump) {
   BigramModel model(2, 8, 16);
   model.slowToHost = 0.3;
   config.train.steps = 1000000;
@@ -370,7 +370,7 @@ TEST_F(TrainerTest, SignalsStopAndDump) {
 
 // What came while the program was loaded once killed the run, as did a closed
 // terminal and a reader that left.
-TEST_F(TrainerTest, SignalsBeforeTheRunCount) {
+TEST_F(TrainerTest, SignalsBeforeTheRun_Count) {
   BigramModel model(2, 8, 16);
   SignalScope early;
   raise(SIGPIPE);
@@ -383,7 +383,7 @@ TEST_F(TrainerTest, SignalsBeforeTheRunCount) {
   EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000001\n");
 }
 
-TEST_F(TrainerTest, WrongProgramsAreRefusedByName) {
+TEST_F(TrainerTest, WrongPrograms_AreRefusedByName) {
   class NoHyper final : public Model {
   public:
     explicit NoHyper(BigramModel &inner) : inner(inner) {}

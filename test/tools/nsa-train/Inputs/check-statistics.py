@@ -17,15 +17,15 @@ assert len(losses) == 60, len(losses)
 assert losses[0] > 5.0 and sum(losses[-5:]) / 5 < 3.0, losses
 
 with open(os.path.join(run, "heartbeat_rank0.jsonl")) as file:
-    beats = [json.loads(line) for line in file]
-logged = [beat for beat in beats if "gate_entropy" in beat]
-assert [beat["step"] for beat in logged] == [1, 10, 20, 30, 40, 50, 60], logged
-for beat in logged:
-    gates = [beat[f"gate_{branch}"] for branch in ("compressed", "selected", "window")]
-    assert all(0 < gate < 1 for gate in gates), beat
-    assert 0.5 < sum(gates) < 2.0, beat
-    assert 0.5 < beat["gate_entropy_min"] <= beat["gate_entropy"] < 1.0987, beat
-    assert abs(beat["sel_k_mean"] - 2.5) < 1e-5, beat
-    assert abs(beat["sel_k_distance"] - 1.0) < 1e-5, beat
-    assert abs(beat["sel_k_distinct"] - 2.5) < 1e-5, beat
+    heartbeats = [json.loads(line) for line in file]
+logged = [heartbeat for heartbeat in heartbeats if "gate_entropy" in heartbeat]
+assert [heartbeat["step"] for heartbeat in logged] == [1, 10, 20, 30, 40, 50, 60], logged
+for heartbeat in logged:
+    gates = [heartbeat[f"gate_{branch}"] for branch in ("compressed", "selected", "window")]
+    assert all(0 < gate < 1 for gate in gates), heartbeat
+    assert 0.5 < sum(gates) < 2.0, heartbeat
+    assert 0.5 < heartbeat["gate_entropy_min"] <= heartbeat["gate_entropy"] < 1.0987, heartbeat
+    assert abs(heartbeat["sel_k_mean"] - 2.5) < 1e-5, heartbeat
+    assert abs(heartbeat["sel_k_distance"] - 1.0) < 1e-5, heartbeat
+    assert abs(heartbeat["sel_k_distinct"] - 2.5) < 1e-5, heartbeat
 assert len(os.listdir(os.path.join(run, "tb"))) == 1

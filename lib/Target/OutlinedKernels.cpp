@@ -1,0 +1,75 @@
+//===- OutlinedKernels.cpp - kernels on their way to code -----------------===//
+
+#include "lib/Target/OutlinedKernels.h"
+#include "dialects/Interfaces/PerformanceLints.h"
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+using namespace nsa;
+
+std::string nsa::getBinaryName(ModuleOp module) {
+  StringRef name = "kernels";
+  if (!module.lookupSymbol(name))
+    return name.str();
+  unsigned count = 0;
+  return SymbolTable::generateSymbolName<16>(
+             name, [&](StringRef name) { return module.lookupSymbol(name); },
+             count)
+      .str()
+      .str();
+}
+
+/// Puts the description of a kernel whose code does not exist yet in its place.
+static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
+  OpBuilder builder(kernel);
+  auto number = [&](StringRef name) {
+    return kernel->getAttrOfType<IntegerAttr>(name);
+  };
+  auto replaced = rt::KernelOp::create(
+      builder, kernel.getLoc(), kernel.getSymNameAttr(),
+      kernel.getFunctionTypeAttr(), kernel.getGridAttr(),
+      kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
+      builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
+      /*performanceLints=*/ArrayAttr());
+  if (Attribute blocks = kernel->getAttr(kSelectBlocksAttr))
+    replaced->setAttr(kSelectBlocksAttr, blocks);
+  return replaced;
+}
+
+ModuleOp nsa::outlineKernels(ModuleOp module) {
+  auto found = llvm::to_vector(module.getOps<tile::KernelOp>());
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  auto outlined = ModuleOp::create(builder, module.getLoc());
+  for (tile::KernelOp kernel : found) {
+    replaceKernel(kernel);
+    kernel->moveBefore(outlined.getBody(), outlined.getBody()->end());
+  }
+  return outlined;
+}
+
+ModuleOp nsa::findOutlinedKernels(ModuleOp module) {
+  auto nested = module.getOps<ModuleOp>();
+  return nested.empty() ? ModuleOp() : *nested.begin();
+}
+
+OutlinedKernels::OutlinedKernels(ModuleOp module)
+    : sources(findOutlinedKernels(module)) {
+  if (!sources)
+    sources = outlineKernels(module);
+  llvm::append_range(kernels, module.getOps<rt::KernelOp>());
+}
+
+FailureOr<SmallVector<LLVM::LLVMFuncOp>> OutlinedKernels::getFunctions() {
+  SymbolTable symbols(sources);
+  SmallVector<LLVM::LLVMFuncOp> functions;
+  for (rt::KernelOp kernel : kernels) {
+    auto function = symbols.lookup<LLVM::LLVMFuncOp>(kernel.getSymName());
+    if (!function)
+      return kernel.emitOpError("was not lowered to a function");
+    functions.push_back(function);
+    if (auto paths = function->getAttrOfType<ArrayAttr>(kPerformanceLintsAttr))
+      kernel.setPerformanceLintsAttr(paths);
+  }
+  return functions;
+}

@@ -1,0 +1,48 @@
+//===- OutlinedKernels.h - kernels on their way to code ---------*- C++ -*-===//
+
+#ifndef NSA_LIB_TARGET_OUTLINEDKERNELS_H
+#define NSA_LIB_TARGET_OUTLINEDKERNELS_H
+
+#include "dialects/RT/RTOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace nsa {
+
+/// A name for the code of all kernels that nothing else in the module has.
+std::string getBinaryName(mlir::ModuleOp module);
+
+/// Moves the tile kernels of a module to a module of their own, nested at its
+/// end, which is returned. In their place stand descriptions without the
+/// figures of their code, in the same order. There has to be a kernel.
+mlir::ModuleOp outlineKernels(mlir::ModuleOp module);
+
+/// The module that `outlineKernels` has made, or null.
+mlir::ModuleOp findOutlinedKernels(mlir::ModuleOp module);
+
+/// The kernels of a module on their way to code: outlined, and their
+/// descriptions. The nested module goes with this object.
+class OutlinedKernels {
+public:
+  /// Outlines the kernels, if that has not been done yet.
+  explicit OutlinedKernels(mlir::ModuleOp module);
+  ~OutlinedKernels() { sources.erase(); }
+  OutlinedKernels(const OutlinedKernels &) = delete;
+  OutlinedKernels &operator=(const OutlinedKernels &) = delete;
+
+  mlir::ModuleOp getSources() const { return sources; }
+  llvm::ArrayRef<rt::KernelOp> getKernels() const { return kernels; }
+
+  /// The functions that the kernels were lowered to, in the order of
+  /// `getKernels`, whose performance lints become those of the descriptions.
+  /// Fails at a kernel that has none.
+  mlir::FailureOr<llvm::SmallVector<mlir::LLVM::LLVMFuncOp>> getFunctions();
+
+private:
+  mlir::ModuleOp sources;
+  llvm::SmallVector<rt::KernelOp> kernels;
+};
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_OUTLINEDKERNELS_H

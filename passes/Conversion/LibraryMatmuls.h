@@ -1,0 +1,17 @@
+//===- LibraryMatmuls.h - matmuls as a GPU's library has them ---*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_LIBRARYMATMULS_H
+#define NSA_PASSES_CONVERSION_LIBRARYMATMULS_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace nsa {
+
+/// cuBLASLt's matmuls have results in fp32 or in the type of their operands.
+/// One with another result, such as bf16 of fp32 operands, becomes one in fp32
+/// and an `nn.cast`.
+void useTypesOfLibrary(mlir::ModuleOp module);
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_LIBRARYMATMULS_H

@@ -1,0 +1,214 @@
+//===- EmitMmaMemory.cpp - loads and stores of MMA tiles ------------------===//
+
+#include "passes/Conversion/TileToNVVM/AccessWidth.h"
+#include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+/// Whether an index changes along an axis of the access.
+static bool varies(Value index, unsigned axis) {
+  auto type = dyn_cast<TileType>(index.getType());
+  return type && (axis == 0 ? type.getRows() : type.getCols()) > 1;
+}
+
+KernelEmitter::Addresses KernelEmitter::addressesOf(Value ref,
+                                                    ValueRange indices,
+                                                    const MmaLayout &layout) {
+  Memo memo;
+  // The part of an address that the indices chosen by `filter` make.
+  auto part = [&](int64_t r, int64_t c, function_ref<bool(Value)> filter) {
+    SmallVector<Value> coordinates;
+    for (Value index : indices)
+      coordinates.push_back(
+          filter(index) ? mmaElement(index, layout, r, c, memo) : Value());
+    return addressOf(ref, indices, coordinates);
+  };
+  Addresses addresses;
+  for (int64_t r = 0; r < layout.rowCount(); ++r) {
+    addresses.rows.push_back(
+        part(r, 0, [](Value index) { return !varies(index, 1); }));
+    Address &row = addresses.rows.back();
+    row.valid = b.both(row.valid, hasRow(layout, r));
+  }
+  for (int64_t c = 0; c < layout.colCount(); ++c) {
+    addresses.cols.push_back(part(0, c, [](Value index) {
+      return varies(index, 1) && !varies(index, 0);
+    }));
+    Address &col = addresses.cols.back();
+    col.valid = b.both(col.valid, hasCol(layout, c));
+  }
+  auto isMixed = [](Value index) {
+    return varies(index, 0) && varies(index, 1);
+  };
+  if (!llvm::any_of(indices, isMixed))
+    return addresses;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); ++c)
+      addresses.mixed.push_back(part(r, c, isMixed));
+  return addresses;
+}
+
+KernelEmitter::Address KernelEmitter::addressAt(const Addresses &addresses,
+                                                const MmaLayout &layout,
+                                                int64_t r, int64_t c) {
+  Address address = both(addresses.rows[r], addresses.cols[c]);
+  if (addresses.mixed.empty())
+    return address;
+  return both(address, addresses.mixed[r * layout.colCount() + c]);
+}
+
+/// Whether neighbouring columns can be moved together.
+static bool movesPairs(const MmaLayout &layout, Value ref, ValueRange indices) {
+  return layout.cols % 2 == 0 && layout.element.getIntOrFloatBitWidth() >= 16 &&
+         getAccessWidth(ref, indices, 2) == 2;
+}
+
+/// Like `loadElement`, of two elements.
+Value KernelEmitter::loadPair(Value ref, const Address &address) {
+  auto type = cast<MemRefType>(ref.getType());
+  Type element = type.getElementType();
+  auto pairType = VectorType::get({2}, element);
+  if (!address.valid)
+    return b.loadVector(scalar(ref), address.offset, element, 2);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(pairType));
+  Value offset = b.select(address.valid, address.offset,
+                          b.constant(address.offset.getType(), 0));
+  return b.select(address.valid, b.loadVector(scalar(ref), offset, element, 2),
+                  zero);
+}
+
+void KernelEmitter::emitMmaLoad(LoadOp op) {
+  if (stagedVectors.contains(op.getResult()))
+    return readLine(op);
+  markGlobal(op);
+  MmaLayout layout(cast<TileType>(op.getType()));
+  SmallVector<Value> values;
+  if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0) {
+    values.assign(layout.elements(), b.constant(layout.element, 0));
+    registers[op.getResult()] = pack(layout, values);
+    return;
+  }
+  Addresses addresses = addressesOf(op.getRef(), op.getIndices(), layout);
+  bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1) {
+      Address address = addressAt(addresses, layout, r, c);
+      if (!pairs) {
+        values.push_back(loadElement(op.getRef(), address));
+        continue;
+      }
+      Value pair = loadPair(op.getRef(), address);
+      if (layout.isPacked())
+        values.push_back(pair);
+      else
+        values.append({b.half(pair, 0), b.half(pair, 1)});
+    }
+  registers[op.getResult()] =
+      pairs && layout.isPacked() ? values : pack(layout, values);
+}
+
+/// Whether the quad of threads that has a row can store 16 bytes each of it.
+static bool movesVectors(const MmaLayout &layout, StoreOp op) {
+  return layout.isPacked() && layout.rows > 1 && layout.cols % 32 == 0 &&
+         getAccessWidth(op.getRef(), op.getIndices(), 8) == 8;
+}
+
+/// Exchanges words among the threads of a quad: the one with number q gets word
+/// q of all, in the order of the threads.
+SmallVector<Value> KernelEmitter::transposeQuad(ArrayRef<Value> words) {
+  Value bits[2];
+  for (int64_t i = 0; i < 2; ++i) {
+    // `pair` is twice the number in the quad.
+    Value bit = arith::AndIOp::create(b, thread().pair, b.i32(2 << i));
+    bits[i] = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, bit, b.i32(0));
+  }
+  // Of two words a thread keeps one, by a bit of its number, and gets the same
+  // one of its partner, which belongs before or behind its own.
+  auto exchange = [&](Value isHigh, unsigned mask, Value low,
+                      Value high) -> std::pair<Value, Value> {
+    Value other = b.shuffle(b.select(isHigh, low, high), mask);
+    return {b.select(isHigh, other, low), b.select(isHigh, high, other)};
+  };
+  auto [a0, a2] = exchange(bits[1], 2, words[0], words[2]);
+  auto [a1, a3] = exchange(bits[1], 2, words[1], words[3]);
+  auto [b0, b1] = exchange(bits[0], 1, a0, a1);
+  auto [b2, b3] = exchange(bits[0], 1, a2, a3);
+  return {b0, b1, b2, b3};
+}
+
+/// Stores 8 neighbouring columns at once: threads have 2 each of 32.
+void KernelEmitter::storeVectors(StoreOp op, const MmaLayout &layout,
+                                 const Addresses &addresses,
+                                 ArrayRef<Value> values) {
+  auto words = VectorType::get({4}, b.getI32Type());
+  auto vectorType = VectorType::get({8}, layout.element);
+  // Where the columns of this thread begin, from those of its MMA tile.
+  Value ahead = b.mul(thread().pair, 3);
+  // Vectors lie inside if they begin there. The last index is the only one that
+  // changes along columns.
+  Value columns = op.getIndices().back();
+  int64_t extent = cast<MemRefType>(op.getRef().getType()).getShape().back();
+  bool isBound = !isInside(columns, extent);
+  Memo memo;
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    for (int64_t c = 0; c < layout.colCount(); c += 8) {
+      SmallVector<Value> own;
+      for (int64_t j = 0; j < 4; ++j)
+        own.push_back(b.bitcast(values[(r * layout.colCount() + c) / 2 + j],
+                                b.getI32Type()));
+      Value vector = LLVM::PoisonOp::create(b, words);
+      for (auto [j, word] : llvm::enumerate(transposeQuad(own)))
+        vector = LLVM::InsertElementOp::create(b, vector, word, b.i32(j));
+      Address address = addressAt(addresses, layout, r, c);
+      Value offset = ahead;
+      if (address.offset.getType() != offset.getType())
+        offset = arith::ExtSIOp::create(b, address.offset.getType(), offset);
+      Value valid = addresses.rows[r].valid;
+      if (isBound) {
+        Value first = mmaElement(columns, layout, r, c, memo);
+        valid = b.both(valid, b.inside(b.add(first, ahead), extent));
+      }
+      b.ifThen(valid, [&] {
+        b.storeVector(b.bitcast(vector, vectorType), scalar(op.getRef()),
+                      b.add(address.offset, offset));
+      });
+    }
+}
+
+void KernelEmitter::emitMmaStore(StoreOp op) {
+  if (cast<MemRefType>(op.getRef().getType()).getNumElements() == 0)
+    return;
+  SmallVector<Value> values = registersOf(op.getValue());
+  MmaLayout layout(cast<TileType>(op.getValue().getType()));
+  markGlobal(op);
+  Addresses addresses = addressesOf(op.getRef(), op.getIndices(), layout);
+  if (movesVectors(layout, op) && addresses.mixed.empty())
+    return storeVectors(op, layout, addresses, values);
+  bool pairs = movesPairs(layout, op.getRef(), op.getIndices());
+  Value first = isFirst(layout);
+  auto store = [&](int64_t r, int64_t c) {
+    Address address = addressAt(addresses, layout, r, c);
+    int64_t i = r * layout.colCount() + c;
+    b.ifThen(b.both(addresses.cols[c].valid, addresses.mixed.empty()
+                                                 ? Value()
+                                                 : addresses.mixed[i].valid),
+             [&] {
+               Value value = layout.isPacked() ? values[i / 2] : values[i];
+               if (pairs && !layout.isPacked())
+                 value = b.vectorOfTwo(value, values[i + 1]);
+               else if (!pairs && layout.isPacked())
+                 value = b.half(value, i % 2);
+               if (pairs)
+                 b.storeVector(value, scalar(op.getRef()), address.offset);
+               else
+                 b.store(value, scalar(op.getRef()), address.offset);
+             });
+  };
+  for (int64_t r = 0; r < layout.rowCount(); ++r)
+    b.ifThen(b.both(addresses.rows[r].valid, first), [&] {
+      for (int64_t c = 0; c < layout.colCount(); c += pairs ? 2 : 1)
+        store(r, c);
+    });
+}

@@ -1,0 +1,30 @@
+//===- MmaLayout.cpp - tiles in the registers of mma.sync -----------------===//
+
+#include "passes/Conversion/TileToNVVM/MmaLayout.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+using namespace nsa::tile;
+
+template <typename LayoutT>
+static bool hasLayout(Type type) {
+  auto tile = dyn_cast<TileType>(type);
+  return tile && isa_and_nonnull<LayoutT>(tile.getLayout());
+}
+
+bool nsa::cuda::hasMmaLayout(Type type) {
+  return hasLayout<MmaLayoutAttr>(type);
+}
+bool nsa::cuda::isShared(Type type) { return hasLayout<SharedAttr>(type); }
+bool nsa::cuda::isRematerialized(Type type) {
+  return hasLayout<RematerializedAttr>(type);
+}
+
+MmaLayout::MmaLayout(TileType type)
+    : rows(type.getRows()), cols(type.getCols()),
+      warps(cast<MmaLayoutAttr>(type.getLayout()).getWarps()),
+      element(type.getElementType()) {}
+
+Type MmaLayout::registerType() const {
+  return isPacked() ? VectorType::get({2}, element) : element;
+}

@@ -1,0 +1,67 @@
+//===- MmaLayout.h - tiles in the registers of mma.sync ---------*- C++ -*-===//
+//
+// Geometry of #tile.mma: which elements a thread holds, and in which of
+// its registers. No IR is made here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_PASSES_CONVERSION_TILETONVVM_MMALAYOUT_H
+#define NSA_PASSES_CONVERSION_TILETONVVM_MMALAYOUT_H
+
+#include "dialects/Tile/TileOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace nsa::cuda {
+
+/// Neighbouring warps that can multiply together, the first of them a multiple.
+inline constexpr int64_t warpsOfGroup = 4;
+
+bool hasMmaLayout(mlir::Type type);
+bool isShared(mlir::Type type);
+/// Whether elements of the tile are computed where they are used.
+bool isRematerialized(mlir::Type type);
+
+/// A thread sees a tile in the MMA layout as `rowCount()` times `colCount()`
+/// elements, in row-major order. Its row `r` is row `g + 8 * (r % 2)` of M-tile
+/// `warp + warps * (r / 2)`, with g = lane / 4; its column `c` is column
+/// `8 * (c / 2) + 2 * (lane % 4) + c % 2`. A dimension of size one counts one.
+struct MmaLayout {
+  explicit MmaLayout(tile::TileType type);
+  explicit MmaLayout(mlir::Value tile)
+      : MmaLayout(llvm::cast<tile::TileType>(tile.getType())) {}
+
+  /// 16-bit elements of neighbouring columns share a register.
+  bool isPacked() const {
+    return cols > 1 && element.getIntOrFloatBitWidth() == 16;
+  }
+  int64_t rowCount() const { return rows == 1 ? 1 : 2 * mTiles(); }
+  int64_t colCount() const {
+    return cols == 1 ? 1 : 2 * llvm::divideCeil(cols, 8);
+  }
+  /// M-tiles of a warp.
+  int64_t mTiles() const {
+    return llvm::divideCeil(llvm::divideCeil(rows, 16), warps);
+  }
+  int64_t elements() const { return rowCount() * colCount(); }
+  int64_t registers() const { return isPacked() ? elements() / 2 : elements(); }
+  mlir::Type registerType() const;
+
+  /// Elements of a row or a column, filled up to what MMA tiles hold.
+  int64_t lineLength() const {
+    return rows == 1 ? int64_t(llvm::alignTo(cols, 8)) : 16 * warps * mTiles();
+  }
+
+  /// Whether row `r` (column `c`) of a thread is one of the tile in all of
+  /// them.
+  bool hasRow(int64_t r) const {
+    return rows == 1 || 16 * warps * (r / 2 + 1) <= rows;
+  }
+  bool hasCol(int64_t c) const { return cols == 1 || 8 * (c / 2 + 1) <= cols; }
+
+  int64_t rows, cols, warps;
+  mlir::Type element;
+};
+
+} // namespace nsa::cuda
+
+#endif // NSA_PASSES_CONVERSION_TILETONVVM_MMALAYOUT_H
