@@ -36,7 +36,11 @@ def TileGPU_GlobalAccessOp : TileGPU_Op<"global_access"> {
     same `owners` are made of the same elements by the same threads, each element
     by one; those without are of elements that several threads have.
 
-    Example: `tile_gpu.global_access write %out owners 3 : !llvm.ptr<1>`
+    Example:
+
+    ```mlir
+    tile_gpu.global_access write %out owners 3 : !llvm.ptr<1>
+    ```
   }];
   let arguments = (ins TileGPU_AccessKindAttr:$kind, AnyType:$pointer,
                        OptionalAttr<I64Attr>:$owners);
@@ -67,7 +71,11 @@ def TileGPU_SharedAccessOp : TileGPU_Op<"shared_access"> {
     | `copy` | start asynchronous copies, which `async_commit` ends a group of |
     | `arrive` | nothing: each has awaited its own copies, by `async_wait` |
 
-    Example: `tile_gpu.shared_access read 8192 bytes at 1024`
+    Example:
+
+    ```mlir
+    tile_gpu.shared_access read 8192 bytes at 1024
+    ```
   }];
   let arguments = (ins TileGPU_SharedAccessKindAttr:$kind, I64Attr:$bytes,
                        I64Attr:$offset);
@@ -80,6 +88,12 @@ def TileGPU_ReuseOp : TileGPU_Op<"reuse"> {
   let description = [{
     Has no effect: `tile-gpu-insert-barriers` reads it. The scratch of layout conversions
     lies behind the tiles in shared memory; each conversion starts anew there.
+
+    Example:
+
+    ```mlir
+    tile_gpu.reuse
+    ```
   }];
   let assemblyFormat = "attr-dict";
 }
@@ -89,6 +103,12 @@ def TileGPU_WaitAllOp : TileGPU_Op<"wait_all"> {
   let description = [{
     Has no effect: `tile-gpu-insert-barriers` reads it. No copy that it knows of
     is in flight behind it.
+
+    Example:
+
+    ```mlir
+    tile_gpu.wait_all
+    ```
   }];
   let assemblyFormat = "attr-dict";
 }
@@ -102,7 +122,11 @@ def TileGPU_BarrierOp : TileGPU_Op<"barrier"> {
   let description = [{
     With `threads` the first so many, which all come by, and no others.
 
-    Example: `tile_gpu.barrier threads 128`
+    Example:
+
+    ```mlir
+    tile_gpu.barrier threads 128
+    ```
   }];
   let arguments = (ins OptionalAttr<I32Attr>:$threads);
   let assemblyFormat = "(`threads` $threads^)? attr-dict";
@@ -112,7 +136,11 @@ def TileGPU_BarrierOp : TileGPU_Op<"barrier"> {
 def TileGPU_AnyThreadOp : TileGPU_Op<"any_thread"> {
   let summary = "a barrier, and whether a condition holds in some thread";
   let description = [{
-    Example: `%some = tile_gpu.any_thread %own threads 128`
+    Example:
+
+    ```mlir
+    %some = tile_gpu.any_thread %own threads 128
+    ```
   }];
   let arguments = (ins I1:$condition, OptionalAttr<I32Attr>:$threads);
   let results = (outs I1:$result);
@@ -127,7 +155,11 @@ def TileGPU_AsyncCommitOp : TileGPU_Op<"async_commit"> {
     `tile-gpu-insert-barriers` waits for it. A group without is awaited by an
     `async_wait` that is there already, as in loops that copy ahead.
 
-    Example: `tile_gpu.async_commit 8192 bytes at 1024`
+    Example:
+
+    ```mlir
+    tile_gpu.async_commit 8192 bytes at 1024
+    ```
   }];
   let arguments = (ins OptionalAttr<I64Attr>:$bytes,
                        OptionalAttr<I64Attr>:$offset);
@@ -138,7 +170,11 @@ def TileGPU_AsyncCommitOp : TileGPU_Op<"async_commit"> {
 def TileGPU_AsyncWaitOp : TileGPU_Op<"async_wait"> {
   let summary = "waits for the thread's own groups of copies but the newest";
   let description = [{
-    Example: `tile_gpu.async_wait pending 1`
+    Example:
+
+    ```mlir
+    tile_gpu.async_wait pending 1
+    ```
   }];
   let arguments = (ins I32Attr:$pending);
   let assemblyFormat = "`pending` $pending attr-dict";
@@ -150,6 +186,12 @@ def TileGPU_FenceAsyncOp : TileGPU_Op<"fence_async"> {
   let description = [{
     Warpgroups read shared memory through the async proxy, threads write it
     through the generic one.
+
+    Example:
+
+    ```mlir
+    tile_gpu.fence_async
+    ```
   }];
   let assemblyFormat = "attr-dict";
 }
@@ -171,7 +213,11 @@ def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
     `tile-gpu-insert-barriers` puts one in front of the first `wgmma_use` of the
     group, and of each barrier.
 
-    Example: `%r:2 = tile_gpu.wgmma_commit %a, %b : f32, f32`
+    Example:
+
+    ```mlir
+    %r:2 = tile_gpu.wgmma_commit %a, %b : f32, f32
+    ```
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
@@ -181,7 +227,11 @@ def TileGPU_WgmmaCommitOp : TileGPU_PassThroughOp<"wgmma_commit"> {
 def TileGPU_WgmmaWaitOp : TileGPU_PassThroughOp<"wgmma_wait"> {
   let summary = "waits for the sums of all groups of wgmma but the newest";
   let description = [{
-    Example: `%r:2 = tile_gpu.wgmma_wait pending 1 %a, %b : f32, f32`
+    Example:
+
+    ```mlir
+    %r:2 = tile_gpu.wgmma_wait pending 1 %a, %b : f32, f32
+    ```
   }];
   let arguments = (ins I32Attr:$pending, Variadic<AnyType>:$values);
   let assemblyFormat = "`pending` $pending $values attr-dict `:` type($values)";
@@ -194,7 +244,11 @@ def TileGPU_WgmmaUseOp : TileGPU_Op<"wgmma_use"> {
     Has no effect: `tile-gpu-insert-barriers` reads it. Without operand what
     follows uses those of all groups, or what they multiply is overwritten.
 
-    Example: `tile_gpu.wgmma_use %r#0 : f32`
+    Example:
+
+    ```mlir
+    tile_gpu.wgmma_use %r#0 : f32
+    ```
   }];
   let arguments = (ins Optional<AnyType>:$value);
   let assemblyFormat = "($value^ `:` type($value))? attr-dict";
