@@ -64,12 +64,12 @@ def resources_of_log(log):
 
 def _constant(elf, mnemonic, operands, address):
     """The bytes of a constant in read-only data, which lies where it is in the file."""
-    if re.search(r"(ss|broadcastd|cvtdq2ps)$", mnemonic):
+    if re.search(r"(ss|broadcastd|cvtdq2ps|movd|insertps)$", mnemonic):
         size = 4
-    elif re.search(r"(sd|broadcastq)$", mnemonic):
+    elif re.search(r"(sd|broadcastq|movq)$", mnemonic):
         size = 8
     else:
-        size = 32 if "%ymm" in operands else 16
+        size = 32 if "%ymm" in operands and "128" not in mnemonic else 16
     return elf[address:address + size].hex()
 
 
