@@ -188,22 +188,41 @@ static SelectedAttr takeSelected(function_ref<InFlightDiagnostic()> emitError,
                                   values[2], values[3]);
 }
 
-ParseResult nsa::parseBlocks(OpAsmParser &parser, CompressedAttr &compressed,
-                             NamedAttrList &attributes) {
+/// Parses `by(...)` and the dictionary behind it; without the clause, the
+/// dictionary has the parameters of `compressed` and, unless it is null, of
+/// `selected`.
+static ParseResult parseClause(OpAsmParser &parser, CompressedAttr &compressed,
+                               SelectedAttr *selected,
+                               NamedAttrList &attributes) {
   bool hasClause = succeeded(parser.parseOptionalKeyword("by"));
   if (hasClause && (parser.parseLParen() || parser.parseAttribute(compressed) ||
+                    (selected && (parser.parseComma() ||
+                                  parser.parseAttribute(*selected))) ||
                     parser.parseRParen()))
     return failure();
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseOptionalAttrDict(attributes))
     return failure();
-  auto emitError = [&] { return parser.emitError(loc); };
-  if (hasClause)
-    return checkOthers(parser, loc, {}, attributes);
-  compressed = takeBlocks(emitError, parser.getContext(), attributes);
-  if (!compressed)
-    return failure();
-  return checkOthers(parser, loc, {"block", "stride"}, attributes);
+  SmallVector<StringRef> known;
+  if (!hasClause) {
+    auto emitError = [&] { return parser.emitError(loc); };
+    compressed = takeBlocks(emitError, parser.getContext(), attributes);
+    if (compressed && selected)
+      *selected = takeSelected(emitError, parser.getContext(), attributes);
+    if (!compressed || (selected && !*selected))
+      return failure();
+    known = {"block", "stride"};
+    if (selected)
+      known.append({"select_block", "count", "initial", "local"});
+  }
+  if (selected)
+    known.push_back("scale");
+  return checkOthers(parser, loc, known, attributes);
+}
+
+ParseResult nsa::parseBlocks(OpAsmParser &parser, CompressedAttr &compressed,
+                             NamedAttrList &attributes) {
+  return parseClause(parser, compressed, /*selected=*/nullptr, attributes);
 }
 
 void nsa::printBlocks(OpAsmPrinter &printer, Operation *op,
@@ -216,26 +235,7 @@ void nsa::printBlocks(OpAsmPrinter &printer, Operation *op,
 ParseResult nsa::parseSelection(OpAsmParser &parser, CompressedAttr &compressed,
                                 SelectedAttr &selected,
                                 NamedAttrList &attributes) {
-  bool hasClause = succeeded(parser.parseOptionalKeyword("by"));
-  if (hasClause && (parser.parseLParen() || parser.parseAttribute(compressed) ||
-                    parser.parseComma() || parser.parseAttribute(selected) ||
-                    parser.parseRParen()))
-    return failure();
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseOptionalAttrDict(attributes))
-    return failure();
-  auto emitError = [&] { return parser.emitError(loc); };
-  if (hasClause)
-    return checkOthers(parser, loc, {"scale"}, attributes);
-  compressed = takeBlocks(emitError, parser.getContext(), attributes);
-  if (compressed)
-    selected = takeSelected(emitError, parser.getContext(), attributes);
-  if (!selected)
-    return failure();
-  return checkOthers(
-      parser, loc,
-      {"block", "stride", "select_block", "count", "initial", "local", "scale"},
-      attributes);
+  return parseClause(parser, compressed, &selected, attributes);
 }
 
 void nsa::printSelection(OpAsmPrinter &printer, Operation *op,

@@ -50,7 +50,7 @@ struct SelectedAttention {
   /// those of about 64 rows, or of up to three whole warpgroups; else as many
   /// as fill the 16 rows of an M-tile, which one warp multiplies, or four times
   /// as many where another warp copies the blocks of all of them, and each
-  /// passes those by that its queries did not select.
+  /// skips those that its queries did not select.
   static int64_t getQueryTile(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
   /// Whether queries select a small part of the blocks only.
