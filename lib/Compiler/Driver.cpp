@@ -30,7 +30,6 @@
 #include "passes/Pipelines/Pipelines.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatAdapters.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"
@@ -156,9 +155,8 @@ LogicalResult nsa::Driver::checkDebugOptions() {
   for (const std::string &folder : {debug.savePhases, debug.saveKernels}) {
     if (folder.empty())
       continue;
-    if (std::error_code error = llvm::sys::fs::create_directories(folder)) {
-      messageStream << "cannot create folder " << quote(folder) << ": "
-                    << error.message();
+    if (Status status = createFolders(folder); !status) {
+      messageStream << status.message();
       return failure();
     }
   }

@@ -2,6 +2,7 @@
 
 #include "lib/Compiler/PassDebugging.h"
 #include "lib/Compiler/Registration.h"
+#include "lib/Support/Files.h"
 #include "lib/Support/Text.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassInstrumentation.h"
@@ -158,9 +159,8 @@ Status nsa::PassDebugging::attachPrinting(PassManager &manager,
   std::string folder = llvm::formatv(
       "{0}/{1}-{2}", options.printFolder,
       llvm::fmt_align(number, llvm::AlignStyle::Right, 2, '0'), phase);
-  if (std::error_code error = llvm::sys::fs::create_directories(folder))
-    return Error{"cannot create folder " + quote(folder) + ": " +
-                 error.message()};
+  if (Status status = createFolders(folder); !status)
+    return status;
   manager.enableIRPrintingToFileTree(before, after, options.printModule,
                                      options.printAfterChange,
                                      options.printAfterFailure, folder);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -52,6 +53,14 @@ Result<bool> fileExists(const std::string &path) {
   if (errno == ENOENT || errno == ENOTDIR)
     return false;
   return systemError("cannot inspect", path);
+}
+
+Status createFolders(const std::string &path) {
+  std::error_code code;
+  std::filesystem::create_directories(path, code);
+  if (code)
+    return Error{"cannot create folder '" + path + "': " + code.message()};
+  return {};
 }
 
 static Error tooLarge(const std::string &path, const std::string &size,

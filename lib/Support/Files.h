@@ -36,6 +36,9 @@ bool saysNoSpace(const std::string &message);
 /// on the way may not be searched, is an error.
 Result<bool> fileExists(const std::string &path);
 
+/// Creates a folder and those that it lies in, where they are missing.
+Status createFolders(const std::string &path);
+
 /// The most bytes that readFile takes unless told otherwise: more than any file
 /// that people write, less than any memory.
 constexpr uint64_t mostFileBytes = 64 << 20;

@@ -43,14 +43,6 @@ static Result<std::string> findFolder(const Variables &variables) {
                "XDG_CACHE_HOME nor HOME is an absolute path"};
 }
 
-static Status createFolders(const std::string &path) {
-  std::error_code code;
-  fs::create_directories(path, code);
-  return code ? Status(Error{"cannot create folder " + quote(path) + ": " +
-                             code.message()})
-              : Status();
-}
-
 /// What is run with the user's rights, nobody else may have written.
 static Status checkOwner(const std::string &path) {
   struct stat info;
