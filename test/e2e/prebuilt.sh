@@ -26,9 +26,11 @@ NSA_PREBUILT=$scratch/kernels "$tests/PrebuiltKernelsTest" \
   fail "a result is wrong, and nothing failed"
 grep -q 'the largest element is' "$scratch/log" || fail "no wrong result is named"
 
-rm "$(find "$scratch/kernels" -name '[0-9a-f]*.nsax' | sort | head -n 1)"
+# Not one of them: which tests would read it?
+rm "$scratch"/kernels/[0-9a-f]*.nsax
 NSA_PREBUILT=$scratch/kernels "$tests/PrebuiltKernelsTest" \
-  --gtest_filter='*AllKernels*' > "$scratch/log" 2>&1 && fail "an artefact is missing, and nothing failed"
+  --gtest_filter='*AllKernels*' > "$scratch/log" 2>&1 &&
+  fail "artefacts are missing, and nothing failed"
 grep -q 'No such file' "$scratch/log" || fail "a missing artefact is not named"
 "$tests/PrebuiltKernelsTest" > "$scratch/log" 2>&1 &&
   fail "no folder, and nothing failed"
