@@ -31,6 +31,12 @@ void nsa::buildTileLayoutPipeline(OpPassManager &manager, bool wgmma) {
   manager.addPass(createTileGPUAssignLayouts(blocked));
 }
 
+/// Lowered kernels carry hundreds of scalars through their loops, and these
+/// patterns compare every two of them; the lowering leaves none to remove.
+static const char *const kSlowPatterns[] = {
+    "(anonymous namespace)::RemoveDuplicateSuccessorInputUses",
+    "(anonymous namespace)::MakeRegionBranchOpSuccessorInputsDead"};
+
 void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
                                     uint64_t sharedLimit, bool wgmma,
                                     unsigned producerSums) {
@@ -42,7 +48,9 @@ void nsa::buildLayoutToNVVMPipeline(OpPassManager &manager,
   auto &functions = manager.nest<LLVM::LLVMFuncOp>();
   functions.addPass(createTileGPUInsertBarriers());
   functions.addPass(createConvertTileGPUToNVVM());
-  manager.addPass(createCanonicalizerPass());
+  SmallVector<std::string> slow(std::begin(kSlowPatterns),
+                                std::end(kSlowPatterns));
+  manager.addPass(createCanonicalizerPass(GreedyRewriteConfig(), slow));
   manager.addPass(createNSAExpandMath());
   manager.addPass(arith::createArithExpandOpsPass());
   manager.addPass(createCSEPass());
