@@ -10,8 +10,8 @@
 
 #include "lib/Support/Config.h"
 #include "lib/Support/Process.h"
+#include "nsa/Runtime/ArtifactCache.h"
 #include "runtime/Distributed/Ranks.h"
-#include "runtime/Train/ArtifactCache.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,8 @@
 //===- ArtifactCacheTest.cpp - artefacts that were compiled before --------===//
 
-#include "runtime/Train/ArtifactCache.h"
+#include "nsa/Runtime/ArtifactCache.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Process.h"
 #include "runtime/Train/CompileConfig.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "test/unit/TempDir.h"
@@ -122,6 +123,52 @@ TEST_F(ArtifactCacheTest, ProcessesThatAskForOneEntryCompileItOnce) {
   other.join();
   EXPECT_EQ(works, 2);
   EXPECT_EQ(compilations, 1);
+}
+
+TEST_F(ArtifactCacheTest, CacheThatIsTurnedOff_CompilesEveryTime) {
+  Variables on = variables;
+  variables = [=](const std::string &name) {
+    return name == "NSA_CACHE" ? std::optional<std::string>("0") : on(name);
+  };
+  EXPECT_TRUE(get({"text", {}, 1, 2}));
+  EXPECT_TRUE(get({"text", {}, 1, 2}));
+  EXPECT_EQ(compilations, 2);
+}
+
+TEST_F(ArtifactCacheTest, EntriesOverTheLimit_TheOldestAreRemoved) {
+  const uint64_t each = makeTestArtifact().size() + 1;
+  Result<ArtifactCache> cache = ArtifactCache::open(variables, 2 * each);
+  ASSERT_TRUE(cache) << cache.message();
+  auto ask = [&](const std::string &text) {
+    int before = compilations;
+    Result<std::string> bytes = cache->read("model", {text, {}, 1, 2}, compile,
+                                            [](const std::string &) {});
+    EXPECT_TRUE(bytes && *bytes == makeTestArtifact());
+    return compilations - before;
+  };
+  auto age = [&](const std::string &text, int hours) {
+    std::filesystem::last_write_time(
+        cache->entry("model", {text, {}, 1, 2}) + "/model.nsax",
+        std::filesystem::file_time_type::clock::now() -
+            std::chrono::hours(hours));
+  };
+  EXPECT_EQ(ask("a") + ask("b"), 2);
+  age("a", 2);
+  age("b", 1);
+  // Its use makes it the youngest.
+  EXPECT_EQ(ask("a"), 0);
+  EXPECT_EQ(ask("c"), 1);
+  EXPECT_EQ(ask("a"), 0);
+  // What is in use stays, whatever its age.
+  age("a", 2);
+  {
+    Result<FileLock> used =
+        FileLock::take(cache->entry("model", {"a", {}, 1, 2}) + "/lock", "it");
+    ASSERT_TRUE(used) << used.message();
+    EXPECT_EQ(ask("b"), 1);
+  }
+  EXPECT_EQ(ask("a"), 0);
+  EXPECT_EQ(ask("c"), 1);
 }
 
 TEST_F(ArtifactCacheTest, TheFolderIsThatOfTheUserAlone) {
