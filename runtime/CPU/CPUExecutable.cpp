@@ -28,6 +28,7 @@ public:
   void *segment(unsigned index) const override {
     return segments[index].data();
   }
+  Status bind(unsigned entry, const Bindings &bindings) override;
   RunResult start(unsigned entry) override;
   RunResult finish(unsigned) override { return {}; }
   Status upload(const Slice &) override { return {}; }
@@ -46,6 +47,8 @@ public:
 
 private:
   struct ReadyEntry {
+    /// What the addresses of the commands follow.
+    Bindings bindings;
     std::vector<ReadyCommand> commands;
     std::vector<uint64_t> nanoseconds;
     std::vector<CommandSpan> lastRun;
@@ -60,7 +63,11 @@ private:
   Status loadKernels();
   Status loadBlas();
   Status startThreads();
+  /// Where a slice lies while the entry that is resolved or runs has these
+  /// bindings.
   char *address(const Slice &slice) const {
+    if (std::optional<char *> elsewhere = bound->find(slice))
+      return *elsewhere;
     return segments[slice.segment()].data() + slice.offset();
   }
   ReadyEntry resolve(const artifact::Entry &entry) const;
@@ -84,6 +91,8 @@ private:
   std::optional<Blas> blas;
   std::unique_ptr<ThreadPool> pool;
   std::vector<ReadyEntry> entries;
+  const Bindings none;
+  const Bindings *bound = &none;
   /// The collectives in progress, by their data.
   std::vector<std::pair<const void *, uint64_t>> running;
   /// What stopped the run in progress.
@@ -308,12 +317,30 @@ uint64_t CPUExecutable::allocatedBytes() const {
   return bytes;
 }
 
+Status CPUExecutable::bind(unsigned index, const Bindings &bindings) {
+  ReadyEntry &entry = entries[index];
+  if (entry.bindings == bindings)
+    return {};
+  const artifact::Entry &described = *source->entries()->Get(index);
+  if (Status status = bindings.check(source.root(), described); !status)
+    return status;
+  entry.bindings = bindings;
+  bound = &entry.bindings;
+  ReadyEntry ready = resolve(described);
+  bound = &none;
+  entry.commands = std::move(ready.commands);
+  entry.poisoned = std::move(ready.poisoned);
+  return {};
+}
+
 RunResult CPUExecutable::start(unsigned entry) {
   for (const auto &[data, bytes] : entries[entry].poisoned)
     std::memset(data, 0xFF, bytes);
   stopped = {};
   running.clear();
+  bound = &entries[entry].bindings;
   pool->execute([&] { runCommands(entry); });
+  bound = &none;
   return stopped;
 }
 

@@ -171,6 +171,13 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
   return unsigned(plans.size() - 1);
 }
 
+void BlasLt::setOperands(unsigned plan, DevicePtr lhs, DevicePtr rhs,
+                         DevicePtr out) {
+  plans[plan].product.lhs = lhs;
+  plans[plan].product.rhs = rhs;
+  plans[plan].product.out = out;
+}
+
 Status BlasLt::run(unsigned index, Stream stream) const {
   const Plan &plan = plans[index];
   const Matmul &p = plan.product;

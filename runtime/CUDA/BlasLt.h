@@ -37,6 +37,8 @@ public:
 
   /// Plans a product; the result numbers it.
   Result<unsigned> plan(const Matmul &product);
+  /// Gives a planned product other memory.
+  void setOperands(unsigned plan, DevicePtr lhs, DevicePtr rhs, DevicePtr out);
   /// Puts a planned product on the stream.
   Status run(unsigned plan, Stream stream) const;
 

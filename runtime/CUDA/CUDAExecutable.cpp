@@ -38,6 +38,9 @@ CUDAExecutable::~CUDAExecutable() {
     for (Event event : entry.events)
       gpu->driver().EventDestroy(event);
   }
+  for (Event event : {given, done})
+    if (event)
+      gpu->driver().EventDestroy(event);
   entries.clear();
   reductions.reset();
   blas.reset();

@@ -31,6 +31,9 @@ public:
   Status load();
 
   void *segment(unsigned index) const override { return memory->mirror(index); }
+  Status bind(unsigned entry, const Bindings &bindings) override;
+  Status waitFor(uint64_t stream) override;
+  Status release(uint64_t stream) override;
   RunResult start(unsigned entry) override;
   RunResult finish(unsigned entry) override;
   Status upload(const artifact::Slice &slice) override;
@@ -62,6 +65,8 @@ public:
 
 private:
   struct ReadyEntry {
+    /// What the addresses of the commands follow.
+    Bindings bindings;
     std::vector<Command> commands;
     /// What each command writes; filled only if results are checked.
     std::vector<std::vector<FloatOutput>> results;
@@ -89,7 +94,17 @@ private:
   // ResolveCommands.cpp
   Status resolveEntries();
   Status resolve(const artifact::Entry &entry);
-  Status prepareTransfers(const artifact::Entry &entry, ReadyEntry &ready);
+  Status prepareTransfers(const artifact::Entry &entry,
+                          const Bindings &bindings, Transfers &transfers);
+  Result<std::vector<Command>> rebind(const artifact::Entry &entry,
+                                      const ReadyEntry &ready);
+  /// Where a slice lies while the entry that is resolved or runs has these
+  /// bindings.
+  DevicePtr address(const artifact::Slice &slice) const {
+    if (std::optional<char *> elsewhere = bound->find(slice))
+      return reinterpret_cast<DevicePtr>(*elsewhere);
+    return memory->address(slice);
+  }
   Result<Command> resolve(const artifact::Command &command);
   Result<Command> resolve(const artifact::Launch &launch) const;
   Result<Command> resolve(const artifact::Gemm &gemm);
@@ -100,6 +115,8 @@ private:
   Command resolve(const artifact::CollectiveDone &done);
 
   // RunCommands.cpp
+  Status order(Event &event, Stream before, Stream after);
+  RunResult startBound(ReadyEntry &entry);
   Status poison(const ReadyEntry &entry);
   Status initialize(const InitializeTensor &command);
   Status issue(const Command &command);
@@ -130,6 +147,13 @@ private:
   /// While an entry is resolved, those that have not ended.
   std::vector<std::pair<artifact::Slice, unsigned>> running;
   std::vector<ReadyEntry> entries;
+  const Bindings none;
+  const Bindings *bound = &none;
+  /// Between a caller's stream and that of the program; made when needed.
+  Event given = nullptr, done = nullptr;
+  /// Whether the caller's stream records a graph, which what is started now
+  /// belongs to.
+  bool isRecorded = false;
   /// Where results are checked.
   PageMemory checked;
   /// When the last command that was measured ended.

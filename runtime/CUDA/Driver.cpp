@@ -43,6 +43,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.StreamSynchronize, "cuStreamSynchronize");
   library.find(driver.StreamQuery, "cuStreamQuery");
   library.find(driver.StreamWaitEvent, "cuStreamWaitEvent");
+  library.find(driver.StreamIsCapturing, "cuStreamIsCapturing");
   library.find(driver.StreamBeginCapture, "cuStreamBeginCapture_v2");
   library.find(driver.StreamEndCapture, "cuStreamEndCapture");
   library.find(driver.GraphInstantiate, "cuGraphInstantiateWithFlags");

@@ -78,6 +78,7 @@ struct Driver {
   int (*StreamSynchronize)(Stream stream);
   int (*StreamQuery)(Stream stream);
   int (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
+  int (*StreamIsCapturing)(Stream stream, int *status);
   int (*StreamBeginCapture)(Stream stream, int mode);
   int (*StreamEndCapture)(Stream stream, Graph *graph);
   int (*GraphInstantiate)(GraphExec *exec, Graph graph,

@@ -78,23 +78,88 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
             "cuEventCreate");
         !status)
       return status;
-  return prepareTransfers(entry, ready);
+  if (options.poison)
+    ready.poisoned = slicesToPoison(source.root(), entry);
+  return prepareTransfers(entry, none, ready.transfers);
 }
 
 Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
-                                        ReadyEntry &ready) {
+                                        const Bindings &bindings,
+                                        Transfers &transfers) {
   std::set<uint32_t> inputs(entry.inputs()->begin(), entry.inputs()->end());
   std::vector<Slice> in, out;
+  auto add = [&](std::vector<Slice> &list, const Slice &slice) {
+    if (!bindings.find(slice))
+      list.push_back(slice);
+  };
   for (uint32_t input : inputs)
-    in.push_back(*source->tensors()->Get(input)->slice());
+    add(in, *source->tensors()->Get(input)->slice());
   for (uint32_t output : *entry.outputs()) {
     const artifact::Tensor &tensor = *source->tensors()->Get(output);
     if (tensor.role() == TensorRole::Output)
-      out.push_back(*tensor.slice());
+      add(out, *tensor.slice());
   }
-  if (options.poison)
-    ready.poisoned = slicesToPoison(source.root(), entry);
-  return ready.transfers.prepare(*gpu, *memory, in, out);
+  return transfers.prepare(*gpu, *memory, in, out);
+}
+
+/// The commands of an entry with the addresses that follow from other bindings;
+/// products are those that were planned.
+Result<std::vector<Command>>
+CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
+  std::vector<Command> commands;
+  for (unsigned i = 0; i < ready.commands.size(); ++i) {
+    const artifact::Command &command = *entry.commands()->Get(i);
+    Result<Command> resolved = command.action_as_Gemm()
+                                   ? Result<Command>(ready.commands[i])
+                                   : resolve(command);
+    if (!resolved)
+      return Error{
+          describeCommand(source.root(), i, command, resolved.message())};
+    commands.push_back(std::move(*resolved));
+  }
+  for (unsigned i = 0; i < commands.size(); ++i)
+    if (const auto *planned = std::get_if<RunGemm>(&commands[i])) {
+      const auto &gemm = *entry.commands()->Get(i)->action_as_Gemm();
+      blas->setOperands(planned->plan, address(*gemm.lhs()),
+                        address(*gemm.rhs()), address(*gemm.out()));
+    }
+  return commands;
+}
+
+Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
+  ReadyEntry &entry = entries[index];
+  if (entry.bindings == bindings)
+    return {};
+  if (reductions)
+    return Error{"a program of several ranks runs on its own memory only"};
+  gpu->makeCurrent();
+  const artifact::Entry &described = *source->entries()->Get(index);
+  if (Status status = bindings.check(source.root(), described); !status)
+    return status;
+  Transfers transfers;
+  bool isSameSet = entry.bindings.coversSame(bindings);
+  if (!isSameSet) {
+    if (Status status = prepareTransfers(described, bindings, transfers);
+        !status)
+      return status;
+    // Copies of earlier runs may be on their way.
+    if (Status status = wait(); !status)
+      return status;
+  }
+  bound = &bindings;
+  Result<std::vector<Command>> commands = rebind(described, entry);
+  bound = &none;
+  if (!commands)
+    return commands.takeError();
+  if (!isSameSet)
+    entry.transfers = std::move(transfers);
+  entry.commands = std::move(*commands);
+  entry.bindings = bindings;
+  if (entry.graph)
+    gpu->driver().GraphExecDestroy(entry.graph);
+  entry.graph = nullptr;
+  entry.ranOnce = false;
+  return {};
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
@@ -105,7 +170,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   command.threads = kernel.threads();
   command.sharedBytes = kernel.shared_bytes();
   for (const Slice *slice : *launch.operands())
-    command.arguments.push_back(memory->address(*slice));
+    command.arguments.push_back(address(*slice));
   Result<std::vector<TensorMap>> maps =
       encodeTensorMaps(gpu->driver(), kernel, command.arguments);
   if (!maps)
@@ -119,28 +184,27 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
     return Error{std::string("a product of ") + typeName(gemm.lhs_type()) +
                  " and " + typeName(gemm.rhs_type()) +
                  " has no counterpart in cuBLASLt"};
-  Result<unsigned> plan =
-      blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
-                  gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
-                  gemm.out_type(), gemm.beta(), memory->address(*gemm.lhs()),
-                  memory->address(*gemm.rhs()), memory->address(*gemm.out()),
-                  gemm.workspace() ? memory->address(*gemm.workspace()) : 0,
-                  gemm.workspace() ? gemm.workspace()->size() : 0});
+  Result<unsigned> plan = blas->plan(
+      {int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
+       gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
+       gemm.out_type(), gemm.beta(), address(*gemm.lhs()), address(*gemm.rhs()),
+       address(*gemm.out()), gemm.workspace() ? address(*gemm.workspace()) : 0,
+       gemm.workspace() ? gemm.workspace()->size() : 0});
   if (!plan)
     return plan.takeError();
   return Command(RunGemm{*plan});
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
-  return makeFill(fill.type(), fill.value(), memory->address(*fill.out()),
+  return makeFill(fill.type(), fill.value(), address(*fill.out()),
                   fill.out()->size());
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Copy &copy) const {
   CopyBytes bytes = bytesOf(copy, options.ranks ? options.ranks->rank() : 0);
-  return Command(
-      CopyMemory{memory->address(*copy.source()) + bytes.sourceOffset,
-                 memory->address(*copy.out()) + bytes.outOffset, bytes.count});
+  return Command(CopyMemory{address(*copy.source()) + bytes.sourceOffset,
+                            address(*copy.out()) + bytes.outOffset,
+                            bytes.count});
 }
 
 Result<Command>
@@ -155,8 +219,8 @@ CUDAExecutable::resolve(const artifact::CollectiveStart &start) {
     return Command(PassOver{});
   const Slice &slice = *start.memory();
   Result<unsigned> number =
-      reductions->add(start.kind(), memory->address(slice), slice.size(),
-                      start.type(), options.profile);
+      reductions->add(start.kind(), address(slice), slice.size(), start.type(),
+                      options.profile);
   if (!number)
     return number.takeError();
   running.emplace_back(slice, *number);
@@ -168,7 +232,7 @@ Command CUDAExecutable::resolve(const artifact::CollectiveDone &done) {
   if (!reductions)
     return PassOver{};
   auto isSame = [&](const auto &entry) {
-    return memory->address(entry.first) == memory->address(*done.memory());
+    return address(entry.first) == address(*done.memory());
   };
   auto found = std::find_if(running.begin(), running.end(), isSame);
   unsigned number = found->second;

@@ -41,7 +41,7 @@ Status CUDAExecutable::poison(const ReadyEntry &entry) {
   for (const Slice &slice : entry.poisoned)
     if (slice.size() != 0)
       if (Status status =
-              driver.check(driver.MemsetD8Async(memory->address(slice), 0xFF,
+              driver.check(driver.MemsetD8Async(address(slice), 0xFF,
                                                 slice.size(), gpu->stream()),
                            "cuMemsetD8Async");
           !status)
@@ -96,7 +96,7 @@ Status CUDAExecutable::issue(const Command &command) {
 Status CUDAExecutable::download(const Slice &slice, void *data) {
   const Driver &driver = gpu->driver();
   if (Status status =
-          driver.check(driver.MemcpyDtoHAsync(data, memory->address(slice),
+          driver.check(driver.MemcpyDtoHAsync(data, address(slice),
                                               slice.size(), gpu->stream()),
                        "cuMemcpyDtoHAsync");
       !status)
@@ -254,21 +254,68 @@ Status CUDAExecutable::capture(ReadyEntry &entry) {
   return status;
 }
 
+/// Lets what comes on a stream wait for what is on another one.
+Status CUDAExecutable::order(Event &event, Stream before, Stream after) {
+  const Driver &driver = gpu->driver();
+  if (!event)
+    if (Status status = driver.check(driver.EventCreate(&event, kNoTiming),
+                                     "cuEventCreate");
+        !status)
+      return status;
+  if (Status status =
+          driver.check(driver.EventRecord(event, before), "cuEventRecord");
+      !status)
+    return status;
+  return driver.check(driver.StreamWaitEvent(after, event, 0),
+                      "cuStreamWaitEvent");
+}
+
+/// The driver's handle of a stream.
+static Stream toStream(uint64_t number) {
+  return reinterpret_cast<Stream>(number); // NOLINT(performance-no-int-to-ptr)
+}
+
+Status CUDAExecutable::waitFor(uint64_t stream) {
+  gpu->makeCurrent();
+  Stream callers = toStream(stream);
+  int recording = 0;
+  if (Status status = gpu->driver().check(
+          gpu->driver().StreamIsCapturing(callers, &recording),
+          "cuStreamIsCapturing");
+      !status)
+    return status;
+  isRecorded = recording != 0;
+  return order(given, callers, gpu->stream());
+}
+
+Status CUDAExecutable::release(uint64_t stream) {
+  gpu->makeCurrent();
+  isRecorded = false;
+  return order(done, gpu->stream(), toStream(stream));
+}
+
 RunResult CUDAExecutable::start(unsigned index) {
-  ReadyEntry &entry = entries[index];
+  bound = &entries[index].bindings;
+  RunResult result = startBound(entries[index]);
+  bound = &none;
+  return result;
+}
+
+RunResult CUDAExecutable::startBound(ReadyEntry &entry) {
   gpu->makeCurrent();
   if (Status status = entry.transfers.send(); !status)
     return RunFailure{std::nullopt, status.message()};
   if (Status status = poison(entry); !status)
     return RunFailure{std::nullopt, status.message()};
-  bool usesGraph = entry.mayCapture && !options.profile && !options.checkFinite;
+  bool usesGraph = entry.mayCapture && !options.profile &&
+                   !options.checkFinite && !isRecorded;
   if (usesGraph && entry.ranOnce && !entry.graph)
     if (Status status = capture(entry); !status)
       return RunFailure{std::nullopt, status.message()};
   entry.ranOnce = true;
   if (entry.numReductions != 0)
     reductions->beginRun(entry.firstReduction, entry.numReductions);
-  if (!entry.graph)
+  if (!entry.graph || isRecorded)
     return runCommands(entry);
   Status status = gpu->driver().check(
       gpu->driver().GraphLaunch(entry.graph, gpu->stream()), "cuGraphLaunch");

@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_CORE_EXECUTABLE_H
 
 #include "nsa/Runtime/Runtime.h"
+#include "runtime/Core/Bindings.h"
 
 #include <optional>
 #include <variant>
@@ -45,6 +46,17 @@ public:
   /// Copies a slice of a segment to the device, or from there.
   virtual Status upload(const artifact::Slice &slice) = 0;
   virtual Status download(const artifact::Slice &slice) = 0;
+
+  /// Puts memory of the caller in the place of the entry's tensors, until other
+  /// bindings or none take its place. It lies on the program's device, and
+  /// `upload` and `download` do not know it.
+  virtual Status bind(unsigned entry, const Bindings &bindings) = 0;
+
+  /// On a GPU: what is started from now on waits for what the caller's stream
+  /// has by now, or the stream for what was started. A stream is the driver's
+  /// handle; 0 stands for the default one.
+  virtual Status waitFor(uint64_t) { return {}; }
+  virtual Status release(uint64_t) { return {}; }
 
   /// Hands the commands of an entry to the device, with what its inputs hold
   /// now, and need not wait for them. With RuntimeOptions::checkFinite it stops

@@ -143,6 +143,23 @@ Status Program::finish(const EntryInfo &entry) {
   return describe(source, entry, executable->finish(entry.index));
 }
 
+Status Program::bind(const EntryInfo &entry,
+                     const std::vector<Binding> &bindings) {
+  std::vector<Bindings::Range> ranges;
+  ranges.reserve(bindings.size());
+  for (const Binding &binding : bindings)
+    ranges.push_back({*source->tensors()->Get(binding.tensor)->slice(),
+                      static_cast<char *>(binding.data)});
+  Status status = executable->bind(entry.index, Bindings(std::move(ranges)));
+  if (status)
+    return {};
+  return Error{"entry " + quote(entry.name) + ": " + status.message()};
+}
+
+Status Program::waitFor(uint64_t stream) { return executable->waitFor(stream); }
+
+Status Program::release(uint64_t stream) { return executable->release(stream); }
+
 const artifact::Slice &Program::sliceOf(const TensorView &tensor) const {
   auto index = unsigned(findTensor(tensor.name) - tensorList.data());
   return *source->tensors()->Get(index)->slice();

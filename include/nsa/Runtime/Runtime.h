@@ -104,6 +104,18 @@ struct EntryInfo {
   size_t commands = 0;
 };
 
+/// Memory of the caller's that takes a tensor's place: dense row-major elements
+/// of its type, on the program's device. On a GPU the address is a multiple of
+/// `gpuArrayAlignment`, on the CPU of the size of an element.
+struct Binding {
+  /// Position in Program::tensors.
+  unsigned tensor = 0;
+  void *data = nullptr;
+};
+
+/// What kernels of a GPU expect of the address of an array, in bytes.
+constexpr uint64_t gpuArrayAlignment = 256;
+
 /// What one command did in all runs so far.
 struct CommandProfile {
   /// The command in words, such as "launch @window_attention".
@@ -201,6 +213,18 @@ public:
   /// there. On the CPU, `start` runs the commands.
   Status start(const EntryInfo &entry);
   Status finish(const EntryInfo &entry);
+
+  /// Lets runs of the entry read and write `bindings` instead of the tensors'
+  /// own memory, without a copy, until other bindings, or none, are given.
+  /// Memory that is written overlaps no other. On a GPU, what was started
+  /// before goes on with what was bound then.
+  Status bind(const EntryInfo &entry, const std::vector<Binding> &bindings);
+
+  /// On a GPU: what is started from now on waits for what was put on `stream`,
+  /// a CUstream, before; and what is put on `stream` from now on waits for what
+  /// was started. 0 is the default stream. Nothing to do on the CPU.
+  Status waitFor(uint64_t stream);
+  Status release(uint64_t stream);
 
   /// Whether the error of the last entry that was started was a NaN or an
   /// infinity that checkFinite found.

@@ -30,6 +30,10 @@ public:
   void *segment(unsigned index) const override {
     return segments[index].data();
   }
+  Status bind(unsigned, const Bindings &bindings) override {
+    return bindings == Bindings() ? Status()
+                                  : Error{"the emulator has its own memory"};
+  }
   RunResult start(unsigned entry) override;
   RunResult finish(unsigned) override { return {}; }
   Status upload(const Slice &) override { return {}; }

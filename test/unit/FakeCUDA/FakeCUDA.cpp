@@ -63,6 +63,7 @@ struct State {
   std::vector<std::unique_ptr<FakeFunction>> functions;
   std::deque<Work> queue;
   FakeGraph *captured = nullptr;
+  bool isRecording = false;
   double seconds = 0;
 };
 
@@ -168,6 +169,8 @@ void fakeCUDASpill(const char *symbol, int bytes) {
   state().localBytes[symbol] = bytes;
 }
 
+void fakeCUDARecord(bool isRecording) { state().isRecording = isRecording; }
+
 void fakeCUDAUse(uint64_t bytes) { state().extraBytes = bytes; }
 
 void fakeCUDAEnqueue(bool (*work)(void *), void *argument) {
@@ -214,7 +217,8 @@ int cuDeviceGetName(char *name, int length, int) {
 int cuDeviceGetAttribute(int *value, int attribute, int) {
   // Major and minor of the compute capability.
   const char *capability = std::getenv("FAKE_CUDA_CAPABILITY");
-  int both = capability ? std::atoi(capability) : 90;
+  int both =
+      capability ? static_cast<int>(std::strtol(capability, nullptr, 10)) : 90;
   *value = attribute == 75 ? both / 10 : attribute == 76 ? both % 10 : 0;
   return 0;
 }
@@ -438,6 +442,10 @@ int cuStreamQuery(void *) {
 
 /// There is one queue for all streams.
 int cuStreamWaitEvent(void *, void *, unsigned) { return 0; }
+int cuStreamIsCapturing(void *, int *status) {
+  *status = state().isRecording;
+  return 0;
+}
 
 int cuStreamBeginCapture_v2(void *, int) {
   state().captured = new FakeGraph;

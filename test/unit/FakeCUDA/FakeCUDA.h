@@ -31,6 +31,8 @@ void fakeCUDASpill(const char *symbol, int bytes);
 /// Puts work on the stream: it returns whether it is done, and is tried again
 /// if not.
 void fakeCUDAEnqueue(bool (*work)(void *), void *argument);
+/// Lets streams say that they record a graph, or not.
+void fakeCUDARecord(bool isRecording);
 /// Takes memory of the GPU that no allocation shows.
 void fakeCUDAUse(uint64_t bytes);
 }

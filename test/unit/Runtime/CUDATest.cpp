@@ -1,6 +1,6 @@
 //===- CUDATest.cpp - programs on a stand-in for a GPU --------------------===//
 
-#include "nsa/Runtime/Runtime.h"
+#include "nsa/Runtime/Session.h"
 #include "runtime/CUDA/GPU.h"
 #include "test/unit/FakeCUDA/FakeCUDA.h"
 #include "test/unit/Runtime/ArtifactBuilder.h"
@@ -455,4 +455,157 @@ TEST_F(CUDATest, LocalMemoryOfText_IsAWarning) {
             "memory, as the GPU's driver compiled it from PTX: it may be "
             "slow\n");
   EXPECT_EQ(messages(artifact::cubinFormat), "");
+}
+
+//===----------------------------------------------------------------------===//
+// Arrays of callers
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// eval: y = w times x, added to itself; loss is its first element.
+std::string makeEvaluation() {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.binary(NSA_TEST_KERNELS);
+  unsigned w = b.tensor("w", DataType::F32, {8, 16}, TensorRole::Parameter,
+                        artifact::InitKind::Normal, 0.5);
+  unsigned x = b.tensor("x", DataType::F32, {4, 8}, TensorRole::Input);
+  unsigned y = b.tensor("y", DataType::F32, {4, 16}, TensorRole::Output);
+  unsigned loss = b.tensor("loss", DataType::F32, {}, TensorRole::Output);
+  unsigned add = b.kernel("add_rows", "test_add", 4, {256, 256, 256}, 1);
+  ArtifactBuilder::Slice product = b.arena(256);
+  b.entry("init", {}, {w}, {b.initialize(w)});
+  b.entry("eval", {x}, {y, loss},
+          {b.gemm(4, 16, 8, b.of(x), b.of(w), product),
+           b.launch(add, {product, product, b.of(y)}),
+           b.copy({1, b.of(y).offset(), 4}, b.of(loss))});
+  return b.finish();
+}
+
+/// Arrays of its entry; the stand-in's GPU is the host's memory.
+struct DeviceArrays {
+  explicit DeviceArrays(float first) {
+    for (int i = 0; i < 32; ++i)
+      x[i] = first + float(i);
+    std::fill(std::begin(y), std::end(y), NAN);
+  }
+  std::vector<Argument> arguments() {
+    Device gpu{Device::Kind::CUDA, 0};
+    return {{"x", {x, DataType::F32, {4, 8}, {}, gpu}},
+            {"y", {y, DataType::F32, {4, 16}, {}, gpu}},
+            {"loss", {loss, DataType::F32, {}, {}, gpu}}};
+  }
+  alignas(256) float x[32], y[64], loss[1] = {NAN};
+};
+
+class CUDASessionTest : public CUDATest {
+protected:
+  std::unique_ptr<Session> open() {
+    std::string bytes = makeEvaluation();
+    Result<Artifact> artifact =
+        Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
+    Result<std::unique_ptr<Session>> session =
+        Session::create(*artifact, options);
+    EXPECT_TRUE(session.ok()) << session.message();
+    EXPECT_TRUE((*session)->call("init", {}).ok());
+    return std::move(*session);
+  }
+
+  /// What the same program gives on its own memory.
+  std::vector<float> expected(const DeviceArrays &arrays) {
+    Program program = load(makeEvaluation());
+    EXPECT_TRUE(program.run("init").ok());
+    std::copy(std::begin(arrays.x), std::end(arrays.x),
+              program.findTensor("x")->as<float>());
+    EXPECT_TRUE(program.run("eval").ok());
+    return values(program, "y");
+  }
+};
+
+} // namespace
+
+TEST_F(CUDASessionTest, Call_UsesArraysOnTheGPUWithoutCopies) {
+  std::unique_ptr<Session> session = open();
+  DeviceArrays first(-7), second(3);
+  // Equal arrays replay a graph from the third call on, others have none.
+  for (DeviceArrays *arrays : {&first, &first, &first, &second, &first}) {
+    std::fill(std::begin(arrays->y), std::end(arrays->y), NAN);
+    takeLog();
+    ASSERT_TRUE(session->call("eval", arrays->arguments()).ok());
+    std::string log = takeLog();
+    EXPECT_EQ(log.find("HtoD"), std::string::npos) << log;
+    EXPECT_EQ(log.find("DtoH"), std::string::npos) << log;
+    EXPECT_EQ(std::vector<float>(arrays->y, arrays->y + 64), expected(*arrays));
+    EXPECT_EQ(arrays->loss[0], arrays->y[0]);
+  }
+}
+
+TEST_F(CUDASessionTest, CallOnAStream_DoesNotWait) {
+  std::unique_ptr<Session> session = open();
+  DeviceArrays first(-7), second(3);
+  for (int i = 0; i < 3; ++i)
+    for (DeviceArrays *arrays : {&first, &second}) {
+      takeLog();
+      ASSERT_TRUE(session->call("eval", arrays->arguments(), 4096).ok());
+      // The first call changes what is copied to the GPU.
+      if (std::string log = takeLog(); i > 0) {
+        EXPECT_EQ(log.find("Synchronize"), std::string::npos) << log;
+        EXPECT_EQ(log.find("Alloc"), std::string::npos) << log;
+      }
+    }
+  ASSERT_TRUE(session->call("init", {}).ok());
+  EXPECT_EQ(std::vector<float>(first.y, first.y + 64), expected(first));
+  EXPECT_EQ(std::vector<float>(second.y, second.y + 64), expected(second));
+}
+
+TEST_F(CUDASessionTest, CallOnAStreamThatRecords_BelongsToItsGraph) {
+  std::unique_ptr<Session> session = open();
+  DeviceArrays arrays(0);
+  for (int i = 0; i < 4; ++i) {
+    fakeCUDAReset();
+    fakeCUDARecord(i == 3);
+    ASSERT_TRUE(session->call("eval", arrays.arguments(), 4096).ok());
+  }
+  std::string log = takeLog();
+  EXPECT_EQ(log.find("cuGraphLaunch"), std::string::npos) << log;
+  EXPECT_NE(log.find("cuLaunchKernel"), std::string::npos) << log;
+  fakeCUDARecord(false);
+}
+
+TEST_F(CUDASessionTest, OwnMemoryAfterArrays_IsUsedAgain) {
+  std::unique_ptr<Session> session = open();
+  DeviceArrays arrays(5);
+  ASSERT_TRUE(session->call("eval", arrays.arguments()).ok());
+  const EntryInfo *eval = session->program().findEntry("eval");
+  ASSERT_TRUE(session
+                  ->use(eval,
+                        [&](Program &program) {
+                          std::copy(std::begin(arrays.x), std::end(arrays.x),
+                                    program.findTensor("x")->as<float>());
+                          std::fill(std::begin(arrays.x), std::end(arrays.x),
+                                    NAN);
+                          return program.run(*eval);
+                        })
+                  .ok());
+  EXPECT_EQ(values(session->program(), "y"),
+            std::vector<float>(arrays.y, arrays.y + 64));
+}
+
+TEST_F(CUDASessionTest, AddressOfAnotherAlignmentOrDevice_IsRefused) {
+  std::unique_ptr<Session> session = open();
+  DeviceArrays arrays(0);
+  std::vector<Argument> arguments = arrays.arguments();
+  arguments[0].array.data = arrays.x + 4;
+  EXPECT_NE(session->call("eval", arguments)
+                .message()
+                .find("argument 'x' begins 16 bytes behind a multiple of 256 "
+                      "bytes, expected 0"),
+            std::string::npos);
+  arguments = arrays.arguments();
+  arguments[1].array.device = {};
+  EXPECT_NE(session->call("eval", arguments)
+                .message()
+                .find("argument 'y' lies on cpu, expected cuda:0"),
+            std::string::npos);
 }
