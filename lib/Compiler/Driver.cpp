@@ -9,6 +9,7 @@
 #include "dialects/RT/RTOps.h"
 #include "dialects/Tile/TileOps.h"
 #include "lib/Compiler/GPUPhases.h"
+#include "lib/Compiler/Gradients.h"
 #include "lib/Compiler/MemoryReport.h"
 #include "lib/Compiler/Registration.h"
 #include "lib/Compiler/Report.h"
@@ -275,7 +276,8 @@ LogicalResult nsa::Driver::parse(const std::string &source,
       return failure();
     }
     module = parseModule(sourceManager, &context);
-    if (!module || failed(checkNotEmpty()) || failed(checkTypes()))
+    if (!module || failed(checkNotEmpty()) || failed(checkTypes()) ||
+        failed(markGradients(*module, options.gradients)))
       return failure();
     warnOfUnusedOptions();
     resolvePrecision();

@@ -62,6 +62,10 @@ const std::vector<OptionField> &nsa::optionFields() {
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "
        "fp16 scales the loss; that of the model, else fp32, if none is given",
        {"fp32", "bf16", "fp16"}},
+      {"gradients", &Options::gradients,
+       "Arguments of functions to differentiate with respect to: their "
+       "gradients become results grad.NAME of the first floating-point result, "
+       "or the one marked nn.objective"},
       {"fuse", &Options::fuse,
        "Give every operation its own commands, for comparison"},
       {"allow-slow-path", &Options::allowSlowPaths,

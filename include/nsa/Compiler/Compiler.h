@@ -44,6 +44,13 @@ struct CompilerOptions {
   /// MiB that values kept for the backward graph may need: no more than that
   /// takes is computed again. 0 applies the policy everywhere.
   int64_t recomputeBudget = 0;
+  /// Names of arguments of functions to differentiate with respect to. Each
+  /// function that has some gets their gradients as results `grad.NAME`, of its
+  /// result marked `nn.objective` or, without one, its first floating-point
+  /// result. Where that is no scalar, its gradient is a new argument
+  /// `grad.RESULT`. Models are differentiated by their parameters, without
+  /// this.
+  std::vector<std::string> gradients;
   /// Whether operations are fused into fewer commands. Sums may round
   /// otherwise.
   bool fuse = true;
