@@ -267,6 +267,18 @@ Result<CompileReport> estimate(const std::string &source,
                                const CompilerOptions &options,
                                const DebugOptions &debug = {});
 
+/// The text of the model that a configuration describes, YAML or JSON, as
+/// nsa-model writes it. `name` stands for its file in messages, and names the
+/// model; overrides are "section.key=value".
+Result<std::string>
+makeModelText(const std::string &config, const std::string &name,
+              const std::vector<std::string> &overrides = {});
+
+/// What an artefact depends on besides the source and its name, as text: the
+/// build of the compiler, options, ptxas and, for the processor "native", what
+/// that is here. Equal texts give equal artefacts.
+Result<std::string> describeInputs(const CompilerOptions &options);
+
 } // namespace nsa
 
 #endif // NSA_COMPILER_COMPILER_H

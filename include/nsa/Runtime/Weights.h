@@ -1,0 +1,65 @@
+//===- Weights.h - the parameters of a checkpoint ---------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_WEIGHTS_H
+#define NSA_RUNTIME_WEIGHTS_H
+
+#include "nsa/Runtime/Runtime.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+/// The parameters that nsa-train saved, and the configuration of their model.
+/// Elements are read when they are asked for.
+class Weights {
+public:
+  struct Tensor {
+    std::string name;
+    DataType type = DataType::F32;
+    std::vector<uint64_t> shape;
+    uint64_t bytes = 0;
+  };
+
+  /// Opens a checkpoint, whatever it holds, or the newest good one of a run
+  /// directory. Every file is read once: one that does not have the hash that
+  /// the checkpoint says, or a value that is not finite, is an error.
+  static Result<Weights> open(const std::string &path);
+
+  Weights(Weights &&) noexcept;
+  ~Weights();
+
+  /// The folder, as an absolute path where `open` was given one.
+  const std::string &path() const { return folder; }
+  /// Optimizer steps done.
+  int64_t step() const { return steps; }
+  /// The configuration, as YAML.
+  const std::string &config() const { return yaml; }
+  /// The compute type that the model was trained in: "fp32", "bf16" or "fp16".
+  const std::string &precision() const { return compute; }
+  /// In the order of the file.
+  const std::vector<Tensor> &tensors() const { return list; }
+
+  /// Copies a tensor to `data`, which has its bytes.
+  Status read(const Tensor &tensor, void *data) const;
+
+  /// Copies all of them into the parameters of a program, whose constants have
+  /// their values already (entry `init`). An error names a parameter that only
+  /// one of both has, or that has another type or shape.
+  Status load(Program &program) const;
+
+private:
+  struct File;
+  Weights();
+
+  std::string folder, yaml, compute;
+  int64_t steps = 0;
+  std::vector<Tensor> list;
+  std::unique_ptr<File> file;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_WEIGHTS_H

@@ -1,0 +1,33 @@
+//===- ModelText.cpp - a configuration to the text of its model -----------===//
+
+#include "dialects/NN/NNDialect.h"
+#include "dialects/NSA/NSADialect.h"
+#include "lib/Frontend/ModelBuilder.h"
+#include "lib/Support/Config.h"
+#include "mlir/IR/Verifier.h"
+#include "nsa/Compiler/Compiler.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace nsa;
+
+Result<std::string>
+nsa::makeModelText(const std::string &config, const std::string &name,
+                   const std::vector<std::string> &overrides) {
+  Result<RunConfig> parsed = parseConfig(config, name, overrides);
+  if (!parsed)
+    return parsed.takeError();
+  DialectRegistry registry;
+  registry.insert<NSADialect, nn::NNDialect>();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string messages;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    messages += (messages.empty() ? "" : "\n") + diagnostic.str();
+  });
+  OwningOpRef<ModuleOp> module =
+      buildModel(&context, *parsed, llvm::sys::path::stem(name));
+  if (failed(verify(*module)))
+    return Error{messages};
+  return printModel(*module);
+}
