@@ -1,7 +1,10 @@
 //===- CompilerModule.cpp - the Python module `nsa._compiler` -------------===//
 
 #include "lib/Python/Errors.h"
+#include "lib/Support/Process.h"
 #include "lib/Support/Suggest.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/Format.h"
 #include "nsa/Compiler/Compiler.h"
 #include "nsa/Compiler/Options.h"
 
@@ -9,12 +12,19 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <tuple>
+#include <type_traits>
+#include <variant>
 
 namespace py = pybind11;
 
 using namespace nsa;
 
 namespace {
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
 
 /// "micro-batch" as a keyword of Python.
 std::string toKeyword(std::string name) {
@@ -28,8 +38,9 @@ Value castOption(const std::string &keyword, py::handle value,
   try {
     return value.cast<Value>();
   } catch (const py::cast_error &) {
-    throw py::type_error("option '" + keyword + "' takes " + expected +
-                         ", not " + py::repr(value).cast<std::string>());
+    throw PythonError(kOptionError, "option '" + keyword + "' takes " +
+                                        expected + ", not " +
+                                        py::repr(value).cast<std::string>());
   }
 }
 
@@ -40,6 +51,9 @@ void setOption(std::string &option, const std::string &keyword,
 void setOption(int64_t &option, const std::string &keyword, py::handle value) {
   option = castOption<int64_t>(keyword, value, "an integer");
 }
+void setOption(unsigned &option, const std::string &keyword, py::handle value) {
+  option = castOption<unsigned>(keyword, value, "a number from 0");
+}
 void setOption(bool &option, const std::string &keyword, py::handle value) {
   option = castOption<bool>(keyword, value, "True or False");
 }
@@ -49,43 +63,142 @@ void setOption(std::vector<std::string> &option, const std::string &keyword,
       castOption<std::vector<std::string>>(keyword, value, "a list of strings");
 }
 
-/// Those of nsa-compile, but that any path may be slow.
-CompilerOptions defaultOptions() {
-  CompilerOptions options;
-  options.allowSlowPaths = {"all"};
-  return options;
+/// What a compilation is told.
+struct Request {
+  CompilerOptions compiler;
+  DebugOptions debug;
+};
+
+/// An option that the artefact does not depend on, with the name that
+/// nsa-compile gives it.
+struct DebugField {
+  using Member =
+      std::variant<std::string DebugOptions::*, unsigned DebugOptions::*,
+                   std::string PassManagerOptions::*,
+                   bool PassManagerOptions::*,
+                   std::vector<std::string> PassManagerOptions::*>;
+  const char *name;
+  Member member;
+  const char *help;
+};
+
+const std::vector<DebugField> &debugFields() {
+  using Passes = PassManagerOptions;
+  static const std::vector<DebugField> fields = {
+      {"save_phases", &DebugOptions::savePhases,
+       "Folder for the IR after each phase"},
+      {"save_kernels", &DebugOptions::saveKernels,
+       "Folder for each kernel at each level"},
+      {"remarks_filter", &DebugOptions::remarks,
+       "Regular expression of passes that say what they decided"},
+      {"columns", &DebugOptions::columns,
+       "Columns after which lines of IR are broken; 0 leaves them"},
+      {"mlir_timing", &Passes::timing,
+       "Print the time of every pass: tree or list"},
+      {"mlir_print_ir_before", &Passes::printBefore,
+       "Passes before which the IR is printed"},
+      {"mlir_print_ir_after", &Passes::printAfter,
+       "Passes after which the IR is printed"},
+      {"mlir_print_ir_before_all", &Passes::printBeforeAll,
+       "Print the IR before every pass"},
+      {"mlir_print_ir_after_all", &Passes::printAfterAll,
+       "Print the IR after every pass"},
+      {"mlir_print_ir_after_change", &Passes::printAfterChange,
+       "Only where the pass changed it"},
+      {"mlir_print_ir_after_failure", &Passes::printAfterFailure,
+       "Print the IR after the pass that fails"},
+      {"mlir_print_ir_module_scope", &Passes::printModule,
+       "Print the whole module"},
+      {"mlir_print_ir_tree_dir", &Passes::printFolder,
+       "Folder for the IR, instead of the standard error"},
+      {"mlir_pass_pipeline_crash_reproducer", &Passes::reproducer,
+       "File for the IR and the passes where one fails"},
+      {"mlir_pass_pipeline_local_reproducer", &Passes::reproduceLastPass,
+       "Begin it at the pass that failed"}};
+  return fields;
 }
 
-CompilerOptions makeCompilerOptions(const py::kwargs &keywords) {
-  CompilerOptions options = defaultOptions();
-  std::vector<std::string> known;
-  for (const OptionField &field : optionFields())
+void setDebugOption(DebugOptions &options, const DebugField &field,
+                    py::handle value) {
+  std::visit(
+      [&](auto member) {
+        if constexpr (std::is_member_object_pointer_v<decltype(member)> &&
+                      std::is_invocable_v<decltype(member), DebugOptions &>)
+          setOption(options.*member, field.name, value);
+        else
+          setOption(options.passes.*member, field.name, value);
+      },
+      field.member);
+}
+
+/// Those of nsa-compile, but that any path may be slow.
+Request defaultRequest() {
+  Request request;
+  request.compiler.allowSlowPaths = {"all"};
+  return request;
+}
+
+constexpr const char *ptxasKeyword = "ptxas",
+                     *threadsKeyword = "compile_threads";
+
+void setKeyword(Request &request, const std::string &keyword,
+                py::handle value) {
+  std::vector<std::string> known = {ptxasKeyword, threadsKeyword};
+  if (keyword == ptxasKeyword)
+    return setOption(request.compiler.ptxas, keyword, value);
+  if (keyword == threadsKeyword)
+    return setOption(request.compiler.threads, keyword, value);
+  for (const OptionField &field : optionFields()) {
     known.push_back(toKeyword(field.name));
-  for (auto [key, value] : keywords) {
-    auto keyword = key.cast<std::string>();
-    auto found = std::find(known.begin(), known.end(), keyword);
-    if (found == known.end())
-      throw py::type_error("unknown option '" + keyword + "'" +
-                           suggestion(keyword, known));
-    const OptionField &field = optionFields()[found - known.begin()];
-    std::visit([&, &value = value](
-                   auto member) { setOption(options.*member, keyword, value); },
-               field.member);
+    if (keyword == known.back())
+      return std::visit(
+          [&](auto member) {
+            setOption(request.compiler.*member, keyword, value);
+          },
+          field.member);
   }
-  return options;
+  for (const DebugField &field : debugFields()) {
+    known.emplace_back(field.name);
+    if (keyword == field.name)
+      return setDebugOption(request.debug, field, value);
+  }
+  throw PythonError(kOptionError, "unknown option '" + keyword + "'" +
+                                      suggestion(keyword, known));
+}
+
+/// Options that the target does not look at are mistakes.
+void checkUnused(const Request &request, const py::dict &keywords) {
+  bool isCPU = request.compiler.target == artifact::cpuTarget;
+  const char *unused = isCPU ? ptxasKeyword : "cpu";
+  if (keywords.contains(unused))
+    throw PythonError(kOptionError, std::string("option '") + unused +
+                                        "' has no effect for the target " +
+                                        quote(request.compiler.target));
+}
+
+Request makeRequest(const py::dict &keywords) {
+  Request request = defaultRequest();
+  for (auto [key, value] : keywords)
+    setKeyword(request, key.cast<std::string>(), value);
+  checkUnused(request, keywords);
+  std::string &ptxas = request.compiler.ptxas;
+  if (ptxas == "none")
+    ptxas.clear();
+  else if (ptxas.empty() && request.compiler.target != artifact::cpuTarget)
+    ptxas = findPtxas(readVariable);
+  return request;
 }
 
 /// A line for each option, with its default.
 std::string describeOptions() {
   std::string text;
+  CompilerOptions defaults = defaultRequest().compiler;
   for (const OptionField &field : optionFields()) {
-    std::string value = field.read(defaultOptions());
-    bool isList =
-        std::holds_alternative<std::vector<std::string> CompilerOptions::*>(
-            field.member);
+    std::string value = field.read(defaults);
     if (std::holds_alternative<bool CompilerOptions::*>(field.member))
       value = "False";
-    else if (isList)
+    else if (std::holds_alternative<
+                 std::vector<std::string> CompilerOptions::*>(field.member))
       value = value.empty() ? "[]" : "['" + value + "']";
     else if (std::holds_alternative<std::string CompilerOptions::*>(
                  field.member))
@@ -93,25 +206,140 @@ std::string describeOptions() {
     text +=
         "\n" + toKeyword(field.name) + "=" + value + ": " + field.help + ".";
   }
+  text += "\nptxas='': The program ptxas, 'none' to leave PTX to the driver; "
+          "where nsa-compile looks for it if it is not given."
+          "\ncompile_threads=2: Threads that compile.";
+  for (const DebugField &field : debugFields())
+    text += std::string("\n") + field.name + ": " + field.help + ".";
   return text;
 }
 
-py::bytes compileArtifact(const std::string &text, const std::string &name,
-                          const py::kwargs &keywords) {
-  CompilerOptions options = makeCompilerOptions(keywords);
+//===----------------------------------------------------------------------===//
+// Compilations
+//===----------------------------------------------------------------------===//
+
+/// An artefact or a text, its report, and warnings and remarks.
+using Compiled = std::tuple<py::bytes, CompileReport, std::string>;
+
+Compiled compileArtifact(const std::string &source, const std::string &name,
+                         const py::dict &keywords) {
+  Request request = makeRequest(keywords);
+  std::string messages;
+  request.debug.messages = &messages;
   CompiledArtifact artifact;
   {
     py::gil_scoped_release release;
-    artifact = take(compile(text, name, options));
+    artifact = take(compile(source, name, request.compiler, request.debug),
+                    kCompileError);
   }
-  return py::bytes(artifact.bytes);
+  return {py::bytes(artifact.bytes), std::move(artifact.report), messages};
 }
 
-std::string compileText(const std::string &phase, const std::string &text,
-                        const std::string &name, const py::kwargs &keywords) {
-  CompilerOptions options = makeCompilerOptions(keywords);
+std::string compileText(const std::string &phase, const std::string &source,
+                        const std::string &name, const py::dict &keywords) {
+  Request request = makeRequest(keywords);
   py::gil_scoped_release release;
-  return take(compileTo(phase, text, name, options));
+  return take(compileTo(phase, source, name, request.compiler, request.debug),
+              kCompileError);
+}
+
+/// What decides the artefact besides the source and its name, and whether that
+/// is all that a compilation is for: no debug option is set.
+std::pair<std::string, bool> describeRequest(const py::dict &keywords) {
+  Request request = makeRequest(keywords);
+  bool hasDebugOption = false;
+  for (const DebugField &field : debugFields())
+    hasDebugOption |= keywords.contains(field.name);
+  py::gil_scoped_release release;
+  return {take(describeInputs(request.compiler), kCompileError),
+          !hasDebugOption};
+}
+
+CompileReport estimateProgram(const std::string &source,
+                              const std::string &name,
+                              const py::dict &keywords) {
+  Request request = makeRequest(keywords);
+  py::gil_scoped_release release;
+  return take(estimate(source, name, request.compiler, request.debug),
+              kCompileError);
+}
+
+//===----------------------------------------------------------------------===//
+// Reports
+//===----------------------------------------------------------------------===//
+
+py::dict describe(const CommandReport &command) {
+  py::dict row;
+  row["entry"] = command.entry;
+  row["number"] = command.number;
+  row["kind"] = command.kind;
+  row["call"] = command.call;
+  row["flops"] = command.flops;
+  row["bytes"] = command.bytes;
+  row["registers"] = command.registers;
+  row["location"] = command.location;
+  row["layer"] = command.layer;
+  row["backward"] = command.backward;
+  return row;
+}
+
+py::list describeTable(const CompileReport &report) {
+  py::list rows;
+  for (const CommandReport &command : report.table)
+    rows.append(describe(command));
+  return rows;
+}
+
+py::dict describePeaks(const CompileReport &report) {
+  py::dict peaks;
+  for (const ActivationPeak &peak : report.peaks)
+    peaks[py::str(peak.entry)] = peak.bytes;
+  return peaks;
+}
+
+py::dict describeSeconds(const CompileReport &report) {
+  py::dict seconds;
+  for (const auto &[phase, time] : report.seconds)
+    seconds[py::str(phase)] = time;
+  return seconds;
+}
+
+uint64_t totalBytes(const CompileReport &report) {
+  return report.persistentBytes + report.ioBytes + report.arenaBytes +
+         report.workspaceBytes;
+}
+
+void defineReport(py::module_ &m) {
+  py::class_<CompileReport>(
+      m, "Report",
+      "What a compilation made, in numbers. str() is a text for people.")
+      .def_readonly("kernels", &CompileReport::kernels, "Different kernels.")
+      .def_readonly("persistent_bytes", &CompileReport::persistentBytes,
+                    "Parameters, gradients, states and constants.")
+      .def_readonly("io_bytes", &CompileReport::ioBytes, "Inputs and outputs.")
+      .def_readonly("arena_bytes", &CompileReport::arenaBytes,
+                    "Values that live while an entry runs.")
+      .def_readonly("live_bytes", &CompileReport::liveBytes,
+                    "The least that any plan of the arena takes.")
+      .def_readonly("workspace_bytes", &CompileReport::workspaceBytes,
+                    "Memory of the library of matmuls.")
+      .def_readonly("binary_bytes", &CompileReport::binaryBytes,
+                    "Machine code; 0 where none was made.")
+      .def_property_readonly("total_bytes", &totalBytes,
+                             "What a loaded program allocates.")
+      .def_property_readonly("commands", &describeTable,
+                             "A dict for each command, by entry and position.")
+      .def_property_readonly("peaks", &describePeaks,
+                             "{entry: bytes of the arena that it uses}")
+      .def_property_readonly("seconds", &describeSeconds, "{phase: seconds}")
+      .def_property_readonly("memory", &formatMemory,
+                             "The memory by segment and kind, as text.")
+      .def("__str__", &formatCommands)
+      .def("__repr__", [](const CompileReport &report) {
+        return "<nsa.Report: " + std::to_string(report.kernels) + " kernels, " +
+               std::to_string(report.table.size()) + " commands, " +
+               grouped(totalBytes(report)) + " bytes>";
+      });
 }
 
 } // namespace
@@ -119,19 +347,26 @@ std::string compileText(const std::string &phase, const std::string &text,
 PYBIND11_MODULE(_compiler, m) {
   m.doc() = "The compiler of nsa.";
   m.attr("__version__") = NSA_VERSION;
-  py::register_local_exception_translator([](std::exception_ptr thrown) {
-    try {
-      std::rethrow_exception(std::move(thrown));
-    } catch (const PythonError &error) {
-      py::set_error(py::module_::import("nsa._runtime").attr("Error"),
-                    error.what());
-    }
-  });
-  m.def("compile", &compileArtifact, py::arg("text"), py::kw_only(),
-        py::arg("name") = "module.mlir", "The contents of a .nsax file.");
-  m.def("compile_to", &compileText, py::arg("phase"), py::arg("text"),
-        py::kw_only(), py::arg("name") = "module.mlir",
-        "The IR after a phase, as text.");
+  registerErrors();
+  defineReport(m);
+  m.def("compile", &compileArtifact, py::arg("source"), py::arg("name"),
+        py::arg("options"),
+        "The contents of a .nsax file, a report and messages.");
+  m.def("compile_to", &compileText, py::arg("phase"), py::arg("source"),
+        py::arg("name"), py::arg("options"), "The IR after a phase, as text.");
+  m.def("estimate", &estimateProgram, py::arg("source"), py::arg("name"),
+        py::arg("options"), "A report without machine code.");
+  m.def("describe", &describeRequest, py::arg("options"),
+        "What the artefact depends on besides the source, and whether nothing "
+        "else was asked for.");
+  m.def(
+      "model_text",
+      [](const std::string &config, const std::string &name) {
+        return take(makeModelText(config, name), kCompileError);
+      },
+      py::arg("config"), py::arg("name"),
+      "The text of the model that a configuration describes.");
   m.attr("OPTIONS") = describeOptions();
   m.attr("PHASES") = py::cast(compilerPhases());
+  m.attr("GPU_PHASES") = py::cast(gpuPhases());
 }

@@ -11,6 +11,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.environ.get("NSA_PYTHON_PATH", os.path.join(ROOT, "build", "python")))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+# Every run compiles what it tests.
+os.environ.setdefault("NSA_CACHE", "0")
+
 SEED = int(os.environ.get("NSA_TEST_SEED", secrets.randbelow(2**31)))
 
 
