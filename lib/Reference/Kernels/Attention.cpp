@@ -202,6 +202,9 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
       }
   };
   double work = double(sequence) * double(k.dim(1) * (dk + dv));
+  // Every part reads all shares: no more parts than processors.
+  int64_t keyPart =
+      std::max(kPart, (k.dim(1) + processors() - 1) / processors());
   std::vector<Share<Real>> shares(sequence);
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t h = 0; h < heads; ++h) {
@@ -209,7 +212,7 @@ attendBackward(const Tensor &outputGrad, const Tensor &q, const Tensor &k,
         for (int64_t t = begin; t < end; ++t)
           gradeRow(b, h, t, shares[t]);
       });
-      forEachPart(k.dim(1), kPart, work, [&](int64_t begin, int64_t end) {
+      forEachPart(k.dim(1), keyPart, work, [&](int64_t begin, int64_t end) {
         addShares(b, h, shares, begin, end);
       });
     }

@@ -11,14 +11,17 @@
 
 namespace nsa::reference {
 
+inline int64_t processors() {
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
 /// Calls `body(begin, end)` for parts of [0, count) of `part` each, in any
 /// order: on all processors if `work`, the steps of all of them, is worth the
 /// threads. No two parts write the same.
 template <typename Body>
 void forEachPart(int64_t count, int64_t part, double work, const Body &body) {
   int64_t parts = (count + part - 1) / part;
-  auto threads = std::min<int64_t>(
-      parts, static_cast<int64_t>(std::thread::hardware_concurrency()));
+  int64_t threads = std::min(parts, processors());
   std::atomic<int64_t> next = 0;
   auto take = [&] {
     for (int64_t i = next++; i < parts; i = next++)
