@@ -5,7 +5,8 @@
 // Writes what PrebuiltKernelsTest needs to try COUNT combinations of shapes on
 // TARGET, cpu or one of nsa-compile's GPUs, some in which queries select few of
 // many blocks, and some as wide and as long as models. With WORK, none of COUNT
-// has an attention of more multiplications (2e8), and none is as a model's.
+// has an attention of more multiplications (2e8), none is as a model's, and at
+// most COUNT select few of many blocks, unless NSA_TEST_SUITE=full.
 // Besides, MODULES (24) modules of random operations with what the reference
 // makes of them.
 //
@@ -60,8 +61,10 @@ static std::vector<Combination> choose(size_t count, uint64_t seed,
     list[i] = withGating(list[i], i);
     list[i].element = elements[i % 3];
   }
-  for (const Combination &c : withManyBlocks())
-    list.push_back(c);
+  std::vector<Combination> many = withManyBlocks();
+  if (work)
+    many = sampleOf(many, count, seed);
+  list.insert(list.end(), many.begin(), many.end());
   if (work)
     return list;
   for (const char *text : kWideAndLong) {

@@ -9,7 +9,8 @@ table of lessons in test/README.md.
       for each lesson; exit code 1 if one fails; needs a GPU, and compute-sanitizer
       for lesson-03, not the compiler
 
-With --target cpu and a small --config it all runs on the processor.
+With --target cpu and a small --config it all runs on the processor, on sequences of
+a quarter of the length.
 """
 import json
 import math
@@ -31,6 +32,12 @@ MEMORY_LENGTHS = (2048, 16384)
 LEAST_SPEED = 785
 
 
+def shorten(is_cpu):
+    global LENGTHS, MEMORY_LENGTHS
+    if is_cpu:
+        LENGTHS, MEMORY_LENGTHS = ([n // 4 for n in lengths] for lengths in (LENGTHS, MEMORY_LENGTHS))
+
+
 def values(args, length, more=None):
     return {
         "runtime.precision": "bf16", "train.seq_len": length, "train.batch_size": 2,
@@ -40,11 +47,12 @@ def values(args, length, more=None):
 
 
 def prepare(args):
+    shorten(args.target == "cpu")
     for length in LENGTHS:
         jobs.prepare(args, f"length-{length}", args.config, values(args, length))
     jobs.prepare(args, "recompute", args.config,
                  values(args, LENGTHS[-1], {"runtime.gradient_checkpointing": "cheap"}))
-    jobs.prepare(args, "checked", "smoke", values(args, 512, {"model.n_layers": 1}))
+    jobs.prepare(args, "checked", "smoke", values(args, LENGTHS[1], {"model.n_layers": 1}))
     for length in MEMORY_LENGTHS:
         jobs.prepare(args, f"memory-{length}", "smoke", values(args, length))
     jobs.prepare_data(args, "synth", "--kind", "markov", "--order", "2", "--vocab", "64",
@@ -174,8 +182,9 @@ LESSONS = {f"lesson-{name[7:]}": function for name, function in list(globals().i
 def run(args):
     names = jobs.chosen(list(LESSONS), args.only)
     failures = 0
-    with open(os.path.join(args.folder, f"length-{LENGTHS[0]}.json")) as file:
+    with open(os.path.join(args.folder, "recompute.json")) as file:
         args.is_cpu = json.load(file)["settings"]["runtime.device"] == "cpu"
+    shorten(args.is_cpu)
     # On a GPU each command is waited for, and what it wrote is checked.
     args.careful = "--check-finite" if args.is_cpu else "--no-graph"
     if not args.only:

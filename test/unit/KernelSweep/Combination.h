@@ -11,8 +11,10 @@
 #include "nsa/Artifact/DataType.h"
 #include "test/unit/VisibleKeys.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,16 @@ std::optional<Combination> parseCombination(const std::string &text);
 /// (NSA_TEST_SUITE=full), else `sample`; what NSA_SWEEP_COUNT says, if it is
 /// set.
 size_t sweepCount(size_t full, size_t sample);
+
+/// All of a list in the full suite, else `sample` of them that the seed
+/// chooses; as many as NSA_SWEEP_COUNT says, if it is set.
+template <typename T>
+std::vector<T> sampleOf(std::vector<T> list, size_t sample, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::shuffle(list.begin(), list.end(), random);
+  list.resize(std::min(list.size(), sweepCount(list.size(), sample)));
+  return list;
+}
 
 /// `count` combinations; every listed value of every parameter occurs about
 /// equally often. `budget` bounds the multiplications of one attention.
