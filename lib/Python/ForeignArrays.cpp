@@ -3,6 +3,7 @@
 #include "lib/Python/ForeignArrays.h"
 #include "lib/Python/DLPack.h"
 #include "lib/Python/Errors.h"
+#include "lib/Support/Text.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -11,8 +12,12 @@ namespace py = pybind11;
 
 using namespace nsa;
 
+std::string ArrayUse::about() const {
+  return "entry " + quote(*entry) + ": argument " + quote(*argument);
+}
+
 [[noreturn]] static void fail(const ArrayUse &use, const std::string &text) {
-  throw PythonError(kInputError, use.about + " " + text);
+  throw PythonError(kInputError, use.about() + " " + text);
 }
 
 [[noreturn]] static void failType(const ArrayUse &use,
@@ -57,14 +62,13 @@ static std::optional<DataType> findType(char kind, int64_t size) {
 }
 
 static DataType typeOf(const ArrayUse &use, const py::dtype &dtype) {
-  std::string text = py::str(dtype).cast<std::string>();
-  if (text == "bfloat16")
-    return DataType::BF16;
-  char order = dtype.attr("byteorder").cast<std::string>()[0];
   std::optional<DataType> type = findType(dtype.kind(), dtype.itemsize());
-  if (!type || order == '>')
+  if (type && dtype.byteorder() != '>')
+    return *type;
+  auto text = py::str(dtype).cast<std::string>();
+  if (text != "bfloat16")
     failType(use, text);
-  return *type;
+  return DataType::BF16;
 }
 
 static HeldArray viewNumpy(const py::array &value, const ArrayUse &use) {
@@ -137,7 +141,7 @@ static py::object exportCapsule(py::handle value, const ArrayUse &use) {
     return value.attr("__dlpack__")(**options);
   } catch (py::error_already_set &error) {
     raiseFrom(error, kInputError,
-              use.about + " cannot be had by DLPack: " +
+              use.about() + " cannot be had by DLPack: " +
                   py::str(error.value()).cast<std::string>());
   }
 }
@@ -174,6 +178,119 @@ static HeldArray viewDLPack(py::handle value, const ArrayUse &use) {
 }
 
 //===----------------------------------------------------------------------===//
+// PyTorch
+//===----------------------------------------------------------------------===//
+
+/// The class torch.Tensor; none while PyTorch is not imported.
+static py::handle findTensorClass() {
+  static py::handle tensor;
+  if (!tensor) {
+    PyObject *modules = PyImport_GetModuleDict();
+    if (PyObject *torch = PyDict_GetItemString(modules, "torch"))
+      // It lives as long as the interpreter.
+      tensor = py::getattr(torch, "Tensor", py::none()).release();
+  }
+  return tensor;
+}
+
+/// By the address of a torch.dtype, of which there is one for each type.
+static DataType typeOfTensor(const ArrayUse &use, py::handle dtype) {
+  static std::vector<std::pair<PyObject *, std::optional<DataType>>> known;
+  for (const auto &[object, type] : known)
+    if (object == dtype.ptr() && type)
+      return *type;
+  static const std::pair<const char *, DataType> names[] = {
+      {"torch.float32", DataType::F32}, {"torch.bfloat16", DataType::BF16},
+      {"torch.float16", DataType::F16}, {"torch.int32", DataType::I32},
+      {"torch.int64", DataType::I64},   {"torch.uint8", DataType::U8},
+      {"torch.uint16", DataType::BF16}};
+  auto text = py::str(dtype).cast<std::string>();
+  for (const auto &[name, type] : names)
+    if (text == name) {
+      known.emplace_back(dtype.inc_ref().ptr(), type);
+      return type;
+    }
+  failType(use, text);
+}
+
+static std::vector<int64_t> toNumbers(const py::tuple &values) {
+  std::vector<int64_t> numbers;
+  numbers.reserve(values.size());
+  for (py::handle value : values)
+    numbers.push_back(PyLong_AsLongLong(value.ptr()));
+  return numbers;
+}
+
+namespace {
+
+/// Names of attributes of a tensor, made once.
+struct TensorNames {
+  static PyObject *intern(const char *name) {
+    return PyUnicode_InternFromString(name);
+  }
+  PyObject *dataPtr = intern("data_ptr"), *device = intern("get_device"),
+           *dtype = intern("dtype"), *isCPU = intern("is_cpu"),
+           *isCUDA = intern("is_cuda"), *isNeg = intern("is_neg"),
+           *isSparse = intern("is_sparse"), *shape = intern("shape"),
+           *requiresGrad = intern("requires_grad"), *stride = intern("stride");
+
+  static const TensorNames &get() {
+    static const TensorNames names;
+    return names;
+  }
+};
+
+} // namespace
+
+static py::object take(PyObject *made) {
+  if (!made)
+    throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
+}
+
+static py::object member(py::handle value, PyObject *name) {
+  return take(PyObject_GetAttr(value.ptr(), name));
+}
+
+static bool has(py::handle value, PyObject *name) {
+  return member(value, name).ptr() == Py_True;
+}
+
+static py::object callMethod(py::handle value, PyObject *name) {
+  return take(PyObject_CallMethodNoArgs(value.ptr(), name));
+}
+
+/// Without DLPack, whose calls take longer than small kernels run.
+static HeldArray viewTensor(py::handle value, const ArrayUse &use) {
+  const TensorNames &names = TensorNames::get();
+  if (has(value, names.requiresGrad))
+    fail(use, "requires a gradient, which this call does not record; expected "
+              "a tensor without: detach() gives one");
+  Array array;
+  array.type = typeOfTensor(use, member(value, names.dtype));
+  array.shape = toNumbers(member(value, names.shape));
+  array.strides = toNumbers(callMethod(value, names.stride));
+  array.data = PyLong_AsVoidPtr(callMethod(value, names.dataPtr).ptr());
+  if (has(value, names.isCUDA)) {
+    py::object number = callMethod(value, names.device);
+    array.device = {Device::Kind::CUDA, number.cast<int>()};
+  }
+  return {std::move(array), py::reinterpret_borrow<py::object>(value)};
+}
+
+/// Whether it is a dense tensor of PyTorch itself in the memory of the CPU or a
+/// CUDA GPU; for others, DLPack decides.
+static bool isPlainTensor(py::handle value) {
+  py::handle tensor = findTensorClass();
+  if (!tensor || py::type::handle_of(value).ptr() != tensor.ptr())
+    return false;
+  const TensorNames &names = TensorNames::get();
+  return (has(value, names.isCUDA) || has(value, names.isCPU)) &&
+         !has(value, names.isSparse) &&
+         callMethod(value, names.isNeg).ptr() != Py_True;
+}
+
+//===----------------------------------------------------------------------===//
 // The CUDA array interface
 //===----------------------------------------------------------------------===//
 
@@ -204,7 +321,7 @@ static HeldArray viewInterface(py::handle value, const ArrayUse &use,
     return {std::move(array), py::reinterpret_borrow<py::object>(value)};
   } catch (py::error_already_set &error) {
     raiseFrom(error, kInputError,
-              use.about + " has a wrong __cuda_array_interface__: " +
+              use.about() + " has a wrong __cuda_array_interface__: " +
                   py::str(error.value()).cast<std::string>());
   } catch (const py::cast_error &) {
     fail(use, "has a __cuda_array_interface__ with a member of another type");
@@ -215,6 +332,8 @@ HeldArray nsa::viewArray(py::handle value, const ArrayUse &use,
                          ProducerStream &producer) {
   if (py::isinstance<py::array>(value))
     return viewNumpy(py::reinterpret_borrow<py::array>(value), use);
+  if (isPlainTensor(value))
+    return viewTensor(value, use);
   if (py::hasattr(value, "__dlpack__"))
     return viewDLPack(value, use);
   if (py::hasattr(value, "__cuda_array_interface__"))

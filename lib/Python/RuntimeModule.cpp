@@ -109,28 +109,32 @@ public:
   Loaded(const File &file, const RuntimeOptions &options)
       : session(create(file, options)) {}
 
-  /// Runs an entry on arrays where they lie: {name: array}.
+  /// Runs an entry on arrays where they lie: {name: array}. On a GPU, what the
+  /// streams `producers` have by now is waited for.
   void call(const std::string &entryName, const py::dict &arrays,
-            std::optional<uint64_t> stream) {
+            std::optional<uint64_t> stream, std::vector<uint64_t> producers) {
     const EntryInfo &entry = findEntry(entryName);
     std::vector<Argument> arguments;
     std::vector<py::object> owners;
-    std::vector<uint64_t> producers;
+    arguments.reserve(arrays.size());
+    owners.reserve(arrays.size());
     for (auto [key, value] : arrays) {
-      auto name = key.cast<std::string>();
+      arguments.push_back({key.cast<std::string>(), {}});
       ProducerStream producer;
-      HeldArray held =
-          viewArray(value, useOf(entry, name, stream.value_or(0)), producer);
-      arguments.push_back({std::move(name), std::move(held.array)});
+      HeldArray held = viewArray(
+          value, useOf(entry, arguments.back().name, stream.value_or(0)),
+          producer);
+      arguments.back().array = std::move(held.array);
       owners.push_back(std::move(held.owner));
       if (producer)
         producers.push_back(*producer);
     }
-    nsa::check(session->check(entry, arguments), kInputError);
+    std::vector<Binding> bindings =
+        take(session->bind(entry, arguments), kInputError);
     Status status;
     {
       py::gil_scoped_release release;
-      status = callAfter(producers, entry, arguments, stream);
+      status = session->run(entry, bindings, stream, producers);
     }
     nsa::check(status);
   }
@@ -212,7 +216,8 @@ private:
   ArrayUse useOf(const EntryInfo &entry, const std::string &name,
                  uint64_t stream) const {
     ArrayUse use;
-    use.about = "entry " + quote(entry.name) + ": argument " + quote(name);
+    use.entry = &entry.name;
+    use.argument = &name;
     use.stream = stream;
     use.gpu = session->device().number;
     const TensorView *found = session->program().findTensor(name);
@@ -222,19 +227,6 @@ private:
     for (unsigned index : entry.outputs)
       use.isWritten |= &tensor(index) == found;
     return use;
-  }
-
-  Status callAfter(const std::vector<uint64_t> &producers,
-                   const EntryInfo &entry,
-                   const std::vector<Argument> &arguments,
-                   std::optional<uint64_t> stream) {
-    for (uint64_t producer : producers)
-      if (Status status = session->use(
-              nullptr,
-              [&](Program &program) { return program.waitFor(producer); });
-          !status)
-        return status;
-    return session->call(entry, arguments, stream);
   }
 
   /// Calls `action` without the GIL, which takes nothing of Python: its holder
@@ -461,7 +453,8 @@ PYBIND11_MODULE(_runtime, m) {
 
   py::class_<Loaded>(m, "Program", "A program on this machine.")
       .def("call", &Loaded::call, py::arg("entry"), py::arg("arrays"),
-           py::arg("stream") = std::nullopt)
+           py::arg("stream") = std::nullopt,
+           py::arg("producers") = std::vector<uint64_t>())
       .def("run", &Loaded::run, py::arg("entry"), py::arg("inputs"))
       .def("read", &Loaded::read, py::arg("name"))
       .def("write", &Loaded::write, py::arg("name"), py::arg("value"))

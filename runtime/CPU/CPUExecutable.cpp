@@ -322,8 +322,9 @@ Status CPUExecutable::bind(unsigned index, const Bindings &bindings) {
   if (entry.bindings == bindings)
     return {};
   const artifact::Entry &described = *source->entries()->Get(index);
-  if (Status status = bindings.check(source.root(), described); !status)
-    return status;
+  if (!entry.bindings.coversSame(bindings))
+    if (Status status = bindings.check(source.root(), described); !status)
+      return status;
   entry.bindings = bindings;
   bound = &entry.bindings;
   ReadyEntry ready = resolve(described);

@@ -78,10 +78,12 @@ private:
     std::vector<Event> events;
     Transfers transfers;
     std::vector<artifact::Slice> poisoned;
-    /// The commands as a graph, after the first run; null if some of them need
+    /// The commands as a graph, after some runs; null if some of them need
     /// the host.
     GraphExec graph = nullptr;
-    bool mayCapture = true, ranOnce = false;
+    bool mayCapture = true;
+    /// Runs with the same addresses.
+    unsigned runs = 0;
     /// Of the program's reductions, those of this entry.
     unsigned firstReduction = 0, numReductions = 0;
   };

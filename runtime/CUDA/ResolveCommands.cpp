@@ -134,11 +134,11 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
     return Error{"a program of several ranks runs on its own memory only"};
   gpu->makeCurrent();
   const artifact::Entry &described = *source->entries()->Get(index);
-  if (Status status = bindings.check(source.root(), described); !status)
-    return status;
   Transfers transfers;
   bool isSameSet = entry.bindings.coversSame(bindings);
   if (!isSameSet) {
+    if (Status status = bindings.check(source.root(), described); !status)
+      return status;
     if (Status status = prepareTransfers(described, bindings, transfers);
         !status)
       return status;
@@ -158,7 +158,7 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
   if (entry.graph)
     gpu->driver().GraphExecDestroy(entry.graph);
   entry.graph = nullptr;
-  entry.ranOnce = false;
+  entry.runs = 0;
   return {};
 }
 

@@ -309,10 +309,13 @@ RunResult CUDAExecutable::startBound(ReadyEntry &entry) {
     return RunFailure{std::nullopt, status.message()};
   bool usesGraph = entry.mayCapture && !options.profile &&
                    !options.checkFinite && !isRecorded;
-  if (usesGraph && entry.ranOnce && !entry.graph)
+  // Callers' arrays may be others in the next run already.
+  constexpr unsigned fewestOfBound = 8;
+  unsigned fewest = entry.bindings == none ? 1 : fewestOfBound;
+  if (usesGraph && entry.runs >= fewest && !entry.graph)
     if (Status status = capture(entry); !status)
       return RunFailure{std::nullopt, status.message()};
-  entry.ranOnce = true;
+  ++entry.runs;
   if (entry.numReductions != 0)
     reductions->beginRun(entry.firstReduction, entry.numReductions);
   if (!entry.graph || isRecorded)

@@ -117,12 +117,13 @@ static std::vector<Slot> slotsOf(const Program &program,
 /// The slot of an argument, or an error that lists the names.
 static Result<Slot *> findSlot(const EntryInfo &entry, std::vector<Slot> &slots,
                                const std::string &name) {
-  std::vector<std::string> names;
-  for (Slot &slot : slots) {
+  for (Slot &slot : slots)
     if (slot.tensor->name == name)
       return &slot;
+  std::vector<std::string> names;
+  names.reserve(slots.size());
+  for (const Slot &slot : slots)
     names.push_back(slot.tensor->name);
-  }
   std::string list;
   for (const std::string &known : names)
     list += (list.empty() ? "" : ", ") + known;
@@ -209,21 +210,16 @@ Session::create(const Artifact &artifact, const RuntimeOptions &options) {
   return std::unique_ptr<Session>(new Session(std::move(*program), device));
 }
 
-Status Session::check(const EntryInfo &entry,
-                      const std::vector<Argument> &arguments) const {
-  Result<std::vector<Binding>> bindings = bind(entry, arguments);
-  return bindings ? Status() : Status(bindings.takeError());
-}
-
-Status Session::call(const EntryInfo &entry,
-                     const std::vector<Argument> &arguments,
-                     std::optional<uint64_t> stream) {
-  Result<std::vector<Binding>> bindings = bind(entry, arguments);
-  if (!bindings)
-    return bindings.takeError();
+Status Session::run(const EntryInfo &entry,
+                    const std::vector<Binding> &bindings,
+                    std::optional<uint64_t> stream,
+                    const std::vector<uint64_t> &producers) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (Status status = loaded.bind(entry, *bindings); !status)
+  if (Status status = loaded.bind(entry, bindings); !status)
     return status;
+  for (uint64_t producer : producers)
+    if (Status status = loaded.waitFor(producer); !status)
+      return status;
   // Without a stream, what wrote the arrays is on the default one.
   if (Status status = loaded.waitFor(stream.value_or(0)); !status)
     return status;
@@ -233,6 +229,14 @@ Status Session::call(const EntryInfo &entry,
   // Whatever has been started uses the caller's memory.
   Status released = loaded.release(*stream);
   return started ? released : started;
+}
+
+Status Session::call(const EntryInfo &entry,
+                     const std::vector<Argument> &arguments,
+                     std::optional<uint64_t> stream) {
+  Result<std::vector<Binding>> bindings = bind(entry, arguments);
+  return bindings ? run(entry, *bindings, stream)
+                  : Status(bindings.takeError());
 }
 
 Status Session::call(std::string_view entry,

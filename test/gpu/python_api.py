@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Entries of nsa on tensors of PyTorch on a GPU: values, memory, streams, graphs, threads.
 
-    python3 test/gpu/python_api.py [--target sm_90a]
+    python3 test/gpu/python_api.py [--target sm_90a] [--checkpoint runs/small]
 
 Needs PyTorch for CUDA and the package nsa with its compiler. Prints a line for each
-check and exits with 1 if one fails.
+check and exits with 1 if one fails. A checkpoint is evaluated on the CPU and on the GPU.
 """
 
 import argparse
@@ -199,7 +199,7 @@ def check_misuse(module):
         "has shape": {"q": arrays["q"][:1]},
         "begins 2 bytes behind a multiple of 256 bytes":
             {"q": torch.empty(arrays["q"].numel() + 1, device="cuda", dtype=torch.bfloat16)[1:].view_as(arrays["q"])},
-        "cannot be had by DLPack": {"q": arrays["q"].clone().requires_grad_()},
+        "requires a gradient": {"q": arrays["q"].clone().requires_grad_()},
         "shares memory": {"out": {"o": arrays["k"]}},
     }
     for message, change in wrong.items():
@@ -220,10 +220,40 @@ def check_host_arrays(module):
     return "Module.run copies NumPy arrays there and back"
 
 
+def check_other_stream(module):
+    """What PyTorch's stream writes is waited for, whatever stream the call is given."""
+    arrays = tensors(10)
+    want = module.window(**arrays)["o"].clone()
+    stream = torch.cuda.Stream()
+    for call_stream in (None, torch.cuda.Stream()):
+        with torch.cuda.stream(stream):
+            late = {name: torch.full_like(array, float("nan")) for name, array in arrays.items()}
+            torch.cuda._sleep(20_000_000)
+            for name, array in arrays.items():
+                late[name].copy_(array)
+            got = module.window(**late, stream=call_stream)["o"]
+        torch.cuda.synchronize()
+        assert torch.equal(got, want)
+    return "tensors of another stream are waited for"
+
+
+def compare_model(checkpoint, target):
+    ids = numpy.random.default_rng(0).integers(0, 256, (3, 33))
+    host, device = nsa.Model(checkpoint), nsa.Model(checkpoint, target=target)
+    losses = host.loss(ids), device.loss(ids)
+    assert abs(losses[0] - losses[1]) < 1e-4, losses
+    difference = abs(host.logits(ids) - device.logits(ids)).max()
+    assert difference < 1e-3, difference
+    return f"{device}: loss {losses[0]:.6f} on the CPU, {losses[1]:.6f} on the GPU; logits differ by {difference:.2g}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--checkpoint")
     options = parser.parse_args()
+    if options.checkpoint:
+        globals()["check_model"] = lambda module: compare_model(options.checkpoint, module.target)
     module = nsa.compile(SOURCE, name="window.mlir", target=options.target)
     failed = 0
     for name, check in list(globals().items()):

@@ -140,6 +140,22 @@ def test_entry_torch_tensors_give_tensors(window, rng):
     np.testing.assert_array_equal(got.numpy(), window.run("window", arrays)["o"])
 
 
+def test_entry_torch_tensor_that_requires_a_gradient_is_an_error(doubled):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(nsa.InputError, match="argument 'x' requires a gradient"):
+        doubled.double(x=torch.ones(2, 3, requires_grad=True))
+    with pytest.raises(nsa.InputError, match="argument 'x' is torch.float64, expected f32"):
+        doubled.double(x=torch.ones(2, 3, dtype=torch.float64))
+    with pytest.raises(nsa.InputError, match=re.escape("argument 'x' has strides (1, 2) in elements, expected (3, 1)")):
+        doubled.double(x=torch.ones(3, 2).T)
+
+
+def test_entry_torch_bf16_gives_bf16():
+    torch = pytest.importorskip("torch")
+    y = nsa.compile(double("bf16")).double(x=torch.full((2, 3), 1.5, dtype=torch.bfloat16))["y"]
+    assert y.dtype == torch.bfloat16 and (y == 3).all()
+
+
 def test_entry_dlpack_gives_what_numpy_gives(window, rng):
     arrays = inputs(rng)
     got = window.window(**{name: Exported(array) for name, array in arrays.items()})

@@ -91,9 +91,14 @@ public:
   /// nothing of use.
   bool isNeeded(const TensorView &input) const;
 
-  /// Checks arguments as `call` does, without a run.
-  Status check(const EntryInfo &entry,
-               const std::vector<Argument> &arguments) const;
+  /// `call` in two parts: checks the arguments, and runs an entry on what they
+  /// are. On a GPU, what the streams `producers` have by now is waited for as
+  /// well.
+  Result<std::vector<Binding>>
+  bind(const EntryInfo &entry, const std::vector<Argument> &arguments) const;
+  Status run(const EntryInfo &entry, const std::vector<Binding> &bindings,
+             std::optional<uint64_t> stream = std::nullopt,
+             const std::vector<uint64_t> &producers = {});
 
   /// Calls `action` with the program while no other thread uses it, and with no
   /// arrays in the place of the entry's tensors.
@@ -103,8 +108,6 @@ public:
 private:
   Session(Program program, Device device)
       : loaded(std::move(program)), place(device) {}
-  Result<std::vector<Binding>>
-  bind(const EntryInfo &entry, const std::vector<Argument> &arguments) const;
 
   Program loaded;
   const Device place;

@@ -44,6 +44,15 @@ def _handle(stream):
                      "cuda_stream, ptr or handle")
 
 
+def _producers(arrays, stream):
+    """The stream that wrote tensors of PyTorch, if the call does not run behind it anyway."""
+    torch, place = _find_torch(arrays.values())
+    if not torch or place.type != "cuda":
+        return []
+    current = torch.cuda.current_stream(place).cuda_stream
+    return [] if current == (_handle(stream) or 0) else [current]
+
+
 class Entry:
     """An entry of a module, to be called with arrays.
 
@@ -64,6 +73,7 @@ class Entry:
     object with __cuda_stream__ or cuda_stream). The call then returns at once; what the
     stream has before it is waited for, and what is put there after it finds the outputs.
     Without one the call waits for the default stream before, and for the outputs after.
+    PyTorch's current stream is waited for where an argument is a tensor of PyTorch.
 
     Threads may call entries of one module; calls use its memory one after the other.
 
@@ -110,7 +120,7 @@ class Entry:
                 raise InputError(f"entry '{self.name}': argument '{key}' is given twice")
         results = {key: given[key] if key in given else self._empty(key, arrays.values(), program.device)
                    for key in self.outputs}
-        program.call(self.name, {**arrays, **results}, _handle(stream))
+        program.call(self.name, {**arrays, **results}, _handle(stream), _producers(arrays, stream))
         return results
 
     def _given(self, out):
