@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run, and the stubs are what the package has."""
+"""The examples of README and docs/python.md run, and the stubs are what the package has."""
 
 import ast
 import inspect
@@ -33,6 +33,14 @@ def run(tmp_path_factory):
                      "--run-name", "small"]):
         subprocess.run([BIN / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
     return folder
+
+
+def test_readme_example_runs():
+    [example] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert len(example.splitlines()) <= 10
+    scope = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert scope["dq"].shape == (1, 256, 4, 64) and abs(scope["dq"]).max() > 0
 
 
 def test_page_examples_run(run, monkeypatch, capsys):

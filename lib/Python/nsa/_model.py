@@ -5,9 +5,9 @@ import os
 
 import numpy
 
-from nsa._compile import compile, load
+from nsa._compile import _compiler, _need_compiler, compile, load
 from nsa._module import Module, _path
-from nsa._runtime import InputError, open_weights
+from nsa._runtime import InputError, RunError, open_weights
 
 
 class _Parameters(collections.abc.MutableMapping):
@@ -74,6 +74,9 @@ class Model:
         elif artifact is not None:
             module = load(artifact, **options)
         else:
+            if not _compiler:
+                raise RunError(f"'{weights.path}' has to be compiled, and this installation of nsa has no compiler; give "
+                               "artifact=, or install nsa-compiler")
             name = os.path.join(weights.path, "config.yaml")
             module = compile(model_text(weights.config, name), name=name, target=target, micro_batch=micro_batch,
                              precision=precision or weights.precision, **options)
@@ -155,5 +158,4 @@ class Model:
 
 def model_text(config, name="config.yaml"):
     """The text of the model that a configuration (YAML or JSON text) describes, as nsa-model writes it."""
-    from nsa._compile import _need_compiler
     return _need_compiler().model_text(config, name)

@@ -1,6 +1,7 @@
 """Compiled programs, and their entries as methods."""
 
 import inspect
+import os
 import sys
 import threading
 
@@ -261,5 +262,4 @@ class Module:
 
 
 def _path(path):
-    import os
     return os.fsdecode(os.fspath(path))
