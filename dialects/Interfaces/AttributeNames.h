@@ -49,6 +49,16 @@ inline constexpr llvm::StringLiteral kSelectBlocksAttr = "nsa.select_blocks";
 inline constexpr llvm::StringLiteral kPerformanceLintsAttr =
     "nsa.performance_lints";
 
+/// Attribute of a module, of a kernel and of the function made from it, an
+/// array of [number, affine_map<()[batch, seq] -> (expression, ...)>]: what
+/// extents of tensors stand for where they are no constants but depend on those
+/// of a call (see Extents.h).
+inline constexpr llvm::StringLiteral kExtentsAttr = "nsa.extents";
+
+/// Attribute of a kernel, an array of three such maps: its grid, whose
+/// constants stand for those of a call.
+inline constexpr llvm::StringLiteral kGridExtentsAttr = "nsa.grid_extents";
+
 } // namespace nsa
 
 #endif // NSA_DIALECTS_INTERFACES_ATTRIBUTENAMES_H

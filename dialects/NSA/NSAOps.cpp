@@ -13,6 +13,8 @@ using namespace nsa;
 
 int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
                                     int64_t stride) {
+  if (ShapedType::isDynamic(sequence))
+    return sequence;
   return sequence < block ? 0 : (sequence - block) / stride + 1;
 }
 

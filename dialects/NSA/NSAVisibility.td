@@ -57,7 +57,7 @@ def NSA_VisibilityAttrInterface : AttrInterface<"VisibilityAttrInterface"> {
       "::nsa::Scalar", "getFirstQuery", (ins "::nsa::Scalar":$key)>,
     InterfaceMethod<"Queries from it on do not see `key`.",
       "::nsa::Scalar", "getEndQuery",
-      (ins "::nsa::Scalar":$key, "int64_t":$sequence)>,
+      (ins "::nsa::Scalar":$key, "::nsa::Scalar":$sequence)>,
     InterfaceMethod<"The most keys that a query of a sequence sees.",
       "int64_t", "getMaxKeys", (ins "int64_t":$sequence)>,
     InterfaceMethod<[{
@@ -102,7 +102,7 @@ class NSA_BandAttr<string name, string visibility, list<string> methods = []>
       return getBand().getFirstQuery(key);
     }
     ::nsa::Scalar $cppClass::getEndQuery(::nsa::Scalar key,
-                                         int64_t sequence) const {
+                                         ::nsa::Scalar sequence) const {
       return getBand().getEndQuery(key, sequence);
     }
   }];

@@ -67,7 +67,9 @@ Scalar nsa::max(Scalar lhs, Scalar rhs) {
 Scalar nsa::min(Scalar lhs, Scalar rhs) {
   if (lhs.isNumber() && rhs.isNumber())
     return std::min(lhs.getNumber(), rhs.getNumber());
-  Expr least = min(asExpr(lhs), static_cast<double>(rhs.getNumber()));
+  Expr least = rhs.isNumber()
+                   ? min(asExpr(lhs), static_cast<double>(rhs.getNumber()))
+                   : min(asExpr(lhs), asExpr(rhs));
   return {least.getBuilder(), least};
 }
 
@@ -102,7 +104,7 @@ Scalar Band::getFirstQuery(Scalar key) const {
   return key * stride + (block - 1);
 }
 
-Scalar Band::getEndQuery(Scalar key, int64_t sequence) const {
+Scalar Band::getEndQuery(Scalar key, Scalar sequence) const {
   if (!window)
     return sequence;
   return min(key * stride + *window, sequence);
@@ -260,7 +262,7 @@ Scalar StridedAttr::isVisible(Scalar query, Scalar key) const {
 Scalar StridedAttr::getFirstKey(Scalar) const { return 0; }
 Scalar StridedAttr::getEndKey(Scalar query) const { return query + 1; }
 Scalar StridedAttr::getFirstQuery(Scalar key) const { return key; }
-Scalar StridedAttr::getEndQuery(Scalar, int64_t sequence) const {
+Scalar StridedAttr::getEndQuery(Scalar, Scalar sequence) const {
   return sequence;
 }
 int64_t StridedAttr::getMaxKeys(int64_t sequence) const {

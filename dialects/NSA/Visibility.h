@@ -69,7 +69,7 @@ struct Band {
   Scalar getFirstKey(Scalar query) const;
   Scalar getEndKey(Scalar query) const;
   Scalar getFirstQuery(Scalar key) const;
-  Scalar getEndQuery(Scalar key, int64_t sequence) const;
+  Scalar getEndQuery(Scalar key, Scalar sequence) const;
   /// Number of visible pairs of queries and keys; the largest number if there
   /// are more.
   int64_t countPairs(int64_t sequence, int64_t keys) const;

@@ -181,8 +181,31 @@ Expr convert(Expr expr, Type type) {
 
 } // namespace nsa::tile
 
+/// The value of an extent that is no constant, at the beginning of the kernel:
+/// the bodies of maps, too, use scalars from there.
+static Value expand(ImplicitLocOpBuilder &b, const nsa::Extent &extent) {
+  OpBuilder::InsertionGuard guard(b);
+  auto kernel = b.getInsertionBlock()->getParent()->getParentOfType<KernelOp>();
+  b.setInsertionPointToStart(&kernel.getBody().front());
+  SmallVector<Value> arguments;
+  for (unsigned number = 0; number < nsa::kNumExtents; ++number)
+    arguments.push_back(ExtentOp::create(b, b.getI32Type(), number));
+  return nsa::expandExtent(b, b.getLoc(), extent, arguments);
+}
+
+Expr nsa::tile::toExpr(const Extent &extent, Expr like) {
+  if (extent.isConstant())
+    return like.constant(static_cast<double>(static_cast<int64_t>(extent)));
+  return Expr(like.getBuilder(), expand(like.getBuilder(), extent));
+}
+
 Value Operand::get(ImplicitLocOpBuilder &builder) const {
-  return value ? value : makeConstant(builder, builder.getI32Type(), number);
+  if (value)
+    return value;
+  if (!number.isConstant())
+    return expand(builder, number);
+  return makeConstant(builder, builder.getI32Type(),
+                      static_cast<double>(static_cast<int64_t>(number)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -259,11 +282,21 @@ static SmallVector<int64_t> broadcastShape(ArrayRef<Value> values) {
   return shape;
 }
 
-Value TileBuilder::view(Value ref, ArrayRef<int64_t> shape) {
+Value TileBuilder::view(Value ref, ArrayRef<Extent> shape) {
+  auto kernel = ref.getParentRegion()->getParentOfType<KernelOp>();
+  ExtentTable table = ExtentTable::of(kernel);
+  for (const Extent &extent : shape)
+    if (!table.add(extent))
+      kernel.emitOpError("has two extents for which ")
+          << static_cast<int64_t>(extent) << " stands";
+  if (!table.empty())
+    table.writeTo(kernel);
+  SmallVector<int64_t> numbers(shape.begin(), shape.end());
   auto type = cast<MemRefType>(ref.getType());
-  if (type.getShape() == shape)
+  if (type.getShape() == ArrayRef(numbers))
     return ref;
-  return ViewOp::create(b, MemRefType::get(shape, type.getElementType()), ref);
+  return ViewOp::create(b, MemRefType::get(numbers, type.getElementType()),
+                        ref);
 }
 
 Value TileBuilder::load(Value ref, ArrayRef<Operand> indices) {

@@ -19,6 +19,7 @@
 #ifndef NSA_DIALECTS_TILE_TILEBUILDER_H
 #define NSA_DIALECTS_TILE_TILEBUILDER_H
 
+#include "dialects/Interfaces/Extents.h"
 #include "dialects/Tile/TileOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -52,8 +53,18 @@ private:
   mlir::Value value;
 };
 
+/// A size in a kernel: a constant of the type of `like`, or what the extents of
+/// the launch give.
+Expr toExpr(const Extent &extent, Expr like);
+
 #define NSA_TILE_OPERATOR(OP)                                                  \
   Expr operator OP(Expr lhs, Expr rhs);                                        \
+  inline Expr operator OP(Expr lhs, const Extent &rhs) {                       \
+    return lhs OP toExpr(rhs, lhs);                                            \
+  }                                                                            \
+  inline Expr operator OP(const Extent &lhs, Expr rhs) {                       \
+    return toExpr(lhs, rhs) OP rhs;                                            \
+  }                                                                            \
   inline Expr operator OP(Expr lhs, double rhs) {                              \
     return lhs OP lhs.constant(rhs);                                           \
   }                                                                            \
@@ -88,10 +99,19 @@ Expr max(Expr lhs, Expr rhs);
 Expr min(Expr lhs, Expr rhs);
 inline Expr max(Expr lhs, double rhs) { return max(lhs, lhs.constant(rhs)); }
 inline Expr min(Expr lhs, double rhs) { return min(lhs, lhs.constant(rhs)); }
+inline Expr max(Expr lhs, const Extent &rhs) {
+  return max(lhs, toExpr(rhs, lhs));
+}
+inline Expr min(Expr lhs, const Extent &rhs) {
+  return min(lhs, toExpr(rhs, lhs));
+}
 
 Expr select(Expr condition, Expr ifTrue, Expr ifFalse);
 inline Expr select(Expr condition, Expr ifTrue, double ifFalse) {
   return select(condition, ifTrue, ifTrue.constant(ifFalse));
+}
+inline Expr select(Expr condition, Expr ifTrue, const Extent &ifFalse) {
+  return select(condition, ifTrue, toExpr(ifFalse, ifTrue));
 }
 inline Expr select(Expr condition, double ifTrue, Expr ifFalse) {
   return select(condition, ifFalse.constant(ifTrue), ifFalse);
@@ -130,13 +150,14 @@ public:
   Operand(Expr value) : value(value) {}
   Operand(int number) : number(number) {}
   Operand(int64_t number) : number(number) {}
+  Operand(const Extent &extent) : number(extent) {}
 
-  /// The value, or an i32 constant.
+  /// The value, or an i32 constant or expression.
   mlir::Value get(mlir::ImplicitLocOpBuilder &builder) const;
 
 private:
   mlir::Value value;
-  int64_t number = 0;
+  Extent number = 0;
 };
 
 class TileBuilder {
@@ -184,7 +205,7 @@ public:
   mlir::Value zeros(int64_t rows, int64_t cols) { return full(0, rows, cols); }
 
   /// `ref` as a memref of another shape with the same number of elements.
-  mlir::Value view(mlir::Value ref, llvm::ArrayRef<int64_t> shape);
+  mlir::Value view(mlir::Value ref, llvm::ArrayRef<Extent> shape);
 
   /// The tile that the broadcast index tiles address, in the element type of
   /// `ref`; coordinates outside read as 0.

@@ -1,6 +1,7 @@
 //===- TileOps.cpp - operations on tiles ----------------------------------===//
 
 #include "dialects/Tile/TileOps.h"
+#include "dialects/Interfaces/Extents.h"
 #include "dialects/Interfaces/RowLayout.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
@@ -187,10 +188,18 @@ void ProgramIdOp::inferResultRanges(ArrayRef<ConstantIntRanges>,
                                     SetIntRangeFn setResultRange) {
   auto kernel = (*this)->getParentOfType<KernelOp>();
   int64_t extent = kernel ? kernel.getGrid()[getAxis()] : 0;
+  if (kernel && !getGridExtent(kernel, getAxis()).isConstant())
+    extent = INT32_MAX;
   if (extent < 1)
     return setResultRange(getId(), ConstantIntRanges::maxRange(32));
   setResultRange(getId(), ConstantIntRanges::fromUnsigned(
                               APInt(32, 0), APInt(32, extent - 1)));
+}
+
+void ExtentOp::inferResultRanges(ArrayRef<ConstantIntRanges>,
+                                 SetIntRangeFn setResultRange) {
+  setResultRange(getExtent(), ConstantIntRanges::fromUnsigned(
+                                  APInt(32, 0), APInt(32, INT32_MAX)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -137,6 +137,27 @@ def Tile_ProgramIdOp : Tile_Op<"program_id", [
   let assemblyFormat = "$axis attr-dict `:` type($id)";
 }
 
+def Tile_ExtentOp : Tile_Op<"extent", [
+    Pure, DeclareOpInterfaceMethods<InferIntRangeInterface,
+                                    ["inferResultRanges"]>]> {
+  let opDocGroup = NSA_DocGroup<"Kernels and their launches">;
+  let summary = "an extent that is an argument of a launch";
+  let description = [{
+    `number` 0 is the batch and 1 the length of its sequences, of kernels that are
+    compiled for any. A launch passes them behind the kernel's memory.
+
+    Example:
+
+    ```mlir
+    %tokens = tile.extent 1 : i32
+    ```
+  }];
+  let arguments = (ins ConfinedAttr<I32Attr, [
+    IntNonNegative, IntMaxValue<1>]>:$number);
+  let results = (outs I32:$extent);
+  let assemblyFormat = "$number attr-dict `:` type($extent)";
+}
+
 //===----------------------------------------------------------------------===//
 // Creation
 //===----------------------------------------------------------------------===//

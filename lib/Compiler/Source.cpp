@@ -6,6 +6,7 @@
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/Transforms/BindExtents.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
@@ -46,7 +47,7 @@ OwningOpRef<ModuleOp> nsa::parseModule(const llvm::SourceMgr &sources,
   OwningOpRef<ModuleOp> module =
       detail::constructContainerOpForParserIfNecessary<ModuleOp>(
           &block, context, begin);
-  if (module && failed(verify(*module)))
+  if (module && (failed(bindExtents(*module)) || failed(verify(*module))))
     return {};
   return module;
 }

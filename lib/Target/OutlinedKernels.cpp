@@ -32,8 +32,9 @@ static rt::KernelOp replaceKernel(tile::KernelOp kernel) {
       kernel.getNumOutputsAttr(), builder.getI64IntegerAttr(0),
       builder.getI64IntegerAttr(0), number("flops"), number("bytes"),
       /*performanceLints=*/ArrayAttr());
-  if (Attribute blocks = kernel->getAttr(kSelectBlocksAttr))
-    replaced->setAttr(kSelectBlocksAttr, blocks);
+  for (StringRef name : {kSelectBlocksAttr, kExtentsAttr, kGridExtentsAttr})
+    if (Attribute attribute = kernel->getAttr(name))
+      replaced->setAttr(name, attribute);
   return replaced;
 }
 

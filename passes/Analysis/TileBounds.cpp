@@ -15,7 +15,8 @@ static unsigned bitsOf(Type type) {
 }
 
 TileBounds::TileBounds(KernelOp kernel)
-    : solver(DataFlowConfig().setInterprocedural(false)) {
+    : kernel(kernel), extents(ExtentTable::of(kernel)),
+      solver(DataFlowConfig().setInterprocedural(false)) {
   dataflow::loadBaselineAnalyses(solver);
   solver.load<dataflow::IntegerRangeAnalysis>();
   // Without a result every coordinate is checked, which is always correct.
@@ -23,6 +24,11 @@ TileBounds::TileBounds(KernelOp kernel)
 }
 
 bool TileBounds::isInside(Value index, int64_t extent) {
+  if (Extent size = extents.find(extent); !size.isConstant()) {
+    // The number says nothing; but a grid may have as many programs.
+    auto id = index.getDefiningOp<ProgramIdOp>();
+    return id && getGridExtent(kernel, id.getAxis()).getMap() == size.getMap();
+  }
   ConstantIntRanges range = rangeOf(index);
   return range.smin().sge(0) && range.smax().slt(extent);
 }

@@ -1,5 +1,6 @@
 //===- ConvertToTile.cpp - graph operations to kernels and launches -------===//
 
+#include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSADialect.h"
@@ -73,8 +74,43 @@ TileSizes ConvertToTile::getTileSizes() const {
   return sizes;
 }
 
+/// Says what the numbers of compressed blocks stand for, where the length of
+/// sequences is no constant.
+static LogicalResult addCompressedExtents(ModuleOp module) {
+  ExtentTable table = ExtentTable::of(module);
+  AffineExpr length = getAffineSymbolExpr(kSequenceExtent, module.getContext());
+  for (const Extent &sequence : llvm::to_vector(table.getEntries())) {
+    if (sequence.getMap().getResult(0) != length)
+      continue;
+    WalkResult result = module.walk([&](Operation *op) {
+      for (StringRef name : {"visibility", "compressed"}) {
+        auto compressed = dyn_cast_or_null<CompressedAttr>(
+            op->getInherentAttr(name).value_or(Attribute()));
+        if (!compressed)
+          continue;
+        Extent blocks = atLeast(
+            floorDiv(sequence - compressed.getBlock(), compressed.getStride()) +
+                1,
+            0);
+        if (!table.add(blocks)) {
+          op->emitOpError("has ")
+              << int64_t(blocks) << " blocks, which stands for something else";
+          return WalkResult::interrupt();
+        }
+      }
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return failure();
+  }
+  table.writeTo(module);
+  return success();
+}
+
 void ConvertToTile::runOnOperation() {
   ModuleOp module = getOperation();
+  if (failed(addCompressedExtents(module)))
+    return signalPassFailure();
   KernelSchedule kernels = KernelSchedule::get(schedule);
   kernels.fixed = getTileSizes();
   if (std::string problem = kernels.fixed.check(kernels.tileMultiple);

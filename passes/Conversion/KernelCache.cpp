@@ -126,7 +126,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   }
 
   SmallVector<int32_t> grid;
-  for (int64_t extent : spec.grid) {
+  for (const Extent &axis : spec.grid) {
+    int64_t extent = axis;
     if (!llvm::isInt<32>(extent)) {
       op->emitOpError("needs ") << extent << " programs along an axis of the "
                                 << "grid, more than " << INT32_MAX;
@@ -137,7 +138,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
                               llvm::to_vector(inputs), llvm::to_vector(outputs),
                               grid, body);
-  failed = failed || mlir::failed(checkNumbers(op, kernel));
+  failed = failed || mlir::failed(checkNumbers(op, kernel)) ||
+           mlir::failed(noteExtents(op, spec, kernel));
   symbols.insert(kernel);
   NSA_DEBUG() << op << " makes kernel @" << kernel.getSymName() << " of "
               << kernel.getNumPrograms() << " programs";
@@ -147,12 +149,45 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     for (Type type : types)
       bytes += getNumBytes(type);
   Builder builder(module.getContext());
-  if (spec.flops)
+  if (spec.flops && !kernel->hasAttr(kExtentsAttr))
     kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
   if (spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));
   return kernel;
+}
+
+LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
+                                       tile::KernelOp kernel) {
+  ExtentTable table = ExtentTable::of(kernel);
+  bool isNeeded =
+      llvm::any_of(kernel.getArgumentTypes(),
+                   [&](Type type) {
+                     return table.isNeededBy(cast<MemRefType>(type));
+                   }) ||
+      llvm::any_of(spec.grid,
+                   [](const Extent &axis) { return !axis.isConstant(); });
+  if (!isNeeded) {
+    ExtentTable().writeTo(kernel);
+    return success();
+  }
+  if (!spec.takesExtents || schedule.isGPU)
+    return op->emitOpError("has no kernel whose batch and sequence length are "
+                           "arguments; write numbers in place of `?`");
+  table.writeTo(kernel);
+  setGridExtents(kernel, spec.grid);
+  return success();
+}
+
+void KernelCache::addExtents(ArrayRef<Extent> extents) {
+  ExtentTable table = ExtentTable::of(module);
+  for (const Extent &extent : extents)
+    if (!table.add(extent)) {
+      failed = true;
+      module.emitError("has two extents for which ")
+          << static_cast<int64_t>(extent) << " stands";
+    }
+  table.writeTo(module);
 }
 
 /// Says on the kernel which of its inputs are numbers of blocks, so that a run

@@ -9,6 +9,7 @@
 #ifndef NSA_PASSES_CONVERSION_KERNELCACHE_H
 #define NSA_PASSES_CONVERSION_KERNELCACHE_H
 
+#include "dialects/Interfaces/Extents.h"
 #include "dialects/Tile/TileBuilder.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
@@ -27,7 +28,7 @@ struct KernelSpec {
   /// key.
   std::string shape;
   /// Number of programs along x, y and z, each at least 1.
-  std::array<int64_t, 3> grid = {1, 1, 1};
+  std::array<Extent, 3> grid = {1, 1, 1};
   /// Floating-point operations of one launch; 0 if nobody counted.
   int64_t flops = 0;
   /// What else the kernel depends on than the operation's name, attributes and
@@ -43,6 +44,9 @@ struct KernelSpec {
   /// the tokens of a block.
   mlir::Value indices = {};
   int64_t selectBlock = 0;
+  /// Whether everything that the kernel does with extents of its arguments, and
+  /// its grid, is an expression of those of a call where they are no constants.
+  bool takesExtents = false;
 };
 
 /// The kernels made so far for one module, which must outlive the cache.
@@ -83,12 +87,20 @@ public:
                                const KernelSpec &spec, mlir::Value input,
                                mlir::TypeRange outputs, BodyFn body);
 
+  /// Notes what sizes of tensors between kernels stand for, if they are no
+  /// constants.
+  void addExtents(llvm::ArrayRef<Extent> extents);
+
   int64_t getNumKernels() const { return kernels.size(); }
   int64_t getNumLaunches() const { return numLaunches; }
   /// Whether a kernel could not be made, for which there has been an error.
   bool hasFailed() const { return failed; }
 
 private:
+  /// Writes on a kernel what its extents stand for. Fails where they are no
+  /// constants, but the kernel takes them as such.
+  llvm::LogicalResult noteExtents(mlir::Operation *op, const KernelSpec &spec,
+                                  tile::KernelOp kernel);
   tile::LaunchOp create(mlir::OpBuilder &builder, mlir::Location loc,
                         tile::KernelOp kernel, mlir::ValueRange inputs,
                         mlir::TypeRange outputs);

@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-static int64_t getNumPrograms(const LaunchPart &part) {
+static Extent getNumPrograms(const LaunchPart &part) {
   const auto &grid = part.spec.grid;
   return grid[0] * grid[1] * grid[2];
 }
@@ -22,10 +22,10 @@ public:
   }
 
   /// Builds the parts from `index` on, whose first program is `begin`.
-  void build(Expr program, size_t index, int64_t begin);
+  void build(Expr program, size_t index, const Extent &begin);
 
 private:
-  void buildPart(Expr program, size_t index, int64_t begin);
+  void buildPart(Expr program, size_t index, const Extent &begin);
 
   TileBuilder &b;
   ArrayRef<Value> args;
@@ -34,10 +34,10 @@ private:
 };
 } // namespace
 
-void GroupBuilder::build(Expr program, size_t index, int64_t begin) {
+void GroupBuilder::build(Expr program, size_t index, const Extent &begin) {
   if (index + 1 == parts.size())
     return buildPart(program, index, begin);
-  int64_t end = begin + getNumPrograms(parts[index]);
+  Extent end = begin + getNumPrograms(parts[index]);
   b.ifThenElse(
       program < end,
       [&] {
@@ -50,12 +50,11 @@ void GroupBuilder::build(Expr program, size_t index, int64_t begin) {
       });
 }
 
-void GroupBuilder::buildPart(Expr program, size_t index, int64_t begin) {
+void GroupBuilder::buildPart(Expr program, size_t index, const Extent &begin) {
   const LaunchPart &part = parts[index];
   // In a form of which it is known that it is in the part's grid: loads need no
   // checks then.
-  Expr number = min(max(program - static_cast<double>(begin), 0),
-                    static_cast<double>(getNumPrograms(part) - 1));
+  Expr number = min(max(program - begin, 0), getNumPrograms(part) - 1);
   auto [x, y, z] = part.spec.grid;
   std::array<Expr, 3> ids = {number % x, number / x % y, number / (x * y)};
   size_t input = 0, output = numInputs;
@@ -81,7 +80,8 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
   for (const LaunchPart &part : parts) {
     key << part.spec.suffix << ' ';
     llvm::interleaveComma(TypeRange(part.inputs), key);
-    spec.grid[0] += getNumPrograms(part);
+    spec.grid[0] = spec.grid[0] + getNumPrograms(part);
+    spec.takesExtents &= part.spec.takesExtents;
     spec.flops += part.spec.flops;
     llvm::append_range(inputs, part.inputs);
     llvm::append_range(outputs, part.outputs);

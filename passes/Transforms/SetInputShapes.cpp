@@ -1,5 +1,6 @@
 //===- SetInputShapes.cpp - micro-batch and sequence length ---------------===//
 
+#include "dialects/Interfaces/Extents.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -108,6 +109,17 @@ void SetInputShapesPass::runOnOperation() {
     if (!changed.empty() && failed(propagate(function, std::move(changed))))
       return signalPassFailure();
   }
+  // Extents with a size are constants from here on.
+  ExtentTable before = ExtentTable::of(getOperation()), extents;
+  for (const Extent &extent : before.getEntries())
+    if (llvm::none_of(sizes, [&](const NamedSize &named) {
+          unsigned index =
+              named.dim == nn::kBatchDim ? kBatchExtent : kSequenceExtent;
+          return extent.getMap().getResult(0) ==
+                 getAffineSymbolExpr(index, &getContext());
+        }))
+      extents.add(extent);
+  extents.writeTo(getOperation());
   for (const NamedSize &named : sizes)
     if (!named.used) {
       getOperation().emitError("option ")

@@ -222,6 +222,10 @@ Action CPUExecutable::resolve(const artifact::Launch &launch) const {
   action.kernel = kernels[launch.kernel()];
   for (const Slice *slice : *launch.operands())
     action.arguments.push_back(address(*slice));
+  // Integers in the place of pointers, as kernels read them.
+  if (kernel.takes_extents())
+    for (uint64_t extent : *source->extents()->values())
+      action.arguments.push_back(reinterpret_cast<void *>(extent));
   action.programs =
       int64_t(kernel.grid_x()) * kernel.grid_y() * kernel.grid_z();
   return action;

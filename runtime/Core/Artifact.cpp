@@ -3,6 +3,7 @@
 #include "nsa/Artifact/Artifact.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Hash.h"
+#include "runtime/Core/ArtifactBytes.h"
 #include "runtime/Core/ArtifactChecks.h"
 
 #include <cerrno>
@@ -14,8 +15,7 @@
 using namespace nsa;
 using artifact::FileHeader;
 
-/// Uninitialised bytes at an address that suits the payload's scalars, or null.
-static std::shared_ptr<uint8_t> allocateBytes(size_t size) {
+std::shared_ptr<uint8_t> nsa::allocateBytes(size_t size) {
   size_t rounded = (size + 63) / 64 * 64 + 64;
   if (rounded < size)
     return nullptr;
@@ -33,10 +33,12 @@ static std::string bytesText(uint64_t count) {
 static Status checkHeader(const FileHeader &header, size_t size) {
   if (std::memcmp(header.magic, artifact::fileMagic, sizeof header.magic) != 0)
     return Error{"not an artefact: it does not begin with NSAXFILE"};
-  if (header.version != artifact::fileVersion)
+  if (header.version != artifact::fileVersion &&
+      header.version != artifact::extentsFileVersion)
     return Error{"has format version " + std::to_string(header.version) +
-                 ", but this runtime reads version " +
-                 std::to_string(artifact::fileVersion)};
+                 ", but this runtime reads versions " +
+                 std::to_string(artifact::fileVersion) + " and " +
+                 std::to_string(artifact::extentsFileVersion)};
   if (header.flags != 0)
     return Error{"has format flags " + std::to_string(header.flags) +
                  ", but this runtime knows none"};

@@ -112,6 +112,7 @@ private:
   bool checkTensors();
   bool checkKernels();
   bool checkEntries();
+  bool checkExtents();
   bool checkRest();
 
   const artifact::Artifact &root;
@@ -525,6 +526,53 @@ bool Checker::checkEntries() {
   return true;
 }
 
+/// Whether each number follows from earlier ones. The fields are looked for
+/// when they change.
+bool Checker::checkExtents() {
+  const Extents *extents = root.extents();
+  for (const Kernel *kernel : *root.kernels())
+    if (kernel->takes_extents() && !extents)
+      return fail("kernel " + quote(kernel->name()->str()) +
+                  " takes extents, but there are none");
+  if (!extents)
+    return true;
+  context = "extents: ";
+  std::set<std::string> seen;
+  for (const flatbuffers::String *name : *extents->names())
+    if (!checkUnique(seen, name, "extent"))
+      return false;
+  uint64_t count = extents->names()->size();
+  if (!checkAligned(*extents->representatives(), "the list of numbers") ||
+      !checkAligned(*extents->values(), "the list of values") ||
+      !checkAligned(*extents->steps(), "the list of steps"))
+    return false;
+  if (extents->representatives()->size() != count ||
+      extents->values()->size() != count)
+    return fail("there are " + num(count) + " names, " +
+                num(extents->representatives()->size()) + " numbers and " +
+                num(extents->values()->size()) + " values");
+  auto isEarlier = [&](int64_t place) {
+    return place >= 0 && uint64_t(place) < count;
+  };
+  for (const ExtentStep *step : *extents->steps()) {
+    bool isConstant = step->op() == ExtentOp::Constant;
+    if (step->op() > ExtentOp::MAX ||
+        (!isConstant && (!isEarlier(step->lhs()) || !isEarlier(step->rhs()))))
+      return fail("number " + num(count) + " follows from no earlier ones");
+    ++count;
+  }
+  for (const ExtentUse *use : *extents->uses())
+    if (use->field() > ExtentField::MAX || !isEarlier(use->number()))
+      return fail("a field becomes number " + num(use->number()) + " of " +
+                  num(count));
+  for (uint32_t place : *extents->limited())
+    if (!isEarlier(place))
+      return fail("number " + num(place) + " of " + num(count) +
+                  " has a limit");
+  context.clear();
+  return true;
+}
+
 bool Checker::checkRest() {
   if (!checkName(root.target(), "the target") ||
       (root.cpu() && !checkName(root.cpu(), "the cpu")))
@@ -552,7 +600,7 @@ bool Checker::checkRest() {
 
 Status Checker::run() {
   if (checkSegments() && checkTensors() && checkKernels() && checkEntries() &&
-      checkRest())
+      checkExtents() && checkRest())
     return {};
   return Error{error};
 }

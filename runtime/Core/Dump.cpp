@@ -128,9 +128,11 @@ std::string Dumper::names(const flatbuffers::Vector<uint32_t> &tensors) const {
 //===----------------------------------------------------------------------===//
 
 void Dumper::dumpHeader() {
-  line("artefact: format " + num(artifact::fileVersion) + ", " +
-       num(source.fileBytes()) + " bytes, hash " + toHex(source.hash()) +
-       ", identity " + toHex(source.identity()));
+  uint32_t version =
+      root.extents() ? artifact::extentsFileVersion : artifact::fileVersion;
+  line("artefact: format " + num(version) + ", " + num(source.fileBytes()) +
+       " bytes, hash " + toHex(source.hash()) + ", identity " +
+       toHex(source.identity()));
   line("producer: " + quoted(root.producer()->str()));
   std::string features;
   if (root.cpu_features())
@@ -139,6 +141,13 @@ void Dumper::dumpHeader() {
   line("target: " + root.target()->str() +
        (root.cpu() ? ", " + root.cpu()->str() : "") +
        (features.empty() ? "" : " (" + features + ")"));
+  if (const artifact::Extents *extents = root.extents())
+    for (unsigned i = 0; i < extents->names()->size(); ++i)
+      line("extent: " + extents->names()->Get(i)->str() + ", " +
+           num((extents->given() ? extents->values()
+                                 : extents->representatives())
+                   ->Get(i)) +
+           (extents->given() ? "" : " stands for it"));
   for (const artifact::Binary *binary : *root.binaries())
     line("binary: " + binary->format()->str() + ", " +
          num(binary->data()->size()) + " bytes");

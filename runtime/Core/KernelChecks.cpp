@@ -118,10 +118,13 @@ static Status checkSelections(const Kernel &kernel) {
                    num(kernel.arguments() - kernel.outputs()) + " inputs"};
     uint64_t tokens = selection->tokens(), count = selection->count();
     uint64_t elements = kernel.argument_bytes()->Get(argument) / 4;
-    // No product of two numbers that may overflow.
+    // No product of two numbers that may overflow. Nothing holds all numbers of
+    // no tokens.
+    bool isWhole = tokens == 0 ? elements == 0
+                               : count != 0 && elements % count == 0 &&
+                                     elements / count % tokens == 0;
     bool fits = kernel.argument_types()->Get(argument) == DataType::I32 &&
-                tokens != 0 && count != 0 && selection->block() != 0 &&
-                elements % count == 0 && elements / count % tokens == 0;
+                count != 0 && selection->block() != 0 && isWhole;
     if (!fits)
       return Error{"input " + num(argument) + " of " + num(elements) +
                    " elements cannot hold " + num(count) +

@@ -16,6 +16,14 @@ Program::~Program() = default;
 
 Result<Program> Program::create(const Artifact &artifact,
                                 const RuntimeOptions &options) {
+  if (artifact.needsExtents()) {
+    std::string names;
+    for (const std::string &name : artifact.extentNames())
+      names += (names.empty() ? "" : ", ") + quote(name);
+    return Error{artifact.name() +
+                 ": runs with tensors of given extents only: " + names +
+                 " are not given"};
+  }
   Result<std::unique_ptr<Executable>> executable =
       createExecutable(artifact, options);
   if (!executable)

@@ -66,7 +66,12 @@ Result<CompiledModule> CompiledModule::load(const CompiledArtifact &compiled,
       Artifact::fromBytes(compiled.bytes.data(), compiled.bytes.size());
   if (!artifact)
     return artifact.takeError();
-  Result<Program> program = Program::create(*artifact, runtime);
+  return load(*artifact, runtime);
+}
+
+Result<CompiledModule> CompiledModule::load(const Artifact &artifact,
+                                            const RuntimeOptions &runtime) {
+  Result<Program> program = Program::create(artifact, runtime);
   if (!program)
     return program.takeError();
   return CompiledModule(std::move(*program));

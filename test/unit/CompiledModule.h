@@ -44,6 +44,8 @@ public:
   static Result<CompiledModule>
   load(const CompiledArtifact &compiled,
        const RuntimeOptions &runtime = poisoned());
+  static Result<CompiledModule>
+  load(const Artifact &artifact, const RuntimeOptions &runtime = poisoned());
 
   /// Two threads, poison, and the BLAS that NSA_BLAS names.
   static RuntimeOptions poisoned();

@@ -246,8 +246,27 @@ static Status runEntry(Program &program, const EntryInfo &entry,
   return {};
 }
 
-static Status run(const Options &options) {
+/// The artefact for tensors of the shapes in the input files, where these are
+/// not known before.
+static Result<Artifact> openArtifact(const Options &options) {
   Result<Artifact> artifact = Artifact::open(options.artifact);
+  if (!artifact || !artifact->needsExtents())
+    return artifact;
+  Result<InputFiles> files = parseInputs(options.inputs);
+  if (!files)
+    return files.takeError();
+  std::map<std::string, std::vector<uint64_t>> shapes;
+  for (const auto &[name, path] : *files) {
+    Result<NpyArray> array = readNpy(path);
+    if (!array)
+      return array.takeError();
+    shapes.emplace(name, array->shape);
+  }
+  return artifact->withShapes(shapes);
+}
+
+static Status run(const Options &options) {
+  Result<Artifact> artifact = openArtifact(options);
   if (!artifact)
     return artifact.takeError();
   Result<Program> program = Program::create(*artifact, options.runtime);

@@ -16,8 +16,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace nsa {
 
@@ -30,6 +32,23 @@ public:
   /// Copies a file's contents out of memory. Errors start with `name`.
   static Result<Artifact> fromBytes(const void *data, size_t size,
                                     const std::string &name = "artefact");
+
+  /// Names of the extents that are known at the call ("batch", "seq"), in the
+  /// order in which withExtents takes them; empty if all are constants.
+  std::vector<std::string> extentNames() const;
+
+  /// Whether some are still to be given: such an artefact cannot run.
+  bool needsExtents() const;
+
+  /// The same program for tensors of these extents, with the same machine code.
+  /// Fails where this has none, where one is missing or too large, and where
+  /// they have been given before.
+  Result<Artifact> withExtents(const std::vector<uint64_t> &values) const;
+
+  /// The same, with extents that follow from the shapes of tensors, by name.
+  /// Fails where they contradict each other or leave an extent open.
+  Result<Artifact>
+  withShapes(const std::map<std::string, std::vector<uint64_t>> &shapes) const;
 
   /// The payload. Valid as long as this object or a copy of it lives.
   const artifact::Artifact &root() const { return *payload; }

@@ -22,6 +22,10 @@ constexpr char fileMagic[8] = {'N', 'S', 'A', 'X', 'F', 'I', 'L', 'E'};
 /// schema do not change it.
 constexpr uint32_t fileVersion = 3;
 
+/// The version of a file whose tensors have extents that are known at the call,
+/// which readers of other files would take for constants.
+constexpr uint32_t extentsFileVersion = 4;
+
 /// The header as it lies in the file.
 struct FileHeader {
   char magic[8];
@@ -33,10 +37,11 @@ struct FileHeader {
 static_assert(sizeof(FileHeader) == 32, "the header has 32 bytes");
 
 /// The header of a payload of `bytes` bytes with the XXH3-64 hash `hash`.
-inline FileHeader makeFileHeader(uint64_t bytes, uint64_t hash) {
+inline FileHeader makeFileHeader(uint64_t bytes, uint64_t hash,
+                                 uint32_t version = fileVersion) {
   FileHeader header = {};
   std::memcpy(header.magic, fileMagic, sizeof fileMagic);
-  header.version = fileVersion;
+  header.version = version;
   header.payloadBytes = bytes;
   header.payloadHash = hash;
   return header;

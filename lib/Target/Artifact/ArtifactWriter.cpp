@@ -5,6 +5,7 @@
 #include "dialects/RT/RTOps.h"
 #include "lib/Support/Hash.h"
 #include "lib/Support/ModelConfig.h"
+#include "lib/Target/Artifact/ExtentWriter.h"
 #include "nsa/Artifact/DataType.h"
 #include "nsa/Artifact/Format.h"
 #include "llvm/ADT/StringMap.h"
@@ -100,7 +101,7 @@ private:
   FailureOr<fb::Offset<artifact::Command>> writeCommand(Operation *op);
   fb::Offset<fb::Vector<uint32_t>> writeTensorList(ArrayAttr names);
   uint32_t getLocation(Location location);
-  void finish();
+  LogicalResult finish();
 
   struct Action {
     artifact::Action type;
@@ -306,7 +307,8 @@ LogicalResult Writer::writeKernel(rt::KernelOp op) {
       fb::Offset<fb::Vector<artifact::DataType>>(argumentTypes.o),
       argumentBytes, op.getThreads().value_or(0),
       op.getSharedBytes().value_or(0), op.getRegisters().value_or(0),
-      op.getSpillBytes().value_or(0), argumentRows, tensorMaps, selections));
+      op.getSpillBytes().value_or(0), argumentRows, tensorMaps, selections,
+      op->hasAttr(kExtentsAttr)));
   return success();
 }
 
@@ -547,7 +549,7 @@ static std::string getConfig(ModuleOp module) {
   return text ? text.str() : "";
 }
 
-void Writer::finish() {
+LogicalResult Writer::finish() {
   auto strings = [&](const std::vector<std::string> &list) {
     return builder.CreateVectorOfStrings(list);
   };
@@ -570,6 +572,15 @@ void Writer::finish() {
   if (!text.empty() && identity)
     config = builder.CreateString(text);
 
+  fb::Offset<artifact::Extents> extents;
+  if (hasExtents(module)) {
+    FailureOr<fb::Offset<artifact::Extents>> written =
+        writeExtents(builder, module, /*hasBuffers=*/identity.has_value());
+    if (failed(written))
+      return failure();
+    extents = *written;
+  }
+
   auto producer = builder.CreateString(says.producer);
   auto target = builder.CreateString(metadata.target);
   auto cpu = builder.CreateString(says.cpu);
@@ -587,10 +598,13 @@ void Writer::finish() {
       artifact::CreateArtifact(builder, producer, target, cpu, features,
                                segmentList, tensorList, kernelList, entryList,
                                binaryList, bufferList, locationList, optionList,
-                               config, ranks, identity.value_or(0)));
+                               config, ranks, identity.value_or(0), extents));
+  return success();
 }
 
 FailureOr<StringRef> Writer::run() {
+  // A call changes fields: all must be there.
+  builder.ForceDefaults(hasExtents(module));
   // Slices name segments, commands name tensors and kernels: definitions first.
   for (auto op : module.getOps<rt::SegmentOp>())
     writeSegment(op);
@@ -603,7 +617,8 @@ FailureOr<StringRef> Writer::run() {
   for (auto op : module.getOps<rt::EntryOp>())
     if (failed(writeEntry(op)))
       return failure();
-  finish();
+  if (failed(finish()))
+    return failure();
   return StringRef(reinterpret_cast<const char *>(builder.GetBufferPointer()),
                    builder.GetSize());
 }
@@ -620,7 +635,9 @@ FailureOr<std::string> nsa::writeArtifact(ModuleOp module, ArrayRef<char> image,
   if (failed(payload))
     return failure();
   artifact::FileHeader header = artifact::makeFileHeader(
-      payload->size(), hashBytes(payload->data(), payload->size()));
+      payload->size(), hashBytes(payload->data(), payload->size()),
+      hasExtents(module) ? artifact::extentsFileVersion
+                         : artifact::fileVersion);
   std::string file(reinterpret_cast<const char *>(&header), sizeof header);
   file.append(payload->data(), payload->size());
   return file;

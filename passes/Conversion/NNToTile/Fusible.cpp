@@ -50,8 +50,8 @@ struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
                          getSchedule());
       if (!grids.back().fits())
         return rewriter.notifyMatchFailure(op, "no grid for so many elements");
-      programs += grids.back().programs;
-      elements += grids.back().elements;
+      programs += int64_t(grids.back().programs);
+      elements += int64_t(grids.back().elements);
     }
     auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
       Expr program = b.programId(0);

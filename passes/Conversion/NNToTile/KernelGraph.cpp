@@ -93,7 +93,7 @@ int64_t KernelGraph::getFlopsPerElement() const {
 
 KernelFrame::KernelFrame(TileBuilder &builder, const KernelGraph &graph,
                          ArrayRef<Value> arguments,
-                         ArrayRef<int64_t> elementShape)
+                         ArrayRef<Extent> elementShape)
     : builder(builder), graph(graph) {
   auto view = [&](Value value, Value argument) {
     return graph.isElements(value) && !elementShape.empty()
@@ -204,6 +204,7 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
                      {kernel.programs, 1, 1},
                      kernel.flops + graph.getFlopsPerElement() * elements,
                      graph.getKey()};
+  spec.takesExtents = graph.getRoots().empty();
   return cache.launch(builder, op, spec, op->getOperands(),
                       op->getResultTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {

@@ -65,7 +65,7 @@ public:
   /// if that is empty.
   KernelFrame(tile::TileBuilder &builder, const KernelGraph &graph,
               llvm::ArrayRef<mlir::Value> arguments,
-              llvm::ArrayRef<int64_t> elementShape);
+              llvm::ArrayRef<Extent> elementShape);
 
   /// The memory of an input in its own shape.
   mlir::Value getInput(mlir::Value value) const { return inputs.lookup(value); }
@@ -118,7 +118,7 @@ private:
 struct RootKernel {
   /// For the name: "t128x32".
   std::string shape;
-  int64_t programs;
+  Extent programs;
   /// Of the roots alone.
   int64_t flops;
   std::function<void(tile::TileBuilder &, const KernelGraph &,

@@ -33,22 +33,35 @@ static int64_t countRows(int64_t elements) {
   return 0;
 }
 
-FlatGrid::FlatGrid(int64_t elements, const KernelSchedule &schedule,
+FlatGrid::FlatGrid(const Extent &elements, const KernelSchedule &schedule,
                    int64_t elementsPerProgram)
     : elements(elements), rows(countRows(elements)) {
-  int64_t width = elements / std::max<int64_t>(rows, 1);
+  // What is no constant is one row, or too much.
+  Extent width = elements;
+  if (rows != 1)
+    width = int64_t(elements) / std::max<int64_t>(rows, 1);
   tile = pickTile(width, schedule.elementsPerTile);
-  tilesPerRow = llvm::divideCeil(width, tile);
+  tilesPerRow = ceilDiv(width, tile);
   tiles = rows * tilesPerRow;
   perProgram = llvm::divideCeil(elementsPerProgram, tile);
-  programs = std::max<int64_t>(llvm::divideCeil(tiles, perProgram), 1);
+  programs = atLeast(ceilDiv(tiles, perProgram), 1);
+  if (rows != 1 && !elements.isConstant())
+    rows = 0;
+}
+
+/// The elements of a tensor.
+static Extent countElements(Value tensor) {
+  Extent elements = 1;
+  for (unsigned d = 0, rank = getShape(tensor).size(); d < rank; ++d)
+    elements = elements * getExtent(tensor, d);
+  return elements;
 }
 
 FlatGrid::FlatGrid(Value tensor, const KernelSchedule &schedule)
-    : FlatGrid(ShapedType::getNumElements(nsa::getShape(tensor)), schedule) {
+    : FlatGrid(countElements(tensor), schedule) {
   constexpr int64_t fewest = 64;
   ArrayRef<int64_t> shape = nsa::getShape(tensor);
-  if (shape.size() < 3 || elements == 0 || rows != 1)
+  if (shape.size() < 3 || int64_t(elements) == 0 || rows != 1)
     return;
   int64_t width = ShapedType::getNumElements(shape.drop_front(2));
   int64_t divisor = pickTile(width, schedule.elementsPerTile);
@@ -56,9 +69,9 @@ FlatGrid::FlatGrid(Value tensor, const KernelSchedule &schedule)
     return;
   int64_t each = perProgram * tile;
   tile = divisor;
-  tiles = tilesPerRow = elements / tile;
+  tiles = tilesPerRow = floorDiv(elements, tile);
   perProgram = llvm::divideCeil(each, tile);
-  programs = llvm::divideCeil(tiles, perProgram);
+  programs = ceilDiv(tiles, perProgram);
 }
 
 SmallVector<Value> FlatGrid::forEachTile(TileBuilder &b, ArrayRef<Value> inits,

@@ -24,9 +24,9 @@ int64_t pickTile(int64_t extent, int64_t limit);
 /// partial: its elements outside read as 0 and are not written. As coordinates
 /// have 32 bits, more elements are seen as a matrix.
 struct FlatGrid {
-  FlatGrid(int64_t elements, const KernelSchedule &schedule)
+  FlatGrid(const Extent &elements, const KernelSchedule &schedule)
       : FlatGrid(elements, schedule, schedule.elementsPerProgram) {}
-  FlatGrid(int64_t elements, const KernelSchedule &schedule,
+  FlatGrid(const Extent &elements, const KernelSchedule &schedule,
            int64_t elementsPerProgram);
   /// Tiles divide the elements of a token (behind the first two dimensions)
   /// where they are not too few: the tensor may be columns of a matrix.
@@ -44,10 +44,10 @@ struct FlatGrid {
                                              TileBody body,
                                              int64_t first = 0) const;
   /// The shape in which a tensor is seen.
-  llvm::SmallVector<int64_t> getShape() const {
+  llvm::SmallVector<Extent> getShape() const {
     if (rows == 1)
       return {elements};
-    return {rows, elements / rows};
+    return {rows, int64_t(elements) / rows};
   }
   mlir::Value view(tile::TileBuilder &b, mlir::Value ref) const {
     return b.view(ref, getShape());
@@ -55,9 +55,10 @@ struct FlatGrid {
   /// Whether coordinates fit 32 bits.
   bool fits() const { return rows != 0; }
   /// For kernel names: "n16384".
-  std::string name() const { return "n" + std::to_string(elements); }
+  std::string name() const { return "n" + formatExtent(elements); }
 
-  int64_t elements, rows, tile, tilesPerRow, tiles, perProgram, programs;
+  Extent elements, tilesPerRow, tiles, programs;
+  int64_t rows, tile, perProgram;
 };
 
 /// A tensor as `rows` rows of `width` elements (its last dimension), cut into

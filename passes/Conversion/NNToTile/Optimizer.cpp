@@ -21,7 +21,8 @@ static FlatGrid getNormGrid(Value gradient, const KernelSchedule &schedule) {
   FlatGrid grid(ShapedType::getNumElements(getShape(gradient)), schedule);
   grid.programs = schedule.mostPartialSums;
   grid.perProgram = std::max<int64_t>(
-      llvm::divideCeil(grid.tiles, grid.programs), 4096 / grid.tile);
+      llvm::divideCeil(int64_t(grid.tiles), int64_t(grid.programs)),
+      4096 / grid.tile);
   return grid;
 }
 

@@ -9,9 +9,8 @@ using namespace nsa;
 using namespace nsa::tile;
 
 std::string AttentionShape::name() const {
-  std::string name = "b" + std::to_string(batch) + "s" +
-                     std::to_string(sequence) + "h" +
-                     std::to_string(queryHeads) + "x" +
+  std::string name = "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
+                     "h" + std::to_string(queryHeads) + "x" +
                      std::to_string(keyHeads) + "d" + std::to_string(keyWidth);
   if (valueWidth != keyWidth)
     name += "x" + std::to_string(valueWidth);
@@ -22,8 +21,8 @@ int64_t nsa::getTileSize(int64_t extent, int64_t limit, int64_t multiple) {
   return std::clamp<int64_t>(llvm::alignTo(extent, multiple), multiple, limit);
 }
 
-Expr nsa::getQueryTileOf(Expr number, int64_t count, bool isGPU) {
-  return isGPU ? static_cast<double>(count - 1) - number : number;
+Expr nsa::getQueryTileOf(Expr number, const Extent &count, bool isGPU) {
+  return isGPU ? (count - 1) - number : number;
 }
 
 //===----------------------------------------------------------------------===//
@@ -56,7 +55,9 @@ Expr Visibility::firstQuery(Expr key) const {
 }
 
 Expr Visibility::endQuery(Expr key) const {
-  return asExpr(attribute.getEndQuery(asScalar(key), sequence), key);
+  Scalar end = sequence.isConstant() ? Scalar(sequence)
+                                     : asScalar(toExpr(sequence, key));
+  return asExpr(attribute.getEndQuery(asScalar(key), end), key);
 }
 
 //===----------------------------------------------------------------------===//

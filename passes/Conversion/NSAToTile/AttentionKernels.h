@@ -54,9 +54,9 @@ private:
 /// The v of an op without values (nsa.select) is its k.
 struct AttentionShape {
   AttentionShape(mlir::Value q, mlir::Value k, mlir::Value v, double scale)
-      : batch(getDim(q, 0)), sequence(getDim(q, 1)), queryHeads(getDim(q, 2)),
-        keyHeads(getDim(k, 2)), keys(getDim(k, 1)), keyWidth(getDim(q, 3)),
-        valueWidth(getDim(v, 3)),
+      : batch(getExtent(q, 0)), sequence(getExtent(q, 1)),
+        keys(getExtent(k, 1)), queryHeads(getDim(q, 2)), keyHeads(getDim(k, 2)),
+        keyWidth(getDim(q, 3)), valueWidth(getDim(v, 3)),
         elementBits(mlir::getElementTypeOrSelf(q).getIntOrFloatBitWidth()),
         scale(scale) {}
 
@@ -73,7 +73,8 @@ struct AttentionShape {
     return saturatingProduct(batch * queryHeads, ofHead);
   }
 
-  int64_t batch, sequence, queryHeads, keyHeads, keys, keyWidth, valueWidth;
+  Extent batch, sequence, keys;
+  int64_t queryHeads, keyHeads, keyWidth, valueWidth;
   unsigned elementBits;
   /// Factor of the scores.
   double scale;
@@ -86,14 +87,16 @@ int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
 /// The tile of queries that program `number` of `count` takes. Later queries
 /// see more keys: a wide machine, which runs many programs at once, takes the
 /// last ones first, so that it does not wait for them in the end.
-tile::Expr getQueryTileOf(tile::Expr number, int64_t count, bool isGPU);
+tile::Expr getQueryTileOf(tile::Expr number, const Extent &count, bool isGPU);
 
 /// A visibility in a kernel for sequences of one length: what it says of i32
 /// values.
 class Visibility {
 public:
-  Visibility(VisibilityAttrInterface attribute, int64_t sequence)
-      : attribute(attribute.limitTo(sequence)), sequence(sequence) {}
+  Visibility(VisibilityAttrInterface attribute, const Extent &sequence)
+      : attribute(attribute.limitTo(sequence.isConstant() ? int64_t(sequence)
+                                                          : kLongest)),
+        sequence(sequence) {}
 
   const VisibilityAttrInterface *operator->() const { return &attribute; }
 
@@ -104,8 +107,12 @@ public:
   tile::Expr endQuery(tile::Expr key) const;
 
 private:
+  /// With windows up to this, positions fit 32 bits in every sequence that is
+  /// not longer.
+  static constexpr int64_t kLongest = 1 << 30;
+
   VisibilityAttrInterface attribute;
-  int64_t sequence;
+  Extent sequence;
 };
 
 /// The running softmax of a tile of rows: per row the maximum of the exponents,

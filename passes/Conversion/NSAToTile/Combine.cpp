@@ -12,22 +12,26 @@ namespace {
 /// Programs are (token tile, head, batch) over o [B, S, H, D].
 struct CombineKernel {
   CombineKernel(Value output, size_t branches)
-      : branches(branches), batch(getDim(output, 0)),
-        sequence(getDim(output, 1)), heads(getDim(output, 2)),
+      : branches(branches), batch(getExtent(output, 0)),
+        sequence(getExtent(output, 1)), heads(getDim(output, 2)),
         width(getDim(output, 3)), rows(getTileSize(sequence)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
-    return {
-        "",
-        "b" + std::to_string(batch) + "s" + std::to_string(sequence) + "h" +
-            std::to_string(heads) + "d" + std::to_string(width),
-        {static_cast<int64_t>(llvm::divideCeil(sequence, rows)), heads, batch},
-        flopsPerElement * batch * sequence * heads * width};
+    KernelSpec own = {"",
+                      "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
+                          "h" + std::to_string(heads) + "d" +
+                          std::to_string(width),
+                      {ceilDiv(sequence, rows), heads, batch},
+                      flopsPerElement * batch * sequence * heads * width};
+    own.takesExtents = true;
+    return own;
   }
   void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
 
-  int64_t branches, batch, sequence, heads, width, rows;
+  int64_t branches;
+  Extent batch, sequence;
+  int64_t heads, width, rows;
 };
 } // namespace
 

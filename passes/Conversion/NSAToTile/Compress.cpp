@@ -16,27 +16,30 @@ int64_t CompressKernel::widthSlice() const {
   return width;
 }
 
-int64_t CompressKernel::numBlockTiles() const {
-  return std::max<int64_t>(llvm::divideCeil(blocks, blockTile()), 1);
+Extent CompressKernel::numBlockTiles() const {
+  return atLeast(ceilDiv(blocks, blockTile()), 1);
 }
 
 int64_t CompressKernel::phaseTile() const {
-  return getTileSize(llvm::divideCeil(sequence, stride));
+  return getTileSize(ceilDiv(sequence, stride));
 }
 
-int64_t CompressKernel::numPhaseTiles() const {
-  return llvm::divideCeil(llvm::divideCeil(sequence, stride), phaseTile());
+Extent CompressKernel::numPhaseTiles() const {
+  return ceilDiv(ceilDiv(sequence, stride), phaseTile());
 }
 
-KernelSpec CompressKernel::spec(StringRef suffix, std::array<int64_t, 3> grid,
+KernelSpec CompressKernel::spec(StringRef suffix, std::array<Extent, 3> grid,
                                 int64_t perElement) const {
   std::string shape =
       (stringifyCompressionKind(kind) + (hasPositions ? "_positions" : "") +
-       "_b" + Twine(batch) + "s" + Twine(sequence) + "h" + Twine(heads) + "d" +
-       Twine(width) + "_l" + Twine(block) + "d" + Twine(stride))
+       "_b" + formatExtent(batch) + "s" + formatExtent(sequence) + "h" +
+       Twine(heads) + "d" + Twine(width) + "_l" + Twine(block) + "d" +
+       Twine(stride))
           .str();
-  return {suffix.str(), shape, grid,
-          perElement * batch * blocks * block * heads * width};
+  KernelSpec own = {suffix.str(), shape, grid,
+                    perElement * batch * blocks * block * heads * width};
+  own.takesExtents = true;
+  return own;
 }
 
 KernelSpec CompressKernel::biasSpec() const {
@@ -206,8 +209,7 @@ ConvertCompressBackward::matchAndRewrite(CompressBackwardOp op,
     convertProjection(op, kernel, rewriter);
     return success();
   }
-  int64_t tiles =
-      llvm::divideCeil(kernel.sequence, getTileSize(kernel.sequence));
+  Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
   KernelSpec spec = kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1);
   rewriter.replaceOp(op, launch(rewriter, op, kernel, spec, op.getOutputGrad(),
                                 op.getInputGrad().getType(),

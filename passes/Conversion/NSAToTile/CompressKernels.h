@@ -18,12 +18,14 @@ struct CompressKernel {
   CompressKernel(OpT op, const KernelSchedule &schedule)
       : isGPU(schedule.isGPU), kind(op.getKind()),
         hasPositions(op.getPositions() != nullptr),
-        batch(getDim(op.getInput(), 0)), sequence(getDim(op.getInput(), 1)),
         heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
         block(op.getBlock()), stride(op.getStride()),
-        blocks(getNumCompressedBlocks(sequence, block, stride)) {
+        batch(getExtent(op.getInput(), 0)),
+        sequence(getExtent(op.getInput(), 1)),
+        blocks(atLeast(floorDiv(sequence - block, stride) + 1, 0)) {
     // No block fits: how long it would be matters to parameters only.
-    if (blocks == 0 && kind == CompressionKind::Mean)
+    if (blocks.isConstant() && int64_t(blocks) == 0 &&
+        kind == CompressionKind::Mean)
       block = stride = sequence + 1;
   }
 
@@ -33,10 +35,10 @@ struct CompressKernel {
   /// memory that programs share holds the tiles, a whole matrix may not fit.
   int64_t widthSlice() const;
   /// At least one, so that a launch without blocks is still a launch.
-  int64_t numBlockTiles() const;
+  Extent numBlockTiles() const;
   /// Tokens at one offset from the start of a stride: one per stride.
   int64_t phaseTile() const;
-  int64_t numPhaseTiles() const;
+  Extent numPhaseTiles() const;
   /// Columns of the hidden rows in a program of the output weight's gradient,
   /// or of the bias in one of its.
   int64_t hiddenTile() const { return getTileSize(width, 16); }
@@ -45,9 +47,9 @@ struct CompressKernel {
   }
 
   /// What to launch, with `perElement` operations for each element of a block.
-  KernelSpec spec(llvm::StringRef suffix, std::array<int64_t, 3> grid,
+  KernelSpec spec(llvm::StringRef suffix, std::array<Extent, 3> grid,
                   int64_t perElement) const;
-  std::array<int64_t, 3> blockGrid() const {
+  std::array<Extent, 3> blockGrid() const {
     return {numBlockTiles(), heads, batch};
   }
   KernelSpec biasSpec() const;
@@ -80,7 +82,8 @@ struct CompressKernel {
   bool isGPU;
   CompressionKind kind;
   bool hasPositions;
-  int64_t batch, sequence, heads, width, block, stride, blocks;
+  int64_t heads, width, block, stride;
+  Extent batch, sequence, blocks;
 
 private:
   mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,

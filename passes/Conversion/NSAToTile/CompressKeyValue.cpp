@@ -125,6 +125,8 @@ makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
   if (Value table = op.getTable()) {
     LaunchPart &keys = launches.front();
     CompressKernel kernel(parts.front(), schedule);
+    // The table of angles has an end.
+    keys.spec.takesExtents = false;
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {
@@ -213,8 +215,8 @@ struct ProjectionGrads {
                       &CompressKernel::buildHiddenGrad);
   }
   LaunchPart input() const {
-    std::array<int64_t, 3> grid = {kernel.numPhaseTiles() * kernel.stride,
-                                   kernel.heads, kernel.batch};
+    std::array<Extent, 3> grid = {kernel.numPhaseTiles() * kernel.stride,
+                                  kernel.heads, kernel.batch};
     return makeLaunch(kernel, kernel.spec("dx", grid, product()),
                       {dZ, part.getWeight()}, part.input.getType(),
                       &CompressKernel::buildInputGrad);
@@ -296,8 +298,7 @@ LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
   std::vector<LaunchPart> launches;
   for (auto [part, dY] : llvm::zip_equal(getParts(op), grads)) {
     CompressKernel kernel(part, getSchedule());
-    int64_t tiles =
-        llvm::divideCeil(kernel.sequence, getTileSize(kernel.sequence));
+    Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
     launches.push_back(makeLaunch(
         kernel, kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1), dY,
         part.input.getType(), &CompressKernel::buildMeanInputGrad));

@@ -22,10 +22,10 @@ int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
   constexpr int64_t manyKeys = 1536;
   int64_t fixed = schedule.fixed.forwardQueries;
   int64_t rows = getProductRows(schedule);
-  if (fixed != 0 || rows == 0 || isNarrow() || shape.sequence < rows)
+  if (fixed != 0 || rows == 0 || isNarrow() || int64_t(shape.sequence) < rows)
     return getQueryTile(schedule, fixed);
-  bool isLong = !visibility->attendsToTokens() && shape.keys >= manyKeys &&
-                shape.valueWidth > 64;
+  bool isLong = !visibility->attendsToTokens() &&
+                int64_t(shape.keys) >= manyKeys && shape.valueWidth > 64;
   return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
 }
 
@@ -65,10 +65,10 @@ int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
   if (schedule.fixed.backwardKeys != 0)
     return tile;
   auto countPrograms = [&] {
-    return static_cast<int64_t>(llvm::divideCeil(shape.keys, tile)) *
+    return static_cast<int64_t>(llvm::divideCeil(int64_t(shape.keys), tile)) *
            shape.keyHeads * shape.batch;
   };
-  while (countPrograms() < schedule.processors && tile > fewest &&
+  while (int64_t(countPrograms()) < schedule.processors && tile > fewest &&
          tile / 2 % schedule.tileMultiple == 0)
     tile /= 2;
   return tile;
@@ -262,12 +262,13 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
 KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
                                        StringRef suffix,
                                        std::string name) const {
-  std::array<int64_t, 3> grid = headGrid(ownQueryTile);
+  std::array<Extent, 3> grid = headGrid(ownQueryTile);
   if (packedQueries != 0)
     grid = {numQueryTiles(packedQueries), shape.keyHeads, shape.batch};
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = getMinBlocks(schedule);
+  spec.takesExtents = true;
   return spec;
 }
 
@@ -308,6 +309,8 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
     DenseAttention attention = getAttention(op, getSchedule());
     KernelSpec spec =
         attention.forwardSpec(getSchedule(), "", getName(attention));
+    // The table of angles has an end.
+    spec.takesExtents = false;
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, spec, op->getOperands(),
                                     op->getResultTypes(),
@@ -329,6 +332,7 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
     KernelSpec query = {"dq", getName(attention),
                         attention.headGrid(attention.queryTile),
                         attention.flops(2 * shape.keyWidth + shape.valueWidth)};
+    query.takesExtents = true;
     auto queryResults =
         cache.launch(rewriter, op, query, op->getOperands(),
                      {op.getQuery().getType(), op.getLse().getType()},
@@ -341,6 +345,7 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
         {attention.numKeyTiles(attention.ownKeyTile), shape.keyHeads,
          shape.batch},
         attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
+    keyValue.takesExtents = true;
     auto keyValueResults =
         cache.launch(rewriter, op, keyValue,
                      {op.getOutputGrad(), op.getQuery(), op.getKey(),

@@ -39,7 +39,8 @@ struct DenseAttention {
   int64_t maxKeyTile(const KernelSchedule &schedule) const {
     if (visibility->attendsToTokens() || schedule.isGPU)
       return isNarrow() ? 32 : 64;
-    return shape.keys <= 256 ? 16 : shape.keys <= 1024 ? 32 : 64;
+    int64_t keys = shape.keys;
+    return keys <= 256 ? 16 : keys <= 1024 ? 32 : 64;
   }
   /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
   int64_t getQueryTile(const KernelSchedule &schedule, int64_t fixed) const {
@@ -52,17 +53,17 @@ struct DenseAttention {
   }
 
   /// Programs that take `tile` queries each.
-  int64_t numQueryTiles(int64_t tile) const {
-    return llvm::divideCeil(shape.sequence, tile);
+  Extent numQueryTiles(int64_t tile) const {
+    return ceilDiv(shape.sequence, tile);
   }
   /// The grid of HeadPrograms of `tile` queries.
-  std::array<int64_t, 3> headGrid(int64_t tile) const {
+  std::array<Extent, 3> headGrid(int64_t tile) const {
     return {numQueryTiles(tile), shape.queryHeads, shape.batch};
   }
   /// Programs that take `tile` keys each: at least one, so that a launch
   /// without keys is still a launch.
-  int64_t numKeyTiles(int64_t tile) const {
-    return std::max<int64_t>(llvm::divideCeil(shape.keys, tile), 1);
+  Extent numKeyTiles(int64_t tile) const {
+    return atLeast(ceilDiv(shape.keys, tile), 1);
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {

@@ -234,6 +234,7 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
     AttentionOp selected = kernel.sum.branches[attention.branch];
     spec.indices = op.getOutside(selected.getIndices());
     spec.selectBlock = selected.getVisibility().getIndexBlock();
+    spec.takesExtents = true;
     SmallVector<Value> inputs = kernel.getInputs(op);
     llvm::append_range(inputs, attention.selected.launchUnion(
                                    cache, rewriter, op, spec.indices));

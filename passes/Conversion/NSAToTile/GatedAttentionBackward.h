@@ -18,14 +18,14 @@ struct GatedAttentionBackward : GatedAttention {
 
   /// Whether the rows of the selected branch are too few for the others.
   bool isSplit() const { return selected.isGPU && !dense.empty(); }
-  int64_t numQueryTiles() const { return selected.numQueryTiles(); }
+  Extent numQueryTiles() const { return selected.numQueryTiles(); }
   /// Tiles of queries of a program of dq: with few rows several, since each
   /// program has a part of the gradient of the bias.
   int64_t tilesPerProgram() const {
     return selected.isGPU && selected.queryTile * shape.group() <= 16 ? 8 : 1;
   }
-  int64_t numQueryPrograms() const {
-    return llvm::divideCeil(numQueryTiles(), tilesPerProgram());
+  Extent numQueryPrograms() const {
+    return ceilDiv(numQueryTiles(), tilesPerProgram());
   }
   int64_t gateWidth() const { return branches * shape.queryHeads; }
 

@@ -87,7 +87,7 @@ private:
     return grads.branches[branch].getVisibility().getKind().str();
   }
   /// A kernel of dk and dv of a branch.
-  KernelSpec spec(int64_t branch, StringRef suffix, int64_t tiles,
+  KernelSpec spec(int64_t branch, StringRef suffix, const Extent &tiles,
                   int64_t flops) {
     const AttentionShape &shape = attention.shape;
     KernelSpec own = {"dkdv_" + getKind(branch) + suffix.str(),
@@ -95,6 +95,7 @@ private:
                       {tiles, shape.keyHeads, shape.batch},
                       flops};
     own.key = std::to_string(branch);
+    own.takesExtents = takesExtents();
     return own;
   }
   /// Adds the parts of dk and dv of some rows of a program's head and batch.
@@ -105,6 +106,8 @@ private:
              firstPart);
     addParts(b, parts[1], out[1], batch, row, head, 1, firstPart);
   }
+  /// A table of angles has an end.
+  bool takesExtents() const { return !table; }
   int64_t queryWidth() const {
     return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
   }
@@ -132,6 +135,7 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
   AttentionBackwardOp selected = grads.branches[attention.branch];
   spec.indices = outside(selected.getIndices());
   spec.selectBlock = selected.getVisibility().getIndexBlock();
+  spec.takesExtents = takesExtents();
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
 
@@ -159,10 +163,11 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
       RankedTensorType::get({shape.batch, shape.queryHeads,
                              2 * attention.branches, shape.sequence},
                             f32)};
-  if (attention.hasBias)
-    types.push_back(RankedTensorType::get(
-        {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},
-        f32));
+  if (attention.hasBias) {
+    Extent parts = shape.batch * attention.numQueryPrograms();
+    cache.addExtents(parts);
+    types.push_back(RankedTensorType::get({parts, attention.gateWidth()}, f32));
+  }
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         attention.buildQueryGrads(
@@ -315,6 +320,7 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
 LaunchPart Launcher::makeBiasGrad(ResultRange query) {
   KernelSpec own = {"dbias", attention.name()};
   own.grid = {1, attention.selected.isGPU ? attention.shape.keyHeads : 1, 1};
+  own.takesExtents = takesExtents();
   return {own,
           {query[BiasParts]},
           {grads.gate.getBias().getType()},

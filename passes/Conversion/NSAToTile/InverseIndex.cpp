@@ -102,8 +102,9 @@ public:
         sequence(attention.shape.sequence),
         first(range * attention.indexQueries()),
         end(min(first + attention.indexQueries(), sequence)),
-        blocks(std::min<int64_t>(
-            16, llvm::alignTo(attention.numBlocks(), /*multiple=*/8))) {}
+        blocks(
+            std::min<int64_t>(16, llvm::alignTo(int64_t(attention.numBlocks()),
+                                                /*multiple=*/8))) {}
 
   /// `args` are the lists of the queries and, for each range, how many of
   /// its queries selected each block, i32 [B, Hkv, ranges, blocks].
@@ -239,6 +240,8 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                                   Operation *op,
                                                   Value indices) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
+  spec.takesExtents = !isGPU;
+  cache.addExtents({numBlocks() + 2, shape.sequence * count});
   SmallVector<Value> inputs = {indices};
   if (isGPU) {
     spec.grid[0] = numIndexPrograms();

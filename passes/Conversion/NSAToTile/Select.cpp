@@ -16,10 +16,8 @@ struct SelectKernel {
       : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
         visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
-        count(std::min(listed, numBlocks())),
-        initial(std::min<int64_t>(op.getInitial(), numBlocks())),
-        local(std::min<int64_t>(op.getLocal(), numBlocks())),
-        isGPU(schedule.isGPU),
+        count(limit(listed)), initial(limit(op.getInitial())),
+        local(limit(op.getLocal())), isGPU(schedule.isGPU),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
         isOnTensorCores(schedule.isGPU && shape.elementBits == 16 &&
@@ -36,11 +34,16 @@ struct SelectKernel {
   /// A block with all of the sequence is as good as a longer one, as long as
   /// compressed blocks fit.
   int64_t limitBlock(int64_t longest) const {
+    if (!shape.sequence.isConstant())
+      return longest;
     int64_t enough = std::max(alignUp(shape.sequence, stride()), block());
     return std::min(longest, enough);
   }
-  int64_t numBlocks() const {
-    return llvm::divideCeil(shape.sequence, selectBlock);
+  Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
+  /// A number of blocks, of which there may not be so many.
+  int64_t limit(int64_t blocks) const {
+    return shape.sequence.isConstant() ? std::min<int64_t>(blocks, numBlocks())
+                                       : blocks;
   }
 
   static int64_t alignUp(int64_t size, int64_t multiple) {
@@ -74,9 +77,7 @@ struct SelectKernel {
   /// Compressed blocks that start before a selection block and reach into it.
   int64_t halo() const { return block() / stride() - 1; }
 
-  int64_t numQueryTiles() const {
-    return llvm::divideCeil(shape.sequence, queryTile);
-  }
+  Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
 
   void build(TileBuilder &b, ArrayRef<Value> args) const;
   Value buildWeights(TileBuilder &b) const;
@@ -240,6 +241,7 @@ struct ConvertSelect : KernelPattern<SelectOp> {
                   Twine(kernel.selectBlock) + "n" + Twine(kernel.listed))
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
+    spec.takesExtents = true;
     spec.flops = shape.flops(shape.keyWidth,
                              kernel.visibility->countPairs(
                                  shape.sequence, shape.keys, /*indices=*/0));

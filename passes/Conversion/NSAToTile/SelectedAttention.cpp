@@ -46,7 +46,8 @@ int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
 /// it did not select.
 static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
                           int64_t count, const KernelSchedule &schedule) {
-  int64_t queries = std::min(schedule.fixed.selectedQueries, shape.sequence);
+  int64_t queries =
+      std::min<int64_t>(schedule.fixed.selectedQueries, shape.sequence);
   bool hasMTiles = schedule.isGPU &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&
                    shape.group() <= GroupProgram::mTileRows;
@@ -244,6 +245,7 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
                        attention.flops(shape.keyWidth + shape.valueWidth)};
     spec.indices = op.getIndices();
     spec.selectBlock = op.getVisibility().getIndexBlock();
+    spec.takesExtents = true;
     SmallVector<Value> inputs(op->getOperands());
     llvm::append_range(
         inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));

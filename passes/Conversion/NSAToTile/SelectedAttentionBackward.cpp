@@ -26,7 +26,7 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   int64_t lists = count * shape.keyHeads * shape.batch;
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
-  int64_t enough = shape.sequence / (2 * count * selectBlock);
+  int64_t enough = int64_t(shape.sequence) / (2 * count * selectBlock);
   return std::max<int64_t>(std::min({parts, enough, most}), 1);
 }
 
@@ -41,7 +41,7 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
   GradProgram byTiles = {work / parts, work % parts, pair % heads,
                          pair / heads};
   constexpr int64_t manyPrograms = 2048;
-  if (numKeyTiles() * parts < manyPrograms)
+  if (int64_t(numKeyTiles() * parts) < manyPrograms)
     return byTiles;
   int64_t ofFirst = selectBlock / keyTile, others = numKeyTiles() - ofFirst;
   int64_t firstPrograms = ofFirst * parts * pairs;
@@ -55,7 +55,7 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
           select(isFirst, byTiles.batch, otherPair / heads)};
 }
 
-std::array<int64_t, 3> SelectedAttention::gradGrid(int64_t parts) const {
+std::array<Extent, 3> SelectedAttention::gradGrid(int64_t parts) const {
   if (!isGPU)
     return {numKeyTiles(), shape.keyHeads, shape.batch};
   return {numKeyTiles() * parts * shape.keyHeads * shape.batch, 1, 1};
@@ -199,6 +199,7 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
       attention.flops(2 * shape.keyWidth + shape.valueWidth)};
   querySpec.indices = op.getIndices();
   querySpec.selectBlock = op.getVisibility().getIndexBlock();
+  querySpec.takesExtents = true;
   SmallVector<Value> lists =
       attention.launchLists(cache, rewriter, op, op.getIndices());
   SmallVector<Value> queryInputs(op->getOperands());
@@ -212,6 +213,7 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
   KernelSpec spec = {
       "dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
       attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
+  spec.takesExtents = true;
   auto keyValueGrad = cache.launch(
       rewriter, op, spec,
       {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),

@@ -38,7 +38,10 @@ struct SelectedAttention {
   /// A block with all of the sequence is as good as a longer one.
   static int64_t limitBlock(const AttentionShape &shape, int64_t selectBlock) {
     constexpr int64_t handy = 64;
-    return std::min<int64_t>(selectBlock, llvm::alignTo(shape.sequence, handy));
+    if (!shape.sequence.isConstant())
+      return selectBlock;
+    return std::min<int64_t>(selectBlock,
+                             llvm::alignTo(int64_t(shape.sequence), handy));
   }
   /// The largest divisor of a selection block that is a handy tile: a smaller
   /// one for wide heads where programs share what memory there is.
@@ -56,7 +59,7 @@ struct SelectedAttention {
   /// Whether queries select a small part of the blocks only.
   static bool isLong(const AttentionShape &shape, int64_t selectBlock,
                      int64_t count) {
-    return shape.sequence > 2 * count * selectBlock;
+    return int64_t(shape.sequence) > 2 * count * selectBlock;
   }
   /// Whether M-tiles of a program pass by blocks that they did not select.
   bool skipsPerWarp() const {
@@ -78,15 +81,9 @@ struct SelectedAttention {
   static int64_t getGradParts(const AttentionShape &shape, int64_t selectBlock,
                               int64_t count, const KernelSchedule &schedule);
 
-  int64_t numBlocks() const {
-    return llvm::divideCeil(shape.sequence, selectBlock);
-  }
-  int64_t numKeyTiles() const {
-    return llvm::divideCeil(shape.sequence, keyTile);
-  }
-  int64_t numQueryTiles() const {
-    return llvm::divideCeil(shape.sequence, queryTile);
-  }
+  Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
+  Extent numKeyTiles() const { return ceilDiv(shape.sequence, keyTile); }
+  Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
   /// The tile of queries of a program.
   tile::Expr queryTileOf(tile::Expr number) const {
     return getQueryTileOf(number, numQueryTiles(), isGPU);
@@ -111,7 +108,7 @@ struct SelectedAttention {
   bool hasUnion() const { return isGPU && queryTile > 1; }
   /// The most blocks that queries of a tile select.
   int64_t mostInUnion() const {
-    return std::min(queryTile * count, numBlocks());
+    return std::min<int64_t>(queryTile * count, numBlocks());
   }
   /// Types of a SelectionUnion; none where programs do without.
   llvm::SmallVector<mlir::Type> getUnionTypes(mlir::MLIRContext *context) const;
@@ -140,17 +137,18 @@ struct SelectedAttention {
   /// Queries that a program lists on wide machines, and those of them that it
   /// takes at once.
   int64_t indexQueries() const {
-    return std::min<int64_t>(512, llvm::alignTo(shape.sequence, indexTile()));
+    return std::min<int64_t>(
+        512, llvm::alignTo(int64_t(shape.sequence), indexTile()));
   }
   int64_t indexTile() const { return getTileSize(shape.sequence, 128, 16); }
   int64_t numIndexPrograms() const {
-    return llvm::divideCeil(shape.sequence, indexQueries());
+    return llvm::divideCeil(int64_t(shape.sequence), indexQueries());
   }
   /// Queries of a part: programs of the same part find the same ones in the
   /// cache. Those of whole programs that list them.
   int64_t partQueries() const {
     return static_cast<int64_t>(llvm::alignTo(
-        llvm::divideCeil(shape.sequence, gradParts), indexQueries()));
+        llvm::divideCeil(int64_t(shape.sequence), gradParts), indexQueries()));
   }
   /// The first part that has queries which see `block`.
   tile::Expr firstPart(tile::Expr block) const {
@@ -171,7 +169,7 @@ struct SelectedAttention {
   /// part, which find their queries in the cache.
   GradProgram getGradProgram(tile::TileBuilder &b, int64_t parts) const;
   /// The grid of these programs.
-  std::array<int64_t, 3> gradGrid(int64_t parts) const;
+  std::array<Extent, 3> gradGrid(int64_t parts) const;
   /// Gathers the (query, head) rows of a block in ascending order. `parts` of
   /// them, 1 or `gradParts`.
   void buildKeyValueGrad(tile::TileBuilder &b, const GradProgram &program,

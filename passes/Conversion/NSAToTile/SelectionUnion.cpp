@@ -50,9 +50,9 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
     Value block = b.load(indices, {batch, keyHead, place[0], place[1]});
     return b.map({block, number, place[0]}, b.i32(), [&](ArrayRef<Expr> x) {
       // Other blocks than these have no keys.
-      Expr exists = (x[0] < static_cast<double>(numBlocks())) &
+      Expr exists = (x[0] < numBlocks()) &
                     (x[1] < static_cast<double>(entries)) &
-                    (x[2] < static_cast<double>(shape.sequence));
+                    (x[2] < shape.sequence);
       return select(exists, x[0], -1);
     });
   };
@@ -122,7 +122,7 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
       builder, op, spec, indices, getUnionTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         SelectionUnion selection = {args[1], args[2]};
-        if (numBlocks() <= queryTile * count)
+        if (int64_t(numBlocks()) <= queryTile * count)
           markUnion(b, b.programId(0), args[0], selection);
         else
           compareUnion(b, b.programId(0), args[0], selection);

@@ -88,7 +88,7 @@ struct SelectionKernel {
                                  std::min<int64_t>(selectBlock, 64))) {}
 
   int64_t numPrograms() const { return batch * heads * queryBlocks; }
-  std::array<int64_t, 3> getGrid() const { return {queryBlocks, heads, batch}; }
+  std::array<Extent, 3> getGrid() const { return {queryBlocks, heads, batch}; }
   RankedTensorType getPartsType(MLIRContext *context) const {
     return RankedTensorType::get({numSums, batch, heads, queryBlocks},
                                  Float32Type::get(context));

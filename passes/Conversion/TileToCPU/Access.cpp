@@ -27,8 +27,8 @@ Access::Access(Value ref, ValueRange indices, TileType type, TileBounds &bounds,
                unsigned width)
     : ref(ref), indices(indices), type(type) {
   auto memref = cast<MemRefType>(ref.getType());
-  extents.assign(memref.getShape().begin(), memref.getShape().end());
-  strides = memref.getStridesAndOffset().first;
+  extents = bounds.getExtents().getShape(memref);
+  strides = bounds.getExtents().getStrides(memref);
   unsigned inner = innerAxis(type);
   contiguous = true;
   for (auto [d, index] : llvm::enumerate(indices)) {
@@ -36,7 +36,8 @@ Access::Access(Value ref, ValueRange indices, TileType type, TileBounds &bounds,
     if (!varies(index, inner))
       continue;
     auto range = index.getDefiningOp<RangeOp>();
-    if (innerDim >= 0 || !range || range.getStep() != 1 || strides[d] != 1)
+    if (innerDim >= 0 || !range || range.getStep() != 1 ||
+        int64_t(strides[d]) != 1)
       contiguous = false;
     innerDim = d;
   }
@@ -51,9 +52,10 @@ int Access::findPairs(unsigned width) const {
   int64_t extent = innerAxis(type) == 0 ? type.getRows() : type.getCols();
   bool wholeVectors = memoryBytes(type.getElementType()) == 4 &&
                       extent % lanesFor(extent, width) == 0;
-  bool movesByPairs = rank >= 2 && extents.back() == 2 &&
+  bool movesByPairs = rank >= 2 && int64_t(extents.back()) == 2 &&
                       innerDim == static_cast<int>(rank) - 2 &&
-                      strides[innerDim] == 2 && strides.back() == 1;
+                      int64_t(strides[innerDim]) == 2 &&
+                      int64_t(strides.back()) == 1;
   if (!movesByPairs || !wholeVectors || !allProven())
     return -1;
   auto range = indices[innerDim].getDefiningOp<RangeOp>();

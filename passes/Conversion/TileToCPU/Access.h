@@ -22,7 +22,7 @@ struct Access {
   mlir::Value ref;
   llvm::SmallVector<mlir::Value> indices;
   tile::TileType type;
-  llvm::SmallVector<int64_t> extents, strides;
+  llvm::SmallVector<Extent> extents, strides;
   /// Per dimension: every coordinate is known to be inside.
   llvm::SmallVector<bool> proven;
   /// Consecutive inner elements are neighbours in memory, because the index of

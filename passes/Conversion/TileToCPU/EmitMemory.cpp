@@ -24,7 +24,7 @@ KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
   for (auto [d, index] : llvm::enumerate(access.indices)) {
     Value place = coordinate(index, row, col);
     address.offset =
-        b.add(address.offset, b.mul(b.toI64(place), access.strides[d]));
+        b.add(address.offset, multiply(b.toI64(place), access.strides[d]));
     if (access.proven[d])
       continue;
     if (static_cast<int>(d) == access.innerDim) {
@@ -32,7 +32,7 @@ KernelEmitter::RowAddress KernelEmitter::rowAddress(const Access &access,
       address.extent = access.extents[d];
     } else {
       address.valid =
-          b.logicalAnd(address.valid, b.inside(place, access.extents[d]));
+          b.logicalAnd(address.valid, isInside(place, access.extents[d]));
     }
   }
   return address;
@@ -43,12 +43,13 @@ std::pair<Value, Value> KernelEmitter::scalarPlace(Value ref,
                                                    ValueRange indices) {
   auto type = cast<MemRefType>(ref.getType());
   Value offset = b.i64(0), valid;
+  const ExtentTable &table = bounds.getExtents();
   for (auto [index, extent, stride] :
-       llvm::zip(indices, type.getShape(), type.getStridesAndOffset().first)) {
+       llvm::zip(indices, table.getShape(type), table.getStrides(type))) {
     Value place = scalar(index);
-    offset = b.add(offset, b.mul(b.toI64(place), stride));
+    offset = b.add(offset, multiply(b.toI64(place), stride));
     if (!bounds.isInside(index, extent))
-      valid = b.logicalAnd(valid, b.inside(place, extent));
+      valid = b.logicalAnd(valid, isInside(place, extent));
   }
   return {offset, valid};
 }
@@ -203,7 +204,7 @@ void KernelEmitter::copyRow(const Access &access, const RowAddress &address,
   };
   Value start = b.toI64(address.start);
   Value begin = clamp(arith::SubIOp::create(b, b.i64(0), start));
-  Value end = clamp(arith::SubIOp::create(b, b.i64(address.extent), start));
+  Value end = clamp(arith::SubIOp::create(b, size(address.extent), start));
   Value count = arith::SubIOp::create(b, end, begin);
   Value isWhole =
       arith::CmpIOp::create(b, arith::CmpIPredicate::eq, count, b.i64(inner));
@@ -236,9 +237,9 @@ void KernelEmitter::emitElements(const Access &access, Value tile,
     Value there = b.i64(0), valid;
     for (auto [d, index] : llvm::enumerate(access.indices)) {
       Value place = coordinate(index, row, col);
-      there = b.add(there, b.mul(b.toI64(place), access.strides[d]));
+      there = b.add(there, multiply(b.toI64(place), access.strides[d]));
       if (!access.proven[d])
-        valid = b.logicalAnd(valid, b.inside(place, access.extents[d]));
+        valid = b.logicalAnd(valid, isInside(place, access.extents[d]));
     }
     Value here = b.add(b.mul(row, layout.rowStride), col);
     if (isLoad)

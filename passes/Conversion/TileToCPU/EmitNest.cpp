@@ -418,7 +418,9 @@ Value NestEmitter::accessMask(const RowAddress &address, Value inner,
     Value first = b.splat(b.add(address.start, b.toI32(inner)), lanes);
     Value places =
         lanes == 1 ? first : arith::AddIOp::create(b, first, b.iota(lanes));
-    Value end = b.constant(b.getI32Type(), address.extent, lanes);
+    Value end = address.extent.isConstant()
+                    ? b.constant(b.getI32Type(), int64_t(address.extent), lanes)
+                    : b.splat(b.toI32(kernel.size(address.extent)), lanes);
     mask = b.logicalAnd(
         mask, arith::CmpIOp::create(b, arith::CmpIPredicate::ult, places, end));
   }

@@ -50,6 +50,13 @@ LogicalResult KernelEmitter::emit() {
                            b.i64(8 * argument.getArgNumber()), b.getI8Type());
     scalars.map(argument, LLVM::LoadOp::create(b, pointer, slot, 8));
   }
+  if (!bounds.getExtents().empty())
+    for (unsigned number = 0; number < kNumExtents; ++number) {
+      Value slot = b.address(entry->getArgument(0),
+                             b.i64(8 * (kernel.getNumArguments() + number)),
+                             b.getI8Type());
+      extents.push_back(LLVM::LoadOp::create(b, b.getI64Type(), slot, 8));
+    }
   for (int64_t bytes : buffers.getSlots())
     slots.push_back(LLVM::AllocaOp::create(
         b, pointer, LLVM::LLVMArrayType::get(b.getI8Type(), bytes), b.i64(1),
@@ -81,8 +88,8 @@ void KernelEmitter::emitProgramLoop() {
   b.loop(func.getArgument(1), func.getArgument(2), 1, ValueRange(),
          [&](Value program, ValueRange) -> SmallVector<Value> {
            Value rest = program;
-           for (int32_t extent : kernel.getGrid().drop_back()) {
-             Value size = b.i64(std::max(extent, 1));
+           for (unsigned axis = 0; axis < 2; ++axis) {
+             Value size = this->size(atLeast(getGridExtent(kernel, axis), 1));
              programIds.push_back(
                  b.toI32(b.createOrFold<arith::RemUIOp>(rest, size)));
              rest = b.createOrFold<arith::DivUIOp>(rest, size);
@@ -91,6 +98,34 @@ void KernelEmitter::emitProgramLoop() {
            emitBlock(kernel.getBody().front());
            return {};
          });
+}
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+Value KernelEmitter::size(const Extent &extent) {
+  if (extent.isConstant())
+    return b.i64(extent);
+  Value &value = sizes[extent.getMap()];
+  if (!value) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(extents.back());
+    value = expandExtent(b, b.getLoc(), extent, extents);
+  }
+  return value;
+}
+
+Value KernelEmitter::multiply(Value value, const Extent &factor) {
+  return factor.isConstant() ? b.mul(value, int64_t(factor))
+                             : b.mul(value, size(factor));
+}
+
+Value KernelEmitter::isInside(Value value, const Extent &extent) {
+  if (extent.isConstant())
+    return b.inside(value, extent);
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, value,
+                               b.toI32(size(extent)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -117,6 +152,9 @@ void KernelEmitter::emitBlock(Block &block) {
 void KernelEmitter::emitOp(Operation *op) {
   if (auto id = dyn_cast<ProgramIdOp>(op))
     return scalars.map(id.getId(), programIds[id.getAxis()]);
+  if (auto extent = dyn_cast<ExtentOp>(op))
+    return scalars.map(extent.getExtent(),
+                       b.toI32(extents[extent.getNumber()]));
   if (auto view = dyn_cast<ViewOp>(op))
     return scalars.map(view.getResult(), scalar(view.getRef()));
   if (isa<RangeOp, SplatOp>(op)) {

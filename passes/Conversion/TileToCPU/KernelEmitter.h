@@ -54,11 +54,17 @@ public:
     mlir::Value valid;
     /// First coordinate of the inner dimension; null if that is known to fit.
     mlir::Value start;
-    int64_t extent = 0;
+    Extent extent = 0;
   };
   RowAddress rowAddress(const Access &access, mlir::Value outer);
 
+  /// A size as i64.
+  mlir::Value size(const Extent &extent);
+
 private:
+  mlir::Value multiply(mlir::Value value, const Extent &factor);
+  /// 0 <= value < extent, of i32.
+  mlir::Value isInside(mlir::Value value, const Extent &extent);
   void emitBlock(mlir::Block &block);
   void emitOp(mlir::Operation *op);
   void emitScalarOp(mlir::Operation *op);
@@ -108,6 +114,10 @@ private:
   mlir::IRMapping scalars;
   llvm::SmallVector<mlir::Value> slots;
   llvm::SmallVector<mlir::Value> programIds;
+  /// The extents of the launch, i64, if the kernel takes them, and what was
+  /// computed with them so far.
+  llvm::SmallVector<mlir::Value> extents;
+  llvm::DenseMap<mlir::AffineMap, mlir::Value> sizes;
 };
 
 /// Bytes of scratch memory that a dot needs while it runs.

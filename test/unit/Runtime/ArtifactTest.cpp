@@ -72,7 +72,7 @@ TEST(Artifact, HeaderErrors_SayBothNumbers) {
   expectError(withHeader(bytes, [](auto &h) { h.magic[0] = 'X'; }),
               "does not begin with NSAXFILE");
   expectError(withHeader(bytes, [](auto &h) { h.version = 7; }),
-              "format version 7, but this runtime reads version 3");
+              "format version 7, but this runtime reads versions 3 and 4");
   expectError(withHeader(bytes, [](auto &h) { h.flags = 2; }), "flags 2");
   expectError(withHeader(bytes, [](auto &h) { h.payloadHash ^= 1; }),
               "is corrupted");
