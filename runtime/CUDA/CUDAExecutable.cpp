@@ -30,7 +30,7 @@ CUDAExecutable::~CUDAExecutable() {
     keepForever(gpu);
     return;
   }
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   (void)gpu->wait();
   for (ReadyEntry &entry : entries) {
     if (entry.graph)
@@ -177,7 +177,15 @@ Result<std::unique_ptr<Executable>>
 nsa::createCUDAExecutable(const Artifact &artifact,
                           const RuntimeOptions &options) {
   auto executable = std::make_unique<CUDAExecutable>(artifact, options);
-  if (Status status = executable->load(); !status)
+  Result<const Driver *> driver = Driver::open();
+  // What else uses GPUs on this thread finds its own again.
+  Context before = nullptr;
+  if (driver)
+    (*driver)->CtxGetCurrent(&before);
+  Status status = executable->load();
+  if (before)
+    (*driver)->CtxSetCurrent(before);
+  if (!status)
     return Error{status.message()};
   return std::unique_ptr<Executable>(std::move(executable));
 }

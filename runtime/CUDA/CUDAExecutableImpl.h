@@ -40,7 +40,7 @@ public:
   Status download(const artifact::Slice &slice) override;
   uint64_t allocatedBytes() const override { return memory->bytes(); }
   uint64_t deviceBytesInUse() const override {
-    gpu->makeCurrent();
+    CurrentGPU current(*gpu);
     return gpu->usedBytes();
   }
   uint64_t connectionBytes() const override { return connectedBytes; }

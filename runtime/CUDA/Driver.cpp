@@ -20,6 +20,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.DeviceGetAttribute, "cuDeviceGetAttribute");
   library.find(driver.DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
   library.find(driver.DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
+  library.find(driver.CtxGetCurrent, "cuCtxGetCurrent");
   library.find(driver.CtxSetCurrent, "cuCtxSetCurrent");
   library.find(driver.MemGetInfo, "cuMemGetInfo_v2");
   library.find(driver.MemAlloc, "cuMemAlloc_v2");

@@ -46,6 +46,7 @@ struct Driver {
   int (*DeviceGetAttribute)(int *value, int attribute, Device device);
   int (*DevicePrimaryCtxRetain)(Context *context, Device device);
   int (*DevicePrimaryCtxRelease)(Device device);
+  int (*CtxGetCurrent)(Context *context);
   int (*CtxSetCurrent)(Context context);
   int (*MemGetInfo)(size_t *free, size_t *total);
   int (*MemAlloc)(DevicePtr *address, size_t bytes);

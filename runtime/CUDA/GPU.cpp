@@ -28,7 +28,7 @@ Result<std::unique_ptr<GPU>> GPU::open(int number, const Target &target) {
 GPU::~GPU() {
   if (!context)
     return;
-  makeCurrent();
+  CurrentGPU current(*this);
   if (commands)
     functions->StreamDestroy(commands);
   functions->DevicePrimaryCtxRelease(device);

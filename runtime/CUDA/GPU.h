@@ -47,6 +47,8 @@ public:
   uint64_t usedBytes() const;
 
 private:
+  friend class CurrentGPU;
+
   GPU() = default;
   Status choose(int number, const Target &target);
   Status start();
@@ -58,6 +60,27 @@ private:
   Stream commands = nullptr;
   std::string text;
   uint64_t freeAtStart = 0;
+};
+
+/// Lets the calling thread use a GPU for a while. Others in the process may use
+/// another one on this thread, and find it again.
+class CurrentGPU {
+public:
+  explicit CurrentGPU(const GPU &gpu) : gpu(gpu) {
+    gpu.functions->CtxGetCurrent(&before);
+    if (before != gpu.context)
+      gpu.makeCurrent();
+  }
+  ~CurrentGPU() {
+    if (before && before != gpu.context)
+      gpu.functions->CtxSetCurrent(before);
+  }
+  CurrentGPU(const CurrentGPU &) = delete;
+  CurrentGPU &operator=(const CurrentGPU &) = delete;
+
+private:
+  const GPU &gpu;
+  Context before = nullptr;
 };
 
 /// Host memory that the GPU copies from and to while the host goes on.

@@ -132,7 +132,7 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
     return {};
   if (reductions)
     return Error{"a program of several ranks runs on its own memory only"};
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   const artifact::Entry &described = *source->entries()->Get(index);
   Transfers transfers;
   bool isSameSet = entry.bindings.coversSame(bindings);

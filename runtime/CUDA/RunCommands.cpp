@@ -13,12 +13,12 @@ using namespace nsa::cuda;
 using artifact::Slice;
 
 Status CUDAExecutable::upload(const Slice &slice) {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   return memory->upload(slice);
 }
 
 Status CUDAExecutable::download(const Slice &slice) {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   return memory->download(slice);
 }
 
@@ -276,7 +276,7 @@ static Stream toStream(uint64_t number) {
 }
 
 Status CUDAExecutable::waitFor(uint64_t stream) {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   Stream callers = toStream(stream);
   int recording = 0;
   if (Status status = gpu->driver().check(
@@ -289,7 +289,7 @@ Status CUDAExecutable::waitFor(uint64_t stream) {
 }
 
 Status CUDAExecutable::release(uint64_t stream) {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   isRecorded = false;
   return order(done, gpu->stream(), toStream(stream));
 }
@@ -302,7 +302,7 @@ RunResult CUDAExecutable::start(unsigned index) {
 }
 
 RunResult CUDAExecutable::startBound(ReadyEntry &entry) {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   if (Status status = entry.transfers.send(); !status)
     return RunFailure{std::nullopt, status.message()};
   if (Status status = poison(entry); !status)
@@ -329,7 +329,7 @@ RunResult CUDAExecutable::startBound(ReadyEntry &entry) {
 
 RunResult CUDAExecutable::finish(unsigned index) {
   ReadyEntry &entry = entries[index];
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   Status status = entry.transfers.fetch();
   if (Status waited = wait(); status.ok())
     status = waited;
@@ -344,7 +344,7 @@ RunResult CUDAExecutable::finish(unsigned index) {
 }
 
 Result<std::optional<GPUPeaks>> CUDAExecutable::measureGPU() {
-  gpu->makeCurrent();
+  CurrentGPU current(*gpu);
   Result<GPUPeaks> peaks = measurePeaks(*gpu, options.blasLibrary);
   if (!peaks)
     return Error{"the GPU cannot be measured: " + peaks.message()};

@@ -67,6 +67,12 @@ struct State {
   double seconds = 0;
 };
 
+/// Of the calling thread.
+void *&currentContext() {
+  thread_local void *context = nullptr;
+  return context;
+}
+
 State &state() {
   static State state;
   return state;
@@ -230,7 +236,14 @@ int cuDevicePrimaryCtxRetain(void **context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) {
   return call("cuDevicePrimaryCtxRelease");
 }
-int cuCtxSetCurrent(void *) { return 0; }
+int cuCtxSetCurrent(void *context) {
+  currentContext() = context;
+  return 0;
+}
+int cuCtxGetCurrent(void **context) {
+  *context = currentContext();
+  return 0;
+}
 
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
   *total = kTotalBytes;

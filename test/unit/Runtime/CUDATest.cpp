@@ -483,6 +483,15 @@ std::string makeEvaluation() {
   return b.finish();
 }
 
+} // namespace
+
+extern "C" {
+int cuCtxSetCurrent(void *context);
+int cuCtxGetCurrent(void **context);
+}
+
+namespace {
+
 /// Arrays of its entry; the stand-in's GPU is the host's memory.
 struct DeviceArrays {
   explicit DeviceArrays(float first) {
@@ -595,6 +604,25 @@ TEST_F(CUDASessionTest, OwnMemoryAfterArrays_IsUsedAgain) {
                   .ok());
   EXPECT_EQ(values(session->program(), "y"),
             std::vector<float>(arrays.y, arrays.y + 64));
+}
+
+TEST_F(CUDASessionTest, ContextOfTheThread_IsFoundAgain) {
+  int other = 0;
+  void *current = nullptr;
+  ASSERT_EQ(cuCtxSetCurrent(&other), 0);
+  {
+    std::unique_ptr<Session> session = open();
+    cuCtxGetCurrent(&current);
+    EXPECT_EQ(current, &other);
+    DeviceArrays arrays(0);
+    ASSERT_TRUE(session->call("eval", arrays.arguments(), 0).ok());
+    ASSERT_TRUE(session->call("eval", arrays.arguments()).ok());
+    cuCtxGetCurrent(&current);
+    EXPECT_EQ(current, &other);
+  }
+  cuCtxGetCurrent(&current);
+  EXPECT_EQ(current, &other);
+  cuCtxSetCurrent(nullptr);
 }
 
 TEST_F(CUDASessionTest, AddressOfAnotherAlignmentOrDevice_IsRefused) {
