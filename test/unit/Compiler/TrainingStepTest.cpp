@@ -73,17 +73,11 @@ TEST(TrainingStep, SparseModel_GradientsEqualDifferences) {
 }
 
 TEST(TrainingStep, LinearCompressionAndSoftmaxGates_GradientsEqualDifferences) {
-  // Scores choose all blocks but the query's own.
-  checkGradients({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
-                  "model.d_v=12", "nsa.n_initial=0", "nsa.n_local=1"});
+  checkGradients(linearModel());
 }
 
 TEST(TrainingStep, MlpCompressionAndPositions_GradientsEqualDifferences) {
-  checkGradients({"nsa.phi=mlp", "nsa.phi_pos=true", "model.d_v=12"});
-}
-
-TEST(TrainingStep, LinearCompressionAndPositions_GradientsEqualDifferences) {
-  checkGradients({"nsa.phi=linear", "nsa.phi_pos=true"});
+  checkGradients(mlpModel());
 }
 
 TEST(TrainingStep, WindowModel_GradientsEqualDifferences) {
@@ -170,8 +164,7 @@ TEST(TrainingStep, Step_EqualsAccumulateThenUpdateBitwise) {
 TEST(TrainingStep, FusedGradients_AreThoseOfSeparateOperations) {
   uint64_t seed = testSeed();
   for (const std::vector<std::string> &overrides :
-       {std::vector<std::string>{},
-        {"model.mlp=swiglu", "nsa.phi=linear", "model.d_v=12"}}) {
+       {std::vector<std::string>{}, linearModel()}) {
     SmallModel fused(overrides, "fp32", seed);
     SmallModel apart(overrides, "fp32", seed, /*fuse=*/false);
     ASSERT_TRUE(fused.program && apart.program);
@@ -238,10 +231,10 @@ void checkMixed(const std::vector<std::string> &overrides,
 TEST(TrainingStep, Bf16Gradients_PointTheSameWay) { checkMixed({}, "bf16"); }
 
 TEST(TrainingStep, Bf16GradientsOfMlpCompression_PointTheSameWay) {
-  checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"}, "bf16");
+  checkMixed(mlpModel(), "bf16");
 }
 
 TEST(TrainingStep, Fp16Gradients_AreThoseOfTheScaledLoss) {
   checkMixed({}, "fp16");
-  checkMixed({"nsa.phi=mlp", "nsa.gate=softmax", "model.mlp=swiglu"}, "fp16");
+  checkMixed(mlpModel(), "fp16");
 }
