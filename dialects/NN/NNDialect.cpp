@@ -1,6 +1,7 @@
 //===- NNDialect.cpp - the rest of a decoder ------------------------------===//
 
 #include "dialects/NN/NNDialect.h"
+#include "dialects/NN/NNActivations.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NN/NNOptimizers.h"
@@ -38,6 +39,10 @@ void NNDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/NN/NNOptimizers.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNActivations.cpp.inc"
       >();
 }
 

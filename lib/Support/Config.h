@@ -31,7 +31,7 @@ struct ModelConfig {
   int64_t nKvGroups = 2;
   int64_t dK = 32;
   int64_t dV = 32;
-  /// silu: up, SiLU, down. swiglu: silu(gate) * up, down.
+  /// silu, gelu, relu2: up, activation, down. swiglu: silu(gate) * up, down.
   std::string mlp = "silu";
   /// Width of the hidden layer; 0 stands for 4 * dim.
   int64_t mlpDim = 0;
@@ -42,6 +42,14 @@ struct ModelConfig {
   /// Standard deviation of the initial weights; the projections that write to
   /// the residual stream use initStd / sqrt(2 * nLayers).
   double initStd = 0.02;
+  /// Those projections start at 0 instead.
+  bool zeroInitOutput = false;
+  /// The head reads the table of the embedding.
+  bool tiedEmbeddings = false;
+  /// RMS norms of the query and key heads, before compression and rotation.
+  bool qkNorm = false;
+  /// Logits become cap * tanh(logits / cap); 0 leaves them as they are.
+  double logitSoftcap = 0.0;
   /// nsa: three gated branches. dense: all tokens so far. window: the sliding
   /// window alone.
   std::string attention = "nsa";
@@ -66,6 +74,8 @@ struct NsaConfig {
   std::string phi = "mean";
   /// Whether linear and mlp add a learned embedding of the place in the block.
   bool phiPos = false;
+  /// One projection of keys and one of values for the three branches.
+  bool sharedKv = false;
   /// Gate activation: sigmoid or softmax.
   std::string gate = "sigmoid";
 };

@@ -88,7 +88,8 @@ void addModel(std::vector<ConfigField> &fields) {
   s.number("d_k", &C::dK, 2, 512,
            "width of a query and key head; even with a rotary embedding");
   s.number("d_v", &C::dV, 1, 512, "width of a value head");
-  s.text("mlp", &C::mlp, {"silu", "swiglu"}, "feed-forward layer");
+  s.text("mlp", &C::mlp, {"silu", "swiglu", "gelu", "relu2"},
+         "activation of the feed-forward layer; swiglu has a gate");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
            "hidden width of the feed-forward layer; 0 is 4 * dim");
   s.number("vocab_size", &C::vocabSize, 2, 65536, "number of tokens");
@@ -97,6 +98,13 @@ void addModel(std::vector<ConfigField> &fields) {
   s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
   s.real("init_std", &C::initStd, 1e-6, 10.0,
          "standard deviation of the initial weights");
+  s.flag("zero_init_output", &C::zeroInitOutput,
+         "projections to the residual stream start at 0");
+  s.flag("tied_embeddings", &C::tiedEmbeddings,
+         "the head is the embedding's table");
+  s.flag("qk_norm", &C::qkNorm, "RMS norms of query and key heads");
+  s.real("logit_softcap", &C::logitSoftcap, 0.0, 1e6,
+         "logits become cap * tanh(logits / cap); 0 leaves it out");
   s.text("attention", &C::attention, {"nsa", "dense", "window"},
          "three gated branches, all tokens so far, or the window alone");
   s.text("layers", &C::layers, {},
@@ -121,6 +129,8 @@ void addNsa(std::vector<ConfigField> &fields) {
   s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
   s.flag("phi_pos", &C::phiPos,
          "learned embedding of the place in a compression block; not for mean");
+  s.flag("shared_kv", &C::sharedKv,
+         "one projection of keys and one of values for the three branches");
   s.text("gate", &C::gate, {"sigmoid", "softmax"}, "activation of the gates");
 }
 

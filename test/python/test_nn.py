@@ -144,15 +144,25 @@ def test_elementwise(rng, element):
     xw, uw, dyw = wide(x, u, dy)
     s = sigmoid(xw)
     dsilu = s * (1 + xw * (1 - s))
+    slope = np.sqrt(2 / np.pi)
+    t = np.tanh(slope * (xw + 0.044715 * xw**3))
+    dgelu = (1 + t) / 2 + xw / 2 * (1 - t**2) * slope * (1 + 3 * 0.044715 * xw**2)
+    relu = np.maximum(xw, 0)
     cases = [
         ("nn.silu", [x], [xw * s]),
         ("nn.silu_backward", [dy, x], [dyw * dsilu]),
         ("nn.swiglu", [x, u], [xw * s * uw]),
         ("nn.swiglu_backward", [dy, x, u], [dyw * uw * dsilu, dyw * xw * s]),
+        ("nn.gelu", [x], [xw * (1 + t) / 2]),
+        ("nn.gelu_backward", [dy, x], [dyw * dgelu]),
+        ("nn.squared_relu", [x], [relu**2]),
+        ("nn.squared_relu_backward", [dy, x], [dyw * 2 * relu]),
+        ("nn.softcap {} {{cap = 1.5 : f64}}", [x], [1.5 * np.tanh(xw / 1.5)]),
+        ("nn.softcap_backward {} {{cap = 8.0 : f64}}", [dy, x], [dyw * (1 - (xw / 8) ** 2)]),
         ("nn.add", [x, u], [xw + uw]),
     ]
     for op, inputs, wants in cases:
-        results = run(op + " {}", inputs, [(shape, element)] * len(wants), element)
+        results = run(op if "{}" in op else op + " {}", inputs, [(shape, element)] * len(wants), element)
         for result, want in zip(results, wants):
             assert_close(result, want, ref.rounder(element)(want))
 

@@ -34,7 +34,7 @@ TEST(Config, Errors_AreOneLineOfText) {
             "x.yaml:2:3: unknown key 'dim?' in 'model'; did you mean 'dim'?");
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.mlp=\x1B[1m"}),
             "override 'model.mlp=?[1m': model.mlp must be one of silu, "
-            "swiglu, not '?[1m'");
+            "swiglu, gelu, relu2, not '?[1m'");
 }
 
 TEST(Config, EmptyFileOrFolder_IsAnError) {
@@ -149,8 +149,8 @@ TEST(Config, Errors_NameFileLineAndColumn) {
   EXPECT_EQ(errorOf("train:\n  lr: nan\n"),
             "x.yaml:2:7: train.lr must be finite, not 'nan'");
   EXPECT_EQ(errorOf("model:\n  mlp: swigul\n"),
-            "x.yaml:2:8: model.mlp must be one of silu, swiglu, not 'swigul'; "
-            "did you mean 'swiglu'?");
+            "x.yaml:2:8: model.mlp must be one of silu, swiglu, gelu, relu2, "
+            "not 'swigul'; did you mean 'swiglu'?");
   EXPECT_EQ(errorOf("model:\n  dim: [1, 2]\n"),
             "x.yaml:2:3: model.dim must be a single value");
   EXPECT_EQ(errorOf("model:\n  dim:\n"), "x.yaml:2:3: model.dim has no value");

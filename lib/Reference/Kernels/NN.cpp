@@ -201,6 +201,59 @@ Tensor nsa::reference::siluBackward(const Tensor &outputGrad, const Tensor &x) {
   return out;
 }
 
+/// sqrt(2 / pi) and the coefficient of x^3 in the argument of tanh.
+static constexpr double kGeluSlope = 0.79788456080286536, kGeluCubic = 0.044715;
+
+Tensor nsa::reference::gelu(const Tensor &x) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v *= 0.5 * (1.0 + std::tanh(kGeluSlope * (v + kGeluCubic * v * v * v)));
+  return out;
+}
+
+Tensor nsa::reference::geluBackward(const Tensor &outputGrad, const Tensor &x) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    double v = x.data[i];
+    double t = std::tanh(kGeluSlope * (v + kGeluCubic * v * v * v));
+    double slope = kGeluSlope * (1.0 + 3.0 * kGeluCubic * v * v);
+    out.data[i] *= 0.5 * (1.0 + t) + 0.5 * v * (1.0 - t * t) * slope;
+  }
+  return out;
+}
+
+Tensor nsa::reference::squaredRelu(const Tensor &x) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v = v < 0.0 ? 0.0 : v * v;
+  return out;
+}
+
+Tensor nsa::reference::squaredReluBackward(const Tensor &outputGrad,
+                                           const Tensor &x) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] *= x.data[i] < 0.0 ? 0.0 : 2.0 * x.data[i];
+  return out;
+}
+
+Tensor nsa::reference::softcap(const Tensor &x, double cap) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v = cap * std::tanh(v / cap);
+  return out;
+}
+
+Tensor nsa::reference::softcapBackward(const Tensor &outputGrad,
+                                       const Tensor &output, double cap) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    double t = output.data[i] / cap;
+    out.data[i] *= 1.0 - t * t;
+  }
+  return out;
+}
+
 Tensor nsa::reference::swiglu(const Tensor &gate, const Tensor &up) {
   Tensor out = silu(gate);
   for (size_t i = 0; i < out.data.size(); ++i)

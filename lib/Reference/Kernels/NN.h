@@ -53,6 +53,16 @@ GateGradients gateBackward(const Tensor &gatesGrad, const Tensor &gates,
 Tensor add(const Tensor &a, const Tensor &b);
 Tensor silu(const Tensor &x);
 Tensor siluBackward(const Tensor &outputGrad, const Tensor &x);
+/// The approximation with tanh.
+Tensor gelu(const Tensor &x);
+Tensor geluBackward(const Tensor &outputGrad, const Tensor &x);
+/// max(x, 0)^2.
+Tensor squaredRelu(const Tensor &x);
+Tensor squaredReluBackward(const Tensor &outputGrad, const Tensor &x);
+/// cap * tanh(x / cap); its gradient is a function of its result.
+Tensor softcap(const Tensor &x, double cap);
+Tensor softcapBackward(const Tensor &outputGrad, const Tensor &output,
+                       double cap);
 /// silu(gate) * up.
 Tensor swiglu(const Tensor &gate, const Tensor &up);
 struct SwigluGradients {

@@ -386,6 +386,19 @@ nn.module @m {
 
 // -----
 
+// A head that is tied to an embedding of another width.
+nn.module @m {
+  nn.parameter @embedding.weight : tensor<16x8xf32> = normal 0.02
+  nn.func @f(%ids: tensor<2x4xi32>, %x: tensor<2x4x6xf32>) {
+    %y = nn.embed %ids, @embedding.weight : tensor<2x4xi32> -> tensor<2x4x8xf32>
+    // expected-error @below {{reads @embedding.weight of shape 16x8, expected 16x6}}
+    %z = nn.linear %x, @embedding.weight : tensor<2x4x6xf32> -> tensor<2x4x16xf32>
+    nn.return
+  }
+}
+
+// -----
+
 nn.module @m {
   nn.func @f(%x: tensor<4x4xf32>) {
     // expected-error @below {{reads @w, which is no nn.parameter of the module}}

@@ -88,6 +88,34 @@ TEST(TrainingStep, Gradients_DenseAndWindowLayers_EqualDifferences) {
   checkGradients({"model.layers=dense, window:5"});
 }
 
+// Each key alone would be a compilation; none of them hides another.
+TEST(TrainingStep, KeysOfTheModel_GradientsEqualDifferences) {
+  checkGradients({"model.mlp=gelu", "model.qk_norm=true",
+                  "model.tied_embeddings=true", "model.logit_softcap=2",
+                  "nsa.shared_kv=true"});
+  checkGradients(
+      {"model.mlp=relu2", "model.qk_norm=true", "model.layers=nsa, dense"});
+}
+
+// The first gradients are those of the projections that start at 0, and of what
+// is behind them.
+TEST(TrainingStep, ZeroInitOutput_ProjectionsStartAtZeroAndLearn) {
+  SmallModel model({"model.zero_init_output=true"}, "fp32", testSeed());
+  ASSERT_TRUE(model.program);
+  model.run("accumulate");
+  for (const char *name :
+       {"layers.0.attention.output.weight", "layers.1.mlp.down.weight"}) {
+    const TensorView &weight = model.tensor(name);
+    const TensorView &gradient = model.tensor(std::string("grad.") + name);
+    double top = 0.0;
+    for (size_t i = 0; i < weight.elements(); ++i) {
+      EXPECT_EQ(weight.as<float>()[i], 0.0f) << name;
+      top = std::max<double>(top, std::fabs(gradient.as<float>()[i]));
+    }
+    EXPECT_GT(top, 1e-8) << name;
+  }
+}
+
 // Lesson 9: gates never learned, because their projection started at zero.
 TEST(TrainingStep, GateGradients_AreNotZeroAtTheFirstStep) {
   SmallModel model({}, "fp32", testSeed());
@@ -232,6 +260,13 @@ TEST(TrainingStep, Bf16Gradients_PointTheSameWay) { checkMixed({}, "bf16"); }
 
 TEST(TrainingStep, Bf16GradientsOfMlpCompression_PointTheSameWay) {
   checkMixed(mlpModel(), "bf16");
+}
+
+TEST(TrainingStep, Bf16GradientsOfKeysOfTheModel_PointTheSameWay) {
+  checkMixed({"model.mlp=gelu", "model.qk_norm=true",
+              "model.tied_embeddings=true", "model.logit_softcap=5",
+              "nsa.shared_kv=true"},
+             "bf16");
 }
 
 TEST(TrainingStep, Fp16Gradients_AreThoseOfTheScaledLoss) {

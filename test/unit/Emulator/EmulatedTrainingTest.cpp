@@ -132,6 +132,13 @@ TEST(EmulatedTraining, StepsWithLinearCompression_AgreeWithTheCPU) {
              "sm_80");
 }
 
+TEST(EmulatedTraining, StepsOfKeysOfTheModel_AgreeWithTheCPU) {
+  checkSteps({"model.mlp=gelu", "model.qk_norm=true",
+              "model.tied_embeddings=true", "model.logit_softcap=2",
+              "nsa.shared_kv=true"},
+             "sm_90a");
+}
+
 TEST(EmulatedTraining, MixedPrecision_PointsTheSameWay) {
   std::vector<std::pair<const char *, const char *>> list = {{"bf16", "sm_90a"},
                                                              {"fp16", "sm_86"},
