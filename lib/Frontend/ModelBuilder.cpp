@@ -50,16 +50,19 @@ public:
 private:
   // Declarations.
   SymbolRefAttr declare(StringRef name, ArrayRef<int64_t> shape,
-                        nn::InitKind kind, double value, bool decay = false,
+                        nn::InitAttr init, bool decay = false,
                         bool frozen = false, ArrayRef<StringRef> dims = {});
+  nn::InitAttr initial(nn::InitKind kind, double value) {
+    return nn::InitAttr::get(context, kind, value);
+  }
   SymbolRefAttr matrix(StringRef name, int64_t rows, int64_t columns,
                        double std) {
-    return declare(name, {rows, columns},
-                   std == 0.0 ? nn::InitKind::Constant : nn::InitKind::Normal,
-                   std, /*decay=*/true);
+    nn::InitKind kind =
+        std == 0.0 ? nn::InitKind::Constant : nn::InitKind::Normal;
+    return declare(name, {rows, columns}, initial(kind, std), /*decay=*/true);
   }
   SymbolRefAttr vector(StringRef name, int64_t size, double value) {
-    return declare(name, {size}, nn::InitKind::Constant, value);
+    return declare(name, {size}, initial(nn::InitKind::Constant, value));
   }
   SymbolRefAttr rotaryTable();
   nn::FunctionOp function(StringRef name, ArrayRef<StringRef> argNames,
@@ -141,8 +144,8 @@ private:
 //===----------------------------------------------------------------------===//
 
 SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
-                                    nn::InitKind kind, double value, bool decay,
-                                    bool frozen, ArrayRef<StringRef> dims) {
+                                    nn::InitAttr init, bool decay, bool frozen,
+                                    ArrayRef<StringRef> dims) {
   OpBuilder::InsertionGuard guard(builder);
   auto symbol = FlatSymbolRefAttr::get(context, name);
   Operation *table = scope ? scope.getOperation() : root.getOperation();
@@ -152,10 +155,10 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
     builder.setInsertionPoint(layers);
   // Functions share what all layers have.
   if (!SymbolTable::lookupSymbolIn(table, symbol))
-    nn::ParameterOp::create(
-        builder, loc, name, tensor(shape),
-        dims.empty() ? ArrayAttr() : builder.getStrArrayAttr(dims),
-        nn::InitAttr::get(context, kind, value), decay, frozen);
+    nn::ParameterOp::create(builder, loc, name, tensor(shape),
+                            dims.empty() ? ArrayAttr()
+                                         : builder.getStrArrayAttr(dims),
+                            init, decay, frozen, /*optimizer=*/StringAttr());
   if (!scope)
     return symbol;
   return SymbolRefAttr::get(context, scope.getSymName(), {symbol});
@@ -164,9 +167,17 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
 /// The angles of all positions, shared by every rotary embedding.
 SymbolRefAttr ModelBuilder::rotaryTable() {
   llvm::SaveAndRestore<nn::ScopeOp> outside(scope, {});
-  return declare("rotary", {config.train.seqLen, model.dK / 2, 2},
-                 nn::InitKind::Rotary, model.ropeBase, /*decay=*/false,
-                 /*frozen=*/true, {nn::kSequenceDim, "", ""});
+  nn::RotaryAttr rotary;
+  if (model.ropeDim != 0 || model.ropeScaling != "none")
+    rotary = nn::RotaryAttr::get(
+        context, model.ropeDim, *nn::symbolizeRotaryScaling(model.ropeScaling),
+        model.ropeScaling == "none" ? FloatAttr()
+                                    : builder.getF64FloatAttr(model.ropeFactor),
+        model.ropeLength);
+  return declare(
+      "rotary", {config.train.seqLen, model.dK / 2, 2},
+      nn::InitAttr::get(context, nn::InitKind::Rotary, model.ropeBase, rotary),
+      /*decay=*/false, /*frozen=*/true, {nn::kSequenceDim, "", ""});
 }
 
 /// Begins a function; what follows is written into it.
@@ -238,7 +249,7 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
   auto add = [&](const Twine &part, int64_t rows, double std, bool decay) {
     SymbolRefAttr symbol =
         declare((name + part).str(), {model.nKvGroups, rows, width},
-                nn::InitKind::Normal, std, decay);
+                initial(nn::InitKind::Normal, std), decay);
     parameters.push_back(
         create<nn::GetOp>(tensor({model.nKvGroups, rows, width}), symbol));
   };

@@ -230,6 +230,16 @@ static void addTraining(Evaluator &evaluator) {
     out.push_back(std::move(ema));
     return success();
   });
+  evaluator.add<MuonOp>([](MuonOp op, Operands in, Results &out) {
+    Tensor weight = *in[0], momentum = *in[1];
+    std::optional<Type> element = op.getElementType();
+    muon(weight, momentum, *in[2], in[3]->data[0], in[4]->data[0], *in[5],
+         op.getDecay(),
+         [&](double x) { return element ? roundTo(*element, x) : x; });
+    out.push_back(std::move(weight));
+    out.push_back(std::move(momentum));
+    return success();
+  });
   evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
     Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
     adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],

@@ -10,6 +10,8 @@
 
 #include "lib/Reference/Kernels/Tensor.h"
 
+#include <functional>
+
 namespace nsa::reference {
 
 /// Rows of `table` [V,D] at `ids`, which have any shape; zeros for an id
@@ -108,6 +110,12 @@ void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
 /// One update of Lion in place, with the same `hyper`.
 void lion(Tensor &weight, Tensor &ema, const Tensor &gradient, double norm,
           double loss, const Tensor &hyper, bool decay);
+
+/// One update of Muon in place, with the same `hyper`. `round` takes what the
+/// products read and write to the type that they are made in.
+void muon(Tensor &weight, Tensor &momentum, const Tensor &gradient, double norm,
+          double loss, const Tensor &hyper, bool decay,
+          const std::function<double(double)> &round);
 
 } // namespace nsa::reference
 
