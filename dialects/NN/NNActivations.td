@@ -90,7 +90,7 @@ def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
   let opDocGroup = NSA_DocGroup<"Elementwise">;
   let summary = "values brought smoothly between two bounds";
   let description = [{
-    `y = cap * tanh(x / cap)`, which lies between `-cap` and `cap`: Gemma Team,
+    `y = cap * tanh(x / cap)`, which lies between `-cap` and `cap`: Riviere et al.,
     "Gemma 2", 2024, section 2. It is not computed again by backward, which reads
     `y` alone.
 
