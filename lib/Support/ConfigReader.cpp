@@ -459,16 +459,23 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
   return config;
 }
 
-Result<RunConfig> nsa::loadConfig(const std::string &path,
-                                  const std::vector<std::string> &overrides) {
+Result<std::string> nsa::readConfigText(const std::string &path) {
   // A configuration has a few thousand bytes.
   constexpr uint64_t mostBytes = 1 << 20;
   Result<std::string> text = readFile(path, mostBytes);
   if (text)
-    return parseConfig(*text, path, overrides);
+    return text;
   std::string named = "'" + path + "': ";
   size_t at = text.message().find(named);
   return Error{
       path + ": cannot read the configuration: " +
       text.message().substr(at == std::string::npos ? 0 : at + named.size())};
+}
+
+Result<RunConfig> nsa::loadConfig(const std::string &path,
+                                  const std::vector<std::string> &overrides) {
+  Result<std::string> text = readConfigText(path);
+  if (!text)
+    return text.takeError();
+  return parseConfig(*text, path, overrides);
 }
