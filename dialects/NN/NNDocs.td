@@ -5,5 +5,4 @@
 //===----------------------------------------------------------------------===//
 
 include "dialects/NN/NNOps.td"
-include "dialects/NN/NNActivations.td"
 include "dialects/NN/NNOptimizers.td"

@@ -61,8 +61,7 @@ static StringRef getTypeName(Operation *op, unsigned result) {
     return "q";
   if (place.ends_with(".key") || place.ends_with(".value"))
     return "kv";
-  // The embedding is the head where they are tied.
-  return place == "head" || place == "embedding" ? "logits" : "";
+  return place == "head" ? "logits" : "";
 }
 
 /// A name for each type that several operations share. The first value of a

@@ -9,22 +9,6 @@
 
 namespace nsa {
 
-const char *widthName(TokenWidth width) {
-  return width == TokenWidth::U16 ? "u16" : "u32";
-}
-
-const ShardFormat &shardFormat(TokenWidth width) {
-  return shardFormats[width == TokenWidth::U16 ? 0 : 1];
-}
-
-/// The format that a header's magic stands for, or null.
-static const ShardFormat *findFormat(int32_t magic) {
-  for (const ShardFormat &format : shardFormats)
-    if (format.magic == magic)
-      return &format;
-  return nullptr;
-}
-
 Result<Shard> Shard::open(const std::string &path) {
   Result<InputFile> file = InputFile::open(path);
   if (!file)
@@ -36,24 +20,21 @@ Result<Shard> Shard::open(const std::string &path) {
   int32_t header[3];
   if (Status status = file->readAt(0, header, sizeof header); !status)
     return Error{status.message()};
-  const ShardFormat *format = findFormat(header[0]);
-  if (!format)
+  if (header[0] != shardMagic)
     return Error{"'" + path + "' is no token shard: magic " +
                  std::to_string(header[0]) + ", expected " +
-                 std::to_string(shardFormats[0].magic) + " (u16) or " +
-                 std::to_string(shardFormats[1].magic) + " (u32)"};
-  if (header[1] != format->version)
+                 std::to_string(shardMagic)};
+  if (header[1] != shardVersion)
     return Error{"'" + path + "' has shard version " +
                  std::to_string(header[1]) + ", expected " +
-                 std::to_string(format->version)};
+                 std::to_string(shardVersion)};
   uint64_t present = file->size() - shardHeaderBytes;
-  if (header[2] < 0 || uint64_t(header[2]) * uint64_t(format->width) != present)
+  if (header[2] < 0 || uint64_t(header[2]) * sizeof(uint16_t) != present)
     return Error{"'" + path + "' is truncated or corrupted: its header says " +
                  std::to_string(header[2]) + " tokens, the file holds " +
                  std::to_string(present) + " bytes of tokens"};
   Shard shard(std::move(*file));
   shard.count = uint64_t(header[2]);
-  shard.tokenWidth = format->width;
   return shard;
 }
 
@@ -73,9 +54,9 @@ Status Shard::readBytes(uint64_t offset, uint64_t number, void *out) const {
 }
 
 SplitWriter::SplitWriter(std::string directory, std::string split,
-                         uint64_t tokensPerShard, TokenWidth width)
+                         uint64_t tokensPerShard)
     : directory(std::move(directory)), split(std::move(split)),
-      tokensPerShard(tokensPerShard), width(width) {
+      tokensPerShard(tokensPerShard) {
   assert(tokensPerShard >= 1 && tokensPerShard <= maxShardTokens);
 }
 
@@ -94,7 +75,7 @@ Status SplitWriter::openNext() {
 }
 
 Status SplitWriter::flush() {
-  Status status = file->write(buffer.data(), buffer.size());
+  Status status = file->write(buffer.data(), buffer.size() * sizeof(uint16_t));
   buffer.clear();
   return status;
 }
@@ -104,8 +85,7 @@ Status SplitWriter::closeCurrent() {
     return {};
   if (Status status = flush(); !status)
     return status;
-  const ShardFormat &format = shardFormat(width);
-  int32_t header[3] = {format.magic, format.version, int32_t(inShard)};
+  int32_t header[3] = {shardMagic, shardVersion, int32_t(inShard)};
   if (Status status = file->writeAt(0, header, sizeof header); !status)
     return status;
   if (Status status = file->finish(); !status)
@@ -121,18 +101,7 @@ Status SplitWriter::closeCurrent() {
 }
 
 Status SplitWriter::append(const uint16_t *tokens, uint64_t count) {
-  assert(width == TokenWidth::U16 && "tokens of another width");
-  return appendRaw(reinterpret_cast<const char *>(tokens), count);
-}
-
-Status SplitWriter::append(const uint32_t *tokens, uint64_t count) {
-  assert(width == TokenWidth::U32 && "tokens of another width");
-  return appendRaw(reinterpret_cast<const char *>(tokens), count);
-}
-
-Status SplitWriter::appendRaw(const char *tokens, uint64_t count) {
-  const auto size = size_t(width);
-  const size_t flushAt = size << 16;
+  constexpr size_t flushAt = 1 << 16;
   while (count > 0) {
     if (file && inShard == tokensPerShard)
       if (Status status = closeCurrent(); !status)
@@ -141,9 +110,9 @@ Status SplitWriter::appendRaw(const char *tokens, uint64_t count) {
       if (Status status = openNext(); !status)
         return status;
     uint64_t take = std::min<uint64_t>(
-        {count, tokensPerShard - inShard, (flushAt - buffer.size()) / size});
-    buffer.insert(buffer.end(), tokens, tokens + take * size);
-    tokens += take * size;
+        {count, tokensPerShard - inShard, flushAt - buffer.size()});
+    buffer.insert(buffer.end(), tokens, tokens + take);
+    tokens += take;
     count -= take;
     inShard += take;
     total += take;

@@ -16,8 +16,7 @@ ArtifactBuilder::Slice ArtifactBuilder::place(SegmentKind kind,
 
 unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
                                  const std::vector<uint64_t> &shape,
-                                 TensorRole role, InitKind init, double value,
-                                 const std::vector<double> &frequencies) {
+                                 TensorRole role, InitKind init, double value) {
   uint64_t bytes = elementBytes(type);
   for (uint64_t size : shape)
     bytes *= size;
@@ -25,9 +24,7 @@ unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
   Slice slice = place(io ? SegmentKind::IO : SegmentKind::Persistent, bytes);
   tensorSlices.push_back(slice);
   tensors.push_back(artifact::CreateTensorDirect(
-      builder, name.c_str(), type, &shape, &slice, role, init, value,
-      /*decay=*/false, /*state=*/nullptr,
-      frequencies.empty() ? nullptr : &frequencies));
+      builder, name.c_str(), type, &shape, &slice, role, init, value));
   return unsigned(tensors.size() - 1);
 }
 

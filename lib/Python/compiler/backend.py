@@ -1,0 +1,30 @@
+"""Builds wheels with scikit-build-core, and with LLVM of PyPI where CMake finds none."""
+
+import os
+import pathlib
+
+from scikit_build_core import build as _build
+from scikit_build_core.build import *  # noqa: F403
+
+_REQUIREMENTS = "tools/requirements-llvm.txt"
+# Where lib/Python/CMakeLists.txt's find_package looks besides what the caller names.
+_PREFIXES = ["/usr/lib/llvm-22", "/usr/local", "/usr"]
+
+
+def _has_llvm(settings):
+    """Whether the caller names an MLIR, or the system has one that the caller does not hide."""
+    if settings.get("cmake.define.MLIR_DIR") or any(os.environ.get(name) for name in ("MLIR_DIR", "MLIR_ROOT")):
+        return True
+    hidden = settings.get("cmake.define.CMAKE_IGNORE_PREFIX_PATH", "").split(";")
+    return any(os.path.exists(os.path.join(prefix, "lib/cmake/mlir/MLIRConfig.cmake"))
+               for prefix in _PREFIXES if prefix not in hidden)
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    settings = config_settings or {}
+    requires = _build.get_requires_for_build_wheel(config_settings)
+    if settings.get("cmake.define.NSA_BUILD_COMPILER", "ON") == "OFF" or _has_llvm(settings):
+        return requires
+    root = next(folder for folder in pathlib.Path(__file__).resolve().parents if (folder / _REQUIREMENTS).exists())
+    lines = (root / _REQUIREMENTS).read_text().splitlines()
+    return requires + [line for line in lines if line and not line.startswith("#")]

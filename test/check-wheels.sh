@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Wheels install in a fresh virtual environment and work there without a PATH:
+# README's example, the compiler, training on the processor.
+# check-wheels.sh runtime|compiler|pypi [BUILD]
+#   runtime   nsa-runtime alone
+#   compiler  nsa-runtime and nsa-compiler, with the system's LLVM inside
+#   pypi      what `pip install .` makes where there is no LLVM: one wheel, with
+#             g++ and LLVM of PyPI
+# BUILD is the folder of the build, build-wheel or build-pypi by default.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source=$PWD
+kind=$1
+build=$(realpath -m "${2:-build-$([ "$kind" = pypi ] && echo pypi || echo wheel)}")
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+fail() { echo "error: $1" >&2; exit 1; }
+quiet() { "$@" > "$root/log" 2>&1 || { cat "$root/log" >&2; fail "$*"; }; }
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+
+# wheel PIP FOLDER MOST OPTION...: one wheel of at most MOST megabytes.
+wheel() {
+  local pip=$1 folder=$2 most=$3 bytes
+  shift 3
+  rm -rf "$root/new"
+  quiet "$pip" wheel -v --no-deps -w "$root/new" "-Cbuild-dir=$build" "$@" "$folder"
+  bytes=$(stat -c %s "$root"/new/*.whl)
+  [ "$bytes" -lt "${most}000000" ] || fail "the wheel of $folder has $bytes bytes"
+  echo "$(basename "$root"/new/*.whl): $bytes bytes"
+  mkdir -p "$root/dist"
+  mv "$root"/new/*.whl "$root/dist"
+}
+
+/usr/bin/python3 -m venv "$root/venv"
+quiet "$root/venv/bin/pip" install --upgrade pip
+if [ "$kind" = pypi ]; then
+  export CC=gcc CXX=g++
+  wheel "$root/venv/bin/pip" . 56 -Ccmake.define.CMAKE_IGNORE_PREFIX_PATH=/usr/lib/llvm-22
+  grep -o 'MLIR .*/mlir/lib/cmake/mlir' "$root/log" || fail "the wheel has another LLVM than PyPI's"
+else
+  # Not isolated and with the compiler of the other builds, so that ccache knows
+  # what it compiles.
+  export CC=clang-22 CXX=clang++-22
+  [ -d "$build/venv" ] || /usr/bin/python3 -m venv "$build/venv"
+  quiet "$build/venv/bin/pip" install --upgrade pip $("$build/venv/bin/python" -c '
+import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+  wheel "$build/venv/bin/pip" lib/Python/runtime 6 --no-build-isolation \
+    "-Ccmake.define.NSA_BUILD_COMPILER=$([ "$kind" = compiler ] && echo ON || echo OFF)" \
+    -Ccmake.define.NSA_STATIC_LLVM=ON
+  [ "$kind" = runtime ] || wheel "$build/venv/bin/pip" lib/Python/compiler 50 --no-build-isolation
+fi
+quiet "$root/venv/bin/pip" install "$root"/dist/*.whl
+
+cd "$root"
+bin=$root/venv/bin
+packages=$(echo "$bin"/../lib/python3.*/site-packages)
+for file in "$packages"/nsa/bin/* "$packages"/nsa/*.so "$packages"/nsa/lib/*.so; do
+  [ -e "$file" ] || continue
+  extra=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+    grep -vE '^(libm\.so|libc\.so|ld-linux|libNSACompiler\.so)' || true)
+  [ -z "$extra" ] || fail "$file needs $extra"
+done
+alone() { quiet env -i "HOME=$root" "$@"; }
+for tool in nsa-data nsa-dump nsa-run nsa-train; do
+  alone "$bin/$tool" --version
+done
+if [ "$kind" = runtime ]; then
+  ! env -i "$bin/python" -c 'import nsa; nsa.compile("func.func @f() { return }")' 2> log || fail "nsa.compile without nsa-compiler"
+  grep -q 'nsa-compiler' log || fail "nsa.compile: $(cat log)"
+  exit
+fi
+
+awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' "$source/README.md" > example.py
+grep -q nsa.compile example.py || fail "README.md has no example"
+alone "$bin/python" example.py
+alone "$bin/nsa-model" "$source/configs/smoke.yaml" -o model.mlir
+alone "$bin/nsa-opt" model.mlir --nsa-expand-model -o expanded.mlir
+alone "$bin/nsa-compile" model.mlir --target=sm_90a -o gpu.nsax
+alone "$bin/nsa-data" synth --vocab 16 --tokens 20k -o data
+train=(--set train.steps=20 --set train.warmup_steps=1 --set train.final_eval_batches=1 --data data
+  --out-dir runs)
+alone "$bin/nsa-train" "$source/configs/smoke.yaml" "${train[@]}"
+grep -q '^finished at step 20' log || fail "training: $(cat log)"
+# Where there is no GPU, the message says what was not found, and who has it.
+if ! env -i "HOME=$root" "$bin/nsa-train" gpu.nsax --config "$source/configs/smoke.yaml" \
+  --set runtime.device=cuda "${train[@]}" > log 2>&1; then
+  grep -qE 'error: .*: (the CUDA driver|cuBLASLt) not found' log || fail "without a GPU: $(cat log)"
+fi
