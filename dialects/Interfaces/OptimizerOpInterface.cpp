@@ -75,8 +75,8 @@ SmallVector<StringRef> OptimizerKind::list(MLIRContext *context) {
 }
 
 OptimizerOpInterface OptimizerKind::create(OpBuilder &builder, Location loc,
-                                           ValueRange operands,
-                                           bool decay) const {
+                                           ValueRange operands, bool decay,
+                                           Type compute) const {
   OperationState state(loc, name);
   state.addOperands(operands);
   auto weight = cast<RankedTensorType>(operands[0].getType());
@@ -85,5 +85,9 @@ OptimizerOpInterface OptimizerKind::create(OpBuilder &builder, Location loc,
     state.addTypes(kept.type);
   if (decay)
     state.addAttribute("decay", builder.getUnitAttr());
+  constexpr StringLiteral elementType = "element_type";
+  if (!compute.isF32() &&
+      llvm::is_contained(name.getAttributeNames(), elementType))
+    state.addAttribute(elementType, TypeAttr::get(compute));
   return cast<OptimizerOpInterface>(builder.create(state));
 }

@@ -50,13 +50,17 @@ public:
   bool canUpdate(mlir::RankedTensorType weight) const {
     return methods->canUpdate(weight);
   }
+  llvm::StringRef getCompanion() const { return methods->getCompanion(); }
   llvm::SmallVector<OptimizerState>
   getStateSpecs(mlir::RankedTensorType weight) const {
     return methods->getStateSpecs(weight);
   }
-  /// `operands` are those that `OptimizerOpInterface` says.
+  /// `operands` are those that `OptimizerOpInterface` says, `compute` is the
+  /// element type in which the model computes with the weight: an optimizer
+  /// with an attribute `element_type` makes its products in it.
   OptimizerOpInterface create(mlir::OpBuilder &builder, mlir::Location loc,
-                              mlir::ValueRange operands, bool decay) const;
+                              mlir::ValueRange operands, bool decay,
+                              mlir::Type compute) const;
   mlir::OperationName getName() const { return name; }
 
 private:

@@ -64,6 +64,11 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       Whether it can update a weight of this type.
     }], "bool", "canUpdate", (ins "::mlir::RankedTensorType":$weight),
       /*methodBody=*/"", /*defaultImplementation=*/"return true;">,
+    StaticInterfaceMethod<[{
+      The optimizer of the parameters that this one is not for, which is for
+      matrices between hidden states alone; empty if it is for all.
+    }], "::llvm::StringRef", "getCompanion", (ins),
+      /*methodBody=*/"", /*defaultImplementation=*/"return {};">,
     InterfaceMethod<"Whether weight decay applies.", "bool", "getDecay">,
     InterfaceMethod<[{
       Builds the steps of a group of operations of this kind, this one among

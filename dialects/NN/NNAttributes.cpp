@@ -33,6 +33,11 @@ bool nn::hasDecay(FunctionOpInterface function, unsigned index) {
   return static_cast<bool>(function.getArgAttr(index, kDecayAttr));
 }
 
+StringRef nn::getArgumentOptimizer(FunctionOpInterface function,
+                                   unsigned index) {
+  return getString(function.getArgAttr(index, kOptimizerAttr));
+}
+
 StringRef nn::getArgumentState(FunctionOpInterface function, unsigned index) {
   return getString(function.getArgAttr(index, kStateAttr));
 }

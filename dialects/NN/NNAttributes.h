@@ -24,6 +24,7 @@ inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kRoleAttr = "nn.role";
 inline constexpr llvm::StringLiteral kInitAttr = "nn.init";
 inline constexpr llvm::StringLiteral kDecayAttr = "nn.decay";
+inline constexpr llvm::StringLiteral kOptimizerAttr = "nn.optimizer";
 inline constexpr llvm::StringLiteral kStateAttr = "nn.state";
 inline constexpr llvm::StringLiteral kDimsAttr = "nn.dims";
 inline constexpr llvm::StringLiteral kDifferentiateAttr = "nn.differentiate";
@@ -44,10 +45,18 @@ llvm::StringRef getArgumentName(mlir::FunctionOpInterface function,
                                 unsigned index);
 std::optional<ArgumentRole> getArgumentRole(mlir::FunctionOpInterface function,
                                             unsigned index);
+/// Whether a rotary table of `pairs` pairs may start from `rotary`, which may
+/// be null.
+llvm::LogicalResult
+checkRotary(llvm::function_ref<mlir::InFlightDiagnostic()> emitError,
+            RotaryAttr rotary, int64_t pairs);
 /// The initial value, or null.
 InitAttr getArgumentInit(mlir::FunctionOpInterface function, unsigned index);
 /// Whether weight decay applies to the parameter.
 bool hasDecay(mlir::FunctionOpInterface function, unsigned index);
+/// The optimizer of the parameter, if it is not that of the program.
+llvm::StringRef getArgumentOptimizer(mlir::FunctionOpInterface function,
+                                     unsigned index);
 /// What the optimizer calls the state that the argument is, such as "m"; an
 /// empty string if it is none of the optimizer's.
 llvm::StringRef getArgumentState(mlir::FunctionOpInterface function,

@@ -42,6 +42,44 @@ def NN_InitKind : NN_Enum<"InitKind", "distribution of an initial value", [
       I32EnumAttrCase<"Constant", 1, "constant">,
       I32EnumAttrCase<"Rotary", 2, "rotary">]>;
 
+def NN_RotaryScaling : NN_Enum<"RotaryScaling",
+    "how angles are scaled for sequences longer than those of training", [
+      I32EnumAttrCase<"None", 0, "none">,
+      I32EnumAttrCase<"Linear", 1, "linear">,
+      I32EnumAttrCase<"NTK", 2, "ntk">,
+      I32EnumAttrCase<"YaRN", 3, "yarn">]>;
+
+def NN_RotaryAttr : AttrDef<NN_Dialect, "Rotary"> {
+  let mnemonic = "rotary";
+  let summary = "what of a rotary table differs from plain angles";
+  let description = [{
+    A part of `#nn.init<rotary, ...>`. With `channels = C`, the first `C / 2`
+    pairs of channels are rotated, by the angles of heads of `C` channels, and the
+    others are not; `C = 0` rotates all. For sequences that are `factor` times as
+    long as those of training, `linear` divides positions by it (Chen et al.,
+    2023), `ntk` multiplies the base by `factor^(C / (C - 2))` (bloc97, 2023), and
+    `yarn` (Peng et al., 2023, section 3.2 and 3.4, with alpha = 1 and beta = 32)
+    divides the angles of the pairs that turn less than once in `length` tokens,
+    leaves those that turn more than 32 times, and multiplies the whole table by
+    `1 + 0.1 * ln(factor)`.
+  }];
+  let parameters = (ins
+      DefaultValuedParameter<"int64_t", "0">:$channels,
+      DefaultValuedParameter<"RotaryScaling", "RotaryScaling::None">:$scaling,
+      OptionalParameter<"::mlir::FloatAttr">:$factor,
+      DefaultValuedParameter<"int64_t", "0">:$length);
+  let extraClassDeclaration = [{
+    double getFactorOrOne() const;
+    /// The angle of each of `pairs` pairs from one position to the next.
+    ::llvm::SmallVector<double> getFrequencies(double base,
+                                               int64_t pairs) const;
+    /// What cosines and sines are multiplied with.
+    double getAmplitude() const;
+  }];
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 def NN_InitAttr : AttrDef<NN_Dialect, "Init"> {
   let mnemonic = "init";
   let summary = "the initial value of a tensor";
@@ -49,13 +87,16 @@ def NN_InitAttr : AttrDef<NN_Dialect, "Init"> {
     - `#nn.init<normal, s>`: normal with mean 0 and standard deviation `s >= 0`.
     - `#nn.init<constant, c>`: every element is `c`.
     - `#nn.init<rotary, base>`: a table `[L, D/2, 2]` of (cos, sin) of
-      `t * base^(-2i/D)`, `base > 0`.
+      `t * base^(-2i/D)`, `base > 0`; with a `#nn.rotary` behind it, those that it
+      says.
   }];
   let parameters = (ins EnumParameter<NN_InitKind>:$kind,
-                        "::mlir::FloatAttr":$number);
-  let builders = [AttrBuilder<(ins "InitKind":$kind, "double":$value), [{
+                        "::mlir::FloatAttr":$number,
+                        OptionalParameter<"RotaryAttr">:$rotary);
+  let builders = [AttrBuilder<(ins "InitKind":$kind, "double":$value,
+                                   CArg<"RotaryAttr", "{}">:$rotary), [{
     return $_get($_ctxt, kind,
-        ::mlir::FloatAttr::get(::mlir::Float64Type::get($_ctxt), value));
+        ::mlir::FloatAttr::get(::mlir::Float64Type::get($_ctxt), value), rotary);
   }]>];
   let extraClassDeclaration = [{
     /// The standard deviation, the constant or the base.

@@ -1,6 +1,7 @@
 //===- NNDialect.cpp - the rest of a decoder ------------------------------===//
 
 #include "dialects/NN/NNDialect.h"
+#include "dialects/NN/NNActivations.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NN/NNOptimizers.h"
@@ -9,7 +10,9 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -39,6 +42,10 @@ void NNDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/NN/NNOptimizers.cpp.inc"
       >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNActivations.cpp.inc"
+      >();
 }
 
 //===----------------------------------------------------------------------===//
@@ -50,20 +57,26 @@ Attribute InitAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess())
     return {};
   FailureOr<InitKind> kind = FieldParser<InitKind>::parse(parser);
+  RotaryAttr rotary;
   if (failed(kind) || parser.parseComma() || parser.parseFloat(value) ||
+      (succeeded(parser.parseOptionalComma()) &&
+       parser.parseAttribute(rotary)) ||
       parser.parseGreater())
     return {};
-  return parser.getChecked<InitAttr>(parser.getContext(), *kind, value);
+  return parser.getChecked<InitAttr>(parser.getContext(), *kind, value, rotary);
 }
 
 void InitAttr::print(AsmPrinter &printer) const {
   printer << "<" << stringifyInitKind(getKind()) << ", ";
   printer.printFloat(APFloat(getValue()));
+  if (getRotary())
+    printer << ", " << getRotary();
   printer << ">";
 }
 
 LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                               InitKind kind, FloatAttr number) {
+                               InitKind kind, FloatAttr number,
+                               RotaryAttr rotary) {
   double value = number.getValueAsDouble();
   if (!std::isfinite(value))
     return emitError() << "initial value (" << value << ") must be finite";
@@ -72,7 +85,62 @@ LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                        << ") must be at least 0";
   if (kind == InitKind::Rotary && value <= 0)
     return emitError() << "rotary base (" << value << ") must be above 0";
+  if (rotary && kind != InitKind::Rotary)
+    return emitError() << "has " << rotary << ", which is for rotary tables, "
+                       << "but starts from " << stringifyInitKind(kind);
   return success();
+}
+
+LogicalResult RotaryAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t channels, RotaryScaling scaling,
+                                 FloatAttr factor, int64_t length) {
+  if (channels < 0 || channels % 2 != 0)
+    return emitError() << "rotated channels (" << channels
+                       << ") must be an even number, at least 0";
+  double times = factor ? factor.getValueAsDouble() : 1.0;
+  if (!(times >= 1) || !std::isfinite(times))
+    return emitError() << "factor (" << times << ") must be at least 1";
+  bool isScaled = scaling != RotaryScaling::None;
+  if (isScaled != bool(factor))
+    return emitError() << "scaling " << stringifyRotaryScaling(scaling)
+                       << (factor ? " has a factor" : " has no factor");
+  if ((scaling == RotaryScaling::YaRN) != (length != 0) || length < 0)
+    return emitError() << "scaling " << stringifyRotaryScaling(scaling)
+                       << " has the length " << length
+                       << ", which is at least 1 for yarn and 0 for others";
+  return success();
+}
+
+double RotaryAttr::getFactorOrOne() const {
+  return getFactor() ? getFactor().getValueAsDouble() : 1.0;
+}
+
+double RotaryAttr::getAmplitude() const {
+  if (getScaling() != RotaryScaling::YaRN)
+    return 1.0;
+  return 1.0 + 0.1 * std::log(getFactorOrOne());
+}
+
+SmallVector<double> RotaryAttr::getFrequencies(double base,
+                                               int64_t pairs) const {
+  constexpr double slowest = 1, fastest = 32, turn = 2 * llvm::numbers::pi;
+  int64_t rotated = getChannels() ? getChannels() / 2 : pairs;
+  double factor = getFactorOrOne();
+  if (getScaling() == RotaryScaling::NTK)
+    base *= std::pow(factor, double(rotated) / double(rotated - 1));
+  SmallVector<double> frequencies(pairs, 0.0);
+  for (int64_t i = 0; i < std::min(rotated, pairs); ++i) {
+    double plain = std::pow(base, -double(i) / double(rotated));
+    double kept = 1.0;
+    if (getScaling() == RotaryScaling::Linear)
+      kept = 0.0;
+    if (getScaling() == RotaryScaling::YaRN)
+      kept = std::clamp((double(getLength()) * plain / turn - slowest) /
+                            (fastest - slowest),
+                        0.0, 1.0);
+    frequencies[i] = plain * (kept + (1 - kept) / factor);
+  }
+  return frequencies;
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,6 +292,20 @@ static LogicalResult verifyInitElements(FunctionOpInterface function,
          << index << " of type " << type << " cannot start from " << init;
 }
 
+LogicalResult nn::checkRotary(function_ref<InFlightDiagnostic()> emitError,
+                              RotaryAttr rotary, int64_t pairs) {
+  if (!rotary)
+    return success();
+  if (rotary.getChannels() > 2 * pairs)
+    return emitError() << "rotates " << rotary.getChannels()
+                       << " channels, but its table has " << 2 * pairs;
+  int64_t channels = rotary.getChannels() ? rotary.getChannels() : 2 * pairs;
+  if (rotary.getScaling() == RotaryScaling::NTK && channels < 4)
+    return emitError() << "scales the angles of " << channels
+                       << " channels by ntk, expected at least 4";
+  return success();
+}
+
 static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
                                 NamedAttribute attribute) {
   auto init = dyn_cast<InitAttr>(attribute.getValue());
@@ -242,15 +324,17 @@ static LogicalResult verifyInit(FunctionOpInterface function, unsigned index,
     return function->emitError("argument ")
            << index << " of type " << function.getArgumentTypes()[index]
            << " is no rotary table, expected the shape LxPx2";
-  return success();
+  return checkRotary(
+      [&] { return function->emitError("argument ") << index << " "; },
+      init.getRotary(), type.getDimSize(1));
 }
 
 static LogicalResult unknownAttribute(Operation *op, NamedAttribute attribute) {
-  return refuseAttribute(op, attribute,
-                         {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr,
-                          kStateAttr, kDimsAttr, kDifferentiateAttr, kSeedAttr,
-                          kAliasAttr, kObjectiveAttr, kStatisticAttr,
-                          kTrainAttr, kConfigAttr, kPrecisionAttr});
+  return refuseAttribute(
+      op, attribute,
+      {kNameAttr, kRoleAttr, kInitAttr, kDecayAttr, kOptimizerAttr, kStateAttr,
+       kDimsAttr, kDifferentiateAttr, kSeedAttr, kAliasAttr, kObjectiveAttr,
+       kStatisticAttr, kTrainAttr, kConfigAttr, kPrecisionAttr});
 }
 
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
@@ -313,12 +397,13 @@ LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op,
     return verifyUnit(op, attribute);
   if (name == kSeedAttr)
     return verifySeed(function, argIndex, attribute);
-  if (name != kDecayAttr)
+  if (name != kDecayAttr && name != kOptimizerAttr)
     return unknownAttribute(op, attribute);
   if (getArgumentRole(function, argIndex) != ArgumentRole::Parameter)
     return op->emitError("argument ")
-           << argIndex << " has `nn.decay` but is no parameter";
-  return verifyUnit(op, attribute);
+           << argIndex << " has `" << name << "` but is no parameter";
+  return name == kDecayAttr ? verifyUnit(op, attribute)
+                            : LogicalResult(verifyString(op, attribute));
 }
 
 /// Every result that updates an argument has its type, and no other result

@@ -5,4 +5,5 @@
 //===----------------------------------------------------------------------===//
 
 include "dialects/NN/NNOps.td"
+include "dialects/NN/NNActivations.td"
 include "dialects/NN/NNOptimizers.td"

@@ -60,10 +60,14 @@ static ParseResult parseInitializer(OpAsmParser &parser, InitAttr &init) {
   if (!kind)
     return parser.emitError(place, "unknown initial value `")
            << name << "`, expected normal, constant or rotary";
-  if (parser.parseFloat(value))
+  RotaryAttr rotary;
+  if (parser.parseFloat(value) ||
+      (succeeded(parser.parseOptionalKeyword("with")) &&
+       parser.parseAttribute(rotary)))
     return failure();
-  init = parser.getChecked<InitAttr>(
-      parser.getContext(), *kind, parser.getBuilder().getF64FloatAttr(value));
+  init = parser.getChecked<InitAttr>(parser.getContext(), *kind,
+                                     parser.getBuilder().getF64FloatAttr(value),
+                                     rotary);
   return success(init != nullptr);
 }
 
@@ -71,6 +75,8 @@ static void printInitializer(OpAsmPrinter &printer, Operation *,
                              InitAttr init) {
   printer << stringifyInitKind(init.getKind()) << " "
           << formatFloat(init.getValue());
+  if (init.getRotary())
+    printer << " with " << init.getRotary();
 }
 
 ParseResult nn::detail::parseDims(OpAsmParser &parser, ArrayAttr &dims) {
@@ -335,8 +341,15 @@ LogicalResult ParameterOp::verify() {
   if (isRotary && (type.getRank() != 3 || type.getDimSize(2) != 2))
     return emitOpError("of type ")
            << type << " is no rotary table, expected the shape LxPx2";
+  if (isRotary &&
+      failed(checkRotary([&] { return emitOpError(); }, getInit().getRotary(),
+                         type.getDimSize(1))))
+    return failure();
   if (getDecay() && getFrozen())
     return emitOpError("is frozen: decay has no effect");
+  if (getOptimizer() && getFrozen())
+    return emitOpError("is frozen: the optimizer ")
+           << getOptimizerAttr() << " has no effect";
   return success();
 }
 

@@ -68,8 +68,10 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
   let description = [{
     Its symbol is its name in checkpoints, behind that of the scope if it stands
     in one. It starts from a normal distribution of this standard deviation, a
-    constant or, if `frozen`, a table of rotary angles of this base. `decay`
-    applies weight decay; `frozen` parameters are not trained. The clause in
+    constant or, if `frozen`, a table of rotary angles of this base, maybe `with`
+    a `#nn.rotary` of what is not plain in it. `decay`
+    applies weight decay; `frozen` parameters are not trained; `by` names the
+    optimizer where it is another than that of the program. The clause in
     brackets says which dimensions follow the batch and the sequence.
 
     Example:
@@ -79,16 +81,19 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
       nn.parameter @query.weight : tensor<64x32xf32> = normal 0.02 decay
       nn.parameter @norm.weight : tensor<32xf32> = constant 1.0
       nn.parameter @rotary : tensor<256x8x2xf32> [seq, _, _] = rotary 10000.0 frozen
+      nn.parameter @long : tensor<256x8x2xf32> [seq, _, _] = rotary 10000.0
+          with #nn.rotary<channels = 8, scaling = linear, factor = 4.0 : f64> frozen
     }
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NSA_F32Tensor>:$type,
                        OptionalAttr<StrArrayAttr>:$dims, NN_InitAttr:$init,
-                       UnitAttr:$decay, UnitAttr:$frozen);
+                       UnitAttr:$decay, UnitAttr:$frozen,
+                       OptionalAttr<StrAttr>:$optimizer);
   let assemblyFormat = [{
     $sym_name `:` $type (` ` `[` custom<Dims>($dims)^ `]`)? `=`
       custom<Initializer>($init)
-      (`decay` $decay^)? (`frozen` $frozen^)? attr-dict
+      (`decay` $decay^)? (`frozen` $frozen^)? (`by` $optimizer^)? attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -164,6 +164,8 @@ bool MuonOp::canUpdate(RankedTensorType weight) {
   return weight.getRank() == 2 && weight.getNumElements() > 0;
 }
 
+StringRef MuonOp::getCompanion() { return "adamw"; }
+
 SmallVector<OptimizerState> MuonOp::getStateSpecs(RankedTensorType weight) {
   return {{"momentum", weight}};
 }
@@ -206,6 +208,7 @@ static Value iterate(OpBuilder &builder, Location loc, Value x) {
 /// products of the same sizes are neighbours.
 SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
                                        ArrayRef<OptimizerOpInterface> group) {
+  Type full = builder.getF32Type(), element = getElementType().value_or(full);
   SmallVector<MomentumOp> momenta;
   SmallVector<Value> directions;
   for (OptimizerOpInterface member : group) {
@@ -216,7 +219,8 @@ SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
     Value direction = momenta.back().getDirection();
     Value norm = GradientNormOp::create(builder, loc, direction,
                                         /*squared=*/false);
-    directions.push_back(NormalizeOp::create(builder, loc, direction, norm));
+    Value unit = NormalizeOp::create(builder, loc, direction, norm);
+    directions.push_back(builder.createOrFold<CastOp>(loc, unit, element));
   }
   for (int i = 0; i < kIterations; ++i)
     for (auto [member, direction] : llvm::zip_equal(group, directions))
@@ -224,9 +228,10 @@ SmallVector<Value> MuonOp::buildUpdate(OpBuilder &builder,
   ArrayRef<int64_t> shape = getShape(getWeight());
   double scale = 0.2 * std::sqrt(double(std::max(shape[0], shape[1])));
   SmallVector<Value> results;
-  for (auto [member, momentum, direction] :
+  for (auto &&[member, momentum, direction] :
        llvm::zip_equal(group, momenta, directions)) {
     OptimizerOpInterface step = member;
+    direction = builder.createOrFold<CastOp>(step.getLoc(), direction, full);
     results.push_back(TakeStepOp::create(
         builder, step.getLoc(), step.getWeight(), direction, step.getNorm(),
         step.getLoss(), step.getHyper(), APFloat(scale), step.getDecay()));

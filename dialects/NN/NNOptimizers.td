@@ -96,7 +96,8 @@ def NN_LionOp : NN_OptimizerOp<"lion", (ins NSA_F32Tensor:$ema),
 //===----------------------------------------------------------------------===//
 
 def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
-    (outs NSA_F32Tensor:$new_momentum), [], ["canUpdate", "buildUpdate"]> {
+    (outs NSA_F32Tensor:$new_momentum), [],
+    ["canUpdate", "getCompanion", "buildUpdate"]> {
   let opDocGroup = NSA_DocGroup<"Optimizers">;
   let summary = "one step of Muon on one matrix";
   let description = [{
@@ -116,8 +117,11 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
     ```
 
     Where there are more rows than columns, `a = x^T . x` and `x . b` take the
-    place of `x . x^T` and `b . x`. `nsa-expand-updates` makes these operations
-    of it.
+    place of `x . x^T` and `b . x`. With an `element_type`, `x`, `a` and `b` are
+    rounded to it. `nsa-expand-updates` makes these operations of it.
+
+    It is for matrices between hidden states; embeddings, norms, gates and the
+    head are for AdamW.
 
     Example:
 
@@ -127,6 +131,10 @@ def NN_MuonOp : NN_OptimizerOp<"muon", (ins NSA_F32Tensor:$momentum),
         -> (tensor<32x48xf32>, tensor<32x48xf32>)
     ```
   }];
+  let arguments = (ins
+      NSA_F32Tensor:$weight, NSA_F32Tensor:$momentum, NSA_F32Tensor:$gradient,
+      NSA_F32Scalar:$norm, NSA_F32Scalar:$loss, NSA_F32TensorOfRank<1>:$hyper,
+      UnitAttr:$decay, OptionalAttr<NN_FloatElementTypeAttr>:$element_type);
   let resultNames = [{"weight", "momentum"}];
 }
 

@@ -95,8 +95,9 @@ const std::vector<OptionField> &nsa::optionFields() {
        "they are summed and used in fp32",
        {"fp32", "bf16"}},
       {"optimizer", &Options::optimizer,
-       "How gradients become updates: adamw, or lion with its beta1 and beta2 "
-       "(0.9 and 0.99 are usual) and a smaller train.lr"},
+       "How gradients become updates: adamw, muon with adamw for embeddings, "
+       "norms, gates and the head, or lion with its beta1 and beta2 (0.9 and "
+       "0.99 are usual) and a smaller train.lr"},
       {"shard-optimizer",
        &Options::shardRanks,
        "Ranks that share the optimizer's states: each keeps and updates those "

@@ -2,6 +2,7 @@
 
 #include "lib/Frontend/ModelBuilder.h"
 
+#include "dialects/NN/NNActivations.h"
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
@@ -49,15 +50,19 @@ public:
 private:
   // Declarations.
   SymbolRefAttr declare(StringRef name, ArrayRef<int64_t> shape,
-                        nn::InitKind kind, double value, bool decay = false,
+                        nn::InitAttr init, bool decay = false,
                         bool frozen = false, ArrayRef<StringRef> dims = {});
+  nn::InitAttr initial(nn::InitKind kind, double value) {
+    return nn::InitAttr::get(context, kind, value);
+  }
   SymbolRefAttr matrix(StringRef name, int64_t rows, int64_t columns,
                        double std) {
-    return declare(name, {rows, columns}, nn::InitKind::Normal, std,
-                   /*decay=*/true);
+    nn::InitKind kind =
+        std == 0.0 ? nn::InitKind::Constant : nn::InitKind::Normal;
+    return declare(name, {rows, columns}, initial(kind, std), /*decay=*/true);
   }
   SymbolRefAttr vector(StringRef name, int64_t size, double value) {
-    return declare(name, {size}, nn::InitKind::Constant, value);
+    return declare(name, {size}, initial(nn::InitKind::Constant, value));
   }
   SymbolRefAttr rotaryTable();
   nn::FunctionOp function(StringRef name, ArrayRef<StringRef> argNames,
@@ -77,6 +82,11 @@ private:
                   model.nKvGroups * model.dV, model.initStd, model.nKvGroups);
   }
   Value rotate(Value x, int64_t stride = 1);
+  Value normHeads(Value x, const Twine &name) {
+    return model.qkNorm ? norm(x, "attention." + name) : x;
+  }
+  KeyValue project(Value x, StringRef branch);
+  Value activate(Value x);
   Value compress(Value x, const Twine &name);
   nsa::AttentionOp attend(Value query, KeyValue kv,
                           VisibilityAttrInterface visibility,
@@ -105,7 +115,10 @@ private:
   void log(StringRef name, Value value) {
     nn::LogOp::create(builder, loc, name, value);
   }
+  /// Of the projections to the residual stream; 0 is no random start.
   double residualStd() const {
+    if (model.zeroInitOutput)
+      return 0.0;
     return model.initStd / std::sqrt(2.0 * static_cast<double>(model.nLayers));
   }
 
@@ -131,8 +144,8 @@ private:
 //===----------------------------------------------------------------------===//
 
 SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
-                                    nn::InitKind kind, double value, bool decay,
-                                    bool frozen, ArrayRef<StringRef> dims) {
+                                    nn::InitAttr init, bool decay, bool frozen,
+                                    ArrayRef<StringRef> dims) {
   OpBuilder::InsertionGuard guard(builder);
   auto symbol = FlatSymbolRefAttr::get(context, name);
   Operation *table = scope ? scope.getOperation() : root.getOperation();
@@ -142,10 +155,10 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
     builder.setInsertionPoint(layers);
   // Functions share what all layers have.
   if (!SymbolTable::lookupSymbolIn(table, symbol))
-    nn::ParameterOp::create(
-        builder, loc, name, tensor(shape),
-        dims.empty() ? ArrayAttr() : builder.getStrArrayAttr(dims),
-        nn::InitAttr::get(context, kind, value), decay, frozen);
+    nn::ParameterOp::create(builder, loc, name, tensor(shape),
+                            dims.empty() ? ArrayAttr()
+                                         : builder.getStrArrayAttr(dims),
+                            init, decay, frozen, /*optimizer=*/StringAttr());
   if (!scope)
     return symbol;
   return SymbolRefAttr::get(context, scope.getSymName(), {symbol});
@@ -154,9 +167,17 @@ SymbolRefAttr ModelBuilder::declare(StringRef name, ArrayRef<int64_t> shape,
 /// The angles of all positions, shared by every rotary embedding.
 SymbolRefAttr ModelBuilder::rotaryTable() {
   llvm::SaveAndRestore<nn::ScopeOp> outside(scope, {});
-  return declare("rotary", {config.train.seqLen, model.dK / 2, 2},
-                 nn::InitKind::Rotary, model.ropeBase, /*decay=*/false,
-                 /*frozen=*/true, {nn::kSequenceDim, "", ""});
+  nn::RotaryAttr rotary;
+  if (model.ropeDim != 0 || model.ropeScaling != "none")
+    rotary = nn::RotaryAttr::get(
+        context, model.ropeDim, *nn::symbolizeRotaryScaling(model.ropeScaling),
+        model.ropeScaling == "none" ? FloatAttr()
+                                    : builder.getF64FloatAttr(model.ropeFactor),
+        model.ropeLength);
+  return declare(
+      "rotary", {config.train.seqLen, model.dK / 2, 2},
+      nn::InitAttr::get(context, nn::InitKind::Rotary, model.ropeBase, rotary),
+      /*decay=*/false, /*frozen=*/true, {nn::kSequenceDim, "", ""});
 }
 
 /// Begins a function; what follows is written into it.
@@ -185,7 +206,8 @@ void ModelBuilder::finish(nn::FunctionOp function, ValueRange results) {
 //===----------------------------------------------------------------------===//
 
 Value ModelBuilder::norm(Value x, const Twine &name) {
-  SymbolRefAttr weight = vector((name + ".weight").str(), model.dim, 1.0);
+  int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
+  SymbolRefAttr weight = vector((name + ".weight").str(), width, 1.0);
   return create<nn::NormOp>(x.getType(), x, weight,
                             llvm::APFloat(model.normEps));
 }
@@ -205,6 +227,13 @@ Value ModelBuilder::linear(Value x, const Twine &name, int64_t out, double std,
                                     : IntegerAttr());
 }
 
+/// The keys of one branch, or of all that share them, and its values.
+KeyValue ModelBuilder::project(Value x, StringRef branch) {
+  KeyValue kv = {key(x, branch), value(x, branch)};
+  kv.key = normHeads(kv.key, branch + "key_norm");
+  return kv;
+}
+
 Value ModelBuilder::rotate(Value x, int64_t stride) {
   if (model.ropeBase == 0)
     return x;
@@ -220,7 +249,7 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
   auto add = [&](const Twine &part, int64_t rows, double std, bool decay) {
     SymbolRefAttr symbol =
         declare((name + part).str(), {model.nKvGroups, rows, width},
-                nn::InitKind::Normal, std, decay);
+                initial(nn::InitKind::Normal, std), decay);
     parameters.push_back(
         create<nn::GetOp>(tensor({model.nKvGroups, rows, width}), symbol));
   };
@@ -262,15 +291,22 @@ Value ModelBuilder::gates(Value logits) {
 
 Value ModelBuilder::sparseAttention(Value query, Value x) {
   const NsaConfig &nsa = config.nsa;
-  // The projections become one product. First come those that are rotated as
-  // they are, so that they are neighbours in it.
   KeyValue cmp, slc, win;
-  slc.key = key(x, "selected.");
-  win.key = key(x, "window.");
-  cmp.key = key(x, "compressed.");
-  cmp.value = value(x, "compressed.");
-  slc.value = value(x, "selected.");
-  win.value = value(x, "window.");
+  if (nsa.sharedKv) {
+    cmp = slc = win = project(x, "");
+  } else {
+    // The projections become one product. First come those that are rotated as
+    // they are, so that they are neighbours in it.
+    slc.key = key(x, "selected.");
+    win.key = key(x, "window.");
+    cmp.key = key(x, "compressed.");
+    cmp.value = value(x, "compressed.");
+    slc.value = value(x, "selected.");
+    win.value = value(x, "window.");
+    cmp.key = normHeads(cmp.key, "compressed.key_norm");
+    slc.key = normHeads(slc.key, "selected.key_norm");
+    win.key = normHeads(win.key, "window.key_norm");
+  }
   Value logits = linear(x, "attention.gate", model.nHeads * 3, model.initStd);
 
   query = rotate(query);
@@ -302,7 +338,7 @@ Value ModelBuilder::tokenAttention(Value query, Value x,
                                    const LayerKind &kind) {
   bool isDense = kind.attention == "dense";
   StringRef branch = isDense ? "" : "window.";
-  KeyValue kv = {key(x, branch), value(x, branch)};
+  KeyValue kv = project(x, branch);
   kv.key = rotate(kv.key);
   query = rotate(query);
   if (isDense)
@@ -320,6 +356,7 @@ void ModelBuilder::attention(Kind &kind) {
   Value normed = norm(x, "attention.norm");
   Value query = linear(normed, "attention.query", model.nHeads * model.dK,
                        model.initStd, model.nHeads);
+  query = normHeads(query, "query_norm");
   scope = kind.scope;
   Value mixed = kind.attention.attention == "nsa"
                     ? sparseAttention(query, normed)
@@ -328,6 +365,15 @@ void ModelBuilder::attention(Kind &kind) {
   Value merged = create<nn::MergeHeadsOp>(mixed);
   Value output = linear(merged, "attention.output", model.dim, residualStd());
   finish(kind.function, create<nn::AddOp>(x, output));
+}
+
+/// What a feed-forward layer without a gate does between its projections.
+Value ModelBuilder::activate(Value x) {
+  if (model.mlp == "gelu")
+    return create<nn::GeluOp>(x);
+  if (model.mlp == "relu2")
+    return create<nn::SquaredReluOp>(x);
+  return create<nn::SiluOp>(x);
 }
 
 void ModelBuilder::feedForward() {
@@ -341,8 +387,7 @@ void ModelBuilder::feedForward() {
     Value up = linear(normed, "mlp.up", hidden, model.initStd);
     active = create<nn::SwiGLUOp>(gate, up);
   } else {
-    active =
-        create<nn::SiluOp>(linear(normed, "mlp.up", hidden, model.initStd));
+    active = activate(linear(normed, "mlp.up", hidden, model.initStd));
   }
   Value output = linear(active, "mlp.down", model.dim, residualStd());
   finish(op, create<nn::AddOp>(x, output));
@@ -397,7 +442,10 @@ void ModelBuilder::train() {
     x = repeat(x, kinds[kindOfLayer[begin]], begin, end);
   }
   Value logits =
-      linear(norm(x, "norm"), "head", model.vocabSize, model.initStd);
+      linear(norm(x, "norm"), model.tiedEmbeddings ? "embedding" : "head",
+             model.vocabSize, model.initStd);
+  if (model.logitSoftcap != 0)
+    logits = create<nn::SoftcapOp>(logits, llvm::APFloat(model.logitSoftcap));
   Value loss = create<nn::CrossEntropyOp>(logits, entry.getArgument(1));
   finish(op, {loss, logits});
 }

@@ -61,7 +61,8 @@ static StringRef getTypeName(Operation *op, unsigned result) {
     return "q";
   if (place.ends_with(".key") || place.ends_with(".value"))
     return "kv";
-  return place == "head" ? "logits" : "";
+  // The embedding is the head where they are tied.
+  return place == "head" || place == "embedding" ? "logits" : "";
 }
 
 /// A name for each type that several operations share. The first value of a

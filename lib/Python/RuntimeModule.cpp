@@ -1,6 +1,7 @@
 //===- RuntimeModule.cpp - the Python module `nsa._runtime` ---------------===//
 
 #include "lib/Python/Arrays.h"
+#include "lib/Python/DataModule.h"
 #include "lib/Python/Errors.h"
 #include "lib/Python/ForeignArrays.h"
 #include "lib/Support/Files.h"
@@ -431,6 +432,7 @@ PYBIND11_MODULE(_runtime, m) {
   m.attr("__version__") = NSA_VERSION;
   defineErrors(m);
   registerErrors();
+  defineData(m);
 
   py::class_<File>(m, "Artifact", "A compiled program, of any machine.")
       .def(py::init([](const py::bytes &data, const std::string &name) {

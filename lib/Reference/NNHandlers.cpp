@@ -1,5 +1,6 @@
 //===- NNHandlers.cpp - the nn operations in the evaluator ----------------===//
 
+#include "dialects/NN/NNActivations.h"
 #include "dialects/NN/NNOptimizers.h"
 #include "lib/Reference/Evaluator.h"
 #include "lib/Reference/Kernels/NN.h"
@@ -171,6 +172,28 @@ static void addElementwise(Evaluator &evaluator) {
   });
 }
 
+static void addActivations(Evaluator &evaluator) {
+  addSimple<GeluOp>(evaluator,
+                    [](GeluOp, Operands in) { return gelu(*in[0]); });
+  addSimple<GeluBackwardOp>(evaluator, [](GeluBackwardOp, Operands in) {
+    return geluBackward(*in[0], *in[1]);
+  });
+  addSimple<SquaredReluOp>(evaluator, [](SquaredReluOp, Operands in) {
+    return squaredRelu(*in[0]);
+  });
+  addSimple<SquaredReluBackwardOp>(evaluator,
+                                   [](SquaredReluBackwardOp, Operands in) {
+                                     return squaredReluBackward(*in[0], *in[1]);
+                                   });
+  addSimple<SoftcapOp>(evaluator, [](SoftcapOp op, Operands in) {
+    return softcap(*in[0], op.getCap().convertToDouble());
+  });
+  addSimple<SoftcapBackwardOp>(
+      evaluator, [](SoftcapBackwardOp op, Operands in) {
+        return softcapBackward(*in[0], *in[1], op.getCap().convertToDouble());
+      });
+}
+
 static void addTraining(Evaluator &evaluator) {
   evaluator.add<CrossEntropyOp>([](CrossEntropyOp, Operands in, Results &out) {
     CrossEntropyResult result = crossEntropy(*in[0], *in[1]);
@@ -207,6 +230,16 @@ static void addTraining(Evaluator &evaluator) {
     out.push_back(std::move(ema));
     return success();
   });
+  evaluator.add<MuonOp>([](MuonOp op, Operands in, Results &out) {
+    Tensor weight = *in[0], momentum = *in[1];
+    std::optional<Type> element = op.getElementType();
+    muon(weight, momentum, *in[2], in[3]->data[0], in[4]->data[0], *in[5],
+         op.getDecay(),
+         [&](double x) { return element ? roundTo(*element, x) : x; });
+    out.push_back(std::move(weight));
+    out.push_back(std::move(momentum));
+    return success();
+  });
   evaluator.add<AdamWOp>([](AdamWOp op, Operands in, Results &out) {
     Tensor weight = *in[0], moment1 = *in[1], moment2 = *in[2];
     adamw(weight, moment1, moment2, *in[3], in[4]->data[0], in[5]->data[0],
@@ -224,5 +257,6 @@ void nsa::reference::addNNHandlers(Evaluator &evaluator) {
   addLinear(evaluator);
   addGates(evaluator);
   addElementwise(evaluator);
+  addActivations(evaluator);
   addTraining(evaluator);
 }

@@ -31,17 +31,33 @@ struct ModelConfig {
   int64_t nKvGroups = 2;
   int64_t dK = 32;
   int64_t dV = 32;
-  /// silu: up, SiLU, down. swiglu: silu(gate) * up, down.
+  /// silu, gelu, relu2: up, activation, down. swiglu: silu(gate) * up, down.
   std::string mlp = "silu";
   /// Width of the hidden layer; 0 stands for 4 * dim.
   int64_t mlpDim = 0;
   int64_t vocabSize = 256;
   /// 0: no rotary embedding.
   double ropeBase = 10000.0;
+  /// Channels of a head that are rotated, those of the first pairs (i, i +
+  /// dK / 2); 0: all.
+  int64_t ropeDim = 0;
+  /// none, linear, ntk or yarn: what is done for sequences that are ropeFactor
+  /// times as long as those of ropeLength tokens (yarn alone asks for it).
+  std::string ropeScaling = "none";
+  double ropeFactor = 1.0;
+  int64_t ropeLength = 0;
   double normEps = 1e-5;
   /// Standard deviation of the initial weights; the projections that write to
   /// the residual stream use initStd / sqrt(2 * nLayers).
   double initStd = 0.02;
+  /// Those projections start at 0 instead.
+  bool zeroInitOutput = false;
+  /// The head reads the table of the embedding.
+  bool tiedEmbeddings = false;
+  /// RMS norms of the query and key heads, before compression and rotation.
+  bool qkNorm = false;
+  /// Logits become cap * tanh(logits / cap); 0 leaves them as they are.
+  double logitSoftcap = 0.0;
   /// nsa: three gated branches. dense: all tokens so far. window: the sliding
   /// window alone.
   std::string attention = "nsa";
@@ -66,6 +82,8 @@ struct NsaConfig {
   std::string phi = "mean";
   /// Whether linear and mlp add a learned embedding of the place in the block.
   bool phiPos = false;
+  /// One projection of keys and one of values for the three branches.
+  bool sharedKv = false;
   /// Gate activation: sigmoid or softmax.
   std::string gate = "sigmoid";
 };
@@ -99,11 +117,14 @@ struct TrainConfig {
   /// Micro-batches per optimizer step; 0 derives it from batchSize. If given,
   /// it must agree.
   int64_t accumulateGradBatches = 0;
-  /// How gradients become updates: adamw or lion. The artefact has it compiled.
+  /// How gradients become updates: adamw, lion or muon. The artefact has it
+  /// compiled.
   std::string optimizer = training::defaultOptimizer;
   double lr = 1e-3;
-  /// cosine, linear or constant, after the warm-up.
+  /// cosine, linear, constant or wsd, after the warm-up.
   std::string lrSchedule = "cosine";
+  /// Last steps of wsd, in which it decays; 0: a fifth of all.
+  int64_t lrDecaySteps = 0;
   double lrMin = 0.0;
   int64_t warmupSteps = 100;
   double weightDecay = 0.1;

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 using namespace nsa;
+using namespace std::string_literals;
 
 //===----------------------------------------------------------------------===//
 // The table
@@ -88,15 +89,31 @@ void addModel(std::vector<ConfigField> &fields) {
   s.number("d_k", &C::dK, 2, 512,
            "width of a query and key head; even with a rotary embedding");
   s.number("d_v", &C::dV, 1, 512, "width of a value head");
-  s.text("mlp", &C::mlp, {"silu", "swiglu"}, "feed-forward layer");
+  s.text("mlp", &C::mlp, {"silu", "swiglu", "gelu", "relu2"},
+         "activation of the feed-forward layer; swiglu has a gate");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
            "hidden width of the feed-forward layer; 0 is 4 * dim");
   s.number("vocab_size", &C::vocabSize, 2, 65536, "number of tokens");
   s.real("rope_base", &C::ropeBase, 0.0, 1e12,
          "base of the rotary embedding, at least 1; 0 leaves it out");
+  s.number("rope_dim", &C::ropeDim, 0, 512,
+           "channels of a head that are rotated, an even number; 0 is d_k");
+  s.text("rope_scaling", &C::ropeScaling, {"none", "linear", "ntk", "yarn"},
+         "scaling of the rotary embedding to longer sequences");
+  s.real("rope_factor", &C::ropeFactor, 1.0, 1e6,
+         "how much longer they are than those of training");
+  s.number("rope_length", &C::ropeLength, 0, kMaxTokens,
+           "tokens of the sequences of training, for yarn");
   s.real("norm_eps", &C::normEps, 1e-12, 1.0, "epsilon of the RMS norms");
   s.real("init_std", &C::initStd, 1e-6, 10.0,
          "standard deviation of the initial weights");
+  s.flag("zero_init_output", &C::zeroInitOutput,
+         "projections to the residual stream start at 0");
+  s.flag("tied_embeddings", &C::tiedEmbeddings,
+         "the head is the embedding's table");
+  s.flag("qk_norm", &C::qkNorm, "RMS norms of query and key heads");
+  s.real("logit_softcap", &C::logitSoftcap, 0.0, 1e6,
+         "logits become cap * tanh(logits / cap); 0 leaves it out");
   s.text("attention", &C::attention, {"nsa", "dense", "window"},
          "three gated branches, all tokens so far, or the window alone");
   s.text("layers", &C::layers, {},
@@ -121,6 +138,8 @@ void addNsa(std::vector<ConfigField> &fields) {
   s.text("phi", &C::phi, {"mean", "linear", "mlp"}, "compression");
   s.flag("phi_pos", &C::phiPos,
          "learned embedding of the place in a compression block; not for mean");
+  s.flag("shared_kv", &C::sharedKv,
+         "one projection of keys and one of values for the three branches");
   s.text("gate", &C::gate, {"sigmoid", "softmax"}, "activation of the gates");
 }
 
@@ -150,18 +169,23 @@ void addTrain(std::vector<ConfigField> &fields) {
            "sequences per pass; divides batch_size");
   s.number("accumulate_grad_batches", &C::accumulateGradBatches, 0, 1 << 20,
            "passes per optimizer step; 0 derives it");
-  s.fixed().text("optimizer", &C::optimizer, {"adamw", "lion"},
-                 "how gradients become updates");
+  s.fixed().text("optimizer", &C::optimizer, {"adamw", "lion", "muon"},
+                 "how gradients become updates; muon has adamw for "
+                 "embeddings, norms, gates, head");
   s.real("lr", &C::lr, 0.0, 100.0, "peak learning rate");
-  s.text("lr_schedule", &C::lrSchedule, {"cosine", "linear", "constant"},
-         "decay after the warm-up, counted in optimizer steps");
+  s.text("lr_schedule", &C::lrSchedule, {"cosine", "linear", "constant", "wsd"},
+         "decay after the warm-up, counted in optimizer steps; wsd is constant "
+         "and then linear");
+  s.number("lr_decay_steps", &C::lrDecaySteps, 0, kMaxInt,
+           "last steps of wsd, in which it decays; 0 is a fifth of steps");
   s.real("lr_min", &C::lrMin, 0.0, 100.0, "learning rate at the last step");
   s.number("warmup_steps", &C::warmupSteps, 0, kMaxInt,
            "optimizer steps of linear warm-up");
   s.real("weight_decay", &C::weightDecay, 0.0, 100.0,
          "decoupled weight decay of matrices");
   s.real("beta1", &C::beta1, 0.0, 0.999999,
-         "first-moment decay; lion's share of the average in a step");
+         "first-moment decay, also muon's; lion's share of the average in a "
+         "step");
   s.real("beta2", &C::beta2, 0.0, 0.9999999,
          "second-moment decay; lion's decay of the average");
   s.real("adam_eps", &C::adamEps, 1e-30, 1.0, "epsilon of adamw");
@@ -223,6 +247,7 @@ public:
       : config(config), isGiven(isGiven) {}
 
   Status checkModel() const;
+  Status checkRope() const;
   Status checkNsa() const;
   Status checkTrain() const;
 
@@ -285,12 +310,50 @@ Status ConflictFinder::checkModel() const {
   if (m.ropeBase != 0 && m.dK % 2 != 0)
     return conflict("model.d_k", name("model.d_k", m.dK) +
                                      " must be even for the rotary embedding");
+  if (Status status = checkRope(); !status)
+    return status;
   if (config.data.tokenizer == "byte" && m.vocabSize < 256)
     return conflict("model.vocab_size",
                     name("model.vocab_size", m.vocabSize) +
                         " must be at least 256 for the byte tokenizer");
   if (Result<std::vector<LayerKind>> kinds = getLayerKinds(config); !kinds)
     return conflict("model.layers", kinds.message());
+  return {};
+}
+
+Status ConflictFinder::checkRope() const {
+  const ModelConfig &m = config.model;
+  auto hasNoEffect = [&](const std::string &path, const auto &value,
+                         const std::string &other, const auto &reason) {
+    return conflict(path, name(path, value) + " has no effect with " +
+                              name(other, reason));
+  };
+  std::string dim = "model.rope_dim", scaling = "model.rope_scaling";
+  if (m.ropeBase == 0 && m.ropeDim != 0)
+    return hasNoEffect(dim, m.ropeDim, "model.rope_base", m.ropeBase);
+  if (m.ropeBase == 0 && m.ropeScaling != "none")
+    return hasNoEffect(scaling, m.ropeScaling, "model.rope_base", m.ropeBase);
+  if (m.ropeDim % 2 != 0)
+    return conflict(dim, name(dim, m.ropeDim) + " must be even");
+  if (Status status = checkAtMost(dim, m.ropeDim, "model.d_k", m.dK); !status)
+    return status;
+  if (m.ropeScaling == "none" && m.ropeFactor != 1)
+    return hasNoEffect("model.rope_factor", m.ropeFactor, scaling,
+                       m.ropeScaling);
+  if (m.ropeScaling != "yarn" && m.ropeLength != 0)
+    return hasNoEffect("model.rope_length", m.ropeLength, scaling,
+                       m.ropeScaling);
+  if (m.ropeScaling == "yarn" && m.ropeLength == 0)
+    return conflict("model.rope_length",
+                    name("model.rope_length", m.ropeLength) +
+                        " must be at least 1 with " + name(scaling, "yarn"s),
+                    scaling);
+  int64_t rotated = m.ropeDim ? m.ropeDim : m.dK;
+  if (m.ropeScaling == "ntk" && rotated < 4)
+    return conflict(scaling, name(scaling, m.ropeScaling) +
+                                 " needs at least 4 rotated channels, there "
+                                 "are " +
+                                 std::to_string(rotated));
   return {};
 }
 
@@ -332,10 +395,22 @@ Status ConflictFinder::checkTrain() const {
                                   "train.steps", t.steps, hint);
       !status)
     return status;
-  if (t.optimizer != "adamw" && t.adamEps != TrainConfig().adamEps)
+  if (t.optimizer == "lion" && t.adamEps != TrainConfig().adamEps)
     return conflict("train.adam_eps", name("train.adam_eps", t.adamEps) +
                                           " has no effect with " +
                                           name("train.optimizer", t.optimizer));
+  if (t.lrSchedule != "wsd" && t.lrDecaySteps != 0)
+    return conflict("train.lr_decay_steps",
+                    name("train.lr_decay_steps", t.lrDecaySteps) +
+                        " has no effect with " +
+                        name("train.lr_schedule", t.lrSchedule));
+  if (t.warmupSteps + t.lrDecaySteps > t.steps)
+    return conflict("train.lr_decay_steps",
+                    name("train.lr_decay_steps", t.lrDecaySteps) + " and " +
+                        name("train.warmup_steps", t.warmupSteps) +
+                        " must not exceed " + name("train.steps", t.steps) +
+                        " together",
+                    "train.steps");
   return checkAtMost("train.lr_min", t.lrMin, "train.lr", t.lr);
 }
 

@@ -47,6 +47,8 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createExpandModel());
     manager.addPass(createSetInputShapes({options.microBatch, options.seqLen}));
     manager.addNestedPass<func::FuncOp>(createLimitSelection());
+    manager.addNestedPass<func::FuncOp>(
+        createAssignOptimizers({options.optimizer}));
     // Copies of 16 bytes and matmuls on tensor cores need rows of
     // 8 halves.
     if (options.fuse)
@@ -120,8 +122,8 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 
 /// Names of the options that passes of a phase read.
 static ArrayRef<StringRef> optionsOf(Phase phase) {
-  static constexpr StringRef precision[] = {"micro-batch", "seq-len", "fuse",
-                                            "schedule", "precision"};
+  static constexpr StringRef precision[] = {
+      "micro-batch", "seq-len", "fuse", "schedule", "precision", "optimizer"};
   static constexpr StringRef gradient[] = {"recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
                                             "optimizer", "shard-optimizer"};

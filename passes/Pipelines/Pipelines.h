@@ -4,8 +4,8 @@
 // what the phase should have removed. `nsa-compile` and `nsa-opt` run the same
 // pipelines:
 //
-// - precision: nsa-expand-model, nsa-set-input-shapes, nsa-merge-projections,
-// nsa-precision
+// - precision: nsa-expand-model, nsa-set-input-shapes, nsa-limit-selection,
+// nsa-assign-optimizers, nsa-merge-projections, nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
 //   a policy, nsa-recompute, canonicalize, cse
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,

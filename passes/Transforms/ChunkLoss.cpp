@@ -1,7 +1,7 @@
 //===- ChunkLoss.cpp - the loss without all logits at once ----------------===//
 
 #include "dialects/Interfaces/ShapeChecks.h"
-#include "dialects/NN/NNOps.h"
+#include "dialects/NN/NNActivations.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 
@@ -22,6 +22,9 @@ namespace {
 /// A head, the loss of its logits and what the gradient of the logits is for.
 struct Loss {
   nn::MatmulOp head;
+  /// What bounds the logits, and its gradient; null if nothing does.
+  nn::SoftcapOp softcap;
+  nn::SoftcapBackwardOp softcapBackward;
   nn::CrossEntropyOp loss;
   /// Null outside of training.
   nn::CrossEntropyBackwardOp backward;
@@ -30,6 +33,10 @@ struct Loss {
   /// Products that sum over tokens: the gradient of the head's weight.
   SmallVector<nn::MatmulOp> overRows;
 
+  /// What the products of backward read.
+  Value getLogitsGrad() {
+    return softcap ? softcapBackward.getInputGrad() : backward.getLogitsGrad();
+  }
   int64_t getRows() {
     return ShapedType::getNumElements(getShape(head.getOutput()).drop_back());
   }
@@ -98,7 +105,7 @@ static StringRef addProduct(Loss &found, Operation *user) {
   auto product = dyn_cast<nn::MatmulOp>(user);
   if (!product)
     return "something else than a product reads the gradient of the logits";
-  Value gradient = found.backward.getLogitsGrad();
+  Value gradient = found.getLogitsGrad();
   bool isLhs = product.getLhs() == gradient;
   Value other = isLhs ? product.getRhs() : product.getLhs();
   if (other == gradient || product.getAccumulator())
@@ -123,20 +130,43 @@ static bool isKnownAt(Value value, Operation *op) {
          producer->isBeforeInBlock(op);
 }
 
-/// Fills in what depends on the loss. Returns an obstacle, or nothing.
-static StringRef collect(Loss &found) {
-  found.head = found.loss.getLogits().getDefiningOp<nn::MatmulOp>();
-  if (!found.head || found.head.getAccumulator() ||
-      found.head.getTransposeLhs())
-    return "the logits are not a product with a weight";
-  for (Operation *user : found.head->getUsers()) {
+/// Finds what reads the logits. Returns an obstacle, or nothing.
+static StringRef collectReaders(Loss &found) {
+  for (Operation *user : found.loss.getLogits().getUsers()) {
     if (user == found.loss)
       continue;
+    auto slope = dyn_cast<nn::SoftcapBackwardOp>(user);
+    if (found.softcap && slope && !found.softcapBackward) {
+      found.softcapBackward = slope;
+      continue;
+    }
     auto backward = dyn_cast<nn::CrossEntropyBackwardOp>(user);
     if (!backward || found.backward || backward.getLse() != found.loss.getLse())
       return "something else reads the logits";
     found.backward = backward;
   }
+  if (found.softcap && (!found.softcap.getInput().hasOneUse() ||
+                        bool(found.backward) != bool(found.softcapBackward)))
+    return "something else reads the logits";
+  if (found.softcapBackward &&
+      (!found.backward->hasOneUse() ||
+       found.softcapBackward.getOutputGrad() != found.backward.getLogitsGrad()))
+    return "the gradient of the softcap is not that of the loss";
+  return "";
+}
+
+/// Fills in what depends on the loss. Returns an obstacle, or nothing.
+static StringRef collect(Loss &found) {
+  Value logits = found.loss.getLogits();
+  found.softcap = logits.getDefiningOp<nn::SoftcapOp>();
+  if (found.softcap)
+    logits = found.softcap.getInput();
+  found.head = logits.getDefiningOp<nn::MatmulOp>();
+  if (!found.head || found.head.getAccumulator() ||
+      found.head.getTransposeLhs())
+    return "the logits are not a product with a weight";
+  if (StringRef obstacle = collectReaders(found); !obstacle.empty())
+    return obstacle;
   for (Value statistic : {found.loss.getLse(), found.loss.getCount()})
     for (Operation *user : statistic.getUsers())
       if (user != found.backward)
@@ -148,7 +178,7 @@ static StringRef collect(Loss &found) {
     return "the gradient of the logits is not that of the loss";
   if (!isKnownAt(found.backward.getLossGrad(), found.loss))
     return "the gradient of the loss depends on the loss";
-  for (Operation *user : found.backward->getUsers())
+  for (Operation *user : found.getLogitsGrad().getUsers())
     if (StringRef obstacle = addProduct(found, user); !obstacle.empty())
       return obstacle;
   return "";
@@ -190,14 +220,21 @@ static void split(Loss &found, int64_t rowsPerChunk) {
   int64_t first = 0;
   for (Value chunk : chunks.getParts()) {
     Value logits = createLike(builder, found.head, chunk, weight);
+    if (found.softcap)
+      logits = nn::SoftcapOp::create(builder, found.softcap.getLoc(), logits,
+                                     found.softcap.getCapAttr());
     auto loss = nn::CrossEntropyChunkOp::create(builder, loc, logits, targets,
                                                 count, lossGrad, first);
     losses.push_back(loss.getLosses());
     Value gradient = loss.getLogitsGrad();
+    if (found.softcapBackward)
+      gradient = nn::SoftcapBackwardOp::create(builder, found.softcap.getLoc(),
+                                               gradient, logits,
+                                               found.softcap.getCapAttr());
     for (auto [product, parts] : llvm::zip_equal(found.byRows, rows))
       parts.push_back(createLike(builder, product, gradient, weight));
     for (auto [product, sum] : llvm::zip_equal(found.overRows, sums)) {
-      bool isLhs = product.getLhs() == found.backward.getLogitsGrad();
+      bool isLhs = product.getLhs() == found.getLogitsGrad();
       sum = createLike(builder, product, isLhs ? gradient : chunk,
                        isLhs ? chunk : gradient, sum);
     }
@@ -215,9 +252,13 @@ static void split(Loss &found, int64_t rowsPerChunk) {
   for (nn::MatmulOp product :
        llvm::concat<nn::MatmulOp>(found.byRows, found.overRows))
     product.erase();
+  if (found.softcapBackward)
+    found.softcapBackward.erase();
   if (found.backward)
     found.backward.erase();
   found.loss.erase();
+  if (found.softcap)
+    found.softcap.erase();
   found.head.erase();
 }
 

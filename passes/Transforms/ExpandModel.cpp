@@ -120,6 +120,9 @@ FailureOr<Value> ModelExpander::parameter(Operation *user,
   if (op.getDecay())
     attributes.push_back(
         builder.getNamedAttr(nn::kDecayAttr, builder.getUnitAttr()));
+  if (op.getOptimizer())
+    attributes.push_back(
+        builder.getNamedAttr(nn::kOptimizerAttr, op.getOptimizerAttr()));
   std::string name = nn::getParameterName(op, layer);
   value = argument(name, op.getType(),
                    op.getFrozen() ? nn::ArgumentRole::Constant

@@ -150,9 +150,9 @@ unsigned Merger::merge(Group &group) {
 }
 
 unsigned Merger::run() {
-  // Weights of different decay belong to different updates, which keep their
-  // tensors together.
-  using Key = std::tuple<Value, Type, unsigned>;
+  // Weights of different decay or optimizers belong to different updates, which
+  // keep their tensors together.
+  using Key = std::tuple<Value, Type, unsigned, StringRef>;
   llvm::MapVector<Key, Group> groups;
   llvm::MapVector<Value, SmallVector<std::pair<nn::MatmulOp, StringRef>>>
       refused;
@@ -164,8 +164,10 @@ unsigned Merger::run() {
       refused[input].push_back({product, obstacle});
       continue;
     }
-    unsigned decay = nn::hasDecay(function, getWeight(product).getArgNumber());
-    groups[{input, nsa::getElementType(product.getOutput()), decay}]
+    unsigned weight = getWeight(product).getArgNumber();
+    groups[{input, nsa::getElementType(product.getOutput()),
+            nn::hasDecay(function, weight),
+            nn::getArgumentOptimizer(function, weight)}]
         .products.push_back(product);
   }
   for (auto &[input, products] : refused)

@@ -30,23 +30,30 @@ struct Parameter {
   StringRef name;
   DictionaryAttr attributes;
   unsigned gradientResult;
+  /// What updates it, found once all parameters are.
+  std::optional<OptimizerKind> kind = std::nullopt;
 
   RankedTensorType getType() const {
     return cast<RankedTensorType>(argument.getType());
   }
   std::string getGradientName() const { return training::gradientName(name); }
+  SmallVector<OptimizerState> getStateSpecs() const {
+    return kind->getStateSpecs(getType());
+  }
 };
 
 struct OptimizerPass : nsa::impl::OptimizerBase<OptimizerPass> {
   using OptimizerBase::OptimizerBase;
   void runOnOperation() override;
-  /// The optimizer that the option names, if it can update all parameters.
-  FailureOr<OptimizerKind> findKind(ArrayRef<Parameter> parameters);
+  FailureOr<OptimizerKind> findKind(Location loc, StringRef name);
+  /// Finds for each parameter its own optimizer, or the one that the option
+  /// names, which must be able to update it.
+  LogicalResult findKinds(func::FuncOp accumulate,
+                          MutableArrayRef<Parameter> parameters);
   /// No symbol of the module has the name of an entry that is made here.
   LogicalResult checkFree(StringRef name);
   func::FuncOp buildUpdate(func::FuncOp accumulate,
-                           ArrayRef<Parameter> parameters,
-                           const OptimizerKind &kind);
+                           ArrayRef<Parameter> parameters);
   void buildStep(func::FuncOp accumulate, func::FuncOp update);
 };
 
@@ -136,13 +143,12 @@ collectParameters(func::FuncOp accumulate) {
 /// No argument or result of `@accumulate` has a name of what is made here: in
 /// `@step` both would be one.
 static LogicalResult checkNames(func::FuncOp accumulate,
-                                ArrayRef<Parameter> parameters,
-                                const OptimizerKind &kind) {
+                                ArrayRef<Parameter> parameters) {
   llvm::StringSet<> made = {training::hyperInput, training::lossSumState,
                             training::lossSumOutput, training::gradNormOutput};
   for (const Parameter &p : parameters) {
     made.insert(p.getGradientName());
-    for (const OptimizerState &state : kind.getStateSpecs(p.getType()))
+    for (const OptimizerState &state : p.getStateSpecs())
       made.insert((state.name + "." + p.name).str());
   }
   if (findLossScale(accumulate)) {
@@ -255,14 +261,13 @@ static std::pair<Value, Value> buildLossScale(Signature &signature,
 /// Appends what the optimizer keeps, the first state of all parameters first.
 /// Returns the states of each parameter.
 static SmallVector<SmallVector<Value>>
-appendStates(Signature &signature, ArrayRef<Parameter> parameters,
-             const OptimizerKind &kind) {
+appendStates(Signature &signature, ArrayRef<Parameter> parameters) {
   SmallVector<SmallVector<Value>> states(parameters.size());
   bool isMore = true;
   for (unsigned number = 0; isMore; ++number) {
     isMore = false;
     for (auto [p, values] : llvm::zip_equal(parameters, states)) {
-      SmallVector<OptimizerState> specs = kind.getStateSpecs(p.getType());
+      SmallVector<OptimizerState> specs = p.getStateSpecs();
       if (number >= specs.size())
         continue;
       isMore = true;
@@ -274,9 +279,21 @@ appendStates(Signature &signature, ArrayRef<Parameter> parameters,
   return states;
 }
 
+/// The element type in which the model computes with a weight.
+static Type getComputeType(Value weight) {
+  for (Operation *user : weight.getUsers()) {
+    if (auto cast = dyn_cast<nn::CastOp>(user))
+      return cast.getElementType();
+    if (!isa<nn::FlattenOp, nn::RecomputeBarrierOp>(user))
+      continue;
+    if (Type type = getComputeType(user->getResult(0)); !type.isF32())
+      return type;
+  }
+  return getElementTypeOrSelf(weight);
+}
+
 func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
-                                        ArrayRef<Parameter> parameters,
-                                        const OptimizerKind &kind) {
+                                        ArrayRef<Parameter> parameters) {
   func::FuncOp update =
       createEntry(getOperation(), training::updateEntry, accumulate.getLoc());
   Location loc = update.getLoc();
@@ -288,8 +305,7 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
   for (const Parameter &p : parameters)
     weights.push_back(
         signature.addArgument(p.getType(), p.attributes, p.argument.getLoc()));
-  SmallVector<SmallVector<Value>> states =
-      appendStates(signature, parameters, kind);
+  SmallVector<SmallVector<Value>> states = appendStates(signature, parameters);
   for (const Parameter &p : parameters)
     gradients.push_back(appendState(signature, p.getGradientName(),
                                     ArgumentRole::Gradient, p.getType(),
@@ -324,12 +340,12 @@ func::FuncOp OptimizerPass::buildUpdate(func::FuncOp accumulate,
     SmallVector<Value> operands = {w};
     llvm::append_range(operands, kept);
     operands.append({g, norm, lossSum, hyper});
-    OptimizerOpInterface step =
-        kind.create(builder, p.argument.getLoc(), operands,
-                    bool(p.attributes.get(nn::kDecayAttr)));
+    OptimizerOpInterface step = p.kind->create(
+        builder, p.argument.getLoc(), operands,
+        bool(p.attributes.get(nn::kDecayAttr)), getComputeType(p.argument));
     appendAlias(signature, step.getNewWeight(), p.name);
     for (auto [state, value] :
-         llvm::zip_equal(kind.getStateSpecs(p.getType()), step.getNewStates()))
+         llvm::zip_equal(p.getStateSpecs(), step.getNewStates()))
       appendAlias(signature, value, state.name + "." + p.name);
   }
   for (auto [p, g] : llvm::zip_equal(parameters, gradients))
@@ -390,20 +406,35 @@ void OptimizerPass::buildStep(func::FuncOp accumulate, func::FuncOp update) {
   appendEntry(step, update);
 }
 
-FailureOr<OptimizerKind>
-OptimizerPass::findKind(ArrayRef<Parameter> parameters) {
-  std::optional<OptimizerKind> kind =
-      OptimizerKind::find(&getContext(), optimizer);
-  if (!kind)
-    return getOperation().emitError("unknown optimizer `")
-           << optimizer << "`, expected one of "
-           << llvm::join(OptimizerKind::list(&getContext()), ", ");
-  for (const Parameter &p : parameters)
+FailureOr<OptimizerKind> OptimizerPass::findKind(Location loc, StringRef name) {
+  if (std::optional<OptimizerKind> kind =
+          OptimizerKind::find(&getContext(), name))
+    return *kind;
+  return emitError(loc, "unknown optimizer `")
+         << name << "`, expected one of "
+         << llvm::join(OptimizerKind::list(&getContext()), ", ");
+}
+
+LogicalResult OptimizerPass::findKinds(func::FuncOp accumulate,
+                                       MutableArrayRef<Parameter> parameters) {
+  FailureOr<OptimizerKind> common =
+      findKind(getOperation().getLoc(), optimizer);
+  if (failed(common))
+    return failure();
+  for (Parameter &p : parameters) {
+    Location loc = p.argument.getLoc();
+    StringRef own =
+        nn::getArgumentOptimizer(accumulate, p.argument.getArgNumber());
+    FailureOr<OptimizerKind> kind = own.empty() ? common : findKind(loc, own);
+    if (failed(kind))
+      return failure();
     if (!kind->canUpdate(p.getType()))
-      return emitError(p.argument.getLoc(), "parameter `")
+      return emitError(loc, "parameter `")
              << p.name << "` of type " << p.getType()
              << " cannot be updated by `" << kind->getName() << "`";
-  return *kind;
+    p.kind = *kind;
+  }
+  return success();
 }
 
 void OptimizerPass::runOnOperation() {
@@ -419,13 +450,13 @@ void OptimizerPass::runOnOperation() {
   FailureOr<SmallVector<Parameter>> parameters = collectParameters(accumulate);
   if (failed(parameters))
     return signalPassFailure();
-  FailureOr<OptimizerKind> kind = findKind(*parameters);
-  if (failed(kind) || failed(checkNames(accumulate, *parameters, *kind)) ||
+  if (failed(findKinds(accumulate, *parameters)) ||
+      failed(checkNames(accumulate, *parameters)) ||
       failed(checkFree(training::updateEntry)) ||
       failed(checkFree(training::stepEntry)))
     return signalPassFailure();
   buildAccumulation(accumulate, *loss, *parameters);
-  buildStep(accumulate, buildUpdate(accumulate, *parameters, *kind));
+  buildStep(accumulate, buildUpdate(accumulate, *parameters));
   numParameters += parameters->size();
   unsigned decayed = llvm::count_if(*parameters, [](const Parameter &p) {
     return p.attributes.contains(nn::kDecayAttr);

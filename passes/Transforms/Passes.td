@@ -123,6 +123,39 @@ def LimitSelection : Pass<"nsa-limit-selection", "::mlir::func::FuncOp"> {
   ];
 }
 
+def AssignOptimizers : Pass<"nsa-assign-optimizers", "::mlir::func::FuncOp"> {
+  let summary = "Give another optimizer to what an optimizer is not for";
+  let description = [{
+    Muon is for matrices that lead from hidden states to hidden states. In a
+    function that is trained, each parameter that is none gets the attribute
+    `nn.optimizer` with the name of the optimizer's companion, which is AdamW:
+    tensors of another rank than 2, tables that `nn.embedding` reads, and what
+    gives the logits of tokens and gates. A parameter that has the attribute
+    keeps it. For an optimizer without a companion nothing is done.
+
+    Example: with `optimizer=muon`,
+
+    ```mlir
+    func.func @f(%w: tensor<4xf32> {nn.name = "w", nn.role = "parameter"}, ...) attributes {nn.train}
+    ```
+
+    becomes
+
+    ```mlir
+    func.func @f(%w: tensor<4xf32> {nn.name = "w", nn.optimizer = "adamw", nn.role = "parameter"}, ...) attributes {nn.train}
+    ```
+  }];
+  let dependentDialects = ["::nsa::nn::NNDialect"];
+  let options = [
+    Option<"optimizer", "optimizer", "std::string",
+           /*default=*/"::nsa::training::defaultOptimizer",
+           "The optimizer: the name of its operation without `nn.`">,
+  ];
+  let statistics = [
+    Statistic<"numAssigned", "assigned", "Number of parameters that got another">,
+  ];
+}
+
 def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
   let summary = "Make one matmul of projections of the same value";
   let description = [{
@@ -133,7 +166,7 @@ def MergeProjections : Pass<"nsa-merge-projections", "::mlir::ModuleOp"> {
 
     Parameters are merged if they are f32 matrices whose elements are a multiple
     of 16 (else there is a gap between them), and all with or all without weight
-    decay. A parameter whose rows are no multiple of `multiple` is left out: the
+    decay, and of one optimizer. A parameter whose rows are no multiple of `multiple` is left out: the
     columns behind its own, and all rows of the product, would begin at odd
     addresses. What shares its left-hand side with others and is left alone is a
     missed remark with the reason.
@@ -356,7 +389,8 @@ def Optimizer : Pass<"nsa-optimizer", "::mlir::ModuleOp"> {
       or only micro-batch of an optimizer step.
 
     A result with `nn.alias` replaces the argument of that name when the function
-    ends. Weight decay applies where the parameter has `nn.decay`.
+    ends. Weight decay applies where the parameter has `nn.decay`; a parameter with
+    `nn.optimizer` is updated by that one.
 
     There is no function for initial values: each persistent argument says in
     `nn.init` what it starts from, and the buffer phase makes `@init` of that

@@ -52,6 +52,18 @@ static void initializeRotary(const artifact::Tensor &tensor, float *data,
   }
 }
 
+static void initializeFrequencies(const artifact::Tensor &tensor, float *data,
+                                  int64_t begin, int64_t end) {
+  const auto &frequencies = *tensor.frequencies();
+  for (int64_t element = begin; element < end; ++element) {
+    int64_t pair = element / 2, pairs = frequencies.size();
+    double angle = double(pair / pairs) * frequencies.Get(pair % pairs);
+    data[element] =
+        float(tensor.value() *
+              (element % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  }
+}
+
 void nsa::initializeTensor(const artifact::Tensor &tensor, uint64_t seed,
                            void *data, int64_t begin, int64_t end) {
   switch (tensor.init()) {
@@ -63,5 +75,8 @@ void nsa::initializeTensor(const artifact::Tensor &tensor, uint64_t seed,
     return initializeNormal(tensor, seed, data, begin, end);
   case InitKind::Rotary:
     return initializeRotary(tensor, static_cast<float *>(data), begin, end);
+  case InitKind::Frequencies:
+    return initializeFrequencies(tensor, static_cast<float *>(data), begin,
+                                 end);
   }
 }

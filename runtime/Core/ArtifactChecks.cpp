@@ -200,12 +200,26 @@ bool Checker::checkInit(const Tensor &tensor) {
   if (tensor.init() == InitKind::Normal && !isFloat(tensor.type()))
     return fail("a normal distribution needs a float type, not " +
                 std::string(typeName(tensor.type())));
-  if (tensor.init() != InitKind::Rotary)
+  if (tensor.init() != InitKind::Rotary &&
+      tensor.init() != InitKind::Frequencies)
     return true;
   const auto &shape = *tensor.shape();
   if (tensor.type() != DataType::F32 || shape.size() != 3 || shape.Get(2) != 2)
     return fail("a rotary table is f32 of shape [L, D/2, 2]");
-  return tensor.value() > 0 || fail("the base of a rotary table is positive");
+  if (tensor.value() <= 0)
+    return fail(tensor.init() == InitKind::Rotary
+                    ? "the base of a rotary table is positive"
+                    : "the amplitude of a rotary table is positive");
+  if (tensor.init() == InitKind::Rotary)
+    return true;
+  const auto *frequencies = tensor.frequencies();
+  if (!frequencies || frequencies->size() != shape.Get(1))
+    return fail("a rotary table of " + num(shape.Get(1)) + " pairs has " +
+                num(frequencies ? frequencies->size() : 0) + " frequencies");
+  for (double frequency : *frequencies)
+    if (!std::isfinite(frequency))
+      return fail("a frequency is not finite");
+  return true;
 }
 
 bool Checker::checkTensor(const Tensor &tensor) {

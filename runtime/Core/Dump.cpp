@@ -178,6 +178,12 @@ static std::string initText(const artifact::Tensor &tensor) {
     return ", init normal " + shortest(tensor.value());
   case artifact::InitKind::Rotary:
     return ", init rotary " + shortest(tensor.value());
+  case artifact::InitKind::Frequencies: {
+    std::string text;
+    for (double frequency : *tensor.frequencies())
+      text += " " + shortest(frequency);
+    return ", init " + shortest(tensor.value()) + " times frequencies" + text;
+  }
   }
   return "";
 }

@@ -37,13 +37,18 @@ static Result<std::string> findData(const std::string &directory) {
   return found;
 }
 
-/// The files that a manifest names: shards.
-static std::vector<std::string> shardNames(const Manifest &manifest) {
+/// The files that a manifest names, as far as their names are those of such.
+static std::vector<std::string> fileNames(const Manifest &manifest) {
   std::vector<std::string> names;
-  for (const SplitInfo *split : {&manifest.train, &manifest.val})
+  for (const SplitInfo *split : {&manifest.train, &manifest.val}) {
     for (const ShardInfo &shard : split->shards)
       if (fs::path(shard.file).extension() == ".bin")
         names.push_back(shard.file);
+    if (fs::path(split->index.file).extension() == ".idx")
+      names.push_back(split->index.file);
+  }
+  if (manifest.tokenizer.file == tokenizerName)
+    names.push_back(tokenizerName);
   return names;
 }
 
@@ -120,7 +125,7 @@ static Status retireOld(const std::string &directory, const std::string &ready,
   if (!old)
     return {};
   const std::set<std::string> kept(names.begin(), names.end());
-  for (const std::string &name : shardNames(*old)) {
+  for (const std::string &name : fileNames(*old)) {
     std::string path = directory + "/" + name;
     std::error_code code;
     if (kept.count(name) == 0)
@@ -140,7 +145,7 @@ Status finishReplacement(const std::string &directory) {
     Result<Manifest> manifest = Manifest::load(ready);
     if (!manifest)
       return Error{manifest.message()};
-    std::vector<std::string> names = shardNames(*manifest);
+    std::vector<std::string> names = fileNames(*manifest);
     if (Status status = retireOld(directory, ready, names); !status)
       return status;
     for (const std::string &name : names) {
@@ -176,10 +181,10 @@ Status DataFolder::publish(const Manifest &manifest) {
     return status;
   std::vector<std::string> old;
   if (Result<Manifest> before = Manifest::load(directory); before.ok())
-    old = shardNames(*before);
+    old = fileNames(*before);
   std::error_code code;
   const std::set<std::string> replaced(old.begin(), old.end());
-  for (const std::string &name : shardNames(manifest))
+  for (const std::string &name : fileNames(manifest))
     if (replaced.count(name) == 0 &&
         fs::exists(fs::symlink_status(directory + "/" + name, code)))
       return Error{"'" + directory + "/" + name +

@@ -12,8 +12,9 @@ namespace nsa {
 
 using Json = nlohmann::ordered_json;
 
-/// Since format 2 a manifest has a hash of its own.
-static constexpr int64_t manifestFormat = 2;
+/// Since format 2 a manifest has a hash of its own; format 3 names files beside
+/// the shards, and is written where there are some.
+static constexpr int64_t plainFormat = 2, latestFormat = 3;
 static constexpr const char *ownHashKey = "xxh3";
 
 std::optional<double> Manifest::fact(const std::string &name) const {
@@ -33,25 +34,37 @@ uint64_t Manifest::digest() const {
   return hash.digest();
 }
 
+static Json printFile(const FileInfo &info) {
+  return {{"file", info.file}, {"xxh3", toHex(info.hash)}};
+}
+
 static Json printSplit(const SplitInfo &split) {
   Json shards = Json::array();
   for (const ShardInfo &shard : split.shards)
     shards.push_back({{"file", shard.file},
                       {"tokens", shard.tokens},
                       {"xxh3", toHex(shard.hash)}});
-  return {{"tokens", split.tokens},
-          {"documents", split.documents},
-          {"shards", shards}};
+  Json json = {{"tokens", split.tokens},
+               {"documents", split.documents},
+               {"shards", shards}};
+  if (!split.index.file.empty())
+    json["index"] = printFile(split.index);
+  return json;
 }
 
 /// Everything but the file's own hash.
 static Json printContents(const Manifest &manifest) {
   Json root;
-  root["format"] = manifestFormat;
+  bool isPlain = manifest.tokenizer.file.empty() &&
+                 manifest.train.index.file.empty() &&
+                 manifest.val.index.file.empty();
+  root["format"] = isPlain ? plainFormat : latestFormat;
   root["tool"] = manifest.tool;
   root["kind"] = manifest.kind;
   root["vocab_size"] = manifest.vocabSize;
   root["end_of_text"] = manifest.endOfText;
+  if (!manifest.tokenizer.file.empty())
+    root["tokenizer"] = printFile(manifest.tokenizer);
   root["options"] = Json::object();
   for (const auto &[key, value] : manifest.options)
     root["options"][key] = value;
@@ -85,6 +98,23 @@ Status Manifest::checkOwnHash(const std::string &directory) const {
   return {};
 }
 
+/// Refuses the name of a file that is not simply one of the directory.
+static void checkName(const std::string &file) {
+  if (file.empty() || file.find('/') != std::string::npos)
+    throw std::runtime_error("file name " + quote(file) +
+                             " leaves the directory");
+  // Messages quote the name, and nobody writes such ones.
+  if (file != oneLine(file))
+    throw std::runtime_error("file name " + quote(file) +
+                             " has characters that cannot be shown");
+}
+
+static FileInfo readFileInfo(const Json &json) {
+  FileInfo info{json.at("file").get<std::string>(), readHash(json.at("xxh3"))};
+  checkName(info.file);
+  return info;
+}
+
 static SplitInfo readSplit(const Json &root, const std::string &name) {
   SplitInfo split;
   const Json &json = root.at(name);
@@ -95,19 +125,15 @@ static SplitInfo readSplit(const Json &root, const std::string &name) {
     ShardInfo shard{entry.at("file").get<std::string>(),
                     readUnsigned(entry.at("tokens")),
                     readHash(entry.at("xxh3"))};
-    if (shard.file.empty() || shard.file.find('/') != std::string::npos)
-      throw std::runtime_error("shard name " + quote(shard.file) +
-                               " leaves the directory");
-    // Messages quote the name, and nsa-data writes no such ones.
-    if (shard.file != oneLine(shard.file))
-      throw std::runtime_error("shard name " + quote(shard.file) +
-                               " has characters that cannot be shown");
+    checkName(shard.file);
     sum += shard.tokens;
     split.shards.push_back(std::move(shard));
   }
   if (sum != split.tokens)
     throw std::runtime_error(name + " has " + std::to_string(split.tokens) +
                              " tokens, its shards have " + std::to_string(sum));
+  if (json.contains("index"))
+    split.index = readFileInfo(json.at("index"));
   return split;
 }
 
@@ -117,16 +143,17 @@ static void refuseUnknown(const Json &root, int64_t format) {
       "format", "tool",  "kind",  "vocab_size",    "end_of_text", "options",
       "counts", "facts", "train", "source_digest", "val"};
   for (const auto &[key, value] : root.items())
-    if (known.count(key) == 0 && !(format > 1 && key == ownHashKey))
+    if (known.count(key) == 0 && !(format > 1 && key == ownHashKey) &&
+        !(format > 2 && key == "tokenizer"))
       throw std::runtime_error("unknown name '" + key + "'");
 }
 
 static Manifest readManifest(const Json &root) {
   Manifest manifest;
   int64_t format = readInteger(root.at("format"));
-  if (format != 1 && format != manifestFormat)
+  if (format < 1 || format > latestFormat)
     throw std::runtime_error("format " + std::to_string(format) +
-                             ", expected 1 or 2");
+                             ", expected 1 to " + std::to_string(latestFormat));
   manifest.tool = root.at("tool").get<std::string>();
   manifest.kind = root.at("kind").get<std::string>();
   manifest.vocabSize = readInteger(root.at("vocab_size"));
@@ -138,15 +165,17 @@ static Manifest readManifest(const Json &root) {
   for (const auto &[key, value] : root.at("facts").items())
     manifest.facts.emplace_back(key, value.get<double>());
   manifest.sourceDigest = readHash(root.at("source_digest"));
+  if (root.contains("tokenizer"))
+    manifest.tokenizer = readFileInfo(root.at("tokenizer"));
   manifest.train = readSplit(root, "train");
   manifest.val = readSplit(root, "val");
   refuseUnknown(root, format);
   if (format > 1)
     manifest.ownHash = readHash(root.at(ownHashKey));
-  if (manifest.vocabSize < 1 || manifest.vocabSize > 65536)
+  if (manifest.vocabSize < 1 || manifest.vocabSize > maxVocabulary)
     throw std::runtime_error("vocab_size " +
                              std::to_string(manifest.vocabSize) +
-                             " is not in 1..65536");
+                             " is not in 1.." + std::to_string(maxVocabulary));
   return manifest;
 }
 
@@ -172,6 +201,18 @@ Result<Manifest> Manifest::load(const std::string &directory) {
 
 Status Manifest::save(const std::string &directory) const {
   return writeFileAtomically(directory + "/" + manifestName, print());
+}
+
+Result<std::string> readTokenizerText(const std::string &directory,
+                                      const Manifest &manifest) {
+  if (manifest.tokenizer.file.empty())
+    return std::string();
+  std::string path = directory + "/" + manifest.tokenizer.file;
+  Result<std::string> text = readFile(path);
+  if (text && hashBytes(*text) != manifest.tokenizer.hash)
+    return Error{"'" + path + "' has hash " + toHex(hashBytes(*text)) +
+                 ", its manifest says " + toHex(manifest.tokenizer.hash)};
+  return text;
 }
 
 } // namespace nsa

@@ -21,24 +21,38 @@ namespace nsa {
 
 /// Name of the manifest inside a data directory.
 constexpr const char *manifestName = "manifest.json";
+/// Name of the tokenizer there.
+inline constexpr const char *tokenizerName = "tokenizer.json";
 /// Inside a data set: a complete one that is taking its place.
 inline constexpr const char *replacementName = ".nsa-data.ready";
+
+/// A file of a data directory beside its shards.
+struct FileInfo {
+  /// File name inside the directory; empty if there is none.
+  std::string file;
+  /// XXH3-64 of the file.
+  uint64_t hash = 0;
+};
 
 struct SplitInfo {
   uint64_t tokens = 0;
   uint64_t documents = 0;
   std::vector<ShardInfo> shards;
+  /// Where documents begin, see DocumentIndex.h.
+  FileInfo index = {};
 };
 
 struct Manifest {
   /// Name and version of the tool that wrote the directory.
   std::string tool;
-  /// text, markov or recall.
+  /// text, tokens (ids that somebody else made), markov or recall.
   std::string kind;
   /// Every token is below this.
   int64_t vocabSize = 0;
   /// The token that ends a document, or -1.
   int64_t endOfText = -1;
+  /// The tokenizer.json that made the tokens, if one did.
+  FileInfo tokenizer;
   /// Options in the order of the help text, resolved.
   std::vector<std::pair<std::string, std::string>> options;
   /// Counts about the source, such as files and bytes.
@@ -58,7 +72,9 @@ struct Manifest {
   Status checkOwnHash(const std::string &directory) const;
 
   /// Whether every token is a byte of text.
-  bool isBytes() const { return kind == "text" && vocabSize == 256; }
+  bool isBytes() const {
+    return kind == "text" && vocabSize == 256 && tokenizer.file.empty();
+  }
 
   /// What losses count: "nats/byte", or "nats/token" for other vocabularies.
   const char *lossUnit() const {
@@ -83,6 +99,11 @@ struct Manifest {
 private:
   uint64_t contentHash() const;
 };
+
+/// The text of the tokenizer.json of a data directory, which has the hash that
+/// the manifest says; empty if there is none.
+Result<std::string> readTokenizerText(const std::string &directory,
+                                      const Manifest &manifest);
 
 } // namespace nsa
 

@@ -367,8 +367,7 @@ static void warnAbout(const FileList &list, const PackOptions &options) {
     options.warn("files of JSON lines: " + std::to_string(count) +
                  ", the first is '" + *first +
                  "': each line is packed as it is, with names, quotes and "
-                 "escapes; to train on the text alone, write the text field of "
-                 "each line into a file of its own and pack those files");
+                 "escapes; python -m nsa.data pack takes the text alone");
 }
 
 Result<Manifest> packText(const PackOptions &options) {

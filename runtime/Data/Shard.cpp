@@ -9,6 +9,22 @@
 
 namespace nsa {
 
+const char *widthName(TokenWidth width) {
+  return width == TokenWidth::U16 ? "u16" : "u32";
+}
+
+const ShardFormat &shardFormat(TokenWidth width) {
+  return shardFormats[width == TokenWidth::U16 ? 0 : 1];
+}
+
+/// The format that a header's magic stands for, or null.
+static const ShardFormat *findFormat(int32_t magic) {
+  for (const ShardFormat &format : shardFormats)
+    if (format.magic == magic)
+      return &format;
+  return nullptr;
+}
+
 Result<Shard> Shard::open(const std::string &path) {
   Result<InputFile> file = InputFile::open(path);
   if (!file)
@@ -20,21 +36,24 @@ Result<Shard> Shard::open(const std::string &path) {
   int32_t header[3];
   if (Status status = file->readAt(0, header, sizeof header); !status)
     return Error{status.message()};
-  if (header[0] != shardMagic)
+  const ShardFormat *format = findFormat(header[0]);
+  if (!format)
     return Error{"'" + path + "' is no token shard: magic " +
                  std::to_string(header[0]) + ", expected " +
-                 std::to_string(shardMagic)};
-  if (header[1] != shardVersion)
+                 std::to_string(shardFormats[0].magic) + " (u16) or " +
+                 std::to_string(shardFormats[1].magic) + " (u32)"};
+  if (header[1] != format->version)
     return Error{"'" + path + "' has shard version " +
                  std::to_string(header[1]) + ", expected " +
-                 std::to_string(shardVersion)};
+                 std::to_string(format->version)};
   uint64_t present = file->size() - shardHeaderBytes;
-  if (header[2] < 0 || uint64_t(header[2]) * sizeof(uint16_t) != present)
+  if (header[2] < 0 || uint64_t(header[2]) * uint64_t(format->width) != present)
     return Error{"'" + path + "' is truncated or corrupted: its header says " +
                  std::to_string(header[2]) + " tokens, the file holds " +
                  std::to_string(present) + " bytes of tokens"};
   Shard shard(std::move(*file));
   shard.count = uint64_t(header[2]);
+  shard.tokenWidth = format->width;
   return shard;
 }
 
@@ -54,9 +73,9 @@ Status Shard::readBytes(uint64_t offset, uint64_t number, void *out) const {
 }
 
 SplitWriter::SplitWriter(std::string directory, std::string split,
-                         uint64_t tokensPerShard)
+                         uint64_t tokensPerShard, TokenWidth width)
     : directory(std::move(directory)), split(std::move(split)),
-      tokensPerShard(tokensPerShard) {
+      tokensPerShard(tokensPerShard), width(width) {
   assert(tokensPerShard >= 1 && tokensPerShard <= maxShardTokens);
 }
 
@@ -75,7 +94,7 @@ Status SplitWriter::openNext() {
 }
 
 Status SplitWriter::flush() {
-  Status status = file->write(buffer.data(), buffer.size() * sizeof(uint16_t));
+  Status status = file->write(buffer.data(), buffer.size());
   buffer.clear();
   return status;
 }
@@ -85,7 +104,8 @@ Status SplitWriter::closeCurrent() {
     return {};
   if (Status status = flush(); !status)
     return status;
-  int32_t header[3] = {shardMagic, shardVersion, int32_t(inShard)};
+  const ShardFormat &format = shardFormat(width);
+  int32_t header[3] = {format.magic, format.version, int32_t(inShard)};
   if (Status status = file->writeAt(0, header, sizeof header); !status)
     return status;
   if (Status status = file->finish(); !status)
@@ -101,7 +121,18 @@ Status SplitWriter::closeCurrent() {
 }
 
 Status SplitWriter::append(const uint16_t *tokens, uint64_t count) {
-  constexpr size_t flushAt = 1 << 16;
+  assert(width == TokenWidth::U16 && "tokens of another width");
+  return appendRaw(reinterpret_cast<const char *>(tokens), count);
+}
+
+Status SplitWriter::append(const uint32_t *tokens, uint64_t count) {
+  assert(width == TokenWidth::U32 && "tokens of another width");
+  return appendRaw(reinterpret_cast<const char *>(tokens), count);
+}
+
+Status SplitWriter::appendRaw(const char *tokens, uint64_t count) {
+  const auto size = size_t(width);
+  const size_t flushAt = size << 16;
   while (count > 0) {
     if (file && inShard == tokensPerShard)
       if (Status status = closeCurrent(); !status)
@@ -110,9 +141,9 @@ Status SplitWriter::append(const uint16_t *tokens, uint64_t count) {
       if (Status status = openNext(); !status)
         return status;
     uint64_t take = std::min<uint64_t>(
-        {count, tokensPerShard - inShard, flushAt - buffer.size()});
-    buffer.insert(buffer.end(), tokens, tokens + take);
-    tokens += take;
+        {count, tokensPerShard - inShard, (flushAt - buffer.size()) / size});
+    buffer.insert(buffer.end(), tokens, tokens + take * size);
+    tokens += take * size;
     count -= take;
     inShard += take;
     total += take;

@@ -1,9 +1,9 @@
 //===- Shard.h - one file of tokens -----------------------------*- C++ -*-===//
 //
-// The .bin layout of llm.c: a header of 256 little-endian i32 (magic 20240520,
-// version 1, token count, zeros), then the tokens as u16. A file holds at most
-// 2^31 - 1 tokens because the header's count is an i32; all our offsets and
-// sums are 64-bit.
+// The .bin layouts of llm.c: a header of 256 little-endian i32 (magic, version,
+// token count, zeros), then the tokens. Magic 20240520 with version 1 has u16,
+// 20240801 with version 7 u32. A file holds at most 2^31 - 1 tokens because the
+// header's count is an i32; all our offsets and sums are 64-bit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,30 @@
 
 namespace nsa {
 
-constexpr int32_t shardMagic = 20240520;
-constexpr int32_t shardVersion = 1;
+/// Bytes of a token in a file.
+enum class TokenWidth : unsigned { U16 = 2, U32 = 4 };
+
+/// "u16" or "u32".
+const char *widthName(TokenWidth width);
+
+/// What a shard with tokens of one width begins with.
+struct ShardFormat {
+  TokenWidth width;
+  int32_t magic;
+  int32_t version;
+};
+inline constexpr ShardFormat shardFormats[] = {{TokenWidth::U16, 20240520, 1},
+                                               {TokenWidth::U32, 20240801, 7}};
+const ShardFormat &shardFormat(TokenWidth width);
+
+/// Models and data have at most so many tokens.
+constexpr int64_t maxVocabulary = 1 << 20;
+
+/// The narrowest width that holds every token of a vocabulary.
+constexpr TokenWidth widthFor(int64_t vocabulary) {
+  return vocabulary <= 65536 ? TokenWidth::U16 : TokenWidth::U32;
+}
+
 constexpr size_t shardHeaderBytes = 256 * sizeof(int32_t);
 constexpr uint64_t maxShardTokens = 2147483647;
 
@@ -41,16 +63,19 @@ public:
   static Result<Shard> open(const std::string &path);
 
   uint64_t size() const { return count; }
+  TokenWidth width() const { return tokenWidth; }
+  size_t tokenBytes() const { return size_t(tokenWidth); }
   const std::string &path() const { return file.path(); }
 
   /// Bytes of the file, header included.
   uint64_t bytes() const { return file.size(); }
 
-  /// Copies the tokens first .. first+number-1 to `out`. A file that shrank, or
-  /// was replaced while it was closed, is an error that names it.
-  Status read(uint64_t first, uint64_t number, uint16_t *out) const {
-    return readBytes(shardHeaderBytes + first * sizeof(uint16_t),
-                     number * sizeof(uint16_t), out);
+  /// Copies the tokens first .. first+number-1, each of `tokenBytes`, to `out`.
+  /// A file that shrank, or was replaced while it was closed, is an error that
+  /// names it.
+  Status read(uint64_t first, uint64_t number, void *out) const {
+    return readBytes(shardHeaderBytes + first * tokenBytes(),
+                     number * tokenBytes(), out);
   }
 
   /// The same for any bytes of the file.
@@ -64,6 +89,7 @@ private:
   explicit Shard(InputFile file) : file(std::move(file)) {}
 
   InputFile file;
+  TokenWidth tokenWidth = TokenWidth::U16;
   uint64_t count = 0;
 };
 
@@ -72,10 +98,12 @@ private:
 class SplitWriter {
 public:
   /// `tokensPerShard` is in 1..maxShardTokens.
-  SplitWriter(std::string directory, std::string split,
-              uint64_t tokensPerShard);
+  SplitWriter(std::string directory, std::string split, uint64_t tokensPerShard,
+              TokenWidth width = TokenWidth::U16);
 
+  /// Tokens of the width that the shards have.
   Status append(const uint16_t *tokens, uint64_t count);
+  Status append(const uint32_t *tokens, uint64_t count);
 
   /// Completes the last file. Returns every shard, none if nothing came.
   Result<std::vector<ShardInfo>> finish();
@@ -83,6 +111,7 @@ public:
   uint64_t tokens() const { return total; }
 
 private:
+  Status appendRaw(const char *tokens, uint64_t count);
   Status openNext();
   Status closeCurrent();
   Status flush();
@@ -90,10 +119,11 @@ private:
   std::string directory;
   std::string split;
   uint64_t tokensPerShard;
+  TokenWidth width;
   uint64_t total = 0;
   /// Tokens of the current file, buffered ones included.
   uint64_t inShard = 0;
-  std::vector<uint16_t> buffer;
+  std::vector<char> buffer;
   std::vector<ShardInfo> done;
   std::optional<OutputFile> file;
 };

@@ -26,6 +26,8 @@ Result<TokenStream> TokenStream::open(const std::string &directory,
                    " tokens, its manifest says " + std::to_string(info.tokens)};
     if (shard->size() == 0)
       return Error{"'" + shard->path() + "' holds no tokens"};
+    if (Status status = stream.checkWidth(*shard); !status)
+      return Error{status.message()};
     stream.starts.push_back(stream.total);
     stream.total += shard->size();
     if (stream.shards.size() >= mostOpenShards)
@@ -35,12 +37,45 @@ Result<TokenStream> TokenStream::open(const std::string &directory,
   return stream;
 }
 
-Error tokenOutside(const Shard &shard, uint64_t position, uint16_t token,
+Status TokenStream::checkWidth(const Shard &next) const {
+  if (shards.empty() || shards[0].width() == next.width())
+    return {};
+  return Error{"tokens of mixed widths: '" + shards[0].path() + "' has " +
+               widthName(shards[0].width()) + ", '" + next.path() + "' " +
+               widthName(next.width())};
+}
+
+Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,
                    int64_t vocab) {
   return Error{"'" + shard.path() + "' is corrupted: token " +
                std::to_string(token) + " at position " +
                std::to_string(position) + " is not below the vocabulary size " +
                std::to_string(vocab)};
+}
+
+/// Reads tokens of one shard, which are of type T.
+template <typename T>
+static Status readTokens(const Shard &shard, uint64_t first, uint64_t count,
+                         int64_t vocab, int32_t *out) {
+  T tokens[8192];
+  for (uint64_t done = 0; done < count;) {
+    uint64_t take = std::min<uint64_t>(count - done, std::size(tokens));
+    if (Status status = shard.read(first + done, take, tokens); !status)
+      return status;
+    T most = 0;
+    for (uint64_t i = 0; i < take; ++i) {
+      most = std::max(most, tokens[i]);
+      out[done + i] = int32_t(tokens[i]);
+    }
+    if (int64_t(most) >= vocab) {
+      const T *found = std::find_if(tokens, tokens + take,
+                                    [&](T token) { return token >= vocab; });
+      return tokenOutside(shard, first + done + uint64_t(found - tokens),
+                          *found, vocab);
+    }
+    done += take;
+  }
+  return {};
 }
 
 Status TokenStream::read(uint64_t position, uint64_t count,
@@ -52,25 +87,18 @@ Status TokenStream::read(uint64_t position, uint64_t count,
              starts.begin()) -
       1;
   uint64_t offset = position - starts[index];
-  uint16_t tokens[8192];
   while (count > 0) {
     const Shard &shard = shards[index];
-    uint64_t take =
-        std::min<uint64_t>({count, shard.size() - offset, std::size(tokens)});
-    if (Status status = shard.read(offset, take, tokens); !status)
+    uint64_t take = std::min(count, shard.size() - offset);
+    Status status = shard.width() == TokenWidth::U16
+                        ? readTokens<uint16_t>(shard, offset, take, vocab, out)
+                        : readTokens<uint32_t>(shard, offset, take, vocab, out);
+    if (!status)
       return status;
-    for (uint64_t i = 0; i < take; ++i) {
-      if (tokens[i] >= vocab)
-        return tokenOutside(shard, offset + i, tokens[i], vocab);
-      out[i] = tokens[i];
-    }
     out += take;
     count -= take;
-    offset += take;
-    if (offset == shard.size()) {
-      offset = 0;
-      index = index + 1 == shards.size() ? 0 : index + 1;
-    }
+    offset = 0;
+    index = index + 1 == shards.size() ? 0 : index + 1;
   }
   return {};
 }

@@ -16,7 +16,8 @@ namespace nsa {
 class TokenStream {
 public:
   /// Opens the shards of `split` in order. A shard that is missing, damaged or
-  /// of another size than the manifest says is an error.
+  /// of another size than the manifest says is an error, and so are tokens of
+  /// two widths.
   static Result<TokenStream> open(const std::string &directory,
                                   const SplitInfo &split, int64_t vocabSize);
 
@@ -35,6 +36,8 @@ public:
   const std::vector<Shard> &parts() const { return shards; }
 
 private:
+  Status checkWidth(const Shard &next) const;
+
   std::vector<Shard> shards;
   /// First position of each shard, then the total.
   std::vector<uint64_t> starts;
@@ -43,7 +46,7 @@ private:
 };
 
 /// The error about a token of a shard that the vocabulary does not have.
-Error tokenOutside(const Shard &shard, uint64_t position, uint16_t token,
+Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,
                    int64_t vocab);
 
 /// A data directory open for training.

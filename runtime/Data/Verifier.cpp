@@ -2,6 +2,7 @@
 
 #include "runtime/Data/Verifier.h"
 #include "lib/Support/Hash.h"
+#include "runtime/Data/DocumentIndex.h"
 
 #include <algorithm>
 #include <chrono>
@@ -52,16 +53,35 @@ DataVerifier::~DataVerifier() {
     thread.join();
 }
 
-/// The first token that is not below `vocab`, or `count`.
-static size_t findOutside(const uint16_t *tokens, size_t count, int64_t vocab) {
-  uint16_t most = 0;
+/// The first of the tokens of type T at `data` that is not below `vocab`, or
+/// `count`.
+template <typename T>
+static size_t findOutside(const char *data, size_t count, int64_t vocab) {
+  const auto *tokens = reinterpret_cast<const T *>(data);
+  T most = 0;
   for (size_t i = 0; i < count; ++i)
     most = std::max(most, tokens[i]);
-  if (most < vocab)
+  if (int64_t(most) < vocab)
     return count;
   return size_t(std::find_if(tokens, tokens + count,
-                             [&](uint16_t token) { return token >= vocab; }) -
+                             [&](T token) { return token >= vocab; }) -
                 tokens);
+}
+
+/// The error about the first of the `size` bytes of tokens at `data` that the
+/// vocabulary does not have; `at` is where they begin in the shard.
+static std::optional<Error> findOutside(const Shard &shard, uint64_t at,
+                                        const char *data, size_t size,
+                                        int64_t vocab) {
+  bool isNarrow = shard.width() == TokenWidth::U16;
+  size_t count = size / shard.tokenBytes();
+  size_t found = isNarrow ? findOutside<uint16_t>(data, count, vocab)
+                          : findOutside<uint32_t>(data, count, vocab);
+  if (found == count)
+    return std::nullopt;
+  uint32_t token = isNarrow ? reinterpret_cast<const uint16_t *>(data)[found]
+                            : reinterpret_cast<const uint32_t *>(data)[found];
+  return tokenOutside(shard, at / shard.tokenBytes() + found, token, vocab);
 }
 
 Status DataVerifier::check(const Task &task, std::vector<char> &buffer) {
@@ -75,14 +95,9 @@ Status DataVerifier::check(const Task &task, std::vector<char> &buffer) {
     hash.update(buffer.data(), size);
     doneBytes += size;
     size_t header = at == 0 ? shardHeaderBytes : 0;
-    const auto *tokens =
-        reinterpret_cast<const uint16_t *>(buffer.data() + header);
-    size_t count = (size - header) / sizeof(uint16_t);
-    size_t found = outside ? count : findOutside(tokens, count, vocab);
-    if (found < count)
-      outside = tokenOutside(
-          shard, (at + header - shardHeaderBytes) / sizeof(uint16_t) + found,
-          tokens[found], vocab);
+    if (!outside)
+      outside = findOutside(shard, at + header - shardHeaderBytes,
+                            buffer.data() + header, size - header, vocab);
   }
   if (stopped)
     return {};
@@ -146,6 +161,14 @@ Status verifyShards(const std::string &directory, const Manifest &manifest) {
   verifier.start(verifierThreads(1));
   if (Status status = verifier.wait(); !status)
     return status;
+  for (const SplitInfo *split : {&manifest.train, &manifest.val})
+    if (Result<std::vector<uint64_t>> index =
+            readDocumentIndex(directory, *split);
+        !index)
+      return Error{index.message()};
+  if (Result<std::string> tokenizer = readTokenizerText(directory, manifest);
+      !tokenizer)
+    return Error{tokenizer.message()};
   return manifest.checkOwnHash(directory);
 }
 

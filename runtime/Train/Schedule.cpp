@@ -3,6 +3,7 @@
 #include "runtime/Train/Schedule.h"
 #include "nsa/Artifact/TrainingContract.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace nsa {
@@ -13,8 +14,16 @@ double learningRate(const TrainConfig &config, int64_t step) {
     return config.lr * double(step + 1) / double(config.warmupSteps);
   if (config.lrSchedule == "constant")
     return config.lr;
-  double progress = double(step - config.warmupSteps + 1) /
-                    double(config.steps - config.warmupSteps);
+  int64_t begin = config.warmupSteps;
+  if (config.lrSchedule == "wsd") {
+    int64_t decay = config.lrDecaySteps
+                        ? config.lrDecaySteps
+                        : std::max<int64_t>(config.steps / 5, 1);
+    begin = std::max(begin, config.steps - decay);
+    if (step < begin)
+      return config.lr;
+  }
+  double progress = double(step - begin + 1) / double(config.steps - begin);
   if (step + 1 == config.steps)
     return config.lrMin;
   double fraction = config.lrSchedule == "cosine"

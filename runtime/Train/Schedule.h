@@ -14,7 +14,9 @@ namespace nsa {
 
 /// The learning rate of optimizer step `step` (0-based, below config.steps):
 /// linear from lr / warmup_steps to lr over the warm-up, then constant, or
-/// linear or half a cosine down to lr_min, which the last step has exactly.
+/// linear or half a cosine down to lr_min, which the last step has exactly; wsd
+/// is constant and linear in the last lr_decay_steps steps (Hu et al.,
+/// "MiniCPM", 2024, section 4).
 double learningRate(const TrainConfig &config, int64_t step);
 
 /// The `hyper` tensor of optimizer step `step` (0-based): learning rate, beta1,

@@ -46,6 +46,30 @@ func.func @training(%x: tensor<2x300x16xf32>, %w: tensor<16x1024xf32>, %t: tenso
   return %loss, %dx, %sum : tensor<f32>, tensor<2x300x16xf32>, tensor<16x1024xf32>
 }
 
+// Bounded logits are bounded chunk by chunk.
+// CHECK-LABEL: func.func @softcap
+// CHECK: %[[L:.*]] = nn.matmul {{.*}} -> tensor<128x1024xf32>
+// CHECK-NEXT: %[[C:.*]] = nn.softcap %[[L]] {cap = 3.000000e+01 : f64}
+// CHECK-NEXT: %{{.*}}, %[[DC:.*]] = nn.cross_entropy_chunk %[[C]],
+// CHECK-NEXT: %[[D:.*]] = nn.softcap_backward %[[DC]], %[[C]] {cap = 3.000000e+01 : f64}
+// CHECK-NEXT: nn.matmul %[[D]], %arg1 {transpose_rhs}
+// CHECK-NEXT: nn.matmul %{{.*}}, %[[D]] {transpose_lhs}
+// CHECK-NOT: tensor<2x300x1024xf32>
+func.func @softcap(%x: tensor<2x300x16xf32>, %w: tensor<16x1024xf32>, %t: tensor<2x300xi32>)
+    -> (tensor<f32>, tensor<2x300x16xf32>, tensor<16x1024xf32>) {
+  %logits = nn.matmul %x, %w : (tensor<2x300x16xf32>, tensor<16x1024xf32>) -> tensor<2x300x1024xf32>
+  %capped = nn.softcap %logits {cap = 30.0 : f64} : (tensor<2x300x1024xf32>) -> tensor<2x300x1024xf32>
+  %loss, %lse, %count = nn.cross_entropy %capped, %t : (tensor<2x300x1024xf32>, tensor<2x300xi32>) -> (tensor<f32>, tensor<2x300xf32>, tensor<f32>)
+  %dloss = nn.fill 1.0 : tensor<f32>
+  %dcapped = nn.cross_entropy_backward %dloss, %capped, %t, %lse, %count
+      : (tensor<f32>, tensor<2x300x1024xf32>, tensor<2x300xi32>, tensor<2x300xf32>, tensor<f32>) -> tensor<2x300x1024xf32>
+  %dlogits = nn.softcap_backward %dcapped, %capped {cap = 30.0 : f64}
+      : (tensor<2x300x1024xf32>, tensor<2x300x1024xf32>) -> tensor<2x300x1024xf32>
+  %dx = nn.matmul %dlogits, %w {transpose_rhs} : (tensor<2x300x1024xf32>, tensor<16x1024xf32>) -> tensor<2x300x16xf32>
+  %dw = nn.matmul %x, %dlogits {transpose_lhs} : (tensor<2x300x16xf32>, tensor<2x300x1024xf32>) -> tensor<16x1024xf32>
+  return %loss, %dx, %dw : tensor<f32>, tensor<2x300x16xf32>, tensor<16x1024xf32>
+}
+
 // Without a gradient there are no products but that of the head. The weight may
 // lie the other way round. Never more than eight chunks.
 // CHECK-LABEL: func.func @loss_alone

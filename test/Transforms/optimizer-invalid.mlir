@@ -35,6 +35,24 @@ func.func @step() {
 
 // -----
 
+func.func @accumulate(
+    // expected-error @+1 {{parameter `w` of type 'tensor<4xf32>' cannot be updated by `nn.muon`}}
+    %w: tensor<4xf32> {nn.name = "w", nn.optimizer = "muon", nn.role = "parameter"}, %x: tensor<f32>)
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "grad.w"}) {
+  return %x, %w : tensor<f32>, tensor<4xf32>
+}
+
+// -----
+
+func.func @accumulate(
+    // expected-error @+1 {{unknown optimizer `sgd`, expected one of adamw, lion, muon}}
+    %w: tensor<4xf32> {nn.name = "w", nn.optimizer = "sgd", nn.role = "parameter"}, %x: tensor<f32>)
+    -> (tensor<f32> {nn.name = "loss"}, tensor<4xf32> {nn.name = "grad.w"}) {
+  return %x, %w : tensor<f32>, tensor<4xf32>
+}
+
+// -----
+
 // In @step an argument of this name would be the first moment of `w`.
 func.func @accumulate(
     %w: tensor<f32> {nn.name = "w", nn.role = "parameter"},

@@ -21,11 +21,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     requireMessage(shard.message());
     return 0;
   }
-  require(shardHeaderBytes + shard->size() * sizeof(uint16_t) == size,
+  require(shardHeaderBytes + shard->size() * shard->tokenBytes() == size,
           "the tokens fill the file");
-  std::vector<uint16_t> tokens(shard->size());
-  require(shard->read(0, tokens.size(), tokens.data()).ok(),
+  std::vector<char> tokens(shard->size() * shard->tokenBytes());
+  require(shard->read(0, shard->size(), tokens.data()).ok(),
           "the tokens can be read");
-  touch(tokens.data(), tokens.size() * sizeof(uint16_t));
+  touch(tokens.data(), tokens.size());
   return 0;
 }

@@ -53,6 +53,12 @@ OPERATIONS = [
     ("nn.silu_backward", [X, X], {}, [X]),
     ("nn.swiglu", [X, X], {}, [X]),
     ("nn.swiglu_backward", [X, X, X], {}, [X, X]),
+    ("nn.gelu", [X], {}, [X]),
+    ("nn.gelu_backward", [X, X], {}, [X]),
+    ("nn.squared_relu", [X], {}, [X]),
+    ("nn.squared_relu_backward", [X, X], {}, [X]),
+    ("nn.softcap", [X], {"cap": "30.0 : f64"}, [X]),
+    ("nn.softcap_backward", [X, X], {"cap": "30.0 : f64"}, [X]),
     ("nn.add", [X, X], {}, [X]),
     ("nn.cross_entropy", [X, "tensor<2x8xi32>"], {}, [SCALAR, "tensor<2x8xf32>", SCALAR]),
     (
@@ -134,7 +140,7 @@ def attribute_mutations():
             yield case(0, broken)
             yield case(-3, broken)
             yield case('"8"', broken)
-            yield case(9223372036854775807, "9223372036854775807")
+            yield case(9223372036854775807, "9223372036854775807" if isinstance(attributes[key], int) else broken)
 
 
 def operand_mutations():

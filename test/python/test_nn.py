@@ -144,15 +144,25 @@ def test_elementwise(rng, element):
     xw, uw, dyw = wide(x, u, dy)
     s = sigmoid(xw)
     dsilu = s * (1 + xw * (1 - s))
+    slope = np.sqrt(2 / np.pi)
+    t = np.tanh(slope * (xw + 0.044715 * xw**3))
+    dgelu = (1 + t) / 2 + xw / 2 * (1 - t**2) * slope * (1 + 3 * 0.044715 * xw**2)
+    relu = np.maximum(xw, 0)
     cases = [
         ("nn.silu", [x], [xw * s]),
         ("nn.silu_backward", [dy, x], [dyw * dsilu]),
         ("nn.swiglu", [x, u], [xw * s * uw]),
         ("nn.swiglu_backward", [dy, x, u], [dyw * uw * dsilu, dyw * xw * s]),
+        ("nn.gelu", [x], [xw * (1 + t) / 2]),
+        ("nn.gelu_backward", [dy, x], [dyw * dgelu]),
+        ("nn.squared_relu", [x], [relu**2]),
+        ("nn.squared_relu_backward", [dy, x], [dyw * 2 * relu]),
+        ("nn.softcap {} {{cap = 1.5 : f64}}", [x], [1.5 * np.tanh(xw / 1.5)]),
+        ("nn.softcap_backward {} {{cap = 8.0 : f64}}", [dy, x], [dyw * (1 - (xw / 8) ** 2)]),
         ("nn.add", [x, u], [xw + uw]),
     ]
     for op, inputs, wants in cases:
-        results = run(op + " {}", inputs, [(shape, element)] * len(wants), element)
+        results = run(op if "{}" in op else op + " {}", inputs, [(shape, element)] * len(wants), element)
         for result, want in zip(results, wants):
             assert_close(result, want, ref.rounder(element)(want))
 
@@ -268,27 +278,43 @@ def test_lion(rng, clip, decay):
         np.testing.assert_array_equal(result, before)
 
 
+@pytest.mark.parametrize("element", ["f32", "bf16"])
 @pytest.mark.parametrize("shape", [(12, 20), (20, 12)])
-def test_muon(rng, shape):
+def test_muon(rng, shape, element):
     w, m, g = (random(rng, *shape) for _ in range(3))
     lr, b1, wd, scale = 1e-2, 0.95, 0.1, 0.25
     hyper = np.array([lr, b1, 0.99, 1e-8, wd, 0.0, scale, 7], np.float32)
     norm, loss = np.float32(np.sqrt((g**2).sum())), np.float32(1.0)
     types = [(shape, "f32")] * 2
-    got = run("nn.muon {} {{decay}}", [w, m, g, norm, loss, hyper], types)
+    op = "nn.muon {} {{decay" + (f", element_type = {element}" if element != "f32" else "") + "}}"
+    got = run(op, [w, m, g, norm, loss, hyper], types)
 
     ww, mw, gw = wide(w, m, g * np.float32(scale))
     mw = b1 * mw + (1 - b1) * gw
     x = b1 * mw + (1 - b1) * gw
     x = x / (np.linalg.norm(x) + 1e-7)
-    for _ in range(5):
-        a = x @ x.T
-        x = 3.4445 * x + (-4.775 * a + 2.0315 * a @ a) @ x
-    ww = ww - lr * wd * ww - lr * 0.2 * np.sqrt(max(shape)) * x
-    for result, want in zip(got, (ww, mw)):
-        assert_close(result, want)
 
-    kept = run("nn.muon {} {{decay}}", [w, m, g, norm, np.float32(np.nan), hyper], types)
+    def newton_schulz(x, rounded):
+        x = rounded(x if shape[0] <= shape[1] else x.T)
+        for _ in range(5):
+            a = rounded(x @ x.T)
+            b = rounded(-4.775 * a + 2.0315 * rounded(a @ a))
+            x = rounded(3.4445 * x + rounded(b @ x))
+        return x if shape[0] <= shape[1] else x.T
+
+    def step(x):
+        return ww - lr * wd * ww - lr * 0.2 * np.sqrt(max(shape)) * x
+
+    exact = step(newton_schulz(x, np.float64))
+    if element == "f32":
+        assert_close(got[0], exact)
+    else:
+        # At most twice as far from fp64 as products that are rounded one by one.
+        near = step(newton_schulz(x, lambda y: wide(ref.rounder(element)(y))[0]))
+        assert np.abs(got[0] - exact).max() <= 2 * np.abs(near - exact).max()
+    assert_close(got[1], mw)
+
+    kept = run(op, [w, m, g, norm, np.float32(np.nan), hyper], types)
     for result, before in zip(kept, (w, m)):
         np.testing.assert_array_equal(result, before)
 

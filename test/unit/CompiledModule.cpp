@@ -3,10 +3,13 @@
 #include "test/unit/CompiledModule.h"
 #include "lib/Support/Float16.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 
 using namespace nsa;
@@ -28,6 +31,30 @@ bool nsa::test::isSame(const Tensor &x, const Tensor &y) {
   return x.data.size() == y.data.size() &&
          std::memcmp(x.data.data(), y.data.data(),
                      x.data.size() * sizeof(double)) == 0;
+}
+
+double nsa::test::distance(const Tensor &x, const Tensor &y) {
+  EXPECT_EQ(x.data.size(), y.data.size());
+  if (x.data.size() != y.data.size())
+    return std::numeric_limits<double>::quiet_NaN();
+  double worst = 0.0;
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    if (x.data[i] == y.data[i])
+      continue;
+    double gap = std::fabs(x.data[i] - y.data[i]);
+    if (std::isnan(gap))
+      return gap;
+    worst = std::max(worst, gap);
+  }
+  return worst;
+}
+
+double nsa::test::magnitude(const Tensor &x) {
+  double top = 0.0;
+  for (double value : x.data)
+    if (std::isfinite(value))
+      top = std::max(top, std::fabs(value));
+  return top;
 }
 
 double nsa::test::roundTo(DataType type, double x) {

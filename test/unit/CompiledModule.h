@@ -23,6 +23,16 @@ uint64_t testSeed();
 /// Whether the tensors are the same bit by bit, but for the sign of NaN.
 bool isSame(const reference::Tensor &x, const reference::Tensor &y);
 
+/// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
+double distance(const reference::Tensor &x, const reference::Tensor &y);
+
+/// The largest finite |x|.
+double magnitude(const reference::Tensor &x);
+
+/// Largest |x - ref| / max|ref| of an fp32 kernel on the CPU, while no score
+/// exceeds 100 in magnitude.
+constexpr double kSingleTolerance = 1e-5;
+
 /// `x` as the given element type holds it.
 double roundTo(DataType type, double x);
 

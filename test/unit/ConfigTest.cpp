@@ -34,7 +34,7 @@ TEST(Config, Errors_AreOneLineOfText) {
             "x.yaml:2:3: unknown key 'dim?' in 'model'; did you mean 'dim'?");
   EXPECT_EQ(errorOf("model:\n  dim: 64\n", {"model.mlp=\x1B[1m"}),
             "override 'model.mlp=?[1m': model.mlp must be one of silu, "
-            "swiglu, not '?[1m'");
+            "swiglu, gelu, relu2, not '?[1m'");
 }
 
 TEST(Config, EmptyFileOrFolder_IsAnError) {
@@ -149,8 +149,8 @@ TEST(Config, Errors_NameFileLineAndColumn) {
   EXPECT_EQ(errorOf("train:\n  lr: nan\n"),
             "x.yaml:2:7: train.lr must be finite, not 'nan'");
   EXPECT_EQ(errorOf("model:\n  mlp: swigul\n"),
-            "x.yaml:2:8: model.mlp must be one of silu, swiglu, not 'swigul'; "
-            "did you mean 'swiglu'?");
+            "x.yaml:2:8: model.mlp must be one of silu, swiglu, gelu, relu2, "
+            "not 'swigul'; did you mean 'swiglu'?");
   EXPECT_EQ(errorOf("model:\n  dim: [1, 2]\n"),
             "x.yaml:2:3: model.dim must be a single value");
   EXPECT_EQ(errorOf("model:\n  dim:\n"), "x.yaml:2:3: model.dim has no value");
@@ -176,6 +176,13 @@ TEST(Config, Conflicts_NameBothNumbersAndThePlace) {
             "x.yaml:2:3: model.d_k: d_k (15) must be even for the rotary "
             "embedding");
   EXPECT_EQ(errorOf("model:\n  d_k: 15\n  rope_base: 0\n"), "accepted");
+  EXPECT_EQ(errorOf("train:\n  lr_decay_steps: 5\n"),
+            "x.yaml:2:3: train.lr_decay_steps: lr_decay_steps (5) has no "
+            "effect with lr_schedule (cosine, the default)");
+  EXPECT_EQ(errorOf("train:\n  steps: 10\n  warmup_steps: 6\n"
+                    "  lr_schedule: wsd\n  lr_decay_steps: 5\n"),
+            "x.yaml:5:3: train.lr_decay_steps: lr_decay_steps (5) and "
+            "warmup_steps (6) must not exceed steps (10) together");
   EXPECT_EQ(errorOf("train:\n  batch_size: 8\n  micro_batch: 3\n"),
             "x.yaml:3:3: train.micro_batch: micro_batch (3) must divide "
             "batch_size (8)");
@@ -183,6 +190,31 @@ TEST(Config, Conflicts_NameBothNumbersAndThePlace) {
                     "  accumulate_grad_batches: 2\n"),
             "x.yaml:4:3: train.accumulate_grad_batches: "
             "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
+}
+
+TEST(Config, RotaryEmbedding_WhatContradictsIsRefused) {
+  auto errorWith = [](const std::string &keys) {
+    return errorOf("model: {" + keys + "}\n").substr(sizeof "x.yaml:1:9:");
+  };
+  EXPECT_EQ(errorWith("rope_dim: 15"),
+            "model.rope_dim: rope_dim (15) must be even");
+  EXPECT_EQ(errorWith("rope_dim: 34"),
+            "model.rope_dim: rope_dim (34) must not exceed d_k (32, the "
+            "default)");
+  EXPECT_EQ(errorWith("rope_dim: 16, rope_base: 0"),
+            "model.rope_dim: rope_dim (16) has no effect with rope_base (0.0)");
+  EXPECT_EQ(errorWith("rope_factor: 2"),
+            "model.rope_factor: rope_factor (2.0) has no effect with "
+            "rope_scaling (none, the default)");
+  EXPECT_EQ(errorWith("rope_scaling: yarn, rope_factor: 2"),
+            "model.rope_scaling: rope_length (0, the default) must be at "
+            "least 1 with rope_scaling (yarn)");
+  EXPECT_EQ(errorWith("rope_scaling: ntk, rope_factor: 2, rope_dim: 2"),
+            "model.rope_scaling: rope_scaling (ntk) needs at least 4 rotated "
+            "channels, there are 2");
+  EXPECT_EQ(errorOf("model: {rope_dim: 16, rope_scaling: yarn, rope_factor: "
+                    "4, rope_length: 2048}\n"),
+            "accepted");
 }
 
 TEST(Config, Conflict_ValueIsADefault_IsNamedAsOne) {

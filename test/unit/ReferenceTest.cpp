@@ -327,6 +327,13 @@ TEST_F(Reference, Activations_GradientsEqualDifferences) {
   auto forward = [&] { return swiglu(x, up); };
   check(x, grads.gate, dout, forward, "swiglu gate");
   check(up, grads.up, dout, forward, "swiglu up");
+  check(x, geluBackward(dout, x), dout, [&] { return gelu(x); }, "gelu");
+  check(
+      x, squaredReluBackward(dout, x), dout, [&] { return squaredRelu(x); },
+      "squared relu");
+  check(
+      x, softcapBackward(dout, softcap(x, 0.7), 0.7), dout,
+      [&] { return softcap(x, 0.7); }, "softcap");
 }
 
 TEST_F(Reference, CrossEntropyGradient_SkipsIgnoredTargets) {

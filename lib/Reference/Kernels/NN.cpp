@@ -201,6 +201,59 @@ Tensor nsa::reference::siluBackward(const Tensor &outputGrad, const Tensor &x) {
   return out;
 }
 
+/// sqrt(2 / pi) and the coefficient of x^3 in the argument of tanh.
+static constexpr double kGeluSlope = 0.79788456080286536, kGeluCubic = 0.044715;
+
+Tensor nsa::reference::gelu(const Tensor &x) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v *= 0.5 * (1.0 + std::tanh(kGeluSlope * (v + kGeluCubic * v * v * v)));
+  return out;
+}
+
+Tensor nsa::reference::geluBackward(const Tensor &outputGrad, const Tensor &x) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    double v = x.data[i];
+    double t = std::tanh(kGeluSlope * (v + kGeluCubic * v * v * v));
+    double slope = kGeluSlope * (1.0 + 3.0 * kGeluCubic * v * v);
+    out.data[i] *= 0.5 * (1.0 + t) + 0.5 * v * (1.0 - t * t) * slope;
+  }
+  return out;
+}
+
+Tensor nsa::reference::squaredRelu(const Tensor &x) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v = v < 0.0 ? 0.0 : v * v;
+  return out;
+}
+
+Tensor nsa::reference::squaredReluBackward(const Tensor &outputGrad,
+                                           const Tensor &x) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] *= x.data[i] < 0.0 ? 0.0 : 2.0 * x.data[i];
+  return out;
+}
+
+Tensor nsa::reference::softcap(const Tensor &x, double cap) {
+  Tensor out = x;
+  for (double &v : out.data)
+    v = cap * std::tanh(v / cap);
+  return out;
+}
+
+Tensor nsa::reference::softcapBackward(const Tensor &outputGrad,
+                                       const Tensor &output, double cap) {
+  Tensor out = outputGrad;
+  for (size_t i = 0; i < out.data.size(); ++i) {
+    double t = output.data[i] / cap;
+    out.data[i] *= 1.0 - t * t;
+  }
+  return out;
+}
+
 Tensor nsa::reference::swiglu(const Tensor &gate, const Tensor &up) {
   Tensor out = silu(gate);
   for (size_t i = 0; i < out.data.size(); ++i)
@@ -344,5 +397,55 @@ void nsa::reference::lion(Tensor &weight, Tensor &ema, const Tensor &gradient,
       w -= lr * weightDecay * w;
     w -= lr * double((c > 0.0) - (c < 0.0));
     m = beta2 * m + (1.0 - beta2) * g;
+  }
+}
+
+void nsa::reference::muon(Tensor &weight, Tensor &momentum,
+                          const Tensor &gradient, double norm, double loss,
+                          const Tensor &hyper, bool decay,
+                          const std::function<double(double)> &round) {
+  if (!std::isfinite(norm) || !std::isfinite(loss))
+    return;
+  const auto &slots = hyper.data;
+  double lr = slots[training::learningRateSlot];
+  double beta1 = slots[training::beta1Slot];
+  double weightDecay = slots[training::weightDecaySlot];
+  double scale = getGradientScale(hyper, norm);
+  Tensor x(weight.shape);
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    double g = gradient.data[i] * scale;
+    momentum.data[i] = beta1 * momentum.data[i] + (1.0 - beta1) * g;
+    x.data[i] = beta1 * momentum.data[i] + (1.0 - beta1) * g;
+  }
+  double size = gradientNorm({&x}) + 1e-7;
+  for (double &value : x.data)
+    value = round(value / size);
+  auto rounded = [&](Tensor tensor) {
+    for (double &value : tensor.data)
+      value = round(value);
+    return tensor;
+  };
+  auto sum = [&](const Tensor &a, double alpha, const Tensor &b, double beta) {
+    Tensor out = a;
+    for (size_t i = 0; i < out.data.size(); ++i)
+      out.data[i] = round(alpha * a.data[i] + beta * b.data[i]);
+    return out;
+  };
+  bool isTall = x.dim(0) > x.dim(1);
+  int64_t side = std::min(x.dim(0), x.dim(1));
+  for (int iteration = 0; iteration < 5; ++iteration) {
+    Tensor a = rounded(matmul(x, x, isTall, !isTall, {side, side}));
+    Tensor square = rounded(matmul(a, a, false, false, {side, side}));
+    Tensor b = sum(a, -4.775, square, 2.0315);
+    Tensor product = rounded(isTall ? matmul(x, b, false, false, x.shape)
+                                    : matmul(b, x, false, false, x.shape));
+    x = sum(x, 3.4445, product, 1.0);
+  }
+  double step = lr * 0.2 * std::sqrt(double(std::max(x.dim(0), x.dim(1))));
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    double &w = weight.data[i];
+    if (decay)
+      w -= lr * weightDecay * w;
+    w -= step * x.data[i];
   }
 }

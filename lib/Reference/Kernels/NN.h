@@ -10,6 +10,8 @@
 
 #include "lib/Reference/Kernels/Tensor.h"
 
+#include <functional>
+
 namespace nsa::reference {
 
 /// Rows of `table` [V,D] at `ids`, which have any shape; zeros for an id
@@ -53,6 +55,16 @@ GateGradients gateBackward(const Tensor &gatesGrad, const Tensor &gates,
 Tensor add(const Tensor &a, const Tensor &b);
 Tensor silu(const Tensor &x);
 Tensor siluBackward(const Tensor &outputGrad, const Tensor &x);
+/// The approximation with tanh.
+Tensor gelu(const Tensor &x);
+Tensor geluBackward(const Tensor &outputGrad, const Tensor &x);
+/// max(x, 0)^2.
+Tensor squaredRelu(const Tensor &x);
+Tensor squaredReluBackward(const Tensor &outputGrad, const Tensor &x);
+/// cap * tanh(x / cap); its gradient is a function of its result.
+Tensor softcap(const Tensor &x, double cap);
+Tensor softcapBackward(const Tensor &outputGrad, const Tensor &output,
+                       double cap);
 /// silu(gate) * up.
 Tensor swiglu(const Tensor &gate, const Tensor &up);
 struct SwigluGradients {
@@ -98,6 +110,12 @@ void adamw(Tensor &weight, Tensor &moment1, Tensor &moment2,
 /// One update of Lion in place, with the same `hyper`.
 void lion(Tensor &weight, Tensor &ema, const Tensor &gradient, double norm,
           double loss, const Tensor &hyper, bool decay);
+
+/// One update of Muon in place, with the same `hyper`. `round` takes what the
+/// products read and write to the type that they are made in.
+void muon(Tensor &weight, Tensor &momentum, const Tensor &gradient, double norm,
+          double loss, const Tensor &hyper, bool decay,
+          const std::function<double(double)> &round);
 
 } // namespace nsa::reference
 

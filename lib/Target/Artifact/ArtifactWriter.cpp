@@ -207,9 +207,17 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
       std::vector<uint64_t>(type.getShape().begin(), type.getShape().end()));
   auto init = artifact::InitKind::None;
   double value = 0.0;
+  fb::Offset<fb::Vector<double>> frequencies;
   if (std::optional<nn::InitAttr> attribute = op.getInit()) {
     init = getInitKind(attribute->getKind());
     value = attribute->getValue();
+    if (nn::RotaryAttr rotary = attribute->getRotary()) {
+      SmallVector<double> list =
+          rotary.getFrequencies(value, type.getDimSize(1));
+      frequencies = builder.CreateVector(list.data(), list.size());
+      init = artifact::InitKind::Frequencies;
+      value = rotary.getAmplitude();
+    }
   }
   fb::Offset<fb::String> state;
   if (std::optional<StringRef> kept = op.getState())
@@ -217,7 +225,7 @@ LogicalResult Writer::writeTensor(rt::TensorOp op) {
   tensors.push_back(artifact::CreateTensor(
       builder, name, getDataType(type.getElementType()), shape, &*slice,
       static_cast<artifact::TensorRole>(op.getRole()), init, value,
-      op.getDecay(), state));
+      op.getDecay(), state, frequencies));
   return success();
 }
 

@@ -203,7 +203,14 @@ struct ExpandMathPass : nsa::impl::NSAExpandMathBase<ExpandMathPass> {
                         /*benefit=*/10);
     populateMathPolynomialApproximationPatterns(
         patterns, [](StringRef name) { return name != "math.exp"; });
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    SmallVector<Operation *> ops;
+    getOperation()->walk([&](Operation *op) {
+      if (isa_and_present<math::MathDialect>(op->getDialect()))
+        ops.push_back(op);
+    });
+    GreedyRewriteConfig config;
+    config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
+    if (failed(applyOpPatternsGreedily(ops, std::move(patterns), config)))
       return signalPassFailure();
     auto result = getOperation()->walk([](Operation *op) {
       bool isCall =

@@ -5,7 +5,6 @@
 !kc = tensor<1x15x2x16xf32>
 !vc = tensor<1x15x2x32xf32>
 !wk = tensor<2x128x16xf32>
-!wv = tensor<2x128x16xf32>
 
 // One launch each. The gradients of a mean need the gradients alone.
 // CHECK-LABEL: func.func @mean

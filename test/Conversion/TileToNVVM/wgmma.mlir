@@ -217,7 +217,6 @@ tile.kernel private @three(%a: memref<48x16xbf16>, %v: memref<16x16xbf16>, %y: m
 !q = !tile.tile<64x32xbf16, #tile.mma<warps = 4>>
 !k = !tile.tile<16x32xbf16, #tile.shared>
 !s = !tile.tile<64x16xf32, #tile.mma<warps = 4>>
-!w = !tile.tile<64x32xf32, #tile.mma<warps = 4>>
 !row = !tile.tile<64x1xi32, #tile.rematerialized>
 !key = !tile.tile<16x1xi32, #tile.rematerialized>
 !col = !tile.tile<1x32xi32, #tile.rematerialized>

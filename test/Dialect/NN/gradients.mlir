@@ -101,6 +101,23 @@ func.func @chain(%table: tensor<16x12xf32> {nn.differentiate}, %ids: tensor<1x4x
 
 // -----
 
+// Softcap's gradient needs its result alone, the others their operand.
+// CHECK-LABEL: func @activations(
+// CHECK: %[[G:.*]] = nn.gelu %[[X:.*]] :
+// CHECK: %[[R:.*]] = nn.squared_relu %[[G]]
+// CHECK: %[[Y:.*]] = nn.softcap %[[R]] {cap = 4.{{0*}}e+00 : f64}
+// CHECK: %[[DR:.*]] = nn.softcap_backward %{{.*}}, %[[Y]] {cap = 4.{{0*}}e+00 : f64}
+// CHECK: %[[DG:.*]] = nn.squared_relu_backward %[[DR]], %[[G]]
+// CHECK: nn.gelu_backward %[[DG]], %[[X]]
+func.func @activations(%x: tensor<2x4xf32> {nn.differentiate}) -> (tensor<2x4xf32> {nn.objective}) {
+  %g = nn.gelu %x : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %r = nn.squared_relu %g : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %y = nn.softcap %r {cap = 4.0 : f64} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %y : tensor<2x4xf32>
+}
+
+// -----
+
 // The gates' logits get a gradient of their own type, the bias one in fp32.
 // CHECK-LABEL: func @gate(
 // CHECK: %[[G:.*]] = nn.gate softmax

@@ -74,6 +74,14 @@ func.func @rms_norm_weight(%x: tensor<2x64x32xf32>, %weight: tensor<31xf32>) {
 
 // -----
 
+func.func @softcap_of_zero(%x: tensor<2x64x32xf32>) {
+  // expected-error @below {{whose value is positive}}
+  %y = nn.softcap %x {cap = 0.0 : f64} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  return
+}
+
+// -----
+
 func.func @rms_norm_eps(%x: tensor<2x64x32xf32>, %weight: tensor<32xf32>) {
   // expected-error @below {{whose value is positive}}
   %y, %r = nn.rms_norm %x, %weight {eps = 0.0 : f64}

@@ -387,6 +387,75 @@ nn.module @m {
 // -----
 
 nn.module @m {
+  // expected-error @below {{rotated channels (3) must be an even number, at least 0}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 3> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{scaling yarn has the length 0, which is at least 1 for yarn and 0 for others}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = yarn, factor = 2.0 : f64> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{scaling linear has no factor}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = linear> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{factor (5.000000e-01) must be at least 1}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<scaling = linear, factor = 0.5 : f64> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{rotates 6 channels, but its table has 4}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 6> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{scales the angles of 2 channels by ntk, expected at least 4}}
+  nn.parameter @p : tensor<4x2x2xf32> = rotary 100.0 with #nn.rotary<channels = 2, scaling = ntk, factor = 2.0 : f64> frozen
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{which is for rotary tables, but starts from constant}}
+  nn.parameter @p : tensor<4x2x2xf32> = constant 1.0 with #nn.rotary<channels = 2>
+}
+
+// -----
+
+nn.module @m {
+  // expected-error @below {{is frozen: the optimizer "muon" has no effect}}
+  nn.parameter @p : tensor<4x2xf32> = constant 1.0 frozen by "muon"
+}
+
+// -----
+
+// A head that is tied to an embedding of another width.
+nn.module @m {
+  nn.parameter @embedding.weight : tensor<16x8xf32> = normal 0.02
+  nn.func @f(%ids: tensor<2x4xi32>, %x: tensor<2x4x6xf32>) {
+    %y = nn.embed %ids, @embedding.weight : tensor<2x4xi32> -> tensor<2x4x8xf32>
+    // expected-error @below {{reads @embedding.weight of shape 16x8, expected 16x6}}
+    %z = nn.linear %x, @embedding.weight : tensor<2x4x6xf32> -> tensor<2x4x16xf32>
+    nn.return
+  }
+}
+
+// -----
+
+nn.module @m {
   nn.func @f(%x: tensor<4x4xf32>) {
     // expected-error @below {{reads @w, which is no nn.parameter of the module}}
     %y = nn.linear %x, @w : tensor<4x4xf32> -> tensor<4x4xf32>

@@ -95,6 +95,12 @@ func.func @elementwise(%a: tensor<2x64x32xf32>, %b: tensor<2x64x32xf32>) {
   // CHECK: %dgate, %dup = nn.swiglu_backward %{{.*}}, %{{.*}}, %{{.*}} :
   %dg, %du = nn.swiglu_backward %2, %a, %b
       : (tensor<2x64x32xf32>, tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> (tensor<2x64x32xf32>, tensor<2x64x32xf32>)
+  // CHECK: %gelu = nn.gelu %{{.*}} :
+  %ge = nn.gelu %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  // CHECK: %squared_relu = nn.squared_relu %{{.*}} :
+  %sr = nn.squared_relu %a : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+  // CHECK: %capped = nn.softcap %{{.*}} {cap = 3.000000e+01 : f64} :
+  %sc = nn.softcap %a {cap = 30.0 : f64} : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: nn.add %{{.*}}, %{{.*}} :
   %3 = nn.add %a, %b : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
   // CHECK: nn.cast %{{.*}} to bf16 : (tensor<2x64x32xf32>) -> tensor<2x64x32xbf16>

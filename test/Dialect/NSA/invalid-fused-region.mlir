@@ -2,13 +2,9 @@
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @inputs(%q: !q, %k: !k, %i: !i, %z: !z) {
   // expected-error @below {{has inputs of types 'tensor<1x16x2x4xf32>', 'tensor<1x16x1x4xf32>', 'tensor<1x1x16x2xi32>', 'tensor<1x16x2x4xf32>', but its body takes}}
@@ -27,13 +23,10 @@ func.func @inputs(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
 !l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @results(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -52,13 +45,9 @@ func.func @results(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @input_as_result(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -77,13 +66,9 @@ func.func @input_as_result(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @result_twice(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -102,13 +87,9 @@ func.func @result_twice(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @sum_second(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -127,13 +108,9 @@ func.func @sum_second(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @other_op(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -153,13 +130,9 @@ func.func @other_op(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @two_sums(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -179,13 +152,9 @@ func.func @two_sums(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @no_sum(%q: !q, %k: !k, %i: !i, %z: !z) {
   // expected-error @below {{has no 'nsa.combine'}}
@@ -203,13 +172,9 @@ func.func @no_sum(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @chain(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -228,13 +193,9 @@ func.func @chain(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @branch_twice(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -253,13 +214,9 @@ func.func @branch_twice(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @blocks(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -278,13 +235,9 @@ func.func @blocks(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @two_selected(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -303,13 +256,9 @@ func.func @two_selected(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @none_selected(%q: !q, %k: !k, %i: !i, %z: !z) {
   // expected-error @below {{has no branch with indices}}
@@ -328,13 +277,9 @@ func.func @none_selected(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @scales(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !q) {
@@ -353,13 +298,9 @@ func.func @scales(%q: !q, %k: !k, %i: !i, %z: !z) {
 
 !q = tensor<1x16x2x4xf32>
 !k = tensor<1x16x1x4xf32>
-!kc = tensor<1x3x1x4xf32>
-!l = tensor<1x2x16xf32>
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
-!t = tensor<16x2x2xf32>
 
 func.func @gates_outside(%q: !q, %k: !k, %i: !i, %z: !z) {
   %r:2 = nsa.fused %q, %k, %i, %z : (!q, !k, !i, !z) -> (!q, !g) {
@@ -462,7 +403,6 @@ func.func @missing(%do: !q, %q: !q, %kc: !kc, %k: !k, %o: !q, %l: !l, %i: !i, %z
 !i = tensor<1x1x16x2xi32>
 !g = tensor<1x16x2x2xf32>
 !z = tensor<1x16x4xf32>
-!b = tensor<4xf32>
 !t = tensor<16x2x2xf32>
 
 func.func @gate_without_gradient(%do: !q, %q: !q, %kc: !kc, %k: !k, %o: !q, %l: !l, %i: !i, %z: !z, %t: !t, %u: !t) {

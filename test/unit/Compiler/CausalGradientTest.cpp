@@ -78,9 +78,7 @@ TEST(CausalGradient, LaterTokensOfTheBf16Model_GetNone) {
 }
 
 TEST(CausalGradient, LaterTokensWithLinearCompression_GetNone) {
-  checkCausality({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
-                  "model.d_v=12"},
-                 "fp32");
+  checkCausality(linearModel(), "fp32");
 }
 
 TEST(CausalGradient, EarlierTokens_DoReceiveAGradient) {

@@ -55,6 +55,16 @@ std::string nsa::test::modelText(const std::vector<std::string> &overrides) {
   return print(*build(overrides));
 }
 
+std::vector<std::string> nsa::test::linearModel() {
+  return {"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
+          "model.d_v=12",   "nsa.n_initial=0",  "nsa.n_local=1"};
+}
+
+std::vector<std::string> nsa::test::mlpModel() {
+  return {"nsa.phi=mlp", "nsa.phi_pos=true", "nsa.gate=softmax",
+          "model.mlp=swiglu", "model.d_v=12"};
+}
+
 SmallModel::SmallModel(const std::vector<std::string> &overrides,
                        const std::string &precision, uint64_t seed, bool fuse)
     : random(seed), module(buildFunction(overrides)) {

@@ -16,6 +16,12 @@ namespace nsa::test {
 /// "nsa.phi=linear". Wrong overrides are a failure of the test.
 std::string modelText(const std::vector<std::string> &overrides);
 
+/// Overrides of models that have, between them, what the plain one has not.
+/// They are shared, because compiling a model is most of the time of a test. In
+/// the linear one scores choose all blocks but the query's own.
+std::vector<std::string> linearModel();
+std::vector<std::string> mlpModel();
+
 /// A two-layer model of 70 tokens, two sequences at a time: the compiled
 /// program with its parameters initialised and random tokens, and the function
 /// that it was compiled from. Memory is poisoned before every run.

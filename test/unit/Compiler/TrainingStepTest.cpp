@@ -73,17 +73,11 @@ TEST(TrainingStep, SparseModel_GradientsEqualDifferences) {
 }
 
 TEST(TrainingStep, LinearCompressionAndSoftmaxGates_GradientsEqualDifferences) {
-  // Scores choose all blocks but the query's own.
-  checkGradients({"nsa.phi=linear", "nsa.gate=softmax", "model.mlp=swiglu",
-                  "model.d_v=12", "nsa.n_initial=0", "nsa.n_local=1"});
+  checkGradients(linearModel());
 }
 
 TEST(TrainingStep, MlpCompressionAndPositions_GradientsEqualDifferences) {
-  checkGradients({"nsa.phi=mlp", "nsa.phi_pos=true", "model.d_v=12"});
-}
-
-TEST(TrainingStep, LinearCompressionAndPositions_GradientsEqualDifferences) {
-  checkGradients({"nsa.phi=linear", "nsa.phi_pos=true"});
+  checkGradients(mlpModel());
 }
 
 TEST(TrainingStep, WindowModel_GradientsEqualDifferences) {
@@ -92,6 +86,34 @@ TEST(TrainingStep, WindowModel_GradientsEqualDifferences) {
 
 TEST(TrainingStep, Gradients_DenseAndWindowLayers_EqualDifferences) {
   checkGradients({"model.layers=dense, window:5"});
+}
+
+// Each key alone would be a compilation; none of them hides another.
+TEST(TrainingStep, KeysOfTheModel_GradientsEqualDifferences) {
+  checkGradients({"model.mlp=gelu", "model.qk_norm=true",
+                  "model.tied_embeddings=true", "model.logit_softcap=2",
+                  "nsa.shared_kv=true"});
+  checkGradients(
+      {"model.mlp=relu2", "model.qk_norm=true", "model.layers=nsa, dense"});
+}
+
+// The first gradients are those of the projections that start at 0, and of what
+// is behind them.
+TEST(TrainingStep, ZeroInitOutput_ProjectionsStartAtZeroAndLearn) {
+  SmallModel model({"model.zero_init_output=true"}, "fp32", testSeed());
+  ASSERT_TRUE(model.program);
+  model.run("accumulate");
+  for (const char *name :
+       {"layers.0.attention.output.weight", "layers.1.mlp.down.weight"}) {
+    const TensorView &weight = model.tensor(name);
+    const TensorView &gradient = model.tensor(std::string("grad.") + name);
+    double top = 0.0;
+    for (size_t i = 0; i < weight.elements(); ++i) {
+      EXPECT_EQ(weight.as<float>()[i], 0.0f) << name;
+      top = std::max<double>(top, std::fabs(gradient.as<float>()[i]));
+    }
+    EXPECT_GT(top, 1e-8) << name;
+  }
 }
 
 // Lesson 9: gates never learned, because their projection started at zero.
@@ -170,8 +192,7 @@ TEST(TrainingStep, Step_EqualsAccumulateThenUpdateBitwise) {
 TEST(TrainingStep, FusedGradients_AreThoseOfSeparateOperations) {
   uint64_t seed = testSeed();
   for (const std::vector<std::string> &overrides :
-       {std::vector<std::string>{},
-        {"model.mlp=swiglu", "nsa.phi=linear", "model.d_v=12"}}) {
+       {std::vector<std::string>{}, linearModel()}) {
     SmallModel fused(overrides, "fp32", seed);
     SmallModel apart(overrides, "fp32", seed, /*fuse=*/false);
     ASSERT_TRUE(fused.program && apart.program);
@@ -238,10 +259,17 @@ void checkMixed(const std::vector<std::string> &overrides,
 TEST(TrainingStep, Bf16Gradients_PointTheSameWay) { checkMixed({}, "bf16"); }
 
 TEST(TrainingStep, Bf16GradientsOfMlpCompression_PointTheSameWay) {
-  checkMixed({"nsa.phi=mlp", "nsa.phi_pos=true"}, "bf16");
+  checkMixed(mlpModel(), "bf16");
+}
+
+TEST(TrainingStep, Bf16GradientsOfKeysOfTheModel_PointTheSameWay) {
+  checkMixed({"model.mlp=gelu", "model.qk_norm=true",
+              "model.tied_embeddings=true", "model.logit_softcap=5",
+              "nsa.shared_kv=true"},
+             "bf16");
 }
 
 TEST(TrainingStep, Fp16Gradients_AreThoseOfTheScaledLoss) {
   checkMixed({}, "fp16");
-  checkMixed({"nsa.phi=mlp", "nsa.gate=softmax", "model.mlp=swiglu"}, "fp16");
+  checkMixed(mlpModel(), "fp16");
 }

@@ -130,6 +130,53 @@ TEST(Shard, TokensAcrossFiles_ReadBack) {
   }
 }
 
+TEST(Shard, LargeVocabularies_Have32Bits) {
+  TempDir dir;
+  const std::vector<uint32_t> tokens = {0, 70000, 131071, 5};
+  Manifest manifest = writeData(dir, ramp(10), 100);
+  SplitWriter writer(dir.str(), "train", 3, TokenWidth::U32);
+  ASSERT_TRUE(writer.append(tokens.data(), tokens.size()));
+  manifest.vocabSize = 131072;
+  manifest.train = {4, 1, *writer.finish()};
+  std::string bytes = dir.read("train_000000.bin");
+  ASSERT_EQ(bytes.size(), 1024u + 12u);
+  int32_t header[3];
+  std::memcpy(header, bytes.data(), sizeof header);
+  EXPECT_EQ(header[0], 20240801);
+  EXPECT_EQ(header[1], 7);
+  EXPECT_EQ(header[2], 3);
+  ASSERT_TRUE(manifest.save(dir.str()));
+  EXPECT_TRUE(verifyShards(dir.str(), manifest));
+  Result<Dataset> data = Dataset::open(dir.str());
+  ASSERT_TRUE(data.ok()) << data.message();
+  std::vector<int32_t> out(4);
+  ASSERT_TRUE(data->train.read(0, 4, out.data()));
+  EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), out.begin(), out.end()));
+
+  manifest.vocabSize = 131071;
+  Status status = verifyShards(dir.str(), manifest);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.message().find("token 131071 at position 2 is not below"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST(Shard, MixedWidths_AreAnError) {
+  TempDir dir;
+  Manifest manifest = writeData(dir, ramp(10), 5);
+  SplitWriter writer(dir.str(), "wide", 10, TokenWidth::U32);
+  const uint32_t token = 7;
+  ASSERT_TRUE(writer.append(&token, 1));
+  Result<std::vector<ShardInfo>> wide = writer.finish();
+  ASSERT_TRUE(wide.ok());
+  manifest.train.shards.push_back(wide->front());
+  Result<Dataset> data = Dataset::open(dir.str(), manifest);
+  ASSERT_FALSE(data.ok());
+  EXPECT_EQ(data.message(), "tokens of mixed widths: '" +
+                                dir / "train_000000.bin" + "' has u16, '" +
+                                dir / "wide_000000.bin" + "' u32");
+}
+
 TEST(Shard, DamagedFiles_AreErrors) {
   TempDir dir;
   Manifest manifest = writeData(dir, ramp(10), 100);
@@ -197,7 +244,7 @@ TEST(Manifest, DamagedManifests_AreErrors) {
     text.replace(text.find(from), from.size(), to);
     return text;
   };
-  EXPECT_FALSE(loads(replaced("\"format\": 2", "\"format\": 3")));
+  EXPECT_FALSE(loads(replaced("\"format\": 2", "\"format\": 4")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": 11")));
   EXPECT_FALSE(loads(replaced("\"tokens\": 10", "\"tokens\": \"x\"")));
   EXPECT_FALSE(loads(replaced("train_000000.bin", "../000000.bin")));

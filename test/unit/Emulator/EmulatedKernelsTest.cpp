@@ -149,7 +149,7 @@ TEST(EmulatedKernels, RotationInAttention_IsBitwiseThatApart) {
 }
 
 TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
-  std::vector<Combination> list = wideHeads(sweepCount(48, 2), testSeed() + 4);
+  std::vector<Combination> list = wideHeads(sweepCount(48, 1), testSeed() + 4);
   std::vector<Combination> many = sampleOf(withManyBlocks(), 1, testSeed());
   list.insert(list.end(), many.begin(), many.end());
   for (auto [number, given] : llvm::enumerate(list)) {
@@ -165,7 +165,9 @@ TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
 }
 
 TEST(EmulatedKernels, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
-  for (const std::string &target : targets(kHopper, ampere(0))) {
+  // fp32 does not use tensor cores: the sample takes one GPU.
+  const char *other = sweepCount(2, 1) > 1 ? ampere(0) : kHopper;
+  for (const std::string &target : targets(kHopper, other)) {
     SCOPED_TRACE("for " + target);
     checkLargeScores(compilerFor(target));
   }
@@ -190,7 +192,7 @@ TEST(EmulatedKernels, EqualBlocks_Tie) {
 
 // With ten times as many tokens as a query selects, and heads in groups, the
 // gradients of keys are sums of parts that other programs compute. The sample
-// takes one GPU for each.
+// takes one GPU for each, and rotates in every second.
 TEST(EmulatedKernels, GradientsOfKeysInParts_AgreeWithTheReference) {
   std::vector<const char *> texts = {
       "B=1 S=200 Hkv=2 G=3 dk=16 dv=32 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
@@ -211,22 +213,29 @@ TEST(EmulatedKernels, GradientsOfKeysInParts_AgreeWithTheReference) {
     for (const std::string &target : list) {
       SCOPED_TRACE("for " + target);
       checkGated(*c, compilerFor(target));
-      checkRotation(*c, compilerFor(target));
+      if (list.size() > 1 || number % 2)
+        checkRotation(*c, compilerFor(target));
     }
   }
 }
 
 // Where few of many blocks are selected, four warps share the blocks that are
 // copied for them, and each passes by those that its queries did not select.
+// The sample takes one GPU for each, and checks attention apart and rotation in
+// turn.
 TEST(EmulatedKernels, WarpsSkipBlocks_AgreeWithTheReference) {
+  bool isFull = sweepCount(2, 1) > 1;
   for (auto [number, c] :
        llvm::enumerate(sampleOf(withManyBlocks(), 2, testSeed()))) {
     const char *other = number % 2 ? ampere(number) : kHopper;
-    for (const std::string &target : targets(kHopper, other)) {
+    const char *first = isFull ? kHopper : other;
+    for (const std::string &target : targets(first, other)) {
       SCOPED_TRACE("for " + target);
-      checkAll(c, compilerFor(target));
       checkGated(c, compilerFor(target));
-      checkRotation(c, compilerFor(target));
+      if (isFull || number % 2)
+        checkAll(c, compilerFor(target));
+      if (isFull || number % 2 == 0)
+        checkRotation(c, compilerFor(target));
     }
   }
 }

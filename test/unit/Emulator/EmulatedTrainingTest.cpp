@@ -8,7 +8,9 @@
 #include "test/unit/CompiledModule.h"
 #include "test/unit/Compiler/SmallModel.h"
 #include "test/unit/Emulator/EmulatedModule.h"
+#include "test/unit/KernelSweep/Combination.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
@@ -130,10 +132,21 @@ TEST(EmulatedTraining, StepsWithLinearCompression_AgreeWithTheCPU) {
              "sm_80");
 }
 
+TEST(EmulatedTraining, StepsOfKeysOfTheModel_AgreeWithTheCPU) {
+  checkSteps({"model.mlp=gelu", "model.qk_norm=true",
+              "model.tied_embeddings=true", "model.logit_softcap=2",
+              "nsa.shared_kv=true"},
+             "sm_90a");
+}
+
 TEST(EmulatedTraining, MixedPrecision_PointsTheSameWay) {
-  for (auto [precision, target] :
-       {std::pair("bf16", "sm_90a"), std::pair("fp16", "sm_90a"),
-        std::pair("bf16", "sm_80"), std::pair("fp16", "sm_86")}) {
+  std::vector<std::pair<const char *, const char *>> list = {{"bf16", "sm_90a"},
+                                                             {"fp16", "sm_86"},
+                                                             {"fp16", "sm_90a"},
+                                                             {"bf16", "sm_80"}};
+  // The sample has every precision and every kind of tensor cores once.
+  list.resize(std::min(list.size(), sweepCount(list.size(), 2)));
+  for (auto [precision, target] : list) {
     SCOPED_TRACE(std::string(precision) + " for " + target);
     // Wide enough for tensor cores.
     Pair pair({"model.d_k=16", "model.d_v=16"}, precision, target);

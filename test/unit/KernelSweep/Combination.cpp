@@ -157,18 +157,18 @@ size_t nsa::test::sweepCount(size_t full, size_t sample) {
 std::vector<Combination> nsa::test::withManyBlocks() {
   std::vector<Combination> list;
   for (const char *text :
-       {"B=1 S=131 Hkv=2 G=16 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
+       {"B=1 S=83 Hkv=2 G=16 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
         "logits=1 gating=sigmoid with bias seed=11",
-        "B=1 S=230 Hkv=1 G=8 dk=128 dv=128 n=3 w=32 l=16 d=8 l'=32 bf16 mean "
+        "B=1 S=150 Hkv=1 G=8 dk=128 dv=128 n=2 w=32 l=16 d=8 l'=32 bf16 mean "
         "logits=10000 gating=softmax seed=12",
-        "B=2 S=200 Hkv=1 G=4 dk=64 dv=32 n=2 w=16 l=8 d=4 l'=16 f16 mean "
+        "B=2 S=90 Hkv=1 G=4 dk=64 dv=32 n=2 w=16 l=8 d=4 l'=16 f16 mean "
         "logits=1 gating=given seed=13",
         "B=1 S=97 Hkv=1 G=16 dk=16 dv=16 n=2 w=16 l=8 d=4 l'=8 bf16 mean "
         "logits=1 gating=given seed=14",
-        "B=1 S=131 Hkv=1 G=8 dk=32 dv=32 n=2 w=16 l=16 d=8 l'=16 f32 mean "
+        "B=1 S=83 Hkv=1 G=8 dk=32 dv=32 n=2 w=16 l=16 d=8 l'=16 f32 mean "
         "logits=1 gating=sigmoid seed=15",
         // Queries whose rows leave gaps in M-tiles of 16.
-        "B=1 S=133 Hkv=2 G=6 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
+        "B=1 S=85 Hkv=2 G=6 dk=64 dv=64 n=2 w=16 l=16 d=8 l'=16 bf16 mean "
         "logits=1 gating=sigmoid with bias seed=17",
         "B=1 S=99 Hkv=1 G=12 dk=32 dv=64 n=2 w=16 l=8 d=4 l'=16 f16 mean "
         "logits=1 gating=softmax with bias seed=18",

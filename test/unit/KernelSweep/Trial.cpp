@@ -10,28 +10,6 @@ using namespace nsa;
 using namespace nsa::test;
 using reference::Tensor;
 
-double nsa::test::distance(const Tensor &x, const Tensor &y) {
-  EXPECT_EQ(x.data.size(), y.data.size());
-  double worst = 0.0;
-  for (size_t i = 0; i < x.data.size(); ++i) {
-    if (x.data[i] == y.data[i])
-      continue;
-    double gap = std::fabs(x.data[i] - y.data[i]);
-    if (std::isnan(gap))
-      return gap;
-    worst = std::max(worst, gap);
-  }
-  return worst;
-}
-
-double nsa::test::magnitude(const Tensor &x) {
-  double top = 0.0;
-  for (double value : x.data)
-    if (std::isfinite(value))
-      top = std::max(top, std::fabs(value));
-  return top;
-}
-
 double nsa::test::allowedError(const Combination &c, const Tensor &expected,
                                const SameFormula &same,
                                const std::function<double()> &terms,

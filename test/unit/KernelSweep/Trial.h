@@ -12,9 +12,6 @@
 
 namespace nsa::test {
 
-/// Largest |x - ref| / max|ref| of an fp32 kernel on the CPU, while no score
-/// exceeds 100 in magnitude.
-constexpr double kSingleTolerance = 1e-5;
 /// Otherwise, and for 16 bits: how much larger than the error of the same
 /// formula in the kernel's types an error may be.
 constexpr double kSameFormulaFactor = 2.0;
@@ -22,12 +19,6 @@ constexpr double kSameFormulaFactor = 2.0;
 /// Evaluates a formula in a kernel's types, with products of rows summed in the
 /// order of that number.
 using SameFormula = std::function<reference::Tensor(unsigned order)>;
-
-/// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
-double distance(const reference::Tensor &x, const reference::Tensor &y);
-
-/// The largest finite |x|.
-double magnitude(const reference::Tensor &x);
 
 /// The largest distance from `expected` that a kernel's result may have. `same`
 /// gives the formula in the kernel's types; it is asked for only when the fp32

@@ -347,9 +347,9 @@ bool Trial::compare(const Loaded &loaded, FuncOp function, Oracle &oracle,
       continue;
     }
     const Tensor &expected = oracle.getResults()[index];
-    double error = largestDistance(result, expected);
+    double error = distance(result, expected);
     double tolerance = oracle.getTolerance(index, error, module.seed);
-    double top = largestElement(expected);
+    double top = magnitude(expected);
     ++coverage.results;
     if (tolerance > kLooseTolerance * top && top > 0.0)
       ++coverage.loose;

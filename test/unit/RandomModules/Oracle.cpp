@@ -4,6 +4,7 @@
 #include "dialects/Interfaces/RecomputeTraits.h"
 #include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
+#include "test/unit/CompiledModule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +14,6 @@ using namespace nsa;
 using namespace nsa::test;
 using namespace nsa::reference;
 
-/// What an fp32 kernel may be off, of the largest element of its result.
-static constexpr double kSingleTolerance = 1e-5;
 /// What rounding to bf16 changes at most, of the element itself.
 static constexpr double kNarrowTolerance = 0x1p-8;
 /// How much larger than with these errors a distance may be in bf16.
@@ -22,29 +21,6 @@ static constexpr double kNarrowFactor = 2.0;
 /// Evaluations with errors: at first, and before a result is called wrong. Of
 /// 100,000 results some are further off than a few evaluations reach.
 static constexpr unsigned kEvaluations = 3, kMaxEvaluations = 64;
-
-double nsa::test::largestDistance(const Tensor &x, const Tensor &y) {
-  if (x.data.size() != y.data.size())
-    return std::numeric_limits<double>::quiet_NaN();
-  double worst = 0.0;
-  for (size_t i = 0; i < x.data.size(); ++i) {
-    if (x.data[i] == y.data[i])
-      continue;
-    double gap = std::fabs(x.data[i] - y.data[i]);
-    if (std::isnan(gap))
-      return gap;
-    worst = std::max(worst, gap);
-  }
-  return worst;
-}
-
-double nsa::test::largestElement(const Tensor &x) {
-  double top = 0.0;
-  for (double value : x.data)
-    if (std::isfinite(value))
-      top = std::max(top, std::fabs(value));
-  return top;
-}
 
 //===----------------------------------------------------------------------===//
 // Errors of rounding
@@ -102,7 +78,7 @@ void Oracle::disturb(Operation *op, MutableArrayRef<Tensor> tensors) {
     Type type = getElementTypeOrSelf(value);
     if (!isa<FloatType>(type))
       continue;
-    double single = kSingleTolerance * largestElement(tensor);
+    double single = kSingleTolerance * magnitude(tensor);
     double relative = type.isBF16() ? kNarrowTolerance : 0.0;
     // Rounding does the same to equal numbers: where a row is read often, its
     // errors add up.
@@ -131,8 +107,8 @@ Tensor Oracle::select(Operation *op, const Tensor &q, const Tensor &k,
   }
   Selection &selection = selections[index];
   if (mode == Mode::Errors)
-    selection.deviation = std::max(selection.deviation,
-                                   largestDistance(scores, selection.scores));
+    selection.deviation =
+        std::max(selection.deviation, distance(scores, selection.scores));
   return selection.indices;
 }
 
@@ -265,9 +241,9 @@ void Oracle::addErrors(unsigned count, uint64_t seed) {
   for (; evaluations < count; ++evaluations) {
     random.seed(seed + evaluations);
     std::vector<Tensor> disturbed = run(inputs);
-    for (auto [distance, exact, other] :
+    for (auto [worst, exact, other] :
          llvm::zip_equal(distances, results, disturbed))
-      distance = std::max(distance, largestDistance(exact, other));
+      worst = std::max(worst, distance(exact, other));
   }
 }
 
@@ -275,7 +251,7 @@ double Oracle::getTolerance(size_t index, double enough, uint64_t seed) {
   bool isNarrowResult =
       getElementTypeOrSelf(function.getResultTypes()[index]).isBF16();
   double least =
-      isNarrowResult ? 0.0 : kSingleTolerance * largestElement(results[index]);
+      isNarrowResult ? 0.0 : kSingleTolerance * magnitude(results[index]);
   auto bound = [&] {
     return std::max(least, (narrow ? kNarrowFactor : 1.0) * distances[index]);
   };

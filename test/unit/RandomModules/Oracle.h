@@ -104,12 +104,6 @@ private:
   std::mt19937_64 random;
 };
 
-/// The largest |x - y|, infinities equal to themselves; NaN if any is NaN.
-double largestDistance(const reference::Tensor &x, const reference::Tensor &y);
-
-/// The largest finite |x|.
-double largestElement(const reference::Tensor &x);
-
 } // namespace nsa::test
 
 #endif // NSA_TEST_UNIT_RANDOMMODULES_ORACLE_H

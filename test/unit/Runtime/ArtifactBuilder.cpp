@@ -16,7 +16,8 @@ ArtifactBuilder::Slice ArtifactBuilder::place(SegmentKind kind,
 
 unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
                                  const std::vector<uint64_t> &shape,
-                                 TensorRole role, InitKind init, double value) {
+                                 TensorRole role, InitKind init, double value,
+                                 const std::vector<double> &frequencies) {
   uint64_t bytes = elementBytes(type);
   for (uint64_t size : shape)
     bytes *= size;
@@ -24,7 +25,9 @@ unsigned ArtifactBuilder::tensor(const std::string &name, DataType type,
   Slice slice = place(io ? SegmentKind::IO : SegmentKind::Persistent, bytes);
   tensorSlices.push_back(slice);
   tensors.push_back(artifact::CreateTensorDirect(
-      builder, name.c_str(), type, &shape, &slice, role, init, value));
+      builder, name.c_str(), type, &shape, &slice, role, init, value,
+      /*decay=*/false, /*state=*/nullptr,
+      frequencies.empty() ? nullptr : &frequencies));
   return unsigned(tensors.size() - 1);
 }
 

@@ -29,7 +29,8 @@ public:
   /// the persistent one. Returns its index.
   unsigned tensor(const std::string &name, DataType type,
                   const std::vector<uint64_t> &shape, TensorRole role,
-                  InitKind init = InitKind::None, double value = 0);
+                  InitKind init = InitKind::None, double value = 0,
+                  const std::vector<double> &frequencies = {});
 
   /// The slice of a tensor.
   Slice of(unsigned tensor) const { return tensorSlices[tensor]; }

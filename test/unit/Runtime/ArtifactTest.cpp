@@ -447,6 +447,13 @@ TEST(Artifact, InitializedTensors_HaveAValue) {
                 return b.initialize(w);
               }),
               "a rotary table is f32 of shape [L, D/2, 2]");
+  expectError(withCommand([](ArtifactBuilder &b) {
+                unsigned w = b.tensor(
+                    "w", DataType::F32, {8, 2, 2}, TensorRole::Constant,
+                    artifact::InitKind::Frequencies, 1, {1, 0.5, 0.25});
+                return b.initialize(w);
+              }),
+              "a rotary table of 2 pairs has 3 frequencies");
 }
 
 TEST(Artifact, Names_AreUniqueAndPrintable) {

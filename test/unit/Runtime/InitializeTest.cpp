@@ -104,6 +104,29 @@ TEST(Initialize, Rotary_IsCosAndSin) {
     }
 }
 
+TEST(Initialize, Frequencies_AreAnglesTimesAnAmplitude) {
+  const int length = 50;
+  const std::vector<double> frequencies = {0.5, 0.01, 0.0};
+  ArtifactBuilder b;
+  unsigned tensor =
+      b.tensor("r", DataType::F32, {length, 3, 2}, TensorRole::Constant,
+               InitKind::Frequencies, 1.5, frequencies);
+  b.entry("init", {}, {tensor}, {b.initialize(tensor)});
+  std::string bytes = b.finish();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  ASSERT_TRUE(artifact.ok()) << artifact.message();
+  Result<Program> program = Program::create(*artifact);
+  ASSERT_TRUE(program.ok()) << program.message();
+  ASSERT_TRUE(program->run("init").ok());
+  const float *table = program->tensors()[0].as<float>();
+  for (int t : {0, 1, 49})
+    for (int i = 0; i < 3; ++i) {
+      double angle = t * frequencies[i];
+      EXPECT_EQ(table[(t * 3 + i) * 2], float(1.5 * std::cos(angle)));
+      EXPECT_EQ(table[(t * 3 + i) * 2 + 1], float(1.5 * std::sin(angle)));
+    }
+}
+
 TEST(Initialize, ConstantsOfEveryType_AreRight) {
   EXPECT_EQ(
       floats(initialize("c", DataType::F32, {5}, InitKind::Constant, 0.25))[4],

@@ -37,8 +37,19 @@ TEST(Schedule, LinearAndConstant_FollowTheirFormulas) {
   EXPECT_DOUBLE_EQ(learningRate(constant, 10), 1e-3);
 }
 
+TEST(Schedule, WSD_IsConstantThenLinear) {
+  TrainConfig train = config(100, 10, "wsd");
+  EXPECT_DOUBLE_EQ(learningRate(train, 4), 5e-4);
+  EXPECT_DOUBLE_EQ(learningRate(train, 79), 1e-3);
+  EXPECT_NEAR(learningRate(train, 89), (1e-3 + 1e-5) / 2, 1e-12);
+  EXPECT_DOUBLE_EQ(learningRate(train, 99), 1e-5);
+  train.lrDecaySteps = 4;
+  EXPECT_DOUBLE_EQ(learningRate(train, 95), 1e-3);
+  EXPECT_NEAR(learningRate(train, 97), (1e-3 + 1e-5) / 2, 1e-12);
+}
+
 TEST(Schedule, ShortRuns_StayInRange) {
-  for (const char *name : {"cosine", "linear"})
+  for (const char *name : {"cosine", "linear", "wsd"})
     for (int64_t steps : {1, 2, 3, 5})
       for (int64_t warmup = 0; warmup <= steps; ++warmup)
         for (int64_t step = 0; step < steps; ++step) {

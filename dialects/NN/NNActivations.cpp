@@ -1,0 +1,140 @@
+//===- NNActivations.cpp - activations of the nn dialect ------------------===//
+
+#include "dialects/NN/NNActivations.h"
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/Tile/TileBuilder.h"
+
+using namespace mlir;
+using namespace nsa;
+using namespace nsa::nn;
+using tile::Expr;
+
+#define GET_OP_CLASSES
+#include "dialects/NN/NNActivations.cpp.inc"
+
+/// All of them have one result, of the type of the first operand.
+#define NSA_RESULT_LIKE_OPERAND(Op)                                            \
+  LogicalResult Op::inferReturnTypes(MLIRContext *, std::optional<Location>,   \
+                                     Adaptor adaptor,                          \
+                                     SmallVectorImpl<Type> &types) {           \
+    types.push_back(adaptor.getOperands().front().getType());                  \
+    return success();                                                          \
+  }
+NSA_RESULT_LIKE_OPERAND(GeluOp)
+NSA_RESULT_LIKE_OPERAND(GeluBackwardOp)
+NSA_RESULT_LIKE_OPERAND(SquaredReluOp)
+NSA_RESULT_LIKE_OPERAND(SquaredReluBackwardOp)
+NSA_RESULT_LIKE_OPERAND(SoftcapOp)
+NSA_RESULT_LIKE_OPERAND(SoftcapBackwardOp)
+#undef NSA_RESULT_LIKE_OPERAND
+
+//===----------------------------------------------------------------------===//
+// GELU
+//===----------------------------------------------------------------------===//
+
+/// 2 * sqrt(2 / pi): (1 + tanh(u)) / 2 is the sigmoid of 2 u.
+static constexpr double kSlope = 1.5957691216057308, kCubic = 0.044715;
+
+SmallVector<Value> GeluOp::buildElements(ImplicitLocOpBuilder &b,
+                                         ValueRange operands) {
+  Expr x(b, operands[0]);
+  return {x * sigmoid(kSlope * x * (1 + kCubic * x * x))};
+}
+
+SmallVector<Value> GeluBackwardOp::buildElements(ImplicitLocOpBuilder &b,
+                                                 ValueRange operands) {
+  Expr dy(b, operands[0]), x(b, operands[1]);
+  Expr s = sigmoid(kSlope * x * (1 + kCubic * x * x));
+  Expr slope = kSlope * (1 + 3 * kCubic * x * x);
+  return {dy * (s + x * s * (1 - s) * slope)};
+}
+
+int64_t GeluOp::getFlopsPerElement() { return 9; }
+int64_t GeluBackwardOp::getFlopsPerElement() { return 17; }
+
+LogicalResult GeluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                                    SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(
+      GeluBackwardOp::create(builder, getLoc(), resultGrads[0], getInput()));
+  return success();
+}
+
+OperandPrecision GeluOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+//===----------------------------------------------------------------------===//
+// Squared ReLU
+//===----------------------------------------------------------------------===//
+
+/// What is not a number stays so.
+static Expr relu(Expr x) { return select(x < 0, 0, x); }
+
+SmallVector<Value> SquaredReluOp::buildElements(ImplicitLocOpBuilder &b,
+                                                ValueRange operands) {
+  Expr y = relu(Expr(b, operands[0]));
+  return {y * y};
+}
+
+SmallVector<Value> SquaredReluBackwardOp::buildElements(ImplicitLocOpBuilder &b,
+                                                        ValueRange operands) {
+  return {Expr(b, operands[0]) * (2 * relu(Expr(b, operands[1])))};
+}
+
+int64_t SquaredReluOp::getFlopsPerElement() { return 2; }
+int64_t SquaredReluBackwardOp::getFlopsPerElement() { return 3; }
+
+LogicalResult
+SquaredReluOp::buildBackward(OpBuilder &builder, ValueRange resultGrads,
+                             SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(SquaredReluBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getInput()));
+  return success();
+}
+
+OperandPrecision SquaredReluOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}
+
+//===----------------------------------------------------------------------===//
+// Softcap
+//===----------------------------------------------------------------------===//
+
+/// tanh to a few ulp on every target. Near 0, where the exponential cancels, it
+/// is the polynomial of the Cephes library (Moshier, tanhf).
+static Expr accurateTanh(Expr x) {
+  Expr size = abs(x), square = x * x;
+  Expr tail = 1 - 2 / (exp(2 * size) + 1);
+  Expr sum = square * -5.70498872745e-3 + 2.06390887954e-2;
+  for (double coefficient :
+       {-5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1})
+    sum = sum * square + coefficient;
+  return select(size < 0.625, x + x * square * sum, select(x < 0, -tail, tail));
+}
+
+SmallVector<Value> SoftcapOp::buildElements(ImplicitLocOpBuilder &b,
+                                            ValueRange operands) {
+  double cap = getCap().convertToDouble();
+  return {accurateTanh(Expr(b, operands[0]) * (1 / cap)) * cap};
+}
+
+SmallVector<Value> SoftcapBackwardOp::buildElements(ImplicitLocOpBuilder &b,
+                                                    ValueRange operands) {
+  Expr t = Expr(b, operands[1]) * (1 / getCap().convertToDouble());
+  return {Expr(b, operands[0]) * (1 - t * t)};
+}
+
+int64_t SoftcapOp::getFlopsPerElement() { return 18; }
+int64_t SoftcapBackwardOp::getFlopsPerElement() { return 4; }
+
+LogicalResult SoftcapOp::buildBackward(OpBuilder &builder,
+                                       ValueRange resultGrads,
+                                       SmallVectorImpl<Value> &operandGrads) {
+  operandGrads.push_back(SoftcapBackwardOp::create(
+      builder, getLoc(), resultGrads[0], getOutput(), getCapAttr()));
+  return success();
+}
+
+OperandPrecision SoftcapOp::getOperandPrecision(unsigned index) {
+  return OperandPrecision::Compute;
+}

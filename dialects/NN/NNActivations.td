@@ -1,0 +1,128 @@
+//===- NNActivations.td - activations of the nn dialect ---------*- tablegen -*-===//
+//
+// Activations with their gradients, apart from NNOps.td: only what knows them by
+// name includes them. All are elementwise, so passes see interfaces.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_DIALECTS_NN_NNACTIVATIONS_TD
+#define NSA_DIALECTS_NN_NNACTIVATIONS_TD
+
+include "dialects/NN/NNOpBase.td"
+
+def NN_GeluOp : NN_DifferentiableOp<"gelu", [NSA_CheapToRecompute,
+                                             NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "Gaussian error linear unit, by its approximation with tanh";
+  let description = [{
+    Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2:
+    `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the form that
+    GPT-2 was trained with.
+
+    Example:
+
+    ```mlir
+    %y = nn.gelu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"gelu"}];
+}
+
+def NN_GeluBackwardOp : NN_GraphOp<"gelu_backward", [
+    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "gradient of `nn.gelu`";
+  let description = [{
+    With `z = 2 * sqrt(2 / pi) * (x + 0.044715 x^3)` and `s = 1 / (1 + exp(-z))`,
+    by which `y = x * s`: `dx = dy * (s + x * s * (1 - s) * dz/dx)`.
+
+    Example:
+
+    ```mlir
+    %dx = nn.gelu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$input_grad);
+  let resultNames = [{"dx"}];
+}
+
+def NN_SquaredReluOp : NN_DifferentiableOp<"squared_relu", [
+    NSA_CheapToRecompute, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "square of the rectified linear unit";
+  let description = [{
+    So et al., "Primer: Searching for Efficient Transformers for Language
+    Modeling", 2021, section 4: `y = max(x, 0)^2`.
+
+    Example:
+
+    ```mlir
+    %y = nn.squared_relu %x : (tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"squared_relu"}];
+}
+
+def NN_SquaredReluBackwardOp : NN_GraphOp<"squared_relu_backward", [
+    AllTypesMatch<["output_grad", "input"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "gradient of `nn.squared_relu`";
+  let description = [{
+    `dx = dy * 2 * max(x, 0)`.
+
+    Example:
+
+    ```mlir
+    %dx = nn.squared_relu_backward %dy, %x : (tensor<2x64x32xf32>, tensor<2x64x32xf32>) -> tensor<2x64x32xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$input);
+  let results = (outs NSA_FloatTensor:$input_grad);
+  let resultNames = [{"dx"}];
+}
+
+def NN_SoftcapOp : NN_DifferentiableOp<"softcap", [NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "values brought smoothly between two bounds";
+  let description = [{
+    `y = cap * tanh(x / cap)`, which lies between `-cap` and `cap`: Riviere et al.,
+    "Gemma 2", 2024, section 2. It is not computed again by backward, which reads
+    `y` alone.
+
+    Example:
+
+    ```mlir
+    %y = nn.softcap %x {cap = 30.0 : f64} : (tensor<2x64x256xf32>) -> tensor<2x64x256xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$input, NN_PositiveF64:$cap);
+  let results = (outs NSA_FloatTensor:$output);
+  let resultNames = [{"capped"}];
+}
+
+def NN_SoftcapBackwardOp : NN_GraphOp<"softcap_backward", [
+    AllTypesMatch<["output_grad", "output"]>, NN_Elementwise]> {
+  let opDocGroup = NSA_DocGroup<"Elementwise">;
+  let summary = "gradient of `nn.softcap`";
+  let description = [{
+    `dx = dy * (1 - (y / cap)^2)`, with `y` the result of `nn.softcap`.
+
+    Example:
+
+    ```mlir
+    %dx = nn.softcap_backward %dy, %y {cap = 30.0 : f64}
+        : (tensor<2x64x256xf32>, tensor<2x64x256xf32>) -> tensor<2x64x256xf32>
+    ```
+  }];
+  let arguments = (ins NSA_FloatTensor:$output_grad, NSA_FloatTensor:$output,
+                       NN_PositiveF64:$cap);
+  let results = (outs NSA_FloatTensor:$input_grad);
+  let resultNames = [{"dx"}];
+}
+
+#endif // NSA_DIALECTS_NN_NNACTIVATIONS_TD

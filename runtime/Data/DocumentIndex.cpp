@@ -1,0 +1,89 @@
+//===- DocumentIndex.cpp - where documents begin --------------------------===//
+
+#include "runtime/Data/DocumentIndex.h"
+#include "lib/Support/Hash.h"
+
+namespace nsa {
+
+static constexpr int32_t indexMagic = 20251101;
+static constexpr int32_t indexVersion = 1;
+
+Result<FileInfo> writeDocumentIndex(const std::string &directory,
+                                    const std::string &split,
+                                    const std::vector<uint64_t> &starts) {
+  FileInfo info{split + "_documents.idx"};
+  std::string path = directory + "/" + info.file;
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  uint64_t count = starts.size();
+  int32_t header[shardHeaderBytes / sizeof(int32_t)] = {
+      indexMagic, indexVersion, int32_t(uint32_t(count)), int32_t(count >> 32)};
+  Status status = file->write(header, sizeof header);
+  if (status)
+    status = file->write(starts.data(), count * sizeof(uint64_t));
+  if (status)
+    status = file->finish();
+  if (!status)
+    return Error{status.message()};
+  Result<uint64_t> hash = hashFile(path);
+  if (!hash)
+    return hash.takeError();
+  info.hash = *hash;
+  return info;
+}
+
+/// Whether positions ascend from 0 and stay below `tokens`.
+static bool ascends(const std::vector<uint64_t> &starts, uint64_t tokens) {
+  for (size_t i = 0; i < starts.size(); ++i)
+    if (i == 0 ? starts[i] != 0 : starts[i] <= starts[i - 1])
+      return false;
+  return starts.empty() ? tokens == 0 : starts.back() < tokens;
+}
+
+Result<std::vector<uint64_t>> readDocumentIndex(const std::string &directory,
+                                                const SplitInfo &split) {
+  std::vector<uint64_t> starts;
+  if (split.index.file.empty())
+    return starts;
+  std::string path = directory + "/" + split.index.file;
+  Result<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  int32_t header[4] = {};
+  uint64_t expected =
+      shardHeaderBytes + split.documents * uint64_t(sizeof(uint64_t));
+  if (file->size() != expected)
+    return Error{"'" + path + "' has " + std::to_string(file->size()) +
+                 " bytes, an index of " + std::to_string(split.documents) +
+                 " documents " + std::to_string(expected)};
+  if (Status status = file->readAt(0, header, sizeof header); !status)
+    return Error{status.message()};
+  if (header[0] != indexMagic || header[1] != indexVersion)
+    return Error{"'" + path + "' is no index of documents: magic " +
+                 std::to_string(header[0]) + " version " +
+                 std::to_string(header[1]) + ", expected " +
+                 std::to_string(indexMagic) + " version " +
+                 std::to_string(indexVersion)};
+  starts.resize(size_t(split.documents));
+  if (Status status = file->readAt(shardHeaderBytes, starts.data(),
+                                   starts.size() * sizeof(uint64_t));
+      !status)
+    return Error{status.message()};
+  Result<uint64_t> hash = hashFile(path);
+  if (!hash)
+    return hash.takeError();
+  if (*hash != split.index.hash)
+    return Error{"'" + path + "' has hash " + toHex(*hash) +
+                 ", its manifest says " + toHex(split.index.hash)};
+  uint64_t count = uint64_t(uint32_t(header[2])) | uint64_t(uint32_t(header[3]))
+                                                       << 32;
+  if (count != split.documents || !ascends(starts, split.tokens))
+    return Error{"'" + path + "' is damaged: the positions of its " +
+                 std::to_string(count) +
+                 " documents do not ascend from 0 to below " +
+                 std::to_string(split.tokens)};
+  return starts;
+}
+
+} // namespace nsa
