@@ -4,6 +4,7 @@
 #include "lib/Python/DataModule.h"
 #include "lib/Python/Errors.h"
 #include "lib/Python/ForeignArrays.h"
+#include "lib/Python/PreparedCall.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Process.h"
 #include "lib/Support/Suggest.h"
@@ -30,16 +31,26 @@ namespace {
 /// An artefact, which need not be for this machine.
 class File {
 public:
-  File(std::string bytes, const std::string &name)
-      : contents(std::move(bytes)),
-        opened(take(Artifact::fromBytes(contents.data(), contents.size(), name),
+  File(const std::string &bytes, const std::string &name)
+      : opened(take(Artifact::fromBytes(bytes.data(), bytes.size(), name),
                     kInputError)) {}
+  explicit File(Artifact artifact) : opened(std::move(artifact)) {}
 
   const Artifact &get() const { return opened; }
-  py::bytes bytes() const { return contents; }
+  py::bytes bytes() const { return contents(); }
 
   void save(const std::string &path) const {
-    check(writeFileAtomically(path, contents), kInputError);
+    check(writeFileAtomically(path, contents()), kInputError);
+  }
+
+  /// Names of the extents that are still to be given.
+  std::vector<std::string> extents() const {
+    return opened.needsExtents() ? opened.extentNames()
+                                 : std::vector<std::string>();
+  }
+  std::unique_ptr<File> withExtents(const std::vector<uint64_t> &values) const {
+    return std::make_unique<File>(
+        take(opened.withExtents(values), kInputError));
   }
 
   /// {entry: (input names, output names)}
@@ -82,6 +93,10 @@ public:
   }
 
 private:
+  std::string contents() const {
+    return {reinterpret_cast<const char *>(opened.fileData()),
+            opened.fileBytes()};
+  }
   std::vector<std::string>
   names(const flatbuffers::Vector<uint32_t> &indices) const {
     std::vector<std::string> result;
@@ -90,7 +105,6 @@ private:
     return result;
   }
 
-  std::string contents;
   Artifact opened;
 };
 
@@ -197,6 +211,11 @@ public:
 
   std::string device() const { return session->device().text(); }
 
+  PreparedCall prepare(const std::string &entry,
+                       const std::vector<std::string> &names) {
+    return {*session, entry, names};
+  }
+
 private:
   static std::unique_ptr<Session> create(const File &file,
                                          const RuntimeOptions &options) {
@@ -294,7 +313,7 @@ private:
 std::unique_ptr<Loaded> loadProgram(const File &file, int threads,
                                     uint64_t seed, bool checkFinite,
                                     bool poison, const std::string &blas,
-                                    int device) {
+                                    int device, bool externalMemory) {
   RuntimeOptions options;
   options.threads = threads;
   options.seed = seed;
@@ -302,6 +321,7 @@ std::unique_ptr<Loaded> loadProgram(const File &file, int threads,
   options.poison = poison;
   options.blasLibrary = blas;
   options.device = device;
+  options.externalMemory = externalMemory;
   // NumPy may have opened OpenBLAS before.
   options.allowSlowGemm = true;
   return std::make_unique<Loaded>(file, options);
@@ -440,6 +460,8 @@ PYBIND11_MODULE(_runtime, m) {
            }),
            py::arg("data"), py::arg("name"))
       .def("save", &File::save, py::arg("path"))
+      .def("with_extents", &File::withExtents, py::arg("values"))
+      .def_property_readonly("extents", &File::extents)
       .def_property_readonly("bytes", &File::bytes)
       .def_property_readonly("entries", &File::entries)
       .def_property_readonly("tensors", &File::tensors)
@@ -461,7 +483,10 @@ PYBIND11_MODULE(_runtime, m) {
       .def("read", &Loaded::read, py::arg("name"))
       .def("write", &Loaded::write, py::arg("name"), py::arg("value"))
       .def("load", &Loaded::load, py::arg("weights"))
+      .def("prepare", &Loaded::prepare, py::arg("entry"), py::arg("names"),
+           py::keep_alive<0, 1>())
       .def_property_readonly("device", &Loaded::device);
+  definePreparedCall(m);
   py::class_<Weights>(m, "Weights", "The parameters of a checkpoint.")
       .def_property_readonly("path", &Weights::path)
       .def_property_readonly("step", &Weights::step)
@@ -472,5 +497,6 @@ PYBIND11_MODULE(_runtime, m) {
   m.def("open_weights", &openWeights, py::arg("path"));
   m.def("load", &loadProgram, py::arg("artifact"), py::kw_only(),
         py::arg("threads"), py::arg("seed"), py::arg("check_finite"),
-        py::arg("poison"), py::arg("blas_library"), py::arg("device"));
+        py::arg("poison"), py::arg("blas_library"), py::arg("device"),
+        py::arg("external_memory") = false);
 }

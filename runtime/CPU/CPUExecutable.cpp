@@ -136,6 +136,10 @@ Status CPUExecutable::load() {
 }
 
 Status CPUExecutable::allocateSegments() {
+  if (options.externalMemory) {
+    segments.resize(source->segments()->size());
+    return {};
+  }
   for (const artifact::Segment *segment : *source->segments()) {
     Result<PageMemory> memory = PageMemory::allocate(segment->size());
     if (!memory)
@@ -225,6 +229,7 @@ Action CPUExecutable::resolve(const artifact::Launch &launch) const {
   // Integers in the place of pointers, as kernels read them.
   if (kernel.takes_extents())
     for (uint64_t extent : *source->extents()->values())
+      // NOLINTNEXTLINE(performance-no-int-to-ptr)
       action.arguments.push_back(reinterpret_cast<void *>(extent));
   action.programs =
       int64_t(kernel.grid_x()) * kernel.grid_y() * kernel.grid_z();
@@ -294,6 +299,11 @@ Action CPUExecutable::resolve(const artifact::Command &command) const {
 CPUExecutable::ReadyEntry
 CPUExecutable::resolve(const artifact::Entry &entry) const {
   ReadyEntry ready;
+  ready.nanoseconds.resize(entry.commands()->size());
+  ready.lastRun.resize(entry.commands()->size());
+  // Without memory there are no addresses before some are bound.
+  if (options.externalMemory && bound == &none)
+    return ready;
   for (const artifact::Command *command : *entry.commands())
     ready.commands.push_back(
         {resolve(*command),
@@ -301,8 +311,6 @@ CPUExecutable::resolve(const artifact::Entry &entry) const {
                              : std::vector<FloatOutput>(),
          options.checkFinite ? selectionInputs(source.root(), entry, *command)
                              : std::vector<SelectionInput>()});
-  ready.nanoseconds.resize(ready.commands.size());
-  ready.lastRun.resize(ready.commands.size());
   if (!options.poison)
     return ready;
   for (const Slice &slice : slicesToPoison(source.root(), entry))
@@ -327,7 +335,9 @@ Status CPUExecutable::bind(unsigned index, const Bindings &bindings) {
     return {};
   const artifact::Entry &described = *source->entries()->Get(index);
   if (!entry.bindings.coversSame(bindings))
-    if (Status status = bindings.check(source.root(), described); !status)
+    if (Status status =
+            bindings.check(source.root(), described, options.externalMemory);
+        !status)
       return status;
   entry.bindings = bindings;
   bound = &entry.bindings;

@@ -77,7 +77,9 @@ Status CUDAExecutable::load() {
     return opened.takeError();
   gpu = std::move(*opened);
   memory = std::make_unique<DeviceMemory>(*gpu);
-  if (Status status = memory->allocate(source.root()); !status)
+  if (options.externalMemory)
+    memory->leaveToCallers(source.root());
+  else if (Status status = memory->allocate(source.root()); !status)
     return status;
   for (auto step :
        {&CUDAExecutable::loadKernels, &CUDAExecutable::loadBlas,

@@ -21,6 +21,11 @@ public:
   /// All segments, filled with zeros on the stream.
   Status allocate(const artifact::Artifact &root);
 
+  /// None of them: they lie in memory of callers.
+  void leaveToCallers(const artifact::Artifact &root) {
+    segments.resize(root.segments()->size());
+  }
+
   DevicePtr address(const artifact::Slice &slice) const {
     return segments[slice.segment()].address + slice.offset();
   }

@@ -53,13 +53,16 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
   ReadyEntry &ready = entries.emplace_back();
   ready.firstReduction = reductions ? reductions->count() : 0;
   for (const artifact::Command *command : *entry.commands()) {
-    Result<Command> resolved = resolve(*command);
-    if (!resolved)
-      return Error{describeCommand(source.root(), ready.commands.size(),
-                                   *command, resolved.message())};
-    if (std::holds_alternative<InitializeTensor>(*resolved))
-      ready.mayCapture = false;
-    ready.commands.push_back(std::move(*resolved));
+    // Without memory there are no addresses before some are bound.
+    if (!options.externalMemory) {
+      Result<Command> resolved = resolve(*command);
+      if (!resolved)
+        return Error{describeCommand(source.root(), ready.commands.size(),
+                                     *command, resolved.message())};
+      if (std::holds_alternative<InitializeTensor>(*resolved))
+        ready.mayCapture = false;
+      ready.commands.push_back(std::move(*resolved));
+    }
     if (options.checkFinite) {
       ready.results.push_back(floatOutputs(source.root(), *command));
       ready.selections.push_back(
@@ -70,9 +73,10 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
     ready.numReductions = reductions->count() - ready.firstReduction;
     markWaits(ready.commands);
   }
-  ready.nanoseconds.resize(ready.commands.size());
-  ready.lastRun.resize(ready.commands.size());
-  while (options.profile && ready.events.size() <= ready.commands.size())
+  size_t count = entry.commands()->size();
+  ready.nanoseconds.resize(count);
+  ready.lastRun.resize(count);
+  while (options.profile && ready.events.size() <= count)
     if (Status status = gpu->driver().check(
             gpu->driver().EventCreate(&ready.events.emplace_back(), 0),
             "cuEventCreate");
@@ -80,7 +84,9 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
       return status;
   if (options.poison)
     ready.poisoned = slicesToPoison(source.root(), entry);
-  return prepareTransfers(entry, none, ready.transfers);
+  return options.externalMemory
+             ? Status()
+             : prepareTransfers(entry, none, ready.transfers);
 }
 
 Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
@@ -103,15 +109,16 @@ Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
 }
 
 /// The commands of an entry with the addresses that follow from other bindings;
-/// products are those that were planned.
+/// products are those that were planned, if they were.
 Result<std::vector<Command>>
 CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
   std::vector<Command> commands;
-  for (unsigned i = 0; i < ready.commands.size(); ++i) {
+  commands.reserve(entry.commands()->size());
+  for (unsigned i = 0; i < entry.commands()->size(); ++i) {
     const artifact::Command &command = *entry.commands()->Get(i);
-    Result<Command> resolved = command.action_as_Gemm()
-                                   ? Result<Command>(ready.commands[i])
-                                   : resolve(command);
+    bool isPlanned = command.action_as_Gemm() && i < ready.commands.size();
+    Result<Command> resolved =
+        isPlanned ? Result<Command>(ready.commands[i]) : resolve(command);
     if (!resolved)
       return Error{
           describeCommand(source.root(), i, command, resolved.message())};
@@ -137,7 +144,9 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
   Transfers transfers;
   bool isSameSet = entry.bindings.coversSame(bindings);
   if (!isSameSet) {
-    if (Status status = bindings.check(source.root(), described); !status)
+    if (Status status =
+            bindings.check(source.root(), described, options.externalMemory);
+        !status)
       return status;
     if (Status status = prepareTransfers(described, bindings, transfers);
         !status)

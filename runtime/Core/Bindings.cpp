@@ -32,8 +32,12 @@ static std::vector<Slice> slicesOf(const artifact::Artifact &root,
       slices.push_back(*slice);
     return slices;
   }
-  if (const auto *gemm = command.action_as_Gemm())
-    return {*gemm->lhs(), *gemm->rhs(), *gemm->out()};
+  if (const auto *gemm = command.action_as_Gemm()) {
+    std::vector<Slice> slices = {*gemm->lhs(), *gemm->rhs(), *gemm->out()};
+    if (gemm->workspace())
+      slices.push_back(*gemm->workspace());
+    return slices;
+  }
   if (const auto *fill = command.action_as_Fill())
     return {*fill->out()};
   if (const auto *copy = command.action_as_Copy())
@@ -52,7 +56,7 @@ static bool overlap(const Slice &a, const Slice &b) {
 }
 
 Status Bindings::check(const artifact::Artifact &root,
-                       const artifact::Entry &entry) const {
+                       const artifact::Entry &entry, bool isAllMemory) const {
   for (unsigned i = 0; i < entry.commands()->size(); ++i) {
     const artifact::Command &command = *entry.commands()->Get(i);
     if (command.action_as_Initialize())
@@ -61,7 +65,12 @@ Status Bindings::check(const artifact::Artifact &root,
           return Error{describeCommand(
               root, i, command,
               "gives a tensor its initial value in the program's own memory")};
-    for (const Slice &slice : slicesOf(root, command))
+    for (const Slice &slice : slicesOf(root, command)) {
+      if (isAllMemory && slice.size() != 0 && !find(slice))
+        return Error{describeCommand(root, i, command,
+                                     "uses " + std::to_string(slice.size()) +
+                                         " bytes of a program without memory "
+                                         "for which none was given")};
       for (const Range &range : ranges)
         if (overlap(range.slice, slice) && !find(slice))
           return Error{
@@ -70,6 +79,7 @@ Status Bindings::check(const artifact::Artifact &root,
                                   " bytes that are more than the tensor of " +
                                   std::to_string(range.slice.size()) +
                                   " bytes that an array was given for")};
+    }
   }
   return {};
 }

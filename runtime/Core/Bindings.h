@@ -39,9 +39,9 @@ public:
   bool coversSame(const Bindings &other) const;
 
   /// Fails if a command of the entry uses bytes of one of them together with
-  /// others.
-  Status check(const artifact::Artifact &root,
-               const artifact::Entry &entry) const;
+  /// others, or, if these are all memory there is, bytes of none.
+  Status check(const artifact::Artifact &root, const artifact::Entry &entry,
+               bool isAllMemory) const;
 
   bool operator==(const Bindings &other) const {
     return ranges == other.ranges;

@@ -28,7 +28,10 @@ Result<Program> Program::create(const Artifact &artifact,
       createExecutable(artifact, options);
   if (!executable)
     return Error{artifact.name() + ": " + executable.message()};
-  return Program(artifact, std::move(*executable));
+  Program program(artifact, std::move(*executable));
+  program.unbound.assign(options.externalMemory ? program.entryList.size() : 0,
+                         true);
+  return program;
 }
 
 static TensorView makeView(const artifact::Tensor &tensor,
@@ -37,9 +40,8 @@ static TensorView makeView(const artifact::Tensor &tensor,
   view.name = tensor.name()->str();
   view.type = tensor.type();
   view.shape.assign(tensor.shape()->begin(), tensor.shape()->end());
-  view.data =
-      static_cast<char *>(executable.segment(tensor.slice()->segment())) +
-      tensor.slice()->offset();
+  if (void *segment = executable.segment(tensor.slice()->segment()))
+    view.data = static_cast<char *>(segment) + tensor.slice()->offset();
   view.bytes = tensor.slice()->size();
   view.role = tensor.role();
   view.decay = tensor.decay();
@@ -142,6 +144,9 @@ Status Program::run(const EntryInfo &entry) {
 }
 
 Status Program::start(const EntryInfo &entry) {
+  if (!unbound.empty() && unbound[entry.index])
+    return Error{"entry " + quote(entry.name) +
+                 ": the program has no memory, and is given none"};
   RunResult result = executable->start(entry.index);
   nonFinite = std::holds_alternative<NonFinite>(result);
   return describe(source, entry, result);
@@ -151,17 +156,59 @@ Status Program::finish(const EntryInfo &entry) {
   return describe(source, entry, executable->finish(entry.index));
 }
 
+static bool isScratch(const artifact::Segment &segment) {
+  return segment.kind() == artifact::SegmentKind::Arena ||
+         segment.kind() == artifact::SegmentKind::Workspace;
+}
+
+/// Segments begin at multiples of it in scratch memory: of the alignment of
+/// either target.
+static constexpr uint64_t scratchAlignment = 256;
+
+static uint64_t alignScratch(uint64_t address) {
+  return (address + scratchAlignment - 1) / scratchAlignment * scratchAlignment;
+}
+
+uint64_t Program::scratchBytes() const {
+  uint64_t bytes = 0;
+  for (const artifact::Segment *segment : *source->segments())
+    if (isScratch(*segment))
+      bytes += alignScratch(segment->size());
+  // The first may begin behind the address.
+  return bytes ? bytes + scratchAlignment : 0;
+}
+
+/// The segments of intermediate values, one behind the other.
+static void placeScratch(const artifact::Artifact &root, void *scratch,
+                         std::vector<Bindings::Range> &ranges) {
+  auto *begin = static_cast<char *>(scratch);
+  uint64_t first = reinterpret_cast<uint64_t>(scratch);
+  uint64_t offset = alignScratch(first) - first;
+  for (unsigned i = 0; i < root.segments()->size(); ++i) {
+    const artifact::Segment &segment = *root.segments()->Get(i);
+    if (!isScratch(segment) || segment.size() == 0)
+      continue;
+    ranges.push_back({artifact::Slice(i, 0, segment.size()), begin + offset});
+    offset += alignScratch(segment.size());
+  }
+}
+
 Status Program::bind(const EntryInfo &entry,
-                     const std::vector<Binding> &bindings) {
+                     const std::vector<Binding> &bindings, void *scratch) {
   std::vector<Bindings::Range> ranges;
-  ranges.reserve(bindings.size());
+  ranges.reserve(bindings.size() + 2);
   for (const Binding &binding : bindings)
     ranges.push_back({*source->tensors()->Get(binding.tensor)->slice(),
                       static_cast<char *>(binding.data)});
+  if (!unbound.empty() && scratch)
+    placeScratch(source.root(), scratch, ranges);
+  bool isEmpty = ranges.empty();
   Status status = executable->bind(entry.index, Bindings(std::move(ranges)));
-  if (status)
-    return {};
-  return Error{"entry " + quote(entry.name) + ": " + status.message()};
+  if (!status)
+    return Error{"entry " + quote(entry.name) + ": " + status.message()};
+  if (!unbound.empty())
+    unbound[entry.index] = isEmpty;
+  return {};
 }
 
 Status Program::waitFor(uint64_t stream) { return executable->waitFor(stream); }

@@ -213,9 +213,9 @@ Session::create(const Artifact &artifact, const RuntimeOptions &options) {
 Status Session::run(const EntryInfo &entry,
                     const std::vector<Binding> &bindings,
                     std::optional<uint64_t> stream,
-                    const std::vector<uint64_t> &producers) {
+                    const std::vector<uint64_t> &producers, void *scratch) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (Status status = loaded.bind(entry, bindings); !status)
+  if (Status status = loaded.bind(entry, bindings, scratch); !status)
     return status;
   for (uint64_t producer : producers)
     if (Status status = loaded.waitFor(producer); !status)

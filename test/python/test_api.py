@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nsa
+from nsa._runtime import load
 
 TYPE = "tensor<1x64x2x16xf32>"
 LSE = "tensor<1x2x64xf32>"
@@ -183,6 +184,44 @@ def test_entry_several_threads_results_are_their_own(doubled):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# Any batch and length, and memory of callers
+
+
+EXTENTS = double("f32", "?x?x3")
+
+
+def test_with_extents_entries_have_them():
+    module = nsa.compile(EXTENTS)
+    assert module.extents == ["batch", "seq"]
+    for batch, length in [(1, 1), (2, 7), (3, 100)]:
+        given = module.with_extents(batch=batch, seq=length)
+        assert given.extents == [] and given.double.inputs["x"][1] == (batch, length, 3)
+        assert (given.double(x=np.ones((batch, length, 3), np.float32))["y"] == 2).all()
+        assert nsa.load(given.artifact).double.inputs == given.double.inputs
+    with pytest.raises(nsa.InputError, match=re.escape("is given the extents (batch), expected (batch, seq)")):
+        module.with_extents(batch=1)
+    with pytest.raises(nsa.RunError, match="'batch', 'seq' are not given"):
+        module.double(x=np.ones((1, 1, 3), np.float32))
+
+
+def test_prepared_call_uses_addresses(window, rng):
+    arrays = inputs(rng)
+    want = window.run("window", arrays)
+    program = load(window._artifact, threads=1, seed=0, check_finite=False, poison=True, blas_library="", device=0,
+                   external_memory=True)
+    call = program.prepare("window", ["v", "q", "k", "o", "lse"])
+    scratch = np.empty(call.scratch_bytes, np.uint8)
+    o, lse = np.empty_like(want["o"]), np.empty_like(want["lse"])
+    tensors = [arrays["v"], arrays["q"], arrays["k"], o, lse]
+    call([tensor.ctypes.data for tensor in tensors], scratch.ctypes.data, None)
+    np.testing.assert_array_equal(o, want["o"])
+    np.testing.assert_array_equal(lse, want["lse"])
+    with pytest.raises(nsa.InputError, match="entry 'window' is given 1 addresses, expected 5"):
+        call([o.ctypes.data], 0, None)
+    with pytest.raises(nsa.InputError, match="unknown tensor 'x'"):
+        program.prepare("window", ["x"])
 
 
 # Gradients

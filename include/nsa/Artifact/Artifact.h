@@ -67,7 +67,8 @@ public:
     return payload->identity() != 0 ? payload->identity() : hash();
   }
 
-  /// Bytes of the whole file.
+  /// The whole file, of fileBytes() bytes. Valid as `root`.
+  const uint8_t *fileData() const { return bytes.get(); }
   uint64_t fileBytes() const {
     return sizeof(artifact::FileHeader) + header.payloadBytes;
   }

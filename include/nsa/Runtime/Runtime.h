@@ -64,6 +64,9 @@ struct RuntimeOptions {
   /// On a GPU, the way to the other ranks, with which NCCL then averages
   /// gradients; null where there is one rank. It must outlive the program.
   ProcessGroup *ranks = nullptr;
+  /// Whether the program has no memory of its own: each run has bindings for
+  /// all tensors of its entry, and scratch memory.
+  bool externalMemory = false;
   /// NCCL: a file, or a folder to search. Empty: where the system's loader
   /// finds libnccl.so.2.
   std::string ncclLibrary;
@@ -218,7 +221,13 @@ public:
   /// own memory, without a copy, until other bindings, or none, are given.
   /// Memory that is written overlaps no other. On a GPU, what was started
   /// before goes on with what was bound then.
-  Status bind(const EntryInfo &entry, const std::vector<Binding> &bindings);
+  /// With RuntimeOptions::externalMemory all tensors of the entry are bound,
+  /// and `scratch` has `scratchBytes()` bytes that are the run's alone.
+  Status bind(const EntryInfo &entry, const std::vector<Binding> &bindings,
+              void *scratch = nullptr);
+
+  /// What an entry needs for intermediate values, at any address.
+  uint64_t scratchBytes() const;
 
   /// On a GPU: what is started from now on waits for what was put on `stream`,
   /// a CUstream, before; and what is put on `stream` from now on waits for what
@@ -279,6 +288,8 @@ private:
   std::unique_ptr<Executable> executable;
   std::vector<TensorView> tensorList;
   std::vector<EntryInfo> entryList;
+  /// With external memory, the entries that have not been bound.
+  std::vector<bool> unbound;
   bool nonFinite = false;
 };
 

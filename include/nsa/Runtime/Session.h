@@ -93,12 +93,13 @@ public:
 
   /// `call` in two parts: checks the arguments, and runs an entry on what they
   /// are. On a GPU, what the streams `producers` have by now is waited for as
-  /// well.
+  /// well. `scratch` is for RuntimeOptions::externalMemory.
   Result<std::vector<Binding>>
   bind(const EntryInfo &entry, const std::vector<Argument> &arguments) const;
   Status run(const EntryInfo &entry, const std::vector<Binding> &bindings,
              std::optional<uint64_t> stream = std::nullopt,
-             const std::vector<uint64_t> &producers = {});
+             const std::vector<uint64_t> &producers = {},
+             void *scratch = nullptr);
 
   /// Calls `action` with the program while no other thread uses it, and with no
   /// arrays in the place of the entry's tensors.

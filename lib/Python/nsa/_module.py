@@ -217,6 +217,29 @@ class Module:
         """Write the .nsax file, whole or not at all."""
         self._artifact.save(_path(path))
 
+    @property
+    def extents(self):
+        """Names of the extents that are `?` in the source and still to be given: batch, seq."""
+        return self._artifact.extents
+
+    def with_extents(self, **extents):
+        """The same program for tensors of these extents, with the same machine code.
+
+        >>> import numpy, nsa
+        >>> module = nsa.compile('''
+        ... func.func @twice(%x: tensor<?x?x3xf32> {nn.name = "x"}) -> (tensor<?x?x3xf32> {nn.name = "y"}) {
+        ...   %y = nn.add %x, %x : (tensor<?x?x3xf32>, tensor<?x?x3xf32>) -> tensor<?x?x3xf32>
+        ...   return %y : tensor<?x?x3xf32>
+        ... }''')
+        >>> module.with_extents(batch=1, seq=2).twice(x=numpy.ones((1, 2, 3), numpy.float32))["y"].shape
+        (1, 2, 3)
+        """
+        names = self.extents
+        if sorted(extents) != sorted(names):
+            raise InputError(f"{self.name} is given the extents ({', '.join(sorted(extents))}), expected "
+                             f"({', '.join(names)})")
+        return Module(self._artifact.with_extents([extents[name] for name in names]), self._runtime, self._compilation)
+
     def run(self, entry, inputs):
         """Run an entry on copies: {input: NumPy array} -> {output: NumPy array}.
 

@@ -587,6 +587,38 @@ TEST_F(CUDASessionTest, CallOnAStreamThatRecords_BelongsToItsGraph) {
   fakeCUDARecord(false);
 }
 
+TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
+  options.externalMemory = true;
+  std::string bytes = makeEvaluation();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  takeLog();
+  Result<std::unique_ptr<Session>> session =
+      Session::create(*artifact, options);
+  ASSERT_TRUE(session.ok()) << session.message();
+  const Program &program = (*session)->program();
+  const EntryInfo &eval = *program.findEntry("eval");
+  alignas(256) float w[128];
+  std::fill(std::begin(w), std::end(w), 0.5f);
+  std::vector<char> scratch(program.scratchBytes());
+  DeviceArrays first(-7), second(3);
+  for (int i = 0; i < 12; ++i)
+    for (DeviceArrays *arrays : {&first, &second}) {
+      Result<std::vector<Binding>> bindings =
+          (*session)->bind(eval, arrays->arguments());
+      ASSERT_TRUE(bindings.ok()) << bindings.message();
+      bindings->push_back({0, w});
+      Status status =
+          (*session)->run(eval, *bindings, std::nullopt, {}, scratch.data());
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+  EXPECT_EQ(takeLog().find("Alloc"), std::string::npos);
+  float sum = 0;
+  for (int i = 0; i < 8; ++i)
+    sum += second.x[i];
+  EXPECT_EQ(second.y[0], sum);
+  EXPECT_EQ(second.loss[0], sum);
+}
+
 TEST_F(CUDASessionTest, OwnMemoryAfterArrays_IsUsedAgain) {
   std::unique_ptr<Session> session = open();
   DeviceArrays arrays(5);

@@ -164,6 +164,62 @@ TEST(Session, WrongArguments_AreNamedWithBothValues) {
   }
 }
 
+TEST(Session, ExternalMemory_IsAllThatRunsUse) {
+  std::unique_ptr<Session> own = open();
+  RuntimeOptions options;
+  options.externalMemory = true;
+  std::string bytes = makeTestArtifact();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  Result<std::unique_ptr<Session>> session =
+      Session::create(*artifact, options);
+  ASSERT_TRUE(session.ok()) << session.message();
+  const Program &program = (*session)->program();
+  EXPECT_EQ(program.memory().allocated, 0u);
+  EXPECT_GT(program.scratchBytes(), 256u);
+  std::vector<float> w(128), bias(64, 5);
+  std::iota(w.begin(), w.end(), -60.f);
+  std::vector<char> scratch(program.scratchBytes() + 1);
+  const EntryInfo &eval = *program.findEntry("eval");
+  for (float first : {-7.f, 3.f}) {
+    Arrays arrays(first), expected(first);
+    for (Arrays *some : {&arrays, &expected}) {
+      std::vector<Argument> arguments = some->arguments();
+      arguments.push_back({"w", {w.data(), DataType::F32, {8, 16}}});
+      arguments.push_back({"bias", {bias.data(), DataType::F32, {4, 16}}});
+      if (some == &expected) {
+        ASSERT_TRUE(own->call("eval", arguments).ok());
+        continue;
+      }
+      Result<std::vector<Binding>> bindings = (*session)->bind(eval, arguments);
+      ASSERT_TRUE(bindings.ok()) << bindings.message();
+      Status status =
+          (*session)->run(eval, *bindings, std::nullopt, {}, &scratch[1]);
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    EXPECT_EQ(arrays.y, expected.y);
+    EXPECT_EQ(arrays.loss, expected.loss);
+  }
+}
+
+TEST(Session, ExternalMemoryThatIsNotGiven_IsAnError) {
+  RuntimeOptions options;
+  options.externalMemory = true;
+  std::string bytes = makeTestArtifact();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  Result<Program> program = Program::create(*artifact, options);
+  ASSERT_TRUE(program.ok()) << program.message();
+  EXPECT_EQ(program->run("eval").message(),
+            "entry 'eval': the program has no memory, and is given none");
+  std::vector<float> x(32);
+  const EntryInfo &eval = *program->findEntry("eval");
+  std::string message =
+      program->bind(eval, {{eval.inputs[0], x.data()}}).message();
+  EXPECT_NE(message.find("bytes of a program without memory for which none was "
+                         "given"),
+            std::string::npos)
+      << message;
+}
+
 TEST(Session, StridesOfOneElement_DoNotMatter) {
   std::string bytes = [] {
     ArtifactBuilder b;

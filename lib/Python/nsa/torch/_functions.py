@@ -1,0 +1,100 @@
+"""The functions of nsa.torch."""
+
+import torch
+
+from nsa.torch import _operators  # noqa: F401  (registers torch.ops.nsa)
+
+
+def _cast(q, *others):
+    """Tensors in autocast's type, where that is on; other types are an error of the operator."""
+    device = q.device.type
+    if not torch.is_autocast_enabled(device):
+        return (q, *others)
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(tensor.to(dtype) for tensor in (q, *others))
+
+
+def _attend(q, k, v, indices, visibility, scale):
+    q, k, v = _cast(q, k, v)
+    return torch.ops.nsa.attend(q, k, v, indices, visibility, scale)
+
+
+def compress(x, *, block, stride, phi="mean", parameters=()):
+    """One row for each block of `block` tokens, `stride` apart: phi of the paper (Eq. 7).
+
+    x [B, T, Hkv, D] -> [B, N, Hkv, D] with N = max((T - block) // stride + 1, 0). No block is
+    partial or padded. `parameters`, of x's type: none for phi "mean"; for "linear" the
+    weight [Hkv, block * D, D]; for "mlp" that and the second weight [Hkv, D, D], with SiLU
+    between them; for both, positions [Hkv, block, D] after them if wanted.
+    """
+    return torch.ops.nsa.compress(*_cast(x), list(_cast(x, *parameters)[1:]), phi, block, stride)
+
+
+def compressed_attention(q, k, v, *, block, stride, scale=None):
+    """Attention to compressed keys and values [B, N, Hkv, D], which compress makes: (output, lse).
+
+    Query t sees block i if all of its tokens are at t or before: i * stride + block - 1 <= t. A
+    query that sees none has output 0 and lse -inf.
+    """
+    return _attend(q, k, v, None, f"#nsa.compressed<block = {block}, stride = {stride}>", scale)
+
+
+def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2, scale=None):
+    """The blocks of `select_block` tokens that each query attends to: int32 [B, Hkv, T, count].
+
+    `k` are compressed keys, `lse` is that of compressed_attention. The first `initial` and the
+    last `local` blocks are always among them, the others are the best by the probability of
+    their compressed blocks, summed over the heads of a group (Eqs. 9, 10). Ascending, -1
+    behind the last. There is no gradient.
+    """
+    q, k = _cast(q.detach(), k.detach())
+    return torch.ops.nsa.select(q, k, lse.detach(), block, stride, select_block, count, initial, local, scale)
+
+
+def selected_attention(q, k, v, indices, *, select_block, scale=None):
+    """Attention to the tokens of blocks that `indices` name, up to the query's own: (output, lse).
+
+    indices: int32 [B, Hkv, T, n], ascending, -1 behind the last; of select, or any selector.
+    Each query must have a block that it may see.
+    """
+    return _attend(q, k, v, indices, f"#nsa.selected<block = {select_block}>", scale)
+
+
+def window_attention(q, k, v, *, window, scale=None):
+    """Attention to the last `window` tokens, the query's own included."""
+    return _attend(q, k, v, None, f"#nsa.window<{window}>", scale)[0]
+
+
+def causal_attention(q, k, v, *, scale=None):
+    """Attention to all tokens up to the query's own."""
+    return _attend(q, k, v, None, "#nsa.causal", scale)[0]
+
+
+def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stride, select_block, count, window,
+              phi="mean", scale=None, key_parameters=(), value_parameters=(), initial=1, local=2, rotary=None):
+    """Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12): the gated sum of its three branches.
+
+    q [B, T, Hq, Dk], k_* [B, T, Hkv, Dk], v_* [B, T, Hkv, Dv] of one type: float32, bfloat16 or
+    float16; gates [B, T, Hq, 3] of any floating-point type, in the order compressed, selected,
+    window. Returns [B, T, Hq, Dv]. k_cmp and v_cmp are raw: phi is applied here, with
+    key_parameters and value_parameters as compress takes them. `scale` is 1 / sqrt(Dk) if it is
+    not given. `rotary` is a table of cosines and sines, rotary_table(T, Dk): q, k_slc and k_win are then
+    rotated by their position, and compressed keys by that of their first token.
+
+    One tensor may be several arguments (k_cmp is k_slc): its gradient is the sum. Results
+    repeat bit for bit. A second derivative is an error.
+    """
+    tensors = _cast(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win)
+    weights = list(_cast(q, *key_parameters)[1:]), list(_cast(q, *value_parameters)[1:])
+    sizes = [block, stride, select_block, count, initial, local, window]
+    inputs = (*tensors, gates, *weights, rotary, sizes, phi, scale)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*tensors, gates, *weights[0], *weights[1])):
+        return torch.ops.nsa.attention(*inputs)[0]
+    return torch.ops.nsa.attention_inference(*inputs)
+
+
+def rotary_table(length, width, base=10000.0, device=None):
+    """Cosines and sines [length, width / 2, 2] of position * base^(-2 i / width), for attention's `rotary`."""
+    angles = torch.outer(torch.arange(length, dtype=torch.float64),
+                         base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width))
+    return torch.stack([angles.cos(), angles.sin()], -1).to(torch.float32).to(device)
