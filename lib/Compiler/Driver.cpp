@@ -131,6 +131,10 @@ LogicalResult nsa::Driver::checkOptions() {
                      "--shard-optimizer cannot be used with --no-fuse";
     return failure();
   }
+  if (options.selectedForm == "masks" && options.target == "cpu") {
+    messageStream << "--selected-form=masks needs a GPU; the target is cpu";
+    return failure();
+  }
   if (options.recomputeBudget > 0 && options.recompute == "none") {
     messageStream << "a recompute budget of " << options.recomputeBudget
                   << " MiB needs the policy cheap or block";
@@ -238,6 +242,9 @@ static bool hasAttention(ModuleOp module) {
 void nsa::Driver::warnOfUnusedOptions() {
   if (!options.tileSizes.empty() && !hasAttention(*module))
     messageStream << "warning: --tile-size has no effect: there is no "
+                     "attention\n";
+  if (options.selectedForm != "auto" && !hasAttention(*module))
+    messageStream << "warning: --selected-form has no effect: there is no "
                      "attention\n";
   if (isTrained(*module))
     return;

@@ -78,6 +78,11 @@ const std::vector<OptionField> &nsa::optionFields() {
        "(compressed and window attention), selected-queries, selected-keys, "
        "gathered-queries (the selected branch), select-queries or "
        "select-blocks"},
+      {"selected-form",
+       &Options::selectedForm,
+       "How kernels of the selected branch find keys: auto, lists (of the "
+       "blocks that queries selected) or, on GPUs, masks (of all blocks)",
+       {"auto", "lists", "masks"}},
       {"logits-mib",
        &Options::logitsMiB,
        "MiB that logits and their gradient may take at once: larger ones are "

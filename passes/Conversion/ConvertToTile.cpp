@@ -113,6 +113,11 @@ void ConvertToTile::runOnOperation() {
     return signalPassFailure();
   KernelSchedule kernels = KernelSchedule::get(schedule);
   kernels.fixed = getTileSizes();
+  kernels.selectedForm = selectedForm;
+  if (selectedForm == SelectedForm::Masks && !kernels.isGPU) {
+    module.emitError("there are no masks of selected blocks on a CPU");
+    return signalPassFailure();
+  }
   if (std::string problem = kernels.fixed.check(kernels.tileMultiple);
       !problem.empty()) {
     module.emitError(problem);

@@ -216,6 +216,7 @@ ResultRange KernelCache::launchOnce(OpBuilder &builder, Operation *op,
                                     const KernelSpec &spec, Value input,
                                     TypeRange outputs, BodyFn body) {
   tile::KernelOp kernel = getOrCreate(op, spec, input.getType(), outputs, body);
+  noteIndices(kernel, spec, input);
   for (Operation *user : input.getUsers())
     if (auto launch = dyn_cast<tile::LaunchOp>(user);
         launch && launch.getKernel() == kernel.getSymName())

@@ -24,6 +24,11 @@ namespace nsa {
 /// Hopper GPU, whose warpgroups multiply.
 enum class ScheduleKind { CPU, CUDA, Hopper };
 
+/// How kernels of the selected branch find the keys of a query: from lists of
+/// the blocks that were selected, or from masks while they go through all
+/// blocks.
+enum class SelectedForm { Auto, Lists, Masks };
+
 /// Sizes of the tiles of attention that somebody fixes; where one is 0, the
 /// conversion chooses. Shorter sequences have smaller tiles.
 struct TileSizes {
@@ -66,6 +71,7 @@ struct KernelSchedule {
 
   /// Takes precedence over what the conversions choose.
   TileSizes fixed;
+  SelectedForm selectedForm = SelectedForm::Auto;
 
   /// Elements that a program treats which iterates over a flat tensor or over
   /// rows, about.

@@ -24,7 +24,9 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     Sizes of the tiles of attention are chosen too, or fixed by options, up to
     256. Shorter sequences have smaller tiles. Queries and keys of compressed and
     window attention and queries of `nsa.select` come in multiples of 8, for GPUs
-    of 16. Tiles of selected keys are the largest divisors of a selection block
+    of 16. Where queries select most of what they see, kernels of the selected
+    branch go through all blocks with masks (`selected-form`), in tiles of one
+    head. Tiles of selected keys are the largest divisors of a selection block
     up to their size; programs of selected queries fill M-tiles of 16 rows where
     each of these passes by blocks that it did not select.
 
@@ -69,6 +71,16 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     Option<"gatheredQueries", "gathered-queries", "int64_t", /*default=*/"0",
            "Queries that the gradient of selected keys gathers at once; 0 "
            "chooses">,
+    Option<"selectedForm", "selected-form", "::nsa::SelectedForm",
+           /*default=*/"::nsa::SelectedForm::Auto",
+           "How kernels of the selected branch find keys",
+           [{::llvm::cl::values(
+             clEnumValN(::nsa::SelectedForm::Auto, "auto",
+                        "whatever is faster"),
+             clEnumValN(::nsa::SelectedForm::Lists, "lists",
+                        "from lists of the selected blocks"),
+             clEnumValN(::nsa::SelectedForm::Masks, "masks",
+                        "from masks of all blocks, on GPUs"))}]>,
     Option<"selectQueries", "select-queries", "int64_t", /*default=*/"0",
            "Queries of a program of nsa.select; 0 chooses">,
     Option<"selectBlocks", "select-blocks", "int64_t", /*default=*/"0",

@@ -28,6 +28,7 @@ static ConvertToTileOptions getConversion(const PhaseOptions &options) {
   assert(problem.empty() && "tile sizes were not checked");
   ConvertToTileOptions conversion;
   conversion.schedule = options.schedule;
+  conversion.selectedForm = options.selectedForm;
   conversion.forwardQueries = sizes.forwardQueries;
   conversion.forwardKeys = sizes.forwardKeys;
   conversion.backwardQueries = sizes.backwardQueries;
@@ -127,7 +128,8 @@ static ArrayRef<StringRef> optionsOf(Phase phase) {
   static constexpr StringRef gradient[] = {"recompute", "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
                                             "optimizer", "shard-optimizer"};
-  static constexpr StringRef kernel[] = {"schedule", "tile-size"};
+  static constexpr StringRef kernel[] = {"schedule", "tile-size",
+                                         "selected-form"};
   static constexpr StringRef collective[] = {"bucket-mib", "reduce-precision"};
   static constexpr StringRef plan[] = {"gemm-workspace"};
   switch (phase) {

@@ -101,6 +101,16 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
       *this, "tile-size",
       llvm::cl::desc("NAME=SIZE of tiles of attention that the conversion is "
                      "not to choose")};
+  Option<SelectedForm> selectedForm{
+      *this, "selected-form",
+      llvm::cl::desc("How kernels of the selected branch find keys"),
+      llvm::cl::values(
+          clEnumValN(SelectedForm::Auto, "auto", "whatever is faster"),
+          clEnumValN(SelectedForm::Lists, "lists",
+                     "from lists of the selected blocks"),
+          clEnumValN(SelectedForm::Masks, "masks",
+                     "from masks of all blocks, on GPUs")),
+      llvm::cl::init(SelectedForm::Auto)};
   Option<int64_t> bucketMiB{
       *this, "bucket-mib",
       llvm::cl::desc("MiB of gradients that are averaged over ranks as one"),

@@ -25,8 +25,8 @@ Status nsa::checkCompileOption(const std::string &option) {
   static const std::vector<std::string> known = {
       "allow-slow-path",  "bucket-mib",       "cpu",
       "logits-mib",       "no-fuse",          "ptxas",
-      "recompute-budget", "reduce-precision", "shard-optimizer",
-      "tile-size"};
+      "recompute-budget", "reduce-precision", "selected-form",
+      "shard-optimizer",  "tile-size"};
   std::string name = option.substr(0, option.find('='));
   if (std::find(known.begin(), known.end(), name) != known.end())
     return {};

@@ -121,23 +121,38 @@ Expr nsa::maskedProbability(Expr visible, Expr product,
   return select(visible, exponent.power(exponent.of(product) - shift), 0);
 }
 
+/// Exponents relative to infinity make probabilities of 0: those of rows where
+/// `selected` is 0, if it is not null. One number for each row instead of a
+/// choice for each element.
+static Value maskShift(TileBuilder &b, Value shift, Value selected) {
+  if (!selected)
+    return shift;
+  return b.map({shift, selected}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[1] != 0, x[0], INFINITY);
+  });
+}
+
 OnlineSoftmax OnlineSoftmax::update(TileBuilder &b, Value products,
-                                    const Exponent &exponent,
-                                    Value values) const {
+                                    const Exponent &exponent, Value values,
+                                    Value selected) const {
   // The maximum is kept as an exponent, so that nothing changes where it stays.
   // It follows the scores in steps: those above it by less than one make no
   // number too large, and nothing has to be rescaled for them.
   constexpr double step = 8;
-  Value newMax = b.map({max, b.reduceMax(products)}, b.f32(),
-                       [&](ArrayRef<Expr> x) -> Value {
-                         Expr most = exponent.ofOrdered(x[1]);
-                         return select(most > x[0] + step, most, x[0]);
-                       });
+  SmallVector<Value> maxima = {max, b.reduceMax(products)};
+  if (selected)
+    maxima.push_back(selected);
+  Value newMax = b.map(maxima, b.f32(), [&](ArrayRef<Expr> x) -> Value {
+    Expr most = exponent.ofOrdered(x[1]);
+    Expr isMore = most > x[0] + step;
+    return select(selected ? isMore & (x[2] != 0) : isMore, most, x[0]);
+  });
   Value shift = finiteOrZero(b, newMax);
   Value rescale = b.map({max, shift}, b.f32(), [&](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0, exponent.power(x[0] - x[1]));
   });
-  Value p = b.map({products, shift}, b.f32(), [&](ArrayRef<Expr> x) {
+  Value masked = maskShift(b, shift, selected);
+  Value p = b.map({products, masked}, b.f32(), [&](ArrayRef<Expr> x) {
     return select(x[0] == -INFINITY, 0,
                   exponent.power(exponent.ofOrdered(x[0]) - x[1]));
   });
@@ -174,7 +189,7 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
         return select(tile.isVisible(x[1], x[2]), exponent.ordered(x[0]),
                       -INFINITY);
       });
-  return softmax.update(b, visible, exponent, tile.values);
+  return softmax.update(b, visible, exponent, tile.values, tile.selected);
 }
 
 //===----------------------------------------------------------------------===//
@@ -188,8 +203,9 @@ static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
                                       const RowTerms &terms,
                                       const Exponent &exponent,
                                       bool probabilities) {
-  SmallVector<Value> inputs = {products,    dP,       terms.shift,
-                               terms.delta, tile.row, tile.key};
+  SmallVector<Value> inputs = {
+      products,    dP,       maskShift(b, terms.shift, tile.selected),
+      terms.delta, tile.row, tile.key};
   if (terms.gate)
     inputs.push_back(terms.gate);
   SmallVector<Type> types(probabilities ? 2 : 1, b.f32());

@@ -126,9 +126,11 @@ struct OnlineSoftmax {
   llvm::SmallVector<mlir::Value> carried() const { return {max, sum, acc}; }
 
   /// Takes in the keys of one tile. `products` [rows, keys], ordered, are -inf
-  /// where invisible; `values` is [keys, width].
+  /// where invisible; `values` is [keys, width]; rows where `selected` is 0 see
+  /// none of them, if it is not null.
   OnlineSoftmax update(tile::TileBuilder &b, mlir::Value products,
-                       const Exponent &exponent, mlir::Value values) const;
+                       const Exponent &exponent, mlir::Value values,
+                       mlir::Value selected) const;
   /// The attention output, 0 for rows that saw nothing.
   mlir::Value output(tile::TileBuilder &b) const;
   /// The natural log of the sum of exponentials, -inf for rows that saw
@@ -145,6 +147,9 @@ struct KeyTile {
   /// `isVisible` is asked about.
   mlir::Value row, key;
   std::function<tile::Expr(tile::Expr row, tile::Expr key)> isVisible;
+  /// i32, shaped as `row`: 0 for rows that see none of the keys; null if there
+  /// are none.
+  mlir::Value selected = {};
 };
 
 /// What the gradient of a row's scores needs besides the products, f32 and one

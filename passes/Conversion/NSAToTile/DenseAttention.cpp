@@ -84,37 +84,67 @@ static std::string getName(const DenseAttention &attention) {
 
 SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
                                                   const QueryRange &queries,
-                                                  Value k, Value v,
+                                                  Value k, Value v, Value masks,
                                                   ArrayRef<Value> inits,
                                                   KeyTileBody body) const {
   Expr last = min(queries.first + (queries.count - 1), shape.sequence - 1);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
-  return b.forLoop(
-      visibility.firstKey(queries.first), visibility.endKey(last), size, inits,
-      [&](Expr i0, ArrayRef<Value> carried) {
-        Value i = b.range(i0, size, 0);
-        KeyTile tile;
-        tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
-        tile.values = b.load(v, {queries.batch, i, queries.keyHead, valueCols});
-        tile.row = queries.query;
-        tile.key = b.range(i0, size, 1);
-        tile.isVisible = [&](Expr t, Expr i) {
-          return visibility.isVisible(t, i);
-        };
-        return body(tile, carried);
-      });
+  Expr firstKey = visibility.firstKey(queries.first);
+  Expr endKey = visibility.endKey(last);
+  // `word` of the masks of the queries, or null.
+  auto forKeys = [&](Expr first, Expr end, Value word, ArrayRef<Value> inits) {
+    return b.forLoop(
+        first, end, size, inits, [&](Expr i0, ArrayRef<Value> carried) {
+          Value i = b.range(i0, size, 0);
+          KeyTile tile;
+          tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
+          tile.values =
+              b.load(v, {queries.batch, i, queries.keyHead, valueCols});
+          tile.row = queries.query;
+          tile.key = b.range(i0, size, 1);
+          tile.isVisible = [&](Expr t, Expr i) {
+            return visibility.isVisible(t, i);
+          };
+          if (word)
+            tile.selected =
+                SelectionMasks::isSelected(b, word, i0 / selectBlock);
+          return body(tile, carried);
+        });
+  };
+  if (!masks)
+    return forKeys(firstKey, endKey, Value(), inits);
+  int64_t tokens = SelectionMasks::blocksPerWord * selectBlock;
+  auto load = [&](tile::Operand word) {
+    return b.load(masks, {queries.batch, queries.keyHead, word, queries.query});
+  };
+  if (int64_t(shape.sequence) <= tokens)
+    return forKeys(firstKey, endKey, load(0), inits);
+  return b.forLoop(0, endKey, tokens, inits,
+                   [&](Expr first, ArrayRef<Value> carried) {
+                     return forKeys(first, min(first + tokens, endKey),
+                                    load(first / tokens), carried);
+                   });
 }
 
 HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
                          TileBuilder &b)
-    : b(b), head(b.programId(1)),
-      range{b.programId(2), head / attention.shape.group(),
-            getQueryTileOf(b.programId(0), attention.numQueryTiles(queries),
-                           attention.isGPU) *
-                queries,
-            queries, Value()} {
-  range.query = b.range(range.first, range.count, 0);
+    : RowProgram{b, {}, b.programId(1), Value()} {
+  range.batch = b.programId(2);
+  range.keyHead = b.expr(head) / attention.shape.group();
+  range.first = getQueryTileOf(b.programId(0), attention.numQueryTiles(queries),
+                               attention.isGPU) *
+                queries;
+  range.count = queries;
+  range.query = stored = b.range(range.first, range.count, 0);
+}
+
+RowProgram DenseAttention::makeForwardProgram(TileBuilder &b) const {
+  if (packedQueries == 0)
+    return HeadProgram(*this, ownQueryTile, b);
+  Expr tile =
+      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isGPU);
+  return GroupProgram(shape, packedQueries, /*mTileQueries=*/0, b, tile);
 }
 
 //===----------------------------------------------------------------------===//
@@ -122,29 +152,22 @@ HeadProgram::HeadProgram(const DenseAttention &attention, int64_t queries,
 //===----------------------------------------------------------------------===//
 
 void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
-  Value q = args[0], k = args[1], v = args[2], o = args[3], lse = args[4];
-  auto build = [&](const auto &program, int64_t rows) {
-    Value queries = program.loadRows(q, shape.keyWidth);
-    auto init = OnlineSoftmax::init(b, rows, shape.valueWidth);
-    auto results =
-        forEachKeyTile(b, forwardKeyTile, program.range, k, v, init.carried(),
-                       [&](const KeyTile &tile, ArrayRef<Value> carried) {
-                         return attend(b, queries, tile, shape.exponent(),
-                                       OnlineSoftmax::fromCarried(carried))
-                             .carried();
-                       });
-    auto softmax = OnlineSoftmax::fromCarried(results);
-    program.storeRows(softmax.output(b), o, shape.valueWidth);
-    program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
-  };
-  if (packedQueries == 0) {
-    HeadProgram program(*this, ownQueryTile, b);
-    return build(program, program.range.count);
-  }
-  Expr tile =
-      getQueryTileOf(b.programId(0), numQueryTiles(packedQueries), isGPU);
-  GroupProgram program(shape, packedQueries, /*mTileQueries=*/0, b, tile);
-  build(program, program.numRows());
+  Value q = args[0], k = args[1], v = args[2];
+  Value masks = selectBlock != 0 ? args[3] : Value();
+  Value o = args.drop_back().back(), lse = args.back();
+  RowProgram program = makeForwardProgram(b);
+  Value queries = program.loadRows(q, shape.keyWidth);
+  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
+  auto results = forEachKeyTile(
+      b, forwardKeyTile, program.range, k, v, masks, init.carried(),
+      [&](const KeyTile &tile, ArrayRef<Value> carried) {
+        return attend(b, queries, tile, shape.exponent(),
+                      OnlineSoftmax::fromCarried(carried))
+            .carried();
+      });
+  auto softmax = OnlineSoftmax::fromCarried(results);
+  program.storeRows(softmax.output(b), o, shape.valueWidth);
+  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
 }
 
 /// `args` are q, k, v, the keys of other branches, the table, o, lse, q rotated
@@ -158,28 +181,27 @@ static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
   ArrayRef<Value> outputs = args.drop_front(4 + numKeys);
   HeadProgram program(attention, attention.ownQueryTile, b);
   const QueryRange &range = program.range;
+  Expr head = b.expr(program.head);
   auto rotate = [&](Value from, Value to) {
-    rotateRange(b, from, to, table, range.batch, program.head, range.first,
-                range.count, /*stride=*/1, /*inverse=*/false);
+    rotateRange(b, from, to, table, range.batch, head, range.first, range.count,
+                /*stride=*/1, /*inverse=*/false);
   };
   rotate(args[0], outputs[2]);
   for (auto [from, to] : llvm::zip_equal(keys, outputs.drop_front(3))) {
     int64_t heads = cast<MemRefType>(from.getType()).getShape()[2];
-    b.ifThen(program.head < static_cast<double>(heads),
+    b.ifThen(head < static_cast<double>(heads),
              [&, from = from, to = to] { rotate(from, to); });
   }
   attention.buildForward(
       b, {outputs[2], args[1], args[2], outputs[0], outputs[1]});
 }
 
-/// Program: (query tile, query head, batch). Also writes do . o of every row,
-/// which the gradients of keys and values need.
-static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
-                           ArrayRef<Value> args) {
+void DenseAttention::buildQueryGrad(TileBuilder &b,
+                                    ArrayRef<Value> args) const {
   Value dO = args[0], q = args[1], k = args[2], v = args[3], o = args[4];
-  Value lse = args[5], dQ = args[6], delta = args[7];
-  const AttentionShape &shape = attention.shape;
-  HeadProgram program(attention, attention.queryTile, b);
+  Value lse = args[5], masks = selectBlock != 0 ? args[6] : Value();
+  Value dQ = args.drop_back().back(), delta = args.back();
+  HeadProgram program(*this, queryTile, b);
   const QueryRange &range = program.range;
   SmallVector<tile::Operand> row = {range.batch, program.head, range.query};
   Value queries = program.loadRows(q, shape.keyWidth);
@@ -190,11 +212,11 @@ static void buildQueryGrad(const DenseAttention &attention, TileBuilder &b,
   b.store(terms.delta, delta, row);
   // What threads have multiplied element by element would stay in registers,
   // of which sums of so many columns leave too few.
-  if (attention.needsRegisters())
+  if (needsRegisters())
     outputGrads = program.loadRows(dO, shape.valueWidth);
 
-  Value sum = attention.forEachKeyTile(
-      b, attention.keyTile, range, k, v, {b.zeros(range.count, shape.keyWidth)},
+  Value sum = forEachKeyTile(
+      b, keyTile, range, k, v, masks, {b.zeros(range.count, shape.keyWidth)},
       [&](const KeyTile &tile, ArrayRef<Value> carried) -> SmallVector<Value> {
         return {addQueryGrad(b, queries, outputGrads, tile, terms,
                              shape.exponent(), carried[0])};
@@ -229,6 +251,13 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
     RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
+    if (args.masks) {
+      Expr block = i0 / selectBlock;
+      Value words =
+          b.load(args.masks, {batch, keyHead,
+                              block / SelectionMasks::blocksPerWord, tile.row});
+      tile.selected = SelectionMasks::isSelected(b, words, block);
+    }
     return addKeyValueGrad(b, queries, outputGrads, tile, terms,
                            shape.exponent(), sums);
   };
@@ -268,6 +297,24 @@ KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = getMinBlocks(schedule);
+  spec.takesExtents = true;
+  return spec;
+}
+
+KernelSpec DenseAttention::queryGradSpec(StringRef suffix,
+                                         std::string name) const {
+  KernelSpec spec = {suffix.str(), std::move(name), headGrid(queryTile),
+                     flops(2 * shape.keyWidth + shape.valueWidth)};
+  spec.takesExtents = true;
+  return spec;
+}
+
+KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
+                                            std::string name) const {
+  KernelSpec spec = {suffix.str(),
+                     std::move(name),
+                     {numKeyTiles(ownKeyTile), shape.keyHeads, shape.batch},
+                     flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
   spec.takesExtents = true;
   return spec;
 }
@@ -329,23 +376,15 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
       return failure();
     DenseAttention attention = getAttention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
-    KernelSpec query = {"dq", getName(attention),
-                        attention.headGrid(attention.queryTile),
-                        attention.flops(2 * shape.keyWidth + shape.valueWidth)};
-    query.takesExtents = true;
+    KernelSpec query = attention.queryGradSpec("dq", getName(attention));
     auto queryResults =
         cache.launch(rewriter, op, query, op->getOperands(),
                      {op.getQuery().getType(), op.getLse().getType()},
                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                       buildQueryGrad(attention, b, args);
+                       attention.buildQueryGrad(b, args);
                      });
-    KernelSpec keyValue = {
-        "dkdv",
-        getName(attention),
-        {attention.numKeyTiles(attention.ownKeyTile), shape.keyHeads,
-         shape.batch},
-        attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
-    keyValue.takesExtents = true;
+    KernelSpec keyValue =
+        attention.keyValueGradSpec("dkdv", getName(attention));
     auto keyValueResults =
         cache.launch(rewriter, op, keyValue,
                      {op.getOutputGrad(), op.getQuery(), op.getKey(),

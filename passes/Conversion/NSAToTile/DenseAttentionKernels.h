@@ -9,6 +9,7 @@
 
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
 #include "passes/Conversion/NSAToTile/RowProgram.h"
+#include "passes/Conversion/NSAToTile/SelectionMasks.h"
 
 namespace nsa {
 
@@ -72,17 +73,21 @@ struct DenseAttention {
   }
 
   /// Runs `body` for each tile of `size` keys that some of the queries sees,
-  /// ascending.
+  /// ascending. `masks` say which blocks these selected; null without a
+  /// selection.
   llvm::SmallVector<mlir::Value>
   forEachKeyTile(tile::TileBuilder &b, int64_t size, const QueryRange &queries,
-                 mlir::Value k, mlir::Value v,
+                 mlir::Value k, mlir::Value v, mlir::Value masks,
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
   /// What launches the kernel of the output. `suffix` and `name` are a
   /// KernelSpec's.
   KernelSpec forwardSpec(const KernelSchedule &schedule, llvm::StringRef suffix,
                          std::string name) const;
+  /// The rows of a program of this kernel.
+  RowProgram makeForwardProgram(tile::TileBuilder &b) const;
   /// Program: (query tile, query head, batch), or (query tile, key head, batch)
-  /// if heads are packed. `args` are q, k, v, o and lse.
+  /// if heads are packed. `args` are q, k, v, the masks of a selection, o and
+  /// lse.
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
   /// Launches the kernel that computes the output and its log-sum-exp, of
@@ -92,6 +97,14 @@ struct DenseAttention {
                                   mlir::Operation *op, llvm::StringRef suffix,
                                   std::string name, mlir::ValueRange inputs,
                                   mlir::TypeRange types) const;
+  /// The same for the gradients of queries, and of keys and values.
+  KernelSpec queryGradSpec(llvm::StringRef suffix, std::string name) const;
+  KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
+  /// Program: (query tile, query head, batch). Also writes do . o of every row,
+  /// which the gradients of keys and values need. `args` are do, q, k, v, o,
+  /// lse, the masks of a selection, dq and do . o.
+  void buildQueryGrad(tile::TileBuilder &b,
+                      llvm::ArrayRef<mlir::Value> args) const;
   /// Whether the sums of the gradient of queries, made of whole warpgroups,
   /// take so many registers that other tiles had better lie in shared memory.
   bool needsRegisters() const { return hasWarpgroups && shape.keyWidth == 128; }
@@ -118,6 +131,9 @@ struct DenseAttention {
   int64_t packedQueries, forwardKeyTile;
   int64_t ownKeyTile, sumTile;
   bool isGPU, hasWarpgroups;
+  /// Tokens of the blocks of which queries see those that they selected, which
+  /// key tiles divide; 0 if they see all that is visible.
+  int64_t selectBlock = 0;
 
 private:
   /// Rows that products are made of at once; 0 if that does not matter.
@@ -135,25 +151,9 @@ private:
 
 /// A program that takes a tile of queries of one query head: (query tile, query
 /// head, batch).
-struct HeadProgram {
+struct HeadProgram : RowProgram {
   HeadProgram(const DenseAttention &attention, int64_t queries,
               tile::TileBuilder &b);
-
-  /// Rows of what is stored as [B, S, Hq, width].
-  mlir::Value loadRows(mlir::Value ref, int64_t width) const {
-    return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
-  }
-  void storeRows(mlir::Value value, mlir::Value ref, int64_t width) const {
-    b.store(value, ref, {range.batch, range.query, head, b.range(0, width, 1)});
-  }
-  /// For what is stored as [B, Hq, S].
-  void storeStatistic(mlir::Value value, mlir::Value ref) const {
-    b.store(value, ref, {range.batch, head, range.query});
-  }
-
-  tile::TileBuilder &b;
-  tile::Expr head;
-  QueryRange range;
 };
 
 } // namespace nsa

@@ -18,20 +18,21 @@ using namespace nsa::tile;
 // Gates
 //===----------------------------------------------------------------------===//
 
-SmallVector<tile::Operand> RowGates::place(const GroupProgram &program,
+SmallVector<tile::Operand> RowGates::place(const RowProgram &program,
                                            Value query, int64_t branch) const {
   Expr batch = program.range.batch;
   if (!activation)
     return {batch, query, program.head, branch};
-  Value channel =
-      program.b.map({program.head}, program.b.i32(), [&](ArrayRef<Expr> x) {
-        return x[0] * static_cast<double>(branches) +
-               static_cast<double>(branch);
-      });
+  Value head = program.head;
+  if (!isa<TileType>(head.getType()))
+    head = program.b.splat(head, program.numRows(), 1);
+  Value channel = program.b.map({head}, program.b.i32(), [&](ArrayRef<Expr> x) {
+    return x[0] * static_cast<double>(branches) + static_cast<double>(branch);
+  });
   return {batch, query, channel};
 }
 
-BranchTiles RowGates::load(const GroupProgram &program) const {
+BranchTiles RowGates::load(const RowProgram &program) const {
   TileBuilder &b = program.b;
   BranchTiles values;
   for (int64_t c = 0; c < branches; ++c) {
@@ -67,7 +68,7 @@ BranchTiles RowGates::differentiate(TileBuilder &b, const BranchTiles &grads,
   return results;
 }
 
-void RowGates::store(const GroupProgram &program, const BranchTiles &values,
+void RowGates::store(const RowProgram &program, const BranchTiles &values,
                      Value ref) const {
   for (auto [c, value] : llvm::enumerate(values))
     program.b.store(value, ref,
@@ -104,21 +105,44 @@ struct BranchArgs {
 
 struct ForwardKernel {
   ForwardKernel(const FusedSum &sum, const KernelSchedule &schedule)
-      : sum(sum), attention(ArrayRef(sum.branches), sum.gate, schedule) {}
+      : sum(sum), attention(ArrayRef(sum.branches), sum.gate, schedule) {
+    SelectedForms forms(attention.selected, schedule);
+    if (forms.forward == SelectedForm::Masks)
+      masked = makeMasked(attention.selected, schedule);
+  }
 
-  /// The inputs, in the order in which `build` takes them.
-  SmallVector<Value> getInputs(FusedOp op);
-  /// Program: (tile of queries, key head, batch). `args` are the inputs, the
-  /// union of the selection, and the results of the operation.
+  KernelSpec spec(const KernelSchedule &schedule) const;
+  /// The inputs, in the order in which `build` takes them: instead of indices
+  /// `selection`, if that is not null.
+  SmallVector<Value> getInputs(FusedOp op, Value selection);
+  /// Program: (tile of queries, key head, batch), or that of masked attention.
+  /// `args` are the inputs, the union of the selection, and the results of the
+  /// operation.
   void build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
              size_t numInputs);
 
   FusedSum sum;
   GatedAttention attention;
+  /// The selected branch where it has masks.
+  std::optional<DenseAttention> masked;
 };
 } // namespace
 
-SmallVector<Value> ForwardKernel::getInputs(FusedOp op) {
+KernelSpec ForwardKernel::spec(const KernelSchedule &schedule) const {
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {
+      "",
+      attention.name(),
+      {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch}};
+  if (masked)
+    spec = masked->forwardSpec(schedule, "masks", attention.name());
+  int64_t width = shape.keyWidth + shape.valueWidth;
+  spec.flops = attention.selected.flops(width) + attention.denseFlops(width);
+  spec.takesExtents = true;
+  return spec;
+}
+
+SmallVector<Value> ForwardKernel::getInputs(FusedOp op, Value selection) {
   SmallVector<Value> inputs = {sum.branches[attention.branch].getQuery()};
   for (auto [branch, output] :
        llvm::zip_equal(sum.branches, sum.combine.getBranches())) {
@@ -134,8 +158,9 @@ SmallVector<Value> ForwardKernel::getInputs(FusedOp op) {
     llvm::append_range(inputs, sum.gate->getOperands());
   else
     inputs.push_back(sum.combine.getGates());
+  Value indices = sum.branches[attention.branch].getIndices();
   for (Value &input : inputs)
-    input = op.getOutside(input);
+    input = selection && input == indices ? selection : op.getOutside(input);
   return inputs;
 }
 
@@ -143,7 +168,9 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
                           size_t numInputs) {
   ArrayRef<Value> in = args.take_front(numInputs);
   ArrayRef<Value> outputs = args.drop_front(numInputs);
-  SelectionUnion selection = attention.selected.takeUnion(in);
+  SelectionUnion selection;
+  if (!masked)
+    selection = attention.selected.takeUnion(in);
   auto take = [&] {
     Value first = in.front();
     in = in.drop_front();
@@ -170,8 +197,11 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
   }
 
   const AttentionShape &shape = attention.shape;
-  GroupProgram program = attention.selected.makeProgram(
-      b, attention.selected.queryTileOf(b.programId(0)));
+  std::optional<GroupProgram> group;
+  if (!masked)
+    group.emplace(attention.selected.makeProgram(
+        b, attention.selected.queryTileOf(b.programId(0))));
+  RowProgram program = masked ? masked->makeForwardProgram(b) : *group;
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {
@@ -191,23 +221,33 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
     return output;
   };
   BranchTiles branches(own.size());
-  for (auto [branch, tile] : llvm::zip_equal(own, branches))
-    if (branch.given)
-      tile = program.loadRows(branch.given, shape.valueWidth);
+  auto loadGiven = [&] {
+    for (auto [branch, tile] : llvm::zip_equal(own, branches))
+      if (branch.given)
+        tile = program.loadRows(branch.given, shape.valueWidth);
+  };
+  if (!masked)
+    loadGiven();
   for (const GatedAttention::Dense &dense : attention.dense) {
     const BranchArgs &branch = own[dense.branch];
     branches[dense.branch] =
         finish(dense.attention.forEachKeyTile(
                    b, dense.attention.forwardKeyTile, program.range, branch.key,
-                   branch.value, init.carried(), step),
+                   branch.value, /*masks=*/Value(), init.carried(), step),
                branch);
   }
   const BranchArgs &selected = own[attention.branch];
-  branches[attention.branch] =
-      finish(attention.selected.forEachKeyTile(
-                 program, selected.indices, selection, selected.key,
-                 selected.value, init.carried(), step),
-             selected);
+  SmallVector<Value> softmax =
+      masked ? masked->forEachKeyTile(b, masked->forwardKeyTile, program.range,
+                                      selected.key, selected.value,
+                                      selected.indices, init.carried(), step)
+             : attention.selected.forEachKeyTile(
+                   *group, selected.indices, selection, selected.key,
+                   selected.value, init.carried(), step);
+  branches[attention.branch] = finish(softmax, selected);
+  // Two such programs share the registers of a multiprocessor.
+  if (masked)
+    loadGiven();
   Value gates = take();
   RowGates rowGates =
       attention.getGates(gates, attention.hasBias ? take() : Value());
@@ -223,21 +263,22 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
     if (op.isBackward())
       return failure();
     ForwardKernel kernel(*FusedSum::get(op), getSchedule());
-    const GatedAttention &attention = kernel.attention;
-    const AttentionShape &shape = attention.shape;
-    int64_t width = shape.keyWidth + shape.valueWidth;
-    KernelSpec spec = {
-        "",
-        attention.name(),
-        {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch},
-        attention.selected.flops(width) + attention.denseFlops(width)};
-    AttentionOp selected = kernel.sum.branches[attention.branch];
-    spec.indices = op.getOutside(selected.getIndices());
-    spec.selectBlock = selected.getVisibility().getIndexBlock();
-    spec.takesExtents = true;
-    SmallVector<Value> inputs = kernel.getInputs(op);
-    llvm::append_range(inputs, attention.selected.launchUnion(
-                                   cache, rewriter, op, spec.indices));
+    const SelectedAttention &attention = kernel.attention.selected;
+    AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
+    Value indices = op.getOutside(selected.getIndices());
+    KernelSpec spec = kernel.spec(getSchedule());
+    SmallVector<Value> inputs;
+    if (kernel.masked) {
+      inputs = kernel.getInputs(
+          op, SelectionMasks::launch(cache, rewriter, op, indices,
+                                     attention.selectBlock));
+    } else {
+      spec.indices = indices;
+      spec.selectBlock = selected.getVisibility().getIndexBlock();
+      inputs = kernel.getInputs(op, Value());
+      llvm::append_range(inputs,
+                         attention.launchUnion(cache, rewriter, op, indices));
+    }
     rewriter.replaceOp(
         op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
                          [&](TileBuilder &b, ArrayRef<Value> args) {

@@ -17,9 +17,10 @@ struct BranchArgs {
 
 /// `in` are the gradient of the sum, the queries, what belongs to each branch,
 /// what the gates come from, the union of the selection if there is one, and
-/// the table if the queries are rotated back here. If split, the gradient of
+/// the table if the queries are rotated back here. With masks, these are in the
+/// place of the indices, and there is no union. If split, the gradient of
 /// the queries is that of the selected branch, in fp32 and without the scale.
-/// Returns the tile's part of the gradient of the bias, f32 [group, branches],
+/// Returns the tile's part of the gradient of the bias, f32 [heads, branches],
 /// or null without one.
 Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                              ArrayRef<Value> in,
@@ -29,7 +30,9 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     table = in.back();
     in = in.drop_back();
   }
-  SelectionUnion selection = selected.takeUnion(in);
+  SelectionUnion selection;
+  if (!masksQueries())
+    selection = selected.takeUnion(in);
   auto take = [&] {
     Value first = in.front();
     in = in.drop_front();
@@ -46,7 +49,12 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
       args.indices = take();
   }
   Value gatesOrLogits = take();
-  GroupProgram program = selected.makeProgram(b, tile);
+  std::optional<GroupProgram> group;
+  if (!masksQueries())
+    group.emplace(selected.makeProgram(b, tile));
+  RowProgram program =
+      group ? RowProgram(*group)
+            : HeadProgram(masked.attention, masked.attention.queryTile, b);
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowGates rowGates = getGates(gatesOrLogits, hasBias ? take() : Value());
@@ -70,7 +78,10 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
   rowGates.store(program, grads, out[GatesGrad]);
-  Value biasGrad = hasBias ? sumBiasGrads(program, grads) : Value();
+  Value biasGrad =
+      hasBias ? sumBiasGrads(b, group ? &*group : nullptr, grads) : Value();
+  if (masksQueries() && masked.attention.needsRegisters())
+    outputGrads = program.loadRows(dO, shape.valueWidth);
 
   auto step = [&](int64_t branch) {
     return [&, branch](const KeyTile &tile,
@@ -84,10 +95,14 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     for (const Dense &one : dense)
       sum = one.attention.forEachKeyTile(
           b, one.attention.keyTile, range, own[one.branch].key,
-          own[one.branch].value, sum, step(one.branch));
+          own[one.branch].value, /*masks=*/Value(), sum, step(one.branch));
   const BranchArgs &args = own[branch];
-  sum = selected.forEachKeyTile(program, args.indices, selection, args.key,
-                                args.value, sum, step(branch));
+  sum = group
+            ? selected.forEachKeyTile(*group, args.indices, selection, args.key,
+                                      args.value, sum, step(branch))
+            : masked.attention.forEachKeyTile(b, masked.attention.keyTile,
+                                              range, args.key, args.value,
+                                              args.indices, sum, step(branch));
   program.storeRows(isSplit() ? sum[0] : scaled(b, sum[0], shape.scale),
                     out[QueryGrad], shape.keyWidth);
   if (table)
@@ -97,7 +112,8 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   return biasGrad;
 }
 
-/// Program: (tiles of queries, key head, batch).
+/// Program: (tiles of queries, key head, batch), with masks (tile of queries,
+/// query head, batch).
 void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
   int64_t tiles = tilesPerProgram();
@@ -121,9 +137,10 @@ void GatedAttentionBackward::buildQueryGrads(TileBuilder &b, ArrayRef<Value> in,
   if (!hasBias)
     return;
   Expr batch = b.programId(2);
-  Expr firstHead = b.programId(1) * shape.group();
+  int64_t heads = masksQueries() ? 1 : shape.group();
+  Expr firstHead = b.programId(1) * heads;
   Value channel =
-      b.map({b.range(0, shape.group(), 0), b.range(0, branches, 1)}, b.i32(),
+      b.map({b.range(0, heads, 0), b.range(0, branches, 1)}, b.i32(),
             [&](ArrayRef<Expr> x) {
               return (firstHead + x[0]) * static_cast<double>(branches) + x[1];
             });
@@ -151,7 +168,7 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
     RowTerms terms = own.loadTerms(b, shape.exponent(), range.batch,
                                    program.head, range.query);
     sum = one.attention.forEachKeyTile(
-        b, one.attention.keyTile, range, in[0], in[1], sum,
+        b, one.attention.keyTile, range, in[0], in[1], /*masks=*/Value(), sum,
         [&](const KeyTile &tile,
             ArrayRef<Value> carried) -> SmallVector<Value> {
           return {addQueryGrad(b, queries, outputGrads, tile, terms,
@@ -161,13 +178,12 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   program.storeRows(scaled(b, sum[0], shape.scale), last[2], shape.keyWidth);
 }
 
-/// The sums of `grads` over the queries of the program for each head of the
+/// The sums of `grads` over the queries of `program` for each head of the
 /// group: of several, a product with the matrix that says which row is of which
-/// head.
-Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
+/// head. Without `program`, rows are those of one head.
+Value GatedAttentionBackward::sumBiasGrads(TileBuilder &b,
+                                           const GroupProgram *program,
                                            const BranchTiles &grads) const {
-  TileBuilder &b = program.b;
-  int64_t group = program.group, rows = program.numRows();
   SmallVector<Value> inputs(grads);
   inputs.push_back(b.range(0, branches, 1));
   Value columns = b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
@@ -179,12 +195,15 @@ Value GatedAttentionBackward::sumBiasGrads(const GroupProgram &program,
     };
     return pick(0);
   });
+  if (!program)
+    return b.reduceAdd(columns, /*axis=*/0);
+  int64_t group = program->group, rows = program->numRows();
   if (rows == group)
     return columns;
   Value isOfHead =
       b.map({b.range(0, rows, 0), b.range(0, group, 1)}, b.f32(),
             [&](ArrayRef<Expr> x) {
-              return convert(program.headInGroup(x[0]) == x[1], b.f32());
+              return convert(program->headInGroup(x[0]) == x[1], b.f32());
             });
   return b.dot(isOfHead, columns, b.zeros(group, branches),
                /*transposeB=*/false, /*transposeA=*/true);

@@ -13,16 +13,27 @@ struct GatedAttentionBackward : GatedAttention {
   GatedAttentionBackward(llvm::ArrayRef<AttentionBackwardOp> branches,
                          nn::GateOp gate, bool rotatesTokens,
                          const KernelSchedule &schedule)
-      : GatedAttention(branches, gate, schedule), rotatesTokens(rotatesTokens) {
-  }
+      : GatedAttention(branches, gate, schedule), forms(selected, schedule),
+        masked{branch, makeMasked(selected, schedule)},
+        rotatesTokens(rotatesTokens) {}
 
+  /// Whether programs of dq have the rows of one head and masks.
+  bool masksQueries() const { return forms.queryGrad == SelectedForm::Masks; }
+  bool masksKeys() const { return forms.keyValueGrad == SelectedForm::Masks; }
   /// Whether the rows of the selected branch are too few for the others.
-  bool isSplit() const { return selected.isGPU && !dense.empty(); }
-  Extent numQueryTiles() const { return selected.numQueryTiles(); }
+  bool isSplit() const {
+    return selected.isGPU && !dense.empty() && !masksQueries();
+  }
+  Extent numQueryTiles() const {
+    return masksQueries()
+               ? masked.attention.numQueryTiles(masked.attention.queryTile)
+               : selected.numQueryTiles();
+  }
   /// Tiles of queries of a program of dq: with few rows several, since each
   /// program has a part of the gradient of the bias.
   int64_t tilesPerProgram() const {
-    return selected.isGPU && selected.queryTile * shape.group() <= 16 ? 8 : 1;
+    bool isSmall = selected.queryTile * shape.group() <= 16;
+    return selected.isGPU && isSmall && !masksQueries() ? 8 : 1;
   }
   Extent numQueryPrograms() const {
     return ceilDiv(numQueryTiles(), tilesPerProgram());
@@ -36,7 +47,7 @@ struct GatedAttentionBackward : GatedAttention {
                        llvm::ArrayRef<mlir::Value> out) const;
   void buildDenseQueryGrad(tile::TileBuilder &b,
                            llvm::ArrayRef<mlir::Value> args) const;
-  mlir::Value sumBiasGrads(const GroupProgram &program,
+  mlir::Value sumBiasGrads(tile::TileBuilder &b, const GroupProgram *program,
                            const BranchTiles &grads) const;
   void buildBiasGrad(tile::TileBuilder &b, mlir::Value parts,
                      mlir::Value biasGrad) const;
@@ -50,6 +61,9 @@ struct GatedAttentionBackward : GatedAttention {
   /// Whether those who write the gradient of tokens rotate it back at once.
   bool rotatesAtOnce() const { return rotatesTokens && !selected.isGPU; }
 
+  SelectedForms forms;
+  /// The selected branch with masks.
+  Dense masked;
   bool rotatesTokens;
 };
 

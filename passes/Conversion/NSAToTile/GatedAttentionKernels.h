@@ -4,8 +4,7 @@
 #define NSA_PASSES_CONVERSION_NSATOTILE_GATEDATTENTIONKERNELS_H
 
 #include "dialects/NSA/FusedAttention.h"
-#include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
-#include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/SelectedForms.h"
 
 namespace nsa {
 
@@ -21,18 +20,18 @@ public:
            mlir::Value gates, mlir::Value bias)
       : activation(activation), branches(branches), gates(gates), bias(bias) {}
 
-  BranchTiles load(const GroupProgram &program) const;
+  BranchTiles load(const RowProgram &program) const;
   /// Gradients of what the gates come from, given those of the gates.
   BranchTiles differentiate(tile::TileBuilder &b, const BranchTiles &grads,
                             const BranchTiles &values) const;
   /// Writes what has the shape of `gates`.
-  void store(const GroupProgram &program, const BranchTiles &values,
+  void store(const RowProgram &program, const BranchTiles &values,
              mlir::Value ref) const;
 
 private:
   /// Where rows of `query` and branch are in a tensor of the shape of `gates`.
   llvm::SmallVector<tile::Operand>
-  place(const GroupProgram &program, mlir::Value query, int64_t branch) const;
+  place(const RowProgram &program, mlir::Value query, int64_t branch) const;
 
   std::optional<nn::GateActivation> activation;
   int64_t branches;

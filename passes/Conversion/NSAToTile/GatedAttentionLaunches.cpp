@@ -5,7 +5,8 @@
 // dq     the gradient of the queries, of all branches in one sum, and that of
 //        the gates; writes the gate and do . o of every row and branch. On a
 //        GPU two launches: dq_selected has the rows of the selected branch,
-//        dq_dense adds the other branches.
+//        dq_dense adds the other branches; one, dq_masks, where the selected
+//        branch has masks and the rows of the others.
 // dkdv   one launch for each branch to tokens; a last one for branches to
 //        blocks also adds the programs' parts of the gradient of the bias and,
 //        where many programs share the list of a block, those of the selected
@@ -43,7 +44,8 @@ public:
 private:
   using Dense = GatedAttention::Dense;
 
-  ResultRange launchQueryGrad(ArrayRef<Value> lists);
+  ResultRange launchQueryGrad();
+  SmallVector<Value> getQueryInputs();
   Value launchDenseQueryGrad(ResultRange query);
   ResultRange launchBlockParts(const Dense &blocks, ResultRange query);
   LaunchPart makeBlocks(const Dense &blocks, ResultRange query);
@@ -56,6 +58,16 @@ private:
                                 ArrayRef<SmallVector<Value>> keyValueGrads);
 
   Value outside(Value inside) { return op.getOutside(inside); }
+  /// What the gates come from, inside.
+  Value getGates() {
+    return grads.gate ? Value(grads.gate.getLogits())
+                      : Value(grads.combine.getGates());
+  }
+  Value launchMasks() {
+    Value indices = grads.branches[attention.branch].getIndices();
+    return SelectionMasks::launch(cache, rewriter, op, outside(indices),
+                                  attention.selected.selectBlock);
+  }
   /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order.
   SmallVector<Value> getInputs(int64_t branch, ResultRange query) {
     AttentionBackwardOp own = grads.branches[branch];
@@ -124,42 +136,32 @@ private:
 };
 } // namespace
 
-ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
+ResultRange Launcher::launchQueryGrad() {
   const AttentionShape &shape = attention.shape;
   bool isSplit = attention.isSplit();
-  KernelSpec spec = {
-      isSplit ? "dq_selected" : "dq",
-      attention.name(),
-      {attention.numQueryPrograms(), shape.keyHeads, shape.batch},
-      attention.selected.flops(queryWidth())};
+  bool hasMasks = attention.masksQueries();
+  KernelSpec spec = {hasMasks  ? "dq_masks"
+                     : isSplit ? "dq_selected"
+                               : "dq",
+                     attention.name(),
+                     {attention.numQueryPrograms(),
+                      hasMasks ? shape.queryHeads : shape.keyHeads,
+                      shape.batch},
+                     attention.selected.flops(queryWidth())};
   AttentionBackwardOp selected = grads.branches[attention.branch];
-  spec.indices = outside(selected.getIndices());
-  spec.selectBlock = selected.getVisibility().getIndexBlock();
+  if (!hasMasks) {
+    spec.indices = outside(selected.getIndices());
+    spec.selectBlock = selected.getVisibility().getIndexBlock();
+  }
   spec.takesExtents = takesExtents();
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
 
-  SmallVector<Value> operands = {outside(grads.combine.getOutputGrad()),
-                                 outside(selected.getQuery())};
-  for (AttentionBackwardOp branch : grads.branches) {
-    operands.append({outside(branch.getKey()), outside(branch.getValue()),
-                     outside(branch.getOutput()), outside(branch.getLse())});
-    if (hasIndices(branch))
-      operands.push_back(spec.indices);
-  }
-  Value gates = grads.gate ? Value(grads.gate.getLogits())
-                           : Value(grads.combine.getGates());
-  operands.push_back(outside(gates));
-  if (attention.hasBias)
-    operands.push_back(outside(grads.gate.getBias()));
-  llvm::append_range(operands, lists.drop_front(2));
-  if (attention.rotatesAtOnce())
-    operands.push_back(table);
-
+  SmallVector<Value> operands = getQueryInputs();
   Type f32 = rewriter.getF32Type();
   RankedTensorType query = selected.getQuery().getType();
   SmallVector<Type> types = {
-      isSplit ? query.clone(f32) : query, gates.getType(),
+      isSplit ? query.clone(f32) : query, getGates().getType(),
       RankedTensorType::get({shape.batch, shape.queryHeads,
                              2 * attention.branches, shape.sequence},
                             f32)};
@@ -174,6 +176,30 @@ ResultRange Launcher::launchQueryGrad(ArrayRef<Value> lists) {
                             b, args.take_front(operands.size()),
                             args.drop_front(operands.size()));
                       });
+}
+
+SmallVector<Value> Launcher::getQueryInputs() {
+  AttentionBackwardOp selected = grads.branches[attention.branch];
+  SmallVector<Value> operands = {outside(grads.combine.getOutputGrad()),
+                                 outside(selected.getQuery())};
+  for (AttentionBackwardOp branch : grads.branches) {
+    operands.append({outside(branch.getKey()), outside(branch.getValue()),
+                     outside(branch.getOutput()), outside(branch.getLse())});
+    if (hasIndices(branch))
+      operands.push_back(attention.masksQueries()
+                             ? launchMasks()
+                             : outside(branch.getIndices()));
+  }
+  operands.push_back(outside(getGates()));
+  if (attention.hasBias)
+    operands.push_back(outside(grads.gate.getBias()));
+  if (!attention.masksQueries())
+    llvm::append_range(
+        operands, attention.selected.launchUnion(
+                      cache, rewriter, op, outside(selected.getIndices())));
+  if (attention.rotatesAtOnce())
+    operands.push_back(table);
+  return operands;
 }
 
 /// The gradient of the queries: what `query` has of it, and the branches whose
@@ -199,21 +225,28 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
                       })[0];
 }
 
-/// dk and dv of a branch to ranges of tokens.
+/// dk and dv of a branch to ranges of tokens, or of the selected one by masks.
 ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
   const DenseAttention &own = tokens.attention;
+  bool hasMasks = own.selectBlock != 0;
   SmallVector<Value> inputs = getInputs(tokens.branch, query);
+  if (hasMasks)
+    inputs.push_back(launchMasks());
   if (attention.rotatesAtOnce())
     inputs.push_back(table);
   return cache.launch(
       rewriter, op,
-      spec(tokens.branch, "", own.numKeyTiles(own.ownKeyTile),
-           own.flops(keyValueWidth())),
+      spec(tokens.branch, hasMasks ? "_masks" : "",
+           own.numKeyTiles(own.ownKeyTile),
+           hasMasks ? attention.selected.flops(keyValueWidth())
+                    : own.flops(keyValueWidth())),
       inputs, getTypes(tokens.branch),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         ArrayRef<Value> out = args.take_back(2);
-        own.buildKeyValueGrad(b, b.programId(0),
-                              getArgs(tokens.branch, args, out));
+        KeyValueGradArgs values = getArgs(tokens.branch, args, out);
+        if (hasMasks)
+          values.masks = args[6];
+        own.buildKeyValueGrad(b, b.programId(0), values);
         if (attention.rotatesAtOnce())
           attention.rotateTokens(
               b, out[0], args[6], b.programId(2), b.programId(1),
@@ -354,10 +387,12 @@ Launcher::getResults(ResultRange query, Value queryGrad, Value biasGrad,
 
 SmallVector<Value> Launcher::launch() {
   const SelectedAttention &selected = attention.selected;
-  SmallVector<Value> lists = selected.launchLists(
-      cache, rewriter, op,
-      outside(grads.branches[attention.branch].getIndices()));
-  ResultRange query = launchQueryGrad(lists);
+  SmallVector<Value> lists;
+  if (!attention.masksKeys())
+    lists = selected.launchLists(
+        cache, rewriter, op,
+        outside(grads.branches[attention.branch].getIndices()));
+  ResultRange query = launchQueryGrad();
   Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
                                         : Value(query[QueryGrad]);
   auto attendsToTokens = [](const Dense &dense) {
@@ -369,7 +404,9 @@ SmallVector<Value> Launcher::launch() {
     if (attendsToTokens(dense))
       own[dense.branch] = llvm::to_vector_of<Value>(launchTokens(dense, query));
   SmallVector<Value> &ofSelected = own[attention.branch];
-  ofSelected = llvm::to_vector_of<Value>(launchSelected(query, lists));
+  ofSelected = llvm::to_vector_of<Value>(
+      attention.masksKeys() ? launchTokens(attention.masked, query)
+                            : launchSelected(query, lists));
 
   // What is left are sums, and gradients that need no sum.
   std::vector<LaunchPart> last;
@@ -389,7 +426,7 @@ SmallVector<Value> Launcher::launch() {
     own[dense.branch].resize(2);
     places.push_back(own[dense.branch]);
   }
-  bool hasParts = selected.gradParts > 1;
+  bool hasParts = selected.gradParts > 1 && !attention.masksKeys();
   if (hasParts) {
     last.push_back(sumSelected(ofSelected));
     places.push_back(ofSelected);

@@ -257,7 +257,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                     IndexProgram(*this, b).count(args);
                                   })[0]);
   }
-  auto results = llvm::to_vector_of<Value>(cache.launch(
+  return llvm::to_vector_of<Value>(cache.launch(
       builder, op, spec, inputs, getIndexTypes(builder.getContext()),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         if (isGPU)
@@ -266,6 +266,4 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
           sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
                       args[2]);
       }));
-  llvm::append_range(results, launchUnion(cache, builder, op, indices));
-  return results;
 }

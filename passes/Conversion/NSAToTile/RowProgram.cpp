@@ -8,10 +8,16 @@ using namespace nsa::tile;
 
 GroupProgram::GroupProgram(const AttentionShape &shape, int64_t queries,
                            int64_t mTileQueries, TileBuilder &b, Expr tile)
-    : b(b), group(shape.group()), mTileQueries(mTileQueries),
-      range{b.programId(2), b.programId(1), tile * queries, queries, Value()} {
+    : RowProgram{
+          b,
+          {b.programId(2), b.programId(1), tile * queries, queries, Value()},
+          Value(),
+          Value()},
+      group(shape.group()), mTileQueries(mTileQueries) {
   Expr firstHead = range.keyHead * group;
-  Value row = b.range(0, numRows(), 0);
+  int64_t rows =
+      mTileQueries == 0 ? queries * group : queries / mTileQueries * mTileRows;
+  Value row = b.range(0, rows, 0);
   if (mTileQueries == 0) {
     auto coordinates = b.map(
         {row}, {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {

@@ -24,27 +24,12 @@ struct QueryRange {
   mlir::Value query;
 };
 
-/// A program whose rows are (query, head of the group) pairs, heads innermost,
-/// so that keys and values are read once per group. Programs are numbered by
-/// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
-/// grid. Rows may come in M-tiles of 16, which one warp multiplies, of whole
-/// queries: what these leave of an M-tile repeats the last one, and is not
-/// stored.
-class GroupProgram {
-public:
-  static constexpr int64_t mTileRows = 16;
-
-  /// `queries` of them, and `mTileQueries` of an M-tile, which divide them; 0
-  /// for rows without gaps.
-  GroupProgram(const AttentionShape &shape, int64_t queries,
-               int64_t mTileQueries, tile::TileBuilder &b, tile::Expr tile);
-
+/// The rows of a program: queries of one head or of several.
+struct RowProgram {
+  /// Each has a row of its own, or several with as many heads.
   int64_t numRows() const {
-    return mTileQueries == 0 ? range.count * group
-                             : range.count / mTileQueries * mTileRows;
+    return llvm::cast<tile::TileType>(range.query.getType()).getRows();
   }
-  /// Of the group, the head of row `row`; -1 for one that is not stored.
-  tile::Expr headInGroup(tile::Expr row) const;
   /// Rows of what is stored as [B, S, Hq, width].
   mlir::Value loadRows(mlir::Value ref, int64_t width) const {
     return b.load(ref, {range.batch, range.query, head, b.range(0, width, 1)});
@@ -61,11 +46,31 @@ public:
   }
 
   tile::TileBuilder &b;
-  int64_t group, mTileQueries;
   QueryRange range;
-  /// The query head of each row, and the query that is stored from it, outside
-  /// of the sequence if none is, i32 [rows, 1].
+  /// The query head of all rows, i32, or of each row, i32 [rows, 1]; and the
+  /// query that is stored from each row, outside of the sequence if none is,
+  /// i32 [rows, 1].
   mlir::Value head, stored;
+};
+
+/// A program whose rows are (query, head of the group) pairs, heads innermost,
+/// so that keys and values are read once per group. Programs are numbered by
+/// (tile of queries, key head, batch), the last two being axes 1 and 2 of the
+/// grid. Rows may come in M-tiles of 16, which one warp multiplies, of whole
+/// queries: what these leave of an M-tile repeats the last one, and is not
+/// stored.
+struct GroupProgram : RowProgram {
+  static constexpr int64_t mTileRows = 16;
+
+  /// `queries` of them, and `mTileQueries` of an M-tile, which divide them; 0
+  /// for rows without gaps.
+  GroupProgram(const AttentionShape &shape, int64_t queries,
+               int64_t mTileQueries, tile::TileBuilder &b, tile::Expr tile);
+
+  /// Of the group, the head of row `row`; -1 for one that is not stored.
+  tile::Expr headInGroup(tile::Expr row) const;
+
+  int64_t group, mTileQueries;
 };
 
 /// What a kernel of dk and dv reads and writes.
@@ -78,6 +83,8 @@ struct KeyValueGradArgs {
   /// With several parts, sums of parts without the scale, which `addParts` puts
   /// together: f32, with a first dimension for the parts.
   mlir::Value keyGrad, valueGrad;
+  /// Of a selection; null without one.
+  mlir::Value masks = {};
 
   /// Places of the gate and of do . o of branch `c` among the statistics.
   static int64_t gateOf(int64_t c) { return 2 * c; }

@@ -8,7 +8,7 @@
 
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
-#include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/SelectedForms.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -238,6 +238,11 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
     if (!op.getIndices())
       return failure();
     SelectedAttention attention(op, getSchedule());
+    if (SelectedForms(attention, getSchedule()).forward ==
+        SelectedForm::Masks) {
+      convertToMasks(op, attention, rewriter);
+      return success();
+    }
     const AttentionShape &shape = attention.shape;
     KernelSpec spec = {"",
                        attention.name(),
@@ -255,6 +260,25 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
                            buildForward(attention, b, args);
                          }));
     return success();
+  }
+
+private:
+  void convertToMasks(AttentionOp op, const SelectedAttention &selected,
+                      PatternRewriter &rewriter) const {
+    DenseAttention attention = makeMasked(selected, getSchedule());
+    KernelSpec spec =
+        attention.forwardSpec(getSchedule(), "masks", selected.name());
+    spec.flops =
+        selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
+    Value masks = SelectionMasks::launch(cache, rewriter, op, op.getIndices(),
+                                         selected.selectBlock);
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, spec,
+                         {op.getQuery(), op.getKey(), op.getValue(), masks},
+                         op->getResultTypes(),
+                         [&](TileBuilder &b, ArrayRef<Value> args) {
+                           attention.buildForward(b, args);
+                         }));
   }
 };
 } // namespace

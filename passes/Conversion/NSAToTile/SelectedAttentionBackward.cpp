@@ -7,7 +7,7 @@
 
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
-#include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
+#include "passes/Conversion/NSAToTile/SelectedForms.h"
 #include "llvm/ADT/bit.h"
 
 using namespace mlir;
@@ -179,6 +179,107 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// The launches of one operation. Those of keys and values take do . o of every
+/// row.
+struct Launcher {
+  Launcher(AttentionBackwardOp op, KernelCache &cache, OpBuilder &builder)
+      : op(op), cache(cache), builder(builder),
+        attention(op, cache.getSchedule()),
+        masked(makeMasked(attention, cache.getSchedule())) {}
+
+  ResultRange launchQueryGrad();
+  ResultRange launchMaskedQueryGrad();
+  ResultRange launchKeyValueGrad(Value delta, ArrayRef<Value> lists);
+  ResultRange launchMaskedKeyValueGrad(Value delta);
+  Value launchMasks() {
+    return SelectionMasks::launch(cache, builder, op, op.getIndices(),
+                                  attention.selectBlock);
+  }
+  int64_t queryFlops() const {
+    return attention.flops(2 * attention.shape.keyWidth +
+                           attention.shape.valueWidth);
+  }
+  int64_t keyValueFlops() const {
+    return attention.flops(2 * attention.shape.keyWidth +
+                           2 * attention.shape.valueWidth);
+  }
+  SmallVector<Type> queryTypes() {
+    return {op.getQuery().getType(), op.getLse().getType()};
+  }
+  SmallVector<Type> keyValueTypes() {
+    return {op.getKey().getType(), op.getValue().getType()};
+  }
+
+  AttentionBackwardOp op;
+  KernelCache &cache;
+  OpBuilder &builder;
+  SelectedAttention attention;
+  DenseAttention masked;
+};
+} // namespace
+
+ResultRange Launcher::launchQueryGrad() {
+  const AttentionShape &shape = attention.shape;
+  KernelSpec spec = {"dq",
+                     attention.name(),
+                     {attention.numQueryTiles(), shape.keyHeads, shape.batch},
+                     queryFlops()};
+  spec.indices = op.getIndices();
+  spec.selectBlock = op.getVisibility().getIndexBlock();
+  spec.takesExtents = true;
+  SmallVector<Value> inputs(op->getOperands());
+  llvm::append_range(
+      inputs, attention.launchUnion(cache, builder, op, op.getIndices()));
+  return cache.launch(builder, op, spec, inputs, queryTypes(),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        buildQueryGrad(attention, b, args);
+                      });
+}
+
+ResultRange Launcher::launchMaskedQueryGrad() {
+  KernelSpec spec = masked.queryGradSpec("dq_masks", attention.name());
+  spec.flops = queryFlops();
+  SmallVector<Value> inputs(op->getOperands().drop_back());
+  inputs.push_back(launchMasks());
+  return cache.launch(builder, op, spec, inputs, queryTypes(),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        masked.buildQueryGrad(b, args);
+                      });
+}
+
+ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
+  KernelSpec spec = {"dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
+                     keyValueFlops()};
+  spec.takesExtents = true;
+  return cache.launch(builder, op, spec,
+                      {op.getOutputGrad(), op.getQuery(), op.getKey(),
+                       op.getValue(), op.getLse(), delta, lists[0], lists[1]},
+                      keyValueTypes(),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        attention.buildKeyValueGrad(
+                            b, attention.getGradProgram(b, /*parts=*/1),
+                            {args[0], args[1], args[2], args[3], args[4],
+                             args[5], std::nullopt, args[8], args[9]},
+                            args[6], args[7]);
+                      });
+}
+
+ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {
+  KernelSpec spec = masked.keyValueGradSpec("dkdv_masks", attention.name());
+  spec.flops = keyValueFlops();
+  return cache.launch(builder, op, spec,
+                      {op.getOutputGrad(), op.getQuery(), op.getKey(),
+                       op.getValue(), op.getLse(), delta, launchMasks()},
+                      keyValueTypes(),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        masked.buildKeyValueGrad(
+                            b, b.programId(0),
+                            {args[0], args[1], args[2], args[3], args[4],
+                             args[5], std::nullopt, args[7], args[8], args[6]});
+                      });
+}
+
+namespace {
 struct ConvertSelectedAttentionBackward : KernelPattern<AttentionBackwardOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(AttentionBackwardOp op,
@@ -190,42 +291,19 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
     AttentionBackwardOp op, PatternRewriter &rewriter) const {
   if (!op.getIndices())
     return failure();
-  SelectedAttention attention(op, getSchedule());
-  const AttentionShape &shape = attention.shape;
-  KernelSpec querySpec = {
-      "dq",
-      attention.name(),
-      {attention.numQueryTiles(), shape.keyHeads, shape.batch},
-      attention.flops(2 * shape.keyWidth + shape.valueWidth)};
-  querySpec.indices = op.getIndices();
-  querySpec.selectBlock = op.getVisibility().getIndexBlock();
-  querySpec.takesExtents = true;
-  SmallVector<Value> lists =
-      attention.launchLists(cache, rewriter, op, op.getIndices());
-  SmallVector<Value> queryInputs(op->getOperands());
-  llvm::append_range(queryInputs, ArrayRef(lists).drop_front(2));
-  auto queryGrad =
-      cache.launch(rewriter, op, querySpec, queryInputs,
-                   {op.getQuery().getType(), op.getLse().getType()},
-                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                     buildQueryGrad(attention, b, args);
-                   });
-  KernelSpec spec = {
-      "dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
-      attention.flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
-  spec.takesExtents = true;
-  auto keyValueGrad = cache.launch(
-      rewriter, op, spec,
-      {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
-       op.getLse(), queryGrad[1], lists[0], lists[1]},
-      {op.getKey().getType(), op.getValue().getType()},
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        attention.buildKeyValueGrad(b, attention.getGradProgram(b, /*parts=*/1),
-                                    {args[0], args[1], args[2], args[3],
-                                     args[4], args[5], std::nullopt, args[8],
-                                     args[9]},
-                                    args[6], args[7]);
-      });
+  Launcher launcher(op, cache, rewriter);
+  SelectedForms forms(launcher.attention, getSchedule());
+  SmallVector<Value> lists;
+  if (forms.keyValueGrad == SelectedForm::Lists)
+    lists =
+        launcher.attention.launchLists(cache, rewriter, op, op.getIndices());
+  ResultRange queryGrad = forms.queryGrad == SelectedForm::Masks
+                              ? launcher.launchMaskedQueryGrad()
+                              : launcher.launchQueryGrad();
+  ResultRange keyValueGrad =
+      forms.keyValueGrad == SelectedForm::Masks
+          ? launcher.launchMaskedKeyValueGrad(queryGrad[1])
+          : launcher.launchKeyValueGrad(queryGrad[1], lists);
   rewriter.replaceOp(
       op, ValueRange{queryGrad[0], keyValueGrad[0], keyValueGrad[1]});
   return success();

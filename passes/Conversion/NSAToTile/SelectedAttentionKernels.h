@@ -119,7 +119,7 @@ struct SelectedAttention {
                                              mlir::Operation *op,
                                              mlir::Value indices) const;
   /// Launches the kernels that the gradient of `op` needs before others:
-  /// offsets and list of the inverse index, then what `launchUnion` gives.
+  /// offsets and list of the inverse index.
   llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,

@@ -10,17 +10,20 @@ Expr SelectionLists::isSeen(Expr entry, Expr t) const {
   return (entry >= 0) & (entry * selectBlock <= t) & (t < sequence);
 }
 
+Value SelectionLists::findBits(TileBuilder &b, Expr block,
+                               int64_t blocks) const {
+  assert(blocks > 0 && blocks <= 32 && "more blocks than a number has bits");
+  return b.reduceAdd(b.map({entries, number}, b.i32(), [&](ArrayRef<Expr> x) {
+    Expr place = x[0] - block;
+    Expr isOne = (place >= 0) & (place < blocks) & isSeen(x[0], x[1]);
+    return select(isOne, x[0].constant(1) << (place & place.constant(31)), 0);
+  }));
+}
+
 /// Bits of one number say so at first.
 Value SelectionLists::findMembers(TileBuilder &b, Expr block,
                                   int64_t blocks) const {
-  assert(blocks > 0 && blocks <= 32 && "more blocks than a number has bits");
-  Value bits =
-      b.reduceAdd(b.map({entries, number}, b.i32(), [&](ArrayRef<Expr> x) {
-        Expr place = x[0] - block;
-        Expr isOne = (place >= 0) & (place < blocks) & isSeen(x[0], x[1]);
-        return select(isOne, x[0].constant(1) << (place & place.constant(31)),
-                      0);
-      }));
+  Value bits = findBits(b, block, blocks);
   return b.map({bits, b.range(0, blocks, 1)}, b.i32(), [](ArrayRef<Expr> x) {
     return (x[0] >> x[1]) & x[0].constant(1);
   });

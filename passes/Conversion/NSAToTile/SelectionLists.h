@@ -22,6 +22,10 @@ struct SelectionLists {
 
   /// Whether an entry is a block that the query `t` sees.
   tile::Expr isSeen(tile::Expr entry, tile::Expr t) const;
+  /// A number with a bit for each of the `blocks` from `block` on, up to 32,
+  /// that a query selected: i32 [queries, 1]. Entries of a query differ.
+  mlir::Value findBits(tile::TileBuilder &b, tile::Expr block,
+                       int64_t blocks) const;
   /// 1 for each of the `blocks` from `block` on, up to 32, that a query
   /// selected, else 0: i32 [queries, blocks]. Entries of a query differ.
   mlir::Value findMembers(tile::TileBuilder &b, tile::Expr block,

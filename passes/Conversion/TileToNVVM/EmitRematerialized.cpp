@@ -9,17 +9,18 @@ using namespace mlir;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
-static bool isNegativeInfinity(Value value) {
+static bool isInfinity(Value value, bool isNegative) {
   FloatAttr number;
   return matchPattern(value, m_Constant(&number)) &&
-         number.getValue().isInfinity() && number.getValue().isNegative();
+         number.getValue().isInfinity() &&
+         number.getValue().isNegative() == isNegative;
 }
 
 /// Of `x == -inf ? a : b`, x and b.
 static std::pair<Value, Value> matchGuard(arith::SelectOp select) {
   auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
   if (!compare || compare.getPredicate() != arith::CmpFPredicate::OEQ ||
-      !isNegativeInfinity(compare.getRhs()))
+      !isInfinity(compare.getRhs(), /*isNegative=*/true))
     return {};
   return {compare.getLhs(), select.getFalseValue()};
 }
@@ -32,7 +33,7 @@ static bool isMultipleOf(Value value, Value factor) {
 }
 
 /// Whether an argument of a map's body is never -inf, since another map has
-/// replaced that.
+/// replaced that, maybe by infinity.
 static bool isGuarded(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
   auto map =
@@ -47,6 +48,8 @@ static bool isGuarded(Value value) {
                     .getDefiningOp<arith::SelectOp>();
   if (!select)
     return false;
+  if (isInfinity(select.getFalseValue(), /*isNegative=*/false))
+    return isGuarded(select.getTrueValue());
   auto [tested, otherwise] = matchGuard(select);
   return tested && tested == otherwise &&
          matchPattern(select.getTrueValue(), m_AnyZeroFloat());

@@ -164,6 +164,28 @@ TEST(EmulatedKernels, AnyTileSizes_AgreeWithTheReference) {
   }
 }
 
+// The first has more blocks than a word of a mask has bits, the second rows
+// that select only some of the blocks of a tile.
+TEST(EmulatedKernels, Masks_AgreeWithTheReference) {
+  std::vector<const char *> texts = {
+      "B=1 S=290 Hkv=2 G=3 dk=16 dv=32 n=3 w=16 l=8 d=4 l'=8 bf16 mean "
+      "logits=1 gating=sigmoid with bias form=masks seed=1",
+      "B=2 S=230 Hkv=1 G=6 dk=64 dv=64 n=3 w=32 l=16 d=8 l'=16 bf16 mean "
+      "logits=4 gating=softmax form=masks seed=5",
+      "B=1 S=200 Hkv=1 G=4 dk=32 dv=32 n=2 w=16 l=32 d=16 l'=64 f16 mean "
+      "logits=1 gating=given form=masks seed=7",
+      "B=1 S=97 Hkv=2 G=1 dk=48 dv=80 n=2 w=16 l=16 d=8 l'=48 f32 mean "
+      "logits=1 gating=sigmoid form=masks seed=9"};
+  for (auto [number, text] : llvm::enumerate(sampleOf(texts, 2, testSeed()))) {
+    std::optional<Combination> c = parseCombination(text);
+    ASSERT_TRUE(c) << text;
+    std::string target = chosen(number % 2 ? ampere(number) : kHopper);
+    SCOPED_TRACE("for " + target);
+    checkAll(*c, compilerFor(target));
+    checkGated(*c, compilerFor(target));
+  }
+}
+
 TEST(EmulatedKernels, LargeScores_OwnLogSumExp_GradientsAsExactAsTheFormula) {
   // fp32 does not use tensor cores: the sample takes one GPU.
   const char *other = sweepCount(2, 1) > 1 ? ampere(0) : kHopper;

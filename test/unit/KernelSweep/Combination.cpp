@@ -41,6 +41,8 @@ std::string Combination::describe() const {
       << " gating=" << gating << (gateBias ? " with bias" : "");
   for (const std::string &size : tileSizes)
     out << " tile=" << size;
+  if (selectedForm != "auto")
+    out << " form=" << selectedForm;
   out << " seed=" << seed;
   return out.str();
 }
@@ -80,6 +82,8 @@ nsa::test::parseCombination(const std::string &text) {
       c.gating = value;
     else if (key == "tile")
       c.tileSizes.push_back(value);
+    else if (key == "form")
+      c.selectedForm = value;
     else if (key == "logits")
       c.logits = std::strtod(value.c_str(), nullptr);
     else if (key == "seed")

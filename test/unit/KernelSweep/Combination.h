@@ -42,6 +42,8 @@ struct Combination {
   double logits = 1.0;
   /// "NAME=SIZE" of tiles that the compiler does not choose.
   std::vector<std::string> tileSizes;
+  /// That of the selected branch, for a GPU.
+  std::string selectedForm = "auto";
   uint64_t seed = 0;
 
   bool isNarrow() const { return element != DataType::F32; }

@@ -40,6 +40,7 @@ double nsa::test::allowedError(const Combination &c, const Tensor &expected,
 Status Trial::prepare(const std::vector<std::string> &only) {
   CompilerOptions options;
   options.tileSizes = c.tileSizes;
+  options.selectedForm = c.selectedForm;
   Result<CompiledModule> loaded = CompiledModule::load(
       moduleText(c, only), options, CompiledModule::poisoned(), compile);
   if (!loaded)

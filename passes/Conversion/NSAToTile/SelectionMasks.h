@@ -1,0 +1,31 @@
+//===- SelectionMasks.h - selected blocks as bits ---------------*- C++ -*-===//
+
+#ifndef NSA_PASSES_CONVERSION_NSATOTILE_SELECTIONMASKS_H
+#define NSA_PASSES_CONVERSION_NSATOTILE_SELECTIONMASKS_H
+
+#include "passes/Conversion/NSAToTile/AttentionKernels.h"
+
+namespace nsa {
+
+/// For each query and key head a bit for each block, set if the query selected
+/// the block and sees it: i32 [B, Hkv, words, S]. Bit 0 of the first word is
+/// the first block. Where queries select most of what they see, programs that
+/// go through all keys with such a mask are faster than those that go through
+/// lists.
+struct SelectionMasks {
+  static constexpr int64_t blocksPerWord = 32;
+
+  /// Launches the kernel that makes them from `indices`, once for all that ask
+  /// for those of the same indices.
+  static mlir::Value launch(KernelCache &cache, mlir::OpBuilder &builder,
+                            mlir::Operation *op, mlir::Value indices,
+                            int64_t selectBlock);
+  /// For queries with these words, 1 if they selected `block`, which the words
+  /// have a bit for, else 0.
+  static mlir::Value isSelected(tile::TileBuilder &b, mlir::Value words,
+                                tile::Expr block);
+};
+
+} // namespace nsa
+
+#endif // NSA_PASSES_CONVERSION_NSATOTILE_SELECTIONMASKS_H

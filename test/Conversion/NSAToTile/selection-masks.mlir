@@ -1,0 +1,43 @@
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=masks" --canonicalize --cse | FileCheck %s
+// RUN: not nsa-opt %s --nsa-convert-to-tile=selected-form=masks -o /dev/null 2>&1 | FileCheck %s --check-prefix=CPU
+// CPU: error: there are no masks of selected blocks on a CPU
+
+// Forward and backward share the masks, and need no lists.
+// CHECK-LABEL: func.func @both(
+// CHECK-SAME: %[[INDICES:[a-z0-9]+]]: tensor<1x2x4096x16xi32>
+// CHECK-NEXT: %[[MASKS:.+]] = tile.launch @selection_masks_b1s4096h2_s64n16(%[[INDICES]]) {{.*}} -> tensor<1x2x2x4096xi32>
+// CHECK-NEXT: tile.launch @selected_attention_masks_b1s4096h6x2d64_s64n16_bf16({{.+}}, %[[MASKS]])
+// CHECK-NEXT: tile.launch @selected_attention_backward_dq_masks_{{.+}}, %[[MASKS]])
+// CHECK-NEXT: tile.launch @selected_attention_backward_dkdv_masks_{{.+}}, %[[MASKS]])
+// CHECK-NEXT: return
+func.func @both(%q: tensor<1x4096x6x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %i: tensor<1x2x4096x16xi32>)
+    -> (tensor<1x4096x6x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>) {
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x4096x16xi32>)
+      : tensor<1x4096x6x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse visible(#nsa.selected<block = 64>, %i : tensor<1x2x4096x16xi32>)
+      : tensor<1x4096x6x64xbf16>, tensor<1x4096x6x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x6x64xbf16>, tensor<1x6x4096xf32>
+  return %dq, %dk, %dv : tensor<1x4096x6x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>
+}
+
+// Bits of blocks that a query does not see stay 0.
+// CHECK-LABEL: tile.kernel private @selection_masks_
+// CHECK: %[[LISTS:.+]] = tile.load {{.+}} -> !tile.tile<128x16xi32>
+// CHECK: scf.for %[[WORD:.+]] =
+// CHECK: tile.map (%[[LISTS]],
+// CHECK-DAG: arith.cmpi sle
+// CHECK-DAG: arith.shli
+// CHECK: %[[BITS:.+]] = tile.reduce add
+// CHECK: tile.store %[[BITS]],
+
+// 128 queries of one head go through all blocks: a word of 32 for each row, and
+// one number for each row instead of a choice for each element.
+// CHECK-LABEL: tile.kernel private @selected_attention_masks_
+// CHECK: scf.for {{.+}} step %c2048
+// CHECK: %[[WORDS:.+]] = tile.load %{{.+}} -> !tile.tile<128x1xi32>
+// CHECK: scf.for {{.+}} step %c64
+// CHECK: %[[SELECTED:.+]] = tile.map (%[[WORDS]] :
+// CHECK: arith.shrui
+// CHECK: tile.dot
+// CHECK: tile.map ({{.+}}, %[[SELECTED]] : !tile.tile<128x1xf32>, !tile.tile<128x1xf32>, !tile.tile<128x1xi32>)
+// CHECK: %[[SHIFT:.+]] = tile.map (%{{.+}}, %[[SELECTED]] : !tile.tile<128x1xf32>, !tile.tile<128x1xi32>)
+// CHECK: tile.map (%{{.+}}, %[[SHIFT]] : !tile.tile<128x64xf32>, !tile.tile<128x1xf32>)
