@@ -89,7 +89,8 @@ struct NsaConfig {
 };
 
 struct DataConfig {
-  /// Only bytes are supported.
+  /// byte, shards for the tokenizer that the data has, or the path of a
+  /// tokenizer.json, which has to be that of the data.
   std::string tokenizer = "byte";
 };
 
@@ -152,7 +153,7 @@ struct TrainConfig {
   int64_t sampleBytes = 200;
   std::string samplePrompt = "The ";
   double sampleTemperature = 0.8;
-  /// The most likely bytes that samples choose from; 0 takes all.
+  /// The most likely tokens that samples choose from; 0 takes all.
   int64_t sampleTopK = 0;
 };
 

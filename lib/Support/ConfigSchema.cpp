@@ -93,7 +93,7 @@ void addModel(std::vector<ConfigField> &fields) {
          "activation of the feed-forward layer; swiglu has a gate");
   s.number("mlp_dim", &C::mlpDim, 0, 1 << 20,
            "hidden width of the feed-forward layer; 0 is 4 * dim");
-  s.number("vocab_size", &C::vocabSize, 2, 65536, "number of tokens");
+  s.number("vocab_size", &C::vocabSize, 2, 1 << 20, "number of tokens");
   s.real("rope_base", &C::ropeBase, 0.0, 1e12,
          "base of the rotary embedding, at least 1; 0 leaves it out");
   s.number("rope_dim", &C::ropeDim, 0, 512,
@@ -144,9 +144,11 @@ void addNsa(std::vector<ConfigField> &fields) {
 }
 
 void addDataAndRuntime(std::vector<ConfigField> &fields) {
-  SectionBuilder<DataConfig> data{fields, "data", &RunConfig::data};
-  data.text("tokenizer", &DataConfig::tokenizer, {"byte"},
-            "how text becomes tokens");
+  SectionBuilder<DataConfig> data{fields, "data", &RunConfig::data,
+                                  /*mayChange=*/true};
+  data.text("tokenizer", &DataConfig::tokenizer, {},
+            "how text becomes tokens: byte, shards for the tokenizer that the "
+            "data has, or a tokenizer.json");
   using C = RuntimeConfig;
   SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime,
                       /*mayChange=*/true};
@@ -212,9 +214,9 @@ void addTrain(std::vector<ConfigField> &fields) {
            "bytes generated before and after training");
   s.text("sample_prompt", &C::samplePrompt, {}, "start of the samples");
   s.real("sample_temperature", &C::sampleTemperature, 0.0, 100.0,
-         "0 takes the most likely byte");
-  s.number("sample_top_k", &C::sampleTopK, 0, 65536,
-           "likeliest bytes that samples choose from; 0 is all");
+         "0 takes the most likely token");
+  s.number("sample_top_k", &C::sampleTopK, 0, 1 << 20,
+           "likeliest tokens that samples choose from; 0 is all");
 }
 
 std::vector<ConfigField> buildSchema() {

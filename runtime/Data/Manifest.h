@@ -76,6 +76,14 @@ struct Manifest {
     return kind == "text" && vocabSize == 256 && tokenizer.file.empty();
   }
 
+  /// Whether the files are another project's, without a manifest.
+  bool isForeign() const { return kind == "llm.c" || kind == "megatron"; }
+
+  /// Whether a tokenizer has made the tokens that is not here.
+  bool isOfUnknownTokenizer() const {
+    return tokenizer.file.empty() && (kind == "tokens" || isForeign());
+  }
+
   /// What losses count: "nats/byte", or "nats/token" for other vocabularies.
   const char *lossUnit() const {
     return isBytes() ? "nats/byte" : "nats/token";

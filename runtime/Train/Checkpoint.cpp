@@ -54,7 +54,7 @@ static Status saveTensors(const std::string &folder, const std::string &file,
 
 static Status writeFolder(const std::string &folder, const Model &model,
                           const TrainState &state, const RunConfig &config,
-                          SaveFailure &failure) {
+                          const std::string &tokenizer, SaveFailure &failure) {
   for (const char *file : {modelFile, optimizerFile})
     if (Status status = saveTensors(folder, file, model, /*rank=*/0, failure);
         !status)
@@ -73,6 +73,13 @@ static Status writeFolder(const std::string &folder, const Model &model,
   json["data_digest"] = toHex(state.dataDigest);
   writeHistory(state.history, json);
   std::vector<std::string> files = {modelFile, optimizerFile, configFile};
+  if (!tokenizer.empty()) {
+    if (Status status =
+            writeFileAtomically(folder + "/" + tokenizerFile, tokenizer);
+        !status)
+      return status;
+    files.push_back(tokenizerFile);
+  }
   for (int rank = 0; rank < model.sharingRanks(); ++rank)
     files.push_back(shareFile(rank));
   for (const std::string &file : files) {
@@ -225,7 +232,8 @@ void dropCheckpoint(const std::string &runDirectory, int64_t step) {
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
                                    const RunConfig &config, int64_t keep,
-                                   SaveReport *report) {
+                                   SaveReport *report,
+                                   const std::string &tokenizer) {
   SaveReport ignored;
   SaveReport &found = report ? *report : ignored;
   found = {};
@@ -237,7 +245,8 @@ Result<std::string> saveCheckpoint(const std::string &runDirectory,
   if (model.sharingRanks() == 0)
     status = beginCheckpoint(runDirectory, state.step);
   if (status)
-    status = writeFolder(temporary, model, state, config, found.failure);
+    status =
+        writeFolder(temporary, model, state, config, tokenizer, found.failure);
   if (status)
     status = syncDirectory(temporary);
   if (status)

@@ -5,6 +5,7 @@
 //   optimizer.safetensors   the optimizer's and other persistent state
 //   optimizer_rankN.safetensors   states that rank N keeps, where ranks share
 //   config.yaml             the resolved configuration
+//   tokenizer.json          what made the tokens, if that is known
 //   state.json              step, data position, seed, hashes of the above and
 //                           of itself
 // It is written beside its final name, synced and renamed, then `latest` is
@@ -39,6 +40,8 @@ struct TrainState {
   /// Identities of program and data.
   uint64_t artefactHash = 0;
   uint64_t dataDigest = 0;
+  /// XXH3-64 of the tokenizer.json; 0 if there is none.
+  uint64_t tokenizerHash = 0;
   RunHistory history;
 };
 
@@ -84,11 +87,13 @@ Status saveShare(const std::string &runDirectory, int64_t step,
 /// `keep` checkpoints (0: all), this one and the newest before it. Where ranks
 /// share the states, all have saved their share before. Values that are not
 /// finite are refused: the error names the tensor and the element, and what was
-/// saved before stays.
+/// saved before stays. `tokenizer` is the text of the tokenizer.json, empty if
+/// there is none.
 Result<std::string> saveCheckpoint(const std::string &runDirectory,
                                    const Model &model, const TrainState &state,
                                    const RunConfig &config, int64_t keep,
-                                   SaveReport *report = nullptr);
+                                   SaveReport *report = nullptr,
+                                   const std::string &tokenizer = "");
 
 /// Removes what was begun of the checkpoint of a step that is not to be.
 void dropCheckpoint(const std::string &runDirectory, int64_t step);

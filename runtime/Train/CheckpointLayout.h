@@ -21,6 +21,7 @@ inline constexpr const char *stateFile = "state.json";
 inline constexpr const char *configFile = "config.yaml";
 inline constexpr const char *modelFile = "model.safetensors";
 inline constexpr const char *optimizerFile = "optimizer.safetensors";
+inline constexpr const char *tokenizerFile = "tokenizer.json";
 inline constexpr const char *latestFile = "latest";
 inline constexpr const char *folderPrefix = "step-";
 inline constexpr const char *checkpointsFolder = "checkpoints";

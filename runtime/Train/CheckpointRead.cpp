@@ -122,6 +122,10 @@ static Result<StateFile> loadState(const std::string &path) {
     const Json &hashes = json.at("xxh3");
     for (const char *file : {modelFile, optimizerFile, configFile})
       found.files.emplace_back(file, readHash(hashes.at(file)));
+    if (hashes.contains(tokenizerFile)) {
+      found.state.tokenizerHash = readHash(hashes.at(tokenizerFile));
+      found.files.emplace_back(tokenizerFile, found.state.tokenizerHash);
+    }
     for (int rank = 0; hashes.contains(shareFile(rank)); ++rank)
       found.files.emplace_back(shareFile(rank),
                                readHash(hashes.at(shareFile(rank))));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace nsa {
@@ -144,33 +145,69 @@ int32_t chooseToken(const std::vector<float> &logits,
   return order[kept - 1];
 }
 
+Result<uint64_t> countBytes(const ValidationWindows &data,
+                            const std::vector<uint64_t> &windows,
+                            int64_t seqLen, const Tokenizer &tokenizer) {
+  std::vector<int32_t> tokens(static_cast<size_t>(seqLen)), targets = tokens;
+  uint64_t bytes = 0;
+  for (uint64_t window : windows) {
+    if (Status status = data.read(window, tokens.data(), targets.data());
+        !status)
+      return Error{status.message()};
+    for (int32_t target : targets)
+      if (target < tokenizer.size())
+        bytes += tokenizer.bytesOf(target).size();
+  }
+  return bytes;
+}
+
+/// Runs `forward` on the last of `tokens` and copies the logits of the next
+/// one. Those of tokens that stand for nothing are -infinity.
+static Status nextLogits(Model &model, const TrainBinding &binding,
+                         const Tokenizer &tokenizer,
+                         const std::vector<int32_t> &tokens,
+                         std::vector<float> &logits) {
+  const size_t length = size_t(binding.seqLen), vocab = size_t(binding.vocab);
+  size_t context = std::min(tokens.size(), length);
+  std::fill(binding.forwardTokens,
+            binding.forwardTokens + size_t(binding.forwardBatch) * length, 0);
+  std::copy(tokens.end() - std::ptrdiff_t(context), tokens.end(),
+            binding.forwardTokens);
+  if (Status status = model.run(training::forwardEntry); !status)
+    return status;
+  for (size_t token = 0; token < logits.size(); ++token) {
+    logits[token] = elementAt(binding.logits, (context - 1) * vocab + token);
+    if (!std::isfinite(logits[token]))
+      return Error{"the logits of a sample are not finite"};
+    if (tokenizer.bytesOf(int32_t(token)).empty())
+      logits[token] = -std::numeric_limits<float>::infinity();
+  }
+  return {};
+}
+
 Result<std::string> generate(Model &model, const TrainBinding &binding,
+                             const Tokenizer &tokenizer,
                              const SampleOptions &options,
                              const std::function<bool()> &keepGoing) {
   if (options.prompt.empty())
     return Error{"a sample needs a prompt of at least one byte"};
-  if (binding.vocab < 256)
-    return Error{"samples are bytes, the model has " +
-                 std::to_string(binding.vocab) + " tokens"};
-  const size_t length = size_t(binding.seqLen), vocab = size_t(binding.vocab);
+  if (binding.vocab < tokenizer.size())
+    return Error{"samples have " + std::to_string(tokenizer.size()) +
+                 " tokens, the model has " + std::to_string(binding.vocab)};
+  Result<std::vector<int32_t>> tokens = tokenizer.encode(options.prompt);
+  if (!tokens)
+    return tokens.takeError();
   PhiloxStream random(options.seed, generateStream | options.stream);
   std::string text = options.prompt;
-  std::vector<float> logits(256);
-  for (int64_t made = 0; made < options.count && keepGoing(); ++made) {
-    size_t context = std::min(text.size(), length);
-    std::fill(binding.forwardTokens,
-              binding.forwardTokens + size_t(binding.forwardBatch) * length, 0);
-    for (size_t i = 0; i < context; ++i)
-      binding.forwardTokens[i] =
-          static_cast<unsigned char>(text[text.size() - context + i]);
-    if (Status status = model.run(training::forwardEntry); !status)
+  std::vector<float> logits(size_t(tokenizer.size()));
+  const size_t wanted = text.size() + size_t(options.count);
+  while (text.size() < wanted && keepGoing()) {
+    if (Status status = nextLogits(model, binding, tokenizer, *tokens, logits);
+        !status)
       return Error{status.message()};
-    for (size_t token = 0; token < logits.size(); ++token) {
-      logits[token] = elementAt(binding.logits, (context - 1) * vocab + token);
-      if (!std::isfinite(logits[token]))
-        return Error{"the logits of a sample are not finite"};
-    }
-    text += char(chooseToken(logits, options, random.uniform()));
+    int32_t token = chooseToken(logits, options, random.uniform());
+    tokens->push_back(token);
+    text += tokenizer.bytesOf(token);
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_EVALUATE_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Data/Tokenizer.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Model.h"
 
@@ -31,8 +32,13 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const std::string &name,
                             bool *unreadable = nullptr);
 
+/// The bytes that the targets of windows stand for.
+Result<uint64_t> countBytes(const ValidationWindows &data,
+                            const std::vector<uint64_t> &windows,
+                            int64_t seqLen, const Tokenizer &tokenizer);
+
 struct SampleOptions {
-  /// Bytes to generate; tokens from 256 on are never chosen.
+  /// Bytes to generate, at least; the last token may have more.
   int64_t count = 0;
   /// Start of the text; at least one byte.
   std::string prompt;
@@ -47,10 +53,11 @@ struct SampleOptions {
   int64_t forbidden = -1;
 };
 
-/// Continues a prompt byte by byte: each byte is a pass of `forward` over the
-/// last seq_len tokens. Returns prompt and continuation. `keepGoing` is asked
-/// before every byte.
+/// Continues a prompt token by token: each is a pass of `forward` over the last
+/// seq_len tokens. Tokens that stand for no bytes are never chosen. Returns
+/// prompt and continuation. `keepGoing` is asked before every token.
 Result<std::string> generate(Model &model, const TrainBinding &binding,
+                             const Tokenizer &tokenizer,
                              const SampleOptions &options,
                              const std::function<bool()> &keepGoing);
 

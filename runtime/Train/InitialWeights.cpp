@@ -57,6 +57,10 @@ static Result<InitialWeights> findWeights(const std::string &from,
   if (!checkpoint->opened)
     if (Status status = checkHash(weights.file, weights.hash); !status)
       return Error{status.message()};
+  Result<TrainState> state = readTrainState(folder);
+  if (!state)
+    return state.takeError();
+  weights.tokenizerHash = state->tokenizerHash;
   Result<std::vector<std::string>> found = compareModels(folder, config);
   if (!found)
     return found.takeError();

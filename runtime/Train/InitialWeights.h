@@ -16,6 +16,8 @@ struct InitialWeights {
   /// The file, as an absolute path, and its XXH3-64.
   std::string file;
   uint64_t hash = 0;
+  /// Of the tokenizer.json that a checkpoint has; 0 if that is not known.
+  uint64_t tokenizerHash = 0;
   /// What is to be said about them, for the log.
   std::vector<std::string> notes;
 };

@@ -4,6 +4,7 @@
 #define NSA_RUNTIME_TRAIN_TRAINER_H
 
 #include "runtime/Data/Sampler.h"
+#include "runtime/Data/Tokenizer.h"
 #include "runtime/Data/Verifier.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Anomaly.h"
@@ -101,6 +102,7 @@ public:
 private:
   // Before the first step.
   Status prepare();
+  Status openText();
   Status checkSameRun();
   Status openRun();
   struct RunChoice;
@@ -163,6 +165,8 @@ private:
   Result<std::optional<TrainEnd>> save(bool isLast);
   Result<std::optional<TrainEnd>> reportUnsaved(const std::string &found);
   Status validate();
+  Result<double> bitsPerByte(const std::vector<uint64_t> &chosen,
+                             double nats) const;
   Status dumpState(const StepRecord &record);
   Status writeSample(const std::string &text);
   Status showSample(const std::string &title, double secondsAllowed);
@@ -189,6 +193,8 @@ private:
   StatisticsBinding statistics;
   AnomalyMonitor monitor;
   BatchPlan plan;
+  /// What tokens stand for, if that is known.
+  std::optional<Tokenizer> tokenizer;
   std::optional<TrainSampler> sampler;
   StepSamples samples;
   /// After the last step: of this rank, and of all ranks the worst.
@@ -231,6 +237,8 @@ private:
   struct Final {
     double loss = 0;
     uint64_t tokens = 0;
+    /// Of text in other tokens than bytes.
+    std::optional<double> bitsPerByte;
     std::optional<double> order1, order2;
     std::string ngramNote;
   };

@@ -16,6 +16,28 @@ using Json = nlohmann::ordered_json;
 /// Tokens that the n-gram baseline is fitted on at most: a few seconds.
 static constexpr uint64_t maxNgramTokens = 200000000;
 
+/// " | 1.234 bits/byte"
+static std::string describeBits(double bits) {
+  char text[48];
+  std::snprintf(text, sizeof text, " | %.4f bits/byte", bits);
+  return text;
+}
+
+/// What a mean loss of the targets of windows is for each byte of their text;
+/// 0 where tokens are bytes or stand for no text, and on other ranks than the
+/// first.
+Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
+                                    double nats) const {
+  if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
+    return 0.0;
+  Result<uint64_t> bytes =
+      countBytes(*windows, chosen, plan.seqLen, *tokenizer);
+  if (!bytes)
+    return bytes.takeError();
+  double tokens = double(chosen.size()) * double(plan.seqLen);
+  return *bytes == 0 ? 0.0 : nats * tokens / std::log(2.0) / double(*bytes);
+}
+
 Status Trainer::validate() {
   console.busy("validating");
   std::vector<uint64_t> chosen = windows->choose(
@@ -26,13 +48,16 @@ Status Trainer::validate() {
       "validation after step " + std::to_string(state.step), &unreadable);
   if (!result)
     return unreadable ? saveUnreadable(result.message()) : result.takeError();
-  char text[128];
+  Result<double> bits = bitsPerByte(chosen, result->loss);
+  if (!bits)
+    return saveUnreadable(bits.message());
+  char text[160];
   std::snprintf(text, sizeof text,
                 "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
                 static_cast<long long>(state.step), result->loss,
                 std::exp(result->loss),
                 static_cast<unsigned long long>(result->tokens));
-  console.line(text);
+  console.line(text + (*bits > 0 ? describeBits(*bits) : ""));
   noteWrite(log->validation(state.step, result->loss));
   noteWrite(log->logHeartbeat(state.step, "validated"));
   return {};
@@ -73,12 +98,14 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
   const TrainConfig &train = config.train;
   if (train.sampleBytes == 0 || !ranks.isFirst())
     return {};
-  if (!data.manifest.isBytes()) {
+  if (!tokenizer) {
+    bool isText =
+        data.manifest.kind == "text" || data.manifest.isOfUnknownTokenizer();
     console.line("no sample " + title +
-                 (data.manifest.kind == "text"
-                      ? ": the tokens of the data are no bytes, there are " +
-                            grouped(uint64_t(data.manifest.vocabSize))
-                      : ": the data is not text but " + data.manifest.kind));
+                 (isText ? ": what the " +
+                               grouped(uint64_t(data.manifest.vocabSize)) +
+                               " tokens of the data stand for is not known"
+                         : ": the data is not text but " + data.manifest.kind));
     return {};
   }
   SampleOptions sample;
@@ -92,7 +119,7 @@ Status Trainer::showSample(const std::string &title, double secondsAllowed) {
   console.busy("sampling");
   double end = steadyClock() + secondsAllowed;
   bool cut = false;
-  Result<std::string> text = generate(model, binding, sample, [&] {
+  Result<std::string> text = generate(model, binding, *tokenizer, sample, [&] {
     cut = cut || steadyClock() >= end;
     return !cut && !signals.stopRequested();
   });
@@ -163,6 +190,11 @@ Status Trainer::finalEvaluation() {
   final.emplace();
   final->loss = result->loss;
   final->tokens = result->tokens;
+  Result<double> bits = bitsPerByte(chosen, result->loss);
+  if (!bits)
+    return Error{bits.message()};
+  if (*bits > 0)
+    final->bitsPerByte = *bits;
   noteWrite(log->validation(state.step, result->loss));
   // The others have nothing more to do.
   if (!ranks.isFirst())
@@ -215,6 +247,8 @@ Status Trainer::writeMetrics(TrainEnd end) const {
     json["val_loss"] = final->loss;
     json["val_ppl"] = std::exp(final->loss);
     json["val_tokens"] = final->tokens;
+    if (final->bitsPerByte)
+      json["val_bits_per_byte"] = *final->bitsPerByte;
     if (final->order1) {
       json["ngram_order1"] = *final->order1;
       json["ngram_order2"] = *final->order2;
@@ -259,6 +293,8 @@ void Trainer::printSummary(TrainEnd end) {
   std::snprintf(text, sizeof text, "validation loss %.4f %s", final->loss,
                 data.manifest.lossUnit());
   std::string last = text;
+  if (final->bitsPerByte)
+    last += describeBits(*final->bitsPerByte);
   if (final->order1) {
     std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",
                   *final->order1, *final->order2);

@@ -11,6 +11,21 @@
 
 namespace nsa {
 
+Status Trainer::openText() {
+  Result<std::optional<Tokenizer>> found =
+      openTokenizer(data, config.data.tokenizer);
+  if (!found)
+    return found.takeError();
+  tokenizer = std::move(*found);
+  if (tokenizer && tokenizer->size() > binding.vocab)
+    return Error{
+        "the tokenizer of the data has " + std::to_string(tokenizer->size()) +
+        " tokens, the model a vocabulary of " + std::to_string(binding.vocab)};
+  if (tokenizer)
+    state.tokenizerHash = tokenizer->hash();
+  return {};
+}
+
 Status Trainer::prepare() {
   Result<TrainBinding> bound = TrainBinding::create(model);
   if (!bound)
@@ -29,6 +44,8 @@ Status Trainer::prepare() {
     return Error{"the data has a vocabulary of " +
                  std::to_string(data.manifest.vocabSize) +
                  " tokens, the model one of " + std::to_string(binding.vocab)};
+  if (Status status = openText(); !status)
+    return status;
   // Checkpoints say it: that they cannot must not come out after hours.
   if (Result<std::vector<StateRange>> kept = model.stateRanges(ranks.rank());
       !kept)
@@ -242,6 +259,12 @@ Status Trainer::writeRunFiles() const {
   if (!state.history.initFrom.empty()) {
     facts.emplace_back("init_from", state.history.initFrom);
     facts.emplace_back("init_hash", toHex(state.history.initHash));
+  }
+  if (tokenizer && !tokenizer->text().empty()) {
+    facts.emplace_back("tokenizer_hash", toHex(tokenizer->hash()));
+    if (Status status = directory->write(tokenizerName, tokenizer->text());
+        !status)
+      return status;
   }
   for (const auto &[name, text] :
        {std::pair<const char *, std::string>{"config.yaml",

@@ -24,7 +24,13 @@ Status Trainer::loadInitial() {
   if (status && !goesOn) {
     Result<InitialWeights> weights = loadInitialWeights(
         options.initFrom, model, config, options.initPartial);
-    if (weights) {
+    bool isKnown = weights && weights->tokenizerHash && state.tokenizerHash;
+    if (isKnown && weights->tokenizerHash != state.tokenizerHash) {
+      status = Error{"cannot begin with the weights of '" + weights->file +
+                     "': their tokens were made by the tokenizer " +
+                     toHex(weights->tokenizerHash) + ", those of the data by " +
+                     toHex(state.tokenizerHash)};
+    } else if (weights) {
       state.history.initFrom = weights->file;
       state.history.initHash = weights->hash;
       notes.insert(notes.end(), weights->notes.begin(), weights->notes.end());
@@ -65,6 +71,11 @@ Status Trainer::checkResumable(const Checkpoint &checkpoint) const {
                  "': it belongs to data " + toHex(saved.dataDigest) +
                  ", this is " + toHex(state.dataDigest) +
                  " (--allow-changed-data goes on with other data)"};
+  if (saved.tokenizerHash != state.tokenizerHash)
+    return Error{"cannot resume from '" + checkpoint.path +
+                 "': its tokens were made by the tokenizer " +
+                 toHex(saved.tokenizerHash) + ", those of the data by " +
+                 toHex(state.tokenizerHash)};
   // At the last step there is a result to make, if it is not there.
   if (saved.step > config.train.steps ||
       (saved.step == config.train.steps && ranks.isFirst() &&

@@ -106,9 +106,9 @@ Result<Trainer::SaveOutcome> Trainer::saveAll() {
   SaveOutcome own;
   if (ranks.isFirst()) {
     SaveReport report;
-    Result<std::string> path =
-        saveCheckpoint(directory->path(), model, state, config,
-                       config.train.keepCheckpoints, &report);
+    Result<std::string> path = saveCheckpoint(
+        directory->path(), model, state, config, config.train.keepCheckpoints,
+        &report, tokenizer ? tokenizer->text() : "");
     if (path)
       lastCheckpoint = *path;
     else

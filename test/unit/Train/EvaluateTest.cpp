@@ -64,6 +64,7 @@ TEST(Generate, Sample_IsAFunctionOfSeedAndStream) {
   ASSERT_TRUE(model.run("init"));
   Result<TrainBinding> binding = TrainBinding::create(model);
   ASSERT_TRUE(binding.ok());
+  const Tokenizer bytes = Tokenizer::ofBytes();
   SampleOptions options;
   options.count = 30;
   options.prompt = "ab";
@@ -72,7 +73,7 @@ TEST(Generate, Sample_IsAFunctionOfSeedAndStream) {
     options.seed = seed;
     options.stream = stream;
     Result<std::string> text =
-        generate(model, *binding, options, [] { return true; });
+        generate(model, *binding, bytes, options, [] { return true; });
     EXPECT_TRUE(text.ok());
     return *text;
   };
@@ -85,10 +86,12 @@ TEST(Generate, Sample_IsAFunctionOfSeedAndStream) {
   EXPECT_NE(sample(2, 0), text);
   int left = 5;
   EXPECT_EQ(
-      generate(model, *binding, options, [&] { return left-- > 0; })->size(),
+      generate(model, *binding, bytes, options, [&] { return left-- > 0; })
+          ->size(),
       7u);
   options.prompt = "";
-  EXPECT_FALSE(generate(model, *binding, options, [] { return true; }).ok());
+  EXPECT_FALSE(
+      generate(model, *binding, bytes, options, [] { return true; }).ok());
 }
 
 TEST(Text, Printable_KeepsTextAndHidesTheRest) {

@@ -1,0 +1,269 @@
+//===- Tokenizer.cpp - what tokens stand for ------------------------------===//
+
+#include "runtime/Data/Tokenizer.h"
+#include "lib/Support/Files.h"
+#include "lib/Support/Hash.h"
+#include "lib/Support/Json.h"
+#include "lib/Support/Text.h"
+
+#include <algorithm>
+#include <array>
+
+namespace nsa {
+
+using Json = nlohmann::json;
+
+//===----------------------------------------------------------------------===//
+// How tokens are written
+//===----------------------------------------------------------------------===//
+
+/// The bytes behind the characters that byte-level tokenizers write for them:
+/// printable ones are themselves, the n-th other one is U+0100 + n.
+static std::array<int, 512> byteLevelBytes() {
+  std::array<int, 512> bytes;
+  bytes.fill(-1);
+  int others = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    bool isPrintable = (byte >= 0x21 && byte <= 0x7E) ||
+                       (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    bytes[size_t(isPrintable ? byte : 256 + others++)] = byte;
+  }
+  return bytes;
+}
+
+/// The code point of one or two bytes of UTF-8, or -1: no byte is written with
+/// more.
+static int shortCodePoint(std::string_view text, size_t length) {
+  auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  return length == 1   ? at(0)
+         : length == 2 ? (at(0) & 0x1F) << 6 | (at(1) & 0x3F)
+                       : -1;
+}
+
+/// The bytes of a token of a byte-level tokenizer. A token with a character
+/// that stands for no byte, such as an added one, is text.
+static std::string fromByteLevel(const std::string &token) {
+  static const std::array<int, 512> bytes = byteLevelBytes();
+  std::string result;
+  for (size_t at = 0; at < token.size();) {
+    size_t length =
+        std::max<size_t>(utf8Length(token.data() + at, token.size() - at), 1);
+    int code = shortCodePoint(std::string_view(token).substr(at), length);
+    int byte =
+        code >= 0 && size_t(code) < bytes.size() ? bytes[size_t(code)] : -1;
+    if (byte < 0)
+      return token;
+    result += char(byte);
+    at += length;
+  }
+  return result;
+}
+
+static std::string replaceAll(std::string text, const std::string &from,
+                              const std::string &to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;
+       at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+/// The bytes of a token of a tokenizer that writes U+2581 for a space and, with
+/// `byteFallback`, "<0x41>" for a byte.
+static std::string fromMetaspace(const std::string &token, bool byteFallback) {
+  if (byteFallback && token.size() == 6 && token.rfind("<0x", 0) == 0 &&
+      token[5] == '>')
+    if (Result<uint64_t> byte = fromHex(
+            "00000000000000" + std::string{char(std::tolower(token[3])),
+                                           char(std::tolower(token[4]))}))
+      return std::string(1, char(*byte));
+  return replaceAll(token, "\u2581", " ");
+}
+
+/// Whether a part of a tokenizer is of this type, or is a sequence with such a
+/// part.
+static bool hasPart(const Json &root, const char *name, const char *type) {
+  auto found = root.find(name);
+  if (found == root.end() || !found->is_object())
+    return false;
+  auto isOf = [&](const Json &part) {
+    return part.is_object() && part.value("type", "") == type;
+  };
+  for (const char *list : {"pretokenizers", "decoders", "normalizers"})
+    if (auto parts = found->find(list); parts != found->end())
+      return std::any_of(parts->begin(), parts->end(), isOf);
+  return isOf(*found);
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Tokens and ids in the order of the file.
+using Entries = std::vector<std::pair<std::string, int64_t>>;
+
+} // namespace
+
+/// A vocabulary is an object of ids by token, or a list of [token, score].
+static Entries readEntries(const Json &vocabulary) {
+  Entries entries;
+  entries.reserve(vocabulary.size());
+  if (vocabulary.is_object())
+    for (const auto &[token, id] : vocabulary.items())
+      entries.emplace_back(token, readInteger(id));
+  else
+    for (const Json &entry : vocabulary)
+      entries.emplace_back(entry.at(0).get<std::string>(),
+                           int64_t(entries.size()));
+  return entries;
+}
+
+static void put(std::vector<std::string> &table, int64_t id,
+                std::string bytes) {
+  if (id < 0 || id >= maxVocabulary)
+    throw std::runtime_error("token " + std::to_string(id) + " is not in 0.." +
+                             std::to_string(maxVocabulary - 1));
+  if (table.size() <= size_t(id))
+    table.resize(size_t(id) + 1);
+  table[size_t(id)] = std::move(bytes);
+}
+
+static std::vector<std::string> readTable(const Json &root) {
+  const Json &model = root.at("model");
+  bool isByteLevel = hasPart(root, "decoder", "ByteLevel") ||
+                     hasPart(root, "pre_tokenizer", "ByteLevel");
+  bool isMetaspace = hasPart(root, "decoder", "Metaspace") ||
+                     hasPart(root, "decoder", "ByteFallback") ||
+                     hasPart(root, "pre_tokenizer", "Metaspace");
+  if (!isByteLevel && !isMetaspace)
+    throw std::runtime_error(
+        "its tokens do not say which bytes they stand for: it is neither "
+        "byte-level, as those of GPT-2 and Llama 3 are, nor has it U+2581 for "
+        "spaces");
+  bool byteFallback = model.value("byte_fallback", false);
+  std::vector<std::string> table;
+  for (const auto &[token, id] : readEntries(model.at("vocab")))
+    put(table, id,
+        isByteLevel ? fromByteLevel(token)
+                    : fromMetaspace(token, byteFallback));
+  for (const Json &added : root.value("added_tokens", Json::array())) {
+    bool isSpecial = added.value("special", false);
+    put(table, readInteger(added.at("id")),
+        isSpecial ? "" : added.at("content").get<std::string>());
+  }
+  return table;
+}
+
+Tokenizer Tokenizer::ofBytes() {
+  Tokenizer tokenizer;
+  for (int byte = 0; byte < 256; ++byte)
+    tokenizer.table.emplace_back(1, char(byte));
+  return tokenizer;
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string text, const std::string &name) {
+  Tokenizer tokenizer;
+  try {
+    tokenizer.table = readTable(parseJson<Json>(text.begin(), text.end(),
+                                                /*mostNames=*/maxVocabulary));
+  } catch (const std::exception &error) {
+    return Error{"'" + name +
+                 "' is no tokenizer to train with: " + oneLine(error.what())};
+  }
+  if (tokenizer.table.empty())
+    return Error{"'" + name + "' has no tokens"};
+  tokenizer.sourceHash = hashBytes(text);
+  tokenizer.source = std::move(text);
+  return tokenizer;
+}
+
+Result<Tokenizer> Tokenizer::load(const std::string &path) {
+  Result<std::string> text = readFile(path);
+  return text ? parse(std::move(*text), path) : text.takeError();
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
+  std::unordered_map<std::string_view, int32_t> ids;
+  size_t longest = 0;
+  for (size_t id = 0; id < table.size(); ++id)
+    if (!table[id].empty()) {
+      ids.emplace(table[id], int32_t(id));
+      longest = std::max(longest, table[id].size());
+    }
+  std::vector<int32_t> tokens;
+  while (!text.empty()) {
+    size_t length = std::min(longest, text.size());
+    auto found = ids.end();
+    for (; length > 0 && found == ids.end(); --length)
+      found = ids.find(text.substr(0, length));
+    if (found == ids.end())
+      return Error{"the tokenizer has no token for " +
+                   quote(std::string(text.substr(0, 1)))};
+    tokens.push_back(found->second);
+    text.remove_prefix(found->first.size());
+  }
+  return tokens;
+}
+
+//===----------------------------------------------------------------------===//
+// Of a data set
+//===----------------------------------------------------------------------===//
+
+/// The tokenizer that lies beside the shards.
+static Result<Tokenizer> openOwn(const Dataset &data) {
+  Result<std::string> text = readTokenizerText(data.directory, data.manifest);
+  if (!text)
+    return text.takeError();
+  return Tokenizer::parse(std::move(*text),
+                          data.directory + "/" + data.manifest.tokenizer.file);
+}
+
+static Result<std::optional<Tokenizer>> openNamed(const Dataset &data,
+                                                  const std::string &path) {
+  const Manifest &manifest = data.manifest;
+  Result<Tokenizer> named = Tokenizer::load(path);
+  if (!named)
+    return Error{"data.tokenizer: " + named.message()};
+  if (!manifest.tokenizer.file.empty() &&
+      manifest.tokenizer.hash != named->hash())
+    return Error{"data.tokenizer: '" + path + "' has hash " +
+                 toHex(named->hash()) + ", the tokens in '" + data.directory +
+                 "' were made by a tokenizer with hash " +
+                 toHex(manifest.tokenizer.hash)};
+  if (manifest.tokenizer.file.empty() && !manifest.isOfUnknownTokenizer())
+    return Error{"data.tokenizer: the tokens in '" + data.directory + "' are " +
+                 (manifest.isBytes() ? "bytes" : "of kind " + manifest.kind) +
+                 ", no tokenizer made them, '" + path + "' neither"};
+  if (named->size() < manifest.vocabSize && !manifest.isForeign())
+    return Error{"data.tokenizer: '" + path + "' has " +
+                 std::to_string(named->size()) + " tokens, the data in '" +
+                 data.directory + "' " + std::to_string(manifest.vocabSize)};
+  return std::optional<Tokenizer>(std::move(*named));
+}
+
+Result<std::optional<Tokenizer>> openTokenizer(const Dataset &data,
+                                               const std::string &setting) {
+  const Manifest &manifest = data.manifest;
+  if (setting != "byte" && setting != "shards")
+    return openNamed(data, setting);
+  bool hasOwn = !manifest.tokenizer.file.empty();
+  if (setting == "byte" && (hasOwn || manifest.isOfUnknownTokenizer()))
+    return Error{"data.tokenizer is byte, the tokens in '" + data.directory +
+                 "' were made by " +
+                 (hasOwn ? "its " + manifest.tokenizer.file +
+                               ": set data.tokenizer to shards"
+                         : "a tokenizer that it does not name: set "
+                           "data.tokenizer to its tokenizer.json, or to shards "
+                           "to train without")};
+  if (hasOwn) {
+    Result<Tokenizer> own = openOwn(data);
+    if (!own)
+      return own.takeError();
+    return std::optional<Tokenizer>(std::move(*own));
+  }
+  return manifest.isBytes() ? std::optional<Tokenizer>(Tokenizer::ofBytes())
+                            : std::nullopt;
+}
+
+} // namespace nsa

@@ -1,0 +1,65 @@
+//===- Tokenizer.h - what tokens stand for ----------------------*- C++ -*-===//
+//
+// The table id -> bytes of a tokenizer.json (of the Python library tokenizers),
+// which is what samples and losses per byte need. Tokenizing text is the
+// library's: here a text becomes tokens only to begin a sample.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_DATA_TOKENIZER_H
+#define NSA_RUNTIME_DATA_TOKENIZER_H
+
+#include "runtime/Data/TokenStream.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace nsa {
+
+class Tokenizer {
+public:
+  /// 256 tokens, each a byte.
+  static Tokenizer ofBytes();
+
+  /// Reads a tokenizer.json, `name` in messages: byte-level (GPT-2, Llama 3,
+  /// Qwen), or with U+2581 for spaces, also with bytes as `<0x41>` (Llama 2).
+  /// One whose tokens do not say which bytes they stand for is an error.
+  static Result<Tokenizer> parse(std::string text, const std::string &name);
+  static Result<Tokenizer> load(const std::string &path);
+
+  /// One more than the largest id.
+  int64_t size() const { return int64_t(table.size()); }
+
+  /// What a token stands for: nothing if it is special, or no token.
+  std::string_view bytesOf(int32_t id) const { return table[size_t(id)]; }
+
+  /// The longest token at each place of `text`, which need not be what the
+  /// library chooses. A byte that begins no token is an error.
+  Result<std::vector<int32_t>> encode(std::string_view text) const;
+
+  /// Its file, and the hash of that; nothing and 0 for bytes.
+  const std::string &text() const { return source; }
+  uint64_t hash() const { return sourceHash; }
+
+private:
+  Tokenizer() = default;
+
+  std::string source;
+  uint64_t sourceHash = 0;
+  std::vector<std::string> table;
+};
+
+/// The tokenizer of a data set, where `setting` is data.tokenizer: `byte`,
+/// `shards` for the one that the data set has, or the path of a tokenizer.json.
+/// One that is not that of the data is an error. Nothing if the tokens stand
+/// for no text, or nobody knows for which.
+Result<std::optional<Tokenizer>> openTokenizer(const Dataset &data,
+                                               const std::string &setting);
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_DATA_TOKENIZER_H

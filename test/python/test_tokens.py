@@ -1,0 +1,94 @@
+"""Training on tokens of a tokenizer, which travels with shards, runs and checkpoints."""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import nsa.data
+
+BIN = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "bin"
+VOCABULARY = 66000
+CONFIG = f"""model: {{dim: 16, n_layers: 1, n_heads: 1, n_kv_groups: 1, d_k: 16, d_v: 16, vocab_size: {VOCABULARY}, attention: dense}}
+data: {{tokenizer: shards}}
+train: {{steps: 2, seq_len: 32, batch_size: 2, micro_batch: 2, warmup_steps: 1, eval_every: 1, eval_batches: 1,
+  final_eval_batches: 0, sample_bytes: 20, sample_prompt: "ab", keep_checkpoints: 0}}
+"""
+
+
+def byte_level(words):
+    """A tokenizer.json of all bytes, of words that begin with a space, and an end of text."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    names = {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    vocabulary = {names[byte]: byte for byte in range(256)} | {chr(0x120) + word: 256 + i for i, word in enumerate(words)}
+    end = len(vocabulary)
+    return json.dumps({"model": {"type": "BPE", "vocab": vocabulary | {"<|endoftext|>": end}, "merges": []},
+                       "added_tokens": [{"id": end, "content": "<|endoftext|>", "special": True}],
+                       "decoder": {"type": "ByteLevel"}})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A configuration, and data of a vocabulary that needs 32 bits: " red", " green" and bytes."""
+    folder = tmp_path_factory.mktemp("tokens")
+    (folder / "tokenizer.json").write_text(byte_level(["red", "green"]))
+    (folder / "other.json").write_text(byte_level(["green", "red"]))
+    (folder / "wide.yaml").write_text(CONFIG)
+    documents = [[256, 257, 97, 98, 258]] * 200
+    nsa.data.write_shards(folder / "data", documents, documents[:40], vocabulary=VOCABULARY, end_of_text=258,
+                          tokenizer=folder / "tokenizer.json", shard_tokens=600)
+    return folder
+
+
+def train(folder, *arguments):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NSA_CACHE": "1"}
+    return subprocess.run([BIN / "nsa-train", "wide.yaml", "--data", "data", *arguments], cwd=folder, env=environment,
+                          text=True, capture_output=True)
+
+
+def test_run_on_wide_tokens_samples_text_and_counts_bytes(folder):
+    done = train(folder, "--run-name", "first")
+    assert done.returncode == 0, done.stderr
+    run = folder / "runs/first"
+    metrics = json.loads((run / "metrics.json").read_text())
+    # 31 windows of 32 targets begin behind the first token of documents of " red", " green", "a", "b" and nothing.
+    sizes = [4, 6, 1, 1, 0]
+    windows = (5 * 40 - 1) // 32
+    counted = sum(sizes[(at + 1) % 5] for at in range(32 * windows))
+    expected = metrics["val_loss"] * 32 * windows / math.log(2) / counted
+    assert metrics["loss_unit"] == "nats/token" and abs(metrics["val_bits_per_byte"] - expected) < 1e-9
+    assert f"validation loss {metrics['val_loss']:.4f} nats/token | {expected:.4f} bits/byte" in done.stdout
+    samples = (run / "samples.txt").read_bytes()
+    assert samples.count(b"\nab") == 2 and len(samples) > 40
+    for path in (run, run / "checkpoints/step-00000002"):
+        assert (path / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
+    # A damaged one is noticed, as any file of a checkpoint.
+    (run / "checkpoints/step-00000002/tokenizer.json").write_text("{}")
+    resumed = train(folder, "--resume", "runs/first/checkpoints/step-00000002", "--set", "train.steps=3")
+    assert resumed.returncode == 1 and "tokenizer.json' is damaged: its hash is" in resumed.stderr
+    (run / "checkpoints/step-00000002/tokenizer.json").write_text((folder / "tokenizer.json").read_text())
+
+
+@pytest.mark.parametrize("setting,message", [
+    ("byte", "data.tokenizer is byte, the tokens in 'data' were made by its tokenizer.json: set data.tokenizer to shards"),
+    ("other.json", "'other.json' has hash "),
+    ("wide.yaml", "'wide.yaml' is no tokenizer to train with: "),
+])
+def test_another_tokenizer_is_an_error(folder, setting, message):
+    wrong = train(folder, "--run-name", "wrong", "--set", f"data.tokenizer={setting}")
+    assert wrong.returncode == 1 and message in wrong.stderr, wrong.stderr
+    assert not (folder / "runs/wrong").exists()
+
+
+def test_resume_with_another_tokenizer_is_an_error(folder):
+    assert train(folder, "--run-name", "second", "--stop-after", "1").returncode == 0
+    nsa.data.write_shards(folder / "data", [[256, 257]] * 100, [[256] * 40], vocabulary=VOCABULARY, overwrite=True,
+                          tokenizer=folder / "other.json")
+    wrong = train(folder, "--resume", "runs/second", "--allow-changed-data")
+    assert wrong.returncode == 1 and "its tokens were made by the tokenizer" in wrong.stderr, wrong.stderr
+    wrong = train(folder, "--init-from", "runs/second", "--run-name", "third")
+    assert wrong.returncode == 1 and "their tokens were made by the tokenizer" in wrong.stderr, wrong.stderr
