@@ -43,7 +43,9 @@ if ptxas:
     config.substitutions.append(("%ptxas", ptxas))
 if os.path.exists(os.path.join(config.nsa_obj_root, "lib", "nsa-gloo.so")):
     config.available_features.add("gloo")
-llvm_config.with_system_environment(["NSA_TEST_SUITE", "NSA_TEST_SEED"])
+llvm_config.with_system_environment(
+    ["NSA_KERNEL_CACHE", "NSA_TEST_SUITE", "NSA_TEST_SEED"]
+)
 llvm_config.add_tool_substitutions(
     [
         # FileCheck matches whole lines.

@@ -10,6 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sample=1795224286
 [ "${NSA_TEST_SUITE:-}" = full ] && sample=$(date +%s)
 export NSA_TEST_SEED=${NSA_TEST_SEED:-$sample}
+# What several tests compile is compiled once, but where a test says otherwise.
+export NSA_KERNEL_CACHE=${NSA_KERNEL_CACHE-$PWD/build/kernel-cache}
 . test/suites.inc
 
 tools/setup.sh all || exit 1

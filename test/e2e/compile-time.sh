@@ -3,6 +3,7 @@
 # 15 s, and twice the layers cost at most 1.3 times as much: layers share their
 # kernels.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
+unset NSA_KERNEL_CACHE
 
 # The processor time of compilations, one per line, in $scratch/NAME.times.
 # time_one NAME

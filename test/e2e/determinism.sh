@@ -2,6 +2,7 @@
 # Compiling twice gives identical bytes; training twice from one seed gives
 # identical losses, with any number of threads; resuming is bitwise (lesson 14).
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
+unset NSA_KERNEL_CACHE
 
 build "$configs/smoke.yaml" one
 # The artefact tells where its commands come from: the file's name, not its

@@ -3,6 +3,7 @@
 #include "lib/Target/CPU/ObjectEmitter.h"
 #include "lib/Target/CodeGen.h"
 #include "lib/Target/KernelFiles.h"
+#include "lib/Target/ObjectCache.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -163,17 +164,31 @@ Expected<nsa::KernelObject> nsa::emitObject(Module &module, StringRef symbol,
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
   prepareFunctions(module, symbol, cpu);
-  // Bodies of loops are whole register tiles: copies of them would make the
-  // compiler slower by 40 %, and training faster by 4 %.
-  optimizeModule(module, **machine, /*unroll=*/false);
-  if (keepText)
-    if (Error error = printTexts(module, **machine, symbol, result))
+  auto generate = [&]() -> Expected<std::string> {
+    // Bodies of loops are whole register tiles: copies of them would make the
+    // compiler slower by 40 %, and training faster by 4 %.
+    optimizeModule(module, **machine, /*unroll=*/false);
+    if (keepText)
+      if (Error error = printTexts(module, **machine, symbol, result))
+        return error;
+    // The size of the frame is known when all is emitted.
+    SmallVector<char, 0> bytes;
+    if (Error error = emitMachineCode(module, **machine,
+                                      CodeGenFileType::ObjectFile, bytes))
       return error;
-  if (Error error = emitMachineCode(module, **machine,
-                                    CodeGenFileType::ObjectFile, result.bytes))
-    return error;
-  if (!errors.empty())
-    return createStringError(errors);
+    if (!errors.empty())
+      return createStringError(errors);
+    return std::to_string(result.stackBytes) + "\n" +
+           std::string(bytes.begin(), bytes.end());
+  };
+  Expected<std::string> code =
+      keepText ? generate() : generateOnce(module, cpu.name, generate);
+  if (!code)
+    return code.takeError();
+  auto [stackBytes, bytes] = StringRef(*code).split('\n');
+  if (stackBytes.getAsInteger(10, result.stackBytes))
+    return createStringError("the code in the cache has no frame");
+  result.bytes.assign(bytes.begin(), bytes.end());
 
   Expected<std::unique_ptr<object::ObjectFile>> object =
       object::ObjectFile::createObjectFile(MemoryBufferRef(

@@ -117,13 +117,15 @@ FailureOr<CUDABinary> nsa::compileForCUDA(
   std::string failure;
   std::map<std::string, std::string> texts;
   auto keepTexts = [&](const llvm::Module &optimized) {
-    if (!saveTo.empty())
-      for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
-        texts[kernel.getSymName().str()] =
-            printKernel(optimized, kernel.getSymName());
+    for (auto kernel : module.getOps<LLVM::LLVMFuncOp>())
+      texts[kernel.getSymName().str()] =
+          printKernel(optimized, kernel.getSymName());
   };
+  llvm::function_ref<void(const llvm::Module &)> onOptimized;
+  if (!saveTo.empty())
+    onOptimized = keepTexts;
   if (llvm::Error crash = runGuarded([&] {
-        llvm::Expected<std::string> ptx = emitPTX(*code, chip, keepTexts);
+        llvm::Expected<std::string> ptx = emitPTX(*code, chip, onOptimized);
         if (ptx)
           binary.ptx = std::move(*ptx);
         else

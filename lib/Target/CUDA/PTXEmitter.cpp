@@ -2,6 +2,7 @@
 
 #include "lib/Target/CUDA/PTXEmitter.h"
 #include "lib/Target/CodeGen.h"
+#include "lib/Target/ObjectCache.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -62,20 +63,25 @@ nsa::emitPTX(Module &module, const CUDAChip &chip,
     return machine.takeError();
   module.setTargetTriple((*machine)->getTargetTriple());
   module.setDataLayout((*machine)->createDataLayout());
-  optimizeModule(module, **machine, /*unroll=*/true);
-  if (Error error = checkSymbols(module))
-    return error;
+  auto generate = [&]() -> Expected<std::string> {
+    optimizeModule(module, **machine, /*unroll=*/true);
+    if (Error error = checkSymbols(module))
+      return error;
+    if (onOptimized)
+      onOptimized(module);
+    SmallString<0> text;
+    raw_svector_ostream stream(text);
+    legacy::PassManager passes;
+    if ((*machine)->addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr,
+                                        CodeGenFileType::AssemblyFile))
+      return createStringError("the target machine cannot emit PTX");
+    passes.run(module);
+    if (!errors.empty())
+      return createStringError(errors);
+    return std::string(text);
+  };
   if (onOptimized)
-    onOptimized(module);
-
-  SmallString<0> text;
-  raw_svector_ostream stream(text);
-  legacy::PassManager passes;
-  if ((*machine)->addPassesToEmitFile(passes, stream, /*DwoOut=*/nullptr,
-                                      CodeGenFileType::AssemblyFile))
-    return createStringError("the target machine cannot emit PTX");
-  passes.run(module);
-  if (!errors.empty())
-    return createStringError(errors);
-  return std::string(text);
+    return generate();
+  return generateOnce(module, (chip.name + " " + chip.ptxFeature).str(),
+                      generate);
 }

@@ -1,0 +1,31 @@
+//===- ObjectCache.h - code that was generated before -----------*- C++ -*-===//
+//
+// Where NSA_KERNEL_CACHE names a folder, the code of kernels is kept there and
+// found again by what it is made of: their LLVM IR, the processor, the version
+// of LLVM and the sources of our own code generators. Compilers that run at
+// the same time may share the folder; of 2 GiB and a week, the oldest files are
+// removed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_LIB_TARGET_OBJECTCACHE_H
+#define NSA_LIB_TARGET_OBJECTCACHE_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+#include <string>
+
+namespace nsa {
+
+/// What `generate` makes of `module` for `processor`, which names all that the
+/// module does not say of the target: from the cache, or by calling it. Fails
+/// where it fails, and if the folder cannot be written. A damaged file is as
+/// good as none.
+llvm::Expected<std::string>
+generateOnce(const llvm::Module &module, llvm::StringRef processor,
+             llvm::function_ref<llvm::Expected<std::string>()> generate);
+
+} // namespace nsa
+
+#endif // NSA_LIB_TARGET_OBJECTCACHE_H
