@@ -9,6 +9,8 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace nsa;
 
@@ -99,13 +101,22 @@ Extent nsa::floorDiv(const Extent &lhs, int64_t divisor) {
 }
 
 Extent nsa::atLeast(const Extent &size, int64_t least) {
-  int64_t number = std::max<int64_t>(size, least);
+  int64_t number = std::max(static_cast<int64_t>(size), least);
   if (size.isConstant())
     return number;
   AffineMap map = size.getMap();
   SmallVector<AffineExpr> results(map.getResults());
   results.push_back(getAffineConstantExpr(least, map.getContext()));
   return {number, getMapOf(results, map.getContext())};
+}
+
+int64_t nsa::getKnownDivisor(const Extent &size) {
+  if (size.isConstant())
+    return static_cast<int64_t>(size);
+  int64_t divisor = 0;
+  for (AffineExpr result : size.getMap().getResults())
+    divisor = std::gcd(divisor, result.getLargestKnownDivisor());
+  return divisor;
 }
 
 //===----------------------------------------------------------------------===//
@@ -135,7 +146,7 @@ Extent ExtentTable::find(int64_t number) const {
 bool ExtentTable::add(const Extent &extent) {
   if (extent.isConstant())
     return true;
-  Extent known = find(extent);
+  Extent known = find(static_cast<int64_t>(extent));
   if (known.isConstant())
     entries.push_back(extent);
   return known.isConstant() || known.getMap() == extent.getMap();
@@ -148,8 +159,9 @@ void ExtentTable::writeTo(Operation *op) const {
   Builder builder(op->getContext());
   SmallVector<Attribute> list;
   for (const Extent &entry : entries)
-    list.push_back(builder.getArrayAttr({builder.getI64IntegerAttr(entry),
-                                         AffineMapAttr::get(entry.getMap())}));
+    list.push_back(builder.getArrayAttr(
+        {builder.getI64IntegerAttr(static_cast<int64_t>(entry)),
+         AffineMapAttr::get(entry.getMap())}));
   op->setAttr(kExtentsAttr, builder.getArrayAttr(list));
 }
 
@@ -210,6 +222,11 @@ Extent ExtentTable::getElementSpan(MemRefType type) const {
 //===----------------------------------------------------------------------===//
 // Values and kernels
 //===----------------------------------------------------------------------===//
+
+SmallVector<int64_t> nsa::getNumbers(ArrayRef<Extent> shape) {
+  return llvm::map_to_vector(
+      shape, [](const Extent &extent) { return static_cast<int64_t>(extent); });
+}
 
 std::string nsa::formatExtent(const Extent &extent) {
   return extent.isConstant() ? std::to_string(int64_t(extent)) : "N";

@@ -36,12 +36,9 @@ public:
                          mlir::MLIRContext *context);
 
   bool isConstant() const { return !map; }
-  /// The constant, or the number that stands for it: what choices are made by.
-  operator int64_t() const { return number; }
-  /// Numbers become floats in builders of constants: what an expression is
-  /// needed for would be the number that stands for it.
-  template <typename T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
-  operator T() const = delete;
+  /// The constant, or the number that stands for it: what choices are made by,
+  /// and types are made of. What a kernel counts with is the extent itself.
+  explicit operator int64_t() const { return number; }
   /// Null for a constant.
   mlir::AffineMap getMap() const { return map; }
   /// A map for constants too.
@@ -90,6 +87,10 @@ Extent ceilDiv(const Extent &lhs, int64_t divisor);
 Extent floorDiv(const Extent &lhs, int64_t divisor);
 Extent atLeast(const Extent &size, int64_t least);
 
+/// A number that divides the size whatever the extents are, the largest that
+/// its expression shows; 0 for the constant 0.
+int64_t getKnownDivisor(const Extent &size);
+
 /// What numbers stand for, as the attribute `nsa.extents` of an operation or
 /// the next one around it says.
 class ExtentTable {
@@ -119,6 +120,9 @@ public:
 private:
   llvm::SmallVector<Extent> entries;
 };
+
+/// What types of these sizes are made of.
+llvm::SmallVector<int64_t> getNumbers(llvm::ArrayRef<Extent> shape);
 
 /// For names: the number, or N where it is known at the call.
 std::string formatExtent(const Extent &extent);

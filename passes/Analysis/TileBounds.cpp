@@ -23,14 +23,15 @@ TileBounds::TileBounds(KernelOp kernel)
   (void)solver.initializeAndRun(kernel);
 }
 
-bool TileBounds::isInside(Value index, int64_t extent) {
-  if (Extent size = extents.find(extent); !size.isConstant()) {
+bool TileBounds::isInside(Value index, const Extent &extent) {
+  if (!extent.isConstant()) {
     // The number says nothing; but a grid may have as many programs.
     auto id = index.getDefiningOp<ProgramIdOp>();
-    return id && getGridExtent(kernel, id.getAxis()).getMap() == size.getMap();
+    return id &&
+           getGridExtent(kernel, id.getAxis()).getMap() == extent.getMap();
   }
   ConstantIntRanges range = rangeOf(index);
-  return range.smin().sge(0) && range.smax().slt(extent);
+  return range.smin().sge(0) && range.smax().slt(int64_t(extent));
 }
 
 /// The values start, start + step, ... of `count` elements.

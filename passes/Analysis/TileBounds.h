@@ -17,7 +17,7 @@ public:
 
   /// Whether every value that `index`, an i32 scalar or tile, can have lies in
   /// 0 .. extent - 1.
-  bool isInside(mlir::Value index, int64_t extent);
+  bool isInside(mlir::Value index, const Extent &extent);
   /// What the extents of the kernel's memory stand for.
   const ExtentTable &getExtents() const { return extents; }
 

@@ -5,6 +5,7 @@
 #include "dialects/Interfaces/PerformanceLints.h"
 #include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AsmState.h"
 #include "passes/Support/Debug.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -127,7 +128,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
 
   SmallVector<int32_t> grid;
   for (const Extent &axis : spec.grid) {
-    int64_t extent = axis;
+    auto extent = static_cast<int64_t>(axis);
     if (!llvm::isInt<32>(extent)) {
       op->emitOpError("needs ") << extent << " programs along an axis of the "
                                 << "grid, more than " << INT32_MAX;
@@ -171,7 +172,7 @@ LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
     ExtentTable().writeTo(kernel);
     return success();
   }
-  if (!spec.takesExtents || schedule.isGPU)
+  if (!spec.takesExtents)
     return op->emitOpError("has no kernel whose batch and sequence length are "
                            "arguments; write numbers in place of `?`");
   table.writeTo(kernel);
@@ -179,15 +180,48 @@ LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
   return success();
 }
 
-void KernelCache::addExtents(ArrayRef<Extent> extents) {
+/// A tensor one of whose dimensions has this number.
+static Value findDimension(ModuleOp module, int64_t number) {
+  Value found;
+  auto look = [&](ValueRange values) {
+    for (Value value : values)
+      if (auto type = dyn_cast<RankedTensorType>(value.getType());
+          type && llvm::is_contained(type.getShape(), number))
+        found = value;
+  };
+  module.walk([&](Operation *op) {
+    look(op->getResults());
+    if (auto function = dyn_cast<func::FuncOp>(op))
+      look(function.getArguments());
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+LogicalResult KernelCache::addExtent(ExtentTable &table, const Extent &extent) {
+  auto number = static_cast<int64_t>(extent);
+  bool isNew = !extent.isConstant() && table.find(number).isConstant();
+  if (!table.add(extent))
+    return module.emitError("has two extents for which ")
+           << number << " stands";
+  if (!isNew)
+    return success();
+  // What is there already has a constant of this size.
+  Value other = findDimension(module, number);
+  if (!other)
+    return success();
+  return emitError(other.getLoc(), "a tensor has the size ")
+         << number << ", which stands for a size that follows from the batch "
+         << "and the sequence length; write numbers in place of `?`";
+}
+
+RankedTensorType KernelCache::getTensorType(ArrayRef<Extent> shape,
+                                            Type element) {
   ExtentTable table = ExtentTable::of(module);
-  for (const Extent &extent : extents)
-    if (!table.add(extent)) {
-      failed = true;
-      module.emitError("has two extents for which ")
-          << static_cast<int64_t>(extent) << " stands";
-    }
+  for (const Extent &extent : shape)
+    failed = mlir::failed(addExtent(table, extent)) || failed;
   table.writeTo(module);
+  return RankedTensorType::get(getNumbers(shape), element);
 }
 
 /// Says on the kernel which of its inputs are numbers of blocks, so that a run

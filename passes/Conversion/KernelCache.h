@@ -87,9 +87,13 @@ public:
                                const KernelSpec &spec, mlir::Value input,
                                mlir::TypeRange outputs, BodyFn body);
 
-  /// Notes what sizes of tensors between kernels stand for, if they are no
-  /// constants.
-  void addExtents(llvm::ArrayRef<Extent> extents);
+  /// The type of a tensor between kernels. Notes what sizes stand for, if they
+  /// are no constants.
+  mlir::RankedTensorType getTensorType(llvm::ArrayRef<Extent> shape,
+                                       mlir::Type element);
+  mlir::Type getI32Type() {
+    return mlir::IntegerType::get(module.getContext(), 32);
+  }
 
   int64_t getNumKernels() const { return kernels.size(); }
   int64_t getNumLaunches() const { return numLaunches; }
@@ -101,6 +105,8 @@ private:
   /// constants, but the kernel takes them as such.
   llvm::LogicalResult noteExtents(mlir::Operation *op, const KernelSpec &spec,
                                   tile::KernelOp kernel);
+  /// Fails where the number of an extent stands for something else.
+  llvm::LogicalResult addExtent(ExtentTable &table, const Extent &extent);
   tile::LaunchOp create(mlir::OpBuilder &builder, mlir::Location loc,
                         tile::KernelOp kernel, mlir::ValueRange inputs,
                         mlir::TypeRange outputs);

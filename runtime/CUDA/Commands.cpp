@@ -65,14 +65,20 @@ static int mapSwizzle(uint32_t bytes) {
 }
 
 /// Lines of 256 bytes go to the cache at once; what lies outside of the tensor
-/// is zero.
+/// is zero. An empty tensor has one element in a map, which is zero, too.
 static int encode(const Driver &driver, const artifact::TensorMap &map,
                   DataType type, DevicePtr address, TensorMap &encoded) {
   constexpr int noInterleave = 0, promotion256 = 3, zeros = 0;
   constexpr uint32_t steps[maxTensorMapRank] = {1, 1, 1, 1, 1};
+  constexpr uint64_t ones[maxTensorMapRank] = {1, 1, 1, 1, 1};
+  constexpr uint64_t least[maxTensorMapRank] = {
+      tensorMapAlignment, tensorMapAlignment, tensorMapAlignment,
+      tensorMapAlignment, tensorMapAlignment};
+  bool isEmpty = isEmptyTensorMap(*map.extents());
   return driver.TensorMapEncodeTiled(
       &encoded, mapType(type), map.extents()->size(), address,
-      map.extents()->data(), map.strides()->data(), map.box()->data(), steps,
+      isEmpty ? ones : map.extents()->data(),
+      isEmpty ? least : map.strides()->data(), map.box()->data(), steps,
       noInterleave, mapSwizzle(map.swizzle()), promotion256, zeros);
 }
 
@@ -114,11 +120,14 @@ static int issue(const Driver &driver, const FillMemory &fill, Stream stream) {
 static int issue(const Driver &driver, const LaunchKernel &launch,
                  Stream stream) {
   std::vector<void *> parameters;
-  parameters.reserve(launch.arguments.size() + launch.maps.size());
+  parameters.reserve(launch.arguments.size() + launch.maps.size() +
+                     launch.extents.size());
   for (const DevicePtr &argument : launch.arguments)
     parameters.push_back(const_cast<DevicePtr *>(&argument));
   for (const TensorMap &map : launch.maps)
     parameters.push_back(const_cast<TensorMap *>(&map));
+  for (const uint64_t &extent : launch.extents)
+    parameters.push_back(const_cast<uint64_t *>(&extent));
   return driver.LaunchKernel(launch.function, launch.grid[0], launch.grid[1],
                              launch.grid[2], launch.threads, 1, 1,
                              launch.sharedBytes, stream, parameters.data(),

@@ -22,8 +22,10 @@ struct LaunchKernel {
   std::array<unsigned, 3> grid;
   unsigned threads, sharedBytes;
   std::vector<DevicePtr> arguments;
-  /// Parameters behind the arguments.
+  /// Parameters behind the arguments, and the extents of the call behind these
+  /// if the kernel takes them.
   std::vector<TensorMap> maps;
+  std::vector<uint64_t> extents;
 };
 
 /// A product that BlasLt has planned.
@@ -58,7 +60,7 @@ struct FinishReduction {
   bool isFirst, isLast;
 };
 
-/// A reduction over one rank.
+/// Nothing: a reduction over one rank, or a launch without programs.
 struct PassOver {};
 
 using Command =

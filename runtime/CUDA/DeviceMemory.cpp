@@ -7,29 +7,38 @@ using namespace nsa::cuda;
 using artifact::SegmentKind;
 using artifact::Slice;
 
+/// What a vector, or the start of a tensor map, takes.
+static constexpr uint64_t emptyBytes = 256;
+
 DeviceMemory::~DeviceMemory() {
+  if (zeros)
+    gpu.driver().MemFree(zeros);
   for (const Segment &segment : segments)
     if (segment.address)
       gpu.driver().MemFree(segment.address);
 }
 
-Status DeviceMemory::allocate(const artifact::Artifact &root) {
+Status DeviceMemory::allocateZeros(DevicePtr &address, uint64_t bytes) const {
   const Driver &driver = gpu.driver();
+  if (Status status =
+          driver.check(driver.MemAlloc(&address, bytes), "cuMemAlloc");
+      !status)
+    return Error{"a segment of " + std::to_string(bytes) +
+                 " bytes does not fit: " + status.message()};
+  return driver.check(driver.MemsetD8Async(address, 0, bytes, gpu.stream()),
+                      "cuMemsetD8Async");
+}
+
+Status DeviceMemory::allocate(const artifact::Artifact &root) {
+  if (root.extents())
+    if (Status status = allocateZeros(zeros, emptyBytes); !status)
+      return status;
   for (const artifact::Segment *wanted : *root.segments()) {
     Segment &segment = segments.emplace_back();
     segment.bytes = wanted->size();
     if (segment.bytes == 0)
       continue;
-    if (Status status = driver.check(
-            driver.MemAlloc(&segment.address, segment.bytes), "cuMemAlloc");
-        !status)
-      return Error{"a segment of " + std::to_string(segment.bytes) +
-                   " bytes does not fit: " + status.message()};
-    if (Status status =
-            driver.check(driver.MemsetD8Async(segment.address, 0, segment.bytes,
-                                              gpu.stream()),
-                         "cuMemsetD8Async");
-        !status)
+    if (Status status = allocateZeros(segment.address, segment.bytes); !status)
       return status;
     if (wanted->kind() == SegmentKind::Arena ||
         wanted->kind() == SegmentKind::Workspace)

@@ -37,6 +37,10 @@ public:
     return segments[segment].mirror.data();
   }
 
+  /// A few zeros, which stand for a tensor without elements: what kernels mask,
+  /// they may still read.
+  DevicePtr empty() const { return zeros; }
+
   /// Bytes of all segments.
   uint64_t bytes() const;
 
@@ -51,8 +55,11 @@ private:
     PageMemory mirror;
   };
 
+  Status allocateZeros(DevicePtr &address, uint64_t bytes) const;
+
   const GPU &gpu;
   std::vector<Segment> segments;
+  DevicePtr zeros = 0;
 };
 
 } // namespace nsa::cuda

@@ -171,15 +171,35 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
   return {};
 }
 
+/// Extents of a call can make a grid too large, or empty.
+static Status checkGrid(const artifact::Kernel &kernel) {
+  constexpr uint32_t most = 65535;
+  for (uint32_t extent : {kernel.grid_y(), kernel.grid_z()})
+    if (extent > most)
+      return Error{"needs " + std::to_string(extent) +
+                   " programs along an axis of its grid, more than the " +
+                   std::to_string(most) + " that CUDA has"};
+  return {};
+}
+
 Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
+  if (Status status = checkGrid(kernel); !status)
+    return Error{status.message()};
   LaunchKernel command;
   command.function = kernels[launch.kernel()];
   command.grid = {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()};
+  if (command.grid[0] == 0 || command.grid[1] == 0 || command.grid[2] == 0)
+    return Command(PassOver{});
   command.threads = kernel.threads();
   command.sharedBytes = kernel.shared_bytes();
+  bool takesExtents = kernel.takes_extents();
   for (const Slice *slice : *launch.operands())
-    command.arguments.push_back(address(*slice));
+    command.arguments.push_back(
+        takesExtents && slice->size() == 0 ? memory->empty() : address(*slice));
+  if (takesExtents)
+    command.extents.assign(source->extents()->values()->begin(),
+                           source->extents()->values()->end());
   Result<std::vector<TensorMap>> maps =
       encodeTensorMaps(gpu->driver(), kernel, command.arguments);
   if (!maps)

@@ -56,7 +56,8 @@ static Status checkRows(const Kernel &kernel) {
 }
 
 /// Whether a map, whose argument exists, is one that the hardware can have and
-/// describes memory of that argument alone.
+/// describes memory of that argument alone. With extents of a call the argument
+/// may be empty: nothing is copied of it.
 static Status checkMap(const Kernel &kernel, const artifact::TensorMap &map) {
   if (!isAligned(*map.extents()) || !isAligned(*map.strides()))
     return Error{"its extents or strides are misaligned in the file"};
@@ -64,6 +65,9 @@ static Status checkMap(const Kernel &kernel, const artifact::TensorMap &map) {
   if (!isFloat(type))
     return Error{"argument " + num(map.argument()) + " has elements of type " +
                  typeName(type) + ", which is none of f32, bf16 and f16"};
+  if (kernel.takes_extents() && isEmptyTensorMap(*map.extents()) &&
+      kernel.argument_bytes()->Get(map.argument()) == 0)
+    return {};
   std::string mistake =
       findTensorMapMistake(*map.extents(), *map.strides(), *map.box(),
                            map.swizzle(), elementBytes(type));

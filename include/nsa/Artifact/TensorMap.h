@@ -29,6 +29,15 @@ constexpr uint64_t tensorMapStrideLimit = uint64_t(1) << 40;
 /// Bytes of a tensor map, which is a parameter of a kernel.
 constexpr size_t tensorMapBytes = 128;
 
+/// Whether the tensor has no elements, which extents of a call can bring about.
+template <typename Integers>
+bool isEmptyTensorMap(const Integers &extents) {
+  for (auto extent : extents)
+    if (extent == 0)
+      return true;
+  return false;
+}
+
 /// Says which of `values` is not between 1 and `limit`; empty if all are.
 template <typename Integers>
 std::string findTensorMapOverrun(const Integers &values, const char *what,

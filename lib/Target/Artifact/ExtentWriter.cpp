@@ -134,7 +134,7 @@ Number Steps::of(AffineExpr expr) {
 
 Number Steps::of(const Extent &extent) {
   if (extent.isConstant())
-    return constant(extent);
+    return constant(int64_t(extent));
   ArrayRef<AffineExpr> results = extent.getMap().getResults();
   Number most = of(results.front());
   for (AffineExpr result : results.drop_front())

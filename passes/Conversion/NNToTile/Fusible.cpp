@@ -58,7 +58,7 @@ struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
       int64_t first = 0;
       for (auto [grid, input, output] :
            llvm::zip(grids, args, args.drop_front(op.getInputs().size()))) {
-        int64_t end = first + grid.programs;
+        int64_t end = first + int64_t(grid.programs);
         b.ifThen((program >= first) & (program < end),
                  [&, grid = grid, input = input, output = output] {
                    Value source = grid.view(b, input),

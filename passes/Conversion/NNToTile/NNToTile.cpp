@@ -35,12 +35,12 @@ static int64_t countRows(int64_t elements) {
 
 FlatGrid::FlatGrid(const Extent &elements, const KernelSchedule &schedule,
                    int64_t elementsPerProgram)
-    : elements(elements), rows(countRows(elements)) {
+    : elements(elements), rows(countRows(int64_t(elements))) {
   // What is no constant is one row, or too much.
   Extent width = elements;
   if (rows != 1)
     width = int64_t(elements) / std::max<int64_t>(rows, 1);
-  tile = pickTile(width, schedule.elementsPerTile);
+  tile = pickTile(int64_t(width), schedule.elementsPerTile);
   tilesPerRow = ceilDiv(width, tile);
   tiles = rows * tilesPerRow;
   perProgram = llvm::divideCeil(elementsPerProgram, tile);

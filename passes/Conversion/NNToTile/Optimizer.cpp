@@ -159,7 +159,7 @@ struct ConvertGradientNorm : KernelPattern<nn::GradientNormOp> {
       KernelSpec spec = {"squares_" + formatShape(getShape(gradient)),
                          "",
                          {grid.programs, 1, 1},
-                         2 * grid.elements};
+                         2 * int64_t(grid.elements)};
       parts.push_back(cache.launch(rewriter, op, spec, gradient, type,
                                    [&](auto &b, ArrayRef<Value> args) {
                                      buildSquares(b, grid, args);
@@ -232,7 +232,7 @@ public:
     KernelSpec spec = {"",
                        (step && step.getDecay() ? "decay_" : "") + grid.name(),
                        {grid.programs, 1, 1},
-                       op.getFlopsPerElement() * grid.elements};
+                       op.getFlopsPerElement() * int64_t(grid.elements)};
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
                                         op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {

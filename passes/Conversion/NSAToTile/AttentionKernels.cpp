@@ -17,8 +17,10 @@ std::string AttentionShape::name() const {
   return name;
 }
 
-int64_t nsa::getTileSize(int64_t extent, int64_t limit, int64_t multiple) {
-  return std::clamp<int64_t>(llvm::alignTo(extent, multiple), multiple, limit);
+int64_t nsa::getTileSize(const Extent &extent, int64_t limit,
+                         int64_t multiple) {
+  return std::clamp<int64_t>(llvm::alignTo(int64_t(extent), multiple), multiple,
+                             limit);
 }
 
 Expr nsa::getQueryTileOf(Expr number, const Extent &count, bool isGPU) {
@@ -55,7 +57,7 @@ Expr Visibility::firstQuery(Expr key) const {
 }
 
 Expr Visibility::endQuery(Expr key) const {
-  Scalar end = sequence.isConstant() ? Scalar(sequence)
+  Scalar end = sequence.isConstant() ? Scalar(int64_t(sequence))
                                      : asScalar(toExpr(sequence, key));
   return asExpr(attribute.getEndQuery(asScalar(key), end), key);
 }

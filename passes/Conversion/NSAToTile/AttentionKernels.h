@@ -70,7 +70,7 @@ struct AttentionShape {
   /// a query head; the largest number if there are more.
   int64_t flops(int64_t width, int64_t pairs) const {
     int64_t ofHead = saturatingProduct(2 * width, pairs);
-    return saturatingProduct(batch * queryHeads, ofHead);
+    return saturatingProduct(int64_t(batch) * queryHeads, ofHead);
   }
 
   Extent batch, sequence, keys;
@@ -82,7 +82,8 @@ struct AttentionShape {
 
 /// Rows of a tile over `extent` things: all of them up to `limit`, in steps
 /// of `multiple`.
-int64_t getTileSize(int64_t extent, int64_t limit = 64, int64_t multiple = 8);
+int64_t getTileSize(const Extent &extent, int64_t limit = 64,
+                    int64_t multiple = 8);
 
 /// The tile of queries that program `number` of `count` takes. Later queries
 /// see more keys: a wide machine, which runs many programs at once, takes the

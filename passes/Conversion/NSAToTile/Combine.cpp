@@ -17,12 +17,12 @@ struct CombineKernel {
         width(getDim(output, 3)), rows(getTileSize(sequence)) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
-    KernelSpec own = {"",
-                      "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
-                          "h" + std::to_string(heads) + "d" +
-                          std::to_string(width),
-                      {ceilDiv(sequence, rows), heads, batch},
-                      flopsPerElement * batch * sequence * heads * width};
+    KernelSpec own = {
+        "",
+        "b" + formatExtent(batch) + "s" + formatExtent(sequence) + "h" +
+            std::to_string(heads) + "d" + std::to_string(width),
+        {ceilDiv(sequence, rows), heads, batch},
+        flopsPerElement * int64_t(batch * sequence * heads * width)};
     own.takesExtents = true;
     return own;
   }

@@ -37,7 +37,8 @@ KernelSpec CompressKernel::spec(StringRef suffix, std::array<Extent, 3> grid,
        Twine(stride))
           .str();
   KernelSpec own = {suffix.str(), shape, grid,
-                    perElement * batch * blocks * block * heads * width};
+                    perElement *
+                        int64_t(batch * blocks * block * heads * width)};
   own.takesExtents = true;
   return own;
 }
@@ -190,8 +191,8 @@ void ConvertCompressBackward::convertProjection(
   if (active) {
     KernelSpec spec =
         kernel.spec("dw2", {kernel.numHiddenTiles(), kernel.heads, 1}, 0);
-    spec.flops =
-        product * kernel.batch * kernel.blocks * kernel.heads * kernel.width;
+    spec.flops = product * int64_t(kernel.batch * kernel.blocks * kernel.heads *
+                                   kernel.width);
     llvm::append_range(grads, launch(rewriter, op, kernel, spec, {active, dY},
                                      op.getParameterGrads()[1].getType(),
                                      &CompressKernel::buildOutputWeightGrad));

@@ -26,7 +26,7 @@ struct CompressKernel {
     // No block fits: how long it would be matters to parameters only.
     if (blocks.isConstant() && int64_t(blocks) == 0 &&
         kind == CompressionKind::Mean)
-      block = stride = sequence + 1;
+      block = stride = int64_t(sequence) + 1;
   }
 
   int64_t overlap() const { return block / stride; }

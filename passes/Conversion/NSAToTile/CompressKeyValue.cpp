@@ -236,8 +236,8 @@ struct ProjectionGrads {
   LaunchPart outputWeight() const {
     KernelSpec spec =
         kernel.spec("dw2", {kernel.numHiddenTiles(), kernel.heads, 1}, 0);
-    spec.flops =
-        product() * kernel.batch * kernel.blocks * kernel.heads * kernel.width;
+    spec.flops = product() * int64_t(kernel.batch * kernel.blocks *
+                                     kernel.heads * kernel.width);
     return makeLaunch(kernel, spec, {active, dY},
                       getGradType(part.parameters[1]),
                       &CompressKernel::buildOutputWeightGrad);

@@ -65,10 +65,9 @@ int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
   if (schedule.fixed.backwardKeys != 0)
     return tile;
   auto countPrograms = [&] {
-    return static_cast<int64_t>(llvm::divideCeil(int64_t(shape.keys), tile)) *
-           shape.keyHeads * shape.batch;
+    return int64_t(ceilDiv(shape.keys, tile) * shape.keyHeads * shape.batch);
   };
-  while (int64_t(countPrograms()) < schedule.processors && tile > fewest &&
+  while (countPrograms() < schedule.processors && tile > fewest &&
          tile / 2 % schedule.tileMultiple == 0)
     tile /= 2;
   return tile;

@@ -31,7 +31,7 @@ struct DenseAttention {
   /// Whether large tiles would be masked for the most part.
   bool isNarrow() const {
     return visibility->attendsToTokens() &&
-           visibility->getMaxKeys(shape.sequence) <= 128;
+           visibility->getMaxKeys(int64_t(shape.sequence)) <= 128;
   }
   /// Tokens of a query tile see the same blocks but for a few, so that small
   /// tiles of them waste less at the edge; with many keys that matters
@@ -40,7 +40,7 @@ struct DenseAttention {
   int64_t maxKeyTile(const KernelSchedule &schedule) const {
     if (visibility->attendsToTokens() || schedule.isGPU)
       return isNarrow() ? 32 : 64;
-    int64_t keys = shape.keys;
+    auto keys = int64_t(shape.keys);
     return keys <= 256 ? 16 : keys <= 1024 ? 32 : 64;
   }
   /// Queries and keys of a tile, `fixed` if that is not 0 and they are so many.
@@ -68,7 +68,8 @@ struct DenseAttention {
   }
   /// Floating-point operations of `width` multiply-adds per visible pair.
   int64_t flops(int64_t width) const {
-    return shape.flops(width, visibility->countPairs(shape.sequence, shape.keys,
+    return shape.flops(width, visibility->countPairs(int64_t(shape.sequence),
+                                                     int64_t(shape.keys),
                                                      /*indices=*/0));
   }
 

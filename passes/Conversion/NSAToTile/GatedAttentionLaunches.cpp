@@ -162,14 +162,13 @@ ResultRange Launcher::launchQueryGrad() {
   RankedTensorType query = selected.getQuery().getType();
   SmallVector<Type> types = {
       isSplit ? query.clone(f32) : query, getGates().getType(),
-      RankedTensorType::get({shape.batch, shape.queryHeads,
-                             2 * attention.branches, shape.sequence},
-                            f32)};
-  if (attention.hasBias) {
-    Extent parts = shape.batch * attention.numQueryPrograms();
-    cache.addExtents(parts);
-    types.push_back(RankedTensorType::get({parts, attention.gateWidth()}, f32));
-  }
+      cache.getTensorType({shape.batch, shape.queryHeads,
+                           2 * attention.branches, shape.sequence},
+                          f32)};
+  if (attention.hasBias)
+    types.push_back(cache.getTensorType(
+        {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},
+        f32));
   return cache.launch(rewriter, op, spec, operands, types,
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         attention.buildQueryGrads(
@@ -209,6 +208,7 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
   KernelSpec spec = {"dq_dense", attention.name(),
                      first.headGrid(first.queryTile),
                      attention.denseFlops(queryWidth())};
+  spec.takesExtents = takesExtents();
   AttentionBackwardOp selected = grads.branches[attention.branch];
   SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
                                outside(selected.getQuery())};

@@ -14,15 +14,15 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
-SmallVector<Type> SelectedAttention::getIndexTypes(MLIRContext *context) const {
-  auto i32 = IntegerType::get(context, 32);
-  SmallVector<int64_t> offsets = {shape.batch, shape.keyHeads};
+SmallVector<Type> SelectedAttention::getIndexTypes(KernelCache &cache) const {
+  Type i32 = cache.getI32Type();
+  SmallVector<Extent> offsets = {shape.batch, shape.keyHeads};
   if (isGPU)
-    llvm::append_values(offsets, gradParts + 1, numBlocks());
+    offsets.append({gradParts + 1, numBlocks()});
   else
     offsets.push_back(numBlocks() + 2);
-  return {RankedTensorType::get(offsets, i32),
-          RankedTensorType::get(
+  return {cache.getTensorType(offsets, i32),
+          cache.getTensorType(
               {shape.batch, shape.keyHeads, shape.sequence * count}, i32)};
 }
 
@@ -131,7 +131,7 @@ private:
   const SelectedAttention &attention;
   TileBuilder &b;
   Expr range, keyHead, batch;
-  int64_t sequence;
+  Extent sequence;
   /// The queries of the range, from the first to behind the last.
   Expr first, end;
   /// Blocks that are taken at once, as many as registers allow.
@@ -159,7 +159,7 @@ void IndexProgram::count(ArrayRef<Value> args) {
 }
 
 std::array<Value, 2> IndexProgram::sumCounts(Value counts, Expr block) {
-  int64_t ranges = attention.numIndexPrograms();
+  Extent ranges = attention.numIndexPrograms();
   int64_t rows = getTileSize(ranges, 128, 16);
   auto sums = b.forLoop(
       0, ranges, rows, {zeros(rows), zeros(rows)},
@@ -207,8 +207,13 @@ void IndexProgram::placeQueries(Value indices, Value list, Expr block,
 
 void IndexProgram::list(ArrayRef<Value> args) {
   Value indices = args[0], counts = args[1], offsets = args[2], list = args[3];
-  int64_t rows = attention.indexTile(), each = attention.partQueries();
-  int64_t parts = llvm::divideCeil(sequence, each);
+  int64_t rows = attention.indexTile();
+  Extent each = attention.partQueries();
+  // Those that have queries.
+  Operand parts =
+      each.isConstant()
+          ? Operand(ceilDiv(sequence, int64_t(each)))
+          : Operand(ceilDiv(toExpr(sequence, range), toExpr(each, range)));
   Value triangle = b.map({b.range(0, rows, 0), b.range(0, rows, 1)},
                          b.getBuilder().getBF16Type(), [&](ArrayRef<Expr> x) {
                            return select(x[1] < x[0], b.constantF32(1), 0);
@@ -240,8 +245,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                                   Operation *op,
                                                   Value indices) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
-  spec.takesExtents = !isGPU;
-  cache.addExtents({numBlocks() + 2, shape.sequence * count});
+  spec.takesExtents = true;
   SmallVector<Value> inputs = {indices};
   if (isGPU) {
     spec.grid[0] = numIndexPrograms();
@@ -249,7 +253,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
     spec.minBlocks = 2;
     KernelSpec countSpec = spec;
     countSpec.suffix = "counts";
-    auto type = RankedTensorType::get(
+    Type type = cache.getTensorType(
         {shape.batch, shape.keyHeads, numIndexPrograms(), numBlocks()},
         builder.getI32Type());
     inputs.push_back(cache.launch(builder, op, countSpec, inputs, type,
@@ -257,13 +261,13 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                     IndexProgram(*this, b).count(args);
                                   })[0]);
   }
-  return llvm::to_vector_of<Value>(cache.launch(
-      builder, op, spec, inputs, getIndexTypes(builder.getContext()),
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        if (isGPU)
-          IndexProgram(*this, b).list(args);
-        else
-          sortEntries(b, b.programId(1), b.programId(2), args[0], args[1],
-                      args[2]);
-      }));
+  return llvm::to_vector_of<Value>(
+      cache.launch(builder, op, spec, inputs, getIndexTypes(cache),
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     if (isGPU)
+                       IndexProgram(*this, b).list(args);
+                     else
+                       sortEntries(b, b.programId(1), b.programId(2), args[0],
+                                   args[1], args[2]);
+                   }));
 }

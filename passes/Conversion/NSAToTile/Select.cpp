@@ -36,13 +36,14 @@ struct SelectKernel {
   int64_t limitBlock(int64_t longest) const {
     if (!shape.sequence.isConstant())
       return longest;
-    int64_t enough = std::max(alignUp(shape.sequence, stride()), block());
+    int64_t enough =
+        std::max(alignUp(int64_t(shape.sequence), stride()), block());
     return std::min(longest, enough);
   }
   Extent numBlocks() const { return ceilDiv(shape.sequence, selectBlock); }
   /// A number of blocks, of which there may not be so many.
   int64_t limit(int64_t blocks) const {
-    return shape.sequence.isConstant() ? std::min<int64_t>(blocks, numBlocks())
+    return shape.sequence.isConstant() ? std::min(blocks, int64_t(numBlocks()))
                                        : blocks;
   }
 
@@ -55,7 +56,7 @@ struct SelectKernel {
   /// read again for each tile. There, rows come in sixteens, which are to be
   /// full. Or `fixed`, if that is not 0.
   int64_t getBlockTile(int64_t fixed) const {
-    int64_t blocks = numBlocks();
+    auto blocks = int64_t(numBlocks());
     if (fixed != 0)
       return std::min(fixed, blocks);
     if (isOnTensorCores) {
@@ -242,9 +243,10 @@ struct ConvertSelect : KernelPattern<SelectOp> {
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.takesExtents = true;
-    spec.flops = shape.flops(shape.keyWidth,
-                             kernel.visibility->countPairs(
-                                 shape.sequence, shape.keys, /*indices=*/0));
+    spec.flops = shape.flops(
+        shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
+                                                      int64_t(shape.keys),
+                                                      /*indices=*/0));
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, spec, op->getOperands(),
                                     op->getResultTypes(),

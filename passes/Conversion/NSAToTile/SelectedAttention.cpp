@@ -47,7 +47,7 @@ int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
 static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
                           int64_t count, const KernelSchedule &schedule) {
   int64_t queries =
-      std::min<int64_t>(schedule.fixed.selectedQueries, shape.sequence);
+      std::min(schedule.fixed.selectedQueries, int64_t(shape.sequence));
   bool hasMTiles = schedule.isGPU &&
                    SelectedAttention::isLong(shape, selectBlock, count) &&
                    shape.group() <= GroupProgram::mTileRows;
@@ -99,8 +99,8 @@ std::string SelectedAttention::selectionName() const {
 }
 
 int64_t SelectedAttention::flops(int64_t width) const {
-  return shape.flops(width,
-                     visibility.countPairs(shape.sequence, shape.keys, count));
+  return shape.flops(width, visibility.countPairs(int64_t(shape.sequence),
+                                                  int64_t(shape.keys), count));
 }
 
 //===----------------------------------------------------------------------===//

@@ -23,7 +23,7 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   // Lists have as many entries as all queries together, that of the first block
   // one for each query.
   int64_t atOnce = 2 * schedule.processors;
-  int64_t lists = count * shape.keyHeads * shape.batch;
+  int64_t lists = count * shape.keyHeads * int64_t(shape.batch);
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
   int64_t enough = int64_t(shape.sequence) / (2 * count * selectBlock);
@@ -35,17 +35,22 @@ SelectedAttention::getGradProgram(TileBuilder &b, int64_t parts) const {
   Expr program = b.programId(0);
   if (!isGPU)
     return {program, b.expr(b.constant(0)), b.programId(1), b.programId(2)};
-  int64_t heads = shape.keyHeads, pairs = heads * shape.batch;
+  int64_t heads = shape.keyHeads;
+  Extent pairs = heads * shape.batch;
   // The same tile and part for one head after the other.
   Expr pair = program % pairs, work = program / pairs;
   GradProgram byTiles = {work / parts, work % parts, pair % heads,
                          pair / heads};
   constexpr int64_t manyPrograms = 2048;
-  if (int64_t(numKeyTiles() * parts) < manyPrograms)
+  Extent all = numKeyTiles() * parts;
+  if (all.isConstant() && int64_t(all) < manyPrograms)
     return byTiles;
-  int64_t ofFirst = selectBlock / keyTile, others = numKeyTiles() - ofFirst;
-  int64_t firstPrograms = ofFirst * parts * pairs;
+  int64_t ofFirst = selectBlock / keyTile;
+  Extent others = atLeast(numKeyTiles() - ofFirst, 1);
+  Extent firstPrograms = ofFirst * parts * pairs;
   Expr isFirst = program < firstPrograms;
+  if (!all.isConstant())
+    isFirst = isFirst | (toExpr(all, program) < manyPrograms);
   // Tiles of one part, parts of one head.
   Expr other = max(program - firstPrograms, 0);
   Expr part = other / others, otherPair = part / parts;

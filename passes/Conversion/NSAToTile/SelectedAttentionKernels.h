@@ -108,10 +108,12 @@ struct SelectedAttention {
   bool hasUnion() const { return isGPU && queryTile > 1; }
   /// The most blocks that queries of a tile select.
   int64_t mostInUnion() const {
-    return std::min<int64_t>(queryTile * count, numBlocks());
+    int64_t most = queryTile * count;
+    return shape.sequence.isConstant() ? std::min(most, int64_t(numBlocks()))
+                                       : most;
   }
   /// Types of a SelectionUnion; none where programs do without.
-  llvm::SmallVector<mlir::Type> getUnionTypes(mlir::MLIRContext *context) const;
+  llvm::SmallVector<mlir::Type> getUnionTypes(KernelCache &cache) const;
   /// The SelectionUnion of `op`, of a launch that forward and backward share;
   /// no values where programs do without.
   llvm::SmallVector<mlir::Value> launchUnion(KernelCache &cache,
@@ -133,7 +135,7 @@ struct SelectedAttention {
   /// offsets[j] .. offsets[j + 1] - 1, and the last offset is scratch; on wide
   /// machines [B, Hkv, parts + 1, blocks], and the queries of part p of block j
   /// those at offsets[p, j] .. offsets[p + 1, j] - 1.
-  llvm::SmallVector<mlir::Type> getIndexTypes(mlir::MLIRContext *context) const;
+  llvm::SmallVector<mlir::Type> getIndexTypes(KernelCache &cache) const;
   /// Queries that a program lists on wide machines, and those of them that it
   /// takes at once.
   int64_t indexQueries() const {
@@ -141,14 +143,14 @@ struct SelectedAttention {
         512, llvm::alignTo(int64_t(shape.sequence), indexTile()));
   }
   int64_t indexTile() const { return getTileSize(shape.sequence, 128, 16); }
-  int64_t numIndexPrograms() const {
-    return llvm::divideCeil(int64_t(shape.sequence), indexQueries());
+  Extent numIndexPrograms() const {
+    return ceilDiv(shape.sequence, indexQueries());
   }
   /// Queries of a part: programs of the same part find the same ones in the
   /// cache. Those of whole programs that list them.
-  int64_t partQueries() const {
-    return static_cast<int64_t>(llvm::alignTo(
-        llvm::divideCeil(int64_t(shape.sequence), gradParts), indexQueries()));
+  Extent partQueries() const {
+    return ceilDiv(ceilDiv(shape.sequence, gradParts), indexQueries()) *
+           indexQueries();
   }
   /// The first part that has queries which see `block`.
   tile::Expr firstPart(tile::Expr block) const {

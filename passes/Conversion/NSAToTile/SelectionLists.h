@@ -15,8 +15,8 @@ struct SelectionLists {
                  mlir::Value entries)
       : SelectionLists(attention.selectBlock, attention.shape.sequence, number,
                        entries) {}
-  SelectionLists(int64_t selectBlock, int64_t sequence, mlir::Value number,
-                 mlir::Value entries)
+  SelectionLists(int64_t selectBlock, const Extent &sequence,
+                 mlir::Value number, mlir::Value entries)
       : selectBlock(selectBlock), sequence(sequence), number(number),
         entries(entries) {}
 
@@ -31,7 +31,8 @@ struct SelectionLists {
   mlir::Value findMembers(tile::TileBuilder &b, tile::Expr block,
                           int64_t blocks) const;
 
-  int64_t selectBlock, sequence;
+  int64_t selectBlock;
+  Extent sequence;
   mlir::Value number, entries;
 };
 

@@ -20,7 +20,9 @@ void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
   Value t = b.range(tile * queryTile, queryTile, 0);
   SelectionLists lists(
       *this, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}));
-  int64_t some = std::min<int64_t>(numBlocks(), 32);
+  constexpr int64_t most = 32;
+  int64_t some =
+      shape.sequence.isConstant() ? std::min(int64_t(numBlocks()), most) : most;
   auto mark = [&](Expr block, ArrayRef<Value> number) -> SmallVector<Value> {
     Value isMember = b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
     // Others have a place that does not exist.
@@ -95,15 +97,14 @@ void SelectedAttention::compareUnion(TileBuilder &b, Expr tile, Value indices,
           {batch, keyHead, b.range(tile, 1, 1)});
 }
 
-SmallVector<Type> SelectedAttention::getUnionTypes(MLIRContext *context) const {
+SmallVector<Type> SelectedAttention::getUnionTypes(KernelCache &cache) const {
   if (!hasUnion())
     return {};
-  auto i32 = IntegerType::get(context, 32);
-  return {
-      RankedTensorType::get({shape.batch, shape.keyHeads, numQueryTiles()},
-                            i32),
-      RankedTensorType::get(
-          {shape.batch, shape.keyHeads, numQueryTiles(), mostInUnion()}, i32)};
+  Type i32 = cache.getI32Type();
+  SmallVector<Extent> counts = {shape.batch, shape.keyHeads, numQueryTiles()};
+  SmallVector<Extent> blocks = counts;
+  blocks.push_back(mostInUnion());
+  return {cache.getTensorType(counts, i32), cache.getTensorType(blocks, i32)};
 }
 
 SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
@@ -118,15 +119,16 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
   // It depends on the width of the heads and on their type.
   spec.key = std::to_string(queryTile);
   spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
-  return llvm::to_vector_of<Value>(cache.launchOnce(
-      builder, op, spec, indices, getUnionTypes(builder.getContext()),
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        SelectionUnion selection = {args[1], args[2]};
-        if (int64_t(numBlocks()) <= queryTile * count)
-          markUnion(b, b.programId(0), args[0], selection);
-        else
-          compareUnion(b, b.programId(0), args[0], selection);
-      }));
+  spec.takesExtents = true;
+  return llvm::to_vector_of<Value>(
+      cache.launchOnce(builder, op, spec, indices, getUnionTypes(cache),
+                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                         SelectionUnion selection = {args[1], args[2]};
+                         if (int64_t(numBlocks()) <= queryTile * count)
+                           markUnion(b, b.programId(0), args[0], selection);
+                         else
+                           compareUnion(b, b.programId(0), args[0], selection);
+                       }));
 }
 
 SelectionUnion SelectedAttention::takeUnion(ArrayRef<Value> &inputs) const {

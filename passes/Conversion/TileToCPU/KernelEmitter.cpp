@@ -106,7 +106,7 @@ void KernelEmitter::emitProgramLoop() {
 
 Value KernelEmitter::size(const Extent &extent) {
   if (extent.isConstant())
-    return b.i64(extent);
+    return b.i64(int64_t(extent));
   Value &value = sizes[extent.getMap()];
   if (!value) {
     OpBuilder::InsertionGuard guard(b);
@@ -123,7 +123,7 @@ Value KernelEmitter::multiply(Value value, const Extent &factor) {
 
 Value KernelEmitter::isInside(Value value, const Extent &extent) {
   if (extent.isConstant())
-    return b.inside(value, extent);
+    return b.inside(value, int64_t(extent));
   return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, value,
                                b.toI32(size(extent)));
 }

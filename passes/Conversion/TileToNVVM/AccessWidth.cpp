@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Interfaces/Extents.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"
@@ -78,15 +79,15 @@ int64_t nsa::cuda::getAccessWidth(Value ref, ValueRange indices, int64_t most) {
       !llvm::all_of(indices.drop_back(), isConstantAlongColumns))
     return 1;
   auto type = cast<MemRefType>(ref.getType());
-  SmallVector<int64_t> strides;
-  int64_t start = 0;
-  if (failed(type.getStridesAndOffset(strides, start)) || strides.back() != 1 ||
-      type.getElementTypeBitWidth() < 16)
+  ExtentTable extents =
+      ExtentTable::of(ref.getParentRegion()->getParentOfType<KernelOp>());
+  SmallVector<Extent> strides = extents.getStrides(type);
+  if (int64_t(strides.back()) != 1 || type.getElementTypeBitWidth() < 16)
     return 1;
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   most = dividing(std::max<int64_t>(getAlignment(ref) / bytes, 1), most);
-  most = dividing(type.getShape().back(), most);
-  for (int64_t stride : ArrayRef(strides).drop_back())
-    most = dividing(stride, most);
+  most = dividing(getKnownDivisor(extents.find(type.getShape().back())), most);
+  for (const Extent &stride : ArrayRef(strides).drop_back())
+    most = dividing(getKnownDivisor(stride), most);
   return getDivisor(columns.getStart(), most);
 }

@@ -4,6 +4,7 @@
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
@@ -13,14 +14,14 @@ using namespace nsa::tile;
 
 /// Whether every coordinate of an index is inside. A piece whose length divides
 /// the extent and the number where it begins is inside if it begins there.
-bool KernelEmitter::isInside(Value index, int64_t extent) {
+bool KernelEmitter::isInside(Value index, const Extent &extent) {
   if (bounds.isInside(index, extent))
     return true;
   auto range = index.getDefiningOp<RangeOp>();
-  if (!range || range.getStep() != 1)
+  if (!extent.isConstant() || !range || range.getStep() != 1)
     return false;
   int64_t length = range.getType().getNumElements();
-  return llvm::isPowerOf2_64(length) && extent % length == 0 &&
+  return llvm::isPowerOf2_64(length) && int64_t(extent) % length == 0 &&
          getDivisor(range.getStart(), length) == length &&
          bounds.isInside(range.getStart(), extent);
 }
@@ -29,18 +30,17 @@ bool KernelEmitter::isInside(Value index, int64_t extent) {
 KernelEmitter::Address KernelEmitter::addressOf(Value ref, ValueRange operands,
                                                 ValueRange coordinates) {
   auto type = cast<MemRefType>(ref.getType());
-  SmallVector<int64_t> strides;
-  int64_t start = 0;
-  // The start is part of the pointer that the launch passes.
-  (void)type.getStridesAndOffset(strides, start);
+  // Where it starts is part of the pointer that the launch passes.
+  SmallVector<Extent> shape = bounds.getExtents().getShape(type),
+                      strides = bounds.getExtents().getStrides(type);
   int64_t last = 0;
-  for (auto [extent, stride] : llvm::zip_equal(type.getShape(), strides))
-    last += std::max<int64_t>(extent - 1, 0) * stride;
-  bool wide = last > INT32_MAX;
+  for (auto [extent, stride] : llvm::zip_equal(shape, strides))
+    last += std::max<int64_t>(int64_t(extent) - 1, 0) * int64_t(stride);
+  bool wide = last > INT32_MAX || bounds.getExtents().isNeededBy(type);
 
   Address address;
   for (auto [operand, coordinate, extent, stride] :
-       llvm::zip_equal(operands, coordinates, type.getShape(), strides)) {
+       llvm::zip_equal(operands, coordinates, shape, strides)) {
     if (!coordinate)
       continue;
     if (!isInside(operand, extent))

@@ -4,6 +4,7 @@
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
@@ -149,7 +150,8 @@ void KernelEmitter::storeVectors(StoreOp op, const MmaLayout &layout,
   // Vectors lie inside if they begin there. The last index is the only one that
   // changes along columns.
   Value columns = op.getIndices().back();
-  int64_t extent = cast<MemRefType>(op.getRef().getType()).getShape().back();
+  Extent extent = bounds.getExtents().find(
+      cast<MemRefType>(op.getRef().getType()).getShape().back());
   bool isBound = !isInside(columns, extent);
   Memo memo;
   for (int64_t r = 0; r < layout.rowCount(); ++r)

@@ -7,6 +7,7 @@
 #include <numeric>
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 using namespace nsa::tile;
 
@@ -98,21 +99,21 @@ void KernelEmitter::emitSharedLoad(LoadOp op) {
                                   b.getI64IntegerAttr(tile.offset));
 }
 
-/// Bytes from a row of an access to the next one, if all are equal.
-static std::optional<int64_t> getRowDistance(LoadOp load) {
+/// Bytes from a row of an access to the next one, if all are equal, and known.
+static std::optional<int64_t> getRowDistance(LoadOp load,
+                                             const ExtentTable &extents) {
   auto type = cast<MemRefType>(load.getRef().getType());
-  SmallVector<int64_t> strides;
-  int64_t start = 0;
-  (void)type.getStridesAndOffset(strides, start);
+  SmallVector<Extent> strides = extents.getStrides(type);
   std::optional<int64_t> distance;
   for (auto [index, stride] : llvm::zip_equal(load.getIndices(), strides)) {
     auto tile = dyn_cast<TileType>(index.getType());
     if (!tile || tile.getRows() == 1)
       continue;
     auto range = index.getDefiningOp<RangeOp>();
-    if (!range || distance)
+    if (!range || distance || !stride.isConstant())
       return std::nullopt;
-    distance = range.getStep() * stride * elementBytes(type.getElementType());
+    distance =
+        range.getStep() * int64_t(stride) * elementBytes(type.getElementType());
   }
   // Distances are i32.
   int64_t rows = cast<TileType>(load.getType()).getRows() + 16;
@@ -137,7 +138,7 @@ void KernelEmitter::copyVectors(LoadOp op, const SharedBuffer &tile,
       countWorkers(perRow) % perRow == 0 ? countWorkers(perRow) / perRow : 0;
   // Rounds until the pattern of vectors repeats.
   int64_t period = 8 / std::gcd<int64_t>(8, rowsPerRound);
-  std::optional<int64_t> rowDistance = getRowDistance(op);
+  std::optional<int64_t> rowDistance = getRowDistance(op, bounds.getExtents());
   SmallVector<Value> targets;
   Value source;
   int64_t round = 0;

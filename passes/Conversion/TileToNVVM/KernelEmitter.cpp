@@ -57,15 +57,18 @@ static int32_t getRegisterLimit(KernelOp kernel, int64_t threads) {
   return int32_t(limit < fewest && blocks > 1 ? most : limit);
 }
 
-/// One parameter for each argument, and one for each tensor map. How arguments
-/// are aligned lets the code generator move neighbours together that no tile
-/// has side by side: the cosine and the sine of an angle.
+/// One parameter for each argument, one for each tensor map, and the extents of
+/// the launch if the kernel takes them. How arguments are aligned lets the code
+/// generator move neighbours together that no tile has side by side: the cosine
+/// and the sine of an angle.
 LLVM::LLVMFuncOp KernelEmitter::createFunction() {
   auto global =
       LLVM::LLVMPointerType::get(kernel.getContext(), unsigned(Space::Global));
   SmallVector<Type> parameters(kernel.getNumArguments(), global);
   parameters.append(producer.maps.size(),
                     LLVM::LLVMPointerType::get(kernel.getContext()));
+  if (!bounds.getExtents().empty())
+    parameters.append(nsa::kNumExtents, b.getI64Type());
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(kernel.getContext()), parameters);
   auto func = LLVM::LLVMFuncOp::create(b, kernel.getSymName(), type);
@@ -349,6 +352,12 @@ LogicalResult KernelEmitter::emitOp(Operation *op) {
       .Case<RangeOp, SplatOp>([](auto) { return success(); })
       .Case([&](ProgramIdOp id) {
         scalars.map(id.getId(), b.blockId(id.getAxis()));
+        return success();
+      })
+      .Case([&](ExtentOp extent) {
+        auto argument = nsa::Extent::argument(
+            /*number=*/0, extent.getNumber(), extent.getContext());
+        scalars.map(extent.getExtent(), b.size(argument, extent.getType()));
         return success();
       })
       .Case([&](ViewOp view) {

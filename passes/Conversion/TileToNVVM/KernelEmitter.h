@@ -127,7 +127,7 @@ private:
     /// Whether every coordinate is inside; null if that is known.
     mlir::Value valid;
   };
-  bool isInside(mlir::Value index, int64_t extent);
+  bool isInside(mlir::Value index, const Extent &extent);
   Address addressOf(mlir::Value ref, mlir::ValueRange operands,
                     mlir::ValueRange coordinates);
   mlir::Value loadElement(mlir::Value ref, const Address &address);

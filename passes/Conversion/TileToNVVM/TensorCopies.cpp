@@ -2,6 +2,7 @@
 
 #include "passes/Conversion/TileToNVVM/TensorCopies.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Interfaces/Extents.h"
 #include "nsa/Artifact/TensorMap.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/MmaLayout.h"
@@ -61,16 +62,17 @@ static std::optional<Box> getLine(LoadOp load) {
 }
 
 /// Bytes from element to element along each dimension but the innermost.
-static std::optional<SmallVector<int64_t>> getStrides(MemRefType type) {
-  SmallVector<int64_t> strides;
-  int64_t offset = 0, bytes = type.getElementTypeBitWidth() / 8;
-  if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+static std::optional<SmallVector<int64_t>>
+getStrides(MemRefType type, const ExtentTable &extents) {
+  SmallVector<Extent> strides = extents.getStrides(type);
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  if (int64_t(strides.back()) != 1)
     return std::nullopt;
   SmallVector<int64_t> result;
-  for (int64_t stride : llvm::reverse(ArrayRef(strides).drop_back())) {
-    if (stride <= 0 || stride * bytes % unit != 0)
+  for (const Extent &stride : llvm::reverse(ArrayRef(strides).drop_back())) {
+    if (int64_t(stride) <= 0 || getKnownDivisor(stride) * bytes % unit != 0)
       return std::nullopt;
-    result.push_back(stride * bytes);
+    result.push_back(int64_t(stride) * bytes);
   }
   return result;
 }
@@ -108,7 +110,8 @@ std::optional<TensorCopy> nsa::cuda::findTensorCopy(LoadOp load) {
       getAlignment(load.getRef()) % kTensorAlignment != 0)
     return std::nullopt;
   std::optional<Box> box = isShared(tile) ? getAtomColumn(load) : getLine(load);
-  std::optional<SmallVector<int64_t>> strides = getStrides(type);
+  std::optional<SmallVector<int64_t>> strides =
+      getStrides(type, ExtentTable::of(load->getParentOfType<KernelOp>()));
   if (!box || !strides)
     return std::nullopt;
   std::optional<SmallVector<int64_t>> extents = getExtents(load, *box);

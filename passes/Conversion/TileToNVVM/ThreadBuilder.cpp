@@ -6,6 +6,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
+using namespace nsa;
 using namespace nsa::cuda;
 
 unsigned nsa::cuda::elementBytes(Type elementType) {
@@ -66,6 +67,37 @@ Value ThreadBuilder::inside(Value value, int64_t extent) {
   // A negative number is a large one without a sign.
   return createOrFold<arith::CmpIOp>(arith::CmpIPredicate::ult, value,
                                      i32(extent));
+}
+
+/// Code of several places computes the same here; it becomes one.
+Value ThreadBuilder::size(const Extent &extent, Type type) {
+  if (extent.isConstant())
+    return arith::ConstantOp::create(
+        *this, IntegerAttr::get(type, static_cast<int64_t>(extent)));
+  OpBuilder::InsertionGuard guard(*this);
+  auto function =
+      getInsertionBlock()->getParent()->getParentOfType<LLVM::LLVMFuncOp>();
+  setInsertionPointToStart(&function.front());
+  SmallVector<Value> extents;
+  for (Value parameter : function.getArguments().take_back(kNumExtents))
+    extents.push_back(type == parameter.getType()
+                          ? parameter
+                          : arith::TruncIOp::create(*this, type, parameter));
+  return expandExtent(*this, getLoc(), extent, extents);
+}
+
+Value ThreadBuilder::mul(Value lhs, const Extent &rhs) {
+  if (rhs.isConstant())
+    return mul(lhs, static_cast<int64_t>(rhs));
+  return arith::MulIOp::create(*this, lhs, size(rhs, lhs.getType()),
+                               arith::IntegerOverflowFlags::nsw);
+}
+
+Value ThreadBuilder::inside(Value value, const Extent &extent) {
+  if (extent.isConstant())
+    return inside(value, static_cast<int64_t>(extent));
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::ult, value,
+                               size(extent, value.getType()));
 }
 
 Value ThreadBuilder::both(Value lhs, Value rhs) {

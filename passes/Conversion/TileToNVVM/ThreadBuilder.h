@@ -8,6 +8,7 @@
 #ifndef NSA_PASSES_CONVERSION_TILETONVVM_THREADBUILDER_H
 #define NSA_PASSES_CONVERSION_TILETONVVM_THREADBUILDER_H
 
+#include "dialects/Interfaces/Extents.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -40,6 +41,11 @@ public:
   mlir::Value less(mlir::Value lhs, int64_t rhs);
   /// 0 <= value < extent.
   mlir::Value inside(mlir::Value value, int64_t extent);
+  /// A size as a value of an integer type. One that is no constant is computed
+  /// where the function begins, from its last parameters.
+  mlir::Value size(const Extent &extent, mlir::Type type);
+  mlir::Value mul(mlir::Value lhs, const Extent &rhs);
+  mlir::Value inside(mlir::Value value, const Extent &extent);
   /// Either may be null, which is true.
   mlir::Value both(mlir::Value lhs, mlir::Value rhs);
   mlir::Value select(mlir::Value condition, mlir::Value yes, mlir::Value no);

@@ -27,10 +27,12 @@ static LogicalResult verifyLayouts(KernelOp kernel, bool hasWgmma) {
   return verifyMma(kernel, hasWgmma);
 }
 
-/// Grids have 2^31 - 1 blocks along x, 65,535 along y and z.
+/// Grids have 2^31 - 1 blocks along x, 65,535 along y and z. Those that follow
+/// from the extents of a call are checked there.
 static LogicalResult verifyGrid(KernelOp kernel) {
   for (unsigned axis : {1u, 2u})
-    if (axis < kernel.getGrid().size() && kernel.getGrid()[axis] > 65535)
+    if (axis < kernel.getGrid().size() && kernel.getGrid()[axis] > 65535 &&
+        nsa::getGridExtent(kernel, axis).isConstant())
       return kernel.emitError("kernel @")
              << kernel.getSymName() << " has " << kernel.getGrid()[axis]
              << " programs along axis " << axis

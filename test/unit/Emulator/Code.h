@@ -97,8 +97,10 @@ struct Code {
   /// Registers that hold the pointers to the arguments.
   std::vector<uint32_t> arguments;
 
-  /// What the kernel's last parameters say.
+  /// What the kernel's last parameters say: tensor maps, and registers that
+  /// hold the extents of the launch.
   std::vector<TensorMap> maps;
+  std::vector<uint32_t> extents;
 
   unsigned threads = 0;
   /// Registers that a GPU gives a thread at the launch.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "nsa/Artifact/TensorMap.h"
 #include "runtime/CPU/Commands.h"
 #include "runtime/CPU/Memory.h"
 #include "runtime/CUDA/CUDAExecutable.h"
@@ -127,16 +128,45 @@ Status EmulatedExecutable::runOnPool(const Action &action) {
   return {};
 }
 
+/// The extents of the call and what follows from them, as the runtime for GPUs
+/// has it.
+static LaunchSizes sizesOf(const artifact::Artifact &root,
+                           const artifact::Kernel &kernel) {
+  LaunchSizes sizes;
+  if (!kernel.takes_extents())
+    return sizes;
+  sizes.extents.assign(root.extents()->values()->begin(),
+                       root.extents()->values()->end());
+  if (!kernel.tensor_maps())
+    return sizes;
+  for (const artifact::TensorMap *map : *kernel.tensor_maps()) {
+    LaunchSizes::Map &own = sizes.maps.emplace_back();
+    own.extents.assign(map->extents()->begin(), map->extents()->end());
+    own.strides.assign(map->strides()->begin(), map->strides()->end());
+    if (isEmptyTensorMap(own.extents)) {
+      own.extents.assign(own.extents.size(), 1);
+      own.strides.assign(own.strides.size(), int64_t(tensorMapAlignment));
+    }
+  }
+  return sizes;
+}
+
 Status EmulatedExecutable::launch(const artifact::Launch &launch) {
   const artifact::Kernel &kernel = *source->kernels()->Get(launch.kernel());
+  // Stand for a tensor without elements.
+  alignas(64) char zeros[64] = {};
   std::vector<Argument> arguments;
-  for (const Slice *slice : *launch.operands())
-    arguments.push_back(
-        {address(*slice), slice->size(),
-         arguments.size() >= kernel.arguments() - kernel.outputs()});
+  for (const Slice *slice : *launch.operands()) {
+    bool isEmpty = kernel.takes_extents() && slice->size() == 0;
+    bool isOutput = arguments.size() >= kernel.arguments() - kernel.outputs();
+    if (isEmpty)
+      arguments.push_back({zeros, sizeof zeros, /*isOutput=*/false});
+    else
+      arguments.push_back({address(*slice), slice->size(), isOutput});
+  }
   return kernels->launch(kernel.symbol()->str(),
                          {kernel.grid_x(), kernel.grid_y(), kernel.grid_z()},
-                         arguments);
+                         arguments, sizesOf(source.root(), kernel));
 }
 
 /// The plan for a GPU has no room for the processor's fp32 copies.

@@ -48,8 +48,21 @@ Result<const Code *> Emulator::find(const std::string &symbol) {
   return known.get();
 }
 
+/// The code with the sizes of a launch.
+static Code withSizes(const Code &code, const LaunchSizes &sizes) {
+  Code changed = code;
+  for (auto [reg, extent] : llvm::zip_equal(code.extents, sizes.extents))
+    changed.constants.push_back({reg, /*wide=*/true, extent});
+  for (auto [map, own] : llvm::zip_equal(changed.maps, sizes.maps)) {
+    map.extents = own.extents;
+    map.strides = own.strides;
+  }
+  return changed;
+}
+
 Status Emulator::launch(const std::string &symbol, Dim3 grid,
-                        const std::vector<Argument> &arguments) {
+                        const std::vector<Argument> &arguments,
+                        const LaunchSizes &sizes) {
   Result<const Code *> code = find(symbol);
   if (!code)
     return code.takeError();
@@ -57,8 +70,15 @@ Status Emulator::launch(const std::string &symbol, Dim3 grid,
     return Error{"kernel @" + symbol + " has " +
                  std::to_string((*code)->arguments.size()) +
                  " arguments, not " + std::to_string(arguments.size())};
+  if (sizes.extents.size() != (*code)->extents.size())
+    return Error{"kernel @" + symbol + " has " +
+                 std::to_string((*code)->extents.size()) + " extents, not " +
+                 std::to_string(sizes.extents.size())};
   GlobalMemory global(arguments, (*code)->globalGranule);
-  Block block(**code, grid, global);
+  std::optional<Code> changed;
+  if (!sizes.extents.empty())
+    changed = withSizes(**code, sizes);
+  Block block(changed ? *changed : **code, grid, global);
   for (uint32_t z = 0; z < grid.z; ++z)
     for (uint32_t y = 0; y < grid.y; ++y)
       for (uint32_t x = 0; x < grid.x; ++x)

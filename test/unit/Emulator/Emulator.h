@@ -20,6 +20,16 @@
 
 namespace nsa::emulator {
 
+/// What a launch gives a kernel that takes extents: these, and the extents and
+/// strides of its tensor maps.
+struct LaunchSizes {
+  struct Map {
+    std::vector<int64_t> extents, strides;
+  };
+  std::vector<uint64_t> extents;
+  std::vector<Map> maps;
+};
+
 /// The kernels of a module of the LLVM and NVVM dialects.
 class Emulator {
 public:
@@ -27,10 +37,12 @@ public:
   static Result<std::unique_ptr<Emulator>> parse(const std::string &text);
 
   /// Runs all blocks of a kernel. What its tensor maps describe, an attribute
-  /// says: they are no arguments. The error says which thread of which block
-  /// did what wrong, in which operation.
+  /// says, or `sizes` if it takes the extents of a launch: they are no
+  /// arguments. The error says which thread of which block did what wrong, in
+  /// which operation.
   Status launch(const std::string &symbol, Dim3 grid,
-                const std::vector<Argument> &arguments);
+                const std::vector<Argument> &arguments,
+                const LaunchSizes &sizes = {});
 
   /// Instructions of all launches so far, each of up to 32 threads.
   uint64_t executed() const { return instructions; }

@@ -189,7 +189,7 @@ void Translator::assignRegisters() {
   }
   for (auto &entry : constantRegs)
     isLocal[entry.second] = false;
-  for (uint32_t reg : code.arguments)
+  for (uint32_t reg : llvm::concat<uint32_t>(code.arguments, code.extents))
     isLocal[reg] = false;
 
   uint32_t next = 0;
@@ -240,7 +240,7 @@ void Translator::assignRegisters() {
   }
   for (auto &[key, reg] : constantRegs)
     code.constants.push_back({real[reg], key.second != 0, key.first});
-  for (uint32_t &reg : code.arguments)
+  for (uint32_t &reg : llvm::concat<uint32_t>(code.arguments, code.extents))
     reg = real[reg];
 }
 
@@ -279,14 +279,16 @@ FailureOr<Code> Translator::run() {
     return failure();
   for (Block &block : function.getBody())
     for (BlockArgument argument : block.getArguments()) {
-      if (block.isEntryBlock() && argument.getArgNumber() >= pointers)
+      bool isExtent = argument.getType().isInteger(64);
+      if (block.isEntryBlock() && argument.getArgNumber() >= pointers &&
+          !isExtent)
         continue;
       SmallVector<ScalarType> scalars;
       if (failed(flatten(argument.getType(), scalars, function)))
         return failure();
       (void)define(argument);
       if (block.isEntryBlock())
-        code.arguments.push_back(reg(argument));
+        (isExtent ? code.extents : code.arguments).push_back(reg(argument));
     }
   for (Block &block : function.getBody()) {
     starts[&block] = uint32_t(code.instructions.size());

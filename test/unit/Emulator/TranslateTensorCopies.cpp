@@ -13,15 +13,19 @@ using namespace nsa;
 using namespace nsa::emulator;
 
 /// Takes the parameters that are tensor maps from those of the function: they
-/// are known by their numbers.
+/// are known by their numbers. Only integers lie behind them.
 LogicalResult Translator::translateTensorMaps(unsigned &pointers) {
   auto maps = function->getAttrOfType<ArrayAttr>(kTensorMapsAttr);
   size_t count = maps ? maps.size() : 0;
   pointers = function.getNumArguments();
+  while (pointers > 0 &&
+         function.getArgument(pointers - 1).getType().isInteger(64))
+    --pointers;
+  unsigned end = pointers;
   if (count > pointers)
     return function.emitError("has more tensor maps than parameters");
   pointers -= unsigned(count);
-  for (unsigned k = 0; k < function.getNumArguments(); ++k) {
+  for (unsigned k = 0; k < end; ++k) {
     bool isMap =
         bool(function.getArgAttr(k, LLVM::LLVMDialect::getByValAttrName()));
     if (isMap != (k >= pointers))
