@@ -3,8 +3,14 @@
 #include "passes/Transforms/BindExtents.h"
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNAttributes.h"
-#include "dialects/NSA/NSADialect.h"
+#include "dialects/NSA/NSAOps.h"
 #include "passes/Transforms/FunctionUtils.h"
+#include "passes/Transforms/Passes.h"
+
+namespace nsa {
+#define GEN_PASS_DEF_BINDEXTENTS
+#include "passes/Transforms/Passes.h.inc"
+} // namespace nsa
 
 using namespace mlir;
 using namespace nsa;
@@ -27,10 +33,16 @@ public:
   LogicalResult run();
 
 private:
+  /// What takes the place of a `?`, and its name in `nn.dims`.
+  struct Dimension {
+    int64_t number;
+    StringRef name;
+  };
+
   LogicalResult chooseNumbers();
-  /// For each dimension of an argument the extent that it is, if it is `?`.
-  FailureOr<SmallVector<std::optional<unsigned>>>
-  findExtents(func::FuncOp function, BlockArgument argument);
+  /// For each dimension of an argument what it is, if it is `?`.
+  FailureOr<SmallVector<std::optional<Dimension>>>
+  findDimensions(func::FuncOp function, BlockArgument argument);
   LogicalResult bind(func::FuncOp function);
 
   ModuleOp module;
@@ -79,12 +91,28 @@ LogicalResult Binder::chooseNumbers() {
   return success();
 }
 
-FailureOr<SmallVector<std::optional<unsigned>>>
-Binder::findExtents(func::FuncOp function, BlockArgument argument) {
+/// What says how many keys there are, if an argument is keys or values that are
+/// blocks of tokens; null for others.
+static CompressedAttr findCompression(BlockArgument argument) {
+  for (Operation *user : argument.getUsers()) {
+    if (auto attention = dyn_cast<AttentionOp>(user);
+        attention &&
+        (attention.getKey() == argument || attention.getValue() == argument))
+      if (auto blocks = dyn_cast<CompressedAttr>(attention.getVisibility()))
+        return blocks;
+    if (auto select = dyn_cast<SelectOp>(user);
+        select && select.getKey() == argument)
+      return select.getCompressed();
+  }
+  return {};
+}
+
+FailureOr<SmallVector<std::optional<Binder::Dimension>>>
+Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
   auto type = cast<RankedTensorType>(argument.getType());
   unsigned index = argument.getArgNumber();
   SmallVector<StringRef> names = nn::getArgumentDims(function, index);
-  SmallVector<std::optional<unsigned>> extents(type.getRank());
+  SmallVector<std::optional<Dimension>> dimensions(type.getRank());
   auto refuse = [&](size_t d, StringRef why) {
     return emitError(argument.getLoc(), "argument ")
            << index << " of `" << function.getName() << "`, " << type
@@ -95,19 +123,26 @@ Binder::findExtents(func::FuncOp function, BlockArgument argument) {
     return emitError(argument.getLoc(), "argument ")
            << index << " of `" << function.getName() << "`, " << type
            << ", has `?`, but outlives the call";
+  CompressedAttr blocks = findCompression(argument);
   bool hasLength = false;
-  for (size_t d = 0; d < extents.size(); ++d) {
+  for (size_t d = 0; d < dimensions.size(); ++d) {
     if (!type.isDynamicDim(d))
       continue;
     bool isBatch = names.empty() ? d == 0 : names[d] == nn::kBatchDim;
+    if (!isBatch && blocks) {
+      dimensions[d] = {blocks.getNumKeys(numbers[kSequenceExtent]), ""};
+      continue;
+    }
     if (!names.empty() && names[d].empty())
       return refuse(d, "which `nn.dims` calls neither batch nor seq");
     if (names.empty() && !isBatch && std::exchange(hasLength, true))
       return refuse(d, "but only the batch and the length of sequences are "
                        "known at the call");
-    extents[d] = isBatch ? kBatchExtent : kSequenceExtent;
+    dimensions[d] = isBatch
+                        ? Dimension{numbers[kBatchExtent], nn::kBatchDim}
+                        : Dimension{numbers[kSequenceExtent], nn::kSequenceDim};
   }
-  return extents;
+  return dimensions;
 }
 
 LogicalResult Binder::bind(func::FuncOp function) {
@@ -115,16 +150,16 @@ LogicalResult Binder::bind(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     if (!isOpen(argument.getType()))
       continue;
-    auto extents = findExtents(function, argument);
-    if (failed(extents))
+    auto dimensions = findDimensions(function, argument);
+    if (failed(dimensions))
       return failure();
     auto type = cast<RankedTensorType>(argument.getType());
     SmallVector<int64_t> shape(type.getShape());
     SmallVector<StringRef> names(shape.size());
-    for (auto [size, extent, name] : llvm::zip_equal(shape, *extents, names))
-      if (extent) {
-        size = numbers[*extent];
-        name = *extent == kBatchExtent ? nn::kBatchDim : nn::kSequenceDim;
+    for (auto [size, found, name] : llvm::zip_equal(shape, *dimensions, names))
+      if (found) {
+        size = found->number;
+        name = found->name;
       }
     function.setArgAttr(argument.getArgNumber(), nn::kDimsAttr,
                         Builder(module.getContext()).getStrArrayAttr(names));
@@ -167,3 +202,12 @@ LogicalResult Binder::run() {
 }
 
 LogicalResult nsa::bindExtents(ModuleOp module) { return Binder(module).run(); }
+
+namespace {
+struct BindExtentsPass : nsa::impl::BindExtentsBase<BindExtentsPass> {
+  void runOnOperation() override {
+    if (failed(bindExtents(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -11,7 +11,8 @@ namespace nsa {
 /// what follows from them, and the attribute `nsa.extents` on the module, which
 /// says what they stand for. In an argument, `?` is the batch in the first
 /// dimension and the length of sequences in another one, or what `nn.dims`
-/// calls it. Reports `?` elsewhere. The module need not be verified.
+/// calls it; of compressed keys and values, the number of their blocks. Reports
+/// `?` elsewhere. The module need not be verified.
 llvm::LogicalResult bindExtents(mlir::ModuleOp module);
 
 } // namespace nsa

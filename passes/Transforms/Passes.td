@@ -59,6 +59,38 @@ def ExpandModel : Pass<"nsa-expand-model", "::mlir::ModuleOp"> {
   ];
 }
 
+def BindExtents : Pass<"nsa-bind-extents", "::mlir::ModuleOp"> {
+  let summary = "Put numbers in place of extents that are known at the call";
+  let description = [{
+    In the argument of a function, `?` is the batch in the first dimension, the
+    length of sequences in another one, or what `nn.dims` calls it; where
+    attention or selection takes an argument for keys or values that are blocks,
+    it is their number. A number stands for each that no other dimension has, in
+    types of arguments and of what follows from them, and `nsa.extents` says what
+    for. `?` elsewhere is an error. Tools do this when they read a text.
+
+    Example:
+
+    ```mlir
+    func.func @f(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+      %y = nn.silu %x : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+      return %y : tensor<?x?x8xf32>
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    module attributes {nsa.extents = [[7, affine_map<()[s0, s1] -> (s0)>], [10007, affine_map<()[s0, s1] -> (s1)>]]} {
+      func.func @f(%x: tensor<7x10007x8xf32> {nn.dims = ["batch", "seq", ""]}) -> tensor<7x10007x8xf32> {
+        %y = nn.silu %x : (tensor<7x10007x8xf32>) -> tensor<7x10007x8xf32>
+        return %y : tensor<7x10007x8xf32>
+      }
+    }
+    ```
+  }];
+}
+
 def SetInputShapes : Pass<"nsa-set-input-shapes", "::mlir::ModuleOp"> {
   let summary = "Set the micro-batch and the sequence length of functions";
   let description = [{

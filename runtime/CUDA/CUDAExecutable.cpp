@@ -77,6 +77,8 @@ Status CUDAExecutable::load() {
     return opened.takeError();
   gpu = std::move(*opened);
   memory = std::make_unique<DeviceMemory>(*gpu);
+  if (Status status = memory->allocateEmpty(source.root()); !status)
+    return status;
   if (options.externalMemory)
     memory->leaveToCallers(source.root());
   else if (Status status = memory->allocate(source.root()); !status)

@@ -29,10 +29,11 @@ Status DeviceMemory::allocateZeros(DevicePtr &address, uint64_t bytes) const {
                       "cuMemsetD8Async");
 }
 
+Status DeviceMemory::allocateEmpty(const artifact::Artifact &root) {
+  return root.extents() ? allocateZeros(zeros, emptyBytes) : Status();
+}
+
 Status DeviceMemory::allocate(const artifact::Artifact &root) {
-  if (root.extents())
-    if (Status status = allocateZeros(zeros, emptyBytes); !status)
-      return status;
   for (const artifact::Segment *wanted : *root.segments()) {
     Segment &segment = segments.emplace_back();
     segment.bytes = wanted->size();

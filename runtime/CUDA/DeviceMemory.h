@@ -37,6 +37,8 @@ public:
     return segments[segment].mirror.data();
   }
 
+  /// What `empty` gives, if extents of a call can make tensors empty.
+  Status allocateEmpty(const artifact::Artifact &root);
   /// A few zeros, which stand for a tensor without elements: what kernels mask,
   /// they may still read.
   DevicePtr empty() const { return zeros; }

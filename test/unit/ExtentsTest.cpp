@@ -62,6 +62,40 @@ TEST(Extents, GradientsShortSequencesHaveNumbersOfFixedShape) {
   checkOpen(allBranches(), check);
 }
 
+TEST(Extents, CompressedKeysAsArgumentsHaveBitsOfFixedShape) {
+  const std::string &q = types.q, &kc = types.compressed, &lse = types.lse;
+  std::string blocks = "block = 8 : i64, stride = 4 : i64";
+  OpenModule module = {
+      {{"q", q}, {"kc", kc}, {"vc", kc}},
+      {{"oc", q}, {"lc", lse}, {"i", types.indices}},
+      "  %oc, %lc = nsa.compressed_attention %q, %kc, %vc {" + blocks +
+          "} : (" + q + ", " + kc + ", " + kc + ") -> (" + q + ", " + lse +
+          ")\n  %i = nsa.select %q, %kc, %lc {" + blocks +
+          ", select_block = 16 : i64, count = 4 : i64} : (" + q + ", " + kc +
+          ", " + lse + ") -> " + types.indices + "\n"};
+  std::vector<std::string> tiles = tilesOf(16);
+  tiles.push_back("select-blocks=2");
+  checkOpen(module, {{{1, 7}, {2, 33}, {1, 200}}, tiles});
+}
+
+// Short sequences have fewer parts of the gradient of a weight.
+TEST(Extents, RowsHaveBitsOfFixedShape) {
+  OpenModule module = {
+      {{"x", "tensor<BxTx24xf32>"},
+       {"w", "tensor<24xf32>"},
+       {"l", "tensor<BxTx12xf32>"}},
+      {{"y", "tensor<BxTx24xf32>"}, {"g", "tensor<BxTx4x3xf32>"}},
+      "  %y, %r = nn.rms_norm %x, %w {eps = 1.0e-5 : f64} : "
+      "(tensor<BxTx24xf32>, tensor<24xf32>) -> (tensor<BxTx24xf32>, "
+      "tensor<BxTxf32>)\n  %g = nn.gate softmax %l : "
+      "(tensor<BxTx12xf32>) -> tensor<BxTx4x3xf32>\n"};
+  OpenCheck check = {{{1, 1}, {3, 70}, {2, 1000}}};
+  checkOpen(module, check);
+  module.by = {"x", "w"};
+  check.tolerance = 1e-5;
+  checkOpen(module, check);
+}
+
 TEST(Extents, EmptyTensorsRun) {
   Result<Artifact> open = compileOpen(allBranches());
   ASSERT_TRUE(bool(open)) << open.message();

@@ -12,6 +12,7 @@ using namespace nsa::tile;
 static void copyRows(TileBuilder &b, const RowGrid &grid, ArrayRef<Value> parts,
                      Value whole, bool split) {
   int64_t tile = pickTile(grid.width, 1024), firstProgram = 0, firstRow = 0;
+  auto each = int64_t(grid.perProgram);
   whole = grid.viewRows(b, whole);
   Expr program = b.programId(0);
   auto copy = [&](Value source, Expr from, Value target, Expr to) {
@@ -24,10 +25,10 @@ static void copyRows(TileBuilder &b, const RowGrid &grid, ArrayRef<Value> parts,
   };
   for (Value part : parts) {
     int64_t rows = cast<MemRefType>(part.getType()).getDimSize(0);
-    int64_t end = firstProgram + llvm::divideCeil(rows, grid.perProgram);
+    int64_t end = firstProgram + llvm::divideCeil(rows, each);
     b.ifThen((program >= firstProgram) & (program < end), [&] {
-      Expr start = (program - firstProgram) * grid.perProgram;
-      b.forLoop(start, min(start + grid.perProgram, rows), 1, {},
+      Expr start = (program - firstProgram) * each;
+      b.forLoop(start, min(start + each, rows), 1, {},
                 [&](Expr row, ArrayRef<Value>) -> SmallVector<Value> {
                   if (split)
                     copy(whole, row + firstRow, part, row);
@@ -53,7 +54,7 @@ struct ConvertRows : KernelPattern<OpT> {
                  this->getSchedule().elementsPerProgram);
     int64_t programs = 0;
     for (Value part : op.getParts())
-      programs += llvm::divideCeil(getDim(part, 0), grid.perProgram);
+      programs += llvm::divideCeil(getDim(part, 0), int64_t(grid.perProgram));
     KernelSpec spec = {"", grid.name(), {std::max<int64_t>(programs, 1), 1, 1}};
     auto build = [&](TileBuilder &b, ArrayRef<Value> args) {
       copyRows(b, grid, split ? args.drop_front() : args.drop_back(),

@@ -22,7 +22,7 @@ struct CrossEntropyKernel {
     return {"",
             grid.name(),
             {grid.programs, 1, 1},
-            flopsPerElement * grid.rows * grid.width};
+            flopsPerElement * int64_t(grid.rows) * grid.width};
   }
   void buildForward(TileBuilder &b, ArrayRef<Value> args) const;
   void buildBackward(TileBuilder &b, ArrayRef<Value> args) const;
@@ -219,7 +219,7 @@ struct ConvertCrossEntropy : KernelPattern<nn::CrossEntropyOp> {
   LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
                                 PatternRewriter &rewriter) const override {
     CrossEntropyKernel kernel(op.getLogits(), getSchedule());
-    int64_t programs = kernel.grid.programs;
+    auto programs = int64_t(kernel.grid.programs);
     Type parts = RankedTensorType::get(programs, rewriter.getF32Type());
     auto rows = cache.launch(
         rewriter, op, kernel.spec(5), op->getOperands(),

@@ -81,7 +81,8 @@ TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
   int64_t mostParts =
       schedule.scatterElements / std::max<int64_t>(vocab * grid.width, 1);
   parts = std::max<int64_t>(
-      std::min<int64_t>(llvm::divideCeil(grid.rows, tokensPerPart), mostParts),
+      std::min<int64_t>(llvm::divideCeil(int64_t(grid.rows), tokensPerPart),
+                        mostParts),
       1);
   strides =
       std::clamp<int64_t>(llvm::divideCeil(schedule.programs, parts * slices),
@@ -92,7 +93,10 @@ TableGradient::TableGradient(nn::EmbeddingBackwardOp op,
 }
 
 KernelSpec TableGradient::spec() const {
-  return {"", grid.name(), {slices, strides, parts}, grid.rows * grid.width};
+  return {"",
+          grid.name(),
+          {slices, strides, parts},
+          int64_t(grid.rows) * grid.width};
 }
 
 void TableGradient::clear(TileBuilder &b, const Target &target) const {
@@ -154,7 +158,8 @@ void TableGradient::build(TileBuilder &b, ArrayRef<Value> args) const {
     target.table = b.view(args[2], {parts, vocab, grid.width});
     Expr part = b.programId(2);
     target.part = {part};
-    int64_t range = llvm::alignTo(llvm::divideCeil(grid.rows, parts), ahead);
+    int64_t range =
+        llvm::alignTo(llvm::divideCeil(int64_t(grid.rows), parts), ahead);
     first = part * range;
     end = min(part * range + range, grid.rows);
   }
@@ -173,6 +178,7 @@ struct ConvertEmbedding : KernelPattern<nn::EmbeddingOp> {
                                 PatternRewriter &rewriter) const override {
     RowGrid grid(op.getOutput(), getSchedule().elementsPerProgram);
     KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
+    spec.takesExtents = true;
     rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
                                         op->getResultTypes(),
                                         [&](auto &b, ArrayRef<Value> args) {

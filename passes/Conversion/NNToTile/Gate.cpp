@@ -17,13 +17,16 @@ struct GateKernel {
         softmax(activation == nn::GateActivation::Softmax) {}
 
   KernelSpec spec(int64_t flopsPerElement) const {
-    return {"",
-            stringifyGateActivation(softmax ? nn::GateActivation::Softmax
-                                            : nn::GateActivation::Sigmoid)
-                    .str() +
-                "_" + grid.name(),
-            {grid.programs, 1, 1},
-            flopsPerElement * grid.rows * grid.width};
+    KernelSpec own = {"",
+                      stringifyGateActivation(softmax
+                                                  ? nn::GateActivation::Softmax
+                                                  : nn::GateActivation::Sigmoid)
+                              .str() +
+                          "_" + grid.name(),
+                      {grid.programs, 1, 1},
+                      flopsPerElement * int64_t(grid.rows) * grid.width};
+    own.takesExtents = true;
+    return own;
   }
   /// Columns that one map treats: all of them for sigmoid; for softmax those of
   /// each branch, so that the gates of a head meet.

@@ -204,7 +204,7 @@ FailureOr<ResultRange> RootKernels::launch(KernelCache &cache,
                      {kernel.programs, 1, 1},
                      kernel.flops + graph.getFlopsPerElement() * elements,
                      graph.getKey()};
-  spec.takesExtents = graph.getRoots().empty();
+  spec.takesExtents = kernel.takesExtents;
   return cache.launch(builder, op, spec, op->getOperands(),
                       op->getResultTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {

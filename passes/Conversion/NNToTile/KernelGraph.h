@@ -124,6 +124,8 @@ struct RootKernel {
   std::function<void(tile::TileBuilder &, const KernelGraph &,
                      llvm::ArrayRef<mlir::Value>)>
       build;
+  /// A KernelSpec's.
+  bool takesExtents = true;
 };
 
 /// Plans the kernel of a graph with roots of one kind.

@@ -49,10 +49,10 @@ FlatGrid::FlatGrid(const Extent &elements, const KernelSchedule &schedule,
     rows = 0;
 }
 
-/// The elements of a tensor.
-static Extent countElements(Value tensor) {
+/// The elements of a tensor, without the last dimensions.
+static Extent countElements(Value tensor, unsigned dropped = 0) {
   Extent elements = 1;
-  for (unsigned d = 0, rank = getShape(tensor).size(); d < rank; ++d)
+  for (unsigned d = 0, rank = getShape(tensor).size(); d + dropped < rank; ++d)
     elements = elements * getExtent(tensor, d);
   return elements;
 }
@@ -89,20 +89,24 @@ SmallVector<Value> FlatGrid::forEachTile(TileBuilder &b, ArrayRef<Value> inits,
 
 RowGrid::RowGrid(Value tensor, int64_t elementsPerProgram, int64_t maxPrograms,
                  int64_t step)
-    : rows(ShapedType::getNumElements(getShape(tensor).drop_back())),
+    : rows(countElements(tensor, /*dropped=*/1)),
       width(getShape(tensor).back()), step(step) {
-  perProgram = elementsPerProgram / std::max<int64_t>(width, 1);
-  if (maxPrograms)
-    perProgram =
-        std::max<int64_t>(perProgram, llvm::divideCeil(rows, maxPrograms));
-  perProgram = llvm::alignTo(std::max<int64_t>(perProgram, 1), step);
-  programs = std::max<int64_t>(llvm::divideCeil(rows, perProgram), 1);
+  int64_t some = elementsPerProgram / std::max<int64_t>(width, 1);
+  Extent wanted =
+      maxPrograms ? atLeast(ceilDiv(rows, maxPrograms), some) : Extent(some);
+  perProgram = getSteps(wanted) * step;
+  // How many programs rows of an unknown number fill is no expression; others
+  // have no rows.
+  programs = perProgram.isConstant()
+                 ? atLeast(ceilDiv(rows, int64_t(perProgram)), 1)
+                 : Extent(maxPrograms);
 }
 
 SmallVector<Value> RowGrid::forEachRow(TileBuilder &b, ArrayRef<Value> inits,
                                        TileBuilder::LoopBody body) const {
-  Expr start = b.programId(0) * (perProgram / step);
-  Expr end = min(start + perProgram / step, llvm::divideCeil(rows, step));
+  Extent steps = floorDiv(perProgram, step);
+  Expr start = b.programId(0) * steps;
+  Expr end = min(start + steps, ceilDiv(rows, step));
   return b.forLoop(start, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
     return body(step == 1 ? i : i * step, carried);
   });

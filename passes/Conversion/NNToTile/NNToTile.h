@@ -73,8 +73,7 @@ struct RowGrid {
   /// may be shorter or empty.
   void cutInto(int64_t ranges) {
     programs = ranges;
-    perProgram = llvm::alignTo(
-        std::max<int64_t>(llvm::divideCeil(rows, ranges), 1), step);
+    perProgram = getSteps(ceilDiv(rows, ranges)) * step;
   }
   /// Runs `body` on the rows of this program, `step` at a time.
   llvm::SmallVector<mlir::Value>
@@ -95,10 +94,18 @@ struct RowGrid {
   }
   /// For kernel names: "t128x32".
   std::string name() const {
-    return "t" + std::to_string(rows) + "x" + std::to_string(width);
+    return "t" + formatExtent(rows) + "x" + std::to_string(width);
   }
 
-  int64_t rows, width, step, perProgram, programs;
+  Extent rows;
+  int64_t width, step;
+  Extent perProgram, programs;
+
+private:
+  /// Of so many rows, at least one.
+  Extent getSteps(const Extent &some) const {
+    return ceilDiv(atLeast(some, 1), step);
+  }
 };
 
 /// The sum of the rows of `partials`, f32 [P, width], at `cols`, i32 [1, n]:

@@ -84,7 +84,7 @@ static RowGrid getGrid(Value rows, const KernelSchedule &schedule) {
 static RootKernel planForward(const KernelGraph &graph,
                               const KernelSchedule &schedule) {
   RowGrid grid = getGrid(graph.getRoot<nn::RMSNormOp>().getInput(), schedule);
-  return {grid.name(), grid.programs, 4 * grid.rows * grid.width,
+  return {grid.name(), grid.programs, 4 * int64_t(grid.rows) * grid.width,
           [grid](TileBuilder &b, const KernelGraph &graph,
                  ArrayRef<Value> args) { buildForward(b, grid, graph, args); }};
 }
@@ -96,7 +96,7 @@ static RootKernel planBackward(const KernelGraph &graph,
   RowGrid grid = getGrid(op.getInput(), schedule);
   grid.cutInto(*op.getPartialSums());
   return {
-      grid.name(), grid.programs, 10 * grid.rows * grid.width,
+      grid.name(), grid.programs, 10 * int64_t(grid.rows) * grid.width,
       [grid](TileBuilder &b, const KernelGraph &graph, ArrayRef<Value> args) {
         buildBackward(b, grid, graph, args);
       }};

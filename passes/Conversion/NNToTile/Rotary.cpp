@@ -98,7 +98,9 @@ RootKernel RotaryKernel::plan() const {
       (inverse ? "inverse_" : "") + shape, programs,
       6 * batch * sequence * heads * pairs,
       [kernel = *this](TileBuilder &b, const KernelGraph &graph,
-                       ArrayRef<Value> args) { kernel.build(b, graph, args); }};
+                       ArrayRef<Value> args) { kernel.build(b, graph, args); },
+      // The table of angles has an end.
+      /*takesExtents=*/false};
 }
 
 void nsa::addRotaryKernels(RootKernels &roots) {

@@ -23,7 +23,9 @@ int64_t SelectedAttention::getGradParts(const AttentionShape &shape,
   // Lists have as many entries as all queries together, that of the first block
   // one for each query.
   int64_t atOnce = 2 * schedule.processors;
-  int64_t lists = count * shape.keyHeads * int64_t(shape.batch);
+  // One row of the batch, which has the fewest lists, if its size is not known.
+  int64_t rows = shape.batch.isConstant() ? int64_t(shape.batch) : 1;
+  int64_t lists = count * shape.keyHeads * rows;
   auto parts = static_cast<int64_t>(
       llvm::bit_floor(static_cast<uint64_t>(2 * atOnce / lists)));
   int64_t enough = int64_t(shape.sequence) / (2 * count * selectBlock);
