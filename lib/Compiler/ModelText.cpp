@@ -3,7 +3,7 @@
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NSA/NSADialect.h"
 #include "lib/Frontend/ModelBuilder.h"
-#include "lib/Support/Config.h"
+#include "lib/Support/Stages.h"
 #include "mlir/IR/Verifier.h"
 #include "nsa/Compiler/Compiler.h"
 #include "llvm/Support/Path.h"
@@ -13,10 +13,15 @@ using namespace nsa;
 
 Result<std::string>
 nsa::makeModelText(const std::string &config, const std::string &name,
-                   const std::vector<std::string> &overrides) {
+                   const std::vector<std::string> &overrides, size_t stage) {
   Result<RunConfig> parsed = parseConfig(config, name, overrides);
   if (!parsed)
     return parsed.takeError();
+  size_t stages = std::max<size_t>(parsed->stages.size(), 1);
+  if (stage < 1 || stage > stages)
+    return Error{"there is no stage " + std::to_string(stage) +
+                 ", the configuration has " + std::to_string(stages)};
+  applyStage(*parsed, stage - 1);
   DialectRegistry registry;
   registry.insert<NSADialect, nn::NNDialect>();
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);

@@ -157,12 +157,24 @@ struct TrainConfig {
   int64_t sampleTopK = 0;
 };
 
+/// A part of a run (Stages.h): keys of `train` and `model` that it has values
+/// of its own for.
+struct StageConfig {
+  int64_t steps = 0;
+  int64_t seqLen = 0;
+  int64_t batchSize = 0;
+  int64_t microBatch = 0;
+  double ropeBase = 0;
+};
+
 struct RunConfig {
   ModelConfig model;
   NsaConfig nsa;
   DataConfig data;
   RuntimeConfig runtime;
   TrainConfig train;
+  /// One after the other; empty for a run that is all alike.
+  std::vector<StageConfig> stages;
 };
 
 /// One key of the schema.
@@ -212,8 +224,8 @@ using KeyFilter = std::function<bool(const std::string &path)>;
 /// that were not given.
 Status validateConfig(const RunConfig &config, const KeyFilter &isGiven = {});
 
-/// The whole configuration with every default filled in; parsing it gives the
-/// same configuration.
+/// The whole configuration with every default filled in, in its first stage;
+/// parsing it gives the same configuration.
 std::string printConfigYaml(const RunConfig &config);
 std::string printConfigJson(const RunConfig &config);
 

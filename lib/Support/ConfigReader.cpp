@@ -2,6 +2,7 @@
 
 #include "lib/Support/Config.h"
 #include "lib/Support/Files.h"
+#include "lib/Support/Stages.h"
 #include "lib/Support/Suggest.h"
 #include "lib/Support/Text.h"
 
@@ -45,6 +46,10 @@ public:
 
   Status read(RunConfig &config);
 
+  /// Makes the stages that were read, once all other keys have their values.
+  /// `hasSteps` says that train.steps was given one.
+  Status fillStages(RunConfig &config, bool hasSteps) const;
+
   /// The message of a conflict, which starts with a key's path, with the
   /// position of that key put before it.
   Error locate(const std::string &message) const;
@@ -65,9 +70,19 @@ private:
   Status readSection(fy_node *key, fy_node *value, RunConfig &config);
   Status readField(const std::string &section, fy_node *key, fy_node *value,
                    RunConfig &config);
+  Status readStages(fy_node *key, fy_node *value);
+  Status readStage(fy_node *stage, Position otherwise);
+
+  /// A value that a stage gives a key.
+  struct StageValue {
+    const ConfigField *field;
+    std::string text;
+    Position place;
+  };
 
   const std::string &text;
   std::string name;
+  std::vector<std::vector<StageValue>> stages;
   std::map<std::string, Position> positions;
 };
 
@@ -269,6 +284,8 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
     if (Status status = checkPlain(node, position(key)); !status)
       return status;
   std::string section = scalarText(key);
+  if (section == "stages")
+    return readStages(key, value);
   std::vector<std::string> names = sectionNames();
   if (std::find(names.begin(), names.end(), section) == names.end())
     return at(position(key),
@@ -288,6 +305,99 @@ Status Reader::readSection(fy_node *key, fy_node *value, RunConfig &config) {
         !status)
       return status;
   }
+  return {};
+}
+
+/// One mapping of the list of stages.
+Status Reader::readStage(fy_node *stage, Position otherwise) {
+  if (Status status = checkPlain(stage, otherwise); !status)
+    return status;
+  std::string name = "stage " + std::to_string(stages.size() + 1);
+  if (!stage || !fy_node_is_mapping(stage))
+    return at(otherwise, name + " must be a mapping of keys to values");
+  std::vector<std::string> names;
+  for (const StageKey &key : stageKeys())
+    names.push_back(key.name);
+  std::vector<StageValue> &values = stages.emplace_back();
+  void *iterator = nullptr;
+  while (fy_node_pair *pair = fy_node_mapping_iterate(stage, &iterator)) {
+    fy_node *key = fy_node_pair_key(pair), *value = fy_node_pair_value(pair);
+    if (!key || !fy_node_is_scalar(key))
+      return at(otherwise, "a key must be a plain word");
+    for (fy_node *node : {key, value})
+      if (Status status = checkPlain(node, position(key)); !status)
+        return status;
+    std::string keyText = scalarText(key);
+    auto found = std::find(names.begin(), names.end(), keyText);
+    if (found == names.end())
+      return at(position(key), "unknown key " + quote(keyText) + " of " + name +
+                                   suggestion(keyText, names));
+    if (!value || !fy_node_is_scalar(value) || isQuoted(value))
+      return at(position(key), quote(keyText) + " must be a number");
+    std::string path = stageKeys()[size_t(found - names.begin())].path;
+    const ConfigField *field = findField(path.substr(0, path.find('.')),
+                                         path.substr(path.find('.') + 1));
+    auto isSame = [&](const StageValue &other) { return other.field == field; };
+    if (std::any_of(values.begin(), values.end(), isSame))
+      return at(position(key),
+                "duplicate key " + quote(keyText) + " of " + name);
+    values.push_back({field, scalarText(value), position(key)});
+  }
+  auto isSteps = [](const StageValue &value) {
+    return value.field->path() == "train.steps";
+  };
+  if (std::none_of(values.begin(), values.end(), isSteps))
+    return at(values.empty() ? otherwise : values.front().place,
+              name + " has no steps");
+  return {};
+}
+
+Status Reader::readStages(fy_node *key, fy_node *value) {
+  if (!positions.emplace("stages", position(key)).second)
+    return at(position(key), "duplicate section 'stages'");
+  if (!value || !fy_node_is_sequence(value) ||
+      fy_node_sequence_item_count(value) == 0)
+    return at(position(key),
+              "section 'stages' must be a list of stages, at least one");
+  constexpr int most = 100;
+  if (fy_node_sequence_item_count(value) > most)
+    return at(position(key),
+              "section 'stages' has " +
+                  std::to_string(fy_node_sequence_item_count(value)) +
+                  " stages, at most " + std::to_string(most) +
+                  " are supported");
+  void *iterator = nullptr;
+  while (fy_node *stage = fy_node_sequence_iterate(value, &iterator))
+    if (Status status = readStage(stage, position(key)); !status)
+      return status;
+  return {};
+}
+
+/// Gives the configuration its stages, whose keys that are not given have the
+/// values of the stage before, and the values of the first one.
+Status Reader::fillStages(RunConfig &config, bool hasSteps) const {
+  if (stages.empty())
+    return {};
+  RunConfig current = config;
+  int64_t steps = 0;
+  for (const std::vector<StageValue> &stage : stages) {
+    for (const StageValue &value : stage)
+      if (Status status =
+              setField(*value.field, value.text, /*quoted=*/false, current);
+          !status)
+        return at(value.place, "stage " +
+                                   std::to_string(config.stages.size() + 1) +
+                                   ": " + status.message());
+    config.stages.push_back(getStage(current));
+    if (__builtin_add_overflow(steps, current.train.steps, &steps))
+      return at(stage.front().place, "the stages have too many steps together");
+  }
+  if (hasSteps && steps != config.train.steps)
+    return locate("train.steps: steps (" + std::to_string(config.train.steps) +
+                  ") must be those of all stages together (" +
+                  std::to_string(steps) + "), or left out");
+  config.train.steps = steps;
+  applyStage(config, 0);
   return {};
 }
 
@@ -454,6 +564,9 @@ Result<RunConfig> nsa::parseConfig(const std::string &text,
     return reader.isGiven(path) ||
            std::any_of(overrides.begin(), overrides.end(), sets);
   };
+  if (Status status = reader.fillStages(config, isGiven("train.steps"));
+      !status)
+    return Error{status.message()};
   if (Status status = validateConfig(config, isGiven); !status)
     return reader.locate(status.message());
   return config;

@@ -3,6 +3,7 @@
 #include "lib/Support/Config.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/LayerKinds.h"
+#include "lib/Support/Stages.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -416,13 +417,23 @@ Status ConflictFinder::checkTrain() const {
   return checkAtMost("train.lr_min", t.lrMin, "train.lr", t.lr);
 }
 
-Status nsa::validateConfig(const RunConfig &config, const KeyFilter &isGiven) {
+static Status checkOneStage(const RunConfig &config, const KeyFilter &isGiven) {
   ConflictFinder finder(config, isGiven);
   for (auto check : {&ConflictFinder::checkModel, &ConflictFinder::checkNsa,
                      &ConflictFinder::checkTrain})
     if (Status status = (finder.*check)(); !status)
       return status;
   return {};
+}
+
+Status nsa::validateConfig(const RunConfig &config, const KeyFilter &isGiven) {
+  if (Status status = checkOneStage(config, isGiven); !status)
+    return status;
+  for (size_t stage = 1; stage < config.stages.size(); ++stage)
+    if (Status status = checkOneStage(withStage(config, stage), {}); !status)
+      return Error{"stages: stage " + std::to_string(stage + 1) + ": " +
+                   status.message()};
+  return checkStages(config);
 }
 
 //===----------------------------------------------------------------------===//
@@ -455,7 +466,19 @@ std::vector<ConfigDifference> nsa::compareConfigs(const RunConfig &before,
   return found;
 }
 
-static std::string
+/// The stages as a list.
+static nlohmann::ordered_json stagesToJson(const RunConfig &config) {
+  auto list = nlohmann::ordered_json::array();
+  for (const StageConfig &stage : config.stages)
+    list.push_back({{"steps", stage.steps},
+                    {"seq_len", stage.seqLen},
+                    {"batch_size", stage.batchSize},
+                    {"micro_batch", stage.microBatch},
+                    {"rope_base", stage.ropeBase}});
+  return list;
+}
+
+static nlohmann::ordered_json
 printJson(const RunConfig &config,
           const std::function<bool(const ConfigField &)> &include) {
   RunConfig copy = config;
@@ -463,15 +486,19 @@ printJson(const RunConfig &config,
   for (const ConfigField &field : configSchema())
     if (include(field))
       root[field.section][field.key] = fieldToJson(field, copy);
-  return jsonText(root, 2);
+  return root;
 }
 
 std::string nsa::printConfigJson(const RunConfig &config) {
-  return printJson(config, [](const ConfigField &) { return true; });
+  nlohmann::ordered_json root =
+      printJson(withStage(config, 0), [](const ConfigField &) { return true; });
+  if (!config.stages.empty())
+    root["stages"] = stagesToJson(config);
+  return jsonText(root, 2);
 }
 
 std::string nsa::printModelJson(const RunConfig &config) {
-  return printJson(config, isModelKey);
+  return jsonText(printJson(config, isModelKey), 2);
 }
 
 /// A line for every key; `finish` ends it.
@@ -495,7 +522,14 @@ static std::string printYaml(
 }
 
 std::string nsa::printConfigYaml(const RunConfig &config) {
-  return printYaml(config, [](std::string &, const ConfigField &) {});
+  std::string text = printYaml(withStage(config, 0),
+                               [](std::string &, const ConfigField &) {});
+  if (config.stages.empty())
+    return text;
+  text += "stages:\n";
+  for (const nlohmann::ordered_json &stage : stagesToJson(config))
+    text += "  - " + jsonText(stage) + "\n";
+  return text;
 }
 
 /// "1 to 8", "at least 1", "nsa or window"; empty for a flag and any text.

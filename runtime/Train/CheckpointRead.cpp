@@ -4,6 +4,7 @@
 #include "lib/Support/Hash.h"
 #include "lib/Support/Json.h"
 #include "lib/Support/Safetensors.h"
+#include "lib/Support/Stages.h"
 #include "lib/Support/Text.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/CheckpointLayout.h"
@@ -234,6 +235,7 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
     return config.takeError();
   // Before there was a history, all steps were alike.
   TrainState &state = found->state;
+  applyStage(*config, findStage(*config, state.step));
   if (state.history.data.empty())
     state.history.setData(0, state.dataDigest);
   if (state.history.batches.empty())

@@ -113,6 +113,8 @@ static Result<std::string> makeModel(const CompileRequest &request,
   command = {*program, request.config};
   for (const std::string &setting : request.overrides)
     command.insert(command.end(), {"--set", setting});
+  if (request.stage != 0)
+    command.push_back("--stage=" + std::to_string(request.stage + 1));
   return runProgram(command);
 }
 

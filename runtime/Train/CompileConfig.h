@@ -30,6 +30,8 @@ struct CompileRequest {
   /// The file, and what overrides it.
   std::string config;
   std::vector<std::string> overrides;
+  /// Of a configuration with stages, the one whose model is compiled.
+  size_t stage = 0;
   /// Options for nsa-compile, as checkCompileOption takes them.
   std::vector<std::string> options;
   /// The GPU that runs the artefact, if it is not for the CPU.

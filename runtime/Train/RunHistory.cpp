@@ -15,10 +15,19 @@ static void removeFrom(std::vector<Period> &periods, int64_t step) {
     periods.pop_back();
 }
 
-void RunHistory::setBatch(int64_t step, uint64_t samples, int64_t batchSize) {
+uint64_t convertSamples(uint64_t samples, int64_t before, int64_t after) {
+  if (before == after)
+    return samples;
+  auto tokens = static_cast<unsigned __int128>(samples) * uint64_t(before);
+  return uint64_t((tokens + uint64_t(after) - 1) / uint64_t(after));
+}
+
+void RunHistory::setBatch(int64_t step, uint64_t samples, int64_t batchSize,
+                          int64_t seqLen) {
   removeFrom(batches, step);
-  if (batches.empty() || batches.back().batchSize != batchSize)
-    batches.push_back({step, samples, batchSize});
+  if (batches.empty() || batches.back().batchSize != batchSize ||
+      batches.back().seqLen != seqLen)
+    batches.push_back({step, samples, batchSize, seqLen});
 }
 
 void RunHistory::setData(int64_t step, uint64_t digest) {
@@ -52,11 +61,17 @@ Result<uint64_t> RunHistory::samplesAt(int64_t step) const {
                    " are later than step " + std::to_string(step)};
     if (period.batchSize < 1)
       return Error{"a batch of " + std::to_string(period.batchSize)};
+    if (period.seqLen < 0 || (last && !period.seqLen != !last->seqLen))
+      return Error{"batches from step " + std::to_string(period.fromStep) +
+                   " are of sequences of " + std::to_string(period.seqLen) +
+                   " tokens"};
     if (last) {
       Result<uint64_t> before = samplesIn(*last, period.fromStep);
       if (!before)
         return before;
-      samples = *before;
+      samples = period.seqLen
+                    ? convertSamples(*before, last->seqLen, period.seqLen)
+                    : *before;
     }
     if (period.samples != samples)
       return Error{"batches from step " + std::to_string(period.fromStep) +
@@ -70,10 +85,14 @@ Result<uint64_t> RunHistory::samplesAt(int64_t step) const {
 }
 
 void writeHistory(const RunHistory &history, Json &state) {
-  for (const BatchPeriod &period : history.batches)
-    state["batches"].push_back(Json{{"from_step", period.fromStep},
-                                    {"samples", period.samples},
-                                    {"batch_size", period.batchSize}});
+  for (const BatchPeriod &period : history.batches) {
+    Json batch = {{"from_step", period.fromStep},
+                  {"samples", period.samples},
+                  {"batch_size", period.batchSize}};
+    if (period.seqLen)
+      batch["seq_len"] = period.seqLen;
+    state["batches"].push_back(batch);
+  }
   for (const DataPeriod &period : history.data)
     state["data"].push_back(
         Json{{"from_step", period.fromStep}, {"digest", toHex(period.digest)}});
@@ -86,9 +105,11 @@ RunHistory readHistory(const Json &state) {
   RunHistory history;
   if (state.contains("batches"))
     for (const Json &period : state.at("batches"))
-      history.batches.push_back({readInteger(period.at("from_step")),
-                                 readUnsigned(period.at("samples")),
-                                 readInteger(period.at("batch_size"))});
+      history.batches.push_back(
+          {readInteger(period.at("from_step")),
+           readUnsigned(period.at("samples")),
+           readInteger(period.at("batch_size")),
+           period.contains("seq_len") ? readInteger(period.at("seq_len")) : 0});
   if (state.contains("data"))
     for (const Json &period : state.at("data"))
       history.data.push_back(

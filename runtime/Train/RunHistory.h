@@ -24,7 +24,12 @@ struct BatchPeriod {
   int64_t fromStep = 0;
   uint64_t samples = 0;
   int64_t batchSize = 0;
+  /// Tokens of a sample; 0 in runs without stages, where all are alike.
+  int64_t seqLen = 0;
 };
+
+/// The samples of `after` tokens that begin where as many of `before` end.
+uint64_t convertSamples(uint64_t samples, int64_t before, int64_t after);
 
 /// The steps after `fromStep` took these data.
 struct DataPeriod {
@@ -43,7 +48,8 @@ struct RunHistory {
 
   /// The steps after `step`, at which `samples` were consumed, have this batch
   /// size, or take these data.
-  void setBatch(int64_t step, uint64_t samples, int64_t batchSize);
+  void setBatch(int64_t step, uint64_t samples, int64_t batchSize,
+                int64_t seqLen = 0);
   void setData(int64_t step, uint64_t digest);
 
   /// Samples consumed at a step. An error where the batches say nothing that

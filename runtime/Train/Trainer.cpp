@@ -14,6 +14,8 @@ const char *endName(TrainEnd end) {
   switch (end) {
   case TrainEnd::Finished:
     return "finished";
+  case TrainEnd::StageEnded:
+    return "stage_ended";
   case TrainEnd::Halted:
     return "halted";
   case TrainEnd::Interrupted:
@@ -44,12 +46,17 @@ Result<TrainEnd> Trainer::run() {
 }
 
 Result<TrainEnd> Trainer::trainAndFinish() {
-  if (state.step < config.train.steps)
+  if (state.step < lastStep() && options.stage == 0)
     if (Status status = showSample("before training", 3.0); !status)
       return Error{status.message()};
   Result<TrainEnd> end = loop();
   if (!end)
     return end;
+  if (*end == TrainEnd::StageEnded) {
+    if (Status status = endStage(); !status)
+      return Error{status.message()};
+    return end;
+  }
   if (Status status = finish(*end); !status)
     return Error{status.message()};
   return end;
@@ -84,7 +91,7 @@ Result<StepRecord> Trainer::runStep() {
     if (Status status = model.start(training::updateEntry); !status)
       return Error{status.message()};
   // A GPU is at work meanwhile. What fails is for after the step.
-  if (state.step + 1 < config.train.steps)
+  if (state.step + 1 < lastStep())
     (void)samples.readAhead(state.samples + uint64_t(plan.sequencesPerStep()));
   // The one wait of a step, for the few numbers that it leaves.
   if (Status status =
@@ -137,7 +144,7 @@ void Trainer::noteWrite(const Status &status) {
 
 bool Trainer::isLogged(int64_t step) const {
   return step % config.train.logEvery == 0 || step == firstStep + 1 ||
-         step == config.train.steps;
+         step == lastStep();
 }
 
 /// Statistics of the last pass, with the new weights: `eval` computes what
@@ -240,13 +247,13 @@ Result<TrainEnd> Trainer::loop() {
       (void)directory->write(".anomaly_type",
                              std::string(anomalyName(stall.kind)) + "\n");
   });
-  if (state.step < train.steps)
+  if (state.step < lastStep())
     if (Status status = ranks.synchronizeStatus(
             "the first samples are read", samples.readAhead(state.samples));
         !status)
       return Error{status.message()};
   lastSave = steadyClock();
-  while (state.step < train.steps) {
+  while (state.step < lastStep()) {
     watchdog.start();
     Result<StepRecord> record = runStep();
     bool stalled = watchdog.stop();
@@ -267,8 +274,9 @@ Result<TrainEnd> Trainer::loop() {
       return Error{status.message()};
     if (dataHealth.failure != DataHealth::None)
       return endOnData();
-    bool last = state.step == train.steps;
-    if (!last && train.evalEvery > 0 && state.step % train.evalEvery == 0)
+    bool last = state.step == lastStep();
+    if (state.step < train.steps && train.evalEvery > 0 &&
+        state.step % train.evalEvery == 0)
       if (Status status = validate(); !status)
         return Error{status.message()};
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
@@ -282,7 +290,7 @@ Result<TrainEnd> Trainer::loop() {
     if (*stop)
       return **stop;
   }
-  return TrainEnd::Finished;
+  return state.step < train.steps ? TrainEnd::StageEnded : TrainEnd::Finished;
 }
 
 } // namespace nsa

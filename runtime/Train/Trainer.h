@@ -3,6 +3,7 @@
 #ifndef NSA_RUNTIME_TRAIN_TRAINER_H
 #define NSA_RUNTIME_TRAIN_TRAINER_H
 
+#include "lib/Support/Stages.h"
 #include "runtime/Data/Sampler.h"
 #include "runtime/Data/Tokenizer.h"
 #include "runtime/Data/Verifier.h"
@@ -44,6 +45,9 @@ struct TrainOptions {
   /// Let a run go on with another train.batch_size, or other data.
   bool allowChangedBatch = false;
   bool allowChangedData = false;
+  /// Of a configuration with stages, the one to train, whose values it has. A
+  /// run goes on with the next one by `resume`.
+  size_t stage = 0;
   /// Stops after this many optimizer steps of this process; 0 does not.
   int64_t stopAfter = 0;
   /// Runs accumulate and update although the program has a step entry.
@@ -68,6 +72,8 @@ struct TrainOptions {
 /// Why training ended.
 enum class TrainEnd {
   Finished,
+  /// The last step of a stage that others follow, which is saved.
+  StageEnded,
   /// A .HALT file, or stopAfter.
   Halted,
   /// SIGINT, SIGTERM or SIGHUP.
@@ -77,7 +83,7 @@ enum class TrainEnd {
   NonFinite,
 };
 
-/// finished, halted, interrupted or nan_loss.
+/// finished, stage_ended, halted, interrupted or nan_loss.
 const char *endName(TrainEnd end);
 
 /// One run, or the continuation of one. Borrowed arguments outlive it. Every
@@ -93,6 +99,9 @@ public:
   /// Trains to the end. Whatever stops a run in a planned way is a TrainEnd;
   /// an error means that something does not work.
   Result<TrainEnd> run();
+
+  /// Optimizer steps of this process.
+  int64_t stepsDone() const { return state.step - firstStep; }
 
   /// Valid after run() got as far as creating it.
   std::string runDirectory() const {
@@ -121,6 +130,9 @@ private:
   void printHeader();
 
   Result<TrainEnd> trainAndFinish();
+  Status endStage();
+  /// The last step of the stage, or of the run.
+  int64_t lastStep() const { return getLastStep(config, options.stage); }
 
   // A step.
   Result<StepRecord> runStep();

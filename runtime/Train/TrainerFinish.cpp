@@ -148,6 +148,20 @@ Status Trainer::writeSample(const std::string &text) {
 // After the last step
 //===----------------------------------------------------------------------===//
 
+/// Leaves the run, which is saved, to the trainer of the next stage.
+Status Trainer::endStage() {
+  if (Status status = directory->check(); !status)
+    return status;
+  noteWrite(log->logHeartbeat(state.step, endName(TrainEnd::StageEnded)));
+  for (const Status &status : log->finish())
+    warn(status.message());
+  console.line(describeStage(config, options.stage) + ": ended at step " +
+               std::to_string(state.step));
+  if (Status status = console.finish(); !status)
+    warn(status.message());
+  return ranks.synchronizeStatus("the end of the stage", {});
+}
+
 Status Trainer::finish(TrainEnd end) {
   if (end == TrainEnd::Finished) {
     if (Status status = finalEvaluation(); !status)

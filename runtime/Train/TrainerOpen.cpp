@@ -70,7 +70,8 @@ Status Trainer::prepare() {
     return status;
   if (Status status = model.run(training::initEntry); !status)
     return status;
-  state.history.setBatch(0, 0, plan.sequencesPerStep());
+  state.history.setBatch(0, 0, plan.sequencesPerStep(),
+                         config.stages.empty() ? 0 : plan.seqLen);
   state.history.setData(0, state.dataDigest);
   if (Status status = loadInitial(); !status)
     return status;
@@ -307,14 +308,15 @@ void Trainer::printHeader() {
     checkSpace();
   for (const std::string &text : warnings)
     console.line("warning: " + text);
+  if (!config.stages.empty())
+    console.line(describeStage(config, options.stage));
   hasHeader = true;
   uint64_t perEpoch = sampler->samplesPerEpoch();
   char epochs[32];
-  std::snprintf(
-      epochs, sizeof epochs, "%.2f",
-      (double(state.samples) + double(config.train.steps - state.step) *
-                                   double(plan.sequencesPerStep())) /
-          double(perEpoch));
+  std::snprintf(epochs, sizeof epochs, "%.2f",
+                (double(state.samples) + double(lastStep() - state.step) *
+                                             double(plan.sequencesPerStep())) /
+                    double(perEpoch));
   console.line(
       grouped(parameterCount(model)) + " parameters | " +
       grouped(uint64_t(plan.tokensPerStep())) + " tokens per step = " +
@@ -322,7 +324,7 @@ void Trainer::printHeader() {
       std::to_string(plan.passes) + " x " + std::to_string(plan.microBatch) +
       " sequences of " + std::to_string(plan.seqLen) + " | " +
       grouped(data.train.size()) + " training and " + grouped(data.val.size()) +
-      " validation tokens | " + std::to_string(config.train.steps) +
+      " validation tokens | " + std::to_string(lastStep()) +
       " steps = " + epochs + " epochs");
   for (const std::string &line : describeMemory(model.memory()))
     console.line(line);

@@ -105,7 +105,18 @@ Status Trainer::takeOver(const Checkpoint &checkpoint) {
   state = checkpoint.state;
   state.artefactHash = artefact;
   state.dataDigest = digest;
-  state.history.setBatch(state.step, state.samples, plan.sequencesPerStep());
+  int64_t seqLen = 0;
+  if (!config.stages.empty()) {
+    // A run that began without stages was all of one length.
+    for (BatchPeriod &period : state.history.batches)
+      if (period.seqLen == 0)
+        period.seqLen = checkpoint.config.train.seqLen;
+    seqLen = plan.seqLen;
+    state.samples =
+        convertSamples(state.samples, checkpoint.config.train.seqLen, seqLen);
+  }
+  state.history.setBatch(state.step, state.samples, plan.sequencesPerStep(),
+                         seqLen);
   state.history.setData(state.step, digest);
   return {};
 }
@@ -118,8 +129,10 @@ Status Trainer::resumeFrom(const std::string &folder,
       opened ? Result<Checkpoint>(*opened) : Checkpoint::open(folder);
   if (!checkpoint)
     return checkpoint.takeError();
-  Result<std::vector<std::string>> changes =
-      compareForResume(checkpoint->config, config, options.allowChangedBatch);
+  Result<std::vector<std::string>> changes = compareForResume(
+      checkpoint->config,
+      withStage(config, findStage(config, checkpoint->state.step)),
+      options.allowChangedBatch);
   if (!changes)
     return changes.takeError();
   if (Status status = checkResumable(*checkpoint); !status)

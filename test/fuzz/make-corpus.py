@@ -96,6 +96,7 @@ def configurations(corpus):
     words += [f"{word}: " for word in re.findall(r'"([a-z_0-9]+)"', schema)]
     corpus.add("model: {dim: 64, n_heads: 4, d_k: 16}\ntrain: {seq_len: 64}\n")
     corpus.add("model:\n  mlp: &m silu\nnsa:\n  phi: mean\n")
+    corpus.add("stages:\n  - {steps: 200}\n  - {steps: 9, seq_len: 512, micro_batch: 2, rope_base: 5e4}\n")
     corpus.write_dictionary(words)
 
 

@@ -1,6 +1,7 @@
 //===- ConfigTest.cpp - the strict configuration reader -------------------===//
 
 #include "lib/Support/Config.h"
+#include "lib/Support/Stages.h"
 #include "lib/Support/Suggest.h"
 #include "test/unit/TempDir.h"
 
@@ -190,6 +191,61 @@ TEST(Config, Conflicts_NameBothNumbersAndThePlace) {
                     "  accumulate_grad_batches: 2\n"),
             "x.yaml:4:3: train.accumulate_grad_batches: "
             "accumulate_grad_batches (2) must be batch_size / micro_batch (4)");
+}
+
+TEST(Config, Stages_KeysThatAreNotGiven_AreThoseOfTheStageBefore) {
+  Result<RunConfig> config =
+      parseConfig("stages:\n"
+                  "  - {steps: 100}\n"
+                  "  - steps: 10\n    seq_len: 1024\n    micro_batch: 2\n"
+                  "  - {steps: 5, rope_base: 5e5}\n"
+                  "train: {lr: 1e-4}\n",
+                  "x.yaml", {"train.batch_size=4", "train.micro_batch=4"});
+  ASSERT_TRUE(config.ok()) << config.message();
+  EXPECT_EQ(config->train.steps, 115);
+  EXPECT_EQ(config->train.seqLen, TrainConfig().seqLen);
+  RunConfig last = withStage(*config, 2);
+  EXPECT_EQ(last.train.seqLen, 1024);
+  EXPECT_EQ(last.train.microBatch, 2);
+  EXPECT_EQ(last.train.batchSize, 4);
+  EXPECT_EQ(last.model.ropeBase, 5e5);
+  EXPECT_EQ(findStage(last, 100), 0u);
+  EXPECT_EQ(findStage(last, 101), 1u);
+  EXPECT_EQ(findStage(last, 200), 2u);
+  // A stage is printed as the whole that it is a part of.
+  for (const std::string &text :
+       {printConfigYaml(last), printConfigJson(last)}) {
+    Result<RunConfig> again = parseConfig(text, "y.yaml");
+    ASSERT_TRUE(again.ok()) << again.message();
+    EXPECT_EQ(printConfigJson(*again), printConfigJson(*config));
+  }
+}
+
+TEST(Config, Stages_WhatIsWrong_IsOneError) {
+  EXPECT_EQ(errorOf("stages:\n  - {steps: 50, seq_len: 512}\n"
+                    "  - {steps: 50, seq_len: 128}\n"),
+            "x.yaml:1:1: stages: stage 2 has sequences of 128 tokens, shorter "
+            "than those of stage 1 (512)");
+  EXPECT_EQ(errorOf("stages: []\n"), "x.yaml:1:1: section 'stages' must be a "
+                                     "list of stages, at least one");
+  EXPECT_EQ(errorOf("stages:\n  - {seq_len: 128}\n"),
+            "x.yaml:2:6: stage 1 has no steps");
+  EXPECT_EQ(errorOf("stages:\n  - {steps: 0}\n"),
+            "x.yaml:2:6: stage 1: train.steps (0) must be at least 1");
+  EXPECT_EQ(errorOf("stages:\n  - {steps: 5, seqlen: 8}\n"),
+            "x.yaml:2:16: unknown key 'seqlen' of stage 1; did you mean "
+            "'seq_len'?");
+  EXPECT_EQ(errorOf("stages:\n  - {steps: 5, steps: 8}\n"),
+            "x.yaml:2:16: duplicate key 'steps' of stage 1");
+  EXPECT_EQ(errorOf("stages:\n  - 5\n"),
+            "x.yaml:1:1: stage 1 must be a mapping of keys to values");
+  EXPECT_EQ(errorOf("train:\n  steps: 9\nstages:\n  - {steps: 100}\n"),
+            "x.yaml:2:3: train.steps: steps (9) must be those of all stages "
+            "together (100), or left out");
+  EXPECT_EQ(errorOf("stages:\n  - {steps: 100}\n"
+                    "  - {steps: 9, micro_batch: 3}\n"),
+            "x.yaml:1:1: stages: stage 2: train.micro_batch: micro_batch (3) "
+            "must divide batch_size (8)");
 }
 
 TEST(Config, RotaryEmbedding_WhatContradictsIsRefused) {

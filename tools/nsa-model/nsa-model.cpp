@@ -15,7 +15,8 @@ static constexpr const char *toolName = "nsa-model";
 
 /// What the command line asks for, as text.
 static Result<std::string> makeText(const std::string &path, bool keys,
-                                    const std::vector<std::string> &overrides) {
+                                    const std::vector<std::string> &overrides,
+                                    size_t stage) {
   if (keys)
     return printConfigReference();
   if (path.empty())
@@ -23,7 +24,7 @@ static Result<std::string> makeText(const std::string &path, bool keys,
   Result<std::string> config = readConfigText(path);
   if (!config)
     return config.takeError();
-  return makeModelText(*config, path, overrides);
+  return makeModelText(*config, path, overrides, stage);
 }
 
 int main(int argc, char **argv) {
@@ -32,6 +33,7 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", std::string(toolName) + " " + NSA_VERSION);
   std::string config, output;
   std::vector<std::string> overrides;
+  size_t stage = 1;
   bool keys = false;
   app.add_option("config", config, "Configuration to read")
       ->type_name("config.yaml");
@@ -43,9 +45,13 @@ int main(int argc, char **argv) {
   app.add_option("--set", overrides,
                  "Override a key: section.key=value (repeatable)")
       ->allow_extra_args(false);
+  app.add_option("--stage", stage,
+                 "Of a configuration with stages, the one whose model is "
+                 "written [1]")
+      ->type_name("NUMBER");
   if (std::optional<int> code = parseCommandLine(app, argc, argv))
     return *code;
-  Result<std::string> text = makeText(config, keys, overrides);
+  Result<std::string> text = makeText(config, keys, overrides, stage);
   if (!text)
     return reportError(toolName, text.message());
   Status status = writeOutput(output, *text);

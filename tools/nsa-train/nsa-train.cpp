@@ -4,6 +4,7 @@
 #include "lib/Support/CommandLine.h"
 #include "lib/Support/Files.h"
 #include "lib/Support/Process.h"
+#include "lib/Support/Stages.h"
 #include "lib/Support/Text.h"
 #include "runtime/CPU/CPUFeatures.h"
 #include "runtime/Distributed/Launcher.h"
@@ -30,6 +31,7 @@ static constexpr const char *toolName = "nsa-train";
 static int exitCode(TrainEnd end) {
   switch (end) {
   case TrainEnd::Finished:
+  case TrainEnd::StageEnded:
   case TrainEnd::Halted:
     return 0;
   case TrainEnd::NonFinite:
@@ -170,14 +172,20 @@ static std::unique_ptr<Ranks> joinRanks(const CommandLine &line,
       return nullptr;
     }
   }
-  // Before the others wait for this rank, since all would fail alike.
-  const TrainConfig &train = config.train;
-  if (Result<BatchPlan> plan =
-          planBatch(train, train.microBatch, train.seqLen, environment->size);
-      !plan) {
-    code = fail(plan.message());
-    return nullptr;
-  }
+  // Before the others wait for this rank, since all would fail alike, and
+  // before the stages that are trained first.
+  size_t stage = 0;
+  do {
+    TrainConfig train = withStage(config, stage).train;
+    if (Result<BatchPlan> plan =
+            planBatch(train, train.microBatch, train.seqLen, environment->size);
+        !plan) {
+      std::string where =
+          stage ? "stage " + std::to_string(stage + 1) + ": " : "";
+      code = fail(where + plan.message());
+      return nullptr;
+    }
+  } while (++stage < config.stages.size());
   StoreFailure failure = StoreFailure::Mistake;
   Result<std::unique_ptr<Ranks>> ranks =
       Ranks::join(*environment, options, &failure);
@@ -243,6 +251,7 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   request.config = line.config;
   request.overrides = line.overrides();
   request.options = line.compileOptions;
+  request.stage = line.train.stage;
   request.gpu = gpuOf(line, ranks);
   auto say = [](const std::string &text) {
     std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
@@ -255,9 +264,9 @@ static Status compileModel(CommandLine &line, const RunConfig &config,
   return {};
 }
 
-static Result<int> trainRank(CommandLine &line, const RunConfig &config,
-                             const Artifact &artifact, const Dataset &data,
-                             Ranks &ranks) {
+static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
+                                  const Artifact &artifact, const Dataset &data,
+                                  Ranks &ranks) {
   // It reads while the program is loaded.
   DataVerifier verifier(data);
   verifier.start(verifierThreads(ranks.localSize()));
@@ -308,13 +317,22 @@ static Result<int> trainRank(CommandLine &line, const RunConfig &config,
             reportProfile(*profile, model.get(), trainer.runDirectory());
         !status)
       return Error{status.message()};
-  return exitCode(*end);
+  if (*end == TrainEnd::StageEnded) {
+    // The next stage goes on with this run.
+    line.train.resume = trainer.runDirectory();
+    line.train.restart.clear();
+    line.train.runName.clear();
+    line.train.initFrom.clear();
+    if (line.train.stopAfter > 0)
+      line.train.stopAfter -= trainer.stepsDone();
+  }
+  return *end;
 }
 
 /// `artifact` is there unless the ranks have to compile it.
-static Result<int> runRank(CommandLine &line, const RunConfig &config,
-                           std::optional<Artifact> artifact,
-                           const Dataset &data, Ranks &ranks) {
+static Result<TrainEnd> runRank(CommandLine &line, const RunConfig &config,
+                                std::optional<Artifact> artifact,
+                                const Dataset &data, Ranks &ranks) {
   if (!artifact) {
     if (Status status = compileModel(line, config, ranks); !status)
       return Error{status.message()};
@@ -326,6 +344,84 @@ static Result<int> runRank(CommandLine &line, const RunConfig &config,
   return trainRank(line, config, *artifact, data, ranks);
 }
 
+/// The checkpoint that the command line asks to go on from; empty if there is
+/// none. A search is for one of any stage, and found only once.
+static Result<std::string> findStart(CommandLine &line, const RunConfig &config,
+                                     uint64_t dataDigest) {
+  TrainOptions &train = line.train;
+  std::string from = train.resume;
+  if (!train.restart.empty()) {
+    Result<bool> saved = hasCheckpoint(train.restart);
+    if (!saved)
+      return saved.takeError();
+    from = *saved ? train.restart : "";
+  }
+  if (from.empty())
+    return from;
+  auto isOfThisRun = [&](const std::string &folder,
+                         const TrainState &saved) -> Result<bool> {
+    if (saved.dataDigest != dataDigest && !train.allowChangedData)
+      return false;
+    Result<RunConfig> then = readCheckpointConfig(folder);
+    if (!then)
+      return then.takeError();
+    applyStage(*then, findStage(*then, saved.step));
+    RunConfig now = withStage(config, findStage(config, saved.step));
+    return then->train.seqLen == now.train.seqLen &&
+           printModelJson(*then) == printModelJson(now);
+  };
+  int64_t most = config.train.keepCheckpoints;
+  Result<FoundCheckpoint> found =
+      from == "auto"
+          ? findNewestCheckpoint(config.train.outDir, isOfThisRun, most)
+          : findCheckpoint(from, most);
+  if (!found)
+    return found.takeError();
+  if (from == "auto" && !found->path.empty())
+    train.resume = found->path;
+  return found->path;
+}
+
+/// The stage that the run begins or goes on with; the first rank looks for it.
+static Result<size_t> findFirstStage(CommandLine &line, const RunConfig &config,
+                                     uint64_t dataDigest, Ranks &ranks) {
+  size_t stage = 0;
+  Status status;
+  if (ranks.isFirst()) {
+    Result<std::string> start = findStart(line, config, dataDigest);
+    status = start ? Status() : Error{start.message()};
+    if (start && !start->empty()) {
+      Result<TrainState> saved = readTrainState(*start);
+      if (saved)
+        stage = findStage(config, saved->step + 1);
+      else
+        status = Error{saved.message()};
+    }
+  }
+  if (status = ranks.synchronizeStatus("the stage is found", status); !status)
+    return Error{status.message()};
+  Result<std::vector<std::string>> all =
+      ranks.exchange("the stage", std::to_string(stage));
+  if (!all)
+    return all.takeError();
+  return size_t(std::stoul((*all)[0]));
+}
+
+/// One stage after the other, each with a program of its own.
+static Result<TrainEnd> runStages(CommandLine &line, const RunConfig &config,
+                                  const Dataset &data, Ranks &ranks) {
+  Result<size_t> first =
+      findFirstStage(line, config, data.manifest.digest(), ranks);
+  if (!first)
+    return first.takeError();
+  for (line.train.stage = *first;; ++line.train.stage) {
+    Result<TrainEnd> end = runRank(line, withStage(config, line.train.stage),
+                                   std::nullopt, data, ranks);
+    if (!end || *end != TrainEnd::StageEnded)
+      return end;
+  }
+}
+
 static int train(CommandLine &line) {
   // Until the run begins there is nothing to save.
   SignalScope signals(exitInterrupted);
@@ -333,6 +429,10 @@ static int train(CommandLine &line) {
   if (!config)
     return fail(config.message());
   std::optional<Artifact> artifact;
+  if (!config->stages.empty() && !line.artefact.empty())
+    return fail("the configuration has stages, each of which is compiled: give "
+                "it in place of the artefact '" +
+                line.artefact + "'");
   if (!line.artefact.empty()) {
     Result<Artifact> opened = openArtifact(line, *config);
     if (!opened)
@@ -346,10 +446,13 @@ static int train(CommandLine &line) {
   std::unique_ptr<Ranks> ranks = joinRanks(line, *config, code);
   if (!ranks)
     return code;
-  Result<int> end = runRank(line, *config, std::move(artifact), *data, *ranks);
+  Result<TrainEnd> end =
+      config->stages.empty()
+          ? runRank(line, *config, std::move(artifact), *data, *ranks)
+          : runStages(line, *config, *data, *ranks);
   if (end) {
     ranks->leave();
-    return *end;
+    return exitCode(*end);
   }
   code = fail(end.message());
   if (ranks->size() == 1)

@@ -273,10 +273,11 @@ Result<CompileReport> estimate(const std::string &source,
 
 /// The text of the model that a configuration describes, YAML or JSON, as
 /// nsa-model writes it. `name` stands for its file in messages, and names the
-/// model; overrides are "section.key=value".
+/// model; overrides are "section.key=value". Of a configuration with stages, it
+/// is the model of stage number `stage`.
 Result<std::string>
 makeModelText(const std::string &config, const std::string &name,
-              const std::vector<std::string> &overrides = {});
+              const std::vector<std::string> &overrides = {}, size_t stage = 1);
 
 /// What an artefact depends on besides the source and its name, as text: the
 /// build of the compiler, options, ptxas and, for the processor "native", what

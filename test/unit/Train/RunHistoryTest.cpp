@@ -24,6 +24,19 @@ TEST(RunHistory, SamplesAt_BatchChanged_CountsEachPeriod) {
   EXPECT_EQ(*history.samplesAt(12), 48u);
 }
 
+// 9 samples of 32 tokens end where sample 4.5 of 64 tokens would: the next
+// whole one comes first.
+TEST(RunHistory, SamplesAt_LongerSamples_BeginBehindTheTokensBefore) {
+  RunHistory history;
+  history.setBatch(0, 0, 3, 32);
+  history.setBatch(3, convertSamples(9, 32, 64), 3, 64);
+  EXPECT_EQ(history.batches.back().samples, 5u);
+  EXPECT_EQ(*history.samplesAt(4), 8u);
+  history.batches.back().samples = 9;
+  EXPECT_EQ(history.samplesAt(4).message(),
+            "batches from step 3 begin at sample 9, those before end at 5");
+}
+
 TEST(RunHistory, SamplesAt_PeriodsContradict_NamesBothNumbers) {
   struct Case {
     std::vector<BatchPeriod> batches;
