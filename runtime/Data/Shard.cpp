@@ -57,6 +57,29 @@ Result<Shard> Shard::open(const std::string &path) {
   return shard;
 }
 
+Result<Shard> Shard::openRaw(const std::string &path, TokenWidth width,
+                             uint64_t tokens) {
+  Result<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  if (file->size() % uint64_t(width) != 0 ||
+      file->size() / uint64_t(width) != tokens)
+    return Error{"'" + path + "' is truncated or corrupted: its index says " +
+                 std::to_string(tokens) + " tokens of " + widthName(width) +
+                 ", the file holds " + std::to_string(file->size()) + " bytes"};
+  Shard shard(std::move(*file));
+  shard.begin = 0;
+  shard.count = tokens;
+  shard.tokenWidth = width;
+  return shard;
+}
+
+void Shard::narrow(uint64_t first, uint64_t number) {
+  assert(first <= count && number <= count - first && "tokens it has not");
+  begin += first * tokenBytes();
+  count = number;
+}
+
 Status Shard::readBytes(uint64_t offset, uint64_t number, void *out) const {
   if (file.isOpen())
     return file.readAt(offset, out, size_t(number));

@@ -54,6 +54,9 @@ struct ShardInfo {
   uint64_t tokens = 0;
   /// XXH3-64 of the whole file, header included.
   uint64_t hash = 0;
+  /// Nobody has hashed the files of other projects: then `hash` is one of the
+  /// size and of parts of the file, which tells it from others.
+  bool isHashed = true;
 };
 
 /// A shard that is open for reading. Several threads may read at once.
@@ -61,6 +64,14 @@ class Shard {
 public:
   /// Checks magic, version, and that the size is the one the header promises.
   static Result<Shard> open(const std::string &path);
+
+  /// Opens a file of `tokens` tokens without a header; another size is an
+  /// error.
+  static Result<Shard> openRaw(const std::string &path, TokenWidth width,
+                               uint64_t tokens);
+
+  /// Leaves the tokens first .. first+number-1 of those that it has.
+  void narrow(uint64_t first, uint64_t number);
 
   uint64_t size() const { return count; }
   TokenWidth width() const { return tokenWidth; }
@@ -70,12 +81,15 @@ public:
   /// Bytes of the file, header included.
   uint64_t bytes() const { return file.size(); }
 
+  /// Where its tokens are in the file.
+  uint64_t firstByte() const { return begin; }
+  uint64_t endByte() const { return begin + count * tokenBytes(); }
+
   /// Copies the tokens first .. first+number-1, each of `tokenBytes`, to `out`.
   /// A file that shrank, or was replaced while it was closed, is an error that
   /// names it.
   Status read(uint64_t first, uint64_t number, void *out) const {
-    return readBytes(shardHeaderBytes + first * tokenBytes(),
-                     number * tokenBytes(), out);
+    return readBytes(begin + first * tokenBytes(), number * tokenBytes(), out);
   }
 
   /// The same for any bytes of the file.
@@ -90,6 +104,7 @@ private:
 
   InputFile file;
   TokenWidth tokenWidth = TokenWidth::U16;
+  uint64_t begin = shardHeaderBytes;
   uint64_t count = 0;
 };
 

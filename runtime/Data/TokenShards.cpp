@@ -223,8 +223,6 @@ Result<std::string> TokenShards::tokenizer() const {
   return readTokenizerText(impl->data.directory, impl->data.manifest);
 }
 
-Status TokenShards::verify() const {
-  return verifyShards(impl->data.directory, impl->data.manifest);
-}
+Status TokenShards::verify() const { return verifyShards(impl->data); }
 
 } // namespace nsa

@@ -1,6 +1,7 @@
 //===- TokenStream.cpp - the shards of a split as one sequence ------------===//
 
 #include "runtime/Data/TokenStream.h"
+#include "runtime/Data/ForeignShards.h"
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +11,29 @@ namespace nsa {
 /// Shards of a split that stay open: together with those of the other one fewer
 /// than the 1,024 files that a process may have.
 static constexpr size_t mostOpenShards = 256;
+
+Status TokenStream::add(Shard shard) {
+  if (!shards.empty() && shards[0].width() != shard.width())
+    return Error{"tokens of mixed widths: '" + shards[0].path() + "' has " +
+                 widthName(shards[0].width()) + ", '" + shard.path() + "' " +
+                 widthName(shard.width())};
+  starts.push_back(total);
+  total += shard.size();
+  if (shards.size() >= mostOpenShards)
+    shard.close();
+  shards.push_back(std::move(shard));
+  return {};
+}
+
+Result<TokenStream> TokenStream::make(std::vector<Shard> shards,
+                                      int64_t vocabSize) {
+  TokenStream stream;
+  stream.vocab = vocabSize;
+  for (Shard &shard : shards)
+    if (Status status = stream.add(std::move(shard)); !status)
+      return Error{status.message()};
+  return stream;
+}
 
 Result<TokenStream> TokenStream::open(const std::string &directory,
                                       const SplitInfo &split,
@@ -26,23 +50,10 @@ Result<TokenStream> TokenStream::open(const std::string &directory,
                    " tokens, its manifest says " + std::to_string(info.tokens)};
     if (shard->size() == 0)
       return Error{"'" + shard->path() + "' holds no tokens"};
-    if (Status status = stream.checkWidth(*shard); !status)
+    if (Status status = stream.add(std::move(*shard)); !status)
       return Error{status.message()};
-    stream.starts.push_back(stream.total);
-    stream.total += shard->size();
-    if (stream.shards.size() >= mostOpenShards)
-      shard->close();
-    stream.shards.push_back(std::move(*shard));
   }
   return stream;
-}
-
-Status TokenStream::checkWidth(const Shard &next) const {
-  if (shards.empty() || shards[0].width() == next.width())
-    return {};
-  return Error{"tokens of mixed widths: '" + shards[0].path() + "' has " +
-               widthName(shards[0].width()) + ", '" + next.path() + "' " +
-               widthName(next.width())};
 }
 
 Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,
@@ -103,7 +114,12 @@ Status TokenStream::read(uint64_t position, uint64_t count,
   return {};
 }
 
-Result<Dataset> Dataset::open(const std::string &directory) {
+Result<Dataset> Dataset::open(const std::string &directory, int64_t vocabSize) {
+  Result<bool> isForeign = hasForeignShards(directory);
+  if (!isForeign)
+    return isForeign.takeError();
+  if (*isForeign)
+    return openForeignShards(directory, vocabSize);
   Result<Manifest> manifest = Manifest::load(directory);
   if (!manifest)
     return manifest.takeError();

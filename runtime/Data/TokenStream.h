@@ -21,6 +21,10 @@ public:
   static Result<TokenStream> open(const std::string &directory,
                                   const SplitInfo &split, int64_t vocabSize);
 
+  /// The tokens of shards that are open, one after the other. Two widths are an
+  /// error.
+  static Result<TokenStream> make(std::vector<Shard> shards, int64_t vocabSize);
+
   /// Tokens in all shards.
   uint64_t size() const { return total; }
 
@@ -36,7 +40,7 @@ public:
   const std::vector<Shard> &parts() const { return shards; }
 
 private:
-  Status checkWidth(const Shard &next) const;
+  Status add(Shard shard);
 
   std::vector<Shard> shards;
   /// First position of each shard, then the total.
@@ -52,7 +56,9 @@ Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,
 /// A data directory open for training.
 struct Dataset {
   /// Opens manifest and shards of both splits; either may be empty here.
-  static Result<Dataset> open(const std::string &directory);
+  /// `directory` may also be what openForeignShards takes, with `vocabSize`.
+  static Result<Dataset> open(const std::string &directory,
+                              int64_t vocabSize = 0);
 
   /// The same for a manifest that was read.
   static Result<Dataset> open(const std::string &directory, Manifest manifest);

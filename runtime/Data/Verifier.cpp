@@ -26,7 +26,7 @@ DataVerifier::DataVerifier(const Dataset &data)
                                std::pair(&data.val, &data.manifest.val)})
     for (size_t i = 0; i < split->shards.size(); ++i) {
       tasks.push_back({&stream->parts()[i], &split->shards[i]});
-      allBytes += tasks.back().shard->bytes();
+      allBytes += bytesOf(tasks.back()).second - bytesOf(tasks.back()).first;
     }
   failedTask = tasks.size();
 }
@@ -84,24 +84,32 @@ static std::optional<Error> findOutside(const Shard &shard, uint64_t at,
   return tokenOutside(shard, at / shard.tokenBytes() + found, token, vocab);
 }
 
+std::pair<uint64_t, uint64_t> DataVerifier::bytesOf(const Task &task) {
+  const Shard &shard = *task.shard;
+  return task.info->isHashed ? std::pair(uint64_t(0), shard.bytes())
+                             : std::pair(shard.firstByte(), shard.endByte());
+}
+
 Status DataVerifier::check(const Task &task, std::vector<char> &buffer) {
   const Shard &shard = *task.shard;
   StreamHash hash;
   std::optional<Error> outside;
-  for (uint64_t at = 0; at < shard.bytes() && !stopped; at += buffer.size()) {
-    size_t size = size_t(std::min<uint64_t>(buffer.size(), shard.bytes() - at));
+  auto [begin, end] = bytesOf(task);
+  for (uint64_t at = begin; at < end && !stopped; at += buffer.size()) {
+    size_t size = size_t(std::min<uint64_t>(buffer.size(), end - at));
     if (Status status = shard.readBytes(at, size, buffer.data()); !status)
       return status;
-    hash.update(buffer.data(), size);
+    if (task.info->isHashed)
+      hash.update(buffer.data(), size);
     doneBytes += size;
-    size_t header = at == 0 ? shardHeaderBytes : 0;
+    size_t header = at < shard.firstByte() ? size_t(shard.firstByte()) : 0;
     if (!outside)
-      outside = findOutside(shard, at + header - shardHeaderBytes,
+      outside = findOutside(shard, at + header - shard.firstByte(),
                             buffer.data() + header, size - header, vocab);
   }
   if (stopped)
     return {};
-  if (hash.digest() != task.info->hash)
+  if (task.info->isHashed && hash.digest() != task.info->hash)
     return Error{"'" + shard.path() + "' has hash " + toHex(hash.digest()) +
                  ", its manifest says " + toHex(task.info->hash)};
   return outside ? Status(*outside) : Status();
@@ -153,23 +161,27 @@ Status DataVerifier::wait() {
   return status();
 }
 
-Status verifyShards(const std::string &directory, const Manifest &manifest) {
-  Result<Dataset> data = Dataset::open(directory, manifest);
-  if (!data)
-    return data.takeError();
-  DataVerifier verifier(*data);
+Status verifyShards(const Dataset &data) {
+  const Manifest &manifest = data.manifest;
+  DataVerifier verifier(data);
   verifier.start(verifierThreads(1));
   if (Status status = verifier.wait(); !status)
     return status;
   for (const SplitInfo *split : {&manifest.train, &manifest.val})
     if (Result<std::vector<uint64_t>> index =
-            readDocumentIndex(directory, *split);
+            readDocumentIndex(data.directory, *split);
         !index)
       return Error{index.message()};
-  if (Result<std::string> tokenizer = readTokenizerText(directory, manifest);
+  if (Result<std::string> tokenizer =
+          readTokenizerText(data.directory, manifest);
       !tokenizer)
     return Error{tokenizer.message()};
-  return manifest.checkOwnHash(directory);
+  return manifest.checkOwnHash(data.directory);
+}
+
+Status verifyShards(const std::string &directory, const Manifest &manifest) {
+  Result<Dataset> data = Dataset::open(directory, manifest);
+  return data ? verifyShards(*data) : Status(data.takeError());
 }
 
 } // namespace nsa

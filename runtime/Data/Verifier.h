@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace nsa {
@@ -65,6 +66,9 @@ private:
     const ShardInfo *info;
   };
 
+  /// What is read: the whole file, or the tokens where nobody has hashed it.
+  static std::pair<uint64_t, uint64_t> bytesOf(const Task &task);
+
   bool isDone() const { return hasBegun && working == 0; }
   void work(size_t worker);
   Status check(const Task &task, std::vector<char> &buffer);
@@ -93,6 +97,7 @@ int verifierThreads(int ranks);
 
 /// Compares every shard of `directory` with the manifest, and the manifest with
 /// its own hash. The message names the first file that differs and both hashes.
+Status verifyShards(const Dataset &data);
 Status verifyShards(const std::string &directory, const Manifest &manifest);
 
 } // namespace nsa

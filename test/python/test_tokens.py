@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
 
 import nsa.data
@@ -44,9 +45,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def train(folder, *arguments):
+def train(folder, *arguments, data="data"):
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "NSA_CACHE": "1"}
-    return subprocess.run([BIN / "nsa-train", "wide.yaml", "--data", "data", *arguments], cwd=folder, env=environment,
+    return subprocess.run([BIN / "nsa-train", "wide.yaml", "--data", data, *arguments], cwd=folder, env=environment,
                           text=True, capture_output=True)
 
 
@@ -82,6 +83,29 @@ def test_another_tokenizer_is_an_error(folder, setting, message):
     wrong = train(folder, "--run-name", "wrong", "--set", f"data.tokenizer={setting}")
     assert wrong.returncode == 1 and message in wrong.stderr, wrong.stderr
     assert not (folder / "runs/wrong").exists()
+
+
+def write_llmc(path, tokens):
+    """As llm.c writes the tokens of Llama 3."""
+    header = np.zeros(256, np.int32)
+    header[:3] = 20240801, 7, len(tokens)
+    path.write_bytes(header.tobytes() + np.array(tokens, np.uint32).tobytes())
+
+
+def test_files_of_llmc_train_as_they_are(folder):
+    write_llmc(folder / "corpus_train_0.bin", [256, 257, 97, 98, 258] * 100)
+    wrong = train(folder, "--run-name", "wrong", "--set", "data.tokenizer=byte", data="corpus_train_0.bin")
+    assert wrong.returncode == 1 and "a tokenizer that it does not name" in wrong.stderr, wrong.stderr
+    done = train(folder, "--run-name", "llmc", "--set", "data.tokenizer=tokenizer.json", data="corpus_train_0.bin")
+    assert done.returncode == 0, done.stderr
+    assert "450 training and 50 validation tokens" in done.stdout and "bits/byte" in done.stdout
+    done = train(folder, "--run-name", "unknown", data="corpus_train_0.bin")
+    assert done.returncode == 0 and "stand for is not known" in done.stdout and "bits/byte" not in done.stdout
+    info = subprocess.run([BIN / "nsa-data", "info", folder / "corpus_train_0.bin"], text=True, capture_output=True, check=True)
+    assert "kind   llm.c, vocabulary 1048576" in info.stdout and info.stdout.endswith("tokens read\n")
+    write_llmc(folder / "corpus_train_0.bin", [256, VOCABULARY] * 300)
+    wrong = train(folder, "--run-name", "wrong", data="corpus_train_0.bin")
+    assert wrong.returncode == 1 and f"token {VOCABULARY} at position 1 is not below the vocabulary size" in wrong.stderr
 
 
 def test_resume_with_another_tokenizer_is_an_error(folder):

@@ -14,6 +14,7 @@
 #include <CLI/Formatter.hpp>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 
 using namespace nsa;
 
@@ -44,8 +45,9 @@ static void printManifest(const Manifest &manifest) {
   printSplit("val", manifest.val);
   for (const SplitInfo *split : {&manifest.train, &manifest.val})
     for (const ShardInfo &shard : split->shards)
-      std::printf("shard  %s %" PRIu64 " tokens, xxh3 %s\n", shard.file.c_str(),
-                  shard.tokens, toHex(shard.hash).c_str());
+      std::printf("shard  %s %" PRIu64 " tokens%s%s\n", shard.file.c_str(),
+                  shard.tokens, shard.isHashed ? ", xxh3 " : "",
+                  shard.isHashed ? toHex(shard.hash).c_str() : "");
   std::printf("digest %s\n", toHex(manifest.digest()).c_str());
 }
 
@@ -77,16 +79,18 @@ static int runSynth(const SynthOptions &options) {
   return 0;
 }
 
-static int runInfo(const std::string &directory) {
-  if (Status status = finishReplacement(directory); !status)
+static int runInfo(const std::string &path) {
+  if (std::filesystem::is_directory(path))
+    if (Status status = finishReplacement(path); !status)
+      return fail(status.message());
+  Result<Dataset> data = Dataset::open(path);
+  if (!data)
+    return fail(data.message());
+  printManifest(data->manifest);
+  if (Status status = verifyShards(*data); !status)
     return fail(status.message());
-  Result<Manifest> manifest = Manifest::load(directory);
-  if (!manifest)
-    return fail(manifest.message());
-  printManifest(*manifest);
-  if (Status status = verifyShards(directory, *manifest); !status)
-    return fail(status.message());
-  std::printf("hashes verified\n");
+  std::printf(data->manifest.isForeign() ? "tokens read\n"
+                                         : "hashes verified\n");
   return 0;
 }
 
@@ -94,7 +98,7 @@ static int runNgram(const std::string &directory, int order) {
   Result<Dataset> data = Dataset::open(directory);
   if (!data)
     return fail(data.message());
-  if (Status status = verifyShards(directory, data->manifest); !status)
+  if (Status status = verifyShards(*data); !status)
     return fail(status.message());
   Result<Ngram> model = Ngram::fit(data->train);
   if (!model)
@@ -200,7 +204,9 @@ static int runMain(int argc, char **argv) {
   std::string directory;
   CLI::App *info = app.add_subcommand(
       "info", "Print the manifest and verify every shard's hash");
-  info->add_option("directory", directory, "Folder of shards")->required();
+  info->add_option("directory", directory,
+                   "Folder of shards, or .bin files of llm.c or Megatron")
+      ->required();
   CLI::App *ngram = app.add_subcommand(
       "ngram", "Validation loss of a Witten-Bell n-gram model fitted on the "
                "training split");

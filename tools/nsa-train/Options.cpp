@@ -88,7 +88,9 @@ static void addOptions(CLI::App &app, CommandLine &line) {
       ->required();
   app.add_option("--config", line.config,
                  "Run configuration (YAML) of a compiled model");
-  app.add_option("--data", line.data, "Folder of token shards (nsa-data)")
+  app.add_option("--data", line.data,
+                 "Folder of token shards (nsa-data), or .bin files of llm.c or "
+                 "Megatron")
       ->required();
   app.add_option("--set", line.settings,
                  "Override a key: section.key=value (repeatable)")
