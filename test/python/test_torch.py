@@ -3,17 +3,20 @@
 NSA_TORCH_SHAPES random shapes are tried; test/check-torch.sh asks for 200.
 """
 
+import copy
 import math
 import os
 import pathlib
 import random
 import re
+import subprocess
 import threading
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.9")
 
+import nsa  # noqa: E402
 import nsa.torch as nt  # noqa: E402
 import torch_reference as ref  # noqa: E402
 from nsa import InputError  # noqa: E402
@@ -404,6 +407,130 @@ def test_indices_misuse_is_named(change, message):
 def test_group_of_more_than_32_is_an_error():
     with pytest.raises(InputError, match="makes groups of 33; expected at most 32"):
         nt.causal_attention(*tensors(1, 4, 33, 1, 16, 16)[:3])
+
+
+# The layer
+
+
+def small_layer(**options):
+    return nt.NativeSparseAttention(32, 4, 2, 16, block=8, stride=4, select_block=16, count=3, window=12, **options).to(DEVICE)
+
+
+@pytest.mark.parametrize("options", [{}, {"phi": "linear", "positions": True, "value_dim": 32}, {"phi": "mlp", "gate": "softmax"}])
+def test_layer_names_are_those_of_checkpoints(options):
+    layer = small_layer(**options)
+    names = {"query.weight", "gate.weight", "gate.bias", "output.weight",
+             *[f"{branch}.{kind}.weight" for branch in ("compressed", "selected", "window") for kind in ("key", "value")]}
+    phi = {"linear": ["weight", "positions"], "mlp": ["weight", "output_weight"]}.get(options.get("phi"), [])
+    names |= {f"compressed.{kind}_compression.{name}" for kind in ("key", "value") for name in phi}
+    assert set(layer.state_dict()) == names
+    x = torch.randn(2, 37, 32, device=DEVICE)
+    y = layer(x)
+    y.square().sum().backward()
+    assert y.shape == x.shape and all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+def test_layer_future_tokens_change_nothing_before():
+    layer = small_layer()
+    x = torch.randn(1, 50, 32, device=DEVICE)
+    other = torch.cat([x[:, :30], torch.randn(1, 20, 32, device=DEVICE)], 1)
+    assert torch.equal(layer(x)[:, :30], layer(other)[:, :30])
+
+
+def test_layer_bfloat16_copies_and_inference_work():
+    layer = small_layer().bfloat16()
+    x = torch.randn(1, 40, 32, device=DEVICE).bfloat16()
+    with torch.inference_mode():
+        want = layer(x)
+    y = copy.deepcopy(layer)(x)
+    assert torch.equal(y, want)
+    y.sum().backward()
+    assert layer(torch.cat([x, x], 1)).shape == (1, 80, 32)
+
+
+def test_layer_compile_fullgraph_is_the_same():
+    layer = small_layer()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for length in (40, 33, 57):
+        x = torch.randn(1, length, 32, device=DEVICE)
+        torch.testing.assert_close(compiled(x), layer(x))
+
+
+@pytest.mark.parametrize("options,message", [
+    ({"heads": 3}, "heads is 3, expected a multiple of kv_heads, 2"),
+    ({"gate": "tanh"}, "gate is 'tanh', expected one of sigmoid, softmax"),
+    ({"phi": "max"}, "phi is 'max', expected one of mean, linear, mlp"),
+    ({"positions": True}, "positions are given, which phi 'mean' does not take"),
+    ({"head_dim": 15}, "head_dim is 15, expected a multiple of 2 for rotary embedding"),
+])
+def test_layer_misuse_is_named(options, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        nt.NativeSparseAttention(**{"dim": 32, "heads": 4, "kv_heads": 2, "head_dim": 16, **options})
+
+
+CONFIG = """model: {dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, init_std: 0.3}
+nsa: {l: 8, d: 4, l_sel: 16, n_sel: 3, w: 12, phi: linear, phi_pos: true}
+train: {steps: 1, lr: 0.0, seq_len: 48, batch_size: 1, micro_batch: 1, warmup_steps: 0, final_eval_batches: 1, sample_bytes: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "small.yaml").write_text(CONFIG)
+    for command in (["nsa-data", "synth", "--vocab", "16", "--tokens", "20k", "-o", "data"],
+                    ["nsa-train", "small.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "small"]):
+        subprocess.run([ROOT / "build/bin" / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    return folder / "runs" / "small"
+
+
+class Decoder(torch.nn.Module):
+    """nsa-train's model around the layer, from a checkpoint."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.weights = {name: torch.from_numpy(value.copy()) for name, value in model.parameters.items()}
+        self.layers = [small_layer(phi="linear", positions=True) for _ in range(2)]
+
+    def forward(self, ids):
+        def norm(x, name):
+            return torch.nn.functional.rms_norm(x, x.shape[-1:], self.weights[name + ".weight"], 1e-5)
+
+        x = self.weights["embedding.weight"][ids]
+        for i, layer in enumerate(self.layers):
+            x = x + layer(norm(x, f"layers.{i}.attention.norm"))
+            hidden = torch.nn.functional.silu(norm(x, f"layers.{i}.mlp.norm") @ self.weights[f"layers.{i}.mlp.up.weight"].T)
+            x = x + hidden @ self.weights[f"layers.{i}.mlp.down.weight"].T
+        return norm(x, "norm") @ self.weights["head.weight"].T
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="needs the tools of a build")
+def test_checkpoint_gives_the_logits_of_nsa_train(checkpoint):
+    model = nsa.Model(checkpoint)
+    decoder = Decoder(model)
+    for i, layer in enumerate(decoder.layers):
+        nt.load_checkpoint(layer, checkpoint, layer=i)
+    ids = torch.randint(0, 16, (2, 48))
+    with torch.no_grad():
+        logits = decoder(ids)
+    torch.testing.assert_close(logits, torch.from_numpy(model.logits(ids.numpy())), rtol=0, atol=2e-4)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="needs the tools of a build")
+@pytest.mark.parametrize("options,layer,message", [
+    ({"phi": "linear", "positions": True}, 2, "has no parameters layers.2.attention.*"),
+    ({}, 0, "the module has no parameter for layers.0.attention.{compressed.key_compression.positions"),
+    ({"phi": "mlp", "positions": True}, 0, "has no layers.0.attention.{compressed.key_compression.output_weight"),
+    ({"phi": "linear", "positions": True, "value_dim": 8}, 0, "has shape (32, 32), expected (16, 32)"),
+    ({"phi": "linear", "positions": True, "rope_base": 500}, 0, "is 10000.0, the module has 500.0"),
+    ({"phi": "linear", "positions": True, "gate": "softmax"}, 0, "is sigmoid, the module has softmax"),
+])
+def test_checkpoint_of_another_layer_is_an_error(checkpoint, options, layer, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        nt.load_checkpoint(small_layer(**options), checkpoint, layer=layer)
+
+
+# Documentation
 
 
 def test_page_examples_run(monkeypatch, tmp_path):

@@ -2,6 +2,8 @@
 
     import torch, nsa.torch as nsa
 
+    layer = nsa.NativeSparseAttention(dim=768, heads=12, kv_heads=2, head_dim=64).cuda().bfloat16()
+    y = layer(x)                                            # x [B, T, dim]
     o = nsa.attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates,
                       block=32, stride=16, select_block=64, count=16, window=512)
 
@@ -18,6 +20,7 @@ if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 9):
 
 from nsa.torch._functions import (attention, causal_attention, compress, compressed_attention,  # noqa: E402
                                   rotary_table, select, selected_attention, window_attention)
+from nsa.torch._layer import NativeSparseAttention, load_checkpoint  # noqa: E402
 
-__all__ = ["attention", "causal_attention", "compress", "compressed_attention", "rotary_table", "select",
-           "selected_attention", "window_attention"]
+__all__ = ["NativeSparseAttention", "attention", "causal_attention", "compress", "compressed_attention", "load_checkpoint",
+           "rotary_table", "select", "selected_attention", "window_attention"]

@@ -1,0 +1,175 @@
+"""The layer of nsa-train's models as a module of PyTorch, and its parameters from a checkpoint."""
+
+import math
+import os
+
+import torch
+from torch import nn
+
+from nsa._runtime import InputError, open_weights
+from nsa.torch._checks import check_sizes
+from nsa.torch._functions import attention, rotary_table
+
+
+class _KeyValue(nn.Module):
+    """Projections to the keys and values of a branch."""
+
+    def __init__(self, dim, key_width, value_width):
+        super().__init__()
+        self.key = nn.Linear(dim, key_width, bias=False)
+        self.value = nn.Linear(dim, value_width, bias=False)
+
+
+class _Phi(nn.Module):
+    """Parameters of compression, in the order that `compress` takes them."""
+
+    def __init__(self, phi, positions, heads, block, width, std):
+        super().__init__()
+
+        def add(name, rows, std):
+            setattr(self, name, nn.Parameter(torch.randn(heads, rows, width) * std))
+
+        # Random projections that keep the scale of a token; SiLU halves small values.
+        if phi != "mean":
+            add("weight", block * width, (block * width)**-0.5)
+        if phi == "mlp":
+            add("output_weight", width, 2 * width**-0.5)
+        if positions:
+            add("positions", block, std)
+
+
+class NativeSparseAttention(nn.Module):
+    """Self-attention of a decoder: x [B, T, dim] -> [B, T, dim], causal.
+
+    The three branches of Native Sparse Attention (arXiv 2502.11089) with keys and values of
+    their own, gates from x, and rotary embedding of base `rope_base` (0: none). Neither a
+    norm nor the residual is in it. `phi`: "mean", "linear" or "mlp", with learned `positions`
+    in a block if wanted; `gate`: "sigmoid" or "softmax". `value_dim` is head_dim if it is not given.
+    Parameters have the names of nsa-train's checkpoints (docs/parameter-names.md), without
+    `layers.N.attention.`, and its initial distributions but for the depth of the model,
+    which `output_std` is for.
+    """
+
+    def __init__(self, dim, heads, kv_heads, head_dim, *, block=32, stride=16, select_block=64, count=16, window=512,
+                 value_dim=None, phi="mean", positions=False, gate="sigmoid", initial=1, local=2, rope_base=10000.0,
+                 init_std=0.02, output_std=None):
+        super().__init__()
+        value_dim = value_dim or head_dim
+        check_sizes(block, stride, select_block)
+        if kv_heads < 1 or heads % kv_heads:
+            raise InputError(f"heads is {heads}, expected a multiple of kv_heads, {kv_heads}")
+        if gate not in ("sigmoid", "softmax"):
+            raise InputError(f"gate is '{gate}', expected one of sigmoid, softmax")
+        if phi not in ("mean", "linear", "mlp"):
+            raise InputError(f"phi is '{phi}', expected one of mean, linear, mlp")
+        if positions and phi == "mean":
+            raise InputError("positions are given, which phi 'mean' does not take; expected phi linear or mlp")
+        if rope_base and head_dim % 2:
+            raise InputError(f"head_dim is {head_dim}, expected a multiple of 2 for rotary embedding")
+        self.heads, self.kv_heads, self.head_dim, self.value_dim = heads, kv_heads, head_dim, value_dim
+        self.sizes = {"block": block, "stride": stride, "select_block": select_block, "count": count, "window": window,
+                      "initial": initial, "local": local}
+        self.phi, self.gate_activation, self.rope_base = phi, gate, float(rope_base)
+        self.query = nn.Linear(dim, heads * head_dim, bias=False)
+        for name in ("compressed", "selected", "window"):
+            setattr(self, name, _KeyValue(dim, kv_heads * head_dim, kv_heads * value_dim))
+        if phi != "mean":
+            self.compressed.key_compression = _Phi(phi, positions, kv_heads, block, head_dim, init_std)
+            self.compressed.value_compression = _Phi(phi, positions, kv_heads, block, value_dim, init_std)
+        self.gate = nn.Linear(dim, 3 * heads)
+        self.output = nn.Linear(heads * value_dim, dim, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=init_std)
+        nn.init.normal_(self.output.weight, std=init_std if output_std is None else output_std)
+        # The gates of a token sum to about 1 at the start.
+        nn.init.constant_(self.gate.bias, -math.log(2.0) if gate == "sigmoid" else 0.0)
+        self._table = None
+
+    def extra_repr(self):
+        sizes = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+        return f"heads={self.heads}, kv_heads={self.kv_heads}, head_dim={self.head_dim}, {sizes}, phi={self.phi!r}"
+
+    def _rotary(self, length, device):
+        """The angles of `length` positions, kept for the longest so far; fp32, whatever the layer's type."""
+        if not self.rope_base:
+            return None
+        table = self._table
+        if table is None or table.shape[0] < length or table.device != device:
+            with torch.inference_mode(False), torch.no_grad():
+                self._table = table = rotary_table(length, self.head_dim, self.rope_base, device)
+        return table[:length]
+
+    def forward(self, x):
+        def split(projection, width):
+            return projection(x).unflatten(-1, (-1, width))
+
+        logits = self.gate(x).float().unflatten(-1, (self.heads, 3))
+        gates = torch.sigmoid(logits) if self.gate_activation == "sigmoid" else torch.softmax(logits, -1)
+        pairs = [split(projection, width) for branch in (self.compressed, self.selected, self.window)
+                 for projection, width in ((branch.key, self.head_dim), (branch.value, self.value_dim))]
+        weights = {} if self.phi == "mean" else {
+            "key_parameters": list(self.compressed.key_compression.parameters()),
+            "value_parameters": list(self.compressed.value_compression.parameters())}
+        o = attention(split(self.query, self.head_dim), *pairs, gates, **self.sizes, phi=self.phi, **weights,
+                      rotary=self._rotary(x.shape[1], x.device))
+        return self.output(o.flatten(2))
+
+    def __getstate__(self):
+        return {**self.__dict__, "_table": None}
+
+    def _configuration(self):
+        """{key of a configuration: what it is for this layer}"""
+        sizes = self.sizes
+        return {"nsa.l": sizes["block"], "nsa.d": sizes["stride"], "nsa.l_sel": sizes["select_block"],
+                "nsa.n_sel": sizes["count"], "nsa.n_initial": sizes["initial"], "nsa.n_local": sizes["local"],
+                "nsa.w": sizes["window"], "nsa.phi": self.phi, "nsa.gate": self.gate_activation,
+                "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none"}
+
+
+def _read_configuration(text):
+    """{section.key: value as text} of a configuration as nsa-train writes it."""
+    values, section = {}, ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        value = value.split(" #")[0].strip().strip('"')
+        if not line.startswith(" ") and not value:
+            section = key
+        elif section:
+            values[f"{section}.{key.strip()}"] = value
+    return values
+
+
+def _is_equal(value, text):
+    return text == value if isinstance(value, str) else float(text) == value
+
+
+def load_checkpoint(module, path, *, layer):
+    """Copy the attention of layer `layer` of a checkpoint of nsa-train to a NativeSparseAttention.
+
+    `path` is the checkpoint, or a run directory (its newest good one); its hashes are
+    verified. InputError if the parameters of the layer are others, have other shapes, or belong to a
+    configuration with other blocks, window, gates or rotary embedding. The layer's norm is not part
+    of the module. Nothing is changed if something does not fit.
+    """
+    weights = open_weights(os.fsdecode(os.fspath(path)))
+    prefix = f"layers.{layer}.attention."
+    found = {name[len(prefix):]: shape for name, (_, shape) in weights.tensors.items() if name.startswith(prefix)}
+    if not found:
+        raise InputError(f"'{weights.path}' has no parameters {prefix}*")
+    found.pop("norm.weight", None)
+    state = module.state_dict()
+    for missing, where in ((sorted(set(state) - set(found)), f"'{weights.path}' has no {prefix}"),
+                           (sorted(set(found) - set(state)), f"the module has no parameter for {prefix}")):
+        if missing:
+            raise InputError(where + "{" + ", ".join(missing) + "}")
+    for name, tensor in state.items():
+        if tuple(found[name]) != tuple(tensor.shape):
+            raise InputError(f"{prefix}{name} has shape {tuple(found[name])}, expected {tuple(tensor.shape)}")
+    configuration = _read_configuration(weights.config)
+    for key, value in module._configuration().items():
+        if key in configuration and not _is_equal(value, configuration[key]):
+            raise InputError(f"{key} of '{weights.path}' is {configuration[key]}, the module has {value}")
+    with torch.no_grad():
+        for name, tensor in state.items():
+            tensor.copy_(torch.from_numpy(weights.read(prefix + name)))
