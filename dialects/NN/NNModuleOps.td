@@ -23,6 +23,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def NN_ModelOp : NN_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol,
                                   NoTerminator, SingleBlock]> {
+  let opDocGroup = NSA_DocGroup<"Modules, parameters and scopes">;
   let summary = "a whole model";
   let description = [{
     Holds parameters, scopes and functions. `precision` is the compute type if
@@ -64,6 +65,7 @@ def NN_ModelOp : NN_Op<"module", [IsolatedFromAbove, SymbolTable, Symbol,
 }
 
 def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
+  let opDocGroup = NSA_DocGroup<"Modules, parameters and scopes">;
   let summary = "a tensor that is kept from step to step";
   let description = [{
     Its symbol is its name in checkpoints, behind that of the scope if it stands
@@ -100,6 +102,7 @@ def NN_ParameterOp : NN_Op<"parameter", [Symbol]> {
 
 def NN_ScopeOp : NN_Op<"scope", [SymbolTable, Symbol, NoTerminator,
                                  SingleBlock]> {
+  let opDocGroup = NSA_DocGroup<"Modules, parameters and scopes">;
   let summary = "the parameters of a kind of layer";
   let description = [{
     There is one set of these parameters for each of the indices. In checkpoints,
@@ -140,6 +143,7 @@ def NN_ScopeOp : NN_Op<"scope", [SymbolTable, Symbol, NoTerminator,
 def NN_FunctionOp : NN_Op<"func", [IsolatedFromAbove, Symbol, SingleBlock,
     HasParent<"ModelOp">,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "a part of a model";
   let description = [{
     Arguments keep their names. One function is `train`: its arguments and results
@@ -166,6 +170,7 @@ def NN_FunctionOp : NN_Op<"func", [IsolatedFromAbove, Symbol, SingleBlock,
 }
 
 def NN_ReturnOp : NN_Op<"return", [Pure, Terminator, HasParent<"FunctionOp">]> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "the results of a function";
   let description = [{
     Example:
@@ -186,6 +191,7 @@ def NN_ReturnOp : NN_Op<"return", [Pure, Terminator, HasParent<"FunctionOp">]> {
 def NN_CallOp : NN_Op<"call", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "the results of a function for these arguments";
   let description = [{
     The operations of the function take the place of the call. A function does not
@@ -216,6 +222,7 @@ def NN_RepeatOp : NN_Op<"repeat", [SingleBlock,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, [
         "getAsmBlockArgumentNames", "getAsmResultNames"]>]> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "layers one after the other";
   let description = [{
     The body is computed once for each index, with the parameters that the scopes
@@ -250,6 +257,7 @@ def NN_RepeatOp : NN_Op<"repeat", [SingleBlock,
 }
 
 def NN_NextOp : NN_Op<"next", [Pure, Terminator, HasParent<"RepeatOp">]> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "what the next layer begins with";
   let description = [{
     See the example of `nn.repeat`.
@@ -259,6 +267,7 @@ def NN_NextOp : NN_Op<"next", [Pure, Terminator, HasParent<"RepeatOp">]> {
 }
 
 def NN_LogOp : NN_Op<"log"> {
+  let opDocGroup = NSA_DocGroup<"Functions">;
   let summary = "a metric";
   let description = [{
     A result of the program that evaluation computes and training does not. Its
@@ -327,6 +336,7 @@ class NN_ParameterUser<string mnemonic, string reference,
 }
 
 def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "a parameter as a value";
   let description = [{
     With it, any operation takes parameters.
@@ -350,6 +360,7 @@ def NN_GetOp : NN_ParameterUser<"get", "Parameter"> {
 }
 
 def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "product with a weight, maybe as heads";
   let description = [{
     `y = x . w^T` for a weight `[out, in]`, which is `nn.matmul` with
@@ -377,6 +388,7 @@ def NN_LinearOp : NN_ParameterUser<"linear", "Weight"> {
 }
 
 def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "output"]>]> {
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "division by the root of the mean square";
   let description = [{
     `nn.rms_norm`.
@@ -402,6 +414,7 @@ def NN_NormOp : NN_ParameterUser<"norm", "Weight", [AllTypesMatch<["input", "out
 }
 
 def NN_EmbedOp : NN_ParameterUser<"embed", "Table"> {
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "rows of a table";
   let description = [{
     `nn.embedding`.
@@ -427,6 +440,7 @@ def NN_EmbedOp : NN_ParameterUser<"embed", "Table"> {
 
 def NN_RopeOp : NN_ParameterUser<"rope", "Table", [AllTypesMatch<["input", "output"]>]> {
   let resultName = [{"rotated"}];
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "rotary embedding";
   let description = [{
     `nn.rotary` with a frozen parameter of the kind `rotary`. Row `t` stands at
@@ -454,6 +468,7 @@ def NN_RopeOp : NN_ParameterUser<"rope", "Table", [AllTypesMatch<["input", "outp
 
 def NN_GatesOp : NN_ParameterUser<"gates", "Bias"> {
   let resultName = [{"gates"}];
+  let opDocGroup = NSA_DocGroup<"Layers with their parameters">;
   let summary = "gates from logits and a bias";
   let description = [{
     `nn.gate`.
