@@ -284,7 +284,11 @@ Status Reductions::wait() {
   while ((code = driver.StreamQuery(gpu->stream())) == kNotReady) {
     Clock::time_point now = Clock::now();
     if (now < nextLook) {
-      std::this_thread::yield();
+      // A rank that waits for another one leaves it the processor.
+      if (now - lastProgress < std::chrono::seconds(1))
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
       continue;
     }
     nextLook = now + lookEvery;

@@ -87,7 +87,7 @@ def prepare(args):
         values |= jobs.STEPS_ONLY | {"train.accumulate_grad_batches": 0}
         options = ["--reduce-precision=bf16"] if name.endswith("-bf16") else []
         if name.endswith("-shared"):
-            for ranks in SHARING:
+            for ranks in args.shared:
                 jobs.prepare(args, f"{name}-{ranks}", config, values | overrides,
                              f"--shard-optimizer={ranks}")
             continue
@@ -332,6 +332,11 @@ def run(args):
         go_on(args)
 
 
+def prepare_options(parser):
+    parser.add_argument("--shared", nargs="+", type=int, default=SHARING,
+                        help="numbers of GPUs that share an optimizer's state")
+
+
 def run_options(parser):
     parser.add_argument("--gpus", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--steps", type=int, default=40)
@@ -342,4 +347,4 @@ def run_options(parser):
     parser.add_argument("--no-profile", action="store_true")
 
 
-jobs.main(__doc__, prepare, run, run_options=run_options)
+jobs.main(__doc__, prepare, run, prepare_options, run_options)
