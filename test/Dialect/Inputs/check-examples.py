@@ -74,7 +74,8 @@ class Example:
         first = re.search(r"\b(?:nsa|nn|tile|rt|func)\.\w+", self.lines[0])
         operation = first.group(0) if first else ""
         text = "\n".join(self.lines)
-        if operation not in TOP_LEVEL and operation != "func.func":
+        is_module = self.lines[0].startswith("module ")
+        if not is_module and operation not in TOP_LEVEL and operation != "func.func":
             if operation.startswith("rt."):
                 text = self.wrap_commands(text)
             else:
