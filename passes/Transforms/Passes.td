@@ -566,7 +566,9 @@ def ShardOptimizer : Pass<"nsa-shard-optimizer", "::mlir::ModuleOp"> {
 
     Instead of `s.p` for each state `s` and each parameter `p` there are
     `s.decayed` and `s.others`, for parameters with weight decay and without. An
-    update of a single tensor is an error, and so is one that is not elementwise.
+    elementwise update of a single tensor is an error. An update that is not
+    elementwise stays as it is: each rank makes it whole. Where there is no other,
+    that is an error.
 
     Example, for two ranks:
 

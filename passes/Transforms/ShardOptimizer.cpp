@@ -28,14 +28,17 @@ public:
         numArguments(function.getNumArguments()),
         numResults(function.getNumResults()), signature(function) {}
 
-  LogicalResult run(ArrayRef<OptimizerOpInterface> updates);
+  /// `whole` are the updates that each rank makes alone.
+  LogicalResult run(ArrayRef<OptimizerOpInterface> updates,
+                    ArrayRef<OptimizerOpInterface> whole);
 
 private:
   LogicalResult checkFused(OptimizerOpInterface update);
   LogicalResult checkNorm(ArrayRef<OptimizerOpInterface> updates);
   Value sliceShard(OpBuilder &builder, Value whole, int64_t shard);
   void shardNorm(nn::GradientNormOp norm,
-                 ArrayRef<OptimizerOpInterface> updates);
+                 ArrayRef<OptimizerOpInterface> updates,
+                 ArrayRef<OptimizerOpInterface> whole);
   void shard(OptimizerOpInterface update);
   void eraseOldStates();
 
@@ -67,9 +70,6 @@ static nn::FlattenOp getFlatGroup(Value value) {
 }
 
 LogicalResult Sharder::checkFused(OptimizerOpInterface update) {
-  if (!update.isElementwise())
-    return update->emitOpError("is not elementwise, so ranks cannot update a "
-                               "part of the weights each");
   for (Value operand : update.getTensors())
     if (!getFlatGroup(operand))
       return update->emitOpError(
@@ -122,9 +122,11 @@ LogicalResult Sharder::checkNorm(ArrayRef<OptimizerOpInterface> updates) {
   return success();
 }
 
-/// The norm of all parts of all ranks.
+/// The norm of all parts of all ranks, and of the gradients that each has
+/// whole.
 void Sharder::shardNorm(nn::GradientNormOp norm,
-                        ArrayRef<OptimizerOpInterface> updates) {
+                        ArrayRef<OptimizerOpInterface> updates,
+                        ArrayRef<OptimizerOpInterface> whole) {
   OpBuilder builder(norm);
   SmallVector<Value> parts;
   for (OptimizerOpInterface update : updates) {
@@ -136,8 +138,18 @@ void Sharder::shardNorm(nn::GradientNormOp norm,
   Value square =
       nn::GradientNormOp::create(builder, loc, parts, /*squared=*/true);
   Value mean = nn::AllReduceOp::create(builder, loc, square);
-  norm.getNorm().replaceAllUsesWith(
-      nn::RootOfMeanOp::create(builder, loc, mean, ranks));
+  Value all = nn::RootOfMeanOp::create(builder, loc, mean, ranks);
+  if (!whole.empty()) {
+    auto gradients =
+        llvm::map_to_vector(whole, [](OptimizerOpInterface update) -> Value {
+          return update.getGradient();
+        });
+    Value own = nn::GradientNormOp::create(builder, loc, gradients,
+                                           /*squared=*/false);
+    all = nn::GradientNormOp::create(builder, loc, ValueRange{all, own},
+                                     /*squared=*/false);
+  }
+  norm.getNorm().replaceAllUsesWith(all);
   norm.erase();
 }
 
@@ -184,14 +196,21 @@ void Sharder::eraseOldStates() {
   (void)function.eraseArguments(unused);
 }
 
-LogicalResult Sharder::run(ArrayRef<OptimizerOpInterface> updates) {
+LogicalResult Sharder::run(ArrayRef<OptimizerOpInterface> updates,
+                           ArrayRef<OptimizerOpInterface> whole) {
+  if (updates.empty())
+    return OptimizerOpInterface(whole.front())
+        ->emitOpError("is not elementwise, so ranks cannot update a "
+                      "part of the weights each");
   for (OptimizerOpInterface update : updates)
     if (failed(checkFused(update)))
       return failure();
-  if (failed(checkNorm(updates)))
+  if (failed(checkNorm(llvm::to_vector(
+          llvm::concat<const OptimizerOpInterface>(updates, whole)))))
     return failure();
   OptimizerOpInterface first = updates.front();
-  shardNorm(first.getNorm().getDefiningOp<nn::GradientNormOp>(), updates);
+  shardNorm(first.getNorm().getDefiningOp<nn::GradientNormOp>(), updates,
+            whole);
   for (OptimizerOpInterface update : updates)
     shard(update);
   signature.update();
@@ -208,11 +227,12 @@ void ShardOptimizerPass::runOnOperation() {
     return signalPassFailure();
   }
   for (auto function : getOperation().getOps<func::FuncOp>()) {
-    SmallVector<OptimizerOpInterface> updates(
-        function.getOps<OptimizerOpInterface>());
-    if (updates.empty())
+    SmallVector<OptimizerOpInterface> updates, whole;
+    for (auto update : function.getOps<OptimizerOpInterface>())
+      (update.isElementwise() ? updates : whole).push_back(update);
+    if (updates.empty() && whole.empty())
       continue;
-    if (failed(Sharder(function, ranks).run(updates)))
+    if (failed(Sharder(function, ranks).run(updates, whole)))
       return signalPassFailure();
     numSharded += updates.size();
   }

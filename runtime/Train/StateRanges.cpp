@@ -44,8 +44,10 @@ private:
   uint64_t rank;
   /// Without decay and with it.
   Group groups[2];
-  /// What the optimizer calls its states.
+  /// What optimizers call the states that ranks share.
   std::set<std::string> names;
+  /// Parameters whose states each rank has whole.
+  std::set<std::string> whole;
   std::vector<StateRange> ranges;
 };
 
@@ -96,19 +98,27 @@ Status RangeFinder::collect() {
     if (!tensor->state())
       continue;
     std::string state = tensor->state()->str(), name = tensor->name()->str();
-    names.insert(state);
-    if (name == state + "." + training::sharedDecayed)
-      groups[true].states.push_back(tensor);
-    else if (name == state + "." + training::sharedOthers)
-      groups[false].states.push_back(tensor);
+    bool decayed = name == state + "." + training::sharedDecayed;
+    if (decayed || name == state + "." + training::sharedOthers) {
+      names.insert(state);
+      groups[decayed].states.push_back(tensor);
+      continue;
+    }
+    std::string parameter =
+        name.substr(std::min(state.size() + 1, name.size()));
+    whole.insert(parameter);
+    ranges.push_back(
+        {name, 0, parameter, 0, tensor->slice()->size() / sizeof(float)});
   }
   return {};
 }
 
-/// Every parameter is in a piece, and the parts are as large as the states.
+/// Every parameter whose states are shared is in a piece, and the parts are as
+/// large as the states.
 Status RangeFinder::checkGroup(const Group &group, bool decay) const {
   for (const artifact::Tensor *tensor : *root.tensors())
     if (isParameter(*tensor) && tensor->decay() == decay &&
+        !whole.count(tensor->name()->str()) &&
         std::none_of(group.pieces.begin(), group.pieces.end(),
                      [&](const Piece &piece) {
                        return liesIn(*tensor->slice(), piece.whole);
