@@ -13,7 +13,7 @@ import nsa
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "python.md"
-BIN = ROOT / "build" / "bin"
+BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"
 
 SMALL = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 8, d: 4, l_sel: 16, n_sel: 4, w: 32}
