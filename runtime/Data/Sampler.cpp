@@ -2,6 +2,7 @@
 
 #include "runtime/Data/Sampler.h"
 #include "lib/Support/Philox.h"
+#include "lib/Support/Text.h"
 
 #include <algorithm>
 
@@ -10,6 +11,10 @@ namespace nsa {
 // Streams of the seed's Philox generator. Each epoch has its own sub-stream.
 static constexpr uint64_t orderStream = uint64_t(1) << 56;
 static constexpr uint64_t phaseStream = uint64_t(2) << 56;
+static constexpr uint64_t mixtureStream = uint64_t(7) << 56;
+
+/// Samples in which a mixture has its weights.
+static constexpr uint64_t blockSamples = 10000;
 
 Permutation::Permutation(uint64_t size, uint64_t key, uint64_t stream)
     : size(size), key(key), stream(stream) {
@@ -44,13 +49,20 @@ static Status checkLength(const TokenStream &stream, int64_t seqLen,
                std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1)};
 }
 
-/// Splits seqLen + 1 tokens into inputs and targets.
+/// Splits seqLen + 1 tokens into inputs and targets. Behind those before `end`
+/// come those from `begin` on.
 static Status readWindow(const TokenStream &stream, uint64_t position,
-                         int64_t seqLen, int32_t *tokens, int32_t *targets) {
+                         uint64_t end, uint64_t begin, int64_t seqLen,
+                         int32_t *tokens, int32_t *targets) {
   std::vector<int32_t> window(size_t(seqLen) + 1);
-  if (Status status = stream.read(position, window.size(), window.data());
-      !status)
+  uint64_t count = std::min<uint64_t>(window.size(), end - position);
+  if (Status status = stream.read(position, count, window.data()); !status)
     return status;
+  if (count < window.size())
+    if (Status status =
+            stream.read(begin, window.size() - count, window.data() + count);
+        !status)
+      return status;
   std::copy(window.begin(), window.end() - 1, tokens);
   std::copy(window.begin() + 1, window.end(), targets);
   return {};
@@ -60,25 +72,109 @@ Result<TrainSampler> TrainSampler::create(const TokenStream &stream,
                                           int64_t seqLen, uint64_t seed) {
   if (Status status = checkLength(stream, seqLen, "training"); !status)
     return Error{status.message()};
+  Source whole;
+  whole.tokens = stream.size();
+  return create(stream, seqLen, seed, {whole});
+}
+
+Result<TrainSampler> TrainSampler::create(const TokenStream &stream,
+                                          int64_t seqLen, uint64_t seed,
+                                          std::vector<Source> sources) {
   TrainSampler sampler;
   sampler.stream = &stream;
   sampler.seqLen = seqLen;
   sampler.seed = seed;
-  sampler.perEpoch = stream.size() / uint64_t(seqLen);
+  for (Source &source : sources) {
+    if (source.tokens <= uint64_t(seqLen))
+      return Error{"'" + source.name + "' holds " +
+                   std::to_string(source.tokens) +
+                   " training tokens, a window of " + std::to_string(seqLen) +
+                   " needs " + std::to_string(seqLen + 1)};
+    source.windows = source.tokens / uint64_t(seqLen);
+  }
+  sampler.sources = std::move(sources);
   return sampler;
 }
 
+/// How many of the samples of a block each source has, which sum to all:
+/// weights rounded down, then up where most was cut off.
+static std::vector<uint64_t>
+shareBlock(const std::vector<DataSource> &sources) {
+  double sum = 0;
+  for (const DataSource &source : sources)
+    sum += source.weight;
+  std::vector<uint64_t> quotas;
+  std::vector<std::pair<double, size_t>> rest;
+  uint64_t left = blockSamples;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    double exact = sources[i].weight / sum * double(blockSamples);
+    quotas.push_back(std::min(uint64_t(exact), left));
+    left -= quotas.back();
+    rest.emplace_back(double(quotas.back()) - exact, i);
+  }
+  std::sort(rest.begin(), rest.end());
+  for (size_t i = 0; left > 0; i = (i + 1) % rest.size(), --left)
+    ++quotas[rest[i].second];
+  return quotas;
+}
+
+Result<TrainSampler> TrainSampler::create(const Dataset &data, int64_t seqLen,
+                                          uint64_t seed) {
+  if (data.sources.empty())
+    return create(data.train, seqLen, seed);
+  std::vector<uint64_t> quotas = shareBlock(data.sources);
+  std::vector<Source> sources;
+  uint64_t slots = 0;
+  for (size_t i = 0; i < quotas.size(); ++i) {
+    const DataSource &source = data.sources[i];
+    if (quotas[i] == 0)
+      return Error{"the weight of '" + source.name + "', " +
+                   shortest(source.weight) + ", gives it less than one of " +
+                   std::to_string(blockSamples) + " samples"};
+    sources.push_back(
+        {source.name, source.begin, source.tokens, 0, quotas[i], slots});
+    slots += quotas[i];
+  }
+  return create(data.train, seqLen, seed, std::move(sources));
+}
+
+TrainSampler::Place TrainSampler::place(uint64_t sample) const {
+  if (sources.size() == 1)
+    return {0, sample};
+  uint64_t block = sample / blockSamples;
+  uint64_t slot = Permutation(blockSamples, seed,
+                              mixtureStream | block)(sample % blockSamples);
+  size_t index = sources.size() - 1;
+  while (sources[index].firstSlot > slot)
+    --index;
+  const Source &source = sources[index];
+  return {index, block * source.quota + slot - source.firstSlot};
+}
+
+double TrainSampler::epochs(uint64_t sample, size_t index) const {
+  const Source &source = sources[index];
+  double share =
+      sources.size() == 1 ? 1.0 : double(source.quota) / double(blockSamples);
+  return double(sample) * share / double(source.windows);
+}
+
 uint64_t TrainSampler::position(uint64_t sample) const {
-  uint64_t round = epoch(sample);
-  Permutation order(perEpoch, seed, orderStream | round);
+  auto [index, number] = place(sample);
+  const Source &source = sources[index];
+  uint64_t round = number / source.windows, of = uint64_t(index) << 40;
+  Permutation order(source.windows, seed, orderStream | of | round);
   uint64_t phase =
-      PhiloxStream(seed, phaseStream | round).below(stream->size());
-  return (phase + order(sample % perEpoch) * uint64_t(seqLen)) % stream->size();
+      PhiloxStream(seed, phaseStream | of | round).below(source.tokens);
+  return source.begin +
+         (phase + order(number % source.windows) * uint64_t(seqLen)) %
+             source.tokens;
 }
 
 Status TrainSampler::read(uint64_t sample, int32_t *tokens,
                           int32_t *targets) const {
-  return readWindow(*stream, position(sample), seqLen, tokens, targets);
+  const Source &source = sources[place(sample).source];
+  return readWindow(*stream, position(sample), source.begin + source.tokens,
+                    source.begin, seqLen, tokens, targets);
 }
 
 Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
@@ -103,8 +199,8 @@ std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
 Status ValidationWindows::read(uint64_t window, int32_t *tokens,
                                int32_t *targets) const {
   assert(window < windows && "window outside the split");
-  return readWindow(*stream, window * uint64_t(seqLen), seqLen, tokens,
-                    targets);
+  return readWindow(*stream, window * uint64_t(seqLen), stream->size(), 0,
+                    seqLen, tokens, targets);
 }
 
 } // namespace nsa

@@ -6,6 +6,9 @@
 // in a permuted order; the windows of an epoch tile the stream from a random
 // phase, so borders move from epoch to epoch and every token is used.
 //
+// Of a mixture, each block of 10,000 samples has windows of every source by its
+// weight, in a permuted order; each source has its own epochs.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef NSA_RUNTIME_DATA_SAMPLER_H
@@ -42,8 +45,18 @@ public:
   static Result<TrainSampler> create(const TokenStream &stream, int64_t seqLen,
                                      uint64_t seed);
 
-  uint64_t samplesPerEpoch() const { return perEpoch; }
-  uint64_t epoch(uint64_t sample) const { return sample / perEpoch; }
+  /// The same of a mixture, whose stream is data.train. A source whose weight
+  /// gives it no window of a block is an error.
+  static Result<TrainSampler> create(const Dataset &data, int64_t seqLen,
+                                     uint64_t seed);
+
+  /// Windows of an epoch, and the epoch of a sample, of the only source.
+  uint64_t samplesPerEpoch() const { return sources[0].windows; }
+  uint64_t epoch(uint64_t sample) const { return sample / samplesPerEpoch(); }
+
+  /// How often all windows of source `index` were taken before a sample, the
+  /// last time in part.
+  double epochs(uint64_t sample, size_t index = 0) const;
 
   /// Position in the stream of the first token of a sample.
   uint64_t position(uint64_t sample) const;
@@ -52,10 +65,28 @@ public:
   Status read(uint64_t sample, int32_t *tokens, int32_t *targets) const;
 
 private:
+  struct Source {
+    std::string name;
+    /// Its tokens in the stream, and the windows of an epoch.
+    uint64_t begin = 0, tokens = 0, windows = 0;
+    /// Its samples in a block, and the first of them before they are permuted.
+    uint64_t quota = 1, firstSlot = 0;
+  };
+  /// A sample as one of a source.
+  struct Place {
+    size_t source;
+    uint64_t sample;
+  };
+
+  static Result<TrainSampler> create(const TokenStream &stream, int64_t seqLen,
+                                     uint64_t seed,
+                                     std::vector<Source> sources);
+  Place place(uint64_t sample) const;
+
   const TokenStream *stream = nullptr;
   int64_t seqLen = 0;
   uint64_t seed = 0;
-  uint64_t perEpoch = 0;
+  std::vector<Source> sources;
 };
 
 /// The fixed windows of a validation split: window i starts at token i * S.

@@ -25,6 +25,14 @@ Status TokenStream::add(Shard shard) {
   return {};
 }
 
+Status TokenStream::append(TokenStream other) {
+  vocab = std::max(vocab, other.vocab);
+  for (Shard &shard : other.shards)
+    if (Status status = add(std::move(shard)); !status)
+      return status;
+  return {};
+}
+
 Result<TokenStream> TokenStream::make(std::vector<Shard> shards,
                                       int64_t vocabSize) {
   TokenStream stream;

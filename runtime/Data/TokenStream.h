@@ -39,6 +39,10 @@ public:
 
   const std::vector<Shard> &parts() const { return shards; }
 
+  /// Puts the tokens of another stream behind those of this one. Two widths are
+  /// an error.
+  Status append(TokenStream other);
+
 private:
   Status add(Shard shard);
 
@@ -53,7 +57,16 @@ private:
 Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,
                    int64_t vocab);
 
-/// A data directory open for training.
+/// One of several sources of a training split.
+struct DataSource {
+  std::string name;
+  /// Its tokens in the split.
+  uint64_t begin = 0, tokens = 0;
+  /// Its share of the training windows.
+  double weight = 1;
+};
+
+/// A data directory open for training, or a mixture of several.
 struct Dataset {
   /// Opens manifest and shards of both splits; either may be empty here.
   /// `directory` may also be what openForeignShards takes, with `vocabSize`.
@@ -63,10 +76,28 @@ struct Dataset {
   /// The same for a manifest that was read.
   static Result<Dataset> open(const std::string &directory, Manifest manifest);
 
+  /// Opens several, whose windows are drawn by weight; without weights, by
+  /// tokens. Weights that are not positive and finite, or of another number,
+  /// are errors, and so are other tokenizers, kinds or ends of text in one
+  /// mixture.
+  static Result<Dataset> openMixture(const std::vector<std::string> &paths,
+                                     std::vector<double> weights,
+                                     int64_t vocabSize = 0);
+
+  /// What it was opened as.
+  std::string name() const;
+
+  /// Equal data, mixed alike: equal digest.
+  uint64_t digest() const;
+
+  /// Of a mixture, that of the first source.
   std::string directory;
+  /// Of a mixture, what the sources have in common, and the shards of all.
   Manifest manifest;
   TokenStream train;
   TokenStream val;
+  /// Of the training split of a mixture; empty for one source.
+  std::vector<DataSource> sources;
 };
 
 } // namespace nsa

@@ -94,7 +94,8 @@ eventValues(const StepRecord &record) {
       {"train/loss", record.loss},
       {"train/lr", record.lr},
       {"train/grad_norm", record.gradNorm},
-      {"train/toks_per_s", record.toksPerSecond}};
+      {"train/toks_per_s", record.toksPerSecond},
+      {"train/data_seconds", record.dataSeconds}};
   if (record.lossScale > 0)
     values.emplace_back("train/loss_scale", record.lossScale);
   for (const auto &[name, value] : record.attention.summary())
@@ -130,6 +131,7 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
   entry["lr"] = record.lr;
   entry["grad_norm"] = record.gradNorm;
   entry["toks_per_s"] = record.toksPerSecond;
+  entry["data_seconds"] = record.dataSeconds;
   if (record.lossScale > 0)
     entry["loss_scale"] = record.lossScale;
   for (const auto &[name, value] : record.attention.summary())

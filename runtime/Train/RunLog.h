@@ -29,6 +29,9 @@ struct StepRecord {
   double ownSeconds = 0;
   /// How long it took, until the ranks had agreed on it.
   double seconds = 0;
+  /// Of the step, what reading the samples of the next one took; a GPU is at
+  /// work meanwhile.
+  double dataSeconds = 0;
   /// Of a logged step, if the model has gates.
   AttentionStatistics attention = {};
 };

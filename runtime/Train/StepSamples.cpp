@@ -1,6 +1,7 @@
 //===- StepSamples.cpp - what a rank trains on ----------------------------===//
 
 #include "runtime/Train/StepSamples.h"
+#include "runtime/Train/RunDirectory.h"
 
 #include <algorithm>
 
@@ -20,14 +21,16 @@ void StepSamples::start(const TrainSampler &order, const BatchPlan &batch,
 }
 
 Status StepSamples::readAhead(uint64_t consumed) {
+  double begin = steadyClock();
   int64_t at = 0;
-  for (int64_t pass = 0; pass < plan.passes; ++pass)
-    for (int64_t row = 0; row < plan.microBatch; ++row, at += plan.seqLen)
-      if (ahead = sampler->read(
-              plan.firstSample(consumed, pass, rank) + uint64_t(row),
-              next.tokens.data() + at, next.targets.data() + at);
-          !ahead)
-        return ahead;
+  ahead = {};
+  for (int64_t pass = 0; pass < plan.passes && ahead; ++pass)
+    for (int64_t row = 0; row < plan.microBatch && ahead;
+         ++row, at += plan.seqLen)
+      ahead =
+          sampler->read(plan.firstSample(consumed, pass, rank) + uint64_t(row),
+                        next.tokens.data() + at, next.targets.data() + at);
+  readSeconds = steadyClock() - begin;
   return ahead;
 }
 

@@ -24,6 +24,9 @@ public:
   Status readAhead(uint64_t consumed);
   const Status &status() const { return ahead; }
 
+  /// How long the last readAhead took.
+  double seconds() const { return readSeconds; }
+
   /// Makes what was read ahead the current step.
   void advance() { std::swap(current, next); }
 
@@ -40,6 +43,7 @@ private:
   int rank = 0;
   Step current, next;
   Status ahead;
+  double readSeconds = 0;
 };
 
 } // namespace nsa

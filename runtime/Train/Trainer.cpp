@@ -100,6 +100,8 @@ Result<StepRecord> Trainer::runStep() {
     return Error{status.message()};
   StepRecord record;
   record.step = state.step + 1;
+  record.dataSeconds = samples.seconds();
+  dataSeconds += record.dataSeconds;
   record.loss = *binding.lossSum / float(plan.passes);
   record.lr = learningRate(config.train, state.step);
   record.gradNorm = *binding.gradNorm / float(plan.passes);
@@ -207,7 +209,8 @@ Status Trainer::afterStep(StepRecord record) {
   }
   for (const Anomaly &anomaly : monitor.update(record))
     reportAnomaly(anomaly, state.step);
-  if (uint64_t used = sampler->epoch(state.samples); used != epoch)
+  if (uint64_t used = sampler->epoch(state.samples);
+      used != epoch && data.sources.empty())
     console.line("epoch " + std::to_string(used + 1) + " begins after step " +
                  std::to_string(record.step) +
                  ": the training split was used " +

@@ -235,6 +235,8 @@ private:
   // Timing of this process.
   int64_t firstStep = 0;
   double stepSeconds = 0;
+  /// Of these, spent reading samples.
+  double dataSeconds = 0;
   double recentSeconds = 0;
   int64_t recentSteps = 0;
   /// The largest spread of what ranks need for a step, as a part of it, since

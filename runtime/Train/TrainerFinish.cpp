@@ -67,7 +67,8 @@ Status Trainer::dumpState(const StepRecord &record) {
   Json json;
   json["step"] = record.step;
   json["samples"] = state.samples;
-  json["epoch"] = sampler->epoch(state.samples);
+  if (data.sources.empty())
+    json["epoch"] = sampler->epoch(state.samples);
   json["loss"] = record.loss;
   json["grad_norm"] = record.gradNorm;
   json["lr"] = record.lr;
@@ -213,7 +214,8 @@ Status Trainer::finalEvaluation() {
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
-  if (data.manifest.vocabSize > Ngram::maxVocab)
+  // The n-gram models know nothing of weights.
+  if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty())
     return {};
   console.busy("fitting the n-gram baseline");
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
@@ -245,6 +247,7 @@ Status Trainer::writeMetrics(TrainEnd end) const {
   int64_t steps = state.step - firstStep;
   json["seconds"] = steadyClock() - started;
   json["step_seconds"] = stepSeconds;
+  json["data_seconds"] = dataSeconds;
   if (stepSeconds > 0)
     json["toks_per_s"] =
         double(steps) * double(plan.tokensPerStep()) / stepSeconds;

@@ -6,6 +6,7 @@
 #include "runtime/Train/Environment.h"
 #include "runtime/Train/Trainer.h"
 
+#include <cmath>
 #include <filesystem>
 #include <unistd.h>
 
@@ -52,11 +53,11 @@ Status Trainer::prepare() {
     return kept.takeError();
   state.seed = uint64_t(config.train.seed);
   state.artefactHash = model.hash();
-  state.dataDigest = data.manifest.digest();
+  state.dataDigest = data.digest();
   if (Status status = checkSameRun(); !status)
     return status;
   Result<TrainSampler> order =
-      TrainSampler::create(data.train, plan.seqLen, state.seed);
+      TrainSampler::create(data, plan.seqLen, state.seed);
   if (!order)
     return order.takeError();
   sampler = *order;
@@ -255,7 +256,7 @@ Status Trainer::writeRunFiles() const {
   facts.emplace_back("config", options.configPath);
   facts.emplace_back("config_hash", configHash(config));
   facts.emplace_back("artefact_hash", toHex(state.artefactHash));
-  facts.emplace_back("data", data.directory);
+  facts.emplace_back("data", data.name());
   facts.emplace_back("data_digest", toHex(state.dataDigest));
   if (!state.history.initFrom.empty()) {
     facts.emplace_back("init_from", state.history.initFrom);
@@ -299,7 +300,7 @@ void Trainer::printHeader() {
   console.line("run " + directory->path() + " | id " + directory->id() +
                " | config " + options.configPath + " " + configHash(config) +
                " | artefact " + toHex(state.artefactHash) + " | data " +
-               data.directory + " " + toHex(state.dataDigest));
+               data.name() + " " + toHex(state.dataDigest));
   for (const std::string &line : configLines(config))
     console.line(line);
   for (const std::string &note : notes)
@@ -311,12 +312,23 @@ void Trainer::printHeader() {
   if (!config.stages.empty())
     console.line(describeStage(config, options.stage));
   hasHeader = true;
-  uint64_t perEpoch = sampler->samplesPerEpoch();
-  char epochs[32];
-  std::snprintf(epochs, sizeof epochs, "%.2f",
-                (double(state.samples) + double(lastStep() - state.step) *
-                                             double(plan.sequencesPerStep())) /
-                    double(perEpoch));
+  uint64_t lastSample = state.samples + uint64_t(lastStep() - state.step) *
+                                            uint64_t(plan.sequencesPerStep());
+  auto describeEpochs = [&](size_t source) {
+    char text[48];
+    std::snprintf(text, sizeof text, "%.2f epochs",
+                  sampler->epochs(lastSample, source));
+    return std::string(text);
+  };
+  double weights = 0;
+  for (const DataSource &source : data.sources)
+    weights += source.weight;
+  for (size_t i = 0; i < data.sources.size(); ++i)
+    console.line(
+        "source " + data.sources[i].name + ": " +
+        shortest(std::round(1e4 * data.sources[i].weight / weights) / 100) +
+        " % of the samples, " + grouped(data.sources[i].tokens) +
+        " training tokens, " + describeEpochs(i));
   console.line(
       grouped(parameterCount(model)) + " parameters | " +
       grouped(uint64_t(plan.tokensPerStep())) + " tokens per step = " +
@@ -324,8 +336,8 @@ void Trainer::printHeader() {
       std::to_string(plan.passes) + " x " + std::to_string(plan.microBatch) +
       " sequences of " + std::to_string(plan.seqLen) + " | " +
       grouped(data.train.size()) + " training and " + grouped(data.val.size()) +
-      " validation tokens | " + std::to_string(lastStep()) +
-      " steps = " + epochs + " epochs");
+      " validation tokens | " + std::to_string(lastStep()) + " steps" +
+      (data.sources.empty() ? " = " + describeEpochs(0) : ""));
   for (const std::string &line : describeMemory(model.memory()))
     console.line(line);
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +

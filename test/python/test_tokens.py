@@ -85,6 +85,20 @@ def test_another_tokenizer_is_an_error(folder, setting, message):
     assert not (folder / "runs/wrong").exists()
 
 
+def test_several_sources_are_mixed_by_weight(folder):
+    more = [[97, 98, 98, 258]] * 100
+    nsa.data.write_shards(folder / "more", more, more, vocabulary=VOCABULARY, end_of_text=258, tokenizer=folder / "tokenizer.json",
+                          overwrite=True)
+    done = train(folder, "--data", "more", "--data-weights", "3,1", "--run-name", "mixed")
+    assert done.returncode == 0, done.stderr
+    assert "source data: 75 % of the samples, 1,000 training tokens" in done.stdout
+    assert "source more: 25 % of the samples, 400 training tokens" in done.stdout
+    metrics = json.loads((folder / "runs/mixed/metrics.json").read_text())
+    assert 0 < metrics["data_seconds"] < metrics["step_seconds"] and metrics["val_bits_per_byte"] > 0
+    wrong = train(folder, "--data", "more", "--data-weights", "3,-1", "--run-name", "wrong")
+    assert wrong.returncode == 1 and "the weight of 'more' is -1, not a positive number" in wrong.stderr
+
+
 def write_llmc(path, tokens):
     """As llm.c writes the tokens of Llama 3."""
     header = np.zeros(256, np.int32)

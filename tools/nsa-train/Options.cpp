@@ -90,8 +90,14 @@ static void addOptions(CLI::App &app, CommandLine &line) {
                  "Run configuration (YAML) of a compiled model");
   app.add_option("--data", line.data,
                  "Folder of token shards (nsa-data), or .bin files of llm.c or "
-                 "Megatron")
-      ->required();
+                 "Megatron; several are mixed (repeatable)")
+      ->required()
+      ->allow_extra_args(false);
+  app.add_option("--data-weights", line.dataWeights,
+                 "Shares of the samples that the sources have, as 0.7,0.3 "
+                 "[their tokens]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--set", line.settings,
                  "Override a key: section.key=value (repeatable)")
       ->allow_extra_args(false);

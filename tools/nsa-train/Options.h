@@ -24,7 +24,8 @@ struct CommandLine {
   std::string config;
   /// The compiled model; nothing until it is compiled.
   std::string artefact;
-  std::string data;
+  std::vector<std::string> data;
+  std::vector<double> dataWeights;
   /// From --set, and from the flags that stand for a key.
   std::vector<std::string> settings;
   std::vector<std::string> flags;

@@ -439,7 +439,8 @@ static int train(CommandLine &line) {
       return fail(opened.message());
     artifact = std::move(*opened);
   }
-  Result<Dataset> data = Dataset::open(line.data, config->model.vocabSize);
+  Result<Dataset> data = Dataset::openMixture(line.data, line.dataWeights,
+                                              config->model.vocabSize);
   if (!data)
     return fail(data.message());
   int code = 1;

@@ -1,0 +1,118 @@
+//===- Mixture.cpp - several data sets as one -----------------------------===//
+
+#include "lib/Support/Hash.h"
+#include "lib/Support/Text.h"
+#include "runtime/Data/TokenStream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace nsa {
+
+std::string Dataset::name() const {
+  if (sources.empty())
+    return directory;
+  std::string text;
+  for (const DataSource &source : sources)
+    text += (text.empty() ? "" : ", ") + source.name;
+  return text;
+}
+
+uint64_t Dataset::digest() const {
+  if (sources.empty())
+    return manifest.digest();
+  StreamHash hash;
+  hash.update(toHex(manifest.digest()));
+  for (const DataSource &source : sources)
+    hash.update(" " + std::to_string(source.tokens) + " " +
+                shortest(source.weight));
+  return hash.digest();
+}
+
+static Status checkWeights(const std::vector<std::string> &paths,
+                           const std::vector<double> &weights) {
+  if (!weights.empty() && paths.size() == 1)
+    return Error{"weights have no effect on one source, '" + paths[0] + "'"};
+  if (!weights.empty() && weights.size() != paths.size())
+    return Error{"there are " + std::to_string(weights.size()) +
+                 " weights for " + std::to_string(paths.size()) + " sources"};
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (!std::isfinite(weights[i]) || weights[i] <= 0)
+      return Error{"the weight of '" + paths[i] + "' is " +
+                   shortest(weights[i]) + ", not a positive number"};
+  return {};
+}
+
+/// How a data set says what made its tokens.
+static std::string describeTokens(const Manifest &manifest) {
+  return manifest.tokenizer.file.empty()
+             ? "of kind " + manifest.kind
+             : "of the tokenizer " + toHex(manifest.tokenizer.hash);
+}
+
+/// Joins what manifests say of a split.
+static void append(SplitInfo &split, const SplitInfo &other) {
+  split.tokens += other.tokens;
+  split.documents += other.documents;
+  split.shards.insert(split.shards.end(), other.shards.begin(),
+                      other.shards.end());
+  // Positions are those of one source.
+  split.index = {};
+}
+
+/// Puts the splits of a source behind those of the mixture.
+static Status append(Dataset &mixture, Dataset source) {
+  Manifest &all = mixture.manifest;
+  const Manifest &next = source.manifest;
+  if (describeTokens(all) != describeTokens(next))
+    return Error{"other tokens in one mixture: those in '" + mixture.directory +
+                 "' are " + describeTokens(all) + ", those in '" +
+                 source.directory + "' " + describeTokens(next)};
+  bool haveEnds = all.endOfText >= 0 && next.endOfText >= 0;
+  if (haveEnds && all.endOfText != next.endOfText)
+    return Error{"documents end with token " + std::to_string(all.endOfText) +
+                 " in '" + mixture.directory + "', with " +
+                 std::to_string(next.endOfText) + " in '" + source.directory +
+                 "'"};
+  all.endOfText = std::max(all.endOfText, next.endOfText);
+  all.vocabSize = std::max(all.vocabSize, next.vocabSize);
+  append(all.train, next.train);
+  append(all.val, next.val);
+  if (Status status = mixture.train.append(std::move(source.train)); !status)
+    return status;
+  return mixture.val.append(std::move(source.val));
+}
+
+Result<Dataset> Dataset::openMixture(const std::vector<std::string> &paths,
+                                     std::vector<double> weights,
+                                     int64_t vocabSize) {
+  assert(!paths.empty() && "a mixture of nothing");
+  if (Status status = checkWeights(paths, weights); !status)
+    return Error{status.message()};
+  std::optional<Dataset> mixture;
+  std::vector<DataSource> sources;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    Result<Dataset> source = open(paths[i], vocabSize);
+    if (!source || paths.size() == 1)
+      return source;
+    if (Status status = source->manifest.checkOwnHash(paths[i]); !status)
+      return Error{status.message()};
+    uint64_t tokens = source->train.size();
+    sources.push_back({paths[i], mixture ? mixture->train.size() : 0, tokens,
+                       weights.empty() ? double(tokens) : weights[i]});
+    if (!mixture) {
+      mixture.emplace(std::move(*source));
+      mixture->manifest.facts.clear();
+      mixture->manifest.counts.clear();
+      mixture->manifest.ownHash.reset();
+      mixture->manifest.train.index = mixture->manifest.val.index = {};
+    } else if (Status status = append(*mixture, std::move(*source)); !status) {
+      return Error{status.message()};
+    }
+  }
+  mixture->sources = std::move(sources);
+  return std::move(*mixture);
+}
+
+} // namespace nsa
