@@ -192,13 +192,13 @@ Result<Dataset> openForeignShards(const std::string &path, int64_t vocabSize) {
   Part train, val;
   if (Status status = split(files, train, val); !status)
     return Error{status.message()};
-  bool isWide = files[0].width == TokenWidth::U32;
+  bool has32Bits = files[0].width == TokenWidth::U32;
   Dataset data;
   data.directory = path;
   data.manifest.kind = files[0].isMegatron ? "megatron" : "llm.c";
   data.manifest.tool = data.manifest.kind;
   data.manifest.vocabSize = vocabSize > 0 ? vocabSize
-                            : isWide      ? maxVocabulary
+                            : has32Bits   ? maxVocabulary
                                           : 65536;
   for (auto [part, info, stream] :
        {std::tuple(&train, &data.manifest.train, &data.train),

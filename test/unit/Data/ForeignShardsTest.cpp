@@ -105,12 +105,13 @@ TEST(ForeignShards, OneFile_ItsEndIsHeldOut) {
 }
 
 TEST(ForeignShards, Megatron_HeldOutDocumentsStayWhole) {
-  for (bool isWide : {false, true}) {
+  for (bool has32Bits : {false, true}) {
     TempDir dir;
     dir.write("my_text_document.bin",
-              isWide ? raw(ramp<uint32_t>(100)) : raw(ramp<uint16_t>(100)));
-    dir.write("my_text_document.idx", isWide ? megatron(4, 4, {50, 35, 0, 15})
-                                             : megatron(8, 2, {50, 35, 0, 15}));
+              has32Bits ? raw(ramp<uint32_t>(100)) : raw(ramp<uint16_t>(100)));
+    dir.write("my_text_document.idx", has32Bits
+                                          ? megatron(4, 4, {50, 35, 0, 15})
+                                          : megatron(8, 2, {50, 35, 0, 15}));
     for (const char *name : {"", "my_text_document", "my_text_document.bin",
                              "my_text_document.idx"}) {
       Result<Dataset> data = Dataset::open(dir / name);
