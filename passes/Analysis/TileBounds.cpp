@@ -14,6 +14,9 @@ static unsigned bitsOf(Type type) {
   return ConstantIntRanges::getStorageBitwidth(type);
 }
 
+/// Other values have no range: one of no bits is an assertion.
+static bool hasRange(Type type) { return bitsOf(type) != 0; }
+
 TileBounds::TileBounds(KernelOp kernel)
     : kernel(kernel), extents(ExtentTable::of(kernel)),
       solver(DataFlowConfig().setInterprocedural(false)) {
@@ -75,10 +78,11 @@ ConstantIntRanges TileBounds::rangeOfMap(MapOp op, unsigned result) {
   };
   Block &body = op.getBody().front();
   for (auto [argument, input] : llvm::zip(body.getArguments(), op.getInputs()))
-    local.try_emplace(argument, rangeOf(input));
+    if (hasRange(argument.getType()))
+      local.try_emplace(argument, rangeOf(input));
   for (Operation &inner : body.without_terminator()) {
     auto inferable = dyn_cast<InferIntRangeInterface>(inner);
-    if (!inferable)
+    if (!inferable || !llvm::all_of(inner.getOperandTypes(), hasRange))
       continue;
     SmallVector<ConstantIntRanges> operands =
         llvm::map_to_vector(inner.getOperands(), find);
