@@ -65,7 +65,7 @@ static DataType typeOf(const ArrayUse &use, const py::dtype &dtype) {
   std::optional<DataType> type = findType(dtype.kind(), dtype.itemsize());
   if (type && dtype.byteorder() != '>')
     return *type;
-  auto text = py::str(dtype).cast<std::string>();
+  std::string text = py::str(py::handle(dtype));
   if (text != "bfloat16")
     failType(use, text);
   return DataType::BF16;

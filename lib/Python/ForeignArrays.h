@@ -15,7 +15,7 @@
 namespace nsa {
 
 /// An array, and what keeps its memory while it is used.
-struct HeldArray {
+struct [[gnu::visibility("hidden")]] HeldArray {
   Array array;
   pybind11::object owner;
 };
