@@ -66,7 +66,8 @@ for tool in nsa-data nsa-dump nsa-run nsa-train; do
   alone "$bin/$tool" --version
 done
 if [ "$kind" = runtime ]; then
-  ! env -i "$bin/python" -c 'import nsa; nsa.compile("func.func @f() { return }")' 2> log || fail "nsa.compile without nsa-compiler"
+  ! env -i "$bin/python" -c 'import nsa; nsa.compile("func.func @f() { return }")' 2> log ||
+    fail "nsa.compile without nsa-compiler"
   grep -q 'nsa-compiler' log || fail "nsa.compile: $(cat log)"
   exit
 fi

@@ -13,6 +13,7 @@ tools/setup.sh all || exit 1
 
 check "runtime without LLVM" test/check-runtime-only.sh
 check "wheels" test/check-wheels.sh compiler
+check "wheel with LLVM of PyPI" test/check-wheels.sh pypi
 check "sanitizers" test/check-sanitize.sh
 check "kernel sweeps" env NSA_SWEEP_COUNT=14 NSA_TEST_SEED="${NSA_TEST_SEED:-$(date +%s)}" \
   NSA_RANDOM_MODULES=150 ctest --test-dir build --output-on-failure -j2 \
