@@ -26,6 +26,8 @@ from torch.library import opcheck  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEVICE = os.environ.get("NSA_TORCH_DEVICE", "cpu")
 LIMIT = {"cpu": 1e-5, "cuda": 1e-4}[DEVICE]
+#: A width of values that differs from that of keys; GPUs take multiples of 16.
+WIDE = {"cpu": 24, "cuda": 32}[DEVICE]
 SIZES = {"block": 8, "stride": 4, "select_block": 16, "count": 4, "window": 20}
 INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win", "gates")
 
@@ -120,15 +122,17 @@ def random_shapes(count):
     for _ in range(count):
         group = choose.choice([1, 2, 3, 4, 5, 6, 8, 12, 16, 32])
         length = choose.choice(lengths + long)
-        groups = choose.choice([1, 2, 3]) if length < 256 else 1
-        sizes = choose.choice([(32, 16, 64), (16, 16, 16), (32, 32, 64), (16, 8, 48), (8, 4, 16)])
-        yield (choose.choice([1, 2]) if length < 256 else 1, length, group * groups if length < 2000 else groups * min(group, 4),
-               groups, *choose.choice([(16, 16), (64, 64), (32, 16), (16, 48)])), sizes, choose.choice([1, 3, 4, 16]), \
-            choose.choice([1, 64, 512]), choose.choice(["mean", "mean", "linear", "mlp"]), \
-            choose.choice([torch.float32, torch.bfloat16, torch.float16])
+        batch, groups = (choose.choice([1, 2]), choose.choice([1, 2, 3])) if length < 256 else (1, 1)
+        heads = groups * (group if length < 2000 else min(group, 4))
+        widths = choose.choice([(16, 16), (64, 64), (32, 16), (16, 48)])
+        blocks = choose.choice([(32, 16, 64), (16, 16, 16), (32, 32, 64), (16, 8, 48), (8, 4, 16)])
+        yield ((batch, length, heads, groups, *widths), blocks, choose.choice([1, 3, 4, 16]),
+               choose.choice([1, 64, 512]), choose.choice(["mean", "mean", "linear", "mlp"]),
+               choose.choice([torch.float32, torch.bfloat16, torch.float16]))
 
 
-@pytest.mark.parametrize("shape,blocks,count,window,phi,dtype", list(random_shapes(int(os.environ.get("NSA_TORCH_SHAPES", "10")))))
+@pytest.mark.parametrize("shape,blocks,count,window,phi,dtype",
+                         list(random_shapes(int(os.environ.get("NSA_TORCH_SHAPES", "10")))))
 def test_attention_random_shape_agrees_with_fp64(shape, blocks, count, window, phi, dtype):
     sizes = {"block": blocks[0], "stride": blocks[1], "select_block": blocks[2], "count": count, "window": window}
     inputs = tensors(*shape, dtype=dtype)
@@ -138,8 +142,8 @@ def test_attention_random_shape_agrees_with_fp64(shape, blocks, count, window, p
 
 @pytest.mark.parametrize("phi,positions", [("mean", False), ("linear", False), ("mlp", True)])
 def test_attention_rotary_agrees_with_fp64(phi, positions):
-    inputs = tensors(2, 45, 4, 2, 16, 24)
-    parameters = [phi_parameters(phi, 2, width, torch.float32, positions) for width in (16, 24)]
+    inputs = tensors(2, 45, 4, 2, 16, WIDE)
+    parameters = [phi_parameters(phi, 2, width, torch.float32, positions) for width in (16, WIDE)]
     check_attention(inputs, SIZES, phi, parameters, rotary=nt.rotary_table(45, 16, device=DEVICE))
 
 
@@ -148,7 +152,7 @@ def test_attention_scale_is_used():
 
 
 def test_branches_sum_to_attention():
-    inputs = tensors(2, 61, 4, 2, 16, 24)
+    inputs = tensors(2, 61, 4, 2, 16, WIDE)
     q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates = inputs
     blocks = {"block": 8, "stride": 4}
     k, v = nt.compress(k_cmp, **blocks), nt.compress(v_cmp, **blocks)
@@ -204,7 +208,7 @@ def test_token_attention_agrees_with_fp64(name, mask, dtype):
 
 # What PyTorch does with operators
 
-VECTOR = (2, 33, 4, 2, 16, 24)
+VECTOR = (2, 33, 4, 2, 16, WIDE)
 
 
 @pytest.mark.parametrize("name", ["window", "selected", "compress", "attention", "inference", "rotary"])
@@ -212,7 +216,7 @@ def test_opcheck(name):
     inputs = tensors(*VECTOR)
     indices = torch.zeros(2, 2, 33, 3, dtype=torch.int32, device=DEVICE)
     sizes = [8, 4, 16, 4, 1, 2, 20]
-    weights = [phi_parameters("mlp", 2, width, torch.float32) for width in (16, 24)]
+    weights = [phi_parameters("mlp", 2, width, torch.float32) for width in (16, WIDE)]
     operator, arguments = {
         "window": ("attend", (*inputs[:3], None, "#nsa.window<8>", None)),
         "selected": ("attend", (*inputs[:3], indices, "#nsa.selected<block = 16>", 0.3)),
@@ -293,10 +297,10 @@ def test_same_tensor_as_several_arguments_sums_gradients():
 
 @pytest.mark.parametrize("batch,length", [(0, 16), (2, 0), (0, 0)])
 def test_no_tokens_give_empty_tensors(batch, length):
-    inputs = tensors(batch, length, 4, 2, 16, 24)
-    weights = [phi_parameters("linear", 2, width, torch.float32) for width in (16, 24)]
+    inputs = tensors(batch, length, 4, 2, 16, WIDE)
+    weights = [phi_parameters("linear", 2, width, torch.float32) for width in (16, WIDE)]
     o = nt.attention(*inputs, **SIZES, phi="linear", key_parameters=weights[0], value_parameters=weights[1])
-    assert o.shape == (batch, length, 4, 24)
+    assert o.shape == (batch, length, 4, WIDE)
     gradients = torch.autograd.grad(o.sum(), [*inputs, *weights[0], *weights[1]])
     assert all((gradient == 0).all() for gradient in gradients)
 
@@ -356,6 +360,48 @@ def test_threads_results_are_their_own():
     assert not wrong
 
 
+def run_with_gradients(inputs, grad):
+    o = nt.attention(*inputs, **SIZES)
+    return [o.detach(), *torch.autograd.grad(o, inputs, grad)]
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+def test_streams_and_graphs_give_the_same():
+    inputs = tensors(1, 300, 8, 2, 64, 64, torch.bfloat16)
+    grad = torch.randn(1, 300, 8, 64, device=DEVICE).bfloat16()
+    want = run_with_gradients(inputs, grad)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for stream in streams:
+        stream.wait_stream(torch.cuda.current_stream())
+    for _ in range(20):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                got = run_with_gradients(inputs, grad)
+            stream.synchronize()
+            assert all(torch.equal(a, b) for a, b in zip(got, want))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=streams[0]):
+        recorded = run_with_gradients(inputs, grad)
+    with torch.no_grad():
+        for x in inputs:
+            x.copy_(torch.rand_like(x))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(a, b) for a, b in zip(recorded, run_with_gradients(inputs, grad)))
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+def test_call_does_not_wait_for_the_gpu():
+    inputs = tensors(1, 300, 8, 2, 64, 64, torch.bfloat16)
+    grad = torch.randn(1, 300, 8, 64, device=DEVICE).bfloat16()
+    run_with_gradients(inputs, grad)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(500_000_000)
+    run_with_gradients(inputs, grad)
+    assert not torch.cuda.current_stream().query()
+    torch.cuda.synchronize()
+
+
 @pytest.mark.skipif(DEVICE != "cpu", reason="a program for each shape")
 def test_every_length_has_one_program():
     def call(batch, length):
@@ -372,13 +418,15 @@ def test_every_length_has_one_program():
 
 
 @pytest.mark.parametrize("change,message", [
-    (lambda x: {"q": x["q"].double()}, "q is torch.float64, expected one of torch.float32, torch.bfloat16, torch.float16"),
+    (lambda x: {"q": x["q"].double()},
+     "q is torch.float64, expected one of torch.float32, torch.bfloat16, torch.float16"),
     (lambda x: {"q": x["q"][0]}, "q has shape (33, 4, 16), expected [B, T, Hq, Dk]"),
     (lambda x: {"k_slc": x["k_slc"].bfloat16()}, "k_slc is torch.bfloat16, expected torch.float32, as q is"),
     (lambda x: {"k_win": x["k_win"][:, 1:]}, "k_win has shape (2, 32, 2, 16), expected (2, 33, 2, 16)"),
-    (lambda x: {"v_slc": x["v_slc"][..., :8]}, "v_slc has shape (2, 33, 2, 8), expected (2, 33, 2, 24)"),
+    (lambda x: {"v_slc": x["v_slc"][..., :16]}, f"v_slc has shape (2, 33, 2, 16), expected (2, 33, 2, {WIDE})"),
     (lambda x: {"gates": x["gates"][..., :2]}, "gates has shape (2, 33, 4, 2), expected (2, 33, 4, 3)"),
-    (lambda x: {"q": x["q"][:, :, :3], "gates": x["gates"][:, :, :3]}, "q has 3 heads, expected a multiple of the 2 of k_cmp"),
+    (lambda x: {"q": x["q"][:, :, :3], "gates": x["gates"][:, :, :3]},
+     "q has 3 heads, expected a multiple of the 2 of k_cmp"),
     (lambda x: {"stride": 3}, "block is 8, expected a multiple of stride, 3"),
     (lambda x: {"select_block": 4}, "select_block is 4, expected a multiple of stride, 4, that is at least block, 8"),
     (lambda x: {"count": 0}, "count is 0, expected at least 1"),
@@ -413,14 +461,17 @@ def test_group_of_more_than_32_is_an_error():
 
 
 def small_layer(**options):
-    return nt.NativeSparseAttention(32, 4, 2, 16, block=8, stride=4, select_block=16, count=3, window=12, **options).to(DEVICE)
+    sizes = {"block": 8, "stride": 4, "select_block": 16, "count": 3, "window": 12}
+    return nt.NativeSparseAttention(32, 4, 2, 16, **sizes, **options).to(DEVICE)
 
 
-@pytest.mark.parametrize("options", [{}, {"phi": "linear", "positions": True, "value_dim": 32}, {"phi": "mlp", "gate": "softmax"}])
+@pytest.mark.parametrize("options", [{}, {"phi": "linear", "positions": True, "value_dim": 32},
+                                     {"phi": "mlp", "gate": "softmax"}])
 def test_layer_names_are_those_of_checkpoints(options):
     layer = small_layer(**options)
     names = {"query.weight", "gate.weight", "gate.bias", "output.weight",
-             *[f"{branch}.{kind}.weight" for branch in ("compressed", "selected", "window") for kind in ("key", "value")]}
+             *[f"{branch}.{kind}.weight" for branch in ("compressed", "selected", "window")
+               for kind in ("key", "value")]}
     phi = {"linear": ["weight", "positions"], "mlp": ["weight", "output_weight"]}.get(options.get("phi"), [])
     names |= {f"compressed.{kind}_compression.{name}" for kind in ("key", "value") for name in phi}
     assert set(layer.state_dict()) == names
@@ -470,7 +521,8 @@ def test_layer_misuse_is_named(options, message):
 
 CONFIG = """model: {dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, init_std: 0.3}
 nsa: {l: 8, d: 4, l_sel: 16, n_sel: 3, w: 12, phi: linear, phi_pos: true}
-train: {steps: 1, lr: 0.0, seq_len: 48, batch_size: 1, micro_batch: 1, warmup_steps: 0, final_eval_batches: 1, sample_bytes: 0}
+train: {steps: 1, lr: 0.0, seq_len: 48, batch_size: 1, micro_batch: 1, warmup_steps: 0, final_eval_batches: 1,
+        sample_bytes: 0}
 """
 
 
@@ -499,7 +551,8 @@ class Decoder(torch.nn.Module):
         x = self.weights["embedding.weight"][ids]
         for i, layer in enumerate(self.layers):
             x = x + layer(norm(x, f"layers.{i}.attention.norm"))
-            hidden = torch.nn.functional.silu(norm(x, f"layers.{i}.mlp.norm") @ self.weights[f"layers.{i}.mlp.up.weight"].T)
+            hidden = norm(x, f"layers.{i}.mlp.norm") @ self.weights[f"layers.{i}.mlp.up.weight"].T
+            hidden = torch.nn.functional.silu(hidden)
             x = x + hidden @ self.weights[f"layers.{i}.mlp.down.weight"].T
         return norm(x, "norm") @ self.weights["head.weight"].T
 

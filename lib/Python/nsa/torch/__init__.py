@@ -22,5 +22,5 @@ from nsa.torch._functions import (attention, causal_attention, compress, compres
                                   rotary_table, select, selected_attention, window_attention)
 from nsa.torch._layer import NativeSparseAttention, load_checkpoint  # noqa: E402
 
-__all__ = ["NativeSparseAttention", "attention", "causal_attention", "compress", "compressed_attention", "load_checkpoint",
-           "rotary_table", "select", "selected_attention", "window_attention"]
+__all__ = ["NativeSparseAttention", "attention", "causal_attention", "compress", "compressed_attention",
+           "load_checkpoint", "rotary_table", "select", "selected_attention", "window_attention"]

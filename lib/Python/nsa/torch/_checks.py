@@ -145,7 +145,8 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, sizes, ph
     block, stride, select_block, count, initial, local, window = sizes
     _check_query(q)
     check_sizes(block, stride, select_block)
-    for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0), ("window", window, 1)):
+    for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0),
+                               ("window", window, 1)):
         check_at_least(name, value, least)
     for suffix, k, v in (("_cmp", kc, vc), ("_slc", ks, vs), ("_win", kw, vw)):
         _check_heads(q, k, v, q.shape[1], suffix)

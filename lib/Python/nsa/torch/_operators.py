@@ -131,8 +131,8 @@ _define("select", "(Tensor q, Tensor k, Tensor lse, int block, int stride, int s
 
 # All of Native Sparse Attention
 
-_INPUTS = ("Tensor q, Tensor k_cmp, Tensor v_cmp, Tensor k_slc, Tensor v_slc, Tensor k_win, Tensor v_win, Tensor gates, "
-           "Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary")
+_INPUTS = ("Tensor q, Tensor k_cmp, Tensor v_cmp, Tensor k_slc, Tensor v_slc, Tensor k_win, Tensor v_win, "
+           "Tensor gates, Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary")
 _PARAMETERS = "int[] sizes, str phi, float? scale"
 _KEPT = ("Tensor o_cmp, Tensor lse_cmp, Tensor o_slc, Tensor lse_slc, Tensor o_win, Tensor lse_win, Tensor indices")
 
