@@ -261,6 +261,8 @@ void nsa::setGridExtents(Operation *kernel, ArrayRef<Extent> grid) {
 }
 
 namespace {
+// The visitor calls these in place of its own.
+// NOLINTBEGIN(bugprone-derived-method-shadowing-base-method)
 /// Makes arithmetic of an expression.
 class Expander : public AffineExprVisitor<Expander, Value> {
 public:
@@ -304,6 +306,7 @@ private:
   Location loc;
   ValueRange symbols;
 };
+// NOLINTEND(bugprone-derived-method-shadowing-base-method)
 } // namespace
 
 Value nsa::expandExtent(OpBuilder &builder, Location loc, const Extent &extent,
