@@ -4,8 +4,10 @@
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNAttributes.h"
 #include "dialects/NSA/NSAOps.h"
+#include "mlir/IR/Verifier.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_BINDEXTENTS
@@ -44,6 +46,10 @@ private:
   FailureOr<SmallVector<std::optional<Dimension>>>
   findDimensions(func::FuncOp function, BlockArgument argument);
   LogicalResult bind(func::FuncOp function);
+  /// Binds all functions and verifies them. Errors say `?` again.
+  LogicalResult bindAll();
+  /// A message with `?` for numbers that stand for it, where they are sizes.
+  std::string restore(StringRef message) const;
 
   ModuleOp module;
   int64_t numbers[kNumExtents] = {};
@@ -182,11 +188,57 @@ LogicalResult Binder::bind(func::FuncOp function) {
   return success();
 }
 
+std::string Binder::restore(StringRef message) const {
+  std::string text;
+  while (!message.empty()) {
+    StringRef digits = message.take_while(llvm::isDigit);
+    if (digits.empty()) {
+      text += message.front();
+      message = message.drop_front();
+      continue;
+    }
+    message = message.drop_front(digits.size());
+    int64_t number = 0;
+    StringRef before = text;
+    bool isSize = before.ends_with("x") || message.starts_with("x") ||
+                  before.ends_with("shape ") ||
+                  (before.ends_with("(") && message.starts_with(")"));
+    bool isNumber = isSize && !digits.getAsInteger(10, number) &&
+                    llvm::is_contained(numbers, number);
+    text += isNumber ? StringRef("?") : digits;
+  }
+  return text;
+}
+
+LogicalResult Binder::bindAll() {
+  SmallVector<Diagnostic> found;
+  LogicalResult result = success();
+  {
+    ScopedDiagnosticHandler handler(module.getContext(),
+                                    [&](Diagnostic &diagnostic) {
+                                      found.push_back(std::move(diagnostic));
+                                    });
+    for (func::FuncOp function : module.getOps<func::FuncOp>())
+      if (succeeded(result) && !function.isExternal())
+        result = bind(function);
+    if (succeeded(result))
+      result = verify(module);
+  }
+  for (const Diagnostic &diagnostic : found) {
+    Diagnostic shown(diagnostic.getLocation(), diagnostic.getSeverity());
+    shown << restore(diagnostic.str());
+    for (const Diagnostic &note : diagnostic.getNotes())
+      shown.attachNote(note.getLocation()) << restore(note.str());
+    module.getContext()->getDiagEngine().emit(std::move(shown));
+  }
+  return result;
+}
+
 LogicalResult Binder::run() {
-  auto functions = module.getOps<func::FuncOp>();
-  bool isNeeded = llvm::any_of(functions, [](func::FuncOp function) {
-    return llvm::any_of(function.getArgumentTypes(), isOpen);
-  });
+  bool isNeeded =
+      llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
+        return llvm::any_of(function.getArgumentTypes(), isOpen);
+      });
   if (!isNeeded)
     return success();
   if (failed(chooseNumbers()))
@@ -195,10 +247,7 @@ LogicalResult Binder::run() {
   for (unsigned index = 0; index < kNumExtents; ++index)
     table.add(Extent::argument(numbers[index], index, module.getContext()));
   table.writeTo(module);
-  for (func::FuncOp function : functions)
-    if (!function.isExternal() && failed(bind(function)))
-      return failure();
-  return success();
+  return bindAll();
 }
 
 LogicalResult nsa::bindExtents(ModuleOp module) { return Binder(module).run(); }
