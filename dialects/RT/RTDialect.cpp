@@ -37,9 +37,11 @@ rt::TensorMapAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           unsigned argument, Type element,
                           DenseI64ArrayAttr extents, DenseI64ArrayAttr strides,
                           DenseI64ArrayAttr box, unsigned swizzle) {
-  if (!isa<Float32Type, BFloat16Type, Float16Type>(element))
-    return emitError() << "elements of a tensor map are f32, bf16 or f16, not "
-                       << element;
+  if (!isa<Float32Type, BFloat16Type, Float16Type>(element) &&
+      !element.isSignlessInteger(32))
+    return emitError()
+           << "elements of a tensor map are f32, bf16, f16 or i32, not "
+           << element;
   std::string mistake =
       findTensorMapMistake(extents.asArrayRef(), strides.asArrayRef(),
                            box.asArrayRef(), swizzle, getBytes(element));

@@ -44,7 +44,9 @@ Result<Command> nsa::cuda::makeFill(DataType type, double value, DevicePtr out,
 
 /// The number of a type of elements in CUtensorMapDataType.
 static int mapType(DataType type) {
-  constexpr int half = 6, single = 7, bfloat = 9;
+  constexpr int word = 3, half = 6, single = 7, bfloat = 9;
+  if (type == DataType::I32)
+    return word;
   if (type == DataType::F16)
     return half;
   return type == DataType::F32 ? single : bfloat;

@@ -62,9 +62,9 @@ static Status checkMap(const Kernel &kernel, const artifact::TensorMap &map) {
   if (!isAligned(*map.extents()) || !isAligned(*map.strides()))
     return Error{"its extents or strides are misaligned in the file"};
   DataType type = kernel.argument_types()->Get(map.argument());
-  if (!isFloat(type))
+  if (!isFloat(type) && type != DataType::I32)
     return Error{"argument " + num(map.argument()) + " has elements of type " +
-                 typeName(type) + ", which is none of f32, bf16 and f16"};
+                 typeName(type) + ", which is none of f32, bf16, f16 and i32"};
   if (kernel.takes_extents() && isEmptyTensorMap(*map.extents()) &&
       kernel.argument_bytes()->Get(map.argument()) == 0)
     return {};

@@ -287,15 +287,14 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   b.store(sums[1], args.valueGrad, {batch, i, keyHead, valueCols});
 }
 
-KernelSpec DenseAttention::forwardSpec(const KernelSchedule &schedule,
-                                       StringRef suffix,
+KernelSpec DenseAttention::forwardSpec(StringRef suffix,
                                        std::string name) const {
   std::array<Extent, 3> grid = headGrid(ownQueryTile);
   if (packedQueries != 0)
     grid = {numQueryTiles(packedQueries), shape.keyHeads, shape.batch};
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
-  spec.minBlocks = getMinBlocks(schedule);
+  spec.minBlocks = minBlocks;
   spec.takesExtents = true;
   return spec;
 }
@@ -323,7 +322,7 @@ ResultRange DenseAttention::launchForward(KernelCache &cache,
                                           StringRef suffix, std::string name,
                                           ValueRange inputs,
                                           TypeRange types) const {
-  KernelSpec spec = forwardSpec(cache.getSchedule(), suffix, std::move(name));
+  KernelSpec spec = forwardSpec(suffix, std::move(name));
   return cache.launch(
       builder, op, spec, inputs, types,
       [&](TileBuilder &b, ArrayRef<Value> args) { buildForward(b, args); });
@@ -353,8 +352,7 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
   LogicalResult matchAndRewrite(RotaryAttentionOp op,
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, getSchedule());
-    KernelSpec spec =
-        attention.forwardSpec(getSchedule(), "", getName(attention));
+    KernelSpec spec = attention.forwardSpec("", getName(attention));
     // The table of angles has an end.
     spec.takesExtents = false;
     rewriter.replaceOp(op,

@@ -24,6 +24,7 @@ struct DenseAttention {
         ownQueryTile(getOwnQueryTile(schedule)),
         packedQueries(getPackedQueries(schedule)),
         forwardKeyTile(getForwardKeyTile(schedule)),
+        minBlocks(getMinBlocks(schedule)),
         ownKeyTile(getOwnKeyTile(schedule, getProductRows(schedule))),
         sumTile(getOwnKeyTile(schedule, 0)), isGPU(schedule.isGPU),
         hasWarpgroups(getProductRows(schedule) != 0) {}
@@ -82,8 +83,7 @@ struct DenseAttention {
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
   /// What launches the kernel of the output. `suffix` and `name` are a
   /// KernelSpec's.
-  KernelSpec forwardSpec(const KernelSchedule &schedule, llvm::StringRef suffix,
-                         std::string name) const;
+  KernelSpec forwardSpec(llvm::StringRef suffix, std::string name) const;
   /// The rows of a program of this kernel.
   RowProgram makeForwardProgram(tile::TileBuilder &b) const;
   /// Program: (query tile, query head, batch), or (query tile, key head, batch)
@@ -106,6 +106,13 @@ struct DenseAttention {
   /// lse, the masks of a selection, dq and do . o.
   void buildQueryGrad(tile::TileBuilder &b,
                       llvm::ArrayRef<mlir::Value> args) const;
+  /// Programs of the gradient of queries of narrow heads that a multiprocessor
+  /// is to run at once where a program has several branches, 0 for as many as
+  /// fit.
+  int64_t getQueryGradBlocks() const {
+    bool isSmall = shape.keyWidth <= 64 && shape.valueWidth <= 64;
+    return hasWarpgroups && queryTile == 64 && isSmall ? 3 : 0;
+  }
   /// Whether the sums of the gradient of queries, made of whole warpgroups,
   /// take so many registers that other tiles had better lie in shared memory.
   bool needsRegisters() const { return hasWarpgroups && shape.keyWidth == 128; }
@@ -130,6 +137,9 @@ struct DenseAttention {
   /// Queries of a program that computes the outputs of all heads of a group, 0
   /// if it takes one head; keys of a tile there.
   int64_t packedQueries, forwardKeyTile;
+  /// Such programs that a multiprocessor is to run at once; 0 for as many as
+  /// fit.
+  int64_t minBlocks;
   int64_t ownKeyTile, sumTile;
   bool isGPU, hasWarpgroups;
   /// Tokens of the blocks of which queries see those that they selected, which

@@ -111,7 +111,7 @@ struct ForwardKernel {
       masked = makeMasked(attention.selected, schedule);
   }
 
-  KernelSpec spec(const KernelSchedule &schedule) const;
+  KernelSpec spec() const;
   /// The inputs, in the order in which `build` takes them: instead of indices
   /// `selection`, if that is not null.
   SmallVector<Value> getInputs(FusedOp op, Value selection);
@@ -128,14 +128,14 @@ struct ForwardKernel {
 };
 } // namespace
 
-KernelSpec ForwardKernel::spec(const KernelSchedule &schedule) const {
+KernelSpec ForwardKernel::spec() const {
   const AttentionShape &shape = attention.shape;
   KernelSpec spec = {
       "",
       attention.name(),
       {attention.selected.numQueryTiles(), shape.keyHeads, shape.batch}};
   if (masked)
-    spec = masked->forwardSpec(schedule, "masks", attention.name());
+    spec = masked->forwardSpec("masks", attention.name());
   int64_t width = shape.keyWidth + shape.valueWidth;
   spec.flops = attention.selected.flops(width) + attention.denseFlops(width);
   spec.takesExtents = true;
@@ -266,7 +266,7 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
     const SelectedAttention &attention = kernel.attention.selected;
     AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
     Value indices = op.getOutside(selected.getIndices());
-    KernelSpec spec = kernel.spec(getSchedule());
+    KernelSpec spec = kernel.spec();
     SmallVector<Value> inputs;
     if (kernel.masked) {
       inputs = kernel.getInputs(

@@ -154,6 +154,8 @@ ResultRange Launcher::launchQueryGrad() {
     spec.selectBlock = selected.getVisibility().getIndexBlock();
   }
   spec.takesExtents = takesExtents();
+  if (hasMasks)
+    spec.minBlocks = attention.masked.attention.getQueryGradBlocks();
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
 

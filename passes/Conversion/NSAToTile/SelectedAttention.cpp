@@ -266,8 +266,7 @@ private:
   void convertToMasks(AttentionOp op, const SelectedAttention &selected,
                       PatternRewriter &rewriter) const {
     DenseAttention attention = makeMasked(selected, getSchedule());
-    KernelSpec spec =
-        attention.forwardSpec(getSchedule(), "masks", selected.name());
+    KernelSpec spec = attention.forwardSpec("masks", selected.name());
     spec.flops =
         selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
     Value masks = SelectionMasks::launch(cache, rewriter, op, op.getIndices(),

@@ -13,18 +13,78 @@
 using namespace mlir;
 using namespace nsa;
 
+//===----------------------------------------------------------------------===//
+// Choice
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Up to how many times as many pairs as count a kernel with masks is faster
+/// than the one with lists.
+struct Limits {
+  double forward, queryGrad, keyValueGrad;
+};
+} // namespace
+
+/// Measured on an H100 with bf16, blocks of 64 tokens of which 16 are selected
+/// and groups of 6 and of 16 heads, from 2,048 tokens on; milliseconds with
+/// lists / with masks, all kernels that only one form needs included:
+///
+///   width  tokens  pairs  forward        dq             dk and dv
+///   64     2,048   1.36   0.272 / 0.189  0.448 / 0.342  0.331 / 0.315
+///          3,072   1.79   0.376 / 0.246  0.546 / 0.415  0.462 / 0.425
+///          4,096   2.35   0.443 / 0.329  0.632 / 0.536  0.358 / 0.590
+///          8,192   4.38   0.563 / 0.613  0.773 / 1.02   0.436 / 1.25
+///   128    2,048   1.36   0.364 / 0.381  0.798 / 0.609  0.914 / 0.818
+///          4,096   2.35   0.557 / 0.624  0.991 / 0.928  0.948 / 1.61
+static Limits getLimits(const AttentionShape &shape) {
+  int64_t width = shape.keyWidth + shape.valueWidth;
+  if (width <= 128)
+    return {3.0, 2.7, 1.85};
+  if (width <= 256)
+    return {1.2, 2.4, 1.5};
+  return {};
+}
+
 SelectedForms::SelectedForms(const SelectedAttention &selected,
                              const KernelSchedule &schedule) {
-  bool isForced = schedule.selectedForm != SelectedForm::Auto;
   forward = queryGrad = keyValueGrad =
-      isForced ? schedule.selectedForm : SelectedForm::Lists;
+      schedule.selectedForm == SelectedForm::Masks ? SelectedForm::Masks
+                                                   : SelectedForm::Lists;
+  const AttentionShape &shape = selected.shape;
+  constexpr int64_t shortest = 2048;
+  bool isMeasured = schedule.mmaRows != 0 && shape.elementBits == 16 &&
+                    shape.batch.isConstant() && shape.sequence.isConstant() &&
+                    int64_t(shape.sequence) >= shortest &&
+                    selected.keyTile == 64;
+  if (schedule.selectedForm != SelectedForm::Auto || !isMeasured)
+    return;
+  auto causal = CausalAttr::get(selected.visibility.getContext());
+  auto count = [&](VisibilityAttrInterface visibility) {
+    return static_cast<double>(visibility.countPairs(
+        int64_t(shape.sequence), int64_t(shape.keys), selected.count));
+  };
+  double pairs = count(causal) / count(selected.visibility);
+  auto choose = [&](double limit) {
+    return pairs <= limit ? SelectedForm::Masks : SelectedForm::Lists;
+  };
+  Limits limits = getLimits(shape);
+  forward = choose(limits.forward);
+  queryGrad = choose(limits.queryGrad);
+  keyValueGrad = choose(limits.keyValueGrad);
 }
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
 
 DenseAttention nsa::makeMasked(const SelectedAttention &selected,
                                const KernelSchedule &schedule) {
   auto causal = CausalAttr::get(selected.visibility.getContext());
   DenseAttention attention(selected.shape, causal, schedule);
   attention.selectBlock = selected.selectBlock;
+  // Heads so wide leave two programs too few registers: one has a producer.
+  if (selected.shape.keyWidth + selected.shape.valueWidth > 128)
+    attention.minBlocks = 0;
   // A tile of keys lies in one block.
   attention.keyTile = attention.forwardKeyTile = attention.ownKeyTile =
       selected.keyTile;

@@ -51,12 +51,13 @@ static std::optional<Box> getAtomColumn(LoadOp load) {
              unsigned(shape.rowBytes())};
 }
 
-/// The box of a row or a column.
+/// The box of a row or a column of 4-byte elements.
 static std::optional<Box> getLine(LoadOp load) {
   MmaLayout layout(load.getResult());
   bool isRow = layout.rows == 1;
   int64_t length = isRow ? layout.cols : layout.rows;
-  if (!layout.element.isF32() || length != layout.lineLength())
+  if (layout.element.getIntOrFloatBitWidth() != 32 ||
+      length != layout.lineLength())
     return std::nullopt;
   return Box{layout.rows, layout.cols, isRow ? 1 : 0, 0};
 }

@@ -1,4 +1,6 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=masks" --canonicalize --cse | FileCheck %s
+// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s --check-prefix=AUTO
+// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=cuda | FileCheck %s --check-prefix=CUDA
 // RUN: not nsa-opt %s --nsa-convert-to-tile=selected-form=masks -o /dev/null 2>&1 | FileCheck %s --check-prefix=CPU
 // CPU: error: there are no masks of selected blocks on a CPU
 
@@ -10,6 +12,13 @@
 // CHECK-NEXT: tile.launch @selected_attention_backward_dq_masks_{{.+}}, %[[MASKS]])
 // CHECK-NEXT: tile.launch @selected_attention_backward_dkdv_masks_{{.+}}, %[[MASKS]])
 // CHECK-NEXT: return
+// Queries see 2.35 times as many pairs as they selected: too many for the
+// gradients of keys.
+// AUTO-LABEL: func.func @both(
+// AUTO-DAG: tile.launch @selected_attention_masks_
+// AUTO-DAG: tile.launch @selected_attention_backward_dq_masks_
+// AUTO-DAG: tile.launch @selected_attention_backward_dkdv_b1s4096h6x2d64_s64n16_bf16
+// CUDA-NOT: masks
 func.func @both(%q: tensor<1x4096x6x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %i: tensor<1x2x4096x16xi32>)
     -> (tensor<1x4096x6x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>) {
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x4096x16xi32>)
@@ -41,3 +50,22 @@ func.func @both(%q: tensor<1x4096x6x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %i: 
 // CHECK: tile.map ({{.+}}, %[[SELECTED]] : !tile.tile<128x1xf32>, !tile.tile<128x1xf32>, !tile.tile<128x1xi32>)
 // CHECK: %[[SHIFT:.+]] = tile.map (%{{.+}}, %[[SELECTED]] : !tile.tile<128x1xf32>, !tile.tile<128x1xi32>)
 // CHECK: tile.map (%{{.+}}, %[[SHIFT]] : !tile.tile<128x64xf32>, !tile.tile<128x1xf32>)
+
+// Few enough for all kernels; of wide heads not for forward.
+// AUTO-LABEL: func.func @short(
+// AUTO-NOT: lists
+// AUTO-DAG: tile.launch @selected_attention_masks_b1s2048h6x2d64_
+// AUTO-DAG: tile.launch @selected_attention_backward_dq_masks_
+// AUTO-DAG: tile.launch @selected_attention_backward_dkdv_masks_
+// AUTO-DAG: tile.launch @selected_attention_b1s2048h8x2d128_s64n16_bf16
+// AUTO: return
+func.func @short(%q: tensor<1x2048x6x64xbf16>, %k: tensor<1x2048x2x64xbf16>, %i: tensor<1x2x2048x16xi32>, %r: tensor<1x2048x8x128xbf16>, %s: tensor<1x2048x2x128xbf16>)
+    -> (tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x8x128xbf16>) {
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
+      : tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
+      : tensor<1x2048x6x64xbf16>, tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x6x64xbf16>, tensor<1x6x2048xf32>
+  %p, %l = nsa.attention %r, %s, %s visible(#nsa.selected<block = 64>, %i : tensor<1x2x2048x16xi32>)
+      : tensor<1x2048x8x128xbf16>, tensor<1x2048x2x128xbf16>, tensor<1x2048x2x128xbf16>
+  return %dq, %dk, %dv, %p : tensor<1x2048x6x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x2x64xbf16>, tensor<1x2048x8x128xbf16>
+}

@@ -1,7 +1,7 @@
 // RUN: nsa-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{elements of a tensor map are f32, bf16 or f16, not 'i32'}}
-#map = #rt.tensor_map<argument = 0, element = i32, extents = array<i64: 64, 8>, strides = array<i64: 128>, box = array<i64: 64, 1>, swizzle = 0>
+// expected-error @below {{elements of a tensor map are f32, bf16, f16 or i32, not 'i64'}}
+#map = #rt.tensor_map<argument = 0, element = i64, extents = array<i64: 64, 8>, strides = array<i64: 128>, box = array<i64: 64, 1>, swizzle = 0>
 
 // -----
 
