@@ -306,9 +306,10 @@ TEST(Artifact, TensorMaps_DescribeTheirArgument) {
             {8, 1, 1, 1, 1},
             0}})
     expectError(withMaps({large}), "bytes of argument 0, which has 4096");
-  expectError(withMaps({good}, DataType::I64),
-              "argument 0 has elements of type i64, which is none of f32, bf16, "
-              "f16 and i32");
+  expectError(
+      withMaps({good}, DataType::I64),
+      "argument 0 has elements of type i64, which is none of f32, bf16, "
+      "f16 and i32");
   expectError(withMaps({good}, DataType::BF16, "cpu"),
               "it has 1 tensor maps, but is for the target 'cpu'");
 }
