@@ -491,6 +491,7 @@ PYBIND11_MODULE(_runtime, m) {
       .def_property_readonly("path", &Weights::path)
       .def_property_readonly("step", &Weights::step)
       .def_property_readonly("config", &Weights::config)
+      .def_property_readonly("model_config", &Weights::modelConfig)
       .def_property_readonly("precision", &Weights::precision)
       .def_property_readonly("tensors", &describeTensors)
       .def("read", &readWeight, py::arg("name"));

@@ -148,8 +148,15 @@ Result<bool> hasCheckpoint(const std::string &runDirectory);
 /// The state of a checkpoint, without a look at its other files.
 Result<TrainState> readTrainState(const std::string &checkpoint);
 
-/// The configuration of a checkpoint, without a look at its other files.
-Result<RunConfig> readCheckpointConfig(const std::string &checkpoint);
+/// The configuration of a checkpoint, in the stage of the step that it was
+/// saved after, without a look at its other files.
+Result<RunConfig> readCheckpointConfig(const std::string &checkpoint,
+                                       int64_t step);
+
+/// Whether a checkpoint has the model and the length of sequences that a
+/// configuration has in the stage of the step.
+Result<bool> hasModelOf(const std::string &checkpoint, int64_t step,
+                        const RunConfig &config);
 
 /// The run directory that a checkpoint lies in.
 std::string runOf(const std::string &checkpoint);

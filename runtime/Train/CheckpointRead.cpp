@@ -158,8 +158,22 @@ static bool isTensorFile(const std::string &name) {
   return std::filesystem::path(name).extension() == ".safetensors";
 }
 
-Result<RunConfig> readCheckpointConfig(const std::string &checkpoint) {
-  return loadConfig(checkpoint + "/" + configFile);
+Result<RunConfig> readCheckpointConfig(const std::string &checkpoint,
+                                       int64_t step) {
+  Result<RunConfig> config = loadConfig(checkpoint + "/" + configFile);
+  if (config)
+    applyStage(*config, findStage(*config, step));
+  return config;
+}
+
+Result<bool> hasModelOf(const std::string &checkpoint, int64_t step,
+                        const RunConfig &config) {
+  Result<RunConfig> then = readCheckpointConfig(checkpoint, step);
+  if (!then)
+    return then.takeError();
+  RunConfig now = withStage(config, findStage(config, step));
+  return then->train.seqLen == now.train.seqLen &&
+         printModelJson(*then) == printModelJson(now);
 }
 
 /// The steps of a run and their batches, such as "15 steps of 6".
@@ -230,12 +244,11 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
       if (Status status = checkFinite(name); !status)
         return Error{status.message()};
   }
-  Result<RunConfig> config = readCheckpointConfig(path);
+  Result<RunConfig> config = readCheckpointConfig(path, found->state.step);
   if (!config)
     return config.takeError();
   // Before there was a history, all steps were alike.
   TrainState &state = found->state;
-  applyStage(*config, findStage(*config, state.step));
   if (state.history.data.empty())
     state.history.setData(0, state.dataDigest);
   if (state.history.batches.empty())

@@ -14,9 +14,9 @@ namespace fs = std::filesystem;
 
 /// Keys of the model that were others where the weights were trained: shapes
 /// do not tell.
-static Result<std::vector<std::string>> compareModels(const std::string &folder,
-                                                      const RunConfig &now) {
-  Result<RunConfig> then = readCheckpointConfig(folder);
+static Result<std::vector<std::string>>
+compareModels(const std::string &folder, int64_t step, const RunConfig &now) {
+  Result<RunConfig> then = readCheckpointConfig(folder, step);
   if (!then)
     return then.takeError();
   std::vector<std::string> notes;
@@ -61,7 +61,8 @@ static Result<InitialWeights> findWeights(const std::string &from,
   if (!state)
     return state.takeError();
   weights.tokenizerHash = state->tokenizerHash;
-  Result<std::vector<std::string>> found = compareModels(folder, config);
+  Result<std::vector<std::string>> found =
+      compareModels(folder, state->step, config);
   if (!found)
     return found.takeError();
   weights.notes.insert(weights.notes.end(), found->begin(), found->end());

@@ -54,12 +54,9 @@ Result<bool> Trainer::isOfThisRun(const std::string &folder,
     return false;
   if (saved.artefactHash == state.artefactHash)
     return true;
-  Result<RunConfig> then = readCheckpointConfig(folder);
-  if (!then)
-    return then.takeError();
-  if (then->train.seqLen != config.train.seqLen ||
-      printModelJson(*then) != printModelJson(config))
-    return false;
+  Result<bool> isSame = hasModelOf(folder, saved.step, config);
+  if (!isSame || !*isSame)
+    return isSame;
   return hasParametersOf(folder, model);
 }
 

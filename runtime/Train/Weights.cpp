@@ -74,8 +74,12 @@ Result<Weights> Weights::open(const std::string &path) {
   Weights weights;
   weights.folder = checkpoint->path;
   weights.steps = checkpoint->state.step;
-  weights.yaml = printConfigYaml(checkpoint->config);
-  weights.compute = checkpoint->config.runtime.precision;
+  RunConfig &config = checkpoint->config;
+  // The stage of the checkpoint is all of it.
+  config.stages.clear();
+  weights.yaml = printConfigYaml(config);
+  weights.json = printModelJson(config);
+  weights.compute = config.runtime.precision;
   std::string name = weights.folder + "/" + modelFile;
   Result<SafetensorsFile> file = SafetensorsFile::open(name);
   if (!file)

@@ -113,6 +113,17 @@ def test_model_losses_and_logits_agree(run):
     assert abs(model.loss(ids) - want) < 1e-4
 
 
+def test_model_of_a_later_stage_is_that_of_the_stage(run, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(run / "cache"))
+    stages = "stages: [{steps: 1}, {steps: 1, seq_len: 128, rope_base: 50000}]\n"
+    (run / "stages.yaml").write_text(SMALL.replace("steps: 2, ", "") + stages)
+    subprocess.run([BIN / "nsa-train", "stages.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "stages"],
+                   cwd=run, check=True, capture_output=True)
+    model = nsa.Model(run / "runs" / "stages")
+    assert (model.step, model.seq_len) == (2, 128)
+    assert "rope_base: 50000" in model.config and "stages" not in model.config
+
+
 def test_model_of_an_artifact_is_the_same(run):
     compiled, given = nsa.Model(run / "runs/small"), nsa.Model(run / "runs/small", artifact=run / "small.nsax")
     ids = list(range(16))

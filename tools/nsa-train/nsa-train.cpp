@@ -362,13 +362,7 @@ static Result<std::string> findStart(CommandLine &line, const RunConfig &config,
                          const TrainState &saved) -> Result<bool> {
     if (saved.dataDigest != dataDigest && !train.allowChangedData)
       return false;
-    Result<RunConfig> then = readCheckpointConfig(folder);
-    if (!then)
-      return then.takeError();
-    applyStage(*then, findStage(*then, saved.step));
-    RunConfig now = withStage(config, findStage(config, saved.step));
-    return then->train.seqLen == now.train.seqLen &&
-           printModelJson(*then) == printModelJson(now);
+    return hasModelOf(folder, saved.step, config);
   };
   int64_t most = config.train.keepCheckpoints;
   Result<FoundCheckpoint> found =
@@ -410,8 +404,7 @@ static Result<size_t> findFirstStage(CommandLine &line, const RunConfig &config,
 /// One stage after the other, each with a program of its own.
 static Result<TrainEnd> runStages(CommandLine &line, const RunConfig &config,
                                   const Dataset &data, Ranks &ranks) {
-  Result<size_t> first =
-      findFirstStage(line, config, data.manifest.digest(), ranks);
+  Result<size_t> first = findFirstStage(line, config, data.digest(), ranks);
   if (!first)
     return first.takeError();
   for (line.train.stage = *first;; ++line.train.stage) {

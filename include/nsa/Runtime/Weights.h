@@ -35,8 +35,11 @@ public:
   const std::string &path() const { return folder; }
   /// Optimizer steps done.
   int64_t step() const { return steps; }
-  /// The configuration, as YAML.
+  /// The configuration, as YAML; of a run in stages, that of the stage that the
+  /// checkpoint was saved in.
   const std::string &config() const { return yaml; }
+  /// Its sections `model` and `nsa`, as JSON.
+  const std::string &modelConfig() const { return json; }
   /// The compute type that the model was trained in: "fp32", "bf16" or "fp16".
   const std::string &precision() const { return compute; }
   /// In the order of the file.
@@ -54,7 +57,7 @@ private:
   struct File;
   Weights();
 
-  std::string folder, yaml, compute;
+  std::string folder, yaml, json, compute;
   int64_t steps = 0;
   std::vector<Tensor> list;
   std::unique_ptr<File> file;

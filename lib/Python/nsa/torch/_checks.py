@@ -76,9 +76,20 @@ def check_sizes(block, stride, select_block=None):
                          f"block, {block}")
 
 
+def check_phi(phi):
+    if phi not in ("mean", "linear", "mlp"):
+        raise InputError(f"phi is '{phi}', expected one of mean, linear, mlp")
+
+
 def check_at_least(name, value, least):
     if value < least:
         raise InputError(f"{name} is {value}, expected at least {least}")
+
+
+def _check_counts(count, initial, local):
+    """Blocks that a query selects."""
+    for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0)):
+        check_at_least(name, value, least)
 
 
 def _rows(visibility, length):
@@ -107,8 +118,7 @@ def _check_indices(indices, q, groups):
 def check_select(q, k, lse, block, stride, select_block, count, initial, local):
     _check_query(q)
     check_sizes(block, stride, select_block)
-    for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0)):
-        check_at_least(name, value, least)
+    _check_counts(count, initial, local)
     _check_heads(q, k, k, compressed_rows(q.shape[1], block, stride))
     _check_shape("lse", lse, (q.shape[0], q.shape[2], q.shape[1]))
     if lse.dtype != torch.float32:
@@ -121,11 +131,10 @@ def check_compress(x, parameters, phi, block, stride, name="x"):
         raise InputError(f"{name} is {x.dtype}, expected one of {', '.join(map(str, ELEMENTS))}")
     _check_width(name, x)
     check_sizes(block, stride)
+    check_phi(phi)
     heads, width = x.shape[2:]
     shapes = {"mean": [], "linear": [(heads, block * width, width)],
               "mlp": [(heads, block * width, width), (heads, width, width)]}
-    if phi not in shapes:
-        raise InputError(f"phi is '{phi}', expected one of mean, linear, mlp")
     wanted = shapes[phi] + ([(heads, block, width)] if shapes[phi] else [])
     # Positions may be left out.
     if not len(shapes[phi]) <= len(parameters) <= len(wanted):
@@ -145,9 +154,8 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, sizes, ph
     block, stride, select_block, count, initial, local, window = sizes
     _check_query(q)
     check_sizes(block, stride, select_block)
-    for name, value, least in (("count", count, 1), ("initial", initial, 0), ("local", local, 0),
-                               ("window", window, 1)):
-        check_at_least(name, value, least)
+    _check_counts(count, initial, local)
+    check_at_least("window", window, 1)
     for suffix, k, v in (("_cmp", kc, vc), ("_slc", ks, vs), ("_win", kw, vw)):
         _check_heads(q, k, v, q.shape[1], suffix)
         _check_shape("v" + suffix, v, vc.shape)

@@ -1,5 +1,6 @@
 """The layer of nsa-train's models as a module of PyTorch, and its parameters from a checkpoint."""
 
+import json
 import math
 import os
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from nsa._runtime import InputError, open_weights
-from nsa.torch._checks import check_sizes
+from nsa.torch._checks import check_phi, check_sizes
 from nsa.torch._functions import attention, rotary_table
 
 
@@ -60,8 +61,7 @@ class NativeSparseAttention(nn.Module):
             raise InputError(f"heads is {heads}, expected a multiple of kv_heads, {kv_heads}")
         if gate not in ("sigmoid", "softmax"):
             raise InputError(f"gate is '{gate}', expected one of sigmoid, softmax")
-        if phi not in ("mean", "linear", "mlp"):
-            raise InputError(f"phi is '{phi}', expected one of mean, linear, mlp")
+        check_phi(phi)
         if positions and phi == "mean":
             raise InputError("positions are given, which phi 'mean' does not take; expected phi linear or mlp")
         if rope_base and head_dim % 2:
@@ -127,23 +127,6 @@ class NativeSparseAttention(nn.Module):
                 "model.rope_base": self.rope_base, "model.rope_dim": 0, "model.rope_scaling": "none"}
 
 
-def _read_configuration(text):
-    """{section.key: value as text} of a configuration as nsa-train writes it."""
-    values, section = {}, ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        value = value.split(" #")[0].strip().strip('"')
-        if not line.startswith(" ") and not value:
-            section = key
-        elif section:
-            values[f"{section}.{key.strip()}"] = value
-    return values
-
-
-def _is_equal(value, text):
-    return text == value if isinstance(value, str) else float(text) == value
-
-
 def load_checkpoint(module, path, *, layer):
     """Copy the attention of layer `layer` of a checkpoint of nsa-train to a NativeSparseAttention.
 
@@ -166,10 +149,11 @@ def load_checkpoint(module, path, *, layer):
     for name, tensor in state.items():
         if tuple(found[name]) != tuple(tensor.shape):
             raise InputError(f"{prefix}{name} has shape {tuple(found[name])}, expected {tuple(tensor.shape)}")
-    configuration = _read_configuration(weights.config)
+    configuration = json.loads(weights.model_config)
     for key, value in module._configuration().items():
-        if key in configuration and not _is_equal(value, configuration[key]):
-            raise InputError(f"{key} of '{weights.path}' is {configuration[key]}, the module has {value}")
+        section, name = key.split(".")
+        if configuration[section][name] != value:
+            raise InputError(f"{key} of '{weights.path}' is {configuration[section][name]}, the module has {value}")
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(torch.from_numpy(weights.read(prefix + name)))
