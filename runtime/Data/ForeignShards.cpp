@@ -73,7 +73,8 @@ Result<bool> hasForeignShards(const std::string &path) {
 }
 
 static Result<ForeignFile> inspect(const std::string &path) {
-  ForeignFile file{path};
+  ForeignFile file;
+  file.path = path;
   std::string index = fs::path(path).replace_extension(".idx").string();
   std::error_code code;
   if (fs::exists(index, code)) {

@@ -159,7 +159,11 @@ double TrainSampler::epochs(uint64_t sample, size_t index) const {
 }
 
 uint64_t TrainSampler::position(uint64_t sample) const {
-  auto [index, number] = place(sample);
+  return position(place(sample));
+}
+
+uint64_t TrainSampler::position(const Place &place) const {
+  auto [index, number] = place;
   const Source &source = sources[index];
   uint64_t round = number / source.windows, of = uint64_t(index) << 40;
   Permutation order(source.windows, seed, orderStream | of | round);
@@ -172,8 +176,9 @@ uint64_t TrainSampler::position(uint64_t sample) const {
 
 Status TrainSampler::read(uint64_t sample, int32_t *tokens,
                           int32_t *targets) const {
-  const Source &source = sources[place(sample).source];
-  return readWindow(*stream, position(sample), source.begin + source.tokens,
+  Place own = place(sample);
+  const Source &source = sources[own.source];
+  return readWindow(*stream, position(own), source.begin + source.tokens,
                     source.begin, seqLen, tokens, targets);
 }
 

@@ -82,6 +82,7 @@ private:
                                      uint64_t seed,
                                      std::vector<Source> sources);
   Place place(uint64_t sample) const;
+  uint64_t position(const Place &place) const;
 
   const TokenStream *stream = nullptr;
   int64_t seqLen = 0;

@@ -80,13 +80,9 @@ Status TokenShardsWriter::Impl::append(const std::string &name, const T *tokens,
     return noSplit(name);
   Split &split = name == "train" ? train : val;
   uint64_t begin = split.writer.tokens();
-  const T *outside = std::find_if(tokens, tokens + count, [&](T token) {
-    return int64_t(token) >= vocabSize;
-  });
-  if (outside != tokens + count)
-    return Error{"token " + std::to_string(*outside) + " at position " +
-                 std::to_string(begin + uint64_t(outside - tokens)) +
-                 " of the split '" + name +
+  if (size_t found = findOutside(tokens, count, vocabSize); found < count)
+    return Error{"token " + std::to_string(tokens[found]) + " at position " +
+                 std::to_string(begin + found) + " of the split '" + name +
                  "' is not below the vocabulary size " +
                  std::to_string(vocabSize)};
   uint64_t sum = 0;

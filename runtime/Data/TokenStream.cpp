@@ -81,17 +81,9 @@ static Status readTokens(const Shard &shard, uint64_t first, uint64_t count,
     uint64_t take = std::min<uint64_t>(count - done, std::size(tokens));
     if (Status status = shard.read(first + done, take, tokens); !status)
       return status;
-    T most = 0;
-    for (uint64_t i = 0; i < take; ++i) {
-      most = std::max(most, tokens[i]);
-      out[done + i] = int32_t(tokens[i]);
-    }
-    if (int64_t(most) >= vocab) {
-      const T *found = std::find_if(tokens, tokens + take,
-                                    [&](T token) { return token >= vocab; });
-      return tokenOutside(shard, first + done + uint64_t(found - tokens),
-                          *found, vocab);
-    }
+    if (size_t found = findOutside(tokens, take, vocab); found < take)
+      return tokenOutside(shard, first + done + found, tokens[found], vocab);
+    std::copy(tokens, tokens + take, out + done);
     done += take;
   }
   return {};

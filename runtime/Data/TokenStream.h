@@ -5,6 +5,7 @@
 
 #include "runtime/Data/Manifest.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -52,6 +53,20 @@ private:
   uint64_t total = 0;
   int64_t vocab = 0;
 };
+
+/// The first of `count` tokens that is not below `vocab`, or `count`. Looking
+/// for the largest first is many at a time.
+template <typename T>
+size_t findOutside(const T *tokens, size_t count, int64_t vocab) {
+  T most = 0;
+  for (size_t i = 0; i < count; ++i)
+    most = std::max(most, tokens[i]);
+  if (int64_t(most) < vocab)
+    return count;
+  return size_t(std::find_if(tokens, tokens + count,
+                             [&](T token) { return int64_t(token) >= vocab; }) -
+                tokens);
+}
 
 /// The error about a token of a shard that the vocabulary does not have.
 Error tokenOutside(const Shard &shard, uint64_t position, uint32_t token,

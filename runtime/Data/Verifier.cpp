@@ -53,35 +53,22 @@ DataVerifier::~DataVerifier() {
     thread.join();
 }
 
-/// The first of the tokens of type T at `data` that is not below `vocab`, or
-/// `count`.
-template <typename T>
-static size_t findOutside(const char *data, size_t count, int64_t vocab) {
-  const auto *tokens = reinterpret_cast<const T *>(data);
-  T most = 0;
-  for (size_t i = 0; i < count; ++i)
-    most = std::max(most, tokens[i]);
-  if (int64_t(most) < vocab)
-    return count;
-  return size_t(std::find_if(tokens, tokens + count,
-                             [&](T token) { return token >= vocab; }) -
-                tokens);
-}
-
 /// The error about the first of the `size` bytes of tokens at `data` that the
 /// vocabulary does not have; `at` is where they begin in the shard.
 static std::optional<Error> findOutside(const Shard &shard, uint64_t at,
                                         const char *data, size_t size,
                                         int64_t vocab) {
-  bool isNarrow = shard.width() == TokenWidth::U16;
+  uint64_t first = at / shard.tokenBytes();
   size_t count = size / shard.tokenBytes();
-  size_t found = isNarrow ? findOutside<uint16_t>(data, count, vocab)
-                          : findOutside<uint32_t>(data, count, vocab);
-  if (found == count)
-    return std::nullopt;
-  uint32_t token = isNarrow ? reinterpret_cast<const uint16_t *>(data)[found]
-                            : reinterpret_cast<const uint32_t *>(data)[found];
-  return tokenOutside(shard, at / shard.tokenBytes() + found, token, vocab);
+  auto check = [&](const auto *tokens) -> std::optional<Error> {
+    size_t found = findOutside(tokens, count, vocab);
+    if (found == count)
+      return std::nullopt;
+    return tokenOutside(shard, first + found, tokens[found], vocab);
+  };
+  return shard.width() == TokenWidth::U16
+             ? check(reinterpret_cast<const uint16_t *>(data))
+             : check(reinterpret_cast<const uint32_t *>(data));
 }
 
 std::pair<uint64_t, uint64_t> DataVerifier::bytesOf(const Task &task) {
