@@ -233,7 +233,7 @@ def pack(inputs, output, *, tokenizer, text_key="text", end_of_text=None, val_fr
     inputs, output = [os.fspath(path) for path in inputs], os.fspath(output)
     made = Tokenizer(os.fspath(tokenizer), end_of_text)
     units = list_units(inputs, text_key)
-    options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.library.id_to_token(made.end_of_text)),
+    options = [("tokenizer", made.name), ("text_key", text_key), ("end_of_text", made.encoder.id_to_token(made.end_of_text)),
                ("val_fraction", repr(float(val_fraction))), ("shard_tokens", str(shard_tokens))]
     is_new = not os.path.exists(output)
     _check_output(output, overwrite, made.vocabulary, shard_tokens)

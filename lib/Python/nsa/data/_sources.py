@@ -154,7 +154,8 @@ def _arrow_texts(unit):
             raise InputError(f"'{path}' is no Arrow file: {error}") from error
 
 
-def _open_lines(path):
+def _open(path):
+    """The bytes of a file, whether compressed or not."""
     if path.endswith(".gz"):
         return gzip.open(path, "rb")
     if path.endswith(".zst"):
@@ -167,7 +168,7 @@ def _open_lines(path):
 def _line_texts(unit):
     """A line belongs to the unit in which it begins."""
     path = unit.paths[0]
-    with _open_lines(path) as file:
+    with _open(path) as file:
         at = unit.begin
         if unit.begin > 0:
             file.seek(unit.begin - 1)
@@ -205,7 +206,7 @@ def _file_texts(unit):
     """A file is a document; what is binary, or no UTF-8, has no text."""
     for path in unit.paths:
         try:
-            with (gzip.open if path.endswith(".gz") else _open_lines)(path) as file:
+            with _open(path) as file:
                 data = file.read()
         except OSError as error:
             raise InputError(f"cannot read '{path}': {error}") from error

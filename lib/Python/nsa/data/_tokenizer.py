@@ -30,16 +30,16 @@ class Tokenizer:
         try:
             with open(path, "rb") as file:
                 self.text = file.read()
-            self.library = library.Tokenizer.from_buffer(self.text)
+            self.encoder = library.Tokenizer.from_buffer(self.text)
         except OSError as error:
             raise InputError(f"cannot read the tokenizer '{path}': {error.strerror}") from error
         except Exception as error:
             raise InputError(f"'{path}' is no tokenizer.json of the tokenizers library: {error}") from error
-        self.library.encode_special_tokens = True
-        self.library.no_truncation()
-        self.library.no_padding()
+        self.encoder.encode_special_tokens = True
+        self.encoder.no_truncation()
+        self.encoder.no_padding()
         self.name = os.path.basename(path)
-        self.vocabulary = 1 + max(self.library.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.vocabulary = 1 + max(self.encoder.get_vocab(with_added_tokens=True).values(), default=-1)
         if not 0 < self.vocabulary <= 1 << 20:
             raise InputError(f"'{path}' has {self.vocabulary} tokens, a vocabulary has 1 to {1 << 20}")
         self.dtype = dtype_for(self.vocabulary)
@@ -49,7 +49,7 @@ class Tokenizer:
     def _find_end(self, path, name):
         names = END_OF_TEXT if name is None else (name,)
         for candidate in names:
-            token = self.library.token_to_id(candidate)
+            token = self.encoder.token_to_id(candidate)
             if token is not None:
                 return token
         raise InputError(f"'{path}' has no token {' or '.join(names)} to end documents (--end-of-text names one)")
@@ -67,7 +67,7 @@ class Tokenizer:
             parts = list(self._cut(text))
             pieces += parts
             counts.append(len(parts))
-        encoded = iter(self.library.encode_batch_fast(pieces, add_special_tokens=False))
+        encoded = iter(self.encoder.encode_batch_fast(pieces, add_special_tokens=False))
         for count in counts:
             rows = [np.array(next(encoded).ids, self.dtype) for _ in range(count)]
             yield rows[0] if count == 1 else np.concatenate(rows) if rows else np.empty(0, self.dtype)
@@ -86,7 +86,7 @@ class Tokenizer:
         for match in WORDS.finditer(text, first, last):
             at = match.end()
             left, right = text[at - PROOF:at], text[at:at + PROOF]
-            whole, *parts = self.library.encode_batch_fast([left + right, left, right], add_special_tokens=False)
+            whole, *parts = self.encoder.encode_batch_fast([left + right, left, right], add_special_tokens=False)
             if whole.ids == parts[0].ids + parts[1].ids:
                 return at
         return None
