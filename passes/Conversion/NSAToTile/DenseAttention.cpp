@@ -155,18 +155,11 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value masks = selectBlock != 0 ? args[3] : Value();
   Value o = args.drop_back().back(), lse = args.back();
   RowProgram program = makeForwardProgram(b);
-  Value queries = program.loadRows(q, shape.keyWidth);
-  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
-  auto results = forEachKeyTile(
-      b, forwardKeyTile, program.range, k, v, masks, init.carried(),
-      [&](const KeyTile &tile, ArrayRef<Value> carried) {
-        return attend(b, queries, tile, shape.exponent(),
-                      OnlineSoftmax::fromCarried(carried))
-            .carried();
-      });
-  auto softmax = OnlineSoftmax::fromCarried(results);
-  program.storeRows(softmax.output(b), o, shape.valueWidth);
-  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
+  storeAttention(b, program, shape, q, o, lse,
+                 [&](ArrayRef<Value> inits, KeyTileBody body) {
+                   return forEachKeyTile(b, forwardKeyTile, program.range, k, v,
+                                         masks, inits, body);
+                 });
 }
 
 /// `args` are q, k, v, the keys of other branches, the table, o, lse, q rotated

@@ -77,3 +77,21 @@ void nsa::addParts(TileBuilder &b, Value parts, Value out, Expr batch,
                 })[0];
   b.store(scaled(b, sum, scale), out, {batch, row, head, cols});
 }
+
+void nsa::storeAttention(
+    TileBuilder &b, const RowProgram &program, const AttentionShape &shape,
+    Value q, Value o, Value lse,
+    function_ref<SmallVector<Value>(ArrayRef<Value> inits, KeyTileBody body)>
+        forEachKeyTile) {
+  Value queries = program.loadRows(q, shape.keyWidth);
+  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
+  auto results = forEachKeyTile(
+      init.carried(), [&](const KeyTile &tile, ArrayRef<Value> carried) {
+        return attend(b, queries, tile, shape.exponent(),
+                      OnlineSoftmax::fromCarried(carried))
+            .carried();
+      });
+  auto softmax = OnlineSoftmax::fromCarried(results);
+  program.storeRows(softmax.output(b), o, shape.valueWidth);
+  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
+}

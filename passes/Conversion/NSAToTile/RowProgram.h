@@ -102,6 +102,15 @@ void addParts(tile::TileBuilder &b, mlir::Value parts, mlir::Value out,
               tile::Expr batch, mlir::Value row, tile::Expr head, double scale,
               tile::Operand firstPart = 0);
 
+/// Stores the attention of a program's rows of q and its lse. `forEachKeyTile`
+/// runs a body on the tiles of their keys, from initial values on.
+void storeAttention(tile::TileBuilder &b, const RowProgram &program,
+                    const AttentionShape &shape, mlir::Value q, mlir::Value o,
+                    mlir::Value lse,
+                    llvm::function_ref<llvm::SmallVector<mlir::Value>(
+                        llvm::ArrayRef<mlir::Value> inits, KeyTileBody body)>
+                        forEachKeyTile);
+
 } // namespace nsa
 
 #endif // NSA_PASSES_CONVERSION_NSATOTILE_ROWPROGRAM_H

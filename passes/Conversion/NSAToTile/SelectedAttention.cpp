@@ -213,21 +213,13 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
   SelectionUnion selection = attention.takeUnion(in);
   Value q = in[0], k = in[1], v = in[2], indices = in[3];
   Value o = args.drop_back().back(), lse = args.back();
-  const AttentionShape &shape = attention.shape;
   GroupProgram program =
       attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
-  Value queries = program.loadRows(q, shape.keyWidth);
-  auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
-  auto results = attention.forEachKeyTile(
-      program, indices, selection, k, v, init.carried(),
-      [&](const KeyTile &tile, ArrayRef<Value> carried) {
-        return attend(b, queries, tile, shape.exponent(),
-                      OnlineSoftmax::fromCarried(carried))
-            .carried();
-      });
-  auto softmax = OnlineSoftmax::fromCarried(results);
-  program.storeRows(softmax.output(b), o, shape.valueWidth);
-  program.storeStatistic(softmax.lse(b, shape.exponent()), lse);
+  storeAttention(b, program, attention.shape, q, o, lse,
+                 [&](ArrayRef<Value> inits, KeyTileBody body) {
+                   return attention.forEachKeyTile(program, indices, selection,
+                                                   k, v, inits, body);
+                 });
 }
 
 namespace {
