@@ -8,7 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -178,11 +178,8 @@ def test_entry_several_threads_results_are_their_own(doubled):
             if not (doubled.double(x=x)["y"] == 2 * x).all():
                 wrong.append((number, i))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert not wrong
 
 

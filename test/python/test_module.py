@@ -1,8 +1,8 @@
 """The module itself: compiling, running, saving, and what it says when wrong."""
 
-import threading
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -44,11 +44,8 @@ def test_module_shared_by_threads_results_are_their_own(module):
             if not (value == value[0, 0]).all():
                 wrong.append((number, i))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert not wrong
 
 

@@ -10,7 +10,7 @@ import pathlib
 import random
 import re
 import subprocess
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -352,11 +352,8 @@ def test_threads_results_are_their_own():
             if not torch.equal(nt.attention(*calls[number], **SIZES), wants[number]):
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     assert not wrong
 
 

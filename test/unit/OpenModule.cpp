@@ -209,3 +209,18 @@ void nsa::test::checkOpen(const OpenModule &module, const OpenCheck &check) {
       return;
   }
 }
+
+void nsa::test::checkEmpty(const OpenModule &module, const OpenCheck &check,
+                           const std::string &name) {
+  Result<Artifact> open = compileOpen(module, check);
+  ASSERT_TRUE(bool(open)) << open.message();
+  for (Shape shape : {Shape{0, 5}, Shape{3, 0}}) {
+    Result<Artifact> artifact =
+        open->withExtents({shape.batch, shape.sequence});
+    ASSERT_TRUE(bool(artifact)) << artifact.message();
+    Result<CompiledModule> own = CompiledModule::load(*artifact);
+    ASSERT_TRUE(bool(own)) << own.message();
+    own->run("f");
+    EXPECT_TRUE(own->get(name).data.empty());
+  }
+}

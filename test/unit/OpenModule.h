@@ -72,6 +72,11 @@ Result<Artifact> compileOpen(const OpenModule &module,
 /// artefact each.
 void checkOpen(const OpenModule &module, const OpenCheck &check);
 
+/// Runs one artefact without sequences, and without tokens; `name` is an output
+/// that is then empty.
+void checkEmpty(const OpenModule &module, const OpenCheck &check,
+                const std::string &name);
+
 } // namespace nsa::test
 
 #endif // NSA_TEST_UNIT_OPENMODULE_H
