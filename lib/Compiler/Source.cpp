@@ -4,7 +4,6 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/Bytecode/BytecodeReader.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/Transforms/BindExtents.h"
 #include "llvm/Support/SourceMgr.h"
@@ -47,7 +46,7 @@ OwningOpRef<ModuleOp> nsa::parseModule(const llvm::SourceMgr &sources,
   OwningOpRef<ModuleOp> module =
       detail::constructContainerOpForParserIfNecessary<ModuleOp>(
           &block, context, begin);
-  if (module && (failed(bindExtents(*module)) || failed(verify(*module))))
+  if (module && failed(bindExtents(*module)))
     return {};
   return module;
 }

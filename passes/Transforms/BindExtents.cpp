@@ -240,7 +240,7 @@ LogicalResult Binder::run() {
         return llvm::any_of(function.getArgumentTypes(), isOpen);
       });
   if (!isNeeded)
-    return success();
+    return verify(module);
   if (failed(chooseNumbers()))
     return failure();
   ExtentTable table;

@@ -12,7 +12,7 @@ namespace nsa {
 /// says what they stand for. In an argument, `?` is the batch in the first
 /// dimension and the length of sequences in another one, or what `nn.dims`
 /// calls it; of compressed keys and values, the number of their blocks. Reports
-/// `?` elsewhere. The module need not be verified.
+/// `?` elsewhere. The module need not be verified before, and is afterwards.
 llvm::LogicalResult bindExtents(mlir::ModuleOp module);
 
 } // namespace nsa
