@@ -117,7 +117,7 @@ class Model:
 def compile(
     source: str | bytes | os.PathLike[str] | Module, *, name: str | None = None, target: str = "cpu",
     gradients: Sequence[str] = (), threads: int = 0, seed: int = 0, check_finite: bool = False, poison: bool = False,
-    blas_library: str = "", device: int = 0, **options: str | int | bool | list[str],
+    blas_library: _Path = "", device: int = 0, **options: str | int | bool | list[str],
 ) -> Module: ...
 def compile_to(
     phase: str, source: str | bytes | os.PathLike[str] | Module, *, name: str | None = None,
@@ -125,7 +125,7 @@ def compile_to(
 ) -> str: ...
 def load(
     artifact: _Path | bytes, *, name: str | None = None, threads: int = 0, seed: int = 0, check_finite: bool = False,
-    poison: bool = False, blas_library: str = "", device: int = 0,
+    poison: bool = False, blas_library: _Path = "", device: int = 0,
 ) -> Module: ...
 def load_bytes(artifact: bytes, **keywords: Any) -> Module: ...
 def model_text(config: str | bytes, name: str = "config.yaml") -> str: ...

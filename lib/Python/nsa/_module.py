@@ -1,13 +1,14 @@
 """Compiled programs, and their entries as methods."""
 
 import inspect
+import operator
 import os
 import sys
 import threading
 
 import numpy
 
-from nsa._runtime import InputError, RunError, load as _load
+from nsa._runtime import InputError, OptionError, RunError, load as _load
 
 _NUMPY_TYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "i64": "int64", "u8": "uint8"}
 _TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "i32": "int32", "i64": "int64", "u8": "uint8"}
@@ -150,6 +151,44 @@ class Entry:
         return numpy.empty(shape, _bf16() if kind == "bf16" else _NUMPY_TYPES[kind])
 
 
+def _path(path):
+    return os.fsdecode(os.fspath(path))
+
+
+def _number(end):
+    def convert(value):
+        number = operator.index(value)
+        if not 0 <= number < end:
+            raise ValueError(number)
+        return number
+    return convert
+
+
+def _truth(value):
+    if not isinstance(value, (bool, numpy.bool_)):
+        raise TypeError(value)
+    return bool(value)
+
+
+_RUNTIME = {"threads": (_number(1 << 31), "a number from 0"), "seed": (_number(1 << 64), "a number from 0"),
+            "check_finite": (_truth, "True or False"), "poison": (_truth, "True or False"),
+            "blas_library": (_path, "a path"), "device": (_number(1 << 31), "a number from 0")}
+
+
+def _checked(runtime, target):
+    """The keywords that say how a program runs, as its loader takes them."""
+    checked = {}
+    for key, value in runtime.items():
+        convert, expected = _RUNTIME[key]
+        try:
+            checked[key] = convert(value)
+        except (TypeError, ValueError):
+            raise OptionError(f"option '{key}' takes {expected}, not {value!r}") from None
+    if target == "cpu" and checked["device"]:
+        raise OptionError("option 'device' has no effect for the target 'cpu'")
+    return checked
+
+
 class Module:
     """A compiled program; nsa.compile and nsa.load make them.
 
@@ -160,7 +199,7 @@ class Module:
 
     def __init__(self, artifact, runtime, compilation=None):
         self._artifact = artifact
-        self._runtime = runtime
+        self._runtime = _checked(runtime, artifact.target)
         self._compilation = compilation
         self._loaded = None
         self._lock = threading.Lock()
@@ -282,7 +321,3 @@ class Module:
         if self._compilation is None:
             raise RunError(f"{self.name} was loaded and has no source for {what}(); nsa.compile keeps it")
         return self._compilation
-
-
-def _path(path):
-    return os.fsdecode(os.fspath(path))
