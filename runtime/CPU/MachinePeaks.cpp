@@ -29,11 +29,13 @@ typedef float Vector512 __attribute__((vector_size(64)));
 /// Runs `steps` times a multiply-add on each of the sums, in registers.
 template <typename Vector>
 static inline __attribute__((always_inline)) float multiplyAdd(int64_t steps) {
-  // Nothing is known about the factors.
+  // Nothing is known about the factors, nor that the sums are equal.
   volatile float half = 0.5f;
   Vector acc[sums] = {}, x = acc[0] + half, y = acc[0] + half;
+  for (Vector &sum : acc)
+    sum += half;
   for (int64_t i = 0; i < steps; ++i)
-#pragma clang loop unroll(full)
+#pragma GCC unroll 12
     for (int s = 0; s < sums; ++s)
       acc[s] = acc[s] * x + y;
   float total = 0;

@@ -61,7 +61,9 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
 static Result<const Driver *> openOnce() {
   static Driver driver;
   Result<SharedLibrary> library =
-      SharedLibrary::open("the CUDA driver", "", {"libcuda.so.1"});
+      SharedLibrary::open("the CUDA driver", "", {"libcuda.so.1"},
+                          "NVIDIA's driver for the GPU, which is in the "
+                          "package libcuda1 of Debian and not on PyPI");
   if (!library)
     return library.takeError();
   findFunctions(driver, *library);
