@@ -8,6 +8,7 @@
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace nsa {
 #define GEN_PASS_DEF_BINDEXTENTS
@@ -100,15 +101,26 @@ LogicalResult Binder::chooseNumbers() {
 /// What says how many keys there are, if an argument is keys or values that are
 /// blocks of tokens; null for others.
 static CompressedAttr findCompression(BlockArgument argument) {
+  auto ofAttention = [&](auto op) {
+    bool isKeys = op.getKey() == argument || op.getValue() == argument;
+    return isKeys ? dyn_cast<CompressedAttr>(op.getVisibility())
+                  : CompressedAttr();
+  };
   for (Operation *user : argument.getUsers()) {
-    if (auto attention = dyn_cast<AttentionOp>(user);
-        attention &&
-        (attention.getKey() == argument || attention.getValue() == argument))
-      if (auto blocks = dyn_cast<CompressedAttr>(attention.getVisibility()))
-        return blocks;
-    if (auto select = dyn_cast<SelectOp>(user);
-        select && select.getKey() == argument)
-      return select.getCompressed();
+    auto blocks = llvm::TypeSwitch<Operation *, CompressedAttr>(user)
+                      .Case<AttentionOp, AttentionBackwardOp>(ofAttention)
+                      .Case([&](SelectOp op) {
+                        return op.getKey() == argument ? op.getCompressed()
+                                                       : CompressedAttr();
+                      })
+                      .Case([&](CompressBackwardOp op) {
+                        return op.getOutputGrad() == argument
+                                   ? op.getCompressed()
+                                   : CompressedAttr();
+                      })
+                      .Default(CompressedAttr());
+    if (blocks)
+      return blocks;
   }
   return {};
 }

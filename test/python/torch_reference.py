@@ -5,22 +5,34 @@ kernel may round at most twice as much as.
 """
 
 import torch
+from torch.utils.checkpoint import checkpoint
+
+#: Queries of which scores are held at once.
+CHUNK = 1024
 
 
-def compressed_mask(length, block, stride):
+def _positions(length, t):
+    return torch.arange(length)[:, None] if t is None else t[:, None]
+
+
+def compressed_mask(length, block, stride, t=None):
+    """[T, rows], or of the queries t alone."""
+    t = _positions(length, t)
     rows = max((length - block) // stride + 1, 0)
-    return torch.arange(rows)[None] * stride + block - 1 <= torch.arange(length)[:, None]
+    return torch.arange(rows, device=t.device)[None] * stride + block - 1 <= t
 
 
-def window_mask(length, window):
-    t = torch.arange(length)
-    return (t[None] <= t[:, None]) & (t[None] > t[:, None] - window)
+def window_mask(length, window, t=None):
+    t = _positions(length, t)
+    u = torch.arange(length, device=t.device)[None]
+    return (u <= t) & (u > t - window)
 
 
-def selected_mask(indices, length, block):
+def selected_mask(indices, length, block, t=None):
     """[B, Hkv, T, T]"""
-    chosen = (indices[..., None].long() == torch.arange(length, device=indices.device) // block).any(-2)
-    return chosen & window_mask(length, length).to(indices.device)
+    own = indices if t is None else indices[:, :, t]
+    chosen = (own[..., None].long() == torch.arange(length, device=indices.device) // block).any(-2)
+    return chosen & window_mask(length, length, t).to(indices.device)
 
 
 def _scores(q, k, mask, scale):
@@ -34,41 +46,65 @@ def _probabilities(s, lse, mask):
     return torch.where(mask, (s - torch.where(lse.isinf(), 0, lse)[..., None]).exp(), 0)
 
 
+def _expand(mask, group):
+    return mask.repeat_interleave(group, 1) if mask.dim() == 4 else mask
+
+
 class _Rounded(torch.autograd.Function):
     """Attention with fp32 sums whose operands are rounded to the tensors' type: P, dS and what is kept, o."""
 
     @staticmethod
     def forward(ctx, q, k, v, mask, scale):
-        s, lse = _scores(q.float(), k.float(), mask, scale)
-        p = _probabilities(s, lse, mask)
-        o = torch.einsum("bhts,bshd->bthd", p.to(q.dtype).float(), v.float()).to(q.dtype)
-        ctx.save_for_backward(q, k, v, o, p)
-        ctx.scale = scale
-        return o
+        ctx.save_for_backward(q, k, v)
+        ctx.mask, ctx.scale, ctx.kept = mask, scale, []
+        outputs = []
+        for t in torch.arange(q.shape[1], device=q.device).split(CHUNK):
+            visible = mask(t)
+            s, lse = _scores(q[:, t].float(), k.float(), visible, scale)
+            p = _probabilities(s, lse, visible)
+            outputs.append(torch.einsum("bhts,bshd->bthd", p.to(q.dtype).float(), v.float()).to(q.dtype))
+            ctx.kept.append((t, lse, outputs[-1]))
+        return torch.cat(outputs, 1)
 
     @staticmethod
     def backward(ctx, grad):
-        q, k, v, o, p = ctx.saved_tensors
-        grad32 = grad.float()
-        dp = torch.einsum("bthd,bshd->bhts", grad32, v.float())
-        ds = p * (dp - torch.einsum("bthd,bthd->bht", grad32, o.float())[..., None])
-        ds, p = ds.to(q.dtype).float(), p.to(q.dtype).float()
-        return ((torch.einsum("bhts,bshd->bthd", ds, k.float()) * ctx.scale).to(q.dtype),
-                (torch.einsum("bhts,bthd->bshd", ds, q.float()) * ctx.scale).to(q.dtype),
-                torch.einsum("bhts,bthd->bshd", p, grad32).to(q.dtype), None, None)
+        q, k, v = ctx.saved_tensors
+        dq = torch.zeros_like(q)
+        dk, dv = (torch.zeros_like(x, dtype=torch.float32) for x in (k, v))
+        for t, lse, o in ctx.kept:
+            visible, grad32 = ctx.mask(t), grad[:, t].float()
+            p = _probabilities(_scores(q[:, t].float(), k.float(), visible, ctx.scale)[0], lse, visible)
+            dp = torch.einsum("bthd,bshd->bhts", grad32, v.float())
+            # In another order than dp: where a query sees one key both are equal, and kernels need not add alike.
+            ds = p * (dp - torch.einsum("bthd,bthd->bht", grad32.flip(-1), o.float().flip(-1))[..., None])
+            ds, p = ds.to(q.dtype).float(), p.to(q.dtype).float()
+            dq[:, t] = (torch.einsum("bhts,bshd->bthd", ds, k.float()) * ctx.scale).to(q.dtype)
+            dk += torch.einsum("bhts,bthd->bshd", ds, q[:, t].float()) * ctx.scale
+            dv += torch.einsum("bhts,bthd->bshd", p, grad32)
+        return dq, dk.to(q.dtype), dv.to(q.dtype), None, None
+
+
+def _exact(q, k, v, mask, scale, t):
+    visible = mask(t)
+    s, lse = _scores(q[:, t].double(), k.double(), visible, scale)
+    return torch.einsum("bhts,bshd->bthd", _probabilities(s, lse, visible), v.double()), lse
 
 
 def attention(q, k, v, mask, scale=None, inner=torch.float64):
-    """(output, lse)"""
+    """(output, lse). `mask` is [T, S] or [B, Hkv, T, S], or what gives that for some queries."""
     group = q.shape[2] // k.shape[2]
     scale = q.shape[3]**-0.5 if scale is None else scale
     k, v = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
-    mask = mask.to(q.device)
-    mask = mask.repeat_interleave(group, 1) if mask.dim() == 4 else mask
+    given = mask if callable(mask) else lambda t: mask.to(q.device)[..., t, :]
+
+    def visible(t):
+        return _expand(given(t), group)
+
     if inner != torch.float64:
-        return _Rounded.apply(q, k, v, mask, scale), None
-    s, lse = _scores(q.double(), k.double(), mask, scale)
-    return torch.einsum("bhts,bshd->bthd", _probabilities(s, lse, mask), v.double()), lse
+        return _Rounded.apply(q, k, v, visible, scale), None
+    parts = [checkpoint(_exact, q, k, v, visible, scale, t, use_reentrant=False, preserve_rng_state=False)
+             for t in torch.arange(q.shape[1], device=q.device).split(CHUNK)]
+    return torch.cat([o for o, _ in parts], 1), torch.cat([lse for _, lse in parts], -1)
 
 
 def compress(x, block, stride, phi="mean", parameters=(), inner=torch.float64):
@@ -102,17 +138,23 @@ def rotate(x, table, stride=1, inner=torch.float64):
 
 def native_sparse_attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, indices, *, block, stride, select_block,
                             window, phi="mean", scale=None, key_parameters=(), value_parameters=(), rotary=None,
-                            inner=torch.float64):
-    """The sum of the branches, for these indices."""
-    length = q.shape[1]
+                            inner=torch.float64, queries=None):
+    """The sum of the branches, for these indices. q and gates may be those of some `queries` alone."""
+    length = k_slc.shape[1]
+
+    def at(t):
+        return t if queries is None else queries[t]
+
     k_cmp = compress(k_cmp, block, stride, phi, key_parameters, inner)
     v_cmp = compress(v_cmp, block, stride, phi, value_parameters, inner)
     if rotary is not None:
         q, k_slc, k_win = (rotate(x, rotary, inner=inner) for x in (q, k_slc, k_win))
         k_cmp = rotate(k_cmp, rotary, stride, inner)
-    branches = [attention(q, k_cmp, v_cmp, compressed_mask(length, block, stride), scale, inner)[0],
-                attention(q, k_slc, v_slc, selected_mask(indices, length, select_block), scale, inner)[0],
-                attention(q, k_win, v_win, window_mask(length, window), scale, inner)[0]]
+    masks = [lambda t: compressed_mask(length, block, stride, at(t)),
+             lambda t: selected_mask(indices, length, select_block, at(t)),
+             lambda t: window_mask(length, window, at(t))]
+    keys, values = (k_cmp, k_slc, k_win), (v_cmp, v_slc, v_win)
+    branches = [attention(q, k, v, mask, scale, inner)[0] for k, v, mask in zip(keys, values, masks)]
     total = sum(g[..., None] * o.to(inner) for g, o in zip(gates.to(inner).unbind(-1), branches))
     return _rounded(total, q, inner)
 

@@ -33,8 +33,7 @@ class Source:
     @property
     def takes_any_extents(self):
         """Whether it can be compiled for every B and T; docs/extents.md says what cannot."""
-        rows = any("N" in self.types[alias][0] for alias in [*self.arguments.values(), *self.results.values()])
-        return not rows and "table" not in self.types
+        return "table" not in self.types
 
     @property
     def sizes_of(self):
