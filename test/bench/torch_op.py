@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Measures nsa.torch.attention on a GPU beside PyTorch's causal attention by cuDNN.
 
-    test/bench/torch_op.py [--only NAME...] [--compile]
+    test/bench/torch_op.py [--only NAME...] [--compile] [--extents]
 
 For each shape: milliseconds forward, and forward and backward; bytes that both need at
-most; and whether results and gradients repeat bit for bit. Then the largest error against
-fp64 for short sequences, and the host's time of a call. Random bf16 inputs, blocks of 32,
-stride 16, 16 selected blocks of 64, a window of 512. --compile only fills the cache.
+most; whether results and gradients repeat bit for bit; the largest error of the output of
+some queries against fp64, and that of the same formula with rounded tensors; and, where
+its package is installed, flash-linear-attention's. Then the error of the gradient of q for short
+sequences, and the host's time of a call. Random bf16 inputs, blocks of 32, stride 16, 16
+selected blocks of 64, a window of 512. --compile only fills the cache and says how long the
+first calls take. --extents times a program for each shape and one for all of them.
 """
 
 import argparse
@@ -18,6 +21,7 @@ import time
 import torch
 
 import nsa.torch as nsa
+from nsa.torch import _kernels
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
 import torch_reference as reference  # noqa: E402
@@ -71,35 +75,101 @@ def peak(function):
     return torch.cuda.max_memory_allocated() - before
 
 
-def measure(name):
+def find_fla():
+    """flash-linear-attention's operator as a function of the inputs, if it is installed, and what it computes."""
+    try:
+        from fla.ops.nsa import parallel_nsa
+    except ImportError as error:
+        return None, f"flash-linear-attention is not measured: {error}"
+    try:
+        import flash_attn  # noqa: F401
+        window = 512
+    except ImportError:
+        window = 0
+
+    def attention(q, k, v, *others):
+        g_cmp, g_slc, g_win = (gate.contiguous() for gate in others[-1].to(q.dtype).unbind(-1))
+        return parallel_nsa(q, k, v, g_cmp, g_slc, g_win, block_counts=16, block_size=64, window_size=window)
+
+    return attention, (f"flash-linear-attention compresses blocks of 64 at a stride of 64, with a window of {window} "
+                       "(0: flash-attn is not installed), for groups of 16 heads and more")
+
+
+def timings(attention, tensors, leaves):
+    """Milliseconds forward / forward and backward, and the call of both."""
+    grad = torch.randn_like(attention(*tensors))
+
+    def both():
+        return torch.autograd.grad(attention(*tensors), leaves, grad, allow_unused=True)
+
+    def forward():
+        with torch.no_grad():
+            return attention(*tensors)
+
+    return f"{milliseconds(forward):.2f} / {milliseconds(both):.2f}", lambda: [forward(), *both()]
+
+
+def selected(q, k):
+    blocks = {"block": 32, "stride": 16}
+    compressed = nsa.compress(k, **blocks)
+    _, lse = nsa.compressed_attention(q, compressed, compressed, **blocks)
+    return nsa.select(q, compressed, lse, **blocks, select_block=64, count=16)
+
+
+def output_error(tensors, count=32):
+    """The largest error of the output of some queries, and of the formula with rounded tensors."""
+    q, k, *_, gates = tensors
+    queries = torch.linspace(0, q.shape[1] - 1, count, device="cuda").long()
+    formula = {name: size for name, size in SIZES.items() if name != "count"}
+    with torch.no_grad():
+        o = sparse(*tensors)[:, queries]
+        indices = selected(q, k)
+        some = [q[:, queries], *tensors[1:7], gates[:, queries]]
+        results = [reference.native_sparse_attention(*some, indices, **formula, inner=inner, queries=queries)
+                   for inner in (torch.float64, torch.float32)]
+    error, other = ((x.double() - results[0]).abs().max().item() for x in (o, results[1]))
+    return f"{error:.1e} ({other:.1e})"
+
+
+def measure(name, fla):
     tensors = inputs(*SHAPES[name])
-    row = [name]
-    for attention in (sparse, dense):
-        leaves = tensors if attention is sparse else tensors[:3]
-        grad = torch.randn_like(attention(*tensors))
-
-        def both():
-            return torch.autograd.grad(attention(*tensors), leaves, grad)
-
-        def forward():
-            with torch.no_grad():
-                return attention(*tensors)
-
-        row += [f"{milliseconds(forward):.2f} / {milliseconds(both):.2f}", f"{peak(both) / 2**20:.0f}"]
-        if attention is sparse:
-            first, second = [[forward(), *both()] for _ in range(2)]
-            row.append("yes" if all(torch.equal(a, b) for a, b in zip(first, second)) else "NO")
+    times, run = timings(sparse, tensors, tensors)
+    repeats = all(torch.equal(a, b) for a, b in zip(run(), run()))
+    row = [name, times, f"{peak(run) / 2**20:.0f}", "yes" if repeats else "NO"]
+    del run
+    row.append(output_error(tensors))
+    times, run = timings(dense, tensors, tensors[:3])
+    row += [times, f"{peak(run) / 2**20:.0f}"]
+    if fla:
+        groups = SHAPES[name][2] // SHAPES[name][3]
+        row.append(timings(fla, tensors, (*tensors[:3], tensors[7]))[0] if groups >= 16 else "-")
     print("| " + " | ".join(row) + " |", flush=True)
+
+
+def outputs(tensors):
+    o = sparse(*tensors)
+    return [o.detach(), *torch.autograd.grad(o, tensors, torch.ones_like(o))]
+
+
+def measure_extents(name):
+    """A program for this shape and one for all, in turns."""
+    tensors = inputs(*SHAPES[name])
+    targets = [_kernels.ANY_EXTENTS - {"sm_90a"}, _kernels.ANY_EXTENTS | {"sm_90a"}]
+    calls = [_kernels._calls[1].copy() for _ in targets]
+    row, results = [name], []
+    for own in (0, 1, 0, 1):
+        _kernels.ANY_EXTENTS, _kernels._calls[1] = targets[own], calls[own]
+        row.append(timings(sparse, tensors, tensors)[0])
+        results.append(outputs(tensors))
+    equal = [torch.equal(a, b) for a, b in zip(*results[:2])]
+    print("| " + " | ".join([*row, f"{sum(equal)} of {len(equal)}"]) + " |", flush=True)
 
 
 def measure_error(heads, groups, width, length=1024):
     """The output and the gradient of q, with the indices that are selected."""
     tensors = inputs(1, length, heads, groups, width)
-    q, k, v = tensors[:3]
-    blocks = {"block": 32, "stride": 16}
-    compressed = nsa.compress(k, **blocks)
-    _, lse = nsa.compressed_attention(q, compressed, compressed, **blocks)
-    indices = nsa.select(q, compressed, lse, **blocks, select_block=64, count=16)
+    q, k = tensors[:2]
+    indices = selected(q, k)
     formula = {name: size for name, size in SIZES.items() if name != "count"}
     o = sparse(*tensors)
     grad = torch.randn_like(o)
@@ -114,39 +184,80 @@ def measure_error(heads, groups, width, length=1024):
               f"{other:.2e} of the formula with rounded tensors")
 
 
-def measure_host(calls=300):
-    """Microseconds that a call takes on the host, in calls that the GPU is faster with."""
-    tensors = inputs(1, 64, 4, 2, 64)
-    with torch.no_grad():
-        for _ in range(20):
-            sparse(*tensors)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            sparse(*tensors)
-        elapsed = time.perf_counter() - start
+def microseconds(function, calls=300):
+    for _ in range(20):
+        function()
     torch.cuda.synchronize()
-    print(f"host time of a call: {elapsed / calls * 1e6:.0f} us")
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    elapsed = time.perf_counter() - start
+    torch.cuda.synchronize()
+    return elapsed / calls * 1e6
+
+
+def measure_host():
+    """What a call takes on the host, where the GPU is faster, and what of it is beside the runtime's launches."""
+    tensors = inputs(1, 64, 4, 2, 64)
+
+    def forward():
+        with torch.no_grad():
+            return sparse(*tensors)
+
+    grad = torch.randn_like(forward())
+    whole = [microseconds(forward), microseconds(lambda: sparse(*tensors)),
+             microseconds(lambda: torch.autograd.grad(sparse(*tensors), tensors, grad))]
+    calls = list(_kernels._calls[1].values())[-3:]
+    for call in calls:
+        call._run = lambda *_: None
+    rest = [microseconds(forward), microseconds(lambda: sparse(*tensors)),
+            microseconds(lambda: torch.autograd.grad(sparse(*tensors), tensors, grad))]
+    for what, total, own in zip(("without gradients", "forward", "forward and backward"), whole, rest):
+        print(f"host time, {what}: {total:.0f} us, of them {own:.0f} beside the launches")
+
+
+def time_first_calls(name):
+    tensors = inputs(*SHAPES[name])
+    seconds = []
+
+    def measure(function):
+        start = time.perf_counter()
+        result = function()
+        torch.cuda.synchronize()
+        seconds.append(f"{time.perf_counter() - start:.2f}")
+        return result
+
+    o = measure(lambda: sparse(*tensors))
+    grad = torch.randn_like(o)
+    measure(lambda: torch.autograd.grad(o, tensors, grad))
+    with torch.no_grad():
+        measure(lambda: sparse(*tensors))
+    print(f"{name}: first calls forward, backward and without gradients take {', '.join(seconds)} s", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=list(SHAPES), default=list(SHAPES))
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--extents", action="store_true")
     args = parser.parse_args()
     if args.compile:
         for name in args.only:
-            start = time.perf_counter()
-            tensors = inputs(*SHAPES[name])
-            sparse(*tensors).sum().backward()
-            with torch.no_grad():
-                sparse(*tensors)
-            print(f"{name}: first calls take {time.perf_counter() - start:.1f} s", flush=True)
+            time_first_calls(name)
         return
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
-    print("| shape | nsa, ms | MiB | repeats | cuDNN, ms | MiB |\n|---|---|---|---|---|---|")
+    if args.extents:
+        print("| shape | one shape, ms | all shapes, ms | one shape, again | all shapes, again | equal results |\n"
+              + "|---" * 6 + "|")
+        for name in args.only:
+            measure_extents(name)
+        return
+    fla, note = find_fla()
+    print(note)
+    print("| shape | nsa, ms | MiB | repeats | error | cuDNN, ms | MiB |" + " fla, ms |" * bool(fla) + "\n"
+          + "|---" * (7 + bool(fla)) + "|")
     for name in args.only:
-        measure(name)
+        measure(name, fla)
     measure_error(16, 1, 128)
     measure_error(12, 2, 64)
     measure_host()

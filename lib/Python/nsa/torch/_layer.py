@@ -1,8 +1,10 @@
-"""The layer of nsa-train's models as a module of PyTorch, and its parameters from a checkpoint."""
+"""The layer of nsa-train's models as a module of PyTorch, and parameters from checkpoints and for them."""
 
 import json
 import math
 import os
+import struct
+import tempfile
 
 import torch
 from torch import nn
@@ -157,3 +159,39 @@ def load_checkpoint(module, path, *, layer):
     with torch.no_grad():
         for name, tensor in state.items():
             tensor.copy_(torch.from_numpy(weights.read(prefix + name)))
+
+
+def save_parameters(parameters, path):
+    """Write parameters to a safetensors file, for `nsa-train --init-from` and what else reads such files.
+
+    `parameters` is {name: tensor}, a state_dict for example, of tensors on any device with the
+    names of the model (docs/parameter-names.md); they are saved as float32, as nsa-train
+    keeps them. nsa-train says which are missing, unknown, or of another shape. InputError for a tensor that is not
+    of a floating-point type or not finite; then, and if writing fails, what `path` was before stays.
+    """
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    arrays = []
+    for name, tensor in parameters.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"the parameter '{name}' is {tensor.dtype}, expected a floating-point type")
+        if not tensor.isfinite().all():
+            raise InputError(f"the parameter '{name}' has a value that is not finite")
+        arrays.append(tensor.detach().to("cpu", torch.float32).contiguous().numpy())
+        end = offset + arrays[-1].nbytes
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path = os.path.abspath(os.fsdecode(os.fspath(path)))
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=os.path.basename(path), delete=False) as file:
+        try:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for array in arrays:
+                file.write(array.data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
