@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 
 from scikit_build_core import build as _build
 from scikit_build_core.build import *  # noqa: F403
@@ -20,11 +21,30 @@ def _has_llvm(settings):
                for prefix in _PREFIXES if prefix not in hidden)
 
 
+def _needs_llvm(settings):
+    return settings.get("cmake.define.NSA_BUILD_COMPILER", "ON") != "OFF" and not _has_llvm(settings)
+
+
 def get_requires_for_build_wheel(config_settings=None):
-    settings = config_settings or {}
     requires = _build.get_requires_for_build_wheel(config_settings)
-    if settings.get("cmake.define.NSA_BUILD_COMPILER", "ON") == "OFF" or _has_llvm(settings):
+    if not _needs_llvm(config_settings or {}):
         return requires
     root = next(folder for folder in pathlib.Path(__file__).resolve().parents if (folder / _REQUIREMENTS).exists())
     lines = (root / _REQUIREMENTS).read_text().splitlines()
     return requires + [line for line in lines if line and not line.startswith("#")]
+
+
+def _package(name):
+    """The folder of CMake's package where the requirement was installed: no prefix of CMake for pip."""
+    for folder in sys.path:
+        path = os.path.join(folder, name, "lib", "cmake", name)
+        if os.path.isdir(path):
+            return path
+    sys.exit(f"error: no {name.upper()}: neither the system's nor that of {_REQUIREMENTS}")
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    settings = dict(config_settings or {})
+    if _needs_llvm(settings):
+        settings.update({f"cmake.define.{name.upper()}_DIR": _package(name) for name in ("llvm", "mlir")})
+    return _build.build_wheel(wheel_directory, settings, metadata_directory)
