@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Wheels install in a fresh virtual environment and work there without a PATH:
 # README's example, the compiler, training on the processor.
-# check-wheels.sh runtime|compiler|pypi [BUILD]
+# check-wheels.sh runtime|compiler|sdist|pypi [BUILD]
 #   runtime   nsa-runtime alone
 #   compiler  nsa-runtime and nsa-compiler, with the system's LLVM inside
-#   pypi      what `pip install .` makes where there is no LLVM: one wheel, with
-#             g++ and LLVM of PyPI
+#   sdist     what `pip install` makes of the source distribution: one wheel,
+#             with the system's LLVM inside
+#   pypi      the same of these sources where there is no LLVM: with g++ and
+#             LLVM of PyPI
 # BUILD is the folder of the build, build-wheel or build-pypi by default.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,7 +25,7 @@ wheel() {
   local pip=$1 folder=$2 most=$3 bytes
   shift 3
   rm -rf "$root/new"
-  quiet "$pip" wheel -v --no-deps -w "$root/new" "-Cbuild-dir=$build" "$@" "$folder"
+  quiet "$pip" wheel -v --no-deps -w "$root/new" "$@" "$folder"
   bytes=$(stat -c %s "$root"/new/*.whl)
   [ "$bytes" -lt "${most}000000" ] || fail "the wheel of $folder has $bytes bytes"
   echo "$(basename "$root"/new/*.whl): $bytes bytes"
@@ -31,35 +33,57 @@ wheel() {
   mv "$root"/new/*.whl "$root/dist"
 }
 
+# Not isolated and with the compiler of the other builds, so that ccache knows
+# what it compiles.
+system_wheels() {
+  local python=$build/venv/bin/python
+  export CC=clang-22 CXX=clang++-22
+  [ -d "$build/venv" ] || /usr/bin/python3 -m venv "$build/venv"
+  quiet "$python" -m pip install --upgrade pip $("$python" -c '
+import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+  if [ "$kind" = sdist ]; then
+    quiet env PYTHONPATH=lib/Python/compiler "$python" -c \
+      'import sys, backend; backend.build_sdist(sys.argv[1])' "$root/sdist"
+    wheel "$build/venv/bin/pip" "$root"/sdist/*.tar.gz 56 --no-build-isolation -Cbuild-dir=build
+    return
+  fi
+  wheel "$build/venv/bin/pip" lib/Python/runtime 6 --no-build-isolation "-Cbuild-dir=$build" \
+    "-Ccmake.define.NSA_BUILD_COMPILER=$([ "$kind" = compiler ] && echo ON || echo OFF)" \
+    -Ccmake.define.NSA_STATIC_LLVM=ON
+  [ "$kind" = runtime ] ||
+    wheel "$build/venv/bin/pip" lib/Python/compiler 50 --no-build-isolation "-Cbuild-dir=$build"
+}
+
 /usr/bin/python3 -m venv "$root/venv"
 quiet "$root/venv/bin/pip" install --upgrade pip
 if [ "$kind" = pypi ]; then
-  export CC=gcc CXX=g++
-  wheel "$root/venv/bin/pip" . 56 -Ccmake.define.CMAKE_IGNORE_PREFIX_PATH=/usr/lib/llvm-22
+  # The LLVM of each build lies elsewhere: ccache would find nothing.
+  export CC=gcc CXX=g++ CCACHE_DISABLE=1
+  wheel "$root/venv/bin/pip" . 56 "-Cbuild-dir=$build" \
+    -Ccmake.define.CMAKE_IGNORE_PREFIX_PATH=/usr/lib/llvm-22
   grep -o 'MLIR .*/mlir/lib/cmake/mlir' "$root/log" || fail "the wheel has another LLVM than PyPI's"
 else
-  # Not isolated and with the compiler of the other builds, so that ccache knows
-  # what it compiles.
-  export CC=clang-22 CXX=clang++-22
-  [ -d "$build/venv" ] || /usr/bin/python3 -m venv "$build/venv"
-  quiet "$build/venv/bin/pip" install --upgrade pip $("$build/venv/bin/python" -c '
-import tomllib
-print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
-  wheel "$build/venv/bin/pip" lib/Python/runtime 6 --no-build-isolation \
-    "-Ccmake.define.NSA_BUILD_COMPILER=$([ "$kind" = compiler ] && echo ON || echo OFF)" \
-    -Ccmake.define.NSA_STATIC_LLVM=ON
-  [ "$kind" = runtime ] || wheel "$build/venv/bin/pip" lib/Python/compiler 50 --no-build-isolation
+  system_wheels
 fi
 quiet "$root/venv/bin/pip" install "$root"/dist/*.whl
 
 cd "$root"
 bin=$root/venv/bin
 packages=$(echo "$bin"/../lib/python3.*/site-packages)
+for info in "$packages"/nsa*.dist-info; do
+  for text in LICENSE THIRD-PARTY.txt; do
+    [ -s "$info/licenses/$text" ] || fail "$info has no $text"
+  done
+done
+# A C library is all that they need, and one that is not newer than their tag says.
 for file in "$packages"/nsa/bin/* "$packages"/nsa/*.so "$packages"/nsa/lib/*.so; do
   [ -e "$file" ] || continue
   extra=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
     grep -vE '^(libm\.so|libc\.so|ld-linux|libNSACompiler\.so)' || true)
   [ -z "$extra" ] || fail "$file needs $extra"
+  newest=$( (echo GLIBC_2.35; readelf -V "$file" | grep -oE 'GLIBC_2\.[0-9]+') | sort -V | tail -1)
+  [ "$newest" = GLIBC_2.35 ] || fail "$file needs $newest, expected GLIBC_2.35 at most"
 done
 alone() { quiet env -i "HOME=$root" "$@"; }
 for tool in nsa-data nsa-dump nsa-run nsa-train; do
@@ -86,5 +110,6 @@ grep -q '^finished at step 20' log || fail "training: $(cat log)"
 # Where there is no GPU, the message says what was not found, and who has it.
 if ! env -i "HOME=$root" "$bin/nsa-train" gpu.nsax --config "$source/configs/smoke.yaml" \
   --set runtime.device=cuda "${train[@]}" > log 2>&1; then
-  grep -qE 'error: .*: (the CUDA driver|cuBLASLt) not found' log || fail "without a GPU: $(cat log)"
+  grep -qE 'error: .*: (the CUDA driver|cuBLASLt) not found .*; it comes with .*PyPI' log ||
+    fail "without a GPU: $(cat log)"
 fi

@@ -29,7 +29,7 @@ small_suites() {
   check "Python tests" /usr/bin/python3 -m pytest -q test/python
   check "installation" test/check-install.sh
   check "runtime package" test/check-package.sh
-  check "runtime wheel" test/check-wheels.sh runtime
+  check "wheels" test/check-wheels.sh compiler
   check "NumPy 1.26 and 2" test/check-numpy.sh
   for script in test/e2e/*.sh; do
     name=$(basename "$script" .sh)
