@@ -187,6 +187,11 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
     for compressed keys, whose row `i` stands at position `i * stride`. The table
     is a constant.
 
+    With `start` `[B, S]`, the index of the first token of each token's sequence, `x`
+    has `floor(S / stride)` rows and positions are counted from the beginning of the
+    sequence: row `t` stands at `(t - floor(o / stride)) * stride`, where
+    `o = start[b, (t + 1) * stride - 1]`.
+
     Example:
 
     ```mlir
@@ -196,6 +201,7 @@ def NN_RotaryOp : NN_DifferentiableOp<"rotary", [
   }];
   let arguments = (ins NSA_FloatTensorOfRank<4>:$input,
                        NSA_F32TensorOfRank<3>:$table,
+                       Optional<NSA_I32TensorOfRank<2>>:$start,
                        DefaultValuedAttr<NSA_PositiveI64, "1">:$stride,
                        UnitAttr:$inverse);
   let results = (outs NSA_FloatTensorOfRank<4>:$output);

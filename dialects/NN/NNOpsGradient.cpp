@@ -102,9 +102,9 @@ LogicalResult RotaryOp::buildBackward(OpBuilder &builder,
                                       ValueRange resultGrads,
                                       SmallVectorImpl<Value> &operandGrads) {
   operandGrads.push_back(RotaryOp::create(builder, getLoc(), resultGrads[0],
-                                          getTable(), getStride(),
+                                          getTable(), getStart(), getStride(),
                                           !getInverse()));
-  operandGrads.push_back(Value());
+  operandGrads.append(getNumOperands() - 1, Value());
   return success();
 }
 

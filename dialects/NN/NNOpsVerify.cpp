@@ -80,6 +80,13 @@ LogicalResult RotaryOp::verify() {
   int64_t length = getDim(getTable(), 0);
   if (failed(checkShape(*this, "table", getTable(), {length, width / 2, 2})))
     return failure();
+  if (Value start = getStart();
+      start &&
+      (failed(checkEqual(*this, "start rows", getDim(start, 0), "batch",
+                         getDim(getInput(), 0))) ||
+       failed(checkEqual(*this, "strides of the packed sequences",
+                         getDim(start, 1) / getStride(), "rows", rows))))
+    return failure();
   if (rows == 0)
     return success();
   int64_t last = saturatingProduct(rows - 1, getStride());

@@ -63,6 +63,8 @@ llvm::StringRef findDifference(OpT first, OpT second) {
     return "the branches have different queries";
   if (first.getScaleOrDefault() != second.getScaleOrDefault())
     return "the branches have different scales";
+  if (first.getStart() || second.getStart())
+    return "the sequences are packed";
   if (numKeyHeads(first) != numKeyHeads(second))
     return "the branches have different numbers of key heads";
   return "";

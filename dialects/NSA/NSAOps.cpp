@@ -18,6 +18,13 @@ int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
   return sequence < block ? 0 : (sequence - block) / stride + 1;
 }
 
+int64_t nsa::getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
+                        Value start) {
+  if (!start || ShapedType::isDynamic(sequence))
+    return visibility.getNumKeys(sequence);
+  return sequence / visibility.getKeyStride();
+}
+
 unsigned nsa::getNumWeights(CompressionKind kind) {
   switch (kind) {
   case CompressionKind::Mean:
@@ -65,7 +72,7 @@ LogicalResult CompressOp::inferReturnTypes(MLIRContext *context,
                                            SmallVectorImpl<Type> &types) {
   RankedTensorType x = typeOf(adaptor.getInput());
   SmallVector<int64_t> shape(x.getShape());
-  shape[1] = adaptor.getCompressed().getNumKeys(shape[1]);
+  shape[1] = getNumKeys(adaptor.getCompressed(), shape[1], adaptor.getStart());
   types.push_back(withShape(shape, x.getElementType()));
   return success();
 }
@@ -172,10 +179,12 @@ static FailureOr<bool> hasNoGradient(Operation *op, ValueRange resultGrads,
 LogicalResult CompressOp::buildBackward(OpBuilder &builder,
                                         ValueRange resultGrads,
                                         SmallVectorImpl<Value> &operandGrads) {
-  auto backward =
-      CompressBackwardOp::create(builder, getLoc(), getKind(), resultGrads[0],
-                                 getInput(), getParameters(), getCompressed());
+  auto backward = CompressBackwardOp::create(
+      builder, getLoc(), getKind(), resultGrads[0], getInput(), getParameters(),
+      getStart(), getCompressed());
   llvm::append_range(operandGrads, backward.getResults());
+  if (getStart())
+    operandGrads.push_back(Value());
   return success();
 }
 
@@ -187,10 +196,10 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &builder,
     return none;
   auto backward = AttentionBackwardOp::create(
       builder, getLoc(), resultGrads[0], getQuery(), getKey(), getValue(),
-      getOutput(), getLse(), getIndices(), getVisibility(), getScaleAttr());
+      getOutput(), getLse(), getIndices(), getStart(), getVisibility(),
+      getScaleAttr());
   llvm::append_range(operandGrads, backward.getResults());
-  if (getIndices())
-    operandGrads.push_back(Value());
+  operandGrads.append(getNumOperands() - 3, Value());
   return success();
 }
 

@@ -22,6 +22,11 @@ namespace nsa {
 /// block. `block` and `stride` are positive.
 int64_t getNumCompressedBlocks(int64_t sequence, int64_t block, int64_t stride);
 
+/// The rows of keys that `visibility` has for so many tokens: with `start`, of
+/// packed sequences, whose blocks lie in one row for each stride.
+int64_t getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
+                   mlir::Value start);
+
 /// How many weights a kind of compression takes.
 unsigned getNumWeights(CompressionKind kind);
 

@@ -22,6 +22,8 @@ def NSA_Activation : NSA_FloatTensorOfRank<4>;
 def NSA_Lse : NSA_F32TensorOfRank<3>;
 def NSA_Indices : NSA_I32TensorOfRank<4>;
 def NSA_Gates : NSA_F32TensorOfRank<4>;
+/// Where the sequence of each token begins, of rows that hold several.
+def NSA_Start : NSA_I32TensorOfRank<2>;
 
 /// An op without side effects whose result types follow from its operands.
 class NSA_GraphOp<string mnemonic, list<Trait> traits = []>
@@ -100,7 +102,8 @@ class NSA_CompressionOperands {
 
 /// Kept for backward: a row stands for `stride` tokens, and all but the mean are
 /// matmuls.
-def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
+def NSA_CompressOp : NSA_DifferentiableOp<"compress", [
+    NSA_KeptForBackward, AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Compression">;
   let summary = "one row for each block of tokens";
   let description = [{
@@ -126,6 +129,12 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
     | `linear` | weight `[Hkv, block*D, D]`, and positions `[Hkv, block, D]` if wanted |
     | `mlp` | weight `[Hkv, block*D, D]`, output weight `[Hkv, D, D]`, and positions `[Hkv, block, D]` if wanted |
 
+    `start` packs sequences: `start[b, t]` is the index of the first token of the
+    sequence of token `t`. `y` then has `floor(S / stride)` rows; block `i` of a
+    sequence that begins at `o` is row `floor(o / stride) + i` and summarises the
+    tokens `o + i*stride .. o + i*stride + block - 1`. Rows that are no block of any
+    sequence are 0.
+
     Example:
 
     ```mlir
@@ -134,23 +143,27 @@ def NSA_CompressOp : NSA_DifferentiableOp<"compress", [NSA_KeptForBackward]> {
     %z = nsa.compress mlp %x, %w, %w2, %p by(#nsa.compressed<block = 8, stride = 4>)
         : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<2x16x16xf32>, tensor<2x8x16xf32>)
         -> tensor<1x15x2x16xf32>
+    %p16 = nsa.compress mean %x start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+        : (tensor<1x64x2x16xf32>, tensor<1x64xi32>) -> tensor<1x16x2x16xf32>
     ```
   }];
   let arguments = !con(
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$input),
-      NSA_CompressionOperands<>.members, (ins NSA_CompressedAttr:$compressed));
+      NSA_CompressionOperands<>.members,
+      (ins Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$output);
   let resultNames = [{"compressed"}];
   let declarations = NSA_CompressionOperands<>.declarations #
                      NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
-    $kind $input (`,` $parameters^)? custom<Blocks>($compressed, attr-dict)
+    $kind $input (`,` $parameters^)? (`start` `(` $start^ `)`)?
+      custom<Blocks>($compressed, attr-dict)
       `:` functional-type(operands, results)
   }];
 }
 
 def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
-    AllElementTypesMatch<["output_grad", "input"]>]> {
+    AllElementTypesMatch<["output_grad", "input"]>, AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Compression">;
   let summary = "gradients of `nsa.compress`";
   let description = [{
@@ -168,7 +181,8 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
              dpositions[h, r, c] = sum_e (sum_{b, i} dz[b, i, h, e]) * weight[h, r*D + c, e]
     ```
 
-    `kind` and blocks are those of the compression. The gradients of the
+    `kind`, `start` and blocks are those of the compression; gradients of rows that
+    are no block do not count. The gradients of the
     parameters are fp32 and in the order of the parameters.
 
     Example:
@@ -181,14 +195,15 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
   let arguments = !con(
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$output_grad,
            NSA_Activation:$input),
-      NSA_CompressionOperands<>.members, (ins NSA_CompressedAttr:$compressed));
+      NSA_CompressionOperands<>.members,
+      (ins Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
   let resultNames = [{"dx", "dw", "dparameter", "dparameter"}];
   let declarations = NSA_CompressionOperands<>.declarations #
                      NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
-    $kind $output_grad `,` $input (`,` $parameters^)?
+    $kind $output_grad `,` $input (`,` $parameters^)? (`start` `(` $start^ `)`)?
       custom<Blocks>($compressed, attr-dict)
       `:` functional-type(operands, results)
   }];
@@ -199,7 +214,8 @@ def NSA_CompressBackwardOp : NSA_GraphOp<"compress_backward", [
 //===----------------------------------------------------------------------===//
 
 def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
-    AllElementTypesMatch<["query", "key", "value"]>, NSA_KeptForBackward]> {
+    AllElementTypesMatch<["query", "key", "value"]>, NSA_KeptForBackward,
+    AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "softmax attention to the keys that a query sees";
   let description = [{
@@ -221,6 +237,11 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
     the indices: kernels ignore it, and a run that checks every command
     (`nsa-run --check`, `nsa-train --no-graph`) refuses it.
 
+    `start` packs sequences, which do not see each other: `start[b, t]` is the index
+    of the first token of the sequence of token `t`. Queries, keys and blocks are
+    then counted from the beginning of their own sequence, indices too. Keys that are
+    blocks are the `floor(S / stride)` rows of `nsa.compress` with this `start`.
+
     Example:
 
     ```mlir
@@ -228,10 +249,13 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
         : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
     %o2, %lse2 = nsa.attention %q, %k, %v visible(#nsa.selected<block = 16>, %indices : tensor<1x2x64x3xi32>)
         : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+    %o3, %lse3 = nsa.attention %q, %k, %v visible(#nsa.causal) start(%start : tensor<1x64xi32>)
+        : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
     ```
   }];
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
                        NSA_Activation:$value, Optional<NSA_Indices>:$indices,
+                       Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse);
@@ -239,18 +263,19 @@ def NSA_AttentionOp : NSA_DifferentiableOp<"attention", [
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
     $query `,` $key `,` $value
-    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)` attr-dict
+    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)`
+    (`start` `(` $start^ `:` type($start) `)`)? attr-dict
     `:` type($query) `,` type($key) `,` type($value)
   }];
 }
 
 def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
     AllElementTypesMatch<["output_grad", "query", "key", "value",
-                          "output"]>]> {
+                          "output"]>, AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Attention">;
   let summary = "gradients of `nsa.attention`";
   let description = [{
-    `visibility` and `scale` are those of the attention. With
+    `visibility`, `start` and `scale` are those of the attention. With
     `p[t, i] = exp(s[t, i] - lse[t])` for visible `i`, computed again,
     `D[t] = do[t] . o[t]` and `ds[t, i] = p[t, i] * (do[t] . v[i] - D[t])`:
 
@@ -274,6 +299,7 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
                        NSA_Activation:$key, NSA_Activation:$value,
                        NSA_Activation:$output, NSA_Lse:$lse,
                        Optional<NSA_Indices>:$indices,
+                       Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$query_grad, NSA_Activation:$key_grad,
@@ -282,7 +308,8 @@ def NSA_AttentionBackwardOp : NSA_GraphOp<"attention_backward", [
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
     $output_grad `,` $query `,` $key `,` $value `,` $output `,` $lse
-    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)` attr-dict
+    `visible` `(` $visibility (`,` $indices^ `:` type($indices))? `)`
+    (`start` `(` $start^ `:` type($start) `)`)? attr-dict
     `:` type($output_grad) `,` type($query) `,` type($key) `,` type($value) `,`
     type($output) `,` type($lse)
   }];
@@ -315,7 +342,8 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     are more than `count`, they enter in the order `J`, initial blocks ascending,
     `J-1`, `J-2`, ... The others are the best by score, ties to the lower index.
     So exactly `min(count, J + 1)` blocks are chosen; they are listed
-    ascending and padded with -1 on the right.
+    ascending and padded with -1 on the right. With `start`, as in `nsa.attention`,
+    tokens and blocks are counted from the beginning of the query's own sequence.
 
     The choice is not differentiable: no gradient flows to the operands.
 
@@ -327,6 +355,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     ```
   }];
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key, NSA_Lse:$lse,
+                       Optional<NSA_Start>:$start,
                        NSA_CompressedAttr:$compressed,
                        NSA_SelectedAttr:$selected,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
@@ -340,7 +369,7 @@ def NSA_SelectOp : NSA_DifferentiableOp<"select", [
     int64_t getLocal() { return getSelected().getLocal(); }
   }];
   let assemblyFormat = [{
-    $query `,` $key `,` $lse
+    $query `,` $key `,` $lse (`start` `(` $start^ `:` type($start) `)`)?
       custom<Selection>($compressed, $selected, attr-dict)
       `:` custom<SelectionTypes>(type($query), type($key), type($lse), type($indices))
   }];
@@ -452,7 +481,9 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     ```
 
     The second is 0 where no block is selected at all. a metric: there
-    is no gradient.
+    is no gradient. With `start`, as in `nsa.attention`, `J = floor((t - start[b, t]) / select_block)`,
+    and the last number is of `select_block` neighbouring queries of the row, with
+    `j + floor(start[b, t] / select_block)` in place of `j`.
 
     Example:
 
@@ -460,7 +491,8 @@ def NSA_SelectionStatisticsOp : NSA_GraphOp<"selection_statistics"> {
     %y = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x64x3xi32>) -> tensor<3xf32>
     ```
   }];
-  let arguments = (ins NSA_Indices:$indices, NSA_PositiveI64:$select_block);
+  let arguments = (ins NSA_Indices:$indices, Optional<NSA_Start>:$start,
+                       NSA_PositiveI64:$select_block);
   let results = (outs NSA_F32TensorOfRank<1>:$statistics);
   let resultNames = [{"statistics"}];
   let assemblyFormat = [{

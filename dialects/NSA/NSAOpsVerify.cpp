@@ -57,6 +57,14 @@ static LogicalResult verifySavedValues(OpT op) {
   return checkShape(op, "lse", op.getLse(), {q[0], q[2], q[1]});
 }
 
+/// Start [B, S] of sequences in rows of `sequence` tokens, if there is one.
+template <typename OpT>
+static LogicalResult verifyStart(OpT op, Value tokens, int64_t sequence) {
+  if (!op.getStart())
+    return success();
+  return checkShape(op, "start", op.getStart(), {getDim(tokens, 0), sequence});
+}
+
 /// Indices [B, Hkv, S, n], if the visibility takes some.
 template <typename OpT>
 static LogicalResult verifyIndices(OpT op) {
@@ -79,14 +87,21 @@ static LogicalResult verifyIndices(OpT op) {
              : checkAtMost(op, "indices of a query", count, "count", most);
 }
 
+/// What rows of compressed keys are, in an error.
+static StringRef getRowsName(Value start) {
+  return start ? "strides of the packed sequences"
+               : "compressed blocks of the sequence";
+}
+
 template <typename OpT>
 static LogicalResult verifyAttention(OpT op) {
   VisibilityAttrInterface visibility = op.getVisibility();
-  StringRef rows = visibility.attendsToTokens()
-                       ? "query rows"
-                       : "compressed blocks of the sequence";
-  if (failed(verifyQueryKeyValue(
-          op, rows, visibility.getNumKeys(getDim(op.getQuery(), 1)))))
+  int64_t sequence = getDim(op.getQuery(), 1);
+  StringRef rows =
+      visibility.attendsToTokens() ? "query rows" : getRowsName(op.getStart());
+  if (failed(verifyStart(op, op.getQuery(), sequence)) ||
+      failed(verifyQueryKeyValue(
+          op, rows, getNumKeys(visibility, sequence, op.getStart()))))
     return failure();
   return verifyIndices(op);
 }
@@ -118,7 +133,8 @@ static LogicalResult verifyNumParameters(OpT op) {
 template <typename OpT>
 static LogicalResult verifyCompress(OpT op) {
   if (failed(checkNotEmpty(op, "input", op.getInput())) ||
-      failed(verifyNumParameters(op)))
+      failed(verifyNumParameters(op)) ||
+      failed(verifyStart(op, op.getInput(), getDim(op.getInput(), 1))))
     return failure();
   int64_t heads = getDim(op.getInput(), 2), width = getDim(op.getInput(), 3);
   int64_t block = op.getBlock();
@@ -165,7 +181,7 @@ LogicalResult CompressBackwardOp::verify() {
     return emitOpError("has ") << getNumResults() << " results, expected "
                                << 1 + getParameters().size();
   SmallVector<int64_t> expected(getShape(getInput()));
-  expected[1] = getCompressed().getNumKeys(expected[1]);
+  expected[1] = getNumKeys(getCompressed(), expected[1], getStart());
   return checkShape(*this, "output gradient", getOutputGrad(), expected);
 }
 
@@ -185,9 +201,10 @@ LogicalResult SelectOp::verify() {
       failed(checkAtMost(*this, "block", getBlock(), "select_block",
                          getSelectBlock())))
     return failure();
-  int64_t blocks = getCompressed().getNumKeys(getDim(getQuery(), 1));
-  if (failed(
-          verifyQueryKey(*this, "compressed blocks of the sequence", blocks)))
+  int64_t sequence = getDim(getQuery(), 1);
+  if (failed(verifyStart(*this, getQuery(), sequence)) ||
+      failed(verifyQueryKey(*this, getRowsName(getStart()),
+                            getNumKeys(getCompressed(), sequence, getStart()))))
     return failure();
   ArrayRef<int64_t> q = getShape(getQuery());
   return checkShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
@@ -209,5 +226,7 @@ LogicalResult GateStatisticsOp::verify() {
 }
 
 LogicalResult SelectionStatisticsOp::verify() {
-  return checkNotEmpty(*this, "indices", getIndices());
+  if (failed(checkNotEmpty(*this, "indices", getIndices())))
+    return failure();
+  return verifyStart(*this, getIndices(), getDim(getIndices(), 2));
 }

@@ -144,6 +144,10 @@ static ParseResult parseSpelling(OpAsmParser &parser, OperationState &state) {
                                  << " results, expected " << results;
   state.addTypes(type.getResults());
   state.addAttribute("visibility", visibility);
+  SmallVector<int32_t> segments(isBackward ? 6 : 3, 1);
+  segments.append({visibility.getIndexBlock() != 0, /*start=*/0});
+  state.addAttribute("operandSegmentSizes",
+                     parser.getBuilder().getDenseI32ArrayAttr(segments));
   state.name =
       OperationName(isBackward ? AttentionBackwardOp::getOperationName()
                                : AttentionOp::getOperationName(),

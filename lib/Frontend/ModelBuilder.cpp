@@ -82,6 +82,10 @@ private:
                   model.nKvGroups * model.dV, model.initStd, model.nKvGroups);
   }
   Value rotate(Value x, int64_t stride = 1);
+  RankedTensorType idsType() {
+    return RankedTensorType::get({config.train.microBatch, config.train.seqLen},
+                                 builder.getI32Type());
+  }
   Value normHeads(Value x, const Twine &name) {
     return model.qkNorm ? norm(x, "attention." + name) : x;
   }
@@ -132,6 +136,9 @@ private:
   SmallVector<Kind> kinds;
   /// The kind of each layer, in `kinds`.
   SmallVector<size_t> kindOfLayer;
+  /// In the function that is being written, where the document of each token
+  /// begins; null where documents see each other.
+  Value start;
   /// Where the parameters of the part that is being written are declared; null
   /// for those of the module.
   nn::ScopeOp scope;
@@ -237,6 +244,12 @@ KeyValue ModelBuilder::project(Value x, StringRef branch) {
 Value ModelBuilder::rotate(Value x, int64_t stride) {
   if (model.ropeBase == 0)
     return x;
+  if (start) {
+    SymbolRefAttr symbol = rotaryTable();
+    Value table = create<nn::GetOp>(
+        tensor({config.train.seqLen, model.dK / 2, 2}), symbol);
+    return create<nn::RotaryOp>(x, table, start, stride, /*inverse=*/false);
+  }
   return create<nn::RopeOp>(x.getType(), x, rotaryTable(),
                             stride == 1 ? IntegerAttr()
                                         : builder.getI64IntegerAttr(stride));
@@ -266,7 +279,7 @@ Value ModelBuilder::compress(Value x, const Twine &name) {
     weight(".output_weight", width, 2.0);
   if (nsa.phiPos)
     add(".positions", nsa.l, model.initStd, /*decay=*/false);
-  return create<CompressOp>(kind, x, parameters,
+  return create<CompressOp>(kind, x, parameters, start,
                             CompressedAttr::get(context, nsa.l, nsa.d));
 }
 
@@ -274,7 +287,7 @@ nsa::AttentionOp ModelBuilder::attend(Value query, KeyValue kv,
                                       VisibilityAttrInterface visibility,
                                       Value indices) {
   return AttentionOp::create(builder, loc, query, kv.key, kv.value, indices,
-                             visibility, FloatAttr());
+                             start, visibility, FloatAttr());
 }
 
 Value ModelBuilder::gates(Value logits) {
@@ -318,10 +331,10 @@ Value ModelBuilder::sparseAttention(Value query, Value x) {
   auto selection =
       SelectedAttr::get(context, nsa.lSel, nsa.nSel, nsa.nInitial, nsa.nLocal);
   AttentionOp compressed = attend(query, cmp, blocks);
-  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), blocks,
-                                   selection, FloatAttr());
+  Value indices = create<SelectOp>(query, cmp.key, compressed.getLse(), start,
+                                   blocks, selection, FloatAttr());
   log("attention.selected.statistics",
-      create<SelectionStatisticsOp>(indices, nsa.lSel));
+      create<SelectionStatisticsOp>(indices, start, nsa.lSel));
   slc.key = rotate(slc.key);
   AttentionOp selected = attend(query, slc, selection, indices);
   win.key = rotate(win.key);
@@ -350,8 +363,16 @@ void ModelBuilder::attention(Kind &kind) {
   std::string name = "attention";
   if (kinds.size() > 1)
     name += "." + kind.name;
-  kind.function = function(name, {"x"}, {stream()});
+  SmallVector<StringRef> names = {"x"};
+  SmallVector<Type> types = {stream()};
+  if (config.data.isolateDocuments) {
+    names.push_back(training::startInput);
+    types.push_back(idsType());
+  }
+  kind.function = function(name, names, types);
   Value x = builder.getBlock()->getArgument(0);
+  if (config.data.isolateDocuments)
+    start = builder.getBlock()->getArgument(1);
   scope = layers;
   Value normed = norm(x, "attention.norm");
   Value query = linear(normed, "attention.query", model.nHeads * model.dK,
@@ -412,24 +433,33 @@ Value ModelBuilder::repeat(Value x, const Kind &kind, int64_t begin,
   Value h = body.addArgument(x.getType(), loc);
   builder.setInsertionPointToStart(&body);
   nn::FunctionOp attention = kind.function;
-  for (StringRef part : {attention.getSymName(), StringRef("mlp")})
-    h = nn::CallOp::create(builder, loc, h.getType(), part, h).getResult(0);
+  SmallVector<Value> inputs = {h};
+  if (start)
+    inputs.push_back(start);
+  h = nn::CallOp::create(builder, loc, h.getType(), attention.getSymName(),
+                         inputs)
+          .getResult(0);
+  h = nn::CallOp::create(builder, loc, h.getType(), "mlp", h).getResult(0);
   nn::NextOp::create(builder, loc, h);
   return op.getResult(0);
 }
 
 /// The function from tokens to the loss.
 void ModelBuilder::train() {
-  auto ids = RankedTensorType::get(
-      {config.train.microBatch, config.train.seqLen}, builder.getI32Type());
-  nn::FunctionOp op = function(
-      "model", {training::tokensInput, training::targetsInput}, {ids, ids});
+  SmallVector<StringRef> names = {training::tokensInput,
+                                  training::targetsInput};
+  if (config.data.isolateDocuments)
+    names.push_back(training::startInput);
+  nn::FunctionOp op =
+      function("model", names, SmallVector<Type>(names.size(), idsType()));
   ArrayAttr dims = builder.getStrArrayAttr({nn::kBatchDim, nn::kSequenceDim});
-  op.setArgDimsAttr(builder.getArrayAttr({dims, dims}));
+  op.setArgDimsAttr(
+      builder.getArrayAttr(SmallVector<Attribute>(names.size(), dims)));
   op.setTrain(true);
   op.setResultNamesAttr(
       builder.getStrArrayAttr({training::lossOutput, training::logitsOutput}));
   Block &entry = *builder.getBlock();
+  start = config.data.isolateDocuments ? entry.getArgument(2) : Value();
   scope = {};
   Value x = create<nn::EmbedOp>(
       stream(), entry.getArgument(0),

@@ -132,7 +132,8 @@ static void addLinear(Evaluator &evaluator) {
     return success();
   });
   addSimple<RotaryOp>(evaluator, [](RotaryOp op, Operands in) {
-    return rotary(*in[0], *in[1], op.getStride(), op.getInverse());
+    return rotary(*in[0], *in[1], op.getStride(), op.getInverse(),
+                  op.getStart() ? in[2] : nullptr);
   });
 }
 

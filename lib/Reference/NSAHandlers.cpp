@@ -6,6 +6,7 @@
 #include "lib/Reference/Kernels/Compression.h"
 #include "lib/Reference/Kernels/NN.h"
 #include "lib/Reference/Kernels/Statistics.h"
+#include "lib/Reference/Packed.h"
 
 using namespace mlir;
 using namespace nsa;
@@ -33,35 +34,102 @@ static VisibleKeys getVisibleKeys(VisibilityAttrInterface visibility,
   };
 }
 
+/// Appends what `evaluate` makes of the operands: of each sequence on its own
+/// where the last operand is their `start`. `axes` and `outputs` say where the
+/// sequences lie in operands and results.
+static void
+runSequences(Value start, BlockLengths lengths, Operands in,
+             ArrayRef<PackedAxis> axes, ArrayRef<PackedOutput> outputs,
+             Results &out,
+             function_ref<std::vector<Tensor>(std::vector<Tensor>)> evaluate) {
+  Operands own = start ? in.drop_back() : in;
+  if (!start) {
+    std::vector<Tensor> copies;
+    for (const Tensor *tensor : own)
+      copies.push_back(*tensor);
+    llvm::append_range(out, evaluate(std::move(copies)));
+    return;
+  }
+  std::vector<PackedInput> inputs;
+  for (auto [tensor, axis] : llvm::zip(own, axes))
+    inputs.push_back({tensor, axis});
+  llvm::append_range(out,
+                     runPacked(*in.back(), lengths, inputs, outputs, evaluate));
+}
+
+static constexpr PackedAxis kTokens = {PackedAxis::Tokens, 1};
+static constexpr PackedAxis kBlocks = {PackedAxis::Blocks, 1};
+/// Of what is [B, H, S, ...].
+static constexpr PackedAxis kTokensOfHeads = {PackedAxis::Tokens, 2};
+
+static PackedAxis getKeyAxis(VisibilityAttrInterface visibility) {
+  return visibility.attendsToTokens() ? kTokens : kBlocks;
+}
+static BlockLengths getLengths(VisibilityAttrInterface visibility) {
+  if (auto compressed = dyn_cast<CompressedAttr>(visibility))
+    return {compressed.getBlock(), compressed.getStride()};
+  return {};
+}
+
+static void runAttention(AttentionOp op, Operands in, Arithmetic arithmetic,
+                         Results &out) {
+  VisibilityAttrInterface visibility = op.getVisibility();
+  PackedAxis keys = getKeyAxis(visibility);
+  runSequences(op.getStart(), getLengths(visibility), in,
+               {kTokens, keys, keys, kTokensOfHeads},
+               {{shapeOf(op.getOutput()), kTokens},
+                {shapeOf(op.getLse()), kTokensOfHeads}},
+               out, [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+                 AttentionResult result = attention(
+                     x[0], x[1], x[2], op.getScaleOrDefault(),
+                     getVisibleKeys(visibility, x[1].dim(1),
+                                    op.getIndices() ? &x[3] : nullptr),
+                     arithmetic);
+                 return {std::move(result.output), std::move(result.lse)};
+               });
+}
+
+static void runAttentionBackward(AttentionBackwardOp op, Operands in,
+                                 Arithmetic arithmetic, Results &out) {
+  VisibilityAttrInterface visibility = op.getVisibility();
+  PackedAxis keys = getKeyAxis(visibility);
+  runSequences(
+      op.getStart(), getLengths(visibility), in,
+      {kTokens, kTokens, keys, keys, kTokens, kTokensOfHeads, kTokensOfHeads},
+      {{shapeOf(op.getQuery()), kTokens},
+       {shapeOf(op.getKey()), keys},
+       {shapeOf(op.getValue()), keys}},
+      out, [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+        AttentionGradients grads = attentionBackward(
+            x[0], x[1], x[2], x[3], x[4], x[5], op.getScaleOrDefault(),
+            getVisibleKeys(visibility, x[2].dim(1),
+                           op.getIndices() ? &x[6] : nullptr),
+            arithmetic);
+        return {std::move(grads.q), std::move(grads.k), std::move(grads.v)};
+      });
+}
+
 static void addAttentions(Evaluator &evaluator) {
   evaluator.add<AttentionOp>([&](AttentionOp op, Operands in, Results &out) {
-    AttentionResult result =
-        attention(*in[0], *in[1], *in[2], op.getScaleOrDefault(),
-                  getVisibleKeys(op.getVisibility(), in[1]->dim(1),
-                                 op.getIndices() ? in[3] : nullptr),
-                  evaluator.getArithmetic(op));
-    out.push_back(std::move(result.output));
-    out.push_back(std::move(result.lse));
+    runAttention(op, in, evaluator.getArithmetic(op), out);
     return success();
   });
-  evaluator.add<AttentionBackwardOp>([&](AttentionBackwardOp op, Operands in,
-                                         Results &out) {
-    AttentionGradients grads = attentionBackward(
-        *in[0], *in[1], *in[2], *in[3], *in[4], *in[5], op.getScaleOrDefault(),
-        getVisibleKeys(op.getVisibility(), in[2]->dim(1),
-                       op.getIndices() ? in[6] : nullptr),
-        evaluator.getArithmetic(op));
-    out.push_back(std::move(grads.q));
-    out.push_back(std::move(grads.k));
-    out.push_back(std::move(grads.v));
-    return success();
-  });
+  evaluator.add<AttentionBackwardOp>(
+      [&](AttentionBackwardOp op, Operands in, Results &out) {
+        runAttentionBackward(op, in, evaluator.getArithmetic(op), out);
+        return success();
+      });
   evaluator.add<SelectOp>([](SelectOp op, Operands in, Results &out) {
     SelectionRule rule{
         op.getBlock(),   op.getStride(), op.getSelectBlock(),   op.getCount(),
         op.getInitial(), op.getLocal(),  op.getScaleOrDefault()};
-    out.push_back(
-        selectBlocks(blockScores(*in[0], *in[1], *in[2], rule), rule));
+    runSequences(op.getStart(), {rule.block, rule.stride}, in,
+                 {kTokens, kBlocks, kTokensOfHeads},
+                 {{shapeOf(op.getIndices()), kTokensOfHeads, -1.0}}, out,
+                 [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+                   return {
+                       selectBlocks(blockScores(x[0], x[1], x[2], rule), rule)};
+                 });
     return success();
   });
 }
@@ -113,18 +181,43 @@ static void runCompressBackward(OpTy op, const Tensor &outputGrad,
       parameterGrads.push_back(std::move(*grad));
 }
 
+static SmallVector<const Tensor *> pointTo(const std::vector<Tensor> &tensors) {
+  return llvm::map_to_vector(tensors,
+                             [](const Tensor &tensor) { return &tensor; });
+}
+
 static void addCompression(Evaluator &evaluator) {
   evaluator.add<CompressOp>([&](CompressOp op, Operands in, Results &out) {
-    out.push_back(
-        runCompress(op, *in[0], in.drop_front(), evaluator.getArithmetic(op)));
+    SmallVector<PackedAxis> axes = {kTokens};
+    axes.append(op.getParameters().size(), PackedAxis());
+    runSequences(op.getStart(), {op.getBlock(), op.getStride()}, in, axes,
+                 {{shapeOf(op.getOutput()), kBlocks}}, out,
+                 [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+                   SmallVector<const Tensor *> operands = pointTo(x);
+                   return {runCompress(op, x[0],
+                                       ArrayRef(operands).drop_front(),
+                                       evaluator.getArithmetic(op))};
+                 });
     return success();
   });
   evaluator.add<CompressBackwardOp>([&](CompressBackwardOp op, Operands in,
                                         Results &out) {
-    SmallVector<Tensor> parameters;
-    runCompressBackward(op, *in[0], *in[1], in.drop_front(2),
-                        evaluator.getArithmetic(op), out, parameters);
-    std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
+    SmallVector<PackedAxis> axes = {kBlocks, kTokens};
+    axes.append(op.getParameters().size(), PackedAxis());
+    SmallVector<PackedOutput> outputs = {{shapeOf(op.getInputGrad()), kTokens}};
+    for (Value grad : op.getParameterGrads())
+      outputs.push_back({shapeOf(grad), PackedAxis()});
+    runSequences(
+        op.getStart(), {op.getBlock(), op.getStride()}, in, axes, outputs, out,
+        [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+          SmallVector<Tensor> grads, parameters;
+          SmallVector<const Tensor *> operands = pointTo(x);
+          runCompressBackward(op, x[0], x[1], ArrayRef(operands).drop_front(2),
+                              evaluator.getArithmetic(op), grads, parameters);
+          std::move(parameters.begin(), parameters.end(),
+                    std::back_inserter(grads));
+          return {grads.begin(), grads.end()};
+        });
     return success();
   });
   evaluator.add<CompressKeyValueOp>(
@@ -175,7 +268,8 @@ static void addStatistics(Evaluator &evaluator) {
       });
   evaluator.add<SelectionStatisticsOp>(
       [](SelectionStatisticsOp op, Operands in, Results &out) {
-        out.push_back(selectionStatistics(*in[0], op.getSelectBlock()));
+        out.push_back(selectionStatistics(*in[0], op.getSelectBlock(),
+                                          op.getStart() ? in[1] : nullptr));
         return success();
       });
 }

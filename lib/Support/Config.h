@@ -89,6 +89,8 @@ struct NsaConfig {
 };
 
 struct DataConfig {
+  /// Whether documents that share a sequence do not see each other.
+  bool isolateDocuments = false;
   /// byte, shards for the tokenizer that the data has, or the path of a
   /// tokenizer.json, which has to be that of the data.
   std::string tokenizer = "byte";

@@ -150,6 +150,8 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
   data.text("tokenizer", &DataConfig::tokenizer, {},
             "how text becomes tokens: byte, shards for the tokenizer that the "
             "data has, or a tokenizer.json");
+  data.fixed().flag("isolate_documents", &DataConfig::isolateDocuments,
+                    "documents that share a sequence do not see each other");
   using C = RuntimeConfig;
   SectionBuilder<C> s{fields, "runtime", &RunConfig::runtime,
                       /*mayChange=*/true};

@@ -3,7 +3,7 @@
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNDialect.h"
 #include "dialects/NN/NNOps.h"
-#include "dialects/NSA/NSADialect.h"
+#include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -13,6 +13,7 @@
 #include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #define DEBUG_TYPE "nsa-convert-to-tile"
 
@@ -40,6 +41,29 @@ static bool staysInTheGraph(Operation *op) {
          isa<nn::MatmulOp, nn::FillOp, nn::ConcatOp, nn::FlattenOp,
              nn::UnflattenOp, nn::AllReduceOp, nn::SliceShardOp,
              nn::AllGatherOp>(op);
+}
+
+/// Packed sequences, whose tokens an operand says the start of.
+static bool isPacked(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<AttentionOp, AttentionBackwardOp, CompressOp, CompressBackwardOp,
+            SelectOp, SelectionStatisticsOp, nn::RotaryOp>(
+          [](auto op) { return bool(op.getStart()); })
+      .Default(false);
+}
+
+static LogicalResult checkPacked(ModuleOp module,
+                                 const KernelSchedule &schedule) {
+  if (schedule.selectedForm != SelectedForm::Masks)
+    return success();
+  WalkResult result = module.walk([&](Operation *op) {
+    if (!isPacked(op))
+      return WalkResult::advance();
+    op->emitOpError("has no kernel for packed sequences with masks of selected "
+                    "blocks");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
 }
 
 /// The elements of the largest tensor that the operation touches.
@@ -118,6 +142,8 @@ void ConvertToTile::runOnOperation() {
     module.emitError("there are no masks of selected blocks on a CPU");
     return signalPassFailure();
   }
+  if (failed(checkPacked(module, kernels)))
+    return signalPassFailure();
   if (std::string problem = kernels.fixed.check(kernels.tileMultiple);
       !problem.empty()) {
     module.emitError(problem);

@@ -18,6 +18,8 @@ static StringRef findDifferentCompression(OpT key, OpT value) {
   if (key.getBlock() != value.getBlock() ||
       key.getStride() != value.getStride())
     return "keys and values are compressed in different blocks";
+  if (key.getStart() || value.getStart())
+    return "the sequences are packed";
   return "";
 }
 

@@ -18,7 +18,8 @@ using namespace nsa;
 
 /// Whether row `t` is rotated by the angles of position `t`.
 static bool rotatesTokens(nn::RotaryOp rotation) {
-  return !rotation.getInverse() && rotation.getStride() == 1;
+  return !rotation.getInverse() && rotation.getStride() == 1 &&
+         !rotation.getStart();
 }
 
 /// The keys to which `attention` attends with the queries `query`, each a row
@@ -109,7 +110,7 @@ static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
 
 bool nsa::fuseRotation(AttentionOp attention) {
   auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
-  if (!queries)
+  if (!queries || attention.getStart())
     return false;
   if (!rotatesTokens(queries)) {
     reportFusion(queries, "Rotation",
@@ -168,6 +169,7 @@ bool nsa::fuseRotation(AttentionOp attention) {
 static nn::RotaryOp getRotationBack(Value grad, int64_t stride) {
   auto rotation = getOnlyReader<nn::RotaryOp>(grad);
   if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
+      rotation.getStart() ||
       static_cast<int64_t>(rotation.getStride()) != stride)
     return nullptr;
   return rotation;

@@ -35,7 +35,7 @@ void LimitSelectionPass::limit(SelectOp op, int64_t blocks) {
   OpBuilder builder(op);
   auto limited = SelectOp::create(
       builder, op.getLoc(), op.getQuery(), op.getKey(), op.getLse(),
-      op.getCompressed(),
+      op.getStart(), op.getCompressed(),
       SelectedAttr::get(op.getContext(), op.getSelectBlock(), blocks,
                         op.getInitial(), op.getLocal()),
       op.getScaleAttr());

@@ -13,7 +13,10 @@
 //
 // and optionally step(tokens, targets, hyper) = accumulate, then update.
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
-// scalars: means over the targets that are not negative. Programs in f16 keep
+// scalars: means over the targets that are not negative. Where documents do not
+// see each other, accumulate, step, eval and forward also take start, i32
+// [B, S]: the index in its row of the first token of each token's document.
+// Programs in f16 keep
 // the scale of their loss and output it from `update` and `step`.
 //
 // The roles of tensors are those of Artifact.fbs (TensorRole).
@@ -46,6 +49,7 @@ inline constexpr const char forwardEntry[] = "forward";
 
 inline constexpr const char tokensInput[] = "tokens";
 inline constexpr const char targetsInput[] = "targets";
+inline constexpr const char startInput[] = "start";
 inline constexpr const char hyperInput[] = "hyper";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";

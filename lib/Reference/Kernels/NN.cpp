@@ -116,17 +116,25 @@ Tensor nsa::reference::rotaryTable(int64_t length, int64_t width, double base) {
 }
 
 Tensor nsa::reference::rotary(const Tensor &x, const Tensor &table,
-                              int64_t stride, bool inverse) {
+                              int64_t stride, bool inverse,
+                              const Tensor *start) {
   Tensor y(x.shape);
   int64_t half = x.dim(3) / 2;
+  auto positionOf = [&](int64_t b, int64_t t) {
+    if (!start)
+      return t * stride;
+    auto begin = static_cast<int64_t>(start->at({b, (t + 1) * stride - 1}));
+    return (t - begin / stride) * stride;
+  };
   for (int64_t b = 0; b < x.dim(0); ++b)
     for (int64_t t = 0; t < x.dim(1); ++t)
       for (int64_t h = 0; h < x.dim(2); ++h) {
         const double *row = x.row({b, t, h});
         double *out = y.row({b, t, h});
         for (int64_t i = 0; i < half; ++i) {
-          double cosine = table.at({t * stride, i, 0});
-          double sine = table.at({t * stride, i, 1}) * (inverse ? -1.0 : 1.0);
+          int64_t position = positionOf(b, t);
+          double cosine = table.at({position, i, 0});
+          double sine = table.at({position, i, 1}) * (inverse ? -1.0 : 1.0);
           out[i] = row[i] * cosine - row[i + half] * sine;
           out[i + half] = row[i] * sine + row[i + half] * cosine;
         }

@@ -39,9 +39,10 @@ RmsNormGradients rmsNormBackward(const Tensor &outputGrad, const Tensor &x,
 /// table[t,i] = (cos, sin)(t * base^(-2i/D)) for a table [L,D/2,2].
 Tensor rotaryTable(int64_t length, int64_t width, double base);
 /// Rotates the pairs (i, i + D/2) of row t of x [B,S,H,D] by the angle of
-/// position t*stride, backwards if `inverse`.
+/// position t*stride, backwards if `inverse`. With the starts [B,S] of packed
+/// sequences, positions are counted from that of token (t + 1) * stride - 1.
 Tensor rotary(const Tensor &x, const Tensor &table, int64_t stride,
-              bool inverse);
+              bool inverse, const Tensor *start = nullptr);
 
 /// logits [B,S,H*branches] plus bias (may be empty) to gates [B,S,H,branches].
 Tensor gate(const Tensor &logits, const Tensor &bias, bool softmax,

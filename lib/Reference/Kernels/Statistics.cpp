@@ -26,7 +26,8 @@ Tensor nsa::reference::gateStatistics(const Tensor &gates) {
 }
 
 Tensor nsa::reference::selectionStatistics(const Tensor &indices,
-                                           int64_t selectBlock) {
+                                           int64_t selectBlock,
+                                           const Tensor *start) {
   int64_t sequence = indices.dim(2), count = indices.dim(3);
   double chosen = 0.0, distance = 0.0, distinct = 0.0, groups = 0.0;
   for (int64_t b = 0; b < indices.dim(0); ++b)
@@ -37,9 +38,11 @@ Tensor nsa::reference::selectionStatistics(const Tensor &indices,
           double j = indices.at({b, h, t, i});
           if (j < 0.0)
             continue;
+          auto begin =
+              start ? static_cast<int64_t>(start->at({b, t})) : int64_t(0);
           chosen += 1.0;
-          distance += static_cast<double>(t / selectBlock) - j;
-          blocks.insert(j);
+          distance += static_cast<double>((t - begin) / selectBlock) - j;
+          blocks.insert(j + static_cast<double>(begin / selectBlock));
         }
         if (t + 1 < sequence && (t + 1) % selectBlock != 0)
           continue;

@@ -13,8 +13,10 @@ Tensor gateStatistics(const Tensor &gates);
 
 /// Of indices [B,Hkv,S,n]: the mean number of selected blocks of a query, their
 /// mean distance in blocks from that of the query, and the mean number of
-/// different blocks that the queries of one block select.
-Tensor selectionStatistics(const Tensor &indices, int64_t selectBlock);
+/// different blocks that the queries of one block select. With the starts [B,S]
+/// of packed sequences, blocks are counted from these.
+Tensor selectionStatistics(const Tensor &indices, int64_t selectBlock,
+                           const Tensor *start = nullptr);
 
 } // namespace nsa::reference
 

@@ -12,20 +12,21 @@ using namespace nsa::tile;
 namespace {
 /// x [B, S, H, D] and table [L, D/2, 2], or several x of different H. Programs
 /// are ranges of positions; the angles of a position serve all heads and all
-/// rows of the batch.
+/// rows of the batch, unless sequences are packed.
 struct RotaryKernel {
   explicit RotaryKernel(const KernelGraph &graph);
 
   RootKernel plan() const;
   void build(TileBuilder &b, const KernelGraph &graph,
              ArrayRef<Value> args) const;
+  Expr findPosition(TileBuilder &b, Value start, Expr batchRow, Expr t) const;
   /// Rotates the heads of one position, whose lower and upper halves are at two
   /// places.
   void rotate(nn::RotaryOp op, Elements lower, Elements upper, Value cosines,
               Value sines) const;
 
   int64_t batch, sequence, heads = 0, pairs, stride;
-  bool inverse;
+  bool inverse, isPacked;
   int64_t perProgram;
 };
 } // namespace
@@ -37,6 +38,7 @@ RotaryKernel::RotaryKernel(const KernelGraph &graph) {
   pairs = getDim(op.getInput(), 3) / 2;
   stride = op.getStride();
   inverse = op.getInverse();
+  isPacked = op.getStart() != nullptr;
   for (Operation *root : graph.getRoots())
     heads += getDim(cast<nn::RotaryOp>(root).getInput(), 2);
   int64_t perPosition = std::max<int64_t>(batch * heads * pairs, 1);
@@ -58,24 +60,41 @@ void RotaryKernel::rotate(nn::RotaryOp op, Elements lower, Elements upper,
   upper.storeOutputs();
 }
 
+/// Where row `t` stands in its packed sequence.
+Expr RotaryKernel::findPosition(TileBuilder &b, Value start, Expr batchRow,
+                                Expr t) const {
+  Expr begin = b.loadScalar(start, {batchRow, t * stride + (stride - 1)});
+  // The bounds prove that it is inside of the table.
+  return min(max((t - begin / stride) * stride, 0), (sequence - 1) * stride);
+}
+
 void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
                          ArrayRef<Value> args) const {
   KernelFrame frame(b, graph, args, /*elementShape=*/{});
   Value table = frame.getInput(graph.getRoot<nn::RotaryOp>().getTable());
+  Value start = isPacked
+                    ? frame.getInput(graph.getRoot<nn::RotaryOp>().getStart())
+                    : Value();
   SmallVector<Value> headRows;
   for (Operation *root : graph.getRoots())
     headRows.push_back(
         b.range(0, getDim(cast<nn::RotaryOp>(root).getInput(), 2), 0));
   Value low = b.range(0, pairs, 1), high = b.range(pairs, pairs, 1);
-  Expr start = b.programId(0) * perProgram;
-  b.forLoop(start, min(start + perProgram, sequence), 1, {},
+  Expr first = b.programId(0) * perProgram;
+  Value cosines, sines;
+  auto loadAngles = [&](Expr position) {
+    cosines = b.load(table, {position, low, 0});
+    sines = b.load(table, {position, low, 1});
+  };
+  b.forLoop(first, min(first + perProgram, sequence), 1, {},
             [&](Expr t, ArrayRef<Value>) -> SmallVector<Value> {
-              Expr position = t * stride;
-              Value cosines = b.load(table, {position, low, 0});
-              Value sines = b.load(table, {position, low, 1});
+              if (!isPacked)
+                loadAngles(t * stride);
               b.forLoop(
                   0, batch, 1, {},
                   [&](Expr batchRow, ArrayRef<Value>) -> SmallVector<Value> {
+                    if (isPacked)
+                      loadAngles(findPosition(b, start, batchRow, t));
                     for (auto [root, rows] :
                          llvm::zip(graph.getRoots(), headRows))
                       rotate(cast<nn::RotaryOp>(root),
@@ -93,7 +112,8 @@ RootKernel RotaryKernel::plan() const {
       std::max<int64_t>(llvm::divideCeil(sequence, perProgram), 1);
   std::string shape = "b" + std::to_string(batch) + "s" +
                       std::to_string(sequence) + "h" + std::to_string(heads) +
-                      "d" + std::to_string(2 * pairs);
+                      "d" + std::to_string(2 * pairs) +
+                      (isPacked ? "_packed" : "");
   return {
       (inverse ? "inverse_" : "") + shape, programs,
       6 * batch * sequence * heads * pairs,

@@ -62,6 +62,49 @@ Expr Visibility::endQuery(Expr key) const {
   return asExpr(attribute.getEndQuery(asScalar(key), end), key);
 }
 
+Expr Visibility::keyBase(Expr start) const {
+  int64_t stride = attribute.getKeyStride();
+  return stride == 1 ? start : start / static_cast<double>(stride);
+}
+
+//===----------------------------------------------------------------------===//
+// Packed sequences
+//===----------------------------------------------------------------------===//
+
+PackedRows::PackedRows(TileBuilder &b, const Visibility &visibility,
+                       Value start, tile::Operand batch, Value query) {
+  Value starts = b.load(start, {batch, query});
+  auto rows = b.map({query, starts}, {b.i32(), b.i32()},
+                    [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                      return {x[0] - x[1], visibility.keyBase(x[1])};
+                    });
+  row = rows[0];
+  base = rows[1];
+}
+
+/// Starts do not fall: a binary search.
+Expr nsa::findSequenceEnd(TileBuilder &b, Value start, Expr batch, Expr token,
+                          const Extent &tokens) {
+  auto steps = static_cast<int64_t>(llvm::Log2_64_Ceil(int64_t(tokens) + 1));
+  Value end =
+      b.forLoop(0, steps, 1, {token, b.constant(int64_t(tokens))},
+                [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
+                  Expr inside = b.expr(carried[0]),
+                       outside = b.expr(carried[1]);
+                  Expr middle = (inside + outside) / 2;
+                  Expr isInside = b.loadScalar(start, {batch, middle}) <= token;
+                  return {select(isInside, middle, inside),
+                          select(isInside, outside, middle)};
+                })[1];
+  return b.expr(end);
+}
+
+Expr KeyTile::sees(Expr row, Expr key, Expr base) const {
+  if (!Value(base))
+    return isVisible(row, key);
+  return (key >= base) & isVisible(row, key - base);
+}
+
 //===----------------------------------------------------------------------===//
 // Softmax
 //===----------------------------------------------------------------------===//
@@ -186,11 +229,13 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value products =
       b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
-  Value visible =
-      b.map({products, tile.row, tile.key}, b.f32(), [&](ArrayRef<Expr> x) {
-        return select(tile.isVisible(x[1], x[2]), exponent.ordered(x[0]),
-                      -INFINITY);
-      });
+  SmallVector<Value> inputs = {products, tile.row, tile.key};
+  if (tile.base)
+    inputs.push_back(tile.base);
+  Value visible = b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
+    return select(tile.sees(x[1], x[2], tile.base ? x[3] : Expr()),
+                  exponent.ordered(x[0]), -INFINITY);
+  });
   return softmax.update(b, visible, exponent, tile.values, tile.selected);
 }
 
@@ -210,10 +255,13 @@ static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
       terms.delta, tile.row, tile.key};
   if (terms.gate)
     inputs.push_back(terms.gate);
+  if (tile.base)
+    inputs.push_back(tile.base);
   SmallVector<Type> types(probabilities ? 2 : 1, b.f32());
   return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+    Expr base = tile.base ? x.back() : Expr();
     Expr p =
-        maskedProbability(tile.isVisible(x[4], x[5]), x[0], exponent, x[2]);
+        maskedProbability(tile.sees(x[4], x[5], base), x[0], exponent, x[2]);
     Expr dP = terms.gate ? x[1] * x[6] : x[1];
     Expr dS = p * (dP - x[3]);
     if (!probabilities)

@@ -100,6 +100,9 @@ public:
         sequence(sequence) {}
 
   const VisibilityAttrInterface *operator->() const { return &attribute; }
+  /// The number of the key that is the first one of a packed sequence which
+  /// begins at token `start`.
+  tile::Expr keyBase(tile::Expr start) const;
 
   tile::Expr isVisible(tile::Expr query, tile::Expr key) const;
   tile::Expr firstKey(tile::Expr query) const;
@@ -151,6 +154,12 @@ struct KeyTile {
   /// i32, shaped as `row`: 0 for rows that see none of the keys; null if there
   /// are none.
   mlir::Value selected = {};
+  /// i32, shaped as `row`: the first key of the row's sequence, from which
+  /// `isVisible` counts keys; null if that is 0 for all rows.
+  mlir::Value base = {};
+
+  /// Whether a row sees a key; `base` is no expression without one.
+  tile::Expr sees(tile::Expr row, tile::Expr key, tile::Expr base) const;
 };
 
 /// What the gradient of a row's scores needs besides the products, f32 and one
@@ -160,6 +169,21 @@ struct KeyTile {
 struct RowTerms {
   mlir::Value shift, delta, gate;
 };
+
+/// The queries `query`, i32, of a batch row with packed sequences, that begin
+/// at `start` [B, S]: their places in their sequences, and these sequences'
+/// first keys.
+struct PackedRows {
+  PackedRows(tile::TileBuilder &b, const Visibility &visibility,
+             mlir::Value start, tile::Operand batch, mlir::Value query);
+
+  mlir::Value row, base;
+};
+
+/// Where the sequence of `token` ends: the first token behind it.
+tile::Expr findSequenceEnd(tile::TileBuilder &b, mlir::Value start,
+                           tile::Expr batch, tile::Expr token,
+                           const Extent &tokens);
 
 /// Takes the keys of a tile into the softmax of `queries` [rows, dk].
 OnlineSoftmax attend(tile::TileBuilder &b, mlir::Value queries,

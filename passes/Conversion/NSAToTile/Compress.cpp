@@ -28,18 +28,69 @@ Extent CompressKernel::numPhaseTiles() const {
   return ceilDiv(ceilDiv(sequence, stride), phaseTile());
 }
 
+//===----------------------------------------------------------------------===//
+// Packed sequences
+//===----------------------------------------------------------------------===//
+
+Value CompressKernel::takeStart(Args &inputs) const {
+  if (!isPacked)
+    return {};
+  Value start = inputs.back();
+  inputs = inputs.drop_back();
+  return start;
+}
+
+/// A block is no shorter than a stride, so it has the last token of the stride
+/// that its row stands for, which says whose block it is.
+Value CompressKernel::findFirstTokens(TileBuilder &b, Value start,
+                                      Expr batchRow, Expr i0) const {
+  if (!start)
+    return {};
+  Value row = b.range(i0, blockTile(), 0);
+  Value inBlock = b.map({row}, b.i32(), [&](ArrayRef<Expr> x) {
+    return x[0] * stride + (stride - 1);
+  });
+  Value begin = b.load(start, {batchRow, inBlock});
+  Value first = b.map({row, begin}, b.i32(), [&](ArrayRef<Expr> x) {
+    return x[0] * stride + x[1] % stride;
+  });
+  Value last = b.map({first}, b.i32(),
+                     [&](ArrayRef<Expr> x) { return x[0] + (block - 1); });
+  Value beginOfLast = b.load(start, {batchRow, last});
+  return b.map({first, last, begin, beginOfLast}, b.i32(),
+               [&](ArrayRef<Expr> x) {
+                 Expr isBlock = (x[1] < sequence) & (x[2] == x[3]);
+                 return select(isBlock, x[0], static_cast<double>(-block));
+               });
+}
+
+Value CompressKernel::getTokens(TileBuilder &b, Value first, Expr i0,
+                                Expr r) const {
+  if (!first)
+    return b.range(i0 * stride + r, blockTile(), 0, stride);
+  return b.map({first}, b.i32(), [&](ArrayRef<Expr> x) { return x[0] + r; });
+}
+
+Value CompressKernel::getBlockRows(TileBuilder &b, Value first, Expr i0) const {
+  Value row = b.range(i0, blockTile(), 0);
+  if (!first)
+    return row;
+  return b.map({row, first}, b.i32(),
+               [](ArrayRef<Expr> x) { return select(x[1] >= 0, x[0], -1); });
+}
+
 KernelSpec CompressKernel::spec(StringRef suffix, std::array<Extent, 3> grid,
                                 int64_t perElement) const {
   std::string shape =
       (stringifyCompressionKind(kind) + (hasPositions ? "_positions" : "") +
        "_b" + formatExtent(batch) + "s" + formatExtent(sequence) + "h" +
        Twine(heads) + "d" + Twine(width) + "_l" + Twine(block) + "d" +
-       Twine(stride))
+       Twine(stride) + (isPacked ? "_packed" : ""))
           .str();
   KernelSpec own = {suffix.str(), shape, grid,
                     perElement *
                         int64_t(batch * blocks * block * heads * width)};
-  own.takesExtents = true;
+  own.takesExtents = !isPacked;
   return own;
 }
 
@@ -55,15 +106,17 @@ KernelSpec CompressKernel::biasSpec() const {
 
 /// Program: (block tile, head, batch).
 void CompressKernel::buildMean(TileBuilder &b, Args args) const {
-  Value x = args[0], y = args[1];
+  Args inputs = args.drop_back();
+  Value start = takeStart(inputs), x = inputs[0], y = args.back();
   int64_t rows = blockTile();
   Expr i0 = b.programId(0) * rows;
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value cols = b.range(0, width, 1);
+  Value first = findFirstTokens(b, start, batchRow, i0);
   Value sum =
       b.forLoop(0, block, 1, {b.zeros(rows, width)},
                 [&](Expr r, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Value t = b.range(i0 * stride + r, rows, 0, stride);
+                  Value t = getTokens(b, first, i0, r);
                   Value tokens = b.load(x, {batchRow, t, head, cols});
                   return {add(b, carried[0], tokens)};
                 })[0];
@@ -71,20 +124,41 @@ void CompressKernel::buildMean(TileBuilder &b, Args args) const {
           {batchRow, b.range(i0, rows, 0), head, cols});
 }
 
+/// The rows of the blocks which begin `offset` strides from those of the tokens
+/// `t` of packed sequences, that begin at `begin`; -1 where there is none.
+Value CompressKernel::findBlockOf(TileBuilder &b, Value start, Expr batchRow,
+                                  Value t, Value begin, Expr offset) const {
+  auto number = [&](Expr t, Expr begin) {
+    return (t - begin) / stride + offset;
+  };
+  Value last = b.map({t, begin}, b.i32(), [&](ArrayRef<Expr> x) {
+    return x[1] + number(x[0], x[1]) * stride + (block - 1);
+  });
+  Value beginOfLast = b.load(start, {batchRow, last});
+  return b.map({t, begin, last, beginOfLast}, b.i32(), [&](ArrayRef<Expr> x) {
+    Expr own = number(x[0], x[1]);
+    Expr isBlock = (own >= 0) & (x[2] < sequence) & (x[3] == x[1]);
+    return select(isBlock, x[1] / stride + own, -1);
+  });
+}
+
 /// Program: (token tile, head, batch). Token t lies in the last `overlap()`
 /// blocks up to block t / stride; those that do not exist read as 0.
 void CompressKernel::buildMeanInputGrad(TileBuilder &b, Args args) const {
-  Value dY = args[0], dX = args[1];
+  Args inputs = args.drop_back();
+  Value start = takeStart(inputs), dY = inputs[0], dX = args.back();
   int64_t rows = getTileSize(sequence);
   Expr head = b.programId(1), batchRow = b.programId(2);
   Value t = b.range(b.programId(0) * rows, rows, 0);
   Value cols = b.range(0, width, 1);
+  Value begin = start ? b.load(start, {batchRow, t}) : Value();
   Value sum = b.forLoop(
       1 - overlap(), 1, 1, {b.zeros(rows, width)},
       [&](Expr offset, ArrayRef<Value> carried) -> SmallVector<Value> {
-        Value i = b.map({t}, b.i32(), [&](ArrayRef<Expr> x) {
-          return x[0] / stride + offset;
-        });
+        Value i = start ? findBlockOf(b, start, batchRow, t, begin, offset)
+                        : b.map({t}, b.i32(), [&](ArrayRef<Expr> x) {
+                            return x[0] / stride + offset;
+                          });
         Value grads = b.load(dY, {batchRow, i, head, cols});
         return {add(b, carried[0], grads)};
       })[0];
@@ -95,19 +169,18 @@ void CompressKernel::buildMeanInputGrad(TileBuilder &b, Args args) const {
 // Patterns
 //===----------------------------------------------------------------------===//
 
-/// The operands of a projection: the parameters are the last ones of `op`, with
-/// the bias in place of the positions.
+/// The operands of a projection, with the bias in place of the positions.
 template <typename OpT>
 static SmallVector<Value> withBias(OpT op, const CompressKernel &kernel,
                                    KernelCache &cache, OpBuilder &builder) {
   SmallVector<Value> operands(op->getOperands());
   if (kernel.hasPositions)
-    operands.back() = cache.launch(builder, op, kernel.biasSpec(),
-                                   {op.getWeight(), op.getPositions()},
-                                   kernel.biasType(builder.getContext()),
-                                   [&](TileBuilder &b, ArrayRef<Value> args) {
-                                     kernel.buildBias(b, args);
-                                   })[0];
+    operands[operands.size() - (kernel.isPacked ? 2 : 1)] = cache.launch(
+        builder, op, kernel.biasSpec(), {op.getWeight(), op.getPositions()},
+        kernel.biasType(builder.getContext()),
+        [&](TileBuilder &b, ArrayRef<Value> args) {
+          kernel.buildBias(b, args);
+        })[0];
   return operands;
 }
 
@@ -158,6 +231,11 @@ void ConvertCompressBackward::convertProjection(
     PatternRewriter &rewriter) const {
   int64_t product = 2 * kernel.width;
   Value x = op.getInput(), dY = op.getOutputGrad(), dZ = dY, active;
+  auto withStart = [&](SmallVector<Value> inputs) {
+    if (op.getStart())
+      inputs.push_back(op.getStart());
+    return inputs;
+  };
   if (op.getKind() == CompressionKind::Mlp) {
     ResultRange hidden = launch(
         rewriter, op, kernel, kernel.spec("dz", kernel.blockGrid(), product),
@@ -174,7 +252,7 @@ void ConvertCompressBackward::convertProjection(
                                         {kernel.numPhaseTiles() * kernel.stride,
                                          kernel.heads, kernel.batch},
                                         product),
-                            {dZ, op.getWeight()}, x.getType(),
+                            withStart({dZ, op.getWeight()}), x.getType(),
                             &CompressKernel::buildInputGrad));
 
   SmallVector<Value> inputs = {x, dZ};
@@ -186,7 +264,7 @@ void ConvertCompressBackward::convertProjection(
   ResultRange parameters =
       launch(rewriter, op, kernel,
              kernel.spec("dw", {kernel.block, kernel.heads, 1}, product),
-             inputs, types, &CompressKernel::buildWeightGrad);
+             withStart(inputs), types, &CompressKernel::buildWeightGrad);
   grads.push_back(parameters[0]);
   if (active) {
     KernelSpec spec =
@@ -212,7 +290,10 @@ ConvertCompressBackward::matchAndRewrite(CompressBackwardOp op,
   }
   Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
   KernelSpec spec = kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1);
-  rewriter.replaceOp(op, launch(rewriter, op, kernel, spec, op.getOutputGrad(),
+  SmallVector<Value> inputs = {op.getOutputGrad()};
+  if (op.getStart())
+    inputs.push_back(op.getStart());
+  rewriter.replaceOp(op, launch(rewriter, op, kernel, spec, inputs,
                                 op.getInputGrad().getType(),
                                 &CompressKernel::buildMeanInputGrad));
   return success();

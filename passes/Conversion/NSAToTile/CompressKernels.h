@@ -12,21 +12,27 @@ namespace nsa {
 /// every `stride` tokens. A token lies in at most `overlap()` blocks.
 ///
 /// `args` are inputs in the order of the comments, then outputs. Of the
-/// parameters, the output weight is there for the mlp only.
+/// parameters, the output weight is there for the mlp only. Of packed
+/// sequences, the start is the last input of every kernel that goes through x,
+/// dx or rows.
 struct CompressKernel {
   template <typename OpT>
   CompressKernel(OpT op, const KernelSchedule &schedule)
       : isGPU(schedule.isGPU), kind(op.getKind()),
         hasPositions(op.getPositions() != nullptr),
-        heads(getDim(op.getInput(), 2)), width(getDim(op.getInput(), 3)),
-        block(op.getBlock()), stride(op.getStride()),
-        batch(getExtent(op.getInput(), 0)),
+        isPacked(op.getStart() != nullptr), heads(getDim(op.getInput(), 2)),
+        width(getDim(op.getInput(), 3)), block(op.getBlock()),
+        stride(op.getStride()), batch(getExtent(op.getInput(), 0)),
         sequence(getExtent(op.getInput(), 1)),
-        blocks(atLeast(floorDiv(sequence - block, stride) + 1, 0)) {
+        blocks(isPacked ? floorDiv(sequence, stride)
+                        : atLeast(floorDiv(sequence - block, stride) + 1, 0)) {
     // No block fits: how long it would be matters to parameters only.
-    if (blocks.isConstant() && int64_t(blocks) == 0 &&
-        kind == CompressionKind::Mean)
+    if (kind != CompressionKind::Mean || !blocks.isConstant())
+      return;
+    if (int64_t(blocks) == 0)
       block = stride = int64_t(sequence) + 1;
+    else if (isPacked && block > int64_t(sequence))
+      block = (int64_t(blocks) + 1) * stride;
   }
 
   int64_t overlap() const { return block / stride; }
@@ -81,13 +87,32 @@ struct CompressKernel {
 
   bool isGPU;
   CompressionKind kind;
-  bool hasPositions;
+  bool hasPositions, isPacked;
   int64_t heads, width, block, stride;
   Extent batch, sequence, blocks;
 
 private:
+  /// Takes the start of packed sequences from the end of `inputs`; null if
+  /// there is none.
+  mlir::Value takeStart(Args &inputs) const;
+  /// The first tokens of the blocks of some rows, i32 [rows, 1]; so far before
+  /// the first token that none of the block exists where a row is no block.
+  /// Null without packed sequences.
+  mlir::Value findFirstTokens(tile::TileBuilder &b, mlir::Value start,
+                              tile::Expr batchRow, tile::Expr i0) const;
+  /// Token `r` of the blocks from `i0` on, whose first tokens are `first`.
+  mlir::Value getTokens(tile::TileBuilder &b, mlir::Value first, tile::Expr i0,
+                        tile::Expr r) const;
+  /// The rows from `i0` on, but none of those that are no blocks.
+  mlir::Value getBlockRows(tile::TileBuilder &b, mlir::Value first,
+                           tile::Expr i0) const;
   mlir::Value project(tile::TileBuilder &b, mlir::Value x, Args parameters,
-                      tile::Expr i0) const;
+                      mlir::Value first, tile::Expr i0) const;
+  mlir::Value findBlockOf(tile::TileBuilder &b, mlir::Value start,
+                          tile::Expr batchRow, mlir::Value t, mlir::Value begin,
+                          tile::Expr offset) const;
+  /// Some strides of packed sequences.
+  struct PackedStrides;
   /// Where slice `n` of all matrices of the weight is: the number of its
   /// matrix, and its columns.
   std::pair<tile::Expr, mlir::Value> sliceOf(tile::TileBuilder &b,

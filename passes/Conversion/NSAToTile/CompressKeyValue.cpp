@@ -26,6 +26,7 @@ struct CompressPart {
     unsigned index = getNumWeights(kind);
     return index < parameters.size() ? parameters[index] : Value();
   }
+  Value getStart() const { return {}; }
   int64_t getBlock() const { return block; }
   int64_t getStride() const { return stride; }
   /// Inputs of a projection.
@@ -171,8 +172,8 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   rewriter.setInsertionPoint(attention);
   auto apart = AttentionOp::create(
       rewriter, attention.getLoc(), rotated[0], attention.getKey(),
-      attention.getValue(), /*indices=*/Value(), attention.getVisibility(),
-      attention.getScaleAttr());
+      attention.getValue(), /*indices=*/Value(), /*start=*/Value(),
+      attention.getVisibility(), attention.getScaleAttr());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
   llvm::append_range(all, rotated);
   rewriter.replaceOp(attention, all);

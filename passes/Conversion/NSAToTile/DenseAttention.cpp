@@ -16,6 +16,15 @@ static DenseAttention getAttention(OpT op, const KernelSchedule &schedule) {
           op.getVisibility(), schedule};
 }
 
+/// The same of an operation that may have packed sequences.
+template <typename OpT>
+static DenseAttention getPackedAttention(OpT op,
+                                         const KernelSchedule &schedule) {
+  DenseAttention attention = getAttention(op, schedule);
+  attention.isPacked = bool(op.getStart());
+  return attention;
+}
+
 /// Two warpgroups share the keys and values that a program copies, or three
 /// where so many keys follow each other that another one copies for them.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
@@ -74,23 +83,42 @@ int64_t DenseAttention::getOwnKeyTile(const KernelSchedule &schedule,
 }
 
 static std::string getName(const DenseAttention &attention) {
-  return attention.shape.name() + "_" + attention.visibility->getShapeName();
+  return attention.shape.name() + "_" + attention.visibility->getShapeName() +
+         (attention.isPacked ? "_packed" : "");
 }
 
 //===----------------------------------------------------------------------===//
 // Key tiles
 //===----------------------------------------------------------------------===//
 
+std::pair<Expr, Expr>
+DenseAttention::getKeyRange(TileBuilder &b, const QueryRange &queries) const {
+  Expr first = queries.first;
+  Expr last = min(first + (queries.count - 1), shape.sequence - 1);
+  if (!queries.start)
+    return {visibility.firstKey(first), visibility.endKey(last)};
+  Expr firstStart = b.loadScalar(queries.start, {queries.batch, first});
+  Expr lastStart = b.loadScalar(queries.start, {queries.batch, last});
+  // Where the last query sees nothing of its own sequence, the others see no
+  // key from there on.
+  return {visibility.keyBase(firstStart) +
+              visibility.firstKey(first - firstStart),
+          visibility.keyBase(lastStart) +
+              max(visibility.endKey(last - lastStart), 0)};
+}
+
 SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
                                                   const QueryRange &queries,
                                                   Value k, Value v, Value masks,
                                                   ArrayRef<Value> inits,
                                                   KeyTileBody body) const {
-  Expr last = min(queries.first + (queries.count - 1), shape.sequence - 1);
   Value keyCols = b.range(0, shape.keyWidth, 1);
   Value valueCols = b.range(0, shape.valueWidth, 1);
-  Expr firstKey = visibility.firstKey(queries.first);
-  Expr endKey = visibility.endKey(last);
+  std::pair<Expr, Expr> range = getKeyRange(b, queries);
+  Expr firstKey = range.first, endKey = range.second;
+  std::optional<PackedRows> packed;
+  if (queries.start)
+    packed.emplace(b, visibility, queries.start, queries.batch, queries.query);
   // `word` of the masks of the queries, or null.
   auto forKeys = [&](Expr first, Expr end, Value word, ArrayRef<Value> inits) {
     return b.forLoop(
@@ -100,7 +128,8 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
           tile.keys = b.load(k, {queries.batch, i, queries.keyHead, keyCols});
           tile.values =
               b.load(v, {queries.batch, i, queries.keyHead, valueCols});
-          tile.row = queries.query;
+          tile.row = packed ? packed->row : queries.query;
+          tile.base = packed ? packed->base : Value();
           tile.key = b.range(i0, size, 1);
           tile.isVisible = [&](Expr t, Expr i) {
             return visibility.isVisible(t, i);
@@ -155,6 +184,7 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value masks = selectBlock != 0 ? args[3] : Value();
   Value o = args.drop_back().back(), lse = args.back();
   RowProgram program = makeForwardProgram(b);
+  program.range.start = isPacked ? args[3] : Value();
   storeAttention(b, program, shape, q, o, lse,
                  [&](ArrayRef<Value> inits, KeyTileBody body) {
                    return forEachKeyTile(b, forwardKeyTile, program.range, k, v,
@@ -194,6 +224,7 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   Value lse = args[5], masks = selectBlock != 0 ? args[6] : Value();
   Value dQ = args.drop_back().back(), delta = args.back();
   HeadProgram program(*this, queryTile, b);
+  program.range.start = isPacked ? args[6] : Value();
   const QueryRange &range = program.range;
   SmallVector<tile::Operand> row = {range.batch, program.head, range.query};
   Value queries = program.loadRows(q, shape.keyWidth);
@@ -236,6 +267,12 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   int64_t before = isGPU ? visibility->getFirstQuery(0).getNumber() % 4 : 0;
   Expr firstQuery = visibility.firstQuery(i0) - static_cast<double>(before);
   Expr endQuery = visibility.endQuery(last);
+  if (args.start) {
+    int64_t stride = visibility->getKeyStride();
+    Expr lastToken = min(last * stride + (stride - 1), shape.sequence - 1);
+    endQuery = min(endQuery, findSequenceEnd(b, args.start, batch, lastToken,
+                                             shape.sequence));
+  }
   Expr firstHead = keyHead * shape.group();
   auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {
     Value t = b.range(t0, queryTile, 0);
@@ -243,6 +280,11 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
     RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
+    if (args.start) {
+      PackedRows packed(b, visibility, args.start, batch, tile.row);
+      tile.row = packed.row;
+      tile.base = packed.base;
+    }
     if (args.masks) {
       Expr block = i0 / selectBlock;
       Value words =
@@ -288,7 +330,7 @@ KernelSpec DenseAttention::forwardSpec(StringRef suffix,
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = minBlocks;
-  spec.takesExtents = true;
+  spec.takesExtents = !isPacked;
   return spec;
 }
 
@@ -296,7 +338,7 @@ KernelSpec DenseAttention::queryGradSpec(StringRef suffix,
                                          std::string name) const {
   KernelSpec spec = {suffix.str(), std::move(name), headGrid(queryTile),
                      flops(2 * shape.keyWidth + shape.valueWidth)};
-  spec.takesExtents = true;
+  spec.takesExtents = !isPacked;
   return spec;
 }
 
@@ -306,7 +348,7 @@ KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
                      std::move(name),
                      {numKeyTiles(ownKeyTile), shape.keyHeads, shape.batch},
                      flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
-  spec.takesExtents = true;
+  spec.takesExtents = !isPacked;
   return spec;
 }
 
@@ -332,7 +374,7 @@ struct ConvertForward : KernelPattern<AttentionOp> {
                                 PatternRewriter &rewriter) const override {
     if (op.getIndices())
       return failure();
-    DenseAttention attention = getAttention(op, getSchedule());
+    DenseAttention attention = getPackedAttention(op, getSchedule());
     rewriter.replaceOp(
         op, attention.launchForward(cache, rewriter, op, "", getName(attention),
                                     op->getOperands(), op->getResultTypes()));
@@ -364,8 +406,7 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
                                 PatternRewriter &rewriter) const override {
     if (op.getIndices())
       return failure();
-    DenseAttention attention = getAttention(op, getSchedule());
-    const AttentionShape &shape = attention.shape;
+    DenseAttention attention = getPackedAttention(op, getSchedule());
     KernelSpec query = attention.queryGradSpec("dq", getName(attention));
     auto queryResults =
         cache.launch(rewriter, op, query, op->getOperands(),
@@ -375,17 +416,22 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
                      });
     KernelSpec keyValue =
         attention.keyValueGradSpec("dkdv", getName(attention));
-    auto keyValueResults =
-        cache.launch(rewriter, op, keyValue,
-                     {op.getOutputGrad(), op.getQuery(), op.getKey(),
-                      op.getValue(), op.getLse(), queryResults[1]},
-                     {op.getKey().getType(), op.getValue().getType()},
-                     [&](TileBuilder &b, ArrayRef<Value> args) {
-                       attention.buildKeyValueGrad(
-                           b, b.programId(0),
-                           {args[0], args[1], args[2], args[3], args[4],
-                            args[5], std::nullopt, args[6], args[7]});
-                     });
+    SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
+                                 op.getKey(),        op.getValue(),
+                                 op.getLse(),        queryResults[1]};
+    if (attention.isPacked)
+      inputs.push_back(op.getStart());
+    auto keyValueResults = cache.launch(
+        rewriter, op, keyValue, inputs,
+        {op.getKey().getType(), op.getValue().getType()},
+        [&](TileBuilder &b, ArrayRef<Value> args) {
+          KeyValueGradArgs own = {
+              args[0],    args[1], args[2],      args[3],
+              args[4],    args[5], std::nullopt, args.drop_back().back(),
+              args.back()};
+          own.start = attention.isPacked ? args[6] : Value();
+          attention.buildKeyValueGrad(b, b.programId(0), own);
+        });
     rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],
                                       keyValueResults[1]});
     return success();

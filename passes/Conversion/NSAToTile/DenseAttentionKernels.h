@@ -74,6 +74,10 @@ struct DenseAttention {
                                                      /*indices=*/0));
   }
 
+  /// The keys that some of the queries of a program may see, from the first to
+  /// behind the last.
+  std::pair<tile::Expr, tile::Expr>
+  getKeyRange(tile::TileBuilder &b, const QueryRange &queries) const;
   /// Runs `body` for each tile of `size` keys that some of the queries sees,
   /// ascending. `masks` say which blocks these selected; null without a
   /// selection.
@@ -87,8 +91,8 @@ struct DenseAttention {
   /// The rows of a program of this kernel.
   RowProgram makeForwardProgram(tile::TileBuilder &b) const;
   /// Program: (query tile, query head, batch), or (query tile, key head, batch)
-  /// if heads are packed. `args` are q, k, v, the masks of a selection, o and
-  /// lse.
+  /// if heads are packed. `args` are q, k, v, the masks of a selection or the
+  /// start of packed sequences, o and lse.
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
   /// Launches the kernel that computes the output and its log-sum-exp, of
@@ -103,7 +107,8 @@ struct DenseAttention {
   KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
   /// Program: (query tile, query head, batch). Also writes do . o of every row,
   /// which the gradients of keys and values need. `args` are do, q, k, v, o,
-  /// lse, the masks of a selection, dq and do . o.
+  /// lse, the masks of a selection or the start of packed sequences, dq and
+  /// do . o.
   void buildQueryGrad(tile::TileBuilder &b,
                       llvm::ArrayRef<mlir::Value> args) const;
   /// Programs of the gradient of queries of narrow heads that a multiprocessor
@@ -145,6 +150,8 @@ struct DenseAttention {
   /// Tokens of the blocks of which queries see those that they selected, which
   /// key tiles divide; 0 if they see all that is visible.
   int64_t selectBlock = 0;
+  /// Whether several sequences share a row of the batch.
+  bool isPacked = false;
 
 private:
   /// Rows that products are made of at once; 0 if that does not matter.

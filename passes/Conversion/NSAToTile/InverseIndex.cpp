@@ -245,7 +245,7 @@ SmallVector<Value> SelectedAttention::launchLists(KernelCache &cache,
                                                   Operation *op,
                                                   Value indices) const {
   KernelSpec spec = {"lists", name(), {1, shape.keyHeads, shape.batch}, 0};
-  spec.takesExtents = true;
+  spec.takesExtents = !isPacked;
   SmallVector<Value> inputs = {indices};
   if (isGPU) {
     spec.grid[0] = numIndexPrograms();

@@ -22,6 +22,9 @@ struct QueryRange {
   int64_t count;
   /// The query of each row, i32 [rows, 1].
   mlir::Value query;
+  /// Where the sequence of each token of the batch begins, i32 [B, S]; null if
+  /// a row of the batch is one sequence.
+  mlir::Value start = {};
 };
 
 /// The rows of a program: queries of one head or of several.
@@ -85,6 +88,8 @@ struct KeyValueGradArgs {
   mlir::Value keyGrad, valueGrad;
   /// Of a selection; null without one.
   mlir::Value masks = {};
+  /// Of packed sequences; null without.
+  mlir::Value start = {};
 
   /// Places of the gate and of do . o of branch `c` among the statistics.
   static int64_t gateOf(int64_t c) { return 2 * c; }

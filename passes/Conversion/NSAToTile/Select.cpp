@@ -17,7 +17,8 @@ struct SelectKernel {
         visibility(op.getCompressed(), shape.sequence),
         selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
         count(limit(listed)), initial(limit(op.getInitial())),
-        local(limit(op.getLocal())), isGPU(schedule.isGPU),
+        local(limit(op.getLocal())), isPacked(op.getStart() != nullptr),
+        isGPU(schedule.isGPU),
         queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
                               schedule.tileMultiple)),
         isOnTensorCores(schedule.isGPU && shape.elementBits == 16 &&
@@ -80,11 +81,30 @@ struct SelectKernel {
 
   Extent numQueryTiles() const { return ceilDiv(shape.sequence, queryTile); }
 
+  /// Queries of one sequence, i32 [queries, 1]: their numbers, and their places
+  /// in the sequence, -1 of those that are in another one. And, of packed
+  /// sequences, the row of its first compressed block.
+  struct Queries {
+    Value number, place;
+    Expr firstRow = {};
+  };
+
   void build(TileBuilder &b, ArrayRef<Value> args) const;
+  /// No block yet: values and numbers.
+  SmallVector<Value> noneBest(TileBuilder &b) const {
+    return {b.full(-1, queryTile, count),
+            b.splat(b.constant(-1), queryTile, count)};
+  }
+  SmallVector<Value> findBest(TileBuilder &b, ArrayRef<Value> args,
+                              const Queries &queries, Expr lastPlace,
+                              Value weights, SmallVector<Value> best) const;
+  SmallVector<Value> findBestOfPacked(TileBuilder &b, ArrayRef<Value> args,
+                                      Expr t0, Value t) const;
   Value buildWeights(TileBuilder &b) const;
   Value buildScores(TileBuilder &b, Value p, Value weights) const;
-  Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args, Value t,
-                           Expr i0, Expr numHeads) const;
+  Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
+                           const Queries &queries, Expr i0,
+                           Expr numHeads) const;
   Expr priority(Expr t, Expr j, Expr score) const;
 
   AttentionShape shape;
@@ -93,7 +113,7 @@ struct SelectKernel {
   /// Indices of a query, and those of them that are no padding in any case.
   int64_t listed, count;
   int64_t initial, local;
-  bool isGPU;
+  bool isPacked, isGPU;
   int64_t queryTile;
   bool isOnTensorCores;
   /// Compressed blocks of a tile there. Warps that multiply alone have operands
@@ -144,22 +164,24 @@ Value SelectKernel::buildScores(TileBuilder &b, Value p, Value weights) const {
 /// `numHeads` heads of the group in ascending order. Blocks before the first
 /// one, and those invisible, give 0.
 Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
-                                       Value t, Expr i0, Expr numHeads) const {
+                                       const Queries &queries, Expr i0,
+                                       Expr numHeads) const {
   Value q = args[0], k = args[1], lse = args[2];
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value cols = b.range(0, shape.keyWidth, 1);
-  Value i = b.range(i0, rowTile, 1);
-  Value keys = b.load(k, {batch, b.range(i0, rowTile, 0), keyHead, cols});
+  Value t = queries.number, i = b.range(i0, rowTile, 1);
+  Expr row = Value(queries.firstRow) ? queries.firstRow + i0 : i0;
+  Value keys = b.load(k, {batch, b.range(row, rowTile, 0), keyHead, cols});
   return b.forLoop(
       0, numHeads, 1, {b.zeros(queryTile, rowTile)},
       [&](Expr g, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr head = keyHead * shape.group() + g;
-        Value queries = b.load(q, {batch, t, head, cols});
+        Value own = b.load(q, {batch, t, head, cols});
         Value shift =
             shape.exponent().fromLse(b, b.load(lse, {batch, head, t}));
-        Value products = b.dot(queries, keys, b.zeros(queryTile, rowTile),
+        Value products = b.dot(own, keys, b.zeros(queryTile, rowTile),
                                /*transposeB=*/true);
-        return {b.map({carried[0], products, shift, t, i}, b.f32(),
+        return {b.map({carried[0], products, shift, queries.place, i}, b.f32(),
                       [&](ArrayRef<Expr> x) {
                         Expr visible =
                             (x[4] >= 0) & visibility.isVisible(x[3], x[4]);
@@ -184,29 +206,32 @@ Expr SelectKernel::priority(Expr t, Expr j, Expr score) const {
   return select(distance >= 0, value, -1);
 }
 
-/// Program: (query tile, key head, batch).
-void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
-  Value indices = args[3];
-  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
-  Value t = b.range(t0, queryTile, 0);
-  Expr lastQuery = min(t0 + (queryTile - 1), shape.sequence - 1);
-  Expr numBlocks = lastQuery / selectBlock + 1;
+/// Takes the blocks of a sequence into `best`, values and numbers, of which the
+/// query at `lastPlace` sees the most. With no weights and best ones, the
+/// first.
+SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
+                                          const Queries &queries,
+                                          Expr lastPlace, Value weights,
+                                          SmallVector<Value> best) const {
+  Expr numBlocks = lastPlace / selectBlock + 1;
   // Without competition every candidate enters whatever its score.
   Expr numHeads = select(numBlocks <= count, 0, b.constant(shape.group()));
-  Value weights = buildWeights(b);
-
-  SmallVector<Value> best = {b.full(-1, queryTile, count),
-                             b.splat(b.constant(-1), queryTile, count)};
-  best = b.forLoop(
+  if (!weights)
+    weights = buildWeights(b);
+  if (best.empty())
+    best = noneBest(b);
+  return b.forLoop(
       0, numBlocks, blockTile, best,
       [&](Expr j0, ArrayRef<Value> best) -> SmallVector<Value> {
-        Value p =
-            buildProbabilities(b, args, t, j0 * ratio() - halo(), numHeads);
+        Value p = buildProbabilities(b, args, queries, j0 * ratio() - halo(),
+                                     numHeads);
         Value scores = buildScores(b, p, weights);
         Value values =
-            b.map({scores, t, b.range(j0, candidateTile, 1)}, b.f32(),
-                  [&](ArrayRef<Expr> x) {
+            b.map({scores, queries.place, b.range(j0, candidateTile, 1)},
+                  b.f32(), [&](ArrayRef<Expr> x) {
                     Expr value = priority(x[1], x[2], x[0]);
+                    if (isPacked)
+                      value = select(x[1] >= 0, value, -1);
                     // The next tile has the columns behind the last block.
                     return candidateTile == blockTile
                                ? value
@@ -215,6 +240,55 @@ void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
         auto [bestValues, bestIndices] = b.topN(values, j0, best[0], best[1]);
         return {bestValues, bestIndices};
       });
+}
+
+/// The same for each of the sequences that the queries from `t0` on are in:
+/// their blocks lie at different distances from the rows of the tile.
+SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
+                                                  ArrayRef<Value> args, Expr t0,
+                                                  Value t) const {
+  Value start = args[3];
+  Expr batch = b.programId(2);
+  Expr end = min(t0 + queryTile, shape.sequence);
+  Expr numSequences = b.expr(
+      b.forLoop(t0 + 1, end, 1, {b.constant(1)},
+                [&](Expr query, ArrayRef<Value> number) -> SmallVector<Value> {
+                  Expr begins = b.loadScalar(start, {batch, query}) == query;
+                  return {b.expr(number[0]) + convert(begins, b.i32())};
+                })[0]);
+  Value starts = b.load(start, {batch, t}), weights = buildWeights(b);
+  SmallVector<Value> carried = {t0};
+  llvm::append_range(carried, noneBest(b));
+  carried = b.forLoop(
+      0, numSequences, 1, carried,
+      [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
+        Expr first = b.expr(carried[0]);
+        Expr begin = b.loadScalar(start, {batch, first});
+        Expr next = findSequenceEnd(b, start, batch, first, shape.sequence);
+        Value place = b.map({t, starts}, b.i32(), [&](ArrayRef<Expr> x) {
+          return select(x[1] == begin, x[0] - x[1], -1);
+        });
+        SmallVector<Value> results =
+            findBest(b, args, {t, place, begin / static_cast<double>(stride())},
+                     min(next, end) - 1 - begin, weights,
+                     llvm::to_vector(carried.drop_front()));
+        results.insert(results.begin(), next);
+        return results;
+      });
+  return llvm::to_vector(ArrayRef(carried).drop_front());
+}
+
+/// Program: (query tile, key head, batch).
+void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
+  Value indices = args.back();
+  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
+  Value t = b.range(t0, queryTile, 0);
+  SmallVector<Value> best;
+  if (isPacked)
+    best = findBestOfPacked(b, args, t0, t);
+  else
+    best = findBest(b, args, {t, t},
+                    min(t0 + (queryTile - 1), shape.sequence - 1), Value(), {});
   auto store = [&](Value tile, Expr first) {
     b.store(tile, indices,
             {b.programId(2), b.programId(1), t, b.range(first, count, 1)});
@@ -239,10 +313,11 @@ struct ConvertSelect : KernelPattern<SelectOp> {
     const AttentionShape &shape = kernel.shape;
     KernelSpec spec;
     spec.shape = (shape.name() + "_" + kernel.visibility->getShapeName() + "s" +
-                  Twine(kernel.selectBlock) + "n" + Twine(kernel.listed))
+                  Twine(kernel.selectBlock) + "n" + Twine(kernel.listed) +
+                  (kernel.isPacked ? "_packed" : ""))
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
-    spec.takesExtents = true;
+    spec.takesExtents = !kernel.isPacked;
     spec.flops = shape.flops(
         shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
                                                       int64_t(shape.keys),

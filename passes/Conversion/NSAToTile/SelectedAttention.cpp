@@ -95,7 +95,8 @@ int64_t SelectedAttention::getGatherTile(const AttentionShape &shape,
 }
 
 std::string SelectedAttention::selectionName() const {
-  return "s" + std::to_string(selectBlock) + "n" + std::to_string(count);
+  return "s" + std::to_string(selectBlock) + "n" + std::to_string(count) +
+         (isPacked ? "_packed" : "");
 }
 
 int64_t SelectedAttention::flops(int64_t width) const {
@@ -139,9 +140,156 @@ KeyTile SelectedAttention::makeKeyTile(const GroupProgram &program,
   return tile;
 }
 
+//===----------------------------------------------------------------------===//
+// Key tiles of packed sequences
+//===----------------------------------------------------------------------===//
+
+struct SelectedAttention::PackedLists {
+  /// Of the queries `query` of the program's key head, i32 [queries, 1].
+  PackedLists(const SelectedAttention &attention, const GroupProgram &program,
+              Value indices, Value query);
+
+  /// Whether an entry is the block of this number, of which there are tokens in
+  /// the key tile from `first` on; or the block before it.
+  Expr isOwn(Expr entry, Expr block, Expr border, Expr first) const {
+    return (entry == block) & (first + attention.stepTile > border);
+  }
+  Expr isBefore(Expr entry, Expr block, Expr border, Expr first) const {
+    return (entry == block - 1) & (first < border);
+  }
+  /// Where the block of a number begins, for queries whose sequence begins at
+  /// `start`.
+  Expr getBorder(Expr block, Expr start) const {
+    return block * attention.selectBlock + start % attention.selectBlock;
+  }
+
+  const SelectedAttention &attention;
+  /// Where the sequences begin, i32 [queries, 1], and the blocks, i32
+  /// [queries, count].
+  Value start, entries;
+};
+
+SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
+                                            const GroupProgram &program,
+                                            Value indices, Value query)
+    : attention(attention) {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  start = b.load(range.start, {range.batch, query});
+  entries = b.load(indices, {range.batch, range.keyHead, query,
+                             b.range(0, attention.count, 1)});
+}
+
+/// In the tile from `first` on, a row sees the keys of one block before the
+/// border, and of the next one behind it.
+static KeyTile makePackedKeyTile(const GroupProgram &program,
+                                 const SelectedAttention::PackedLists &rows,
+                                 Value k, Value v, Expr first) {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  const AttentionShape &shape = rows.attention.shape;
+  int64_t keys = rows.attention.stepTile;
+  Expr block = first / rows.attention.selectBlock;
+  auto members = b.map(
+      {rows.entries, rows.start}, {b.i32(), b.i32()},
+      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+        Expr border = rows.getBorder(block, x[1]);
+        return {convert(rows.isOwn(x[0], block, border, first), b.i32()),
+                convert(rows.isBefore(x[0], block, border, first), b.i32())};
+      });
+  // The first and the last key that a row sees.
+  auto bounds =
+      b.map({b.reduceMax(members[0]), b.reduceMax(members[1]), rows.start,
+             range.query},
+            {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+              Expr border = rows.getBorder(block, x[2]);
+              Expr from = max(select(x[1] != 0, first, border), x[2]);
+              Expr to = select(x[0] != 0, x[3], border - 1);
+              return {from, min(to, x[3]) - from};
+            });
+  Value u = b.range(first, keys, 0);
+  KeyTile tile;
+  tile.keys =
+      b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
+  tile.values = b.load(
+      v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
+  tile.base = bounds[0];
+  tile.row = bounds[1];
+  tile.key = b.range(first, keys, 1);
+  tile.isVisible = [](Expr last, Expr key) { return key <= last; };
+  return tile;
+}
+
+/// Tiles in which no query of the program selected a key are passed by, those
+/// before the sequence of the first one are not looked at.
+SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
+    const GroupProgram &program, Value indices, Value k, Value v,
+    ArrayRef<Value> inits, KeyTileBody body) const {
+  TileBuilder &b = program.b;
+  const QueryRange &range = program.range;
+  PackedLists rows(*this, program, indices, range.query);
+  PackedLists queries(*this, program, indices,
+                      b.range(range.first, range.count, 0));
+  Expr begin = b.loadScalar(range.start, {range.batch, range.first});
+  return b.forLoop(
+      begin / stepTile * stepTile,
+      min(range.first + range.count, shape.sequence), stepTile, inits,
+      [&](Expr first, ArrayRef<Value> carried) {
+        Expr block = first / selectBlock;
+        Value isListed = b.map(
+            {queries.entries, queries.start}, b.i1(), [&](ArrayRef<Expr> x) {
+              Expr border = queries.getBorder(block, x[1]);
+              return queries.isOwn(x[0], block, border, first) |
+                     queries.isBefore(x[0], block, border, first);
+            });
+        return b.ifThenElse(
+            b.any(isListed),
+            [&] {
+              return body(makePackedKeyTile(program, rows, k, v, first),
+                          carried);
+            },
+            [&] { return llvm::to_vector(carried); });
+      });
+}
+
+Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
+                                       Operation *op, Value indices,
+                                       Value start) const {
+  if (!start)
+    return indices;
+  int64_t queries = getTileSize(shape.sequence);
+  KernelSpec spec = {
+      "numbers",
+      name(),
+      {ceilDiv(shape.sequence, queries), shape.keyHeads, shape.batch},
+      0};
+  spec.indices = indices;
+  spec.selectBlock = selectBlock;
+  return cache.launch(
+      builder, op, spec, {indices, start}, indices.getType(),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        Expr batch = b.programId(2);
+        Value t = b.range(b.programId(0) * queries, queries, 0);
+        SmallVector<tile::Operand> place = {batch, b.programId(1), t,
+                                            b.range(0, count, 1)};
+        Value numbers =
+            b.map({b.load(args[0], place), b.load(args[1], {batch, t})},
+                  b.i32(), [&](ArrayRef<Expr> x) {
+                    return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
+                  });
+        b.store(numbers, args[2], place);
+      })[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Key tiles of selected blocks
+//===----------------------------------------------------------------------===//
+
 SmallVector<Value> SelectedAttention::forEachKeyTile(
     const GroupProgram &program, Value indices, const SelectionUnion &selection,
     Value k, Value v, ArrayRef<Value> inits, KeyTileBody body) const {
+  if (isPacked)
+    return forEachKeyTileOfPacked(program, indices, k, v, inits, body);
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
@@ -215,6 +363,7 @@ static void buildForward(const SelectedAttention &attention, TileBuilder &b,
   Value o = args.drop_back().back(), lse = args.back();
   GroupProgram program =
       attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
+  program.range.start = attention.isPacked ? in[4] : Value();
   storeAttention(b, program, attention.shape, q, o, lse,
                  [&](ArrayRef<Value> inits, KeyTileBody body) {
                    return attention.forEachKeyTile(program, indices, selection,
@@ -230,6 +379,7 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
     if (!op.getIndices())
       return failure();
     SelectedAttention attention(op, getSchedule());
+    attention.isPacked = bool(op.getStart());
     if (SelectedForms(attention, getSchedule()).forward ==
         SelectedForm::Masks) {
       convertToMasks(op, attention, rewriter);
@@ -240,10 +390,12 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
                        attention.name(),
                        {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                        attention.flops(shape.keyWidth + shape.valueWidth)};
-    spec.indices = op.getIndices();
-    spec.selectBlock = op.getVisibility().getIndexBlock();
-    spec.takesExtents = true;
     SmallVector<Value> inputs(op->getOperands());
+    inputs[3] = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
+                                        op.getStart());
+    spec.indices = inputs[3];
+    spec.selectBlock = op.getVisibility().getIndexBlock();
+    spec.takesExtents = !attention.isPacked;
     llvm::append_range(
         inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));
     rewriter.replaceOp(

@@ -81,6 +81,32 @@ void SelectedAttention::buildKeyValueGrad(TileBuilder &b,
   b.ifThen(program.part >= firstPart(block), build);
 }
 
+/// Makes rows of queries that selected `block` see its keys up to their own.
+void SelectedAttention::limitToBlock(TileBuilder &b, Value start, Expr batch,
+                                     Expr block, KeyTile &tile) const {
+  Value starts = b.load(start, {batch, tile.row});
+  auto bounds = b.map({tile.row, starts}, {b.i32(), b.i32()},
+                      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                        Expr first = block * selectBlock + x[1] % selectBlock;
+                        return {first, min(x[0] - first, selectBlock - 1)};
+                      });
+  tile.base = bounds[0];
+  tile.row = bounds[1];
+}
+
+/// Runs `body` for the numbers of the blocks that the keys from `u0` on are in:
+/// one or two.
+SmallVector<Value> SelectedAttention::forEachBlockOf(
+    TileBuilder &b, Value start, Expr batch, Expr u0, ArrayRef<Value> inits,
+    llvm::function_ref<SmallVector<Value>(Expr, ArrayRef<Value>)> body) const {
+  auto numberOf = [&](Expr token) {
+    Expr begin = b.loadScalar(start, {batch, token});
+    return begin / selectBlock + (token - begin) / selectBlock;
+  };
+  Expr last = min(u0 + (keyTile - 1), shape.sequence - 1);
+  return b.forLoop(numberOf(u0), numberOf(last) + 1, 1, inits, body);
+}
+
 void SelectedAttention::buildPartOfGrad(TileBuilder &b,
                                         const GradProgram &program,
                                         const KeyValueGradArgs &args,
@@ -99,9 +125,13 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   tile.values = b.load(args.v, {batch, u, keyHead, valueCols});
   tile.key = u;
   tile.isVisible = [](Expr t, Expr u) { return u <= t; };
-  std::pair<Expr, Expr> range =
-      getListPart(b, offsets, batch, keyHead, block, program.part, parts);
-  Expr begin = range.first, end = range.second;
+  Expr begin, end;
+  auto findList = [&] {
+    std::tie(begin, end) =
+        getListPart(b, offsets, batch, keyHead, block, program.part, parts);
+  };
+  if (!isPacked)
+    findList();
   // Rows past the end of the list get a query outside of the sequence: they
   // read as 0.
   auto queryOfRow = [&](Expr entry, int axis) {
@@ -122,10 +152,13 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   auto addQueries = [&](Expr entry, ArrayRef<Value> sums) {
     Value t = queryOfRow(entry, 0);
     tile.row = queryOfRow(entry, 1);
+    tile.base = {};
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
     RowTerms terms =
         args.loadTerms(b, shape.exponent(), batch, headRow, tile.row);
+    if (args.start)
+      limitToBlock(b, args.start, batch, block, tile);
     return addKeyValueGrad(b, queries, outputGrads, tile, terms,
                            shape.exponent(), sums);
   };
@@ -134,13 +167,23 @@ void SelectedAttention::buildPartOfGrad(TileBuilder &b,
   int64_t perSum = 16 * gatherTile;
   SmallVector<Value> zeros = {b.zeros(keyTile, shape.keyWidth),
                               b.zeros(keyTile, shape.valueWidth)};
-  auto sums = b.forLoop(
-      begin, end, perSum, zeros,
-      [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
-        auto own = b.forLoop(first, min(first + perSum, end), gatherTile, zeros,
-                             addQueries);
-        return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
-      });
+  auto addList = [&](ArrayRef<Value> sums) {
+    return b.forLoop(
+        begin, end, perSum, sums,
+        [&](Expr first, ArrayRef<Value> carried) -> SmallVector<Value> {
+          auto own = b.forLoop(first, min(first + perSum, end), gatherTile,
+                               zeros, addQueries);
+          return {add(b, carried[0], own[0]), add(b, carried[1], own[1])};
+        });
+  };
+  auto addBlock = [&](Expr listed, ArrayRef<Value> sums) {
+    block = listed;
+    findList();
+    return addList(sums);
+  };
+  auto sums = isPacked
+                  ? forEachBlockOf(b, args.start, batch, u0, zeros, addBlock)
+                  : addList(zeros);
   if (parts > 1) {
     Expr part = program.part;
     b.store(sums[0], args.keyGrad, {part, batch, u, keyHead, keyCols});
@@ -164,6 +207,7 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   const AttentionShape &shape = attention.shape;
   GroupProgram program =
       attention.makeProgram(b, attention.queryTileOf(b.programId(0)));
+  program.range.start = attention.isPacked ? in[7] : Value();
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;
@@ -192,7 +236,11 @@ struct Launcher {
   Launcher(AttentionBackwardOp op, KernelCache &cache, OpBuilder &builder)
       : op(op), cache(cache), builder(builder),
         attention(op, cache.getSchedule()),
-        masked(makeMasked(attention, cache.getSchedule())) {}
+        masked(makeMasked(attention, cache.getSchedule())) {
+    attention.isPacked = bool(op.getStart());
+    indices = attention.launchNumbers(cache, builder, op, op.getIndices(),
+                                      op.getStart());
+  }
 
   ResultRange launchQueryGrad();
   ResultRange launchMaskedQueryGrad();
@@ -222,6 +270,8 @@ struct Launcher {
   OpBuilder &builder;
   SelectedAttention attention;
   DenseAttention masked;
+  /// Numbers of blocks.
+  Value indices;
 };
 } // namespace
 
@@ -231,12 +281,13 @@ ResultRange Launcher::launchQueryGrad() {
                      attention.name(),
                      {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                      queryFlops()};
-  spec.indices = op.getIndices();
+  spec.indices = indices;
   spec.selectBlock = op.getVisibility().getIndexBlock();
-  spec.takesExtents = true;
+  spec.takesExtents = !attention.isPacked;
   SmallVector<Value> inputs(op->getOperands());
-  llvm::append_range(
-      inputs, attention.launchUnion(cache, builder, op, op.getIndices()));
+  inputs[6] = indices;
+  llvm::append_range(inputs,
+                     attention.launchUnion(cache, builder, op, indices));
   return cache.launch(builder, op, spec, inputs, queryTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         buildQueryGrad(attention, b, args);
@@ -257,16 +308,22 @@ ResultRange Launcher::launchMaskedQueryGrad() {
 ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
   KernelSpec spec = {"dkdv", attention.name(), attention.gradGrid(/*parts=*/1),
                      keyValueFlops()};
-  spec.takesExtents = true;
-  return cache.launch(builder, op, spec,
-                      {op.getOutputGrad(), op.getQuery(), op.getKey(),
-                       op.getValue(), op.getLse(), delta, lists[0], lists[1]},
-                      keyValueTypes(),
+  spec.takesExtents = !attention.isPacked;
+  SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(), op.getKey(),
+                               op.getValue(),      op.getLse(),   delta,
+                               lists[0],           lists[1]};
+  if (op.getStart())
+    inputs.push_back(op.getStart());
+  return cache.launch(builder, op, spec, inputs, keyValueTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
+                        KeyValueGradArgs own = {args[0],      args[1], args[2],
+                                                args[3],      args[4], args[5],
+                                                std::nullopt, {},      {}};
+                        own.keyGrad = args.drop_back().back();
+                        own.valueGrad = args.back();
+                        own.start = attention.isPacked ? args[8] : Value();
                         attention.buildKeyValueGrad(
-                            b, attention.getGradProgram(b, /*parts=*/1),
-                            {args[0], args[1], args[2], args[3], args[4],
-                             args[5], std::nullopt, args[8], args[9]},
+                            b, attention.getGradProgram(b, /*parts=*/1), own,
                             args[6], args[7]);
                       });
 }
@@ -303,7 +360,7 @@ LogicalResult ConvertSelectedAttentionBackward::matchAndRewrite(
   SmallVector<Value> lists;
   if (forms.keyValueGrad == SelectedForm::Lists)
     lists =
-        launcher.attention.launchLists(cache, rewriter, op, op.getIndices());
+        launcher.attention.launchLists(cache, rewriter, op, launcher.indices);
   ResultRange queryGrad = forms.queryGrad == SelectedForm::Masks
                               ? launcher.launchMaskedQueryGrad()
                               : launcher.launchQueryGrad();

@@ -105,7 +105,7 @@ struct SelectedAttention {
 
   /// Whether programs iterate over a SelectionUnion: on machines where looking
   /// at every block would take long, if they have several queries.
-  bool hasUnion() const { return isGPU && queryTile > 1; }
+  bool hasUnion() const { return isGPU && queryTile > 1 && !isPacked; }
   /// The most blocks that queries of a tile select.
   int64_t mostInUnion() const {
     int64_t most = queryTile * count;
@@ -126,6 +126,11 @@ struct SelectedAttention {
                                              mlir::OpBuilder &builder,
                                              mlir::Operation *op,
                                              mlir::Value indices) const;
+  /// The numbers of the blocks that `indices` name: of packed sequences, which
+  /// begin at `start`, from a launch; `indices` if `start` is null.
+  mlir::Value launchNumbers(KernelCache &cache, mlir::OpBuilder &builder,
+                            mlir::Operation *op, mlir::Value indices,
+                            mlir::Value start) const;
   /// The arguments of a kernel for a SelectionUnion; takes them from the end of
   /// `inputs`.
   SelectionUnion takeUnion(llvm::ArrayRef<mlir::Value> &inputs) const;
@@ -186,6 +191,14 @@ struct SelectedAttention {
   /// at once.
   int64_t keyTile, queryTile, stepTile, gatherTile, gradParts;
   bool isGPU;
+  /// Whether several sequences share a row of the batch. Block `j` of one that
+  /// begins at `start` then has the number floor(start / selectBlock) + j; it
+  /// begins start % selectBlock tokens behind the multiple of selectBlock of
+  /// this number, so that such a range of tokens has keys of two blocks.
+  bool isPacked = false;
+
+  /// The lists of some queries of packed sequences, as numbers of blocks.
+  struct PackedLists;
 
 private:
   /// A key tile, or less: where one warp has all rows of a program, many of
@@ -194,6 +207,14 @@ private:
   void buildPartOfGrad(tile::TileBuilder &b, const GradProgram &program,
                        const KeyValueGradArgs &args, mlir::Value offsets,
                        mlir::Value list, int64_t parts) const;
+  void limitToBlock(tile::TileBuilder &b, mlir::Value start, tile::Expr batch,
+                    tile::Expr block, KeyTile &tile) const;
+  llvm::SmallVector<mlir::Value>
+  forEachBlockOf(tile::TileBuilder &b, mlir::Value start, tile::Expr batch,
+                 tile::Expr u0, llvm::ArrayRef<mlir::Value> inits,
+                 llvm::function_ref<llvm::SmallVector<mlir::Value>(
+                     tile::Expr, llvm::ArrayRef<mlir::Value>)>
+                     body) const;
   /// Two ways to fill a SelectionUnion.
   void markUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
                  const SelectionUnion &selection) const;
@@ -205,6 +226,9 @@ private:
   void sortEntries(tile::TileBuilder &b, tile::Expr keyHead, tile::Expr batch,
                    mlir::Value indices, mlir::Value offsets,
                    mlir::Value list) const;
+  llvm::SmallVector<mlir::Value> forEachKeyTileOfPacked(
+      const GroupProgram &program, mlir::Value indices, mlir::Value k,
+      mlir::Value v, llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 };
 
 } // namespace nsa

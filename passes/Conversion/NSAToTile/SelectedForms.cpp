@@ -55,7 +55,7 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
   bool isMeasured = schedule.mmaRows != 0 && shape.elementBits == 16 &&
                     shape.batch.isConstant() && shape.sequence.isConstant() &&
                     int64_t(shape.sequence) >= shortest &&
-                    selected.keyTile == 64;
+                    selected.keyTile == 64 && !selected.isPacked;
   if (schedule.selectedForm != SelectedForm::Auto || !isMeasured)
     return;
   auto causal = CausalAttr::get(selected.visibility.getContext());

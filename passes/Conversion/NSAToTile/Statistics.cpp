@@ -80,8 +80,9 @@ namespace {
 /// are selected: a program each, whose sums another kernel adds in order.
 struct SelectionKernel {
   explicit SelectionKernel(SelectionStatisticsOp op)
-      : batch(getDim(op.getIndices(), 0)), heads(getDim(op.getIndices(), 1)),
-        sequence(getDim(op.getIndices(), 2)), count(getDim(op.getIndices(), 3)),
+      : isPacked(op.getStart() != nullptr), batch(getDim(op.getIndices(), 0)),
+        heads(getDim(op.getIndices(), 1)), sequence(getDim(op.getIndices(), 2)),
+        count(getDim(op.getIndices(), 3)),
         selectBlock(std::min<int64_t>(op.getSelectBlock(), sequence)),
         queryBlocks(llvm::divideCeil(sequence, selectBlock)),
         rows(std::clamp<int64_t>(4096 / count, 1,
@@ -93,9 +94,12 @@ struct SelectionKernel {
     return RankedTensorType::get({numSums, batch, heads, queryBlocks},
                                  Float32Type::get(context));
   }
-  void buildParts(TileBuilder &b, Value indices, Value parts) const;
+  /// `args` are the indices, the start of packed sequences, if there is one,
+  /// and the parts.
+  void buildParts(TileBuilder &b, ArrayRef<Value> args) const;
   void buildSums(TileBuilder &b, Value parts, Value y) const;
 
+  bool isPacked;
   int64_t batch, heads, sequence, count, selectBlock, queryBlocks, rows;
 
 private:
@@ -103,17 +107,18 @@ private:
   static constexpr int64_t numSums = 3;
 
   SmallVector<Value> forEachTile(
-      TileBuilder &b, Value indices, ArrayRef<Value> inits,
+      TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
       function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
           body) const;
-  Value countDifferent(TileBuilder &b, Value indices) const;
+  Value countDifferent(TileBuilder &b, ArrayRef<Value> args) const;
 };
 } // namespace
 
 /// Runs `body` on the lists of each tile of the program's queries; those behind
-/// the last one have selected nothing.
+/// the last one have selected nothing. Blocks of packed sequences have numbers
+/// in the row.
 SmallVector<Value> SelectionKernel::forEachTile(
-    TileBuilder &b, Value indices, ArrayRef<Value> inits,
+    TileBuilder &b, ArrayRef<Value> args, ArrayRef<Value> inits,
     function_ref<SmallVector<Value>(const SelectionLists &, ArrayRef<Value>)>
         body) const {
   Expr start = b.programId(0) * selectBlock;
@@ -122,7 +127,13 @@ SmallVector<Value> SelectionKernel::forEachTile(
       start, end, rows, inits, [&](Expr first, ArrayRef<Value> carried) {
         Value t = b.range(first, rows, 0);
         Value loaded = b.load(
-            indices, {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+            args[0], {b.programId(2), b.programId(1), t, b.range(0, count, 1)});
+        if (isPacked)
+          loaded =
+              b.map({loaded, b.load(args[1], {b.programId(2), t})}, b.i32(),
+                    [&](ArrayRef<Expr> x) {
+                      return select(x[0] >= 0, x[0] + x[1] / selectBlock, -1);
+                    });
         Value chosen = b.map({loaded, t}, b.i32(), [&](ArrayRef<Expr> x) {
           return select(x[1] < end, x[0], -1);
         });
@@ -131,7 +142,8 @@ SmallVector<Value> SelectionKernel::forEachTile(
 }
 
 /// How many different blocks the program's queries selected.
-Value SelectionKernel::countDifferent(TileBuilder &b, Value indices) const {
+Value SelectionKernel::countDifferent(TileBuilder &b,
+                                      ArrayRef<Value> args) const {
   int64_t some = std::min<int64_t>(queryBlocks, 32);
   Value nothing = b.splat(b.constant(0), 1, some);
   auto countSome = [&](Expr block,
@@ -143,31 +155,39 @@ Value SelectionKernel::countDifferent(TileBuilder &b, Value indices) const {
       return {b.map({marked[0], members}, b.i32(),
                     [](ArrayRef<Expr> x) { return max(x[0], x[1]); })};
     };
-    Value marked = forEachTile(b, indices, nothing, mark)[0];
+    Value marked = forEachTile(b, args, nothing, mark)[0];
     return {add(b, number[0], b.reduceAdd(marked))};
   };
   return b.forLoop(0, b.programId(0) + 1, some, b.splat(b.constant(0), 1, 1),
                    countSome)[0];
 }
 
-void SelectionKernel::buildParts(TileBuilder &b, Value indices,
-                                 Value parts) const {
+void SelectionKernel::buildParts(TileBuilder &b, ArrayRef<Value> args) const {
+  Value parts = args.back();
   Expr queryBlock = b.programId(0);
   auto addTile = [&](const SelectionLists &lists,
                      ArrayRef<Value> carried) -> SmallVector<Value> {
-    SmallVector<Value> terms = b.map(
-        {lists.entries}, {b.f32(), b.f32()},
-        [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-          Expr isBlock = x[0] >= 0;
-          return {convert(isBlock, b.f32()),
-                  convert(select(isBlock, queryBlock - x[0], 0), b.f32())};
-        });
+    SmallVector<Value> inputs = {lists.entries};
+    if (isPacked) {
+      Value start = b.load(args[1], {b.programId(2), lists.number});
+      inputs.push_back(
+          b.map({lists.number, start}, b.i32(), [&](ArrayRef<Expr> x) {
+            return x[1] / selectBlock + (x[0] - x[1]) / selectBlock;
+          }));
+    }
+    SmallVector<Value> terms =
+        b.map(inputs, {b.f32(), b.f32()},
+              [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                Expr isBlock = x[0] >= 0, own = isPacked ? x[1] : queryBlock;
+                return {convert(isBlock, b.f32()),
+                        convert(select(isBlock, own - x[0], 0), b.f32())};
+              });
     return {add(b, carried[0], total(b, terms[0])),
             add(b, carried[1], total(b, terms[1]))};
   };
   SmallVector<Value> sums =
-      forEachTile(b, indices, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
-  sums.push_back(b.toF32(countDifferent(b, indices)));
+      forEachTile(b, args, SmallVector<Value>(2, b.zeros(1, 1)), addTile);
+  sums.push_back(b.toF32(countDifferent(b, args)));
   for (auto [k, sum] : llvm::enumerate(sums))
     b.store(sum, parts,
             {int64_t(k), b.programId(2), b.programId(1),
@@ -226,13 +246,14 @@ struct ConvertSelectionStatistics : KernelPattern<SelectionStatisticsOp> {
     SelectionKernel kernel(op);
     std::string shape =
         ("b" + Twine(kernel.batch) + "s" + Twine(kernel.sequence) + "h" +
-         Twine(kernel.heads) + "n" + Twine(kernel.count))
+         Twine(kernel.heads) + "n" + Twine(kernel.count) +
+         (kernel.isPacked ? "_packed" : ""))
             .str();
     KernelSpec spec = {"parts", shape, kernel.getGrid(), 0};
     Value parts = cache.launch(rewriter, op, spec, op->getOperands(),
                                kernel.getPartsType(rewriter.getContext()),
                                [&](TileBuilder &b, ArrayRef<Value> args) {
-                                 kernel.buildParts(b, args[0], args[1]);
+                                 kernel.buildParts(b, args);
                                })[0];
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, {"", shape, {1, 1, 1}, 0},

@@ -565,3 +565,39 @@ func.func @compress_clause_kind(%x: tensor<1x64x2x16xf32>) {
       : (tensor<1x64x2x16xf32>) -> tensor<1x15x2x16xf32>
   return
 }
+
+// -----
+
+func.func @start_shape(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %s: tensor<1x63xi32>) {
+  // expected-error @below {{start has shape 1x63, expected 1x64}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal) start(%s : tensor<1x63xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
+  return
+}
+
+// -----
+
+// One row for each stride, not one for each block of the whole row.
+func.func @packed_blocks(%q: tensor<1x64x4x16xf32>, %k: tensor<1x15x2x16xf32>, %s: tensor<1x64xi32>) {
+  // expected-error @below {{key rows (15) must be equal to strides of the packed sequences (16)}}
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.compressed<block = 8, stride = 4>) start(%s : tensor<1x64xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @packed_compress(%x: tensor<1x64x2x16xf32>, %s: tensor<2x64xi32>) {
+  // expected-error @below {{start has shape 2x64, expected 1x64}}
+  %y = nsa.compress mean %x start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (tensor<1x64x2x16xf32>, tensor<2x64xi32>) -> tensor<1x16x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @packed_rotary(%x: tensor<1x15x2x16xf32>, %t: tensor<64x8x2xf32>, %s: tensor<1x64xi32>) {
+  // expected-error @below {{strides of the packed sequences (16) must be equal to rows (15)}}
+  %y = nn.rotary %x, %t, %s {stride = 4 : i64} : (tensor<1x15x2x16xf32>, tensor<64x8x2xf32>, tensor<1x64xi32>) -> tensor<1x15x2x16xf32>
+  return
+}

@@ -147,3 +147,32 @@ func.func @statistics(%gates: tensor<1x64x4x3xf32>, %indices: tensor<1x2x64x3xi3
   %s = nsa.selection_statistics %indices {select_block = 16 : i64} : (tensor<1x2x64x3xi32>) -> tensor<3xf32>
   return
 }
+
+// CHECK-LABEL: func.func @packed
+func.func @packed(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %w: tensor<2x128x16xf32>,
+                  %t: tensor<64x8x2xf32>, %s: tensor<1x64xi32>) {
+  // CHECK: %[[KC:.*]] = nsa.compress linear %{{.*}}, %{{.*}} start(%[[S:.*]]) by(#nsa.compressed<block = 8, stride = 4>) :
+  %kc = nsa.compress linear %k, %w start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<1x64xi32>) -> tensor<1x16x2x16xf32>
+  // CHECK: nsa.compress_backward linear %[[KC]], %{{.*}}, %{{.*}} start(%[[S]]) by(
+  %dk, %dw = nsa.compress_backward linear %kc, %k, %w start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (tensor<1x16x2x16xf32>, tensor<1x64x2x16xf32>, tensor<2x128x16xf32>, tensor<1x64xi32>)
+      -> (tensor<1x64x2x16xf32>, tensor<2x128x16xf32>)
+  // CHECK: nn.rotary %[[KC]], %{{.*}}, %[[S]] {stride = 4 : i64}
+  %kr = nn.rotary %kc, %t, %s {stride = 4 : i64}
+      : (tensor<1x16x2x16xf32>, tensor<64x8x2xf32>, tensor<1x64xi32>) -> tensor<1x16x2x16xf32>
+  // CHECK: %[[O:.*]], %[[LSE:.*]] = nsa.attention %{{.*}} visible(#nsa.compressed<block = 8, stride = 4>) start(%[[S]] : tensor<1x64xi32>) :
+  %o, %lse = nsa.attention %q, %kr, %kc visible(#nsa.compressed<block = 8, stride = 4>) start(%s : tensor<1x64xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>
+  // CHECK: %[[I:.*]] = nsa.select %{{.*}}, %[[LSE]] start(%[[S]] : tensor<1x64xi32>) by(
+  %i = nsa.select %q, %kr, %lse start(%s : tensor<1x64xi32>) by(#nsa.compressed<block = 8, stride = 4>, #nsa.selected<block = 16, count = 3>)
+      : tensor<1x64x4x16xf32>, tensor<1x16x2x16xf32> -> tensor<1x2x64x3xi32>
+  // CHECK: nsa.attention_backward {{.*}} visible(#nsa.selected<block = 16>, %[[I]] : tensor<1x2x64x3xi32>) start(%[[S]] : tensor<1x64xi32>) :
+  %dq, %dks, %dv = nsa.attention_backward %o, %q, %k, %k, %o, %lse
+      visible(#nsa.selected<block = 16>, %i : tensor<1x2x64x3xi32>) start(%s : tensor<1x64xi32>)
+      : tensor<1x64x4x16xf32>, tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>,
+        tensor<1x64x2x16xf32>, tensor<1x64x4x16xf32>, tensor<1x4x64xf32>
+  // CHECK: nsa.selection_statistics %[[I]], %[[S]] {select_block = 16 : i64}
+  %y = nsa.selection_statistics %i, %s {select_block = 16 : i64} : (tensor<1x2x64x3xi32>, tensor<1x64xi32>) -> tensor<3xf32>
+  return
+}

@@ -151,4 +151,14 @@ void SmallModel::fillInputs() {
     for (size_t i = 0; i < view.elements(); ++i)
       view.as<int32_t>()[i] = static_cast<int32_t>(random() % 256);
   }
+  const TensorView *start = program->findTensor("start");
+  if (!start)
+    return;
+  int32_t at = 0, begin = 0;
+  for (int32_t length : {32, 1, 7, 13, 17, 64, 6})
+    for (int32_t i = 0; i < length; ++i, ++at) {
+      if (i == 0)
+        begin = at % 70;
+      start->as<int32_t>()[at] = begin;
+    }
 }

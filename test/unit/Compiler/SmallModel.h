@@ -23,8 +23,9 @@ std::vector<std::string> linearModel();
 std::vector<std::string> mlpModel();
 
 /// A two-layer model of 70 tokens, two sequences at a time: the compiled
-/// program with its parameters initialised and random tokens, and the function
-/// that it was compiled from. Memory is poisoned before every run.
+/// program with its parameters initialised and random tokens, in documents of
+/// several lengths where these are isolated, and the function that it was
+/// compiled from. Memory is poisoned before every run.
 class SmallModel {
 public:
   /// A failure to compile is a failure of the test and leaves no program.

@@ -88,6 +88,11 @@ TEST(TrainingStep, Gradients_DenseAndWindowLayers_EqualDifferences) {
   checkGradients({"model.layers=dense, window:5"});
 }
 
+TEST(TrainingStep, IsolatedDocuments_GradientsEqualDifferences) {
+  checkGradients({"data.isolate_documents=true", "nsa.phi=mlp",
+                  "nsa.phi_pos=true", "model.n_layers=1"});
+}
+
 // Each key alone would be a compilation; none of them hides another.
 TEST(TrainingStep, KeysOfTheModel_GradientsEqualDifferences) {
   checkGradients({"model.mlp=gelu", "model.qk_norm=true",
