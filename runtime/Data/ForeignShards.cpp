@@ -32,6 +32,8 @@ struct ForeignFile {
 struct Part {
   std::vector<Shard> shards;
   SplitInfo info;
+  /// Where documents begin in the tokens of all shards.
+  std::vector<uint64_t> starts;
 };
 
 } // namespace
@@ -121,10 +123,11 @@ static Status add(Part &part, const ForeignFile &file, uint64_t begin,
   if (!identity)
     return Error{identity.message()};
   shard->narrow(begin, end - begin);
+  for (uint64_t start : file.documents)
+    if (start >= begin && start < end)
+      part.starts.push_back(part.info.tokens + start - begin);
   part.info.tokens += end - begin;
-  part.info.documents += uint64_t(
-      std::lower_bound(file.documents.begin(), file.documents.end(), end) -
-      std::lower_bound(file.documents.begin(), file.documents.end(), begin));
+  part.info.documents = uint64_t(part.starts.size());
   part.info.shards.push_back({fs::path(file.path).filename().string(),
                               end - begin, *identity, /*isHashed=*/false});
   part.shards.push_back(std::move(*shard));
@@ -201,9 +204,12 @@ Result<Dataset> openForeignShards(const std::string &path, int64_t vocabSize) {
   data.manifest.vocabSize = vocabSize > 0 ? vocabSize
                             : has32Bits   ? maxVocabulary
                                           : 65536;
-  for (auto [part, info, stream] :
-       {std::tuple(&train, &data.manifest.train, &data.train),
-        std::tuple(&val, &data.manifest.val, &data.val)}) {
+  for (auto [part, info, stream, documents] :
+       {std::tuple(&train, &data.manifest.train, &data.train,
+                   &data.trainDocuments),
+        std::tuple(&val, &data.manifest.val, &data.val, &data.valDocuments)}) {
+    documents->push_back({path, 0, part->info.tokens, data.manifest.endOfText,
+                          SplitInfo(), std::move(part->starts)});
     *info = std::move(part->info);
     Result<TokenStream> made =
         TokenStream::make(std::move(part->shards), data.manifest.vocabSize);

@@ -77,6 +77,14 @@ static Status append(Dataset &mixture, Dataset source) {
                  "'"};
   all.endOfText = std::max(all.endOfText, next.endOfText);
   all.vocabSize = std::max(all.vocabSize, next.vocabSize);
+  for (auto [sources, more, stream] :
+       {std::tuple(&mixture.trainDocuments, &source.trainDocuments,
+                   &mixture.train),
+        std::tuple(&mixture.valDocuments, &source.valDocuments, &mixture.val)})
+    for (DocumentSource &own : *more) {
+      own.begin += stream->size();
+      sources->push_back(std::move(own));
+    }
   append(all.train, next.train);
   append(all.val, next.val);
   if (Status status = mixture.train.append(std::move(source.train)); !status)

@@ -49,11 +49,34 @@ static Status checkLength(const TokenStream &stream, int64_t seqLen,
                std::to_string(seqLen) + " needs " + std::to_string(seqLen + 1)};
 }
 
+namespace {
+/// Where a window is written.
+struct WindowRef {
+  int32_t *tokens, *targets;
+  /// Null where documents see each other.
+  int32_t *starts;
+};
+} // namespace
+
+/// Writes the starts of documents, the first of which begins with the window,
+/// and takes away the targets that begin one.
+static void isolateDocuments(const std::vector<char> &begins,
+                             const WindowRef &out) {
+  int32_t start = 0;
+  for (size_t t = 0; t + 1 < begins.size(); ++t) {
+    if (begins[t])
+      start = int32_t(t);
+    out.starts[t] = start;
+    if (begins[t + 1])
+      out.targets[t] = -1;
+  }
+}
+
 /// Splits seqLen + 1 tokens into inputs and targets. Behind those before `end`
 /// come those from `begin` on.
 static Status readWindow(const TokenStream &stream, uint64_t position,
                          uint64_t end, uint64_t begin, int64_t seqLen,
-                         int32_t *tokens, int32_t *targets) {
+                         const Documents *documents, const WindowRef &out) {
   std::vector<int32_t> window(size_t(seqLen) + 1);
   uint64_t count = std::min<uint64_t>(window.size(), end - position);
   if (Status status = stream.read(position, count, window.data()); !status)
@@ -63,8 +86,16 @@ static Status readWindow(const TokenStream &stream, uint64_t position,
             stream.read(begin, window.size() - count, window.data() + count);
         !status)
       return status;
-  std::copy(window.begin(), window.end() - 1, tokens);
-  std::copy(window.begin() + 1, window.end(), targets);
+  std::copy(window.begin(), window.end() - 1, out.tokens);
+  std::copy(window.begin() + 1, window.end(), out.targets);
+  if (!documents)
+    return {};
+  std::vector<char> begins(window.size());
+  documents->mark(position, window.data(), count, begins.data());
+  if (count < window.size())
+    documents->mark(begin, window.data() + count, window.size() - count,
+                    begins.data() + count);
+  isolateDocuments(begins, out);
   return {};
 }
 
@@ -174,12 +205,13 @@ uint64_t TrainSampler::position(const Place &place) const {
              source.tokens;
 }
 
-Status TrainSampler::read(uint64_t sample, int32_t *tokens,
-                          int32_t *targets) const {
+Status TrainSampler::read(uint64_t sample, int32_t *tokens, int32_t *targets,
+                          int32_t *starts) const {
   Place own = place(sample);
   const Source &source = sources[own.source];
   return readWindow(*stream, position(own), source.begin + source.tokens,
-                    source.begin, seqLen, tokens, targets);
+                    source.begin, seqLen, starts ? borders : nullptr,
+                    {tokens, targets, starts});
 }
 
 Result<ValidationWindows> ValidationWindows::create(const TokenStream &stream,
@@ -202,10 +234,11 @@ std::vector<uint64_t> ValidationWindows::choose(uint64_t count) const {
 }
 
 Status ValidationWindows::read(uint64_t window, int32_t *tokens,
-                               int32_t *targets) const {
+                               int32_t *targets, int32_t *starts) const {
   assert(window < windows && "window outside the split");
   return readWindow(*stream, window * uint64_t(seqLen), stream->size(), 0,
-                    seqLen, tokens, targets);
+                    seqLen, starts ? borders : nullptr,
+                    {tokens, targets, starts});
 }
 
 } // namespace nsa

@@ -14,7 +14,7 @@
 #ifndef NSA_RUNTIME_DATA_SAMPLER_H
 #define NSA_RUNTIME_DATA_SAMPLER_H
 
-#include "runtime/Data/TokenStream.h"
+#include "runtime/Data/Documents.h"
 
 #include <cstdint>
 #include <vector>
@@ -61,8 +61,15 @@ public:
   /// Position in the stream of the first token of a sample.
   uint64_t position(uint64_t sample) const;
 
-  /// Writes seqLen tokens and the seqLen tokens that follow each of them.
-  Status read(uint64_t sample, int32_t *tokens, int32_t *targets) const;
+  /// From now on documents do not see each other. `documents`, of the stream,
+  /// must outlive the sampler.
+  void isolate(const Documents &documents) { borders = &documents; }
+
+  /// Writes seqLen tokens and the seqLen tokens that follow each of them. Where
+  /// documents are isolated, -1 in place of one that begins a document, and for
+  /// each token the index in the window of the first one of its document.
+  Status read(uint64_t sample, int32_t *tokens, int32_t *targets,
+              int32_t *starts = nullptr) const;
 
 private:
   struct Source {
@@ -88,6 +95,7 @@ private:
   int64_t seqLen = 0;
   uint64_t seed = 0;
   std::vector<Source> sources;
+  const Documents *borders = nullptr;
 };
 
 /// The fixed windows of a validation split: window i starts at token i * S.
@@ -105,12 +113,16 @@ public:
   /// same at every call; all of them if there are fewer.
   std::vector<uint64_t> choose(uint64_t count) const;
 
-  Status read(uint64_t window, int32_t *tokens, int32_t *targets) const;
+  /// As those of a TrainSampler.
+  void isolate(const Documents &documents) { borders = &documents; }
+  Status read(uint64_t window, int32_t *tokens, int32_t *targets,
+              int32_t *starts = nullptr) const;
 
 private:
   const TokenStream *stream = nullptr;
   int64_t seqLen = 0;
   uint64_t windows = 0;
+  const Documents *borders = nullptr;
 };
 
 } // namespace nsa

@@ -141,6 +141,11 @@ Result<Dataset> Dataset::open(const std::string &directory, Manifest manifest) {
   if (!val)
     return val.takeError();
   data.val = std::move(*val);
+  for (auto [sources, split] :
+       {std::pair(&data.trainDocuments, &data.manifest.train),
+        std::pair(&data.valDocuments, &data.manifest.val)})
+    sources->push_back(
+        {directory, 0, split->tokens, data.manifest.endOfText, *split});
   return data;
 }
 

@@ -81,6 +81,20 @@ struct DataSource {
   double weight = 1;
 };
 
+/// What says where the documents of some tokens of a split begin.
+struct DocumentSource {
+  /// What the tokens were opened as, and their place in the split.
+  std::string name;
+  uint64_t begin = 0, tokens = 0;
+  /// The token that ends a document, or -1; `info` may have an index, which is
+  /// in the folder `name`.
+  int64_t endOfText = -1;
+  SplitInfo info;
+  /// In the place of an index that is a file of another project: positions in
+  /// these tokens, ascending.
+  std::vector<uint64_t> starts = {};
+};
+
 /// A data directory open for training, or a mixture of several.
 struct Dataset {
   /// Opens manifest and shards of both splits; either may be empty here.
@@ -113,6 +127,8 @@ struct Dataset {
   TokenStream val;
   /// Of the training split of a mixture; empty for one source.
   std::vector<DataSource> sources;
+  /// Of each source, in the order of their tokens.
+  std::vector<DocumentSource> trainDocuments, valDocuments;
 };
 
 } // namespace nsa

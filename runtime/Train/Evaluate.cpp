@@ -25,15 +25,25 @@ static Status loadBatch(const TrainBinding &binding,
   for (uint64_t row = 0; row < count; ++row)
     if (Status status =
             data.read(windows[first + row], binding.tokens + row * length,
-                      binding.targets + row * length);
+                      binding.targets + row * length,
+                      binding.starts ? binding.starts + row * length : nullptr);
         !status)
       return status;
   std::fill(binding.tokens + count * length, binding.tokens + batch * length,
             0);
   std::fill(binding.targets + count * length, binding.targets + batch * length,
             -1);
+  if (binding.starts)
+    std::fill(binding.starts + count * length, binding.starts + batch * length,
+              0);
   return {};
 }
+
+/// The mean of a micro-batch and over how many targets.
+struct BatchLoss {
+  float loss;
+  uint32_t targets;
+};
 
 // What begins the share of a rank: whether losses follow, or why there are
 // none.
@@ -52,17 +62,17 @@ static Status takeMarks(std::vector<std::string> &shares) {
 }
 
 /// Losses of micro-batches rank, rank + size, ... from the bytes of each rank.
-static Result<std::vector<float>>
+static Result<std::vector<BatchLoss>>
 interleave(const std::vector<std::string> &shares, size_t batches) {
-  std::vector<float> losses(batches);
+  std::vector<BatchLoss> losses(batches);
   for (size_t i = 0; i < batches; ++i) {
     const std::string &share = shares[i % shares.size()];
-    size_t at = i / shares.size() * sizeof(float);
-    if (share.size() < at + sizeof(float))
+    size_t at = i / shares.size() * sizeof(BatchLoss);
+    if (share.size() < at + sizeof(BatchLoss))
       return Error{"rank " + std::to_string(i % shares.size()) + " evaluated " +
-                   std::to_string(share.size() / 4) +
+                   std::to_string(share.size() / sizeof(BatchLoss)) +
                    " micro-batches, too few of " + std::to_string(batches)};
-    std::memcpy(&losses[i], share.data() + at, sizeof(float));
+    std::memcpy(&losses[i], share.data() + at, sizeof(BatchLoss));
   }
   return losses;
 }
@@ -87,7 +97,12 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
       break;
     if (Status status = model.run(training::evalEntry); !status)
       return Error{status.message()};
-    own.append(reinterpret_cast<const char *>(binding.evalLoss), sizeof(float));
+    const int32_t *targets = binding.targets;
+    int64_t count =
+        std::count_if(targets, targets + binding.microBatch * binding.seqLen,
+                      [](int32_t target) { return target >= 0; });
+    BatchLoss batchLoss = {*binding.evalLoss, uint32_t(count)};
+    own.append(reinterpret_cast<const char *>(&batchLoss), sizeof batchLoss);
   }
   Result<std::vector<std::string>> shares = ranks.exchange(
       name, loaded ? readMark + own : unreadMark + loaded.message());
@@ -98,16 +113,15 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
       *unreadable = true;
     return Error{status.message()};
   }
-  Result<std::vector<float>> losses = interleave(*shares, batches);
+  Result<std::vector<BatchLoss>> losses = interleave(*shares, batches);
   if (!losses)
     return losses.takeError();
   EvalResult result;
-  for (uint64_t number = 0; number < batches; ++number) {
-    uint64_t tokens = rowsOf(number) * uint64_t(binding.seqLen);
-    result.loss += double((*losses)[number]) * double(tokens);
-    result.tokens += tokens;
+  for (const BatchLoss &own : *losses) {
+    result.loss += double(own.loss) * double(own.targets);
+    result.tokens += own.targets;
   }
-  result.loss /= double(result.tokens);
+  result.loss /= double(std::max<uint64_t>(result.tokens, 1));
   return result;
 }
 
@@ -148,14 +162,16 @@ int32_t chooseToken(const std::vector<float> &logits,
 Result<uint64_t> countBytes(const ValidationWindows &data,
                             const std::vector<uint64_t> &windows,
                             int64_t seqLen, const Tokenizer &tokenizer) {
-  std::vector<int32_t> tokens(static_cast<size_t>(seqLen)), targets = tokens;
+  std::vector<int32_t> tokens(static_cast<size_t>(seqLen)), targets = tokens,
+                                                            starts = tokens;
   uint64_t bytes = 0;
   for (uint64_t window : windows) {
-    if (Status status = data.read(window, tokens.data(), targets.data());
+    if (Status status =
+            data.read(window, tokens.data(), targets.data(), starts.data());
         !status)
       return Error{status.message()};
     for (int32_t target : targets)
-      if (target < tokenizer.size())
+      if (target >= 0 && target < tokenizer.size())
         bytes += tokenizer.bytesOf(target).size();
   }
   return bytes;
@@ -173,6 +189,10 @@ static Status nextLogits(Model &model, const TrainBinding &binding,
             binding.forwardTokens + size_t(binding.forwardBatch) * length, 0);
   std::copy(tokens.end() - std::ptrdiff_t(context), tokens.end(),
             binding.forwardTokens);
+  // A sample is one document.
+  if (binding.forwardStarts)
+    std::fill(binding.forwardStarts,
+              binding.forwardStarts + size_t(binding.forwardBatch) * length, 0);
   if (Status status = model.run(training::forwardEntry); !status)
     return status;
   for (size_t token = 0; token < logits.size(); ++token) {

@@ -287,6 +287,18 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
       ids(training::accumulateEntry, training::targetsInput, batch);
   binding.forwardTokens =
       ids(training::forwardEntry, training::tokensInput, forwardBatch);
+  bool isIsolated =
+      model.input(training::accumulateEntry, training::startInput) != nullptr;
+  if (isIsolated) {
+    binding.starts =
+        ids(training::accumulateEntry, training::startInput, batch);
+    binding.forwardStarts =
+        ids(training::forwardEntry, training::startInput, forwardBatch);
+  }
+  auto sharesStarts = [&](const char *entry) {
+    return !isIsolated ||
+           ids(entry, training::startInput, batch) == binding.starts;
+  };
   binding.hyper =
       binder.bind<float>(true, training::updateEntry, training::hyperInput,
                          DataType::F32, {training::numHyper});
@@ -302,7 +314,8 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
   bool shared = ids(training::evalEntry, training::tokensInput, batch) ==
                     binding.tokens &&
                 ids(training::evalEntry, training::targetsInput, batch) ==
-                    binding.targets;
+                    binding.targets &&
+                sharesStarts(training::evalEntry);
   binding.hasStep = model.hasEntry(training::stepEntry);
   if (binding.hasStep)
     shared =
@@ -311,6 +324,7 @@ Result<TrainBinding> TrainBinding::create(const Model &model) {
             binding.tokens &&
         ids(training::stepEntry, training::targetsInput, batch) ==
             binding.targets &&
+        sharesStarts(training::stepEntry) &&
         scalar(training::stepEntry, training::gradNormOutput) ==
             binding.gradNorm &&
         scalar(training::stepEntry, training::lossSumOutput) == binding.lossSum;

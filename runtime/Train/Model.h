@@ -158,6 +158,8 @@ struct TrainBinding {
   /// same tensors.
   int32_t *tokens = nullptr;
   int32_t *targets = nullptr;
+  /// Where each token's document begins; null where documents see each other.
+  int32_t *starts = nullptr;
   float *hyper = nullptr;
   const float *gradNorm = nullptr;
   const float *lossSum = nullptr;
@@ -167,6 +169,8 @@ struct TrainBinding {
   const float *lossScale = nullptr;
   const float *skippedUpdates = nullptr;
   int32_t *forwardTokens = nullptr;
+  /// The same of forward.
+  int32_t *forwardStarts = nullptr;
   /// f32, bf16 or f16 [forwardBatch, seqLen, vocab].
   TensorView logits;
 

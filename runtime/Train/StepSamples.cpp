@@ -8,7 +8,7 @@
 namespace nsa {
 
 void StepSamples::start(const TrainSampler &order, const BatchPlan &batch,
-                        int ownRank) {
+                        int ownRank, bool isolate) {
   sampler = &order;
   plan = batch;
   rank = ownRank;
@@ -16,6 +16,7 @@ void StepSamples::start(const TrainSampler &order, const BatchPlan &batch,
   for (Step *step : {&current, &next}) {
     step->tokens.resize(size);
     step->targets.resize(size);
+    step->starts.resize(isolate ? size : 0);
   }
   ahead = {};
 }
@@ -27,9 +28,10 @@ Status StepSamples::readAhead(uint64_t consumed) {
   for (int64_t pass = 0; pass < plan.passes && ahead; ++pass)
     for (int64_t row = 0; row < plan.microBatch && ahead;
          ++row, at += plan.seqLen)
-      ahead =
-          sampler->read(plan.firstSample(consumed, pass, rank) + uint64_t(row),
-                        next.tokens.data() + at, next.targets.data() + at);
+      ahead = sampler->read(
+          plan.firstSample(consumed, pass, rank) + uint64_t(row),
+          next.tokens.data() + at, next.targets.data() + at,
+          next.starts.empty() ? nullptr : next.starts.data() + at);
   readSeconds = steadyClock() - begin;
   return ahead;
 }
@@ -38,6 +40,8 @@ void StepSamples::load(int64_t pass, const TrainBinding &binding) const {
   int64_t size = plan.microBatch * plan.seqLen;
   std::copy_n(current.tokens.data() + pass * size, size, binding.tokens);
   std::copy_n(current.targets.data() + pass * size, size, binding.targets);
+  if (binding.starts)
+    std::copy_n(current.starts.data() + pass * size, size, binding.starts);
 }
 
 } // namespace nsa

@@ -17,7 +17,9 @@ namespace nsa {
 class StepSamples {
 public:
   /// `sampler` must outlive the object, or be followed by another `start`.
-  void start(const TrainSampler &sampler, const BatchPlan &plan, int rank);
+  /// With `isolate`, the starts of documents are read too.
+  void start(const TrainSampler &sampler, const BatchPlan &plan, int rank,
+             bool isolate);
 
   /// Reads the samples of a step before which `consumed` samples were taken;
   /// the current ones stay. A failure is returned, and remembered as `status`.
@@ -36,6 +38,8 @@ public:
 private:
   struct Step {
     std::vector<int32_t> tokens, targets;
+    /// Empty where documents see each other.
+    std::vector<int32_t> starts;
   };
 
   const TrainSampler *sampler = nullptr;

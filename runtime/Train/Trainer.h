@@ -11,6 +11,7 @@
 #include "runtime/Train/Anomaly.h"
 #include "runtime/Train/Checkpoint.h"
 #include "runtime/Train/Console.h"
+#include "runtime/Train/Evaluate.h"
 #include "runtime/Train/RunLog.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
@@ -111,6 +112,7 @@ public:
 private:
   // Before the first step.
   Status prepare();
+  Status isolateDocuments();
   Status openText();
   Status checkSameRun();
   Status openRun();
@@ -178,7 +180,7 @@ private:
   Result<std::optional<TrainEnd>> reportUnsaved(const std::string &found);
   Status validate();
   Result<double> bitsPerByte(const std::vector<uint64_t> &chosen,
-                             double nats) const;
+                             const EvalResult &result) const;
   Status dumpState(const StepRecord &record);
   Status writeSample(const std::string &text);
   Status showSample(const std::string &title, double secondsAllowed);
@@ -208,6 +210,8 @@ private:
   /// What tokens stand for, if that is known.
   std::optional<Tokenizer> tokenizer;
   std::optional<TrainSampler> sampler;
+  /// Of both splits, where documents do not see each other.
+  Documents trainDocuments, valDocuments;
   StepSamples samples;
   /// After the last step: of this rank, and of all ranks the worst.
   DataHealth ownHealth, dataHealth;

@@ -27,15 +27,15 @@ static std::string describeBits(double bits) {
 /// 0 where tokens are bytes or stand for no text, and on other ranks than the
 /// first.
 Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
-                                    double nats) const {
+                                    const EvalResult &result) const {
   if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
     return 0.0;
   Result<uint64_t> bytes =
       countBytes(*windows, chosen, plan.seqLen, *tokenizer);
   if (!bytes)
     return bytes.takeError();
-  double tokens = double(chosen.size()) * double(plan.seqLen);
-  return *bytes == 0 ? 0.0 : nats * tokens / std::log(2.0) / double(*bytes);
+  double nats = result.loss * double(result.tokens);
+  return *bytes == 0 ? 0.0 : nats / std::log(2.0) / double(*bytes);
 }
 
 Status Trainer::validate() {
@@ -48,7 +48,7 @@ Status Trainer::validate() {
       "validation after step " + std::to_string(state.step), &unreadable);
   if (!result)
     return unreadable ? saveUnreadable(result.message()) : result.takeError();
-  Result<double> bits = bitsPerByte(chosen, result->loss);
+  Result<double> bits = bitsPerByte(chosen, *result);
   if (!bits)
     return saveUnreadable(bits.message());
   char text[160];
@@ -205,7 +205,7 @@ Status Trainer::finalEvaluation() {
   final.emplace();
   final->loss = result->loss;
   final->tokens = result->tokens;
-  Result<double> bits = bitsPerByte(chosen, result->loss);
+  Result<double> bits = bitsPerByte(chosen, *result);
   if (!bits)
     return Error{bits.message()};
   if (*bits > 0)
@@ -214,8 +214,9 @@ Status Trainer::finalEvaluation() {
   // The others have nothing more to do.
   if (!ranks.isFirst())
     return {};
-  // The n-gram models know nothing of weights.
-  if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty())
+  // The n-gram models know nothing of weights, nor of documents.
+  if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty() ||
+      config.data.isolateDocuments)
     return {};
   console.busy("fitting the n-gram baseline");
   Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);

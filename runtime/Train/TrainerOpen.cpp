@@ -66,7 +66,9 @@ Status Trainer::prepare() {
   if (!held)
     return held.takeError();
   windows = *held;
-  samples.start(*sampler, plan, ranks.rank());
+  if (Status status = isolateDocuments(); !status)
+    return status;
+  samples.start(*sampler, plan, ranks.rank(), binding.starts != nullptr);
   if (Status status = verifyAtStart(); !status)
     return status;
   if (Status status = model.run(training::initEntry); !status)
@@ -80,6 +82,29 @@ Status Trainer::prepare() {
     return status;
   firstStep = state.step;
   printHeader();
+  return {};
+}
+
+/// Where the artefact takes the starts of documents, so must the configuration.
+Status Trainer::isolateDocuments() {
+  bool isIsolated = binding.starts != nullptr;
+  if (isIsolated != config.data.isolateDocuments)
+    return Error{std::string("data.isolate_documents is ") +
+                 (isIsolated ? "false" : "true") +
+                 ", the artefact was compiled from a model with " +
+                 (isIsolated ? "true" : "false")};
+  if (!isIsolated)
+    return {};
+  Result<Documents> train = Documents::open(data.trainDocuments);
+  if (!train)
+    return train.takeError();
+  Result<Documents> val = Documents::open(data.valDocuments);
+  if (!val)
+    return val.takeError();
+  trainDocuments = std::move(*train);
+  valDocuments = std::move(*val);
+  sampler->isolate(trainDocuments);
+  windows->isolate(valDocuments);
   return {};
 }
 

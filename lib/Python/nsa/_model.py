@@ -119,7 +119,7 @@ class Model:
             targets = numpy.full((rows, length), -1, numpy.int32)
             tokens[:len(part), :part.shape[1] - 1] = part[:, :-1]
             targets[:len(part), :part.shape[1] - 1] = part[:, 1:]
-            result = self.module.run("eval", {self._tokens: tokens, self._targets: targets})
+            result = self._run("eval", {self._tokens: tokens, self._targets: targets})
             total += float(result["loss"]) * len(part)
         return total / len(ids)
 
@@ -137,9 +137,16 @@ class Model:
             part = ids[first:first + rows]
             tokens = numpy.zeros((rows, length), numpy.int32)
             tokens[:len(part), :part.shape[1]] = part
-            result = self.module.run("forward", {self._ids: tokens})[self._logits]
+            result = self._run("forward", {self._ids: tokens})[self._logits]
             logits[first:first + rows] = result[:len(part), :part.shape[1]]
         return logits[0] if single else logits
+
+    def _run(self, entry, inputs):
+        """Runs an entry; where documents do not see each other, each row is one."""
+        ids = next(iter(inputs.values()))
+        if "start" in self.module.entries[entry][0]:
+            inputs = {**inputs, "start": numpy.zeros_like(ids)}
+        return self.module.run(entry, inputs)
 
     def _check(self, ids, least, most):
         ids = numpy.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
