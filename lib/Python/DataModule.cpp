@@ -73,6 +73,14 @@ py::array_t<uint64_t> documents(const TokenShards &shards,
                                starts.data());
 }
 
+py::list tokenBytes(const py::bytes &text, const std::string &name) {
+  py::list result;
+  for (const std::string &bytes :
+       take(readTokenBytes(std::string(text), name), kInputError))
+    result.append(py::bytes(bytes));
+  return result;
+}
+
 } // namespace
 
 void nsa::defineData(py::module_ &m) {
@@ -131,6 +139,9 @@ void nsa::defineData(py::module_ &m) {
             return py::bytes(take(shards.tokenizer(), kInputError));
           },
           "The text of its tokenizer.json; empty if it has none.");
+  m.def("token_bytes", &tokenBytes, py::arg("text"), py::arg("name"),
+        "What each token of a tokenizer.json stands for: [bytes], empty for "
+        "those that are special.");
   m.def(
       "hash64",
       [](const py::bytes &data) { return hashBytes(std::string_view(data)); },

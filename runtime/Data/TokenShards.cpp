@@ -7,6 +7,7 @@
 #include "runtime/Data/DataFolder.h"
 #include "runtime/Data/DocumentIndex.h"
 #include "runtime/Data/TokenStream.h"
+#include "runtime/Data/Tokenizer.h"
 #include "runtime/Data/Verifier.h"
 
 #include <algorithm>
@@ -220,5 +221,16 @@ Result<std::string> TokenShards::tokenizer() const {
 }
 
 Status TokenShards::verify() const { return verifyShards(impl->data); }
+
+Result<std::vector<std::string>> readTokenBytes(std::string text,
+                                                const std::string &name) {
+  Result<Tokenizer> tokenizer = Tokenizer::parse(std::move(text), name);
+  if (!tokenizer)
+    return tokenizer.takeError();
+  std::vector<std::string> bytes(size_t(tokenizer->size()));
+  for (size_t id = 0; id < bytes.size(); ++id)
+    bytes[id] = tokenizer->bytesOf(int32_t(id));
+  return bytes;
+}
 
 } // namespace nsa

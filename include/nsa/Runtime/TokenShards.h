@@ -104,6 +104,12 @@ private:
   std::unique_ptr<Impl> impl;
 };
 
+/// What each token of a tokenizer.json stands for, by id: nothing for one that
+/// is special. `name` is the file in messages; tokenizers whose tokens do not
+/// say their bytes are an error.
+Result<std::vector<std::string>> readTokenBytes(std::string text,
+                                                const std::string &name);
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_TOKENSHARDS_H

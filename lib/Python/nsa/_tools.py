@@ -1,9 +1,19 @@
 """The programs of nsa as console scripts."""
 
+import importlib
 import os
 import sys
 
 from nsa import _libraries
+
+
+# Those that are written in Python.
+_MODULES = {"nsa-eval": "nsa.evaluate.__main__"}
+
+
+def start(name):
+    """Run a program that is written in Python. Returns its exit code."""
+    return importlib.import_module(_MODULES[name]).main()
 
 
 def main():

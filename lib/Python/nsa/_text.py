@@ -1,0 +1,63 @@
+"""Text and the tokens of a checkpoint."""
+
+import json
+import os
+import re
+
+import numpy
+
+from nsa._runtime import InputError, token_bytes
+from nsa.data._tokenizer import END_OF_TEXT, Tokenizer
+
+
+class Text:
+    """How the tokens of a checkpoint stand for text.
+
+    `kind` is "byte", "tokenizer", or "none" where the training data were ids without text;
+    `bytes` is what each id stands for, `end` the id that ends documents, or None, and `end_name` how
+    the tokenizer calls it.
+    """
+
+    def __init__(self, checkpoint, config):
+        path = os.path.join(checkpoint, "tokenizer.json")
+        setting = re.search(r'^  tokenizer: *"?([^"\n]*)', config, re.M)
+        vocab = re.search(r"^  vocab_size: *(\d+)", config, re.M)
+        self.kind, self.bytes, self.source = "none", [], b""
+        self.end, self.end_name = None, END_OF_TEXT[0]
+        self._path, self._encoder = path, None
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                self.source = file.read()
+            self.kind, self.bytes = "tokenizer", token_bytes(self.source, path)
+            self.end, self.end_name = _find_end(self.source)
+        elif setting and setting[1] == "byte" and vocab and int(vocab[1]) >= 256:
+            # nsa-data ends documents with the byte 0.
+            self.kind, self.bytes, self.end = "byte", [bytes([value]) for value in range(256)], 0
+        self._lengths = numpy.array([len(value) for value in self.bytes], numpy.int64)
+
+    def encode(self, texts):
+        """The ids of each text, without special tokens, as rows of int32.
+
+        Of a tokenizer.json, the package tokenizers makes them.
+        """
+        if self.kind == "none":
+            raise InputError(f"'{os.path.dirname(self._path)}' has no tokenizer: its tokens stand for no text")
+        if self.kind == "byte":
+            return [numpy.frombuffer(text.encode(), numpy.uint8).astype(numpy.int32) for text in texts]
+        if self._encoder is None:
+            self._encoder = Tokenizer(self._path)
+        return [row.astype(numpy.int32) for row in self._encoder.encode(texts)]
+
+    def count_bytes(self, ids):
+        """The bytes of text that ids stand for; 0 for those that are special, or unknown."""
+        ids = numpy.asarray(ids)
+        return int(self._lengths[ids[ids < len(self._lengths)]].sum())
+
+
+def _find_end(source):
+    """The id and the name of the token that ends documents, as nsa.data finds it; None if there is none."""
+    settings = json.loads(source)
+    vocabulary = settings["model"]["vocab"]
+    ids = dict(vocabulary) if isinstance(vocabulary, dict) else {entry[0]: i for i, entry in enumerate(vocabulary)}
+    ids.update((token["content"], token["id"]) for token in settings.get("added_tokens", []))
+    return next(((ids[name], name) for name in END_OF_TEXT if name in ids), (None, ""))

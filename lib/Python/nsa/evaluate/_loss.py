@@ -1,0 +1,155 @@
+"""Loss and bits per byte on shards or text."""
+
+import math
+
+import numpy
+
+from nsa._runtime import InputError
+from nsa.data import Shards
+from nsa.evaluate._scores import check_vocabulary
+
+
+# Tokens of a data set that are looked at together.
+_TOKENS = 1 << 24
+
+
+class _Stream:
+    """Tokens in a row, and where documents begin in it; no array if nobody knows."""
+
+    def __init__(self, name, size, read, starts):
+        self.name, self.size, self.read = name, size, read
+        self._starts = numpy.asarray(starts, numpy.int64)
+
+    def document_lengths(self, begin, count):
+        """For each of `count` tokens from `begin` on, how many its document has; None if nobody knows."""
+        if not len(self._starts):
+            return None
+        ends = numpy.append(self._starts[1:], self.size)
+        document = numpy.searchsorted(self._starts, numpy.arange(begin, begin + count), "right") - 1
+        document = numpy.maximum(document, 0)
+        return ends[document] - self._starts[document]
+
+
+def _open_shards(scorer, folder, split):
+    shards = Shards(str(folder))
+    check_vocabulary(scorer, shards.vocabulary, f"'{folder}'")
+    if shards.tokenizer and scorer.text.kind != "none" and shards.tokenizer != scorer.text.source:
+        other = "has another one" if scorer.text.kind == "tokenizer" else "was trained on bytes"
+        raise InputError(f"'{folder}' has a tokenizer, and the checkpoint {other}")
+    is_text = scorer.text.kind == "tokenizer" or (scorer.text.kind == "byte" and shards.kind == "text" and
+                                                  not shards.tokenizer)
+    starts = shards.documents(split)
+    if not len(starts) and shards.end_of_text >= 0:
+        starts = _find_documents(shards, split)
+    return _Stream(f"{folder} ({split})", shards.size(split), lambda begin, count: shards.read(split, begin, count),
+                   starts), is_text
+
+
+def _find_documents(shards, split):
+    """Where documents begin in a data set without an index of them: behind each token that ends one."""
+    size, starts = shards.size(split), [numpy.zeros(1, numpy.int64)]
+    for begin in range(0, size, _TOKENS):
+        ids = shards.read(split, begin, min(_TOKENS, size - begin))
+        starts.append(begin + 1 + numpy.flatnonzero(ids == shards.end_of_text))
+    found = numpy.concatenate(starts)
+    return found[found < size]
+
+
+def _open_text(scorer, files, text_key):
+    """Documents one behind the other, each ended as in training; what ends one comes before the first as well."""
+    from nsa.data._sources import list_units
+    texts = [text for unit in list_units(files, text_key) for text in unit.texts() if text]
+    if not texts:
+        raise InputError("there is no text in " + ", ".join(f"'{file}'" for file in files))
+    rows = scorer.text.encode(texts)
+    end = [] if scorer.text.end is None else [scorer.text.end]
+    ids = numpy.concatenate([numpy.array(end, numpy.int32)] +
+                            [numpy.append(row, end).astype(numpy.int32) for row in rows])
+    check_vocabulary(scorer, int(ids.max()) + 1, "the text")
+    lengths = numpy.array([len(row) + len(end) for row in rows])
+    starts = numpy.cumsum(lengths) - lengths + len(end)
+    return _Stream(", ".join(map(str, files)), len(ids), lambda begin, count: ids[begin:begin + count], starts)
+
+
+def _choose(stream, length, count, partial):
+    """Windows evenly over the stream, as nsa-train chooses them: [(first token, ids)]. `partial` adds a shorter one."""
+    whole = (stream.size - 1) // length
+    windows = [(i * length, length + 1) for i in range(whole)]
+    if partial and (stream.size - 1) % length:
+        windows.append((whole * length, stream.size - whole * length))
+    if not windows:
+        raise InputError(f"{stream.name} has {stream.size} tokens, a window needs {2 if partial else length + 1}")
+    if count and count < len(windows):
+        windows = [windows[i * len(windows) // count] for i in range(count)]
+    return windows
+
+
+class _Sums:
+    """Losses by a whole number, in ranges that double."""
+
+    def __init__(self):
+        self._sums = {}
+        self._largest = 0
+
+    def add(self, keys, nats):
+        self._largest = max(self._largest, int(numpy.max(keys)))
+        ranges = numpy.frexp(numpy.asarray(keys, numpy.float64))[1]
+        for power in numpy.unique(ranges):
+            chosen = nats[ranges == power]
+            count, total = self._sums.get(int(power), (0, 0.0))
+            self._sums[int(power)] = (count + len(chosen), total + float(chosen.sum()))
+
+    def rows(self):
+        return [{"from": 1 << (power - 1), "to": min((1 << power) - 1, self._largest), "tokens": count,
+                 "loss": total / count} for power, (count, total) in sorted(self._sums.items())]
+
+
+def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windows=0):
+    """The loss of a checkpoint on a data set, or on text.
+
+    `shards` is a folder as nsa-train's --data: its windows of `scorer.longest` tokens are those
+    that nsa-train evaluates, `windows` of them evenly over `split`, or all (0). `files` are what
+    nsa.data.pack takes, tokenized by the checkpoint's tokenizer: documents one behind the other.
+
+    Returns a dict: loss (nats per token), perplexity, bits_per_byte (None where tokens stand for
+    no text), tokens, windows; by_position in the window, counted from 1, and by_document_length
+    in tokens with the one that ends it (None where the data set does not say where documents
+    begin): lists of {from, to, tokens, loss}.
+    """
+    if shards is not None:
+        stream, is_text = _open_shards(scorer, shards, split)
+    else:
+        stream, is_text = _open_text(scorer, files, text_key), True
+    chosen = _choose(stream, scorer.longest, windows, partial=shards is None)
+    positions, lengths = _Sums(), _Sums()
+    total, tokens, size = 0.0, 0, 0
+    rows = (stream.read(begin, count) for begin, count in chosen)
+    for (begin, count), row, nats in _scored(scorer, chosen, rows):
+        total += float(nats.sum())
+        tokens += len(nats)
+        size += scorer.text.count_bytes(row[1:]) if is_text else 0
+        positions.add(numpy.arange(1, count), nats)
+        documents = stream.document_lengths(begin + 1, count - 1)
+        if documents is not None:
+            lengths.add(documents, nats)
+    mean = total / tokens
+    return {"data": stream.name, "windows": len(chosen), "seq_len": scorer.longest, "tokens": tokens, "loss": mean,
+            "perplexity": math.exp(min(mean, 700.0)), "bytes": size or None,
+            "bits_per_byte": total / math.log(2) / size if size else None,
+            "by_position": positions.rows(), "by_document_length": lengths.rows() or None}
+
+
+def _scored(scorer, windows, rows):
+    """Scores of windows, some at a time: the data set may be larger than memory."""
+    pending = []
+    for window, row in zip(windows, rows):
+        pending.append((window, row))
+        if len(pending) == 64:
+            yield from _score_all(scorer, pending)
+            pending = []
+    yield from _score_all(scorer, pending)
+
+
+def _score_all(scorer, pending):
+    for (window, row), (nats, _) in zip(pending, scorer.score([row for _, row in pending])):
+        yield window, row, nats
