@@ -364,6 +364,32 @@ py::array readWeight(const Weights &weights, const std::string &name) {
                     "'" + weights.path() + "' has no parameter " + quote(name));
 }
 
+/// Writes {name: array of f32} as a checkpoint; returns its folder.
+std::string writeWeightsOf(const std::string &runDirectory,
+                           const std::string &config, const std::string &name,
+                           int64_t step, const py::dict &arrays,
+                           const py::bytes &tokenizer,
+                           const std::vector<std::string> &overrides) {
+  using Dense = py::array_t<float, py::array::c_style>;
+  std::vector<Dense> owners;
+  std::vector<NewWeight> weights;
+  for (auto [key, value] : arrays) {
+    if (!py::isinstance<Dense>(value))
+      throw PythonError(kInputError, "parameter '" + key.cast<std::string>() +
+                                         "' is not a dense array of float32");
+    owners.push_back(value.cast<Dense>());
+    const Dense &array = owners.back();
+    weights.push_back({key.cast<std::string>(),
+                       {array.shape(), array.shape() + array.ndim()},
+                       array.data()});
+  }
+  std::string text(tokenizer);
+  py::gil_scoped_release release;
+  return take(
+      writeWeights(runDirectory, config, name, step, weights, text, overrides),
+      kInputError);
+}
+
 //===----------------------------------------------------------------------===//
 // The cache
 //===----------------------------------------------------------------------===//
@@ -496,6 +522,9 @@ PYBIND11_MODULE(_runtime, m) {
       .def_property_readonly("tensors", &describeTensors)
       .def("read", &readWeight, py::arg("name"));
   m.def("open_weights", &openWeights, py::arg("path"));
+  m.def("write_weights", &writeWeightsOf, py::arg("run_directory"),
+        py::arg("config"), py::arg("name"), py::arg("step"), py::arg("arrays"),
+        py::arg("tokenizer"), py::arg("overrides"));
   m.def("load", &loadProgram, py::arg("artifact"), py::kw_only(),
         py::arg("threads"), py::arg("seed"), py::arg("check_finite"),
         py::arg("poison"), py::arg("blas_library"), py::arg("device"),

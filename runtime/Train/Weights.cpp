@@ -36,6 +36,41 @@ private:
   Program &program;
 };
 
+/// Parameters without a program.
+class NewModel final : public Model {
+public:
+  explicit NewModel(const std::vector<NewWeight> &weights) {
+    for (const NewWeight &weight : weights) {
+      TensorView view;
+      view.name = weight.name;
+      view.shape = weight.shape;
+      view.bytes = sizeof(float);
+      for (uint64_t extent : weight.shape)
+        view.bytes *= extent;
+      // Nothing writes to it.
+      view.data = const_cast<float *>(weight.data);
+      view.role = TensorRole::Parameter;
+      views.push_back(std::move(view));
+    }
+  }
+
+  Status run(std::string_view) override {
+    return Error{"weights without a program cannot run"};
+  }
+  bool hasEntry(std::string_view) const override { return false; }
+  const std::vector<TensorView> &tensors() const override { return views; }
+  const TensorView *input(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+  const TensorView *output(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+  uint64_t hash() const override { return 0; }
+
+private:
+  std::vector<TensorView> views;
+};
+
 } // namespace
 
 struct Weights::File {
@@ -105,4 +140,23 @@ Status Weights::load(Program &program) const {
     return Error{"the weights of '" + folder + "' are not those of " +
                  program.artifact().name() + ": " + found.describe()};
   return copyParameters(file->tensors, model);
+}
+
+Result<std::string>
+nsa::writeWeights(const std::string &runDirectory, const std::string &config,
+                  const std::string &name, int64_t step,
+                  const std::vector<NewWeight> &weights,
+                  const std::string &tokenizer,
+                  const std::vector<std::string> &overrides) {
+  Result<RunConfig> parsed = parseConfig(config, name, overrides);
+  if (!parsed)
+    return parsed.takeError();
+  TrainState state;
+  state.step = step;
+  state.samples = uint64_t(step) * uint64_t(parsed->train.batchSize);
+  state.seed = uint64_t(parsed->train.seed);
+  state.history.setBatch(0, 0, parsed->train.batchSize);
+  state.history.setData(0, state.dataDigest);
+  return saveCheckpoint(runDirectory, NewModel(weights), state, *parsed,
+                        /*keep=*/0, /*report=*/nullptr, tokenizer);
 }

@@ -63,6 +63,27 @@ private:
   std::unique_ptr<File> file;
 };
 
+/// A parameter that came from elsewhere. `data` is borrowed.
+struct NewWeight {
+  std::string name;
+  std::vector<uint64_t> shape;
+  const float *data = nullptr;
+};
+
+/// Writes a checkpoint of these parameters, whose optimizer has no state yet,
+/// below `runDirectory` and returns its folder. `config` is the configuration
+/// as YAML, called `name` in messages, with `overrides` of the form
+/// `section.key=value`; `tokenizer` the text of the
+/// tokenizer.json, empty if there is none. What it holds nobody compares with
+/// the configuration: a program does when the weights are loaded. Values that
+/// are not finite are an error.
+Result<std::string> writeWeights(const std::string &runDirectory,
+                                 const std::string &config,
+                                 const std::string &name, int64_t step,
+                                 const std::vector<NewWeight> &weights,
+                                 const std::string &tokenizer,
+                                 const std::vector<std::string> &overrides);
+
 } // namespace nsa
 
 #endif // NSA_RUNTIME_WEIGHTS_H

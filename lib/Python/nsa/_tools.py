@@ -8,12 +8,14 @@ from nsa import _libraries
 
 
 # Those that are written in Python.
-_MODULES = {"nsa-eval": "nsa.evaluate.__main__"}
+_FUNCTIONS = {"nsa-eval": ("nsa.evaluate.__main__", "main"), "nsa-export": ("nsa.hf.__main__", "main_export"),
+              "nsa-import": ("nsa.hf.__main__", "main_import")}
 
 
 def start(name):
     """Run a program that is written in Python. Returns its exit code."""
-    return importlib.import_module(_MODULES[name]).main()
+    module, function = _FUNCTIONS[name]
+    return getattr(importlib.import_module(module), function)()
 
 
 def main():

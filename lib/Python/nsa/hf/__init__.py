@@ -1,0 +1,12 @@
+"""Models handed to transformers and back.
+
+    nsa-export runs/small --hf folder                        (or python -m nsa.hf export)
+    nsa-import folder -o runs/again                          (or python -m nsa.hf import)
+
+See docs/hugging-face.md.
+"""
+
+from nsa.hf._export import export
+from nsa.hf._import import import_model
+
+__all__ = ["export", "import_model"]

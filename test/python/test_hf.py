@@ -1,0 +1,313 @@
+"""nsa-export and nsa-import: bit for bit there and back, weights of Llama; with transformers, the same logits."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import nsa
+from nsa.hf import __main__ as tool
+from nsa.hf import _safetensors, export, import_model
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"
+
+CONFIG = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
+nsa: {l: 4, d: 4, l_sel: 8, n_sel: 2, n_local: 1, w: 16}
+train: {steps: 2, seq_len: 64, batch_size: 2, micro_batch: 2, warmup_steps: 1, final_eval_batches: 1, sample_bytes: 0}
+"""
+
+
+def train(folder, settings=()):
+    """Two steps of a small model; the run directory."""
+    (folder / "c.yaml").write_text(CONFIG)
+    (folder / "text").mkdir()
+    for number in range(20):
+        (folder / "text" / f"{number}.txt").write_text(f"{number} and again {number}. " * 40)
+    changes = [word for setting in settings for word in ("--set", setting)]
+    for command in (["nsa-data", "pack", "text", "-o", "data", "--val-fraction",
+                     "0.4"], ["nsa-model", "c.yaml", *changes, "-o",
+                              "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"], [
+                                  "nsa-train", "m.nsax", "--config", "c.yaml", *changes, "--data", "data", "--out-dir",
+                                  ".", "--run-name", "run"
+                              ]):
+        subprocess.run([BIN / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run, and hf, what nsa-export makes of it."""
+    folder = tmp_path_factory.mktemp("hf")
+    train(folder)
+    export(folder / "run", folder / "hf")
+    return folder
+
+
+def weights_of(path):
+    [file] = pathlib.Path(path).glob("checkpoints/step-*/model.safetensors")
+    return file.read_bytes()
+
+
+def test_export_and_import_are_bit_for_bit(folder, tmp_path):
+    checkpoint = import_model(folder / "hf", tmp_path / "again")
+    original, again = nsa.Model(folder / "run", artifact=folder / "m.nsax"), nsa.Model(checkpoint,
+                                                                                       artifact=folder / "m.nsax")
+    assert list(again.parameters) == list(original.parameters)
+    for name, value in original.parameters.items():
+        assert (again.parameters[name].view(np.uint32) == value.view(np.uint32)).all(), name
+    assert (again.step, again.config) == (original.step, original.config) == (2, original.config)
+    ids = np.arange(40) % 7
+    assert (again.logits(ids) == original.logits(ids)).all()
+    assert not pathlib.Path(checkpoint, "tokenizer.json").exists()
+    # Another run begins with it.
+    subprocess.run([
+        BIN / "nsa-train", folder / "m.nsax", "--config", folder / "c.yaml", "--data", folder / "data", "--out-dir",
+        tmp_path, "--run-name", "next", "--init-from", tmp_path / "again"
+    ],
+                   check=True,
+                   capture_output=True)
+
+
+def test_export_describes_model_and_tokens(folder):
+    config = json.loads((folder / "hf/config.json").read_text())
+    assert config["model"]["dim"] == 32 and config["nsa"]["w"] == 16 and config["layer_kinds"] == [["nsa", 16]]
+    assert config["checkpoint"]["step"] == 2 and config["eos_token_id"] == 0 and config["max_position_embeddings"] == 64
+    vocabulary = json.loads((folder / "hf/tokenizer.json").read_text())["model"]["vocab"]
+    assert sorted(vocabulary.values()) == list(range(256)) and vocabulary["a"] == 97 and vocabulary["\u0120"] == 32
+    table = nsa._runtime.token_bytes((folder / "hf/tokenizer.json").read_bytes(), "tokenizer.json")
+    assert table == [b"", *(bytes([byte]) for byte in range(1, 256))]
+    assert (folder / "hf/modeling_nsa.py").read_text().startswith('"""A model of nsa-train for transformers')
+
+
+def test_layer_kinds_of_a_list():
+    from nsa.hf._export import _layer_kinds
+    config = {
+        "model": {
+            "layers": " dense, nsa * 2, window : 7, window",
+            "n_layers": 5,
+            "attention": "nsa"
+        },
+        "nsa": {
+            "w": 3
+        }
+    }
+    assert _layer_kinds(config) == [["dense", 3], ["nsa", 3], ["nsa", 3], ["window", 7], ["window", 3]]
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "vocab_size": 64,
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 64,
+    "rope_theta": 5000.0
+}
+
+
+def write_llama(folder, **changes):
+    """A random model as transformers would save it."""
+    config = {**LLAMA, **changes}
+    folder.mkdir()
+    dim, heads, groups, hidden = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads",
+                                                          "intermediate_size"))
+    width = config.get("head_dim", dim // heads)
+    shapes = {"model.embed_tokens.weight": (config["vocab_size"], dim), "model.norm.weight": (dim,),
+              "lm_head.weight": (config["vocab_size"], dim)}
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in (("input_layernorm", (dim, )), ("self_attn.q_proj", (heads * width, dim)),
+                            ("self_attn.k_proj", (groups * width, dim)), ("self_attn.v_proj", (groups * width, dim)),
+                            ("self_attn.o_proj", (dim, heads * width)), ("post_attention_layernorm", (dim, )),
+                            ("mlp.gate_proj", (hidden, dim)), ("mlp.up_proj", (hidden, dim)),
+                            ("mlp.down_proj", (dim, hidden))):
+            shapes[f"model.layers.{layer}.{name}.weight"] = shape
+    random = np.random.default_rng(3)
+    arrays = {name: random.standard_normal(shape, np.float32) * np.float32(0.2) for name, shape in shapes.items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    _safetensors.write(folder / "model.safetensors", shapes, arrays.__getitem__)
+    return arrays
+
+
+def test_llama_is_a_dense_model_of_its_weights(tmp_path):
+    arrays = write_llama(tmp_path / "llama")
+    model = nsa.Model(import_model(tmp_path / "llama", tmp_path / "run"))
+    assert (model.vocab, model.seq_len, model.step) == (64, 64, 0)
+    assert "rope_base: 5000" in model.config and 'attention: "dense"' in model.config
+    assert (model.parameters["layers.1.mlp.gate.weight"] == arrays["model.layers.1.mlp.gate_proj.weight"]).all()
+    ids = np.random.default_rng(0).integers(0, 64, 50)
+    # Weights whose pairs are channels 2 i and 2 i + 1 are the same model.
+    for layer in range(2):
+        for name in "qk":
+            weight = arrays[f"model.layers.{layer}.self_attn.{name}_proj.weight"]
+            paired = weight.reshape(-1, 2, 4, 32).swapaxes(1, 2).reshape(weight.shape)
+            assert not (paired == weight).all()
+            arrays[f"model.layers.{layer}.self_attn.{name}_proj.weight"] = np.ascontiguousarray(paired)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    _safetensors.write(tmp_path / "llama/model.safetensors", shapes, arrays.__getitem__)
+    again = nsa.Model(import_model(tmp_path / "llama", tmp_path / "pairs", rotary="pairs"))
+    assert (again.logits(ids) == model.logits(ids)).all()
+
+
+def test_llama_as_a_sparse_model_begins_as_the_dense_one(tmp_path):
+    write_llama(tmp_path / "llama")
+    dense = nsa.Model(import_model(tmp_path / "llama", tmp_path / "dense"))
+    settings = ["nsa.w=64", "nsa.l=8", "nsa.d=4", "nsa.l_sel=16", "nsa.n_sel=4"]
+    sparse = nsa.Model(import_model(tmp_path / "llama", tmp_path / "sparse", attention="nsa", settings=settings))
+    ids = np.random.default_rng(0).integers(0, 64, 64)
+    expected = dense.logits(ids)
+    assert np.abs(sparse.logits(ids) - expected).max() < 0.5 * np.abs(expected).max()
+    # Without the compressed branch, a window and blocks of all tokens are dense attention.
+    for layer in range(2):
+        name = f"layers.{layer}.attention.gate."
+        sparse.parameters[name + "weight"] = 0 * sparse.parameters[name + "weight"]
+        sparse.parameters[name + "bias"] = np.tile(np.array([-100, 0, 0], np.float32), 4)
+    np.testing.assert_allclose(sparse.logits(ids), expected, atol=1e-4)
+
+
+def test_reader_takes_halves_and_shards(tmp_path):
+    values = np.array([1.5, -2.0, 0.0078125], np.float32)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [3], "data_offsets": [0, 6]},
+                         "b": {"dtype": "F16", "shape": [3, 1], "data_offsets": [6, 12]}}).encode()
+    (tmp_path / "model-1.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bits.tobytes() +
+                                                   values.astype(np.float16).tobytes())
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors",
+                                                                                      "b": "model-1.safetensors"}}))
+    files = _safetensors.find_files(tmp_path)
+    assert (files["a"].read("a") == values).all() and (files["b"].read("b") == values[:, None]).all()
+
+
+@pytest.mark.parametrize("changes,message", [
+    ({"model_type": "gpt2"}, "model_type in '{path}' is gpt2, expected nsa, llama, mistral, qwen3"),
+    ({"attention_bias": True}, "attention_bias in '{path}' is True, which this project's models have not; expected"),
+    ({"hidden_act": "gelu"}, "hidden_act in '{path}' is gelu, which this project's models have not; expected silu"),
+    ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type in '{path}' is llama3"),
+    ({"hidden_size": None}, "hidden_size in '{path}' is None, expected a number"),
+    ({"sliding_window": 4096}, "sliding_window in '{path}' is 4096"),
+    ({"vocab_size": 0}, "model.vocab_size (0) must be at least 2"),
+])
+def test_other_models_are_errors(tmp_path, changes, message):
+    write_llama(tmp_path / "llama")
+    (tmp_path / "llama/config.json").write_text(json.dumps({**LLAMA, **changes}))
+    with pytest.raises(nsa.InputError) as error:
+        import_model(tmp_path / "llama", tmp_path / "run")
+    assert message.format(path=tmp_path / "llama/config.json") in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_files_are_errors(folder, tmp_path, capsys):
+    def fails(action, message):
+        assert action() == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+
+    fails(lambda: tool.main_export(["nowhere", "--hf", str(tmp_path / "x")]), "nsa-export: error: ")
+    fails(lambda: tool.main_export([str(folder / "run"), "--hf", str(folder / "hf")]), "is not empty (--overwrite")
+    assert tool.main_export([str(folder / "run"), "--hf", str(folder / "hf"), "--overwrite"]) == 0
+    assert re.match(r"wrote .*: [\d,]+ parameters\n", capsys.readouterr().out)
+    fails(lambda: tool.main_import(["nowhere", "-o", str(tmp_path / "x")]),
+          "cannot read 'nowhere/config.json': No such file")
+    fails(lambda: tool.main_import([str(folder / "hf"), "-o", str(folder / "run")]),
+          "exists already: a new folder is needed")
+    write_llama(tmp_path / "llama")
+    fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x"), "--set", "nsa.ww=3"]), "nsa.ww")
+    fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x"), "--set", "nsa.phi=mlp"]),
+          "nsa.phi follows from the weights and cannot be set")
+    shapes = {"transformer.wte.weight": (2, 2)}
+    _safetensors.write(tmp_path / "llama/model.safetensors", shapes, lambda name: np.zeros((2, 2), np.float32))
+    fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x")]),
+          "has the parameter 'transformer.wte.weight', which this project's models have not")
+    (tmp_path / "llama/model.safetensors").write_bytes(b"\xff" * 30)
+    fails(lambda: tool.main_import([str(tmp_path / "llama"), "-o", str(tmp_path / "x")]), "is no safetensors file")
+
+
+# With transformers
+
+
+def need_transformers():
+    torch = pytest.importorskip("torch")
+    return torch, pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("settings", [
+    [],
+    ["nsa.shared_kv=true", "model.qk_norm=true", "model.mlp=swiglu", "nsa.gate=softmax", "model.tied_embeddings=true"],
+    ["model.n_layers=3", "model.layers=dense, window:9, nsa", "nsa.phi=mlp", "nsa.phi_pos=true", "model.mlp=gelu",
+     "model.rope_dim=8", "model.logit_softcap=20"],
+    ["nsa.shared_kv=true", "nsa.phi=linear", "model.mlp=relu2", "model.rope_scaling=yarn", "model.rope_factor=4",
+     "model.rope_length=32"],
+])
+def test_exported_model_has_the_logits_of_the_checkpoint(tmp_path, settings):
+    torch, transformers = need_transformers()
+    run = train(tmp_path, settings)
+    export(run, tmp_path / "hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf", trust_remote_code=True)
+    original = nsa.Model(run, artifact=tmp_path / "m.nsax")
+    ids = np.random.default_rng(0).integers(1, 256, (2, 60))
+    with torch.no_grad():
+        found = model(torch.from_numpy(ids), labels=torch.from_numpy(ids))
+    np.testing.assert_allclose(found.logits.numpy(), original.logits(ids), atol=1e-4)
+    assert abs(float(found.loss) - original.loss(ids)) < 1e-3
+    model.save_pretrained(tmp_path / "saved")
+    again = nsa.Model(import_model(tmp_path / "saved", tmp_path / "again"), artifact=tmp_path / "m.nsax")
+    for name, value in original.parameters.items():
+        assert (again.parameters[name] == value).all(), name
+
+
+def test_exported_model_generates_and_leaves_padding_out(folder):
+    torch, transformers = need_transformers()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "hf")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", trust_remote_code=True)
+    text = "3 and again \u00e9"
+    assert tokenizer(text)["input_ids"] == list(text.encode()) and tokenizer.decode(list(text.encode())) == text
+    for side in ("left", "right"):
+        tokenizer.padding_side = side
+        batch = tokenizer([text, text[:5]], return_tensors="pt", padding=True)
+        with torch.no_grad():
+            together = model(**batch).logits
+            alone = [model(**tokenizer(each, return_tensors="pt")).logits[0] for each in (text, text[:5])]
+        for row, mask, expected in zip(together, batch["attention_mask"], alone):
+            torch.testing.assert_close(row[mask.bool()], expected, atol=1e-5, rtol=0)
+    tokens = model.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=3, do_sample=False)[0]
+    with torch.no_grad():
+        assert tokens[-1] == model(tokens[None, :-1]).logits[0, -1].argmax() and len(tokens) == len(text.encode()) + 3
+
+
+@pytest.mark.parametrize("kind,options", [("Llama", {}), ("Llama", {
+    "tie_word_embeddings": True,
+    "head_dim": 16
+}), ("Qwen3", {
+    "head_dim": 16
+}), ("Mistral", {
+    "sliding_window": None
+})])
+def test_imported_model_has_the_logits_of_transformers(tmp_path, kind, options):
+    torch, transformers = need_transformers()
+    torch.manual_seed(0)
+    config = getattr(transformers, kind + "Config")(hidden_size=32,
+                                                    num_hidden_layers=2,
+                                                    num_attention_heads=4,
+                                                    num_key_value_heads=2,
+                                                    intermediate_size=48,
+                                                    vocab_size=64,
+                                                    max_position_embeddings=128,
+                                                    initializer_range=0.2,
+                                                    **options)
+    other = getattr(transformers, kind + "ForCausalLM")(config)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    other.save_pretrained(tmp_path / "other")
+    model = nsa.Model(import_model(tmp_path / "other", tmp_path / "run"))
+    ids = np.random.default_rng(0).integers(0, 64, (2, 100))
+    with torch.no_grad():
+        expected = other(torch.from_numpy(ids)).logits.numpy()
+    np.testing.assert_allclose(model.logits(ids), expected, atol=1e-4)
