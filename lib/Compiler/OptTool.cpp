@@ -114,6 +114,9 @@ int nsa::runOptTool(int argc, char **argv) {
   const std::string debugHelp =
       "Print what these passes consider and choose: " +
       llvm::join(debugTypes, ", ");
+  // LLVM with assertions has one of this name, for types of its own.
+  if (cl::Option *foreign = cl::getRegisteredOptions().lookup("debug-only"))
+    foreign->removeArgument();
   cl::list<std::string> debugOnly("debug-only", cl::CommaSeparated,
                                   cl::value_desc("type,..."),
                                   cl::desc(debugHelp));
