@@ -23,6 +23,7 @@ import nsa.torch as nt
 
 CONFIG = """model: {{dim: 768, n_layers: {layers}, n_heads: 12, n_kv_groups: 2, d_k: 64, d_v: 64, mlp: silu}}
 nsa: {{l: 32, d: 16, l_sel: 64, n_sel: 16, w: 512, phi: mean}}
+runtime: {{device: cuda, precision: fp32}}
 train: {{steps: 1, lr: 0.0, seq_len: 2048, batch_size: 1, micro_batch: 1, warmup_steps: 0, final_eval_batches: 1,
         sample_bytes: 0}}
 """
@@ -102,7 +103,7 @@ def check(model, text, layers):
         folder = pathlib.Path(name)
         (folder / "model.yaml").write_text(CONFIG.format(layers=layers))
         nt.save_parameters(model.state_dict(), folder / "weights.safetensors")
-        for command in (["nsa-data", "synth", "--vocab", "256", "--tokens", "20k", "-o", "data"],
+        for command in (["nsa-data", "synth", "--vocab", "256", "--tokens", "200k", "-o", "data"],
                         ["nsa-train", "model.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "run",
                          "--init-from", "weights.safetensors"]):
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
