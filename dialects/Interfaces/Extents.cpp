@@ -206,17 +206,16 @@ Extent ExtentTable::getElementSpan(MemRefType type) const {
   RowLayout layout = *getRowLayout(type);
   if (layout.width == layout.pitch || layout.width == 0)
     return elements;
-  // What lies in rows of some columns: these are constants, their number is
-  // not.
-  Extent rows = 1;
-  int64_t width = 1;
-  for (const Extent &extent : llvm::reverse(getShape(type))) {
-    if (width < layout.width)
-      width *= static_cast<int64_t>(extent);
+  SmallVector<Extent> shape = getShape(type);
+  Extent rows = 1, width = 1;
+  for (const Extent &extent : llvm::reverse(shape)) {
+    if (int64_t(width) < layout.width)
+      width = width * extent;
     else
       rows = rows * extent;
   }
-  return addExtents((rows - 1) * find(layout.pitch), layout.width);
+  // There may be no rows.
+  return atLeast((rows - 1) * find(layout.pitch) + width, 0);
 }
 
 //===----------------------------------------------------------------------===//

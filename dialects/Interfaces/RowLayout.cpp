@@ -89,6 +89,18 @@ std::optional<RowLayout> nsa::getRowLayout(MemRefType type) {
   return std::nullopt;
 }
 
+RankedTensorType nsa::getPaddedType(ArrayRef<int64_t> shape, Type element,
+                                    int64_t pitch) {
+  MemRefType rows = getRowsType(shape, element, {shape.back(), pitch});
+  assert(rows && "rows that are not the last dimension");
+  return RankedTensorType::get(shape, element, rows.getLayout());
+}
+
+MemRefType nsa::getMemRefType(RankedTensorType type) {
+  auto layout = dyn_cast_or_null<MemRefLayoutAttrInterface>(type.getEncoding());
+  return MemRefType::get(type.getShape(), type.getElementType(), layout);
+}
+
 int64_t nsa::getElementSpan(MemRefType type) {
   int64_t elements = type.getNumElements();
   std::optional<RowLayout> layout = getRowLayout(type);

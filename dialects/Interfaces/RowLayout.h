@@ -38,6 +38,14 @@ mlir::MemRefType getRowsType(llvm::ArrayRef<int64_t> shape, mlir::Type element,
 /// Elements from the first of a memref in rows to its last, both included.
 int64_t getElementSpan(mlir::MemRefType type);
 
+/// The tensor of this shape whose rows, along the last dimension, begin `pitch`
+/// elements apart in memory: strides are its encoding.
+mlir::RankedTensorType getPaddedType(llvm::ArrayRef<int64_t> shape,
+                                     mlir::Type element, int64_t pitch);
+
+/// The memory of a tensor of static shape: dense, or as its encoding says.
+mlir::MemRefType getMemRefType(mlir::RankedTensorType type);
+
 } // namespace nsa
 
 #endif // NSA_INTERFACES_ROWLAYOUT_H

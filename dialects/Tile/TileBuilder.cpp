@@ -1,6 +1,8 @@
 //===- TileBuilder.cpp - kernels that read like pseudo-code ---------------===//
 
 #include "dialects/Tile/TileBuilder.h"
+#include "dialects/Interfaces/RowLayout.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -453,7 +455,7 @@ KernelOp nsa::tile::createKernel(
   llvm::append_range(types, outputs);
   for (Type &type : types)
     if (auto tensor = dyn_cast<RankedTensorType>(type))
-      type = MemRefType::get(tensor.getShape(), tensor.getElementType());
+      type = getMemRefType(tensor);
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   auto kernel =
       KernelOp::create(builder, loc, name, builder.getFunctionType(types, {}),

@@ -3,6 +3,7 @@
 #include "passes/Conversion/KernelCache.h"
 #include "dialects/Interfaces/AttributeNames.h"
 #include "dialects/Interfaces/PerformanceLints.h"
+#include "dialects/Interfaces/RowLayout.h"
 #include "dialects/NSA/NSAOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,6 +17,13 @@
 
 using namespace mlir;
 using namespace nsa;
+
+Extent nsa::getRowPitch(const Extent &length, bool isGPU) {
+  constexpr int64_t multiple = kTensorAlignment / 4;
+  if (!isGPU || length.isConstant() || getKnownDivisor(length) % multiple == 0)
+    return length;
+  return ceilDiv(length, multiple) * multiple;
+}
 
 /// Writes the operations inside of `fused`, by whatever names outside.
 static void printBody(FusedOp fused, llvm::raw_ostream &os) {
@@ -222,6 +230,16 @@ RankedTensorType KernelCache::getTensorType(ArrayRef<Extent> shape,
     failed = mlir::failed(addExtent(table, extent)) || failed;
   table.writeTo(module);
   return RankedTensorType::get(getNumbers(shape), element);
+}
+
+RankedTensorType KernelCache::getRowsType(ArrayRef<Extent> shape, Type element,
+                                          const Extent &pitch) {
+  RankedTensorType type = getTensorType(shape, element);
+  if (int64_t(pitch) == int64_t(shape.back()))
+    return type;
+  // Notes what the pitch stands for.
+  getTensorType(pitch, element);
+  return getPaddedType(type.getShape(), element, int64_t(pitch));
 }
 
 /// Says on the kernel which of its inputs are numbers of blocks, so that a run

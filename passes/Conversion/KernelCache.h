@@ -49,6 +49,11 @@ struct KernelSpec {
   bool takesExtents = false;
 };
 
+/// Elements of 4 bytes from a row of `length` of them to the next, so that all
+/// rows begin where the TMA unit of a GPU can copy from: at multiples of 16
+/// bytes, where the length is known at the call only.
+Extent getRowPitch(const Extent &length, bool isGPU);
+
 /// The kernels made so far for one module, which must outlive the cache.
 class KernelCache {
 public:
@@ -91,8 +96,14 @@ public:
   /// are no constants.
   mlir::RankedTensorType getTensorType(llvm::ArrayRef<Extent> shape,
                                        mlir::Type element);
+  /// The same for rows along the last dimension, of this pitch.
+  mlir::RankedTensorType getRowsType(llvm::ArrayRef<Extent> shape,
+                                     mlir::Type element, const Extent &pitch);
   mlir::Type getI32Type() {
     return mlir::IntegerType::get(module.getContext(), 32);
+  }
+  mlir::Type getF32Type() {
+    return mlir::Float32Type::get(module.getContext());
   }
 
   int64_t getNumKernels() const { return kernels.size(); }

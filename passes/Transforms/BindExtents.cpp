@@ -80,7 +80,8 @@ LogicalResult Binder::chooseNumbers() {
   auto isFree = [&](int64_t number) { return !constants.contains(number); };
   const auto *batch = llvm::find_if(batches, isFree);
   const auto *length = llvm::find_if(lengths, [&](int64_t length) {
-    bool fits = isFree(length);
+    // Rows may begin at multiples of 16 bytes.
+    bool fits = isFree(length) && isFree(llvm::alignTo(length, 4));
     module.walk([&](Operation *op) {
       for (StringRef name : {"visibility", "compressed"})
         if (auto visibility = dyn_cast_or_null<VisibilityAttrInterface>(

@@ -45,7 +45,7 @@ static Status checkRows(const Kernel &kernel) {
     uint64_t width = rows->Get(i)->width(), pitch = rows->Get(i)->pitch();
     uint64_t elements = kernel.argument_bytes()->Get(i) /
                         elementBytes(kernel.argument_types()->Get(i));
-    bool isEmpty = elements == 0 && width == 0 && pitch == 0;
+    bool isEmpty = elements == 0 && width <= pitch;
     if (!isEmpty && (width == 0 || width > pitch || width > elements ||
                      (elements - width) % pitch != 0))
       return Error{"argument " + num(i) + " of " + num(elements) +

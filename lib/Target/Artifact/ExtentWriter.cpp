@@ -276,11 +276,12 @@ void ExtentWriter::writeKernel(rt::KernelOp op, uint32_t number) {
     use(ExtentField::ArgumentBytes, bytes, number, index);
     sum = steps.add(sum, getBytes(memory, table.getNumElements(memory)));
     RowLayout layout = *getRowLayout(memory);
-    if (layout.width == layout.pitch) {
-      Number elements = steps.of(table.getNumElements(memory));
-      use(ExtentField::RowsWidth, elements, number, index);
-      use(ExtentField::RowsPitch, elements, number, index);
-    }
+    bool isDense = layout.width == layout.pitch;
+    Extent elements = table.getNumElements(memory);
+    use(ExtentField::RowsWidth,
+        steps.of(isDense ? elements : table.find(layout.width)), number, index);
+    use(ExtentField::RowsPitch,
+        steps.of(isDense ? elements : table.find(layout.pitch)), number, index);
     if (blocks && blocks[index] != 0)
       use(ExtentField::SelectionTokens,
           steps.of(table.find(memory.getDimSize(2))), number, selections++);

@@ -226,13 +226,13 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   HeadProgram program(*this, queryTile, b);
   program.range.start = isPacked ? args[6] : Value();
   const QueryRange &range = program.range;
-  SmallVector<tile::Operand> row = {range.batch, program.head, range.query};
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;
-  terms.shift = shape.exponent().fromLse(b, b.load(lse, row));
+  Value rowLse = program.loadStatistic(lse);
+  terms.shift = shape.exponent().fromLse(b, rowLse);
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
-  b.store(terms.delta, delta, row);
+  getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
   // What threads have multiplied element by element would stay in registers,
   // of which sums of so many columns leave too few.
   if (needsRegisters())
@@ -408,12 +408,12 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
       return failure();
     DenseAttention attention = getPackedAttention(op, getSchedule());
     KernelSpec query = attention.queryGradSpec("dq", getName(attention));
-    auto queryResults =
-        cache.launch(rewriter, op, query, op->getOperands(),
-                     {op.getQuery().getType(), op.getLse().getType()},
-                     [&](TileBuilder &b, ArrayRef<Value> args) {
-                       attention.buildQueryGrad(b, args);
-                     });
+    auto queryResults = cache.launch(
+        rewriter, op, query, op->getOperands(),
+        {op.getQuery().getType(), attention.getStatistics().getType(cache)},
+        [&](TileBuilder &b, ArrayRef<Value> args) {
+          attention.buildQueryGrad(b, args);
+        });
     KernelSpec keyValue =
         attention.keyValueGradSpec("dkdv", getName(attention));
     SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(),
@@ -421,17 +421,23 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
                                  op.getLse(),        queryResults[1]};
     if (attention.isPacked)
       inputs.push_back(op.getStart());
-    auto keyValueResults = cache.launch(
-        rewriter, op, keyValue, inputs,
-        {op.getKey().getType(), op.getValue().getType()},
-        [&](TileBuilder &b, ArrayRef<Value> args) {
-          KeyValueGradArgs own = {
-              args[0],    args[1], args[2],      args[3],
-              args[4],    args[5], std::nullopt, args.drop_back().back(),
-              args.back()};
-          own.start = attention.isPacked ? args[6] : Value();
-          attention.buildKeyValueGrad(b, b.programId(0), own);
-        });
+    auto keyValueResults =
+        cache.launch(rewriter, op, keyValue, inputs,
+                     {op.getKey().getType(), op.getValue().getType()},
+                     [&](TileBuilder &b, ArrayRef<Value> args) {
+                       KeyValueGradArgs own = {args[0],
+                                               args[1],
+                                               args[2],
+                                               args[3],
+                                               args[4],
+                                               args[5],
+                                               attention.getStatistics(),
+                                               /*branch=*/0,
+                                               args.drop_back().back(),
+                                               args.back()};
+                       own.start = attention.isPacked ? args[6] : Value();
+                       attention.buildKeyValueGrad(b, b.programId(0), own);
+                     });
     rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],
                                       keyValueResults[1]});
     return success();

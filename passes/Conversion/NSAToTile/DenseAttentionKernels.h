@@ -95,6 +95,8 @@ struct DenseAttention {
   /// start of packed sequences, o and lse.
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
+  /// What the kernel of the gradient of queries writes of each row.
+  RowStatistics getStatistics() const { return {shape, isGPU}; }
   /// Launches the kernel that computes the output and its log-sum-exp, of
   /// `types`, from `inputs`: q, k and v. `suffix` and `name` are a
   /// KernelSpec's.

@@ -67,14 +67,9 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
     terms[c].gate = gates[c];
     terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
                            [](ArrayRef<Expr> x) { return x[0] * x[1]; });
-    terms[c].shift =
-        shape.exponent().fromLse(b, program.loadStatistic(own[c].lse));
-    auto storeStatistic = [&](Value value, int64_t number) {
-      b.store(value, out[Statistics],
-              {range.batch, program.head, number, program.stored});
-    };
-    storeStatistic(terms[c].gate, KeyValueGradArgs::gateOf(c));
-    storeStatistic(terms[c].delta, KeyValueGradArgs::deltaOf(c));
+    Value lse = program.loadStatistic(own[c].lse);
+    terms[c].shift = shape.exponent().fromLse(b, lse);
+    statistics.store(program, c, terms[c], lse, out[Statistics]);
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
   rowGates.store(program, grads, out[GatesGrad]);
@@ -161,12 +156,9 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   SmallVector<Value> sum = {program.loadRows(last[1], shape.keyWidth)};
   for (auto [number, one] : llvm::enumerate(dense)) {
     ArrayRef<Value> in = args.slice(2 + 3 * number, 3);
-    KeyValueGradArgs own;
-    own.lse = in[2];
-    own.statistics = last[0];
-    own.branch = one.branch;
-    RowTerms terms = own.loadTerms(b, shape.exponent(), range.batch,
-                                   program.head, range.query);
+    RowTerms terms =
+        statistics.load(b, shape.exponent(), one.branch, last[0], in[2],
+                        range.batch, program.head, range.query);
     sum = one.attention.forEachKeyTile(
         b, one.attention.keyTile, range, in[0], in[1], /*masks=*/Value(), sum,
         [&](const KeyTile &tile,

@@ -15,6 +15,7 @@ struct GatedAttentionBackward : GatedAttention {
                          const KernelSchedule &schedule)
       : GatedAttention(branches, gate, schedule), forms(selected, schedule),
         masked{branch, makeMasked(selected, schedule)},
+        statistics(shape, this->branches, /*gated=*/true, schedule.isGPU),
         rotatesTokens(rotatesTokens) {}
 
   /// Whether programs of dq have the rows of one head and masks.
@@ -64,6 +65,8 @@ struct GatedAttentionBackward : GatedAttention {
   SelectedForms forms;
   /// The selected branch with masks.
   Dense masked;
+  /// What dq writes of each row and branch for dk and dv.
+  RowStatistics statistics;
   bool rotatesTokens;
 };
 

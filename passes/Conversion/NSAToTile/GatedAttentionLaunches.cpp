@@ -78,10 +78,18 @@ private:
             outside(own.getLse()),
             query[Statistics]};
   }
-  static KeyValueGradArgs getArgs(int64_t branch, ArrayRef<Value> args,
-                                  ArrayRef<Value> out) {
-    return {args[0], args[1], args[2], args[3], args[4],
-            args[5], branch,  out[0],  out[1]};
+  KeyValueGradArgs getArgs(int64_t branch, ArrayRef<Value> args,
+                           ArrayRef<Value> out) const {
+    return {args[0],
+            args[1],
+            args[2],
+            args[3],
+            args[4],
+            args[5],
+            attention.statistics,
+            branch,
+            out[0],
+            out[1]};
   }
   SmallVector<Type> getTypes(int64_t branch) {
     AttentionBackwardOp own = grads.branches[branch];
@@ -162,11 +170,9 @@ ResultRange Launcher::launchQueryGrad() {
   SmallVector<Value> operands = getQueryInputs();
   Type f32 = rewriter.getF32Type();
   RankedTensorType query = selected.getQuery().getType();
-  SmallVector<Type> types = {
-      isSplit ? query.clone(f32) : query, getGates().getType(),
-      cache.getTensorType({shape.batch, shape.queryHeads,
-                           2 * attention.branches, shape.sequence},
-                          f32)};
+  SmallVector<Type> types = {isSplit ? query.clone(f32) : query,
+                             getGates().getType(),
+                             attention.statistics.getType(cache)};
   if (attention.hasBias)
     types.push_back(cache.getTensorType(
         {shape.batch * attention.numQueryPrograms(), attention.gateWidth()},

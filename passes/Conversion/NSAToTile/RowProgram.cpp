@@ -49,17 +49,57 @@ Expr GroupProgram::headInGroup(Expr row) const {
   return select(inMTile < mTileQueries * group, inMTile % group, -1);
 }
 
-RowTerms KeyValueGradArgs::loadTerms(TileBuilder &b, const Exponent &exponent,
-                                     tile::Operand batch, tile::Operand head,
-                                     Value query) const {
+RowStatistics::RowStatistics(const AttentionShape &shape, int64_t branches,
+                             bool gated, bool isGPU)
+    : shape({shape.batch, shape.queryHeads, shape.sequence}),
+      pitch(getRowPitch(shape.sequence, isGPU)), branches(branches),
+      gated(gated) {}
+
+RankedTensorType RowStatistics::getType(KernelCache &cache) const {
+  SmallVector<Extent> sizes(shape);
+  if (int64_t numbers = perBranch() * branches; numbers > 1)
+    sizes.insert(sizes.end() - 1, numbers);
+  return cache.getRowsType(sizes, cache.getF32Type(), pitch);
+}
+
+SmallVector<tile::Operand> RowStatistics::place(tile::Operand batch,
+                                                tile::Operand head,
+                                                int64_t number,
+                                                Value query) const {
+  if (perBranch() * branches == 1)
+    return {batch, head, query};
+  return {batch, head, number, query};
+}
+
+void RowStatistics::store(const RowProgram &program, int64_t branch,
+                          const RowTerms &terms, Value lse, Value ref) const {
+  auto storeNumber = [&](Value value, int64_t number) {
+    program.b.store(
+        value, ref,
+        place(program.range.batch, program.head, number, program.stored));
+  };
+  int64_t delta = deltaOf(branch);
+  if (gated)
+    storeNumber(terms.gate, delta - 1);
+  storeNumber(terms.delta, delta);
+  if (hasLse())
+    storeNumber(lse, delta + 1);
+}
+
+RowTerms RowStatistics::load(TileBuilder &b, const Exponent &exponent,
+                             int64_t branch, Value ref, Value lse,
+                             tile::Operand batch, tile::Operand head,
+                             Value query) const {
+  auto loadNumber = [&](int64_t number) {
+    return b.load(ref, place(batch, head, number, query));
+  };
+  int64_t delta = deltaOf(branch);
   RowTerms terms;
-  terms.shift = exponent.fromLse(b, b.load(lse, {batch, head, query}));
-  if (branch) {
-    terms.gate = b.load(statistics, {batch, head, gateOf(*branch), query});
-    terms.delta = b.load(statistics, {batch, head, deltaOf(*branch), query});
-  } else {
-    terms.delta = b.load(statistics, {batch, head, query});
-  }
+  terms.shift = exponent.fromLse(
+      b, hasLse() ? loadNumber(delta + 1) : b.load(lse, {batch, head, query}));
+  if (gated)
+    terms.gate = loadNumber(delta - 1);
+  terms.delta = loadNumber(delta);
   return terms;
 }
 

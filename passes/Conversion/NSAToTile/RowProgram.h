@@ -76,13 +76,50 @@ struct GroupProgram : RowProgram {
   int64_t group, mTileQueries;
 };
 
+/// What the kernel of dq writes of each row for those of dk and dv, [B, Hq, S]
+/// in f32, or with several numbers [B, Hq, numbers, S]: do . o, of several
+/// branches the gate before it, and the lse behind it where rows of that may
+/// begin where the TMA unit cannot copy from.
+class RowStatistics {
+public:
+  /// Of one branch without a gate.
+  RowStatistics(const AttentionShape &shape, bool isGPU)
+      : RowStatistics(shape, /*branches=*/1, /*gated=*/false, isGPU) {}
+  RowStatistics(const AttentionShape &shape, int64_t branches, bool gated,
+                bool isGPU);
+
+  mlir::RankedTensorType getType(KernelCache &cache) const;
+  /// Writes those of a branch, which are its terms and its lse.
+  void store(const RowProgram &program, int64_t branch, const RowTerms &terms,
+             mlir::Value lse, mlir::Value ref) const;
+  /// The terms of some rows; `lse` is read where `ref` has none.
+  RowTerms load(tile::TileBuilder &b, const Exponent &exponent, int64_t branch,
+                mlir::Value ref, mlir::Value lse, tile::Operand batch,
+                tile::Operand head, mlir::Value query) const;
+
+private:
+  bool hasLse() const { return int64_t(pitch) != int64_t(shape.back()); }
+  int64_t perBranch() const { return 1 + int64_t(gated) + int64_t(hasLse()); }
+  int64_t deltaOf(int64_t branch) const {
+    return perBranch() * branch + int64_t(gated);
+  }
+  llvm::SmallVector<tile::Operand> place(tile::Operand batch,
+                                         tile::Operand head, int64_t number,
+                                         mlir::Value query) const;
+
+  /// [B, Hq, S].
+  llvm::SmallVector<Extent> shape;
+  Extent pitch;
+  int64_t branches;
+  bool gated;
+};
+
 /// What a kernel of dk and dv reads and writes.
 struct KeyValueGradArgs {
-  mlir::Value outputGrad, q, k, v, lse;
-  /// do . o of each row, f32 [B, Hq, S]; with `branch`, gates and do . o of all
-  /// branches, f32 [B, Hq, 6, S].
-  mlir::Value statistics;
-  std::optional<int64_t> branch;
+  mlir::Value outputGrad, q, k, v, lse, statistics;
+  /// What the statistics hold, and whose the gradients are.
+  RowStatistics rows;
+  int64_t branch;
   /// With several parts, sums of parts without the scale, which `addParts` puts
   /// together: f32, with a first dimension for the parts.
   mlir::Value keyGrad, valueGrad;
@@ -91,13 +128,12 @@ struct KeyValueGradArgs {
   /// Of packed sequences; null without.
   mlir::Value start = {};
 
-  /// Places of the gate and of do . o of branch `c` among the statistics.
-  static int64_t gateOf(int64_t c) { return 2 * c; }
-  static int64_t deltaOf(int64_t c) { return 2 * c + 1; }
   /// The terms of some rows. Queries outside of the sequence read as 0.
   RowTerms loadTerms(tile::TileBuilder &b, const Exponent &exponent,
                      tile::Operand batch, tile::Operand head,
-                     mlir::Value query) const;
+                     mlir::Value query) const {
+    return rows.load(b, exponent, branch, statistics, lse, batch, head, query);
+  }
 };
 
 /// Adds `parts` [P, B, n, H, width], f32, in ascending order for some rows of a

@@ -211,9 +211,11 @@ static void buildQueryGrad(const SelectedAttention &attention, TileBuilder &b,
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowTerms terms;
-  terms.shift = shape.exponent().fromLse(b, program.loadStatistic(lse));
+  Value rowLse = program.loadStatistic(lse);
+  terms.shift = shape.exponent().fromLse(b, rowLse);
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
-  program.storeStatistic(terms.delta, delta);
+  RowStatistics(shape, attention.isGPU)
+      .store(program, /*branch=*/0, terms, rowLse, delta);
 
   auto sum = attention.forEachKeyTile(
       program, indices, selection, k, v,
@@ -259,7 +261,7 @@ struct Launcher {
                            2 * attention.shape.valueWidth);
   }
   SmallVector<Type> queryTypes() {
-    return {op.getQuery().getType(), op.getLse().getType()};
+    return {op.getQuery().getType(), masked.getStatistics().getType(cache)};
   }
   SmallVector<Type> keyValueTypes() {
     return {op.getKey().getType(), op.getValue().getType()};
@@ -316,11 +318,16 @@ ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
     inputs.push_back(op.getStart());
   return cache.launch(builder, op, spec, inputs, keyValueTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                        KeyValueGradArgs own = {args[0],      args[1], args[2],
-                                                args[3],      args[4], args[5],
-                                                std::nullopt, {},      {}};
-                        own.keyGrad = args.drop_back().back();
-                        own.valueGrad = args.back();
+                        KeyValueGradArgs own = {args[0],
+                                                args[1],
+                                                args[2],
+                                                args[3],
+                                                args[4],
+                                                args[5],
+                                                masked.getStatistics(),
+                                                /*branch=*/0,
+                                                args.drop_back().back(),
+                                                args.back()};
                         own.start = attention.isPacked ? args[8] : Value();
                         attention.buildKeyValueGrad(
                             b, attention.getGradProgram(b, /*parts=*/1), own,
@@ -331,16 +338,16 @@ ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
 ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {
   KernelSpec spec = masked.keyValueGradSpec("dkdv_masks", attention.name());
   spec.flops = keyValueFlops();
-  return cache.launch(builder, op, spec,
-                      {op.getOutputGrad(), op.getQuery(), op.getKey(),
-                       op.getValue(), op.getLse(), delta, launchMasks()},
-                      keyValueTypes(),
-                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                        masked.buildKeyValueGrad(
-                            b, b.programId(0),
-                            {args[0], args[1], args[2], args[3], args[4],
-                             args[5], std::nullopt, args[7], args[8], args[6]});
-                      });
+  return cache.launch(
+      builder, op, spec,
+      {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
+       op.getLse(), delta, launchMasks()},
+      keyValueTypes(), [&](TileBuilder &b, ArrayRef<Value> args) {
+        masked.buildKeyValueGrad(b, b.programId(0),
+                                 {args[0], args[1], args[2], args[3], args[4],
+                                  args[5], masked.getStatistics(), /*branch=*/0,
+                                  args[7], args[8], args[6]});
+      });
 }
 
 namespace {

@@ -209,7 +209,10 @@ Value EntryBuilder::viewAs(Value memory, Type tensorType, Location loc) {
   memory = rt::getMemoryRoot(memory);
   if (memory.getType() == type)
     return memory;
-  return rt::ViewOp::create(builder, loc, type, memory);
+  IntegerAttr offset;
+  if (!type.getLayout().isIdentity())
+    offset = builder.getI64IntegerAttr(0);
+  return rt::ViewOp::create(builder, loc, type, memory, offset);
 }
 
 Value EntryBuilder::viewAt(const Place &place, Type tensorType, Location loc) {
@@ -440,7 +443,7 @@ LogicalResult EntryBuilder::place(OpResult value) {
   }
   if (!memory) {
     choice = "a buffer";
-    memory = rt::BufferOp::create(builder, value.getLoc(), type,
+    memory = rt::BufferOp::create(builder, value.getLoc(), getBufferType(type),
                                   rt::SliceAttr(), rt::LiveRangeAttr());
   }
   NSA_DEBUG() << "@" << function.getName() << ": " << value.getOwner()

@@ -18,7 +18,17 @@ MemRefType nsa::getMemoryType(Type tensorType) {
     return {};
   if (!rt::isAddressable(type))
     return {};
-  return MemRefType::get(type.getShape(), element);
+  return getMemRefType(type);
+}
+
+MemRefType nsa::getBufferType(MemRefType type) {
+  RowLayout layout = *getRowLayout(type);
+  if (layout.width == layout.pitch)
+    return type;
+  SmallVector<int64_t> shape(type.getShape());
+  assert(shape.back() == layout.width && "rows of several dimensions");
+  shape.back() = layout.pitch;
+  return MemRefType::get(shape, type.getElementType());
 }
 
 static rt::TensorRole convertRole(nn::ArgumentRole role) {

@@ -59,6 +59,9 @@ private:
 /// The memory of a tensor, or null if the runtime has none of this type.
 mlir::MemRefType getMemoryType(mlir::Type tensorType);
 
+/// The dense memory that holds `type`, with what lies between its rows.
+mlir::MemRefType getBufferType(mlir::MemRefType type);
+
 } // namespace nsa
 
 #endif // NSA_PASSES_CONVERSION_TENSORTORT_TENSORTABLE_H
