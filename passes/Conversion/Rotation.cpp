@@ -24,6 +24,10 @@ std::array<Value, 2> nsa::rotatePair(TileBuilder &b, Expr lower, Expr upper,
           multiplyAdd(cosine, upper, turn * lower)};
 }
 
+bool nsa::hasAnglesOfAll(Value table, const Extent &rows) {
+  return !table || rows.isConstant() || !getExtent(table, 0).isConstant();
+}
+
 static int64_t countPairs(Value ref) {
   return cast<MemRefType>(ref.getType()).getShape().back() / 2;
 }
@@ -92,14 +96,15 @@ void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
 LaunchPart nsa::rotateTensor(Value from, Value table, bool inverse) {
   constexpr int64_t rows = 64, mostHeads = 4;
   auto type = cast<RankedTensorType>(from.getType());
-  int64_t batch = type.getDimSize(0), sequence = type.getDimSize(1);
+  Extent sequence = getExtent(from, 1);
   int64_t heads = type.getDimSize(2), width = type.getDimSize(3);
   KernelSpec spec = {"rotary",
                      "",
-                     {static_cast<int64_t>(llvm::divideCeil(sequence, rows)),
+                     {ceilDiv(sequence, rows),
                       static_cast<int64_t>(llvm::divideCeil(heads, mostHeads)),
-                      batch},
+                      getExtent(from, 0)},
                      3 * type.getNumElements()};
+  spec.takesExtents = hasAnglesOfAll(table, sequence);
   return {
       spec, {from, table}, {type}, [=](TileBuilder &b, ArrayRef<Value> args) {
         Expr firstHead = b.programId(1) * mostHeads;

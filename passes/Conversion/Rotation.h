@@ -19,6 +19,10 @@ std::array<mlir::Value, 2> rotatePair(tile::TileBuilder &b, tile::Expr lower,
                                       tile::Expr upper, tile::Expr cosine,
                                       tile::Expr sine, bool inverse);
 
+/// Whether a table of angles, or null, has those of all of `rows` positions in
+/// every call: it has as many if their number is known at the call only.
+bool hasAnglesOfAll(mlir::Value table, const Extent &rows);
+
 /// Rows of a tensor [B, rows, H, D]: of one batch, row or rows [n, 1], and head
 /// or head of each row.
 struct RowsOfHeads {

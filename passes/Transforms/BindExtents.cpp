@@ -3,6 +3,7 @@
 #include "passes/Transforms/BindExtents.h"
 #include "dialects/Interfaces/Extents.h"
 #include "dialects/NN/NNAttributes.h"
+#include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSAOps.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/Transforms/FunctionUtils.h"
@@ -47,6 +48,7 @@ private:
   FailureOr<SmallVector<std::optional<Dimension>>>
   findDimensions(func::FuncOp function, BlockArgument argument);
   LogicalResult bind(func::FuncOp function);
+  LogicalResult checkTable(Operation *op);
   /// Binds all functions and verifies them. Errors say `?` again.
   LogicalResult bindAll();
   /// A message with `?` for numbers that stand for it, where they are sizes.
@@ -126,6 +128,14 @@ static CompressedAttr findCompression(BlockArgument argument) {
   return {};
 }
 
+/// Whether an argument has the angles of each position.
+static bool isTableOfAngles(BlockArgument argument) {
+  return llvm::any_of(argument.getUsers(), [&](Operation *user) {
+    auto rotary = dyn_cast<nn::RotaryOp>(user);
+    return rotary && rotary.getTable() == argument;
+  });
+}
+
 FailureOr<SmallVector<std::optional<Binder::Dimension>>>
 Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
   auto type = cast<RankedTensorType>(argument.getType());
@@ -147,7 +157,8 @@ Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
   for (size_t d = 0; d < dimensions.size(); ++d) {
     if (!type.isDynamicDim(d))
       continue;
-    bool isBatch = names.empty() ? d == 0 : names[d] == nn::kBatchDim;
+    bool isBatch = names.empty() ? d == 0 && !isTableOfAngles(argument)
+                                 : names[d] == nn::kBatchDim;
     if (!isBatch && blocks) {
       dimensions[d] = {blocks.getNumKeys(numbers[kSequenceExtent]), ""};
       continue;
@@ -162,6 +173,23 @@ Binder::findDimensions(func::FuncOp function, BlockArgument argument) {
                         : Dimension{numbers[kSequenceExtent], nn::kSequenceDim};
   }
   return dimensions;
+}
+
+/// Refuses angles of a number of positions for sequences of any length. The
+/// result of `op` has `?` still.
+LogicalResult Binder::checkTable(Operation *op) {
+  auto rotary = dyn_cast<nn::RotaryOp>(op);
+  if (!rotary)
+    return success();
+  auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  auto table = dyn_cast<RankedTensorType>(op->getOperand(1).getType());
+  bool isAny = result && result.getRank() > 1 && result.isDynamicDim(1);
+  if (!isAny || !table || table.getRank() == 0 ||
+      table.getDimSize(0) == numbers[kSequenceExtent])
+    return success();
+  return op->emitOpError("has a table of ")
+         << table.getDimSize(0) << " positions, but sequences of any length; "
+         << "write `?` for the first dimension of the table";
 }
 
 LogicalResult Binder::bind(func::FuncOp function) {
@@ -193,7 +221,7 @@ LogicalResult Binder::bind(func::FuncOp function) {
     if (llvm::none_of(op.getOperands(),
                       [&](Value v) { return changed.contains(v); }))
       continue;
-    if (failed(inferResultTypes(&op)))
+    if (failed(checkTable(&op)) || failed(inferResultTypes(&op)))
       return failure();
     changed.insert(op.result_begin(), op.result_end());
   }

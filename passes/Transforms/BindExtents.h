@@ -11,8 +11,10 @@ namespace nsa {
 /// what follows from them, and the attribute `nsa.extents` on the module, which
 /// says what they stand for. In an argument, `?` is the batch in the first
 /// dimension and the length of sequences in another one, or what `nn.dims`
-/// calls it; of compressed keys and values, the number of their blocks. Reports
-/// `?` elsewhere. The module need not be verified before, and is afterwards.
+/// calls it; of compressed keys and values, the number of their blocks; of a
+/// table of angles, the length. Reports `?` elsewhere, and tables of a number
+/// of positions for any length. The module need not be verified before, and is
+/// afterwards.
 llvm::LogicalResult bindExtents(mlir::ModuleOp module);
 
 } // namespace nsa

@@ -34,3 +34,11 @@ func.func @compression(%dy: tensor<?x?x2x16xf32>, %x: tensor<?x?x2x16xf32>) -> t
   %dx = nsa.compress_backward mean %dy, %x by(#nsa.compressed<block = 8, stride = 4>) : (tensor<?x?x2x16xf32>, tensor<?x?x2x16xf32>) -> tensor<?x?x2x16xf32>
   return %dx : tensor<?x?x2x16xf32>
 }
+
+// The table of angles is as long as the sequences.
+// CHECK: func.func @rotate(
+// CHECK-SAME: tensor<10007x8x2xf32> {nn.dims = ["seq", "", ""]}
+func.func @rotate(%x: tensor<?x?x4x16xf32>, %table: tensor<?x8x2xf32>) -> tensor<?x?x4x16xf32> {
+  %y = nn.rotary %x, %table : (tensor<?x?x4x16xf32>, tensor<?x8x2xf32>) -> tensor<?x?x4x16xf32>
+  return %y : tensor<?x?x4x16xf32>
+}

@@ -68,6 +68,7 @@ SYNTAX = [
     ("an unknown way to compress", OPT, [], "func.func @f(%a: tensor<1x8x1x4xf32>) {\n  %0 = nsa.compress max %a {block = 2 : i64, stride = 2 : i64}" + MARK + " : (tensor<1x8x1x4xf32>) -> tensor<1x4x1x4xf32>\n  return\n}\n", "mean"),
     ("an unknown gate", OPT, [], "func.func @f(%a: tensor<1x8x6xf32>) {\n  %0 = nn.gate relu %a : (tensor<1x8x6xf32>) -> tensor<1x8x2x3xf32>" + MARK + "\n  return\n}\n", "sigmoid"),
     ("a third dynamic size", OPT, [], argument("", "tensor<?x?x?xf32>"), "has `?` in dimension 2"),
+    ("angles with an end", OPT, [], "func.func @f(%a: tensor<?x?x2x4xf32>, %t: tensor<64x2x2xf32>) -> tensor<?x?x2x4xf32> {\n  %0 = nn.rotary %a, %t : (tensor<?x?x2x4xf32>, tensor<64x2x2xf32>) -> tensor<?x?x2x4xf32>" + MARK + "\n  return %0 : tensor<?x?x2x4xf32>\n}\n", "has a table of 64 positions, but sequences of any length"),
     ("an integer type", OPT, [], function("%0 = nn.silu %a : (tensor<4xi32>) -> tensor<4xi32>" + MARK, "return %0 : tensor<4xi32>", arguments="%a: tensor<4xi32>", results="tensor<4xi32>"), "tensor<4xi32>"),
     ("a cast to an integer", OPT, [], function("%0 = nn.cast %a to i32 : (tensor<4xf32>) -> tensor<4xi32>" + MARK, "return %a : tensor<4xf32>"), ""),
     ("a fill of a scalar", OPT, [], function("%0 = nn.fill 0.0 : f32" + MARK, "return %a : tensor<4xf32>"), "fills 'f32'"),

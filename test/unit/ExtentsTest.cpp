@@ -96,6 +96,22 @@ TEST(Extents, RowsHaveBitsOfFixedShape) {
   checkOpen(module, check);
 }
 
+TEST(Extents, RotaryAnyShapeHasBitsOfFixedShape) {
+  std::string table = "tensor<Tx8x2xf32>";
+  OpenModule module = {{{"x", types.q}, {"table", table}},
+                       {{"y", types.q}},
+                       "  %y = nn.rotary %x, %table : (" + types.q + ", " +
+                           table + ") -> " + types.q + "\n",
+                       {"x"}};
+  checkOpen(module, {{{1, 1}, {3, 65}}});
+}
+
+TEST(Extents, RotaryGradientsHaveNumbersOfFixedShape) {
+  OpenCheck check = {{{2, 33}}};
+  check.tolerance = 1e-5;
+  checkOpen(openRotaryBranches(types, 16, {"q", "k", "v", "gates"}), check);
+}
+
 TEST(Extents, EmptyTensorsRun) { checkEmpty(allBranches(), {}, "grad.q"); }
 
 TEST(Extents, ShapesOfTensorsGiveTheExtents) {

@@ -114,6 +114,35 @@ OpenModule nsa::test::openBranches(const OpenTypes &types,
   return module;
 }
 
+/// Replaces each of the places of `from` in `text`, of which there are some.
+static void replaceAll(std::string &text, const std::string &from,
+                       const std::string &to) {
+  size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  for (; at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
+OpenModule nsa::test::openRotaryBranches(const OpenTypes &types, int width,
+                                         std::vector<std::string> by) {
+  OpenModule module = openBranches(types, std::move(by));
+  std::string table = "tensor<Tx" + std::to_string(width / 2) + "x2xf32>";
+  auto rotate = [&](const std::string &name, const std::string &type,
+                    const std::string &clause) {
+    return "  %" + name + "r = nn.rotary %" + name + ", %table" + clause +
+           " : (" + type + ", " + table + ") -> " + type + "\n";
+  };
+  std::string &body = module.body;
+  replaceAll(body, "attention %q, %kc", "attention %qr, %kcr");
+  replaceAll(body, "select %q, %kc", "select %qr, %kcr");
+  replaceAll(body, "attention %q, %k", "attention %qr, %kr");
+  size_t values = body.find("  %vc");
+  body.insert(values, rotate("kc", types.compressed, " {stride = 4 : i64}"));
+  body = rotate("q", types.q, "") + rotate("k", types.k, "") + body;
+  module.in.push_back({"table", table});
+  return module;
+}
+
 //===----------------------------------------------------------------------===//
 // Runs
 //===----------------------------------------------------------------------===//
@@ -138,6 +167,7 @@ static CompilerOptions getOptions(const OpenCheck &check) {
   CompilerOptions options;
   options.target = check.target;
   options.tileSizes = check.tiles;
+  options.selectedForm = check.selectedForm;
   options.allowSlowPaths = {"all"};
   return options;
 }

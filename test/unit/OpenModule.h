@@ -51,6 +51,10 @@ OpenModule openAttention(const OpenTypes &types, const std::string &visibility);
 /// affair.
 OpenModule openBranches(const OpenTypes &types, std::vector<std::string> by);
 
+/// The same with queries and keys that are rotated by the angles `table`.
+OpenModule openRotaryBranches(const OpenTypes &types, int width,
+                              std::vector<std::string> by);
+
 /// How modules are compared.
 struct OpenCheck {
   std::vector<Shape> shapes;
@@ -60,7 +64,7 @@ struct OpenCheck {
   /// The largest difference, of numbers of about 1; bits are the same if it is
   /// 0. Sums may have other orders.
   double tolerance = 0;
-  std::string target = "cpu";
+  std::string target = "cpu", selectedForm = "auto";
   Compile compile = {};
 };
 

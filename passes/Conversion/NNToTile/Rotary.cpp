@@ -25,23 +25,25 @@ struct RotaryKernel {
   void rotate(nn::RotaryOp op, Elements lower, Elements upper, Value cosines,
               Value sines) const;
 
-  int64_t batch, sequence, heads = 0, pairs, stride;
-  bool inverse, isPacked;
+  Extent batch, sequence;
+  int64_t heads = 0, pairs, stride;
+  bool inverse, isPacked, takesExtents;
   int64_t perProgram;
 };
 } // namespace
 
 RotaryKernel::RotaryKernel(const KernelGraph &graph) {
   auto op = graph.getRoot<nn::RotaryOp>();
-  batch = getDim(op.getInput(), 0);
-  sequence = getDim(op.getInput(), 1);
+  batch = getExtent(op.getInput(), 0);
+  sequence = getExtent(op.getInput(), 1);
   pairs = getDim(op.getInput(), 3) / 2;
   stride = op.getStride();
   inverse = op.getInverse();
   isPacked = op.getStart() != nullptr;
+  takesExtents = !isPacked && hasAnglesOfAll(op.getTable(), sequence);
   for (Operation *root : graph.getRoots())
     heads += getDim(cast<nn::RotaryOp>(root).getInput(), 2);
-  int64_t perPosition = std::max<int64_t>(batch * heads * pairs, 1);
+  int64_t perPosition = std::max<int64_t>(int64_t(batch) * heads * pairs, 1);
   perProgram = std::max<int64_t>(8192 / perPosition, 1);
 }
 
@@ -108,19 +110,16 @@ void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,
 }
 
 RootKernel RotaryKernel::plan() const {
-  int64_t programs =
-      std::max<int64_t>(llvm::divideCeil(sequence, perProgram), 1);
-  std::string shape = "b" + std::to_string(batch) + "s" +
-                      std::to_string(sequence) + "h" + std::to_string(heads) +
-                      "d" + std::to_string(2 * pairs) +
-                      (isPacked ? "_packed" : "");
+  std::string shape = "b" + formatExtent(batch) + "s" + formatExtent(sequence) +
+                      "h" + std::to_string(heads) + "d" +
+                      std::to_string(2 * pairs) + (isPacked ? "_packed" : "");
   return {
-      (inverse ? "inverse_" : "") + shape, programs,
-      6 * batch * sequence * heads * pairs,
+      (inverse ? "inverse_" : "") + shape,
+      atLeast(ceilDiv(sequence, perProgram), 1),
+      6 * int64_t(batch) * int64_t(sequence) * heads * pairs,
       [kernel = *this](TileBuilder &b, const KernelGraph &graph,
                        ArrayRef<Value> args) { kernel.build(b, graph, args); },
-      // The table of angles has an end.
-      /*takesExtents=*/false};
+      takesExtents};
 }
 
 void nsa::addRotaryKernels(RootKernels &roots) {

@@ -126,8 +126,8 @@ makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
   if (Value table = op.getTable()) {
     LaunchPart &keys = launches.front();
     CompressKernel kernel(parts.front(), schedule);
-    // The table of angles has an end.
-    keys.spec.takesExtents = false;
+    keys.spec.takesExtents =
+        hasAnglesOfAll(table, getExtent(op.getCompressedKey(), 1));
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {

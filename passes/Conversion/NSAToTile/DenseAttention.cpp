@@ -388,8 +388,7 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
                                 PatternRewriter &rewriter) const override {
     DenseAttention attention = getAttention(op, getSchedule());
     KernelSpec spec = attention.forwardSpec("", getName(attention));
-    // The table of angles has an end.
-    spec.takesExtents = false;
+    spec.takesExtents = hasAnglesOfAll(op.getTable(), attention.shape.sequence);
     rewriter.replaceOp(op,
                        cache.launch(rewriter, op, spec, op->getOperands(),
                                     op->getResultTypes(),

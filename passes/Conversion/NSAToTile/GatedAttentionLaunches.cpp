@@ -126,8 +126,9 @@ private:
              firstPart);
     addParts(b, parts[1], out[1], batch, row, head, 1, firstPart);
   }
-  /// A table of angles has an end.
-  bool takesExtents() const { return !table; }
+  bool takesExtents() const {
+    return hasAnglesOfAll(table, attention.shape.sequence);
+  }
   int64_t queryWidth() const {
     return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
   }

@@ -9,9 +9,8 @@ using namespace nsa::tile;
 
 /// Program: (tile of queries, key head, batch).
 static void buildMasks(TileBuilder &b, int64_t queries, int64_t selectBlock,
+                       const Extent &sequence, const Extent &words,
                        Value indices, Value masks) {
-  ArrayRef<int64_t> shape = cast<MemRefType>(masks.getType()).getShape();
-  int64_t words = shape[2], sequence = shape[3];
   int64_t count = cast<MemRefType>(indices.getType()).getShape()[3];
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value t = b.range(b.programId(0) * queries, queries, 0);
@@ -29,27 +28,29 @@ static void buildMasks(TileBuilder &b, int64_t queries, int64_t selectBlock,
 Value SelectionMasks::launch(KernelCache &cache, OpBuilder &builder,
                              Operation *op, Value indices,
                              int64_t selectBlock) {
-  int64_t batch = getDim(indices, 0), keyHeads = getDim(indices, 1);
-  int64_t sequence = getDim(indices, 2), count = getDim(indices, 3);
-  int64_t words =
-      llvm::divideCeil(sequence, selectBlock * SelectionMasks::blocksPerWord);
+  int64_t keyHeads = getDim(indices, 1), count = getDim(indices, 3);
+  Extent batch = getExtent(indices, 0), sequence = getExtent(indices, 2);
+  Extent words = ceilDiv(sequence, selectBlock * SelectionMasks::blocksPerWord);
   // Threads hold the lists of a program.
   constexpr int64_t mostEntries = 8192;
   int64_t queries = std::clamp<int64_t>(mostEntries / count, 8, 128);
   KernelSpec spec;
   spec.ownName = "selection_masks";
-  spec.shape = "b" + std::to_string(batch) + "s" + std::to_string(sequence) +
-               "h" + std::to_string(keyHeads) + "_s" +
-               std::to_string(selectBlock) + "n" + std::to_string(count);
-  spec.grid = {llvm::divideCeil(sequence, queries), keyHeads, batch};
+  spec.shape = "b" + formatExtent(batch) + "s" + formatExtent(sequence) + "h" +
+               std::to_string(keyHeads) + "_s" + std::to_string(selectBlock) +
+               "n" + std::to_string(count);
+  spec.grid = {ceilDiv(sequence, queries), keyHeads, batch};
   spec.indices = indices;
   spec.selectBlock = selectBlock;
-  auto type = RankedTensorType::get({batch, keyHeads, words, sequence},
-                                    builder.getI32Type());
+  spec.takesExtents = true;
+  bool isGPU = cache.getSchedule().isGPU;
+  auto type =
+      cache.getRowsType({batch, keyHeads, words, sequence},
+                        builder.getI32Type(), getRowPitch(sequence, isGPU));
   return cache.launchOnce(builder, op, spec, indices, type,
                           [&](TileBuilder &b, ArrayRef<Value> args) {
-                            buildMasks(b, queries, selectBlock, args[0],
-                                       args[1]);
+                            buildMasks(b, queries, selectBlock, sequence, words,
+                                       args[0], args[1]);
                           })[0];
 }
 

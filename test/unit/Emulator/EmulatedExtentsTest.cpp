@@ -62,6 +62,20 @@ TEST(EmulatedExtents, Gradients_HaveNumbersOfFixedShape) {
   checkOpen(openBranches({4, 32, "bf16"}, all), check);
 }
 
+TEST(EmulatedExtents, Masks_HaveBitsOfFixedShape) {
+  OpenCheck check = checkOn("sm_90a", true, {{1, 77}});
+  check.selectedForm = "masks";
+  checkOpen(openBranches({4, 32, "bf16"}, {}), check);
+  check.tolerance = 1e-2;
+  checkOpen(openBranches({4, 32, "bf16"}, {"q", "k", "v", "gates"}), check);
+}
+
+TEST(EmulatedExtents, Rotary_HasNumbersOfFixedShape) {
+  OpenCheck check = checkOn("sm_90a", false, {{2, 70}});
+  check.tolerance = 1e-2;
+  checkOpen(openRotaryBranches({4, 32, "bf16"}, 32, {"q", "k"}), check);
+}
+
 TEST(EmulatedExtents, EmptyTensors_Run) {
   checkEmpty(openBranches({4, 32, "bf16"}, {"k", "v"}),
              checkOn("sm_90a", true, {}), "grad.k");
