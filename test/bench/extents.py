@@ -2,11 +2,12 @@
 """Measures operators for any batch and length against operators for one shape.
 
   test/bench/extents.py prepare FOLDER [--target sm_90a] [--only NAME...]
-      compiles each operator once with `?` and once for each shape; needs the compiler,
-      not a GPU
-  test/bench/extents.py run FOLDER [--only NAME...] [--out FOLDER]
-      runs both on the same random inputs, prints the milliseconds of each and which
-      outputs have other bits; needs a GPU and NumPy, not the compiler
+      compiles each operator once with `?` and once for each shape, whose kernels of the
+      selected branch take lists too; needs the compiler, not a GPU
+  test/bench/extents.py run FOLDER [--only NAME...] [--out FOLDER] [--runs N] [--kernels]
+      runs both on the same random inputs, prints the milliseconds of each, forward and
+      backward, and which outputs have other bits; with --kernels also the milliseconds of
+      each kernel; needs a GPU and NumPy, not the compiler
 
 The folder holds everything that `run` needs. Operators are called after their branch,
 heads, key heads and width; those with `backward` compute all gradients.
@@ -25,8 +26,8 @@ from jobs import call, chosen, there  # noqa: E402
 BLOCKS = "#nsa.compressed<block = 32, stride = 16>"
 SELECTED = "#nsa.selected<block = 64, count = 16>"
 HEADS = {"12x2x64": (12, 2, 64), "64x4x128": (64, 4, 128)}
-SHAPES = {"12x2x64": ((1, 512), (8, 2048), (2, 8192), (1, 32768)),
-          "64x4x128": ((1, 1024), (1, 4096), (1, 16384))}
+SHAPES = {"12x2x64": ((1, 512), (8, 2048), (2, 8192), (1, 65536)),
+          "64x4x128": ((1, 1024), (1, 4096), (1, 8192))}
 BRANCHES = ("window", "causal", "nsa")
 
 
@@ -83,62 +84,91 @@ def prepare(args):
         compile_here = [os.path.join(tools, "nsa-compile"), source, f"--target={args.target}"]
         call(*compile_here, "-o", os.path.join(args.folder, name + ".nsax"))
         for batch, length in SHAPES[heads]:
-            call(*compile_here, f"--micro-batch={batch}", f"--seq-len={length}", "-o",
-                 os.path.join(args.folder, f"{name}-{batch}x{length}.nsax"))
+            call(*compile_here, f"--micro-batch={batch}", f"--seq-len={length}", "--selected-form=lists",
+                 "-o", os.path.join(args.folder, f"{name}-{batch}x{length}.nsax"))
         print(f"prepared {name}", flush=True)
 
 
 def measure(args, artefact, inputs, *options):
-    """Milliseconds of the commands of a run, on average: copies of tensors do not count."""
+    """Milliseconds of each command of a run, on average: copies of tensors do not count."""
     text = call(os.path.join(args.folder, "nsa-run"), os.path.join(args.folder, artefact), "--entry", "f",
                 *[f"--input={name}={path}" for name, path in inputs.items()],
                 "--repeat", "20", "--time", *options)
-    return sum(float(time) for time in re.findall(r"^ *([\d.]+) ms ", text, re.M))
+    times = {}
+    for time, command in re.findall(r"^ *([\d.]+) ms .* GFLOP/s +(.*?)  ", text, re.M):
+        # Names say sizes, which the two have not in common.
+        kernel = re.sub(r"_b(\d+s\d+|NsN)h\w*|_n(\d+|N)(?=_)", "", command)
+        times[kernel] = times.get(kernel, 0) + float(time)
+    return times
 
 
-def write_inputs(args, name, batch, length):
-    """Files with random numbers."""
+def write_inputs(args, heads, batch, length):
+    """Files with random numbers for all operators of these heads."""
     import numpy
     random = numpy.random.default_rng(1)
-    branch, heads, backward = split(name)
     count, key_heads, width = HEADS[heads]
-    sizes = {"q": (count, width), "k": (key_heads, width), "v": (key_heads, width)}
-    if branch == "nsa":
-        sizes["gates"] = (count, 3)
-    if backward:
-        sizes["grad.o"] = (count, width)
-    inputs = {tensor: os.path.join(args.out, tensor + ".npy") for tensor in sizes}
+    sizes = {"q": (count, width), "k": (key_heads, width), "v": (key_heads, width),
+             "gates": (count, 3), "grad.o": (count, width)}
+    paths = {tensor: os.path.join(args.out, tensor + ".npy") for tensor in sizes}
     for tensor, size in sizes.items():
-        numpy.save(inputs[tensor], random.standard_normal((batch, length, *size), dtype="f4"))
-    return inputs
+        numpy.save(paths[tensor], random.standard_normal((batch, length, *size), dtype="f4"))
+    return paths
+
+
+def choose_inputs(paths, name):
+    branch, _, backward = split(name)
+    return {tensor: path for tensor, path in paths.items()
+            if (tensor != "gates" or branch == "nsa") and (tensor != "grad.o" or backward)}
 
 
 def compare(args, name, shape, inputs):
-    """Milliseconds of both, each the better of two, and outputs with other bits."""
+    """Milliseconds of the kernels of both, the best of all runs, and outputs with other bits."""
     artefacts = {"one": f"{name}-{shape}.nsax", "any": f"{name}.nsax"}
     times = {"one": [], "any": []}
     folders = {kind: os.path.join(args.out, kind) for kind in artefacts}
-    for again in (False, True):
+    for run_number in range(args.runs):
         for kind, artefact in artefacts.items():
-            options = () if again else ("--output-dir", folders[kind])
-            if not again:
+            options = () if run_number else ("--output-dir", folders[kind])
+            if not run_number:
                 shutil.rmtree(folders[kind], ignore_errors=True)
                 os.makedirs(folders[kind])
             times[kind].append(measure(args, artefact, inputs, *options))
     other = [file for file in sorted(os.listdir(folders["any"]))
              if not filecmp.cmp(os.path.join(folders["any"], file),
                                 os.path.join(folders["one"], file), shallow=False)]
-    return min(times["one"]), min(times["any"]), other
+    return min(times["one"], key=total), min(times["any"], key=total), other
+
+
+def total(times, half=None):
+    """Of all kernels, or of the forward or backward half of them."""
+    return sum(time for kernel, time in times.items() if half in (None, half_of(kernel)))
+
+
+def half_of(kernel):
+    return "backward" if "backward" in kernel or "fused_add" in kernel else "forward"
+
+
+def print_kernels(one, other):
+    for kernel in sorted({*one, *other}, key=lambda kernel: -other.get(kernel, 0)):
+        print(f"    {one.get(kernel, 0):9.3f} {other.get(kernel, 0):9.3f}  {kernel}")
 
 
 def run(args):
-    print(f"{'operator':26} {'shape':>8} {'one ms':>9} {'any ms':>9} {'ratio':>6}  other bits in")
-    for name in there(args, all_names()):
-        for batch, length in SHAPES[split(name)[1]]:
-            shape = f"{batch}x{length}"
-            one, any_shape, other = compare(args, name, shape, write_inputs(args, name, batch, length))
-            print(f"{name:26} {shape:>8} {one:9.3f} {any_shape:9.3f} {any_shape / one:6.3f}  "
-                  f"{' '.join(other) or '-'}", flush=True)
+    print(f"{'operator':26} {'shape':>8} {'half':>8} {'one ms':>9} {'any ms':>9} {'ratio':>6}  other bits in")
+    names = there(args, all_names())
+    for heads, shapes in SHAPES.items():
+        own = [name for name in names if split(name)[1] == heads]
+        for batch, length in shapes if own else ():
+            paths = write_inputs(args, heads, batch, length)
+            for name in own:
+                shape = f"{batch}x{length}"
+                one, other, differing = compare(args, name, shape, choose_inputs(paths, name))
+                for half in ("forward", "backward") if split(name)[2] else ("forward",):
+                    times = total(one, half), total(other, half)
+                    print(f"{name:26} {shape:>8} {half:>8} {times[0]:9.3f} {times[1]:9.3f} "
+                          f"{times[1] / times[0]:6.3f}  {' '.join(differing) or '-'}", flush=True)
+                if args.kernels:
+                    print_kernels(one, other)
 
 
 def main():
@@ -150,6 +180,8 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--out", default="/tmp/extents")
+    parser.add_argument("--runs", type=int, default=2, help="of which the fastest counts")
+    parser.add_argument("--kernels", action="store_true")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     {"prepare": prepare, "run": run}[args.action](args)
