@@ -21,6 +21,7 @@ import nsa.torch as nt  # noqa: E402
 import torch_reference as ref  # noqa: E402
 from nsa import InputError  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -488,6 +489,15 @@ def test_every_length_has_one_program(call):
     (lambda x: {"phi": "mlp"}, "phi 'mlp' of k_cmp has 0 parameters, expected these, the last one if wanted: "
                                "(2, 128, 16), (2, 16, 16), (2, 8, 16)"),
     (lambda x: {"rotary": torch.zeros(32, 8, 2, device=DEVICE)}, "rotary has shape (32, 8, 2), expected (33, 8, 2)"),
+    (lambda x: {"rotary": torch.zeros(33, 8, 2, device=DEVICE).double()},
+     "rotary is torch.float64, expected torch.float32"),
+    (lambda x: {"q": [1.0]}, "q is a list, expected a tensor"),
+    (lambda x: {"gates": None}, "gates is a NoneType, expected a tensor"),
+    (lambda x: {"key_parameters": [1.0]}, "key_parameters[0] is a float, expected a tensor"),
+    (lambda x: {"gates": x["gates"].long()}, "gates are torch.int64, expected a floating-point type"),
+    (lambda x: {"k_slc": x["k_slc"].to("meta")}, "k_slc lies on meta, expected"),
+    (lambda x: {"stride": 0}, "stride is 0, expected at least 1"),
+    (lambda x: {"scale": math.nan}, "scale is nan, expected a finite number or None"),
 ])
 def test_attention_misuse_is_named(change, message):
     arguments = dict(zip(INPUTS, tensors(*VECTOR)), **SIZES)
@@ -503,6 +513,30 @@ def test_indices_misuse_is_named(change, message):
     indices = torch.zeros(2, 2, 33, 3, dtype=torch.int32, device=DEVICE)
     with pytest.raises(InputError, match=re.escape(message)):
         nt.selected_attention(*tensors(*VECTOR)[:3], change(indices), select_block=16)
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda q, k: nt.window_attention(q, k, k, window=0), "window is 0, expected at least 1"),
+    (lambda q, k: nt.window_attention(q, k, k, window=2.5), "window is 2.5, expected an integer"),
+    (lambda q, k: nt.compressed_attention(q, k, k, block=8, stride=0), "stride is 0, expected at least 1"),
+    (lambda q, k: nt.compressed_attention(q, k, k, block=8, stride=4), "k has shape (2, 33, 2, 16), expected (2, 7,"),
+    (lambda q, k: nt.selected_attention(q, k, k, [0], select_block=16), "indices is a list, expected a tensor"),
+    (lambda q, k: nt.selected_attention(q, k, k, q, select_block=0), "select_block is 0, expected at least 1"),
+    (lambda q, k: nt.compress(k[0], block=8, stride=4), "x has shape (33, 2, 16), expected [B, T, Hkv, D]"),
+    (lambda q, k: nt.select(q, k[:, :7], torch.zeros(2, 4, 33).double().to(DEVICE), block=8, stride=4, select_block=16,
+                            count=2), "lse is torch.float64, expected torch.float32"),
+])
+def test_parts_misuse_is_named(call, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        call(*tensors(*VECTOR)[:2])
+
+
+def test_width_that_gpus_do_not_have_lists_those_they_have():
+    torch._C._ensureCUDADeviceGuardSet()
+    with FakeTensorMode():
+        q, k = (torch.empty(1, 8, heads, 24, device="cuda") for heads in (4, 2))
+        with pytest.raises(InputError, match="of q have width 24, which is not supported on GPUs; these are: 16, 32, "):
+            nt.causal_attention(q, k, k)
 
 
 def test_group_of_more_than_32_is_an_error():
@@ -560,11 +594,24 @@ def test_layer_compile_fullgraph_is_the_same():
         torch.testing.assert_close(compiled(x), layer(x))
 
 
+@pytest.mark.skipif(DEVICE != "cuda", reason="needs a GPU")
+def test_layer_compile_by_inductor_is_the_same():
+    layer = small_layer()
+    x = torch.randn(1, 57, 32, device=DEVICE, requires_grad=True)
+    want, got = layer(x), torch.compile(layer, fullgraph=True)(x)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    grads = [torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]) for y in (want, got)]
+    for a, b in zip(*grads):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("options,message", [
     ({"heads": 3}, "heads is 3, expected a multiple of kv_heads, 2"),
     ({"gate": "tanh"}, "gate is 'tanh', expected one of sigmoid, softmax"),
     ({"phi": "max"}, "phi is 'max', expected one of mean, linear, mlp"),
     ({"positions": True}, "positions are given, which phi 'mean' does not take"),
+    ({"value_dim": 0}, "value_dim is 0, expected at least 1"),
+    ({"window": 0}, "window is 0, expected at least 1"),
     ({"head_dim": 15}, "head_dim is 15, expected a multiple of 2 for rotary embedding"),
 ])
 def test_layer_misuse_is_named(options, message):

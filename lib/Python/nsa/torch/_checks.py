@@ -1,5 +1,6 @@
 """What is wrong with the tensors of a call, in one sentence with both numbers."""
 
+import math
 import re
 
 import torch
@@ -13,6 +14,17 @@ GPU_WIDTHS = range(16, 257, 16)
 
 def _shape(tensor):
     return tuple(tensor.shape)
+
+
+def check_tensors(names, tensors):
+    for name, tensor in zip(names, tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise InputError(f"{name} is a {type(tensor).__name__}, expected a tensor")
+
+
+def check_scale(scale):
+    if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
+        raise InputError(f"scale is {scale!r}, expected a finite number or None")
 
 
 def _check_shape(name, tensor, expected):
@@ -69,9 +81,14 @@ def _check_heads(q, k, v, rows, suffix=""):
 
 def check_sizes(block, stride, select_block=None):
     """The divisibility of the paper: stride | block, stride | select_block, block <= select_block."""
-    if stride < 1 or block % stride or block < 1:
+    for name, value in (("block", block), ("stride", stride)):
+        check_at_least(name, value, 1)
+    if block % stride:
         raise InputError(f"block is {block}, expected a multiple of stride, {stride}")
-    if select_block is not None and (select_block % stride or select_block < block):
+    if select_block is None:
+        return
+    check_at_least("select_block", select_block, 1)
+    if select_block % stride or select_block < block:
         raise InputError(f"select_block is {select_block}, expected a multiple of stride, {stride}, that is at least "
                          f"block, {block}")
 
@@ -82,6 +99,8 @@ def check_phi(phi):
 
 
 def check_at_least(name, value, least):
+    if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}, expected an integer")
     if value < least:
         raise InputError(f"{name} is {value}, expected at least {least}")
 
@@ -161,6 +180,8 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, sizes, ph
         _check_shape("v" + suffix, v, vc.shape)
         _check_shape("k" + suffix, k, kc.shape)
     _check_shape("gates", gates, (*q.shape[:3], 3))
+    if not gates.is_floating_point():
+        raise InputError(f"gates are {gates.dtype}, expected a floating-point type")
     if gates.device != q.device:
         raise InputError(f"gates lie on {gates.device}, expected {q.device}, as q does")
     check_compress(kc, key_parameters, phi, block, stride, "k_cmp")

@@ -3,19 +3,30 @@
 import torch
 
 from nsa.torch import _operators  # noqa: F401  (registers torch.ops.nsa)
+from nsa.torch._checks import check_at_least, check_scale, check_sizes, check_tensors
+
+_INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win")
 
 
-def _cast(q, *others):
+def _cast(names, *tensors):
     """Tensors in autocast's type, where that is on; other types are an error of the operator."""
-    device = q.device.type
+    check_tensors(names, tensors)
+    device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
-        return (q, *others)
+        return tensors
     dtype = torch.get_autocast_dtype(device)
-    return tuple(tensor.to(dtype) for tensor in (q, *others))
+    return tuple(tensor.to(dtype) for tensor in tensors)
+
+
+def _cast_all(name, q, parameters):
+    """The parameters of phi, as _cast has them."""
+    parameters = list(parameters)
+    return parameters and list(_cast(["q", *[f"{name}[{i}]" for i in range(len(parameters))]], q, *parameters)[1:])
 
 
 def _attend(q, k, v, indices, visibility, scale):
-    q, k, v = _cast(q, k, v)
+    q, k, v = _cast("qkv", q, k, v)
+    check_scale(scale)
     return torch.ops.nsa.attend(q, k, v, indices, visibility, scale)
 
 
@@ -27,7 +38,8 @@ def compress(x, *, block, stride, phi="mean", parameters=()):
     weight [Hkv, block * D, D]; for "mlp" that and the second weight [Hkv, D, D], with SiLU
     between them; for both, positions [Hkv, block, D] after them if wanted.
     """
-    return torch.ops.nsa.compress(*_cast(x), list(_cast(x, *parameters)[1:]), phi, block, stride)
+    check_sizes(block, stride)
+    return torch.ops.nsa.compress(*_cast("x", x), _cast_all("parameters", x, parameters), phi, block, stride)
 
 
 def compressed_attention(q, k, v, *, block, stride, scale=None):
@@ -36,6 +48,7 @@ def compressed_attention(q, k, v, *, block, stride, scale=None):
     Query t sees block i if all of its tokens are at t or before: i * stride + block - 1 <= t. A
     query that sees none has output 0 and lse -inf.
     """
+    check_sizes(block, stride)
     return _attend(q, k, v, None, f"#nsa.compressed<block = {block}, stride = {stride}>", scale)
 
 
@@ -47,7 +60,9 @@ def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2,
     their compressed blocks, summed over the heads of a group (Eqs. 9, 10). Ascending, -1
     behind the last. There is no gradient.
     """
-    q, k = _cast(q.detach(), k.detach())
+    check_tensors(("q", "k", "lse"), (q, k, lse))
+    check_scale(scale)
+    q, k = _cast("qk", q.detach(), k.detach())
     return torch.ops.nsa.select(q, k, lse.detach(), block, stride, select_block, count, initial, local, scale)
 
 
@@ -57,11 +72,14 @@ def selected_attention(q, k, v, indices, *, select_block, scale=None):
     indices: int32 [B, Hkv, T, n], ascending, -1 behind the last; of select, or any selector.
     Each query must have a block that it may see.
     """
+    check_at_least("select_block", select_block, 1)
+    check_tensors(["indices"], [indices])
     return _attend(q, k, v, indices, f"#nsa.selected<block = {select_block}>", scale)
 
 
 def window_attention(q, k, v, *, window, scale=None):
     """Attention to the last `window` tokens, the query's own included."""
+    check_at_least("window", window, 1)
     return _attend(q, k, v, None, f"#nsa.window<{window}>", scale)[0]
 
 
@@ -84,8 +102,10 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     One tensor may be several arguments (k_cmp is k_slc): its gradient is the sum. Results
     repeat bit for bit. A second derivative is an error.
     """
-    tensors = _cast(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win)
-    weights = list(_cast(q, *key_parameters)[1:]), list(_cast(q, *value_parameters)[1:])
+    tensors = _cast(_INPUTS, q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win)
+    check_tensors(["gates"], [gates])
+    check_scale(scale)
+    weights = _cast_all("key_parameters", q, key_parameters), _cast_all("value_parameters", q, value_parameters)
     sizes = [block, stride, select_block, count, initial, local, window]
     inputs = (*tensors, gates, *weights, rotary, sizes, phi, scale)
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*tensors, gates, *weights[0], *weights[1])):

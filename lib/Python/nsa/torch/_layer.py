@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nsa._runtime import InputError, open_weights
-from nsa.torch._checks import check_phi, check_sizes
+from nsa.torch._checks import check_at_least, check_phi, check_sizes
 from nsa.torch._functions import attention, rotary_table
 
 
@@ -57,9 +57,14 @@ class NativeSparseAttention(nn.Module):
                  value_dim=None, phi="mean", positions=False, gate="sigmoid", initial=1, local=2, rope_base=10000.0,
                  init_std=0.02, output_std=None):
         super().__init__()
-        value_dim = value_dim or head_dim
+        value_dim = head_dim if value_dim is None else value_dim
         check_sizes(block, stride, select_block)
-        if kv_heads < 1 or heads % kv_heads:
+        for name, value in (("dim", dim), ("heads", heads), ("kv_heads", kv_heads), ("head_dim", head_dim),
+                            ("value_dim", value_dim), ("count", count), ("window", window)):
+            check_at_least(name, value, 1)
+        for name, value in (("initial", initial), ("local", local)):
+            check_at_least(name, value, 0)
+        if heads % kv_heads:
             raise InputError(f"heads is {heads}, expected a multiple of kv_heads, {kv_heads}")
         if gate not in ("sigmoid", "softmax"):
             raise InputError(f"gate is '{gate}', expected one of sigmoid, softmax")
