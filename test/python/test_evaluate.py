@@ -58,6 +58,20 @@ def test_loss_on_shards_is_that_of_training(folder, scorer):
         assert largest is None or rows[-1]["to"] == largest
 
 
+def test_loss_of_isolated_documents_is_that_of_training(tmp_path):
+    (tmp_path / "c.yaml").write_text(CONFIG + "data: {isolate_documents: true}\n")
+    for command in (["nsa-data", "synth", "--kind", "recall", "--vocab", "32", "--tokens", "40k", "-o", "data"],
+                    ["nsa-model", "c.yaml", "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
+                    ["nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", ".",
+                     "--run-name", "run"]):
+        subprocess.run([BIN / command[0], *command[1:]], cwd=tmp_path, check=True, capture_output=True)
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    result = loss(Scorer(tmp_path / "run", artifact=tmp_path / "m.nsax"), shards=tmp_path / "data", windows=6)
+    assert result["tokens"] == metrics["val_tokens"] < 6 * 128
+    assert abs(result["loss"] - metrics["val_loss"]) < 1e-5
+    assert sum(row["tokens"] for row in result["by_position"]) == result["tokens"]
+
+
 def test_loss_on_text_counts_every_byte(folder, scorer):
     files = [folder / "text/3.txt", folder / "text/20.txt"]
     result = loss(scorer, files=files)

@@ -1,5 +1,6 @@
 """Loss and bits per byte on shards or text."""
 
+import itertools
 import math
 
 import numpy
@@ -19,6 +20,13 @@ class _Stream:
     def __init__(self, name, size, read, starts):
         self.name, self.size, self.read = name, size, read
         self._starts = numpy.asarray(starts, numpy.int64)
+
+    def starts_within(self, begin, count):
+        """Where documents begin among `count` tokens from `begin` on."""
+        if not len(self._starts):
+            raise InputError(f"{self.name} does not say where documents begin, which data.isolate_documents needs")
+        first, last = numpy.searchsorted(self._starts, [begin, begin + count])
+        return self._starts[first:last]
 
     def document_lengths(self, begin, count):
         """For each of `count` tokens from `begin` on, how many its document has; None if nobody knows."""
@@ -109,7 +117,8 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
 
     `shards` is a folder as nsa-train's --data: its windows of `scorer.longest` tokens are those
     that nsa-train evaluates, `windows` of them evenly over `split`, or all (0). `files` are what
-    nsa.data.pack takes, tokenized by the checkpoint's tokenizer: documents one behind the other.
+    nsa.data.pack takes, tokenized by the checkpoint's tokenizer: documents one behind the other. Of a
+    model with data.isolate_documents, each document in a window is a sequence of its own.
 
     Returns a dict: loss (nats per token), perplexity, bits_per_byte (None where tokens stand for
     no text), tokens, windows; by_position in the window, counted from 1, and by_document_length
@@ -123,15 +132,16 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
     chosen = _choose(stream, scorer.longest, windows, partial=shards is None)
     positions, lengths = _Sums(), _Sums()
     total, tokens, size = 0.0, 0, 0
-    rows = (stream.read(begin, count) for begin, count in chosen)
-    for (begin, count), row, nats in _scored(scorer, chosen, rows):
+    for begin, first, row, nats in _scored(scorer, _pieces(stream, chosen, scorer.is_isolated)):
         total += float(nats.sum())
         tokens += len(nats)
         size += scorer.text.count_bytes(row[1:]) if is_text else 0
-        positions.add(numpy.arange(1, count), nats)
-        documents = stream.document_lengths(begin + 1, count - 1)
+        positions.add(first + numpy.arange(1, len(row)), nats)
+        documents = stream.document_lengths(begin + first + 1, len(nats))
         if documents is not None:
             lengths.add(documents, nats)
+    if tokens == 0:
+        raise InputError(f"no token of {stream.name} is a target: each begins a document")
     mean = total / tokens
     return {"data": stream.name, "windows": len(chosen), "seq_len": scorer.longest, "tokens": tokens, "loss": mean,
             "perplexity": math.exp(min(mean, 700.0)), "bytes": size or None,
@@ -139,17 +149,18 @@ def loss(scorer, *, shards=None, split="val", files=None, text_key="text", windo
             "by_position": positions.rows(), "by_document_length": lengths.rows() or None}
 
 
-def _scored(scorer, windows, rows):
-    """Scores of windows, some at a time: the data set may be larger than memory."""
-    pending = []
-    for window, row in zip(windows, rows):
-        pending.append((window, row))
-        if len(pending) == 64:
-            yield from _score_all(scorer, pending)
-            pending = []
-    yield from _score_all(scorer, pending)
+def _pieces(stream, windows, isolated):
+    """(first token of the window, where in it the piece begins, ids): windows, or the documents in them."""
+    for begin, count in windows:
+        row = stream.read(begin, count)
+        edges = [0, *(stream.starts_within(begin + 1, count - 1) - begin if isolated else ()), count]
+        for first, end in zip(edges, edges[1:]):
+            if end - first > 1:
+                yield begin, first, row[first:end]
 
 
-def _score_all(scorer, pending):
-    for (window, row), (nats, _) in zip(pending, scorer.score([row for _, row in pending])):
-        yield window, row, nats
+def _scored(scorer, pieces):
+    """Pieces with their scores, some at a time: the data set may be larger than memory."""
+    while pending := list(itertools.islice(pieces, 64)):
+        for (begin, first, row), (nats, _) in zip(pending, scorer.score([row for _, _, row in pending])):
+            yield begin, first, row, nats

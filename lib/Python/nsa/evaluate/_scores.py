@@ -32,6 +32,8 @@ class Scorer:
         #: The type of logits: that of the computation.
         self.precision = _PRECISIONS[self._model.module.tensors[logits][0]]
         self.text = Text(self._model.checkpoint, self._model.config)
+        #: Whether documents that share a window do not see each other.
+        self.is_isolated = "start" in self._model.module.entries["forward"][0]
 
     def model(self, length=None):
         """The model for sequences up to `length`, 64 times a power of two, or the longest."""
