@@ -134,8 +134,19 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     return kernel;
   }
 
+  bool isRotated = spec.longestFirst && schedule.isGPU;
+  std::array<Extent, 3> extents = spec.grid;
+  if (isRotated)
+    std::rotate(extents.begin(), extents.begin() + 1, extents.end());
+  auto build = [&](tile::TileBuilder &b, ArrayRef<Value> args) {
+    if (!isRotated)
+      return body(b, args);
+    std::array<tile::Expr, 3> ids = {b.programId(2), b.programId(0),
+                                     b.programId(1)};
+    b.asProgram(ids, [&] { body(b, args); });
+  };
   SmallVector<int32_t> grid;
-  for (const Extent &axis : spec.grid) {
+  for (const Extent &axis : extents) {
     auto extent = static_cast<int64_t>(axis);
     if (!llvm::isInt<32>(extent)) {
       op->emitOpError("needs ") << extent << " programs along an axis of the "
@@ -146,9 +157,9 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   }
   kernel = tile::createKernel(module, op->getLoc(), getName(op, spec),
                               llvm::to_vector(inputs), llvm::to_vector(outputs),
-                              grid, body);
+                              grid, build);
   failed = failed || mlir::failed(checkNumbers(op, kernel)) ||
-           mlir::failed(noteExtents(op, spec, kernel));
+           mlir::failed(noteExtents(op, spec, extents, kernel));
   symbols.insert(kernel);
   NSA_DEBUG() << op << " makes kernel @" << kernel.getSymName() << " of "
               << kernel.getNumPrograms() << " programs";
@@ -167,6 +178,7 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
 }
 
 LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
+                                       ArrayRef<Extent> grid,
                                        tile::KernelOp kernel) {
   ExtentTable table = ExtentTable::of(kernel);
   bool isNeeded =
@@ -174,8 +186,7 @@ LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
                    [&](Type type) {
                      return table.isNeededBy(cast<MemRefType>(type));
                    }) ||
-      llvm::any_of(spec.grid,
-                   [](const Extent &axis) { return !axis.isConstant(); });
+      llvm::any_of(grid, [](const Extent &axis) { return !axis.isConstant(); });
   if (!isNeeded) {
     ExtentTable().writeTo(kernel);
     return success();
@@ -184,7 +195,7 @@ LogicalResult KernelCache::noteExtents(Operation *op, const KernelSpec &spec,
     return op->emitOpError("has no kernel whose batch and sequence length are "
                            "arguments; write numbers in place of `?`");
   table.writeTo(kernel);
-  setGridExtents(kernel, spec.grid);
+  setGridExtents(kernel, grid);
   return success();
 }
 

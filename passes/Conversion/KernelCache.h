@@ -47,6 +47,11 @@ struct KernelSpec {
   /// Whether everything that the kernel does with extents of its arguments, and
   /// its grid, is an expression of those of a call where they are no constants.
   bool takesExtents = false;
+  /// Whether programs have the less work the larger their number along x is. A
+  /// GPU starts programs in order, x first: it gets those numbers along z, so
+  /// that the longest programs of all heads and batches start first and short
+  /// ones fill the multiprocessors in the end.
+  bool longestFirst = false;
 };
 
 /// Elements of 4 bytes from a row of `length` of them to the next, so that all
@@ -112,9 +117,10 @@ public:
   bool hasFailed() const { return failed; }
 
 private:
-  /// Writes on a kernel what its extents stand for. Fails where they are no
-  /// constants, but the kernel takes them as such.
+  /// Writes on a kernel and its `grid` what their extents stand for. Fails
+  /// where they are no constants, but the kernel takes them as such.
   llvm::LogicalResult noteExtents(mlir::Operation *op, const KernelSpec &spec,
+                                  llvm::ArrayRef<Extent> grid,
                                   tile::KernelOp kernel);
   /// Fails where the number of an extent stands for something else.
   llvm::LogicalResult addExtent(ExtentTable &table, const Extent &extent);

@@ -129,6 +129,13 @@ Value Exponent::fromLse(TileBuilder &b, Value lse) const {
   });
 }
 
+Value Exponent::withFactor(TileBuilder &b, Value shift, Value factors) const {
+  return b.map({shift, factors}, b.f32(), [&](ArrayRef<Expr> x) {
+    Expr own = log(x[1]) * (isOfTwo ? llvm::numbers::log2e : 1.0);
+    return select(x[1] > 0, x[0] - own, INFINITY);
+  });
+}
+
 Expr Exponent::toLse(Expr exponent, Expr sum) const {
   return (isOfTwo ? exponent * llvm::numbers::ln2 : exponent) + log(sum);
 }
@@ -243,30 +250,35 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
 // Gradients
 //===----------------------------------------------------------------------===//
 
-/// {gate P, dS}: the probabilities, and the gradients of the scores without the
-/// scale.
-static SmallVector<Value> gradeScores(TileBuilder &b, Value products, Value dP,
-                                      const KeyTile &tile,
-                                      const RowTerms &terms,
-                                      const Exponent &exponent,
-                                      bool probabilities) {
+/// The probabilities of the products.
+static Value getProbabilities(TileBuilder &b, Value products,
+                              const KeyTile &tile, const RowTerms &terms,
+                              const Exponent &exponent) {
   SmallVector<Value> inputs = {
-      products,    dP,       maskShift(b, terms.shift, tile.selected),
-      terms.delta, tile.row, tile.key};
-  if (terms.gate)
-    inputs.push_back(terms.gate);
+      products, maskShift(b, terms.shift, tile.selected), tile.row, tile.key};
   if (tile.base)
     inputs.push_back(tile.base);
-  SmallVector<Type> types(probabilities ? 2 : 1, b.f32());
-  return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+  return b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
     Expr base = tile.base ? x.back() : Expr();
-    Expr p =
-        maskedProbability(tile.sees(x[4], x[5], base), x[0], exponent, x[2]);
-    Expr dP = terms.gate ? x[1] * x[6] : x[1];
-    Expr dS = p * (dP - x[3]);
-    if (!probabilities)
+    return maskedProbability(tile.sees(x[2], x[3], base), x[0], exponent, x[1]);
+  });
+}
+
+/// dS, the gradients of the scores without the scale, and with `weighted` the
+/// gated probabilities. A map of its own: it waits for dP, the probabilities do
+/// not.
+static SmallVector<Value> getScoreGrads(TileBuilder &b, Value p, Value dP,
+                                        const RowTerms &terms, bool weighted) {
+  SmallVector<Value> inputs = {p, dP, terms.delta};
+  if (terms.gate)
+    inputs.push_back(terms.gate);
+  SmallVector<Type> types(weighted ? 2 : 1, b.f32());
+  return b.map(inputs, types, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+    Expr dP = terms.gate ? x[1] * x[3] : x[1];
+    Expr dS = x[0] * (dP - x[2]);
+    if (!weighted)
       return {dS};
-    return {terms.gate ? p * x[6] : p, dS};
+    return {dS, x[0] * x[3]};
   });
 }
 
@@ -278,8 +290,8 @@ Value nsa::addQueryGrad(TileBuilder &b, Value queries, Value outputGrads,
   Value zeros = b.zeros(rows, keys);
   Value products = b.dot(queries, tile.keys, zeros, /*transposeB=*/true);
   Value dP = b.dot(outputGrads, tile.values, zeros, /*transposeB=*/true);
-  Value dS = gradeScores(b, products, dP, tile, terms, exponent,
-                         /*probabilities=*/false)[0];
+  Value p = getProbabilities(b, products, tile, terms, exponent);
+  Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
   return b.dot(dS, tile.keys, sum);
 }
 
@@ -293,8 +305,14 @@ SmallVector<Value> nsa::addKeyValueGrad(TileBuilder &b, Value queries,
   Value zeros = b.zeros(keys, rows);
   Value products = b.dot(tile.keys, queries, zeros, /*transposeB=*/true);
   Value dP = b.dot(tile.values, outputGrads, zeros, /*transposeB=*/true);
-  auto pAndDS = gradeScores(b, products, dP, tile, terms, exponent,
-                            /*probabilities=*/true);
-  return {b.dot(pAndDS[1], queries, sums[0]),
-          b.dot(pAndDS[0], outputGrads, sums[1])};
+  Value p = getProbabilities(b, products, tile, terms, exponent);
+  if (terms.gate) {
+    auto both = getScoreGrads(b, p, dP, terms, /*weighted=*/true);
+    return {b.dot(both[0], queries, sums[0]),
+            b.dot(both[1], outputGrads, sums[1])};
+  }
+  // The gradient of the values does not wait for dP either.
+  Value valueGrad = b.dot(p, outputGrads, sums[1]);
+  Value dS = getScoreGrads(b, p, dP, terms, /*weighted=*/false)[0];
+  return {b.dot(dS, queries, sums[0]), valueGrad};
 }

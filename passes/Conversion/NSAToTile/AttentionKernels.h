@@ -42,6 +42,10 @@ public:
   tile::Expr power(tile::Expr difference) const;
   /// What an lse is as exponent, 0 in place of -inf.
   mlir::Value fromLse(tile::TileBuilder &b, mlir::Value lse) const;
+  /// The exponents relative to which powers have `factors`, which are not
+  /// negative, beside those relative to `shift`.
+  mlir::Value withFactor(tile::TileBuilder &b, mlir::Value shift,
+                         mlir::Value factors) const;
   /// The natural log of the product of `sum` and the power of `exponent`.
   tile::Expr toLse(tile::Expr exponent, tile::Expr sum) const;
 

@@ -25,17 +25,26 @@ static DenseAttention getPackedAttention(OpT op,
   return attention;
 }
 
+bool DenseAttention::isLong() const {
+  constexpr int64_t manyKeys = 1536, manyTokens = 8192;
+  // Narrower ones have too few sums for that one.
+  if (shape.valueWidth <= 64)
+    return false;
+  if (!visibility->attendsToTokens())
+    return int64_t(shape.keys) >= manyKeys;
+  // Blocks that were selected are smaller than the tiles of keys.
+  return selectBlock == 0 && shape.sequence.isConstant() &&
+         visibility->getMaxKeys(int64_t(shape.sequence)) >= manyTokens;
+}
+
 /// Two warpgroups share the keys and values that a program copies, or three
-/// where so many keys follow each other that another one copies for them.
+/// where many keys follow each other.
 int64_t DenseAttention::getOwnQueryTile(const KernelSchedule &schedule) const {
-  constexpr int64_t manyKeys = 1536;
   int64_t fixed = schedule.fixed.forwardQueries;
   int64_t rows = getProductRows(schedule);
   if (fixed != 0 || rows == 0 || isNarrow() || int64_t(shape.sequence) < rows)
     return getQueryTile(schedule, fixed);
-  bool isLong = !visibility->attendsToTokens() &&
-                int64_t(shape.keys) >= manyKeys && shape.valueWidth > 64;
-  return getTileSize(shape.sequence, (isLong ? 3 : 2) * rows, rows);
+  return getTileSize(shape.sequence, (isLong() ? 3 : 2) * rows, rows);
 }
 
 /// Neighbouring queries see more keys of a window together than one of them
@@ -234,8 +243,8 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   terms.delta = rowDot(b, outputGrads, program.loadRows(o, shape.valueWidth));
   getStatistics().store(program, /*branch=*/0, terms, rowLse, delta);
   // What threads have multiplied element by element would stay in registers,
-  // of which sums of so many columns leave too few.
-  if (needsRegisters())
+  // where warpgroups do not multiply what does not change.
+  if (hasWarpgroups)
     outputGrads = program.loadRows(dO, shape.valueWidth);
 
   Value sum = forEachKeyTile(
@@ -331,6 +340,7 @@ KernelSpec DenseAttention::forwardSpec(StringRef suffix,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = minBlocks;
   spec.takesExtents = !isPacked;
+  spec.longestFirst = isGraded();
   return spec;
 }
 
@@ -339,6 +349,7 @@ KernelSpec DenseAttention::queryGradSpec(StringRef suffix,
   KernelSpec spec = {suffix.str(), std::move(name), headGrid(queryTile),
                      flops(2 * shape.keyWidth + shape.valueWidth)};
   spec.takesExtents = !isPacked;
+  spec.longestFirst = isGraded();
   return spec;
 }
 
@@ -349,6 +360,7 @@ KernelSpec DenseAttention::keyValueGradSpec(StringRef suffix,
                      {numKeyTiles(ownKeyTile), shape.keyHeads, shape.batch},
                      flops(2 * shape.keyWidth + 2 * shape.valueWidth)};
   spec.takesExtents = !isPacked;
+  spec.longestFirst = isGraded();
   return spec;
 }
 

@@ -17,8 +17,9 @@ namespace nsa {
 struct DenseAttention {
   DenseAttention(const AttentionShape &shape,
                  VisibilityAttrInterface visibility,
-                 const KernelSchedule &schedule)
+                 const KernelSchedule &schedule, int64_t selectBlock = 0)
       : shape(shape), visibility(visibility, shape.sequence),
+        selectBlock(selectBlock),
         queryTile(getQueryTile(schedule, schedule.fixed.backwardQueries)),
         keyTile(getKeyTile(schedule, schedule.fixed.backwardKeys)),
         ownQueryTile(getOwnQueryTile(schedule)),
@@ -33,6 +34,12 @@ struct DenseAttention {
   bool isNarrow() const {
     return visibility->attendsToTokens() &&
            visibility->getMaxKeys(int64_t(shape.sequence)) <= 128;
+  }
+  /// Whether some queries see many more keys than others.
+  bool isGraded() const {
+    auto tokens = int64_t(shape.sequence);
+    return !visibility->attendsToTokens() ||
+           2 * visibility->getMaxKeys(tokens) > tokens;
   }
   /// Tokens of a query tile see the same blocks but for a few, so that small
   /// tiles of them waste less at the edge; with many keys that matters
@@ -120,9 +127,6 @@ struct DenseAttention {
     bool isSmall = shape.keyWidth <= 64 && shape.valueWidth <= 64;
     return hasWarpgroups && queryTile == 64 && isSmall ? 3 : 0;
   }
-  /// Whether the sums of the gradient of queries, made of whole warpgroups,
-  /// take so many registers that other tiles had better lie in shared memory.
-  bool needsRegisters() const { return hasWarpgroups && shape.keyWidth == 128; }
   /// Parts of the gradient of a key, each a program's: on a GPU one for each
   /// head of the group where keys are few and queries many.
   int64_t numGradParts() const {
@@ -137,6 +141,9 @@ struct DenseAttention {
 
   AttentionShape shape;
   Visibility visibility;
+  /// Tokens of the blocks of which queries see those that they selected, which
+  /// key tiles divide; 0 if they see all that is visible.
+  int64_t selectBlock;
   /// Queries and keys of a tile of a gradient; queries of a program that
   /// computes their outputs, keys of one that computes their gradients, and of
   /// one that adds parts of these.
@@ -149,9 +156,6 @@ struct DenseAttention {
   int64_t minBlocks;
   int64_t ownKeyTile, sumTile;
   bool isGPU, hasWarpgroups;
-  /// Tokens of the blocks of which queries see those that they selected, which
-  /// key tiles divide; 0 if they see all that is visible.
-  int64_t selectBlock = 0;
   /// Whether several sequences share a row of the batch.
   bool isPacked = false;
 
@@ -160,6 +164,9 @@ private:
   int64_t getProductRows(const KernelSchedule &schedule) const {
     return shape.elementBits == 16 ? schedule.mmaRows : 0;
   }
+  /// Whether a query sees so many keys that three warpgroups, for which another
+  /// one copies, are faster than two programs of two.
+  bool isLong() const;
   int64_t getMinBlocks(const KernelSchedule &schedule) const;
   int64_t getOwnQueryTile(const KernelSchedule &schedule) const;
   int64_t getPackedQueries(const KernelSchedule &schedule) const;

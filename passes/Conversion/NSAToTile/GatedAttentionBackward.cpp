@@ -64,18 +64,24 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   for (int64_t c = 0; c < branches; ++c) {
     gateGrads.push_back(rowDot(
         b, outputGrads, program.loadRows(own[c].output, shape.valueWidth)));
-    terms[c].gate = gates[c];
-    terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
-                           [](ArrayRef<Expr> x) { return x[0] * x[1]; });
     Value lse = program.loadStatistic(own[c].lse);
     terms[c].shift = shape.exponent().fromLse(b, lse);
+    if (foldsGates()) {
+      terms[c].shift = shape.exponent().withFactor(b, terms[c].shift, gates[c]);
+      terms[c].delta = gateGrads[c];
+    } else {
+      terms[c].gate = gates[c];
+      terms[c].delta = b.map({gates[c], gateGrads[c]}, b.f32(),
+                             [](ArrayRef<Expr> x) { return x[0] * x[1]; });
+    }
     statistics.store(program, c, terms[c], lse, out[Statistics]);
   }
   BranchTiles grads = rowGates.differentiate(b, gateGrads, gates);
   rowGates.store(program, grads, out[GatesGrad]);
   Value biasGrad =
       hasBias ? sumBiasGrads(b, group ? &*group : nullptr, grads) : Value();
-  if (masksQueries() && masked.attention.needsRegisters())
+  // For warpgroups, as in DenseAttention::buildQueryGrad.
+  if (masksQueries() && masked.attention.hasWarpgroups)
     outputGrads = program.loadRows(dO, shape.valueWidth);
 
   auto step = [&](int64_t branch) {
@@ -154,10 +160,12 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   Value queries = program.loadRows(args[1], shape.keyWidth);
   ArrayRef<Value> last = args.take_back(3);
   SmallVector<Value> sum = {program.loadRows(last[1], shape.keyWidth)};
+  size_t perBranch = foldsGates() ? 2 : 3;
   for (auto [number, one] : llvm::enumerate(dense)) {
-    ArrayRef<Value> in = args.slice(2 + 3 * number, 3);
+    ArrayRef<Value> in = args.slice(2 + perBranch * number, perBranch);
+    Value lse = foldsGates() ? Value() : in[2];
     RowTerms terms =
-        statistics.load(b, shape.exponent(), one.branch, last[0], in[2],
+        statistics.load(b, shape.exponent(), one.branch, last[0], lse,
                         range.batch, program.head, range.query);
     sum = one.attention.forEachKeyTile(
         b, one.attention.keyTile, range, in[0], in[1], /*masks=*/Value(), sum,

@@ -15,7 +15,8 @@ struct GatedAttentionBackward : GatedAttention {
                          const KernelSchedule &schedule)
       : GatedAttention(branches, gate, schedule), forms(selected, schedule),
         masked{branch, makeMasked(selected, schedule)},
-        statistics(shape, this->branches, /*gated=*/true, schedule.isGPU),
+        statistics(shape, this->branches, /*gated=*/true, foldsGates(),
+                   schedule.isGPU),
         rotatesTokens(rotatesTokens) {}
 
   /// Whether programs of dq have the rows of one head and masks.
@@ -24,6 +25,11 @@ struct GatedAttentionBackward : GatedAttention {
   /// Whether the rows of the selected branch are too few for the others.
   bool isSplit() const {
     return selected.isGPU && !dense.empty() && !masksQueries();
+  }
+  /// Whether gates are factors of exponentials: activations are not negative,
+  /// and with 16 bits the exponents have bits to spare.
+  bool foldsGates() const {
+    return activation.has_value() && shape.elementBits == 16;
   }
   Extent numQueryTiles() const {
     return masksQueries()

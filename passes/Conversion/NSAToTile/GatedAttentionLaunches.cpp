@@ -71,21 +71,24 @@ private:
   /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order.
   SmallVector<Value> getInputs(int64_t branch, ResultRange query) {
     AttentionBackwardOp own = grads.branches[branch];
-    return {outside(grads.combine.getOutputGrad()),
-            outside(own.getQuery()),
-            outside(own.getKey()),
-            outside(own.getValue()),
-            outside(own.getLse()),
-            query[Statistics]};
+    SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
+                                 outside(own.getQuery()), outside(own.getKey()),
+                                 outside(own.getValue())};
+    if (!attention.foldsGates())
+      inputs.push_back(outside(own.getLse()));
+    inputs.push_back(query[Statistics]);
+    return inputs;
   }
+  size_t numInputs() const { return attention.foldsGates() ? 5 : 6; }
   KeyValueGradArgs getArgs(int64_t branch, ArrayRef<Value> args,
                            ArrayRef<Value> out) const {
+    Value lse = attention.foldsGates() ? Value() : args[4];
     return {args[0],
             args[1],
             args[2],
             args[3],
-            args[4],
-            args[5],
+            lse,
+            args[numInputs() - 1],
             attention.statistics,
             branch,
             out[0],
@@ -163,8 +166,10 @@ ResultRange Launcher::launchQueryGrad() {
     spec.selectBlock = selected.getVisibility().getIndexBlock();
   }
   spec.takesExtents = takesExtents();
-  if (hasMasks)
+  if (hasMasks) {
     spec.minBlocks = attention.masked.attention.getQueryGradBlocks();
+    spec.longestFirst = true;
+  }
   if (!isSplit)
     spec.flops += attention.denseFlops(queryWidth());
 
@@ -218,13 +223,17 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
                      first.headGrid(first.queryTile),
                      attention.denseFlops(queryWidth())};
   spec.takesExtents = takesExtents();
+  spec.longestFirst = llvm::any_of(attention.dense, [](const Dense &one) {
+    return one.attention.isGraded();
+  });
   AttentionBackwardOp selected = grads.branches[attention.branch];
   SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
                                outside(selected.getQuery())};
   for (const Dense &one : attention.dense) {
     AttentionBackwardOp branch = grads.branches[one.branch];
-    inputs.append({outside(branch.getKey()), outside(branch.getValue()),
-                   outside(branch.getLse())});
+    inputs.append({outside(branch.getKey()), outside(branch.getValue())});
+    if (!attention.foldsGates())
+      inputs.push_back(outside(branch.getLse()));
   }
   inputs.append({query[Statistics], query[QueryGrad]});
   return cache.launch(rewriter, op, spec, inputs,
@@ -243,22 +252,22 @@ ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
     inputs.push_back(launchMasks());
   if (attention.rotatesAtOnce())
     inputs.push_back(table);
+  KernelSpec whole = spec(tokens.branch, hasMasks ? "_masks" : "",
+                          own.numKeyTiles(own.ownKeyTile),
+                          hasMasks ? attention.selected.flops(keyValueWidth())
+                                   : own.flops(keyValueWidth()));
+  whole.longestFirst = own.isGraded();
   return cache.launch(
-      rewriter, op,
-      spec(tokens.branch, hasMasks ? "_masks" : "",
-           own.numKeyTiles(own.ownKeyTile),
-           hasMasks ? attention.selected.flops(keyValueWidth())
-                    : own.flops(keyValueWidth())),
-      inputs, getTypes(tokens.branch),
+      rewriter, op, whole, inputs, getTypes(tokens.branch),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         ArrayRef<Value> out = args.take_back(2);
         KeyValueGradArgs values = getArgs(tokens.branch, args, out);
         if (hasMasks)
-          values.masks = args[6];
+          values.masks = args[numInputs()];
         own.buildKeyValueGrad(b, b.programId(0), values);
         if (attention.rotatesAtOnce())
           attention.rotateTokens(
-              b, out[0], args[6], b.programId(2), b.programId(1),
+              b, out[0], args[numInputs()], b.programId(2), b.programId(1),
               b.programId(0) * own.ownKeyTile, own.ownKeyTile);
       });
 }
@@ -279,13 +288,14 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
       parts == 1 ? getTypes(branch) : getPartTypes(parts, branch),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         ArrayRef<Value> out = args.take_back(2);
+        ArrayRef<Value> others = args.drop_front(numInputs());
         SelectedAttention::GradProgram program =
             selected.getGradProgram(b, parts);
         selected.buildKeyValueGrad(b, program, getArgs(branch, args, out),
-                                   args[6], args[7], parts);
+                                   others[0], others[1], parts);
         if (rotates)
           attention.rotateTokens(
-              b, out[0], args[8], program.batch, program.keyHead,
+              b, out[0], others[2], program.batch, program.keyHead,
               program.tile * selected.keyTile, selected.keyTile);
       });
 }
@@ -314,17 +324,19 @@ LaunchPart Launcher::sumSelected(ValueRange parts) {
 ResultRange Launcher::launchBlockParts(const Dense &blocks, ResultRange query) {
   const DenseAttention &own = blocks.attention;
   int64_t parts = own.numGradParts();
-  return cache.launch(
-      rewriter, op,
+  KernelSpec whole =
       spec(blocks.branch, "_parts", parts * own.numKeyTiles(own.ownKeyTile),
-           own.flops(keyValueWidth())),
-      getInputs(blocks.branch, query), getPartTypes(parts, blocks.branch),
-      [&](TileBuilder &b, ArrayRef<Value> args) {
-        Expr program = b.programId(0);
-        own.buildKeyValueGrad(b, program / parts,
-                              getArgs(blocks.branch, args, args.take_back(2)),
-                              program % parts);
-      });
+           own.flops(keyValueWidth()));
+  whole.longestFirst = own.isGraded();
+  return cache.launch(rewriter, op, whole, getInputs(blocks.branch, query),
+                      getPartTypes(parts, blocks.branch),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        Expr program = b.programId(0);
+                        own.buildKeyValueGrad(
+                            b, program / parts,
+                            getArgs(blocks.branch, args, args.take_back(2)),
+                            program % parts);
+                      });
 }
 
 /// dk and dv of a branch to blocks, from parts where there are any.

@@ -50,10 +50,10 @@ Expr GroupProgram::headInGroup(Expr row) const {
 }
 
 RowStatistics::RowStatistics(const AttentionShape &shape, int64_t branches,
-                             bool gated, bool isGPU)
+                             bool gated, bool folded, bool isGPU)
     : shape({shape.batch, shape.queryHeads, shape.sequence}),
       pitch(getRowPitch(shape.sequence, isGPU)), branches(branches),
-      gated(gated) {}
+      gated(gated), folded(folded) {}
 
 RankedTensorType RowStatistics::getType(KernelCache &cache) const {
   SmallVector<Extent> sizes(shape);
@@ -80,7 +80,7 @@ void RowStatistics::store(const RowProgram &program, int64_t branch,
   };
   int64_t delta = deltaOf(branch);
   if (gated)
-    storeNumber(terms.gate, delta - 1);
+    storeNumber(folded ? terms.shift : terms.gate, delta - 1);
   storeNumber(terms.delta, delta);
   if (hasLse())
     storeNumber(lse, delta + 1);
@@ -95,9 +95,13 @@ RowTerms RowStatistics::load(TileBuilder &b, const Exponent &exponent,
   };
   int64_t delta = deltaOf(branch);
   RowTerms terms;
-  terms.shift = exponent.fromLse(
-      b, hasLse() ? loadNumber(delta + 1) : b.load(lse, {batch, head, query}));
-  if (gated)
+  if (folded)
+    terms.shift = loadNumber(delta - 1);
+  else
+    terms.shift =
+        exponent.fromLse(b, hasLse() ? loadNumber(delta + 1)
+                                     : b.load(lse, {batch, head, query}));
+  if (gated && !folded)
     terms.gate = loadNumber(delta - 1);
   terms.delta = loadNumber(delta);
   return terms;

@@ -79,14 +79,17 @@ struct GroupProgram : RowProgram {
 /// What the kernel of dq writes of each row for those of dk and dv, [B, Hq, S]
 /// in f32, or with several numbers [B, Hq, numbers, S]: do . o, of several
 /// branches the gate before it, and the lse behind it where rows of that may
-/// begin where the TMA unit cannot copy from.
+/// begin where the TMA unit cannot copy from. In place of a gate and of the lse
+/// the exponent that both are part of, if gates are folded.
 class RowStatistics {
 public:
   /// Of one branch without a gate.
   RowStatistics(const AttentionShape &shape, bool isGPU)
-      : RowStatistics(shape, /*branches=*/1, /*gated=*/false, isGPU) {}
+      : RowStatistics(shape, /*branches=*/1, /*gated=*/false, /*folded=*/false,
+                      isGPU) {}
+  /// With `folded`, gates are part of exponents.
   RowStatistics(const AttentionShape &shape, int64_t branches, bool gated,
-                bool isGPU);
+                bool folded, bool isGPU);
 
   mlir::RankedTensorType getType(KernelCache &cache) const;
   /// Writes those of a branch, which are its terms and its lse.
@@ -98,7 +101,9 @@ public:
                 tile::Operand head, mlir::Value query) const;
 
 private:
-  bool hasLse() const { return int64_t(pitch) != int64_t(shape.back()); }
+  bool hasLse() const {
+    return !folded && int64_t(pitch) != int64_t(shape.back());
+  }
   int64_t perBranch() const { return 1 + int64_t(gated) + int64_t(hasLse()); }
   int64_t deltaOf(int64_t branch) const {
     return perBranch() * branch + int64_t(gated);
@@ -111,7 +116,7 @@ private:
   llvm::SmallVector<Extent> shape;
   Extent pitch;
   int64_t branches;
-  bool gated;
+  bool gated, folded;
 };
 
 /// What a kernel of dk and dv reads and writes.

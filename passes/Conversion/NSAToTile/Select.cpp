@@ -318,6 +318,7 @@ struct ConvertSelect : KernelPattern<SelectOp> {
                      .str();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.takesExtents = !kernel.isPacked;
+    spec.longestFirst = true;
     spec.flops = shape.flops(
         shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
                                                       int64_t(shape.keys),

@@ -27,7 +27,8 @@ struct Limits {
 
 /// Measured on an H100 with bf16, blocks of 64 tokens of which 16 are selected
 /// and groups of 6 and of 16 heads, from 2,048 tokens on; milliseconds with
-/// lists / with masks, all kernels that only one form needs included:
+/// lists / with masks, all kernels that only one form needs included, before
+/// tiles lay along z of grids (which makes masks faster by more than lists):
 ///
 ///   width  tokens  pairs  forward        dq             dk and dv
 ///   64     2,048   1.36   0.272 / 0.189  0.448 / 0.342  0.331 / 0.315
@@ -80,8 +81,8 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
 DenseAttention nsa::makeMasked(const SelectedAttention &selected,
                                const KernelSchedule &schedule) {
   auto causal = CausalAttr::get(selected.visibility.getContext());
-  DenseAttention attention(selected.shape, causal, schedule);
-  attention.selectBlock = selected.selectBlock;
+  DenseAttention attention(selected.shape, causal, schedule,
+                           selected.selectBlock);
   // Heads so wide leave two programs too few registers: one has a producer.
   if (selected.shape.keyWidth + selected.shape.valueWidth > 128)
     attention.minBlocks = 0;

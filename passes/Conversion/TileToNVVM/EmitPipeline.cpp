@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "passes/Conversion/TileToNVVM/AccessWidth.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
@@ -23,6 +24,8 @@ unsigned KernelEmitter::chooseDepth(scf::ForOp loop, int64_t bytes) const {
   if (!findFirstDot(loop) || options.stages > 2)
     return options.stages;
   int64_t blocks = std::max<int64_t>(sharing / threads, 1);
+  if (auto wanted = kernel->getAttrOfType<IntegerAttr>(nsa::kMinBlocksAttr))
+    blocks = wanted.getInt();
   int64_t depth = (all / blocks - pool.size()) / bytes;
   return unsigned(std::clamp<int64_t>(depth, options.stages, most));
 }

@@ -109,10 +109,10 @@ void KernelEmitter::emitInner(Operation &op) {
                        getMaximum(b, scalars.lookupOrDefault(max.getLhs()),
                                   scalars.lookupOrDefault(max.getRhs())));
   Operation *copy = b.clone(op, scalars);
-  // A dot and its sum are rounded once, as on tensor cores. Exponents are
-  // not: the difference of equal scores is 0, however large they are.
-  bool isExponent =
-      llvm::any_of(op.getUsers(), llvm::IsaPred<math::ExpOp, math::Exp2Op>);
+  // A dot and its sum are rounded once, as on tensor cores. Natural exponents,
+  // those of fp32 tensors, are not: the difference of equal scores is 0,
+  // however large they are. Probabilities of 16 bits are rounded more coarsely.
+  bool isExponent = llvm::any_of(op.getUsers(), llvm::IsaPred<math::ExpOp>);
   if (warps && !isExponent &&
       isa<arith::MulFOp, arith::AddFOp, arith::SubFOp>(copy))
     copy->setAttr("fastmath",

@@ -1,9 +1,10 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper --canonicalize --cse | FileCheck %s
 
 // Programs of the window branch take 128 rows: 32 queries of the four heads of a
-// group.
+// group. Later queries see more keys than the first ones: the tiles of queries
+// lie along z, so that the last tile of all heads comes first.
 // CHECK-LABEL: tile.kernel private @window_attention_b1s320h8x2d64_w256_bf16
-// CHECK-SAME: grid = array<i32: 10, 2, 1>
+// CHECK-SAME: grid = array<i32: 2, 1, 10>
 func.func @packed(%q: tensor<1x320x8x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x8x64xbf16> {
   %o, %lse = nsa.window_attention %q, %k, %k {window = 256 : i64}
       : (tensor<1x320x8x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>) -> (tensor<1x320x8x64xbf16>, tensor<1x8x320xf32>)
@@ -12,16 +13,25 @@ func.func @packed(%q: tensor<1x320x8x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> t
 
 // Six heads do not divide 128 rows: one head each.
 // CHECK-LABEL: tile.kernel private @window_attention_b1s320h12x2d64_w256_bf16
-// CHECK-SAME: grid = array<i32: 3, 12, 1>
+// CHECK-SAME: grid = array<i32: 12, 1, 3>
 func.func @apart(%q: tensor<1x320x12x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> tensor<1x320x12x64xbf16> {
   %o, %lse = nsa.window_attention %q, %k, %k {window = 256 : i64}
       : (tensor<1x320x12x64xbf16>, tensor<1x320x2x64xbf16>, tensor<1x320x2x64xbf16>) -> (tensor<1x320x12x64xbf16>, tensor<1x12x320xf32>)
   return %o : tensor<1x320x12x64xbf16>
 }
 
-// 192 rows of many keys: 80 of these at once.
+// 192 rows where queries see many keys: 80 of these at once.
+// CHECK-LABEL: tile.kernel private @causal_attention_b1s8192h2x1d128
+// CHECK-SAME: grid = array<i32: 2, 1, 43>
+// CHECK: tile.load {{.*}} !tile.tile<80x128xbf16
+func.func @long(%q: tensor<1x8192x2x128xbf16>, %k: tensor<1x8192x1x128xbf16>) -> tensor<1x8192x2x128xbf16> {
+  %o, %lse = nsa.attention %q, %k, %k visible(#nsa.causal)
+      : tensor<1x8192x2x128xbf16>, tensor<1x8192x1x128xbf16>, tensor<1x8192x1x128xbf16>
+  return %o : tensor<1x8192x2x128xbf16>
+}
+
 // CHECK-LABEL: tile.kernel private @compressed_attention_b1s24640h1x1d128_l32d16_bf16
-// CHECK-SAME: grid = array<i32: 129, 1, 1>
+// CHECK-SAME: grid = array<i32: 1, 1, 129>
 // CHECK: tile.load {{.*}} !tile.tile<80x128xbf16
 func.func @many(%q: tensor<1x24640x1x128xbf16>, %k: tensor<1x1539x1x128xbf16>) -> tensor<1x24640x1x128xbf16> {
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 32 : i64, stride = 16 : i64}

@@ -30,15 +30,15 @@ func.func @window(%do: tensor<1x512x12x64xbf16>, %q: tensor<1x512x12x64xbf16>, %
 }
 
 // 31 compressed keys are two tiles of 16 for a CPU, one of 32 here. The last of
-// the eight tiles of queries, which sees the most keys, comes first.
+// the eight tiles of queries, which sees the most keys, comes first for all heads.
 // CHECK-LABEL: tile.kernel private @compressed_attention_
 // CHECK: %[[LAST:.+]] = arith.constant 7 : i32
-// CHECK: %[[P:.+]] = tile.program_id 0
+// CHECK: %[[P:.+]] = tile.program_id 2
 // CHECK: arith.subi %[[LAST]], %[[P]]
 // CHECK: tile.dot {{.*}} !tile.tile<64x64xbf16>, !tile.tile<32x64xbf16>
 // Two warpgroups share a tile of keys.
 // HOPPER-LABEL: tile.kernel private @compressed_attention_
-// HOPPER-SAME: grid = array<i32: 4, 12, 1>
+// HOPPER-SAME: grid = array<i32: 12, 1, 4>
 // HOPPER: tile.dot {{.*}} !tile.tile<128x64xbf16>, !tile.tile<32x64xbf16>
 func.func @compressed(%q: tensor<1x512x12x64xbf16>, %k: tensor<1x31x2x64xbf16>) -> (tensor<1x512x12x64xbf16>, tensor<1x12x512xf32>) {
   %o, %lse = nsa.compressed_attention %q, %k, %k {block = 32 : i64, stride = 16 : i64}

@@ -15,7 +15,7 @@
 // CPU-SAME: grid = array<i32: 8, 4, 1>
 
 // FORWARD-LABEL: tile.kernel private @window_attention_b1s320h4x2d64_w256_bf16
-// FORWARD-SAME: grid = array<i32: 5, 4, 1>
+// FORWARD-SAME: grid = array<i32: 4, 1, 5>
 // FORWARD: tile.load {{.*}}tile<64x64xbf16
 // FORWARD: tile.load {{.*}}tile<48x64xbf16
 // LAYOUT-LABEL: tile.kernel private @window_attention_b1s320h4x2d64_w256_bf16
@@ -29,12 +29,12 @@ func.func @window(%q: tensor<1x320x4x64xbf16>, %k: tensor<1x320x2x64xbf16>) -> t
 // Programs of dq take queries and iterate over keys, those of dk and dv take keys
 // and iterate over queries.
 // BACKWARD-LABEL: tile.kernel private @window_attention_backward_dq_
-// BACKWARD-SAME: grid = array<i32: 10, 4, 1>
+// BACKWARD-SAME: grid = array<i32: 4, 1, 10>
 // BACKWARD: tile.load {{.*}}tile<32x64xbf16
 // BACKWARD: scf.for
 // BACKWARD: tile.load {{.*}}tile<16x64xbf16
 // BACKWARD-LABEL: tile.kernel private @window_attention_backward_dkdv_
-// BACKWARD-SAME: grid = array<i32: 20, 2, 1>
+// BACKWARD-SAME: grid = array<i32: 2, 1, 20>
 // BACKWARD: tile.load {{.*}}tile<16x64xbf16
 // BACKWARD: scf.for
 // BACKWARD: tile.load {{.*}}tile<32x64xbf16
@@ -63,7 +63,7 @@ func.func @selected(%q: tensor<1x320x4x64xbf16>, %k: tensor<1x320x2x64xbf16>, %i
 // Three blocks of four compressed ones each, and one that begins before: 13 of
 // 16 rows.
 // SELECT-LABEL: tile.kernel private @select_b1s320h4x2d64_
-// SELECT-SAME: grid = array<i32: 20, 2, 1>
+// SELECT-SAME: grid = array<i32: 2, 1, 20>
 // SELECT: tile.dot {{.*}}, !tile.tile<16x16xf32>
 func.func @select(%q: tensor<1x320x4x64xbf16>, %k: tensor<1x19x2x64xbf16>, %lse: tensor<1x4x320xf32>) -> tensor<1x2x320x4xi32> {
   %i = nsa.select %q, %k, %lse {block = 32 : i64, stride = 16 : i64, select_block = 64 : i64, count = 4 : i64}

@@ -1,11 +1,15 @@
 // RUN: nsa-opt %s --tile-gpu-assign-layouts --nsa-tile-to-nvvm --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm --canonicalize --cse --split-input-file | FileCheck %s
 
-// The exponent of equal numbers is 0, so that the probability of the only key is
-// 1: the product is rounded before the difference is.
+// The natural exponent of equal numbers is 0, so that the probability of the only
+// key is 1: the product is rounded before the difference is. Exponents of 2, those
+// of 16 bits, are rounded once.
 // CHECK-LABEL: llvm.func @exponents(
 // CHECK: %[[PRODUCT:.*]] = arith.mulf %{{.*}} fastmath<contract> : f32
-// CHECK: %[[POWER:.*]] = arith.subf %[[PRODUCT]], %{{[^ ]*}} : f32
+// CHECK: %[[DIFFERENCE:.*]] = arith.subf %[[PRODUCT]], %{{[^ ]*}} : f32
+// CHECK: %[[POWER:.*]] = arith.mulf %[[DIFFERENCE]], %{{[^ ]*}} : f32
 // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[POWER]])
+// CHECK: %[[SECOND:.*]] = arith.subf %{{.*}} fastmath<contract> : f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[SECOND]])
 
 // 32 columns of 16 bits: a quad exchanges words, and each thread stores 8 columns
 // at once.
@@ -24,7 +28,10 @@ tile.kernel private @exponents(%x: memref<16x32xf32>, %y: memref<16x32xbf16>)
   ^bb0(%e: f32, %top: f32):
     %s = arith.mulf %e, %factor : f32
     %d = arith.subf %s, %top : f32
-    %q = math.exp2 %d : f32
+    %n = math.exp %d : f32
+    %t = arith.mulf %n, %factor : f32
+    %u = arith.subf %t, %top : f32
+    %q = math.exp2 %u : f32
     %h = arith.truncf %q : f32 to bf16
     tile.yield %h : bf16
   }
