@@ -21,7 +21,7 @@ forbid "lib" 'runtime/|tools/'
 forbid "include/nsa" 'lib/|runtime/|dialects/|passes/|tools/'
 forbid "runtime" 'lib/(Reference|Frontend|Target|Compiler|Python)|tools/'
 
-for tool in nsa-run nsa-train nsa-dump nsa-data; do
+for tool in nsa-run nsa-train nsa-generate nsa-dump nsa-data; do
   extra=$(ldd "build/bin/$tool" | awk '{print $1}' |
     grep -vE '^(linux-vdso|libstdc\+\+|libm|libgcc_s|libc|libz|/lib64/ld-linux)' || true)
   if [ -n "$extra" ]; then

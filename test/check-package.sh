@@ -24,7 +24,7 @@ for file in README.md LICENSE THIRD-PARTY.txt configs/smoke.yaml; do
   test -s "$file" || fail "the package has no $file"
 done
 
-for tool in nsa-data nsa-dump nsa-run nsa-train; do
+for tool in nsa-data nsa-dump nsa-generate nsa-run nsa-train; do
   env -i "bin/$tool" --version | grep -q "$tool 0\." || fail "$tool --version"
   extra=$(ldd "bin/$tool" | awk '{print $1}' |
     grep -vE '^(linux-vdso|libstdc\+\+|libm|libgcc_s|libc|/lib64/ld-linux)' || true)

@@ -58,6 +58,7 @@ llvm_config.add_tool_substitutions(
         "nsa-run",
         "nsa-data",
         "nsa-train",
+        "nsa-generate",
         "nsa-test-artifact",
         "FileCheck",
         "llvm-as",

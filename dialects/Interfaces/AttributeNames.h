@@ -44,6 +44,10 @@ inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 /// numbers of selected blocks, else 0.
 inline constexpr llvm::StringLiteral kSelectBlocksAttr = "nsa.select_blocks";
 
+/// Attribute of a kernel, a unit: its first output is its first input with some
+/// elements changed, which is all that it writes: both are the same memory.
+inline constexpr llvm::StringLiteral kInPlaceAttr = "nsa.in_place";
+
 /// Attribute of an operation, of the kernel that it becomes and of the function
 /// that this becomes: the names of its performance lints so far.
 inline constexpr llvm::StringLiteral kPerformanceLintsAttr =

@@ -29,9 +29,11 @@ void nsa::NSADialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringRef kKernelAttrs[] = {
-    nsa::kSharedBytesAttr,      nsa::kMultipliesAttr, nsa::kLaunchRegistersAttr,
-    nsa::kTensorMapsAttr,       nsa::kMinBlocksAttr,  nsa::kSelectBlocksAttr,
-    nsa::kPerformanceLintsAttr, nsa::kExtentsAttr,    nsa::kGridExtentsAttr};
+    nsa::kSharedBytesAttr,     nsa::kMultipliesAttr,
+    nsa::kLaunchRegistersAttr, nsa::kTensorMapsAttr,
+    nsa::kMinBlocksAttr,       nsa::kSelectBlocksAttr,
+    nsa::kInPlaceAttr,         nsa::kPerformanceLintsAttr,
+    nsa::kExtentsAttr,         nsa::kGridExtentsAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

@@ -55,8 +55,10 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   metadata.cpu = isCPU ? cpu.name : options.target;
   if (isCPU)
     metadata.cpuFeatures = cpu.features;
+  // An artefact that does not generate says nothing of a context.
   for (const OptionField &field : optionFields())
-    metadata.options.emplace_back(field.name, field.read(options));
+    if (field.name != "context" || options.context != 0)
+      metadata.options.emplace_back(field.name, field.read(options));
   return metadata;
 }
 

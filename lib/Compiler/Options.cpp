@@ -57,6 +57,10 @@ const std::vector<OptionField> &nsa::optionFields() {
        "Sequences per call; 0 keeps what the model says"},
       {"seq-len", &Options::seqLen,
        "Tokens per sequence; 0 keeps what the model says"},
+      {"context", &Options::context,
+       "Tokens of a sequence that is generated, at most: the artefact has the "
+       "entries prefill and decode, for nsa-generate, instead of those that "
+       "train; 0 for none"},
       {"precision",
        &Options::precision,
        "Compute type: fp32, or bf16 or fp16 with fp32 statistics and weights; "

@@ -171,6 +171,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   Builder builder(module.getContext());
   if (spec.flops && !kernel->hasAttr(kExtentsAttr))
     kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
+  if (spec.inPlace)
+    kernel->setAttr(kInPlaceAttr, builder.getUnitAttr());
   if (spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));

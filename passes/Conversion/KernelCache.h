@@ -52,6 +52,8 @@ struct KernelSpec {
   /// that the longest programs of all heads and batches start first and short
   /// ones fill the multiprocessors in the end.
   bool longestFirst = false;
+  /// Whether the first output is the first input with some elements changed.
+  bool inPlace = false;
 };
 
 /// Elements of 4 bytes from a row of `length` of them to the next, so that all

@@ -47,7 +47,9 @@ static void addPasses(OpPassManager &manager, Phase phase,
   case Phase::Precision:
     manager.addPass(createExpandModel());
     manager.addPass(createSetInputShapes({options.microBatch, options.seqLen}));
-    manager.addNestedPass<func::FuncOp>(createLimitSelection());
+    // A context has more blocks.
+    if (options.context == 0)
+      manager.addNestedPass<func::FuncOp>(createLimitSelection());
     manager.addNestedPass<func::FuncOp>(
         createAssignOptimizers({options.optimizer}));
     // Copies of 16 bytes and matmuls on tensor cores need rows of
@@ -58,6 +60,10 @@ static void addPasses(OpPassManager &manager, Phase phase,
     manager.addPass(createPrecision({options.precision}));
     return;
   case Phase::Gradient:
+    if (options.context != 0) {
+      manager.addPass(createDeriveDecode({options.context}));
+      manager.addNestedPass<func::FuncOp>(createLimitSelection());
+    }
     manager.addPass(createBuildEntries());
     manager.addNestedPass<func::FuncOp>(createDifferentiate());
     addCleanUp(manager);
@@ -124,8 +130,10 @@ void nsa::buildPhasePipeline(OpPassManager &manager, Phase phase,
 /// Names of the options that passes of a phase read.
 static ArrayRef<StringRef> optionsOf(Phase phase) {
   static constexpr StringRef precision[] = {
-      "micro-batch", "seq-len", "fuse", "schedule", "precision", "optimizer"};
-  static constexpr StringRef gradient[] = {"recompute", "recompute-budget"};
+      "micro-batch", "seq-len",   "context",  "fuse",
+      "schedule",    "precision", "optimizer"};
+  static constexpr StringRef gradient[] = {"context", "recompute",
+                                           "recompute-budget"};
   static constexpr StringRef optimizer[] = {"fuse", "logits-mib", "schedule",
                                             "optimizer", "shard-optimizer"};
   static constexpr StringRef kernel[] = {"schedule", "tile-size",

@@ -7,7 +7,8 @@
 // - precision: nsa-expand-model, nsa-set-input-shapes, nsa-limit-selection,
 // nsa-assign-optimizers, nsa-merge-projections, nsa-precision
 // - gradient: nsa-build-entries, nsa-differentiate, canonicalize, cse and, with
-//   a policy, nsa-recompute, canonicalize, cse
+//   a policy, nsa-recompute, canonicalize, cse; with a context,
+//   nsa-derive-decode and nsa-limit-selection first
 // - optimizer: nsa-optimizer, canonicalize, cse, nsa-chunk-loss, nsa-fuse,
 //   for several ranks nsa-shard-optimizer, and nsa-expand-updates
 // - kernel: nsa-convert-to-tile, canonicalize, cse
@@ -54,6 +55,10 @@ struct PhaseOptions : mlir::PassPipelineOptions<PhaseOptions> {
   Option<int64_t> seqLen{
       *this, "seq-len",
       llvm::cl::desc("Tokens per sequence; 0 keeps what the model says")};
+  Option<int64_t> context{
+      *this, "context",
+      llvm::cl::desc("Tokens of a sequence that is generated, at most: entries "
+                     "that generate instead of those that train; 0 for none")};
   Option<ComputePrecision> precision{
       *this, "precision", llvm::cl::desc("The compute type"),
       llvm::cl::init(ComputePrecision::Model),

@@ -272,6 +272,37 @@ def Precision : Pass<"nsa-precision", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numCasts", "casts", "Number of casts inserted">];
 }
 
+def DeriveDecode : Pass<"nsa-derive-decode", "::mlir::ModuleOp"> {
+  let summary = "Make the entry points of generation from the model";
+  let description = [{
+    Replaces the function marked `nn.train`, which has an argument `tokens` and a
+    result `logits`, by
+
+    - `@prefill`: the model on whole sequences, with the logits of the last token
+      of each, at `positions`. What later tokens need is written to caches
+      (`nsa.cache_fill`).
+    - `@decode`: the same for one more token of each sequence, at `positions`.
+
+    In `@decode`, operations that treat every token alone have one row. Attention
+    and selection read caches to which the token's row has been appended
+    (`nsa.decode_attention`, `nsa.decode_select`), compression the last tokens of a
+    cache; its row is appended to the cache of compressed rows where it completes
+    a block. Rotations are those of the position (`nsa.rotary_at`). Any other
+    operation on tokens is an error.
+
+    Caches are arguments `cache.0`, `cache.1`, ... of role `state`, which both
+    entries update. One has a row for each token of the context, or for each
+    compressed block; of keys that only windows see, as many as the longest window,
+    rounded up to a multiple of 64; of the input of a compression, those of a
+    block. Tables of angles grow to the context.
+  }];
+  let options = [
+    Option<"context", "context", "int64_t", "0",
+           "Tokens of a sequence that is generated, at most">,
+  ];
+  let dependentDialects = ["::nsa::nn::NNDialect", "::nsa::NSADialect"];
+}
+
 def BuildEntries : Pass<"nsa-build-entries", "::mlir::ModuleOp"> {
   let summary = "Make the entry points of training from the model";
   let description = [{

@@ -3,6 +3,7 @@
 #include "runtime/Train/Evaluate.h"
 #include "lib/Support/Philox.h"
 #include "nsa/Artifact/TrainingContract.h"
+#include "runtime/Generate/Sampling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -127,36 +128,15 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
 
 int32_t chooseToken(const std::vector<float> &logits,
                     const SampleOptions &options, double uniform) {
-  std::vector<int32_t> order;
-  for (int32_t token = 0; token < int32_t(logits.size()); ++token)
-    if (token != options.forbidden)
-      order.push_back(token);
-  auto better = [&](int32_t a, int32_t b) {
-    return logits[size_t(a)] > logits[size_t(b)] ||
-           (logits[size_t(a)] == logits[size_t(b)] && a < b);
-  };
-  size_t kept = options.temperature == 0 ? 1
-                : options.topK > 0       ? size_t(options.topK)
-                                         : order.size();
-  kept = std::min(kept, order.size());
-  std::partial_sort(order.begin(), order.begin() + std::ptrdiff_t(kept),
-                    order.end(), better);
-  if (kept == 1)
-    return order[0];
-  std::vector<double> weights(kept);
-  double largest = logits[size_t(order[0])], sum = 0;
-  for (size_t i = 0; i < kept; ++i) {
-    weights[i] = std::exp((double(logits[size_t(order[i])]) - largest) /
-                          options.temperature);
-    sum += weights[i];
-  }
-  double target = uniform * sum;
-  for (size_t i = 0; i < kept; ++i) {
-    target -= weights[i];
-    if (target < 0)
-      return order[i];
-  }
-  return order[kept - 1];
+  std::vector<float> allowed = logits;
+  if (options.forbidden >= 0 && options.forbidden < int64_t(allowed.size()))
+    allowed[size_t(options.forbidden)] =
+        -std::numeric_limits<float>::infinity();
+  SamplingOptions sampling;
+  sampling.temperature = options.temperature;
+  sampling.topK = options.topK;
+  return TokenSampler(sampling, int64_t(allowed.size()))
+      .choose(allowed.data(), uniform);
 }
 
 Result<uint64_t> countBytes(const ValidationWindows &data,

@@ -12,6 +12,16 @@
 //   forward(tokens)                 output `logits` [B, S, V]
 //
 // and optionally step(tokens, targets, hyper) = accumulate, then update.
+// A program that generates text (nsa-compile --context N) has instead
+//
+//   init                            as above
+//   prefill(tokens, positions)      fills the caches; output `next_logits`
+//   decode(token, positions)        the same for one token more
+//
+// token is i32 [B, 1], positions i32 [B]: in each sequence, the position of the
+// last token, from 0 to N - 1, or -1 for a sequence that is left alone.
+// next_logits [B, 1, V] are those of that token. Caches are states cache.I.
+//
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
 // scalars: means over the targets that are not negative. Where documents do not
 // see each other, accumulate, step, eval and forward also take start, i32
@@ -42,6 +52,8 @@ inline constexpr const char updateEntry[] = "update";
 inline constexpr const char stepEntry[] = "step";
 inline constexpr const char evalEntry[] = "eval";
 inline constexpr const char forwardEntry[] = "forward";
+inline constexpr const char prefillEntry[] = "prefill";
+inline constexpr const char decodeEntry[] = "decode";
 
 //===----------------------------------------------------------------------===//
 // Inputs and outputs
@@ -51,8 +63,11 @@ inline constexpr const char tokensInput[] = "tokens";
 inline constexpr const char targetsInput[] = "targets";
 inline constexpr const char startInput[] = "start";
 inline constexpr const char hyperInput[] = "hyper";
+inline constexpr const char tokenInput[] = "token";
+inline constexpr const char positionsInput[] = "positions";
 inline constexpr const char lossOutput[] = "loss";
 inline constexpr const char logitsOutput[] = "logits";
+inline constexpr const char nextLogitsOutput[] = "next_logits";
 /// The global norm of the gradient sums, without the scale of the loss.
 inline constexpr const char gradNormOutput[] = "grad_norm";
 inline constexpr const char lossSumOutput[] = "loss_sum_out";
@@ -70,6 +85,9 @@ inline constexpr const char lossSumState[] = "loss_sum";
 inline constexpr const char lossScaleState[] = "loss_scale";
 inline constexpr const char lossScaleStreakState[] = "loss_scale_streak";
 inline constexpr const char skippedUpdatesState[] = "skipped_updates";
+
+/// Caches of a program that generates text are `cache.0`, `cache.1`, ...
+inline constexpr const char cachePrefix[] = "cache.";
 
 /// The optimizer of a program that asks for none.
 inline constexpr const char defaultOptimizer[] = "adamw";

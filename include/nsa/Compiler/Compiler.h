@@ -32,6 +32,9 @@ struct CompilerOptions {
   int64_t microBatch = 0;
   /// Tokens per sequence; 0 keeps what the source says.
   int64_t seqLen = 0;
+  /// Tokens of a sequence that is generated, at most; 0 makes the entries that
+  /// train instead of those that generate.
+  int64_t context = 0;
   /// Compute type of the model: "fp32", "bf16" or "fp16" (fp32 statistics, sums
   /// and master weights in any case). "fp16" scales the loss, by what the
   /// gradients allow. Empty: what the model says, fp32 if it says nothing.

@@ -6,6 +6,7 @@ import os
 import numpy
 
 from nsa._compile import _compiler, _need_compiler, compile, load
+from nsa._generate import Generator, Text, check_sampling
 from nsa._module import Module, _path
 from nsa._runtime import InputError, RunError, open_weights
 
@@ -16,6 +17,8 @@ class _Parameters(collections.abc.MutableMapping):
     def __init__(self, module, names):
         self._module = module
         self._names = names
+        #: Names that were assigned to.
+        self.changed = set()
 
     def __getitem__(self, name):
         self._check(name)
@@ -24,6 +27,7 @@ class _Parameters(collections.abc.MutableMapping):
     def __setitem__(self, name, value):
         self._check(name)
         self._module.write(name, numpy.asarray(value))
+        self.changed.add(name)
 
     def __delitem__(self, name):
         raise InputError(f"the parameter '{name}' belongs to the model and cannot be removed")
@@ -65,6 +69,9 @@ class Model:
 
     def __init__(self, checkpoint, *, artifact=None, target="cpu", micro_batch=1, precision=None, **options):
         weights = open_weights(_path(checkpoint))
+        self._weights = weights
+        self._compile = {"target": target, "precision": precision or weights.precision, **options}
+        self._generators = {}
         #: The folder of the checkpoint.
         self.checkpoint = weights.path
         self.step = weights.step
@@ -147,6 +154,75 @@ class Model:
         if "start" in self.module.entries[entry][0]:
             inputs = {**inputs, "start": numpy.zeros_like(ids)}
         return self.module.run(entry, inputs)
+
+    def generate(self, prompts, tokens=256, *, temperature=1.0, top_k=0, top_p=1.0, seed=0, stop=(), context=None):
+        """What follows prompts, token by token.
+
+        `prompts` is a text, ids [T], or a list of texts or of ids, which are continued as one
+        batch. A text becomes ids by the tokenizer.json of the checkpoint, which needs the
+        package tokenizers, or is its bytes in a model of 256 ids. At most `tokens` ids are
+        drawn for each prompt: of the `top_k` most likely ones (0: all), the fewest that have
+        the part `top_p` of the probability, with logits divided by `temperature`; 0 takes the
+        most likely one. `seed` decides the draws. A text ends before the first of the strings
+        `stop`, one string or several.
+
+        Returns a text or a list of ids, or a list of these, without the prompts.
+
+        The first call compiles the model once more, for sequences of `context` ids (4 times
+        seq_len) and as many prompts, with caches (docs/generate.md), and loads it.
+
+        Errors: InputError for an empty prompt, one that does not fit the context with its
+        continuation, ids that the model does not have, and a text where ids are none.
+        """
+        check_sampling(tokens, temperature, top_k, top_p)
+        stop = [stop] if isinstance(stop, str) else list(stop)
+        single = isinstance(prompts, str) or numpy.ndim(prompts[0] if len(prompts) else 0) == 0 and not any(
+            isinstance(prompt, str) for prompt in prompts)
+        given = [prompts] if single else list(prompts)
+        texts = [isinstance(prompt, str) for prompt in given]
+        if stop and not all(texts):
+            raise InputError("stop is for texts, and a prompt is ids")
+        text = Text(self.checkpoint, self.vocab) if any(texts) else None
+        context = context or 4 * self.seq_len
+        ids = [text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
+        ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
+
+        def is_done(row, drawn):
+            return bool(stop) and any(end in text.decode(drawn) for end in stop)
+
+        generator = self._generator(len(ids), context)
+        results = generator.generate(ids, tokens, seed, (temperature, top_k, top_p), is_done)
+        for row, is_text in enumerate(texts):
+            if is_text:
+                results[row] = text.decode(results[row])
+                for end in stop:
+                    results[row] = results[row].split(end)[0]
+        return results[0] if single else results
+
+    def _check_prompt(self, number, ids, tokens, context):
+        if not len(ids):
+            raise InputError(f"prompt {number} is empty: it needs at least one token")
+        ids = self._check(ids, 1, 1 << 30)
+        if len(ids) != 1:
+            raise InputError(f"prompt {number} has shape {ids.shape}, expected [tokens]")
+        if ids.shape[1] + tokens > context:
+            raise InputError(f"prompt {number} has {ids.shape[1]} tokens and {tokens} are to follow, more than the context "
+                             f"of {context}; context={ids.shape[1] + tokens} makes it larger")
+        return [int(token) for token in ids[0]]
+
+    def _generator(self, batch, context):
+        """The model with caches and the present parameters."""
+        key = batch, context
+        if key not in self._generators:
+            name = os.path.join(self.checkpoint, "config.yaml")
+            module = compile(model_text(self.config, name), name=name, micro_batch=batch, context=context, **self._compile)
+            module.program.call("init", {})
+            module.program.load(self._weights)
+            self._generators[key] = module
+        module = self._generators[key]
+        for name in self.parameters.changed:
+            module.write(name, self.parameters[name])
+        return Generator(module)
 
     def _check(self, ids, least, most):
         ids = numpy.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)

@@ -14,4 +14,6 @@ void nsa::populateNSAToTilePatterns(mlir::RewritePatternSet &patterns,
   populateStatisticsPatterns(patterns, cache);
   populateGatedAttentionPatterns(patterns, cache);
   populateGatedAttentionBackwardPatterns(patterns, cache);
+  populateCachePatterns(patterns, cache);
+  populateDecodeAttentionPatterns(patterns, cache);
 }

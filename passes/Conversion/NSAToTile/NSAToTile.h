@@ -31,6 +31,13 @@ void populateGatedAttentionPatterns(mlir::RewritePatternSet &patterns,
 void populateGatedAttentionBackwardPatterns(mlir::RewritePatternSet &patterns,
                                             KernelCache &cache);
 
+/// Caches, and what one token at a time does with its position.
+void populateCachePatterns(mlir::RewritePatternSet &patterns,
+                           KernelCache &cache);
+/// Attention to caches.
+void populateDecodeAttentionPatterns(mlir::RewritePatternSet &patterns,
+                                     KernelCache &cache);
+
 /// Replaces attention that rotates what it loads where the launch that
 /// compresses its keys can do it: on machines with many programs, each of which
 /// would read the table of angles.

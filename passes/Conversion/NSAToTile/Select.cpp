@@ -8,19 +8,36 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+template <typename OpT>
+static AttentionShape getShapeOf(OpT op) {
+  return {op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()};
+}
+
+/// The shape for all tokens that the caches are for.
+static AttentionShape getShapeOf(DecodeSelectOp op) {
+  AttentionShape shape = getShapeOf<DecodeSelectOp>(op);
+  shape.sequence = static_cast<int64_t>(op.getContext());
+  return shape;
+}
+
+static bool hasStart(SelectOp op) { return op.getStart() != nullptr; }
+static bool hasStart(DecodeSelectOp) { return false; }
+
 namespace {
 /// Scores and the list of the best blocks stay in the program: nothing of size
 /// sequence x blocks is stored.
 struct SelectKernel {
-  SelectKernel(SelectOp op, const KernelSchedule &schedule)
-      : shape(op.getQuery(), op.getKey(), op.getKey(), op.getScaleOrDefault()),
-        visibility(op.getCompressed(), shape.sequence),
-        selectBlock(limitBlock(op.getSelectBlock())), listed(op.getCount()),
-        count(limit(listed)), initial(limit(op.getInitial())),
-        local(limit(op.getLocal())), isPacked(op.getStart() != nullptr),
+  /// Of `nsa.select`, or of `nsa.decode_select`, whose kernel has one query.
+  template <typename OpT>
+  SelectKernel(OpT op, const KernelSchedule &schedule)
+      : shape(getShapeOf(op)), visibility(op.getCompressed(), shape.sequence),
+        selectBlock(limitBlock(op.getSelected().getBlock())),
+        listed(op.getSelected().getCount()), count(limit(listed)),
+        initial(limit(op.getSelected().getInitial())),
+        local(limit(op.getSelected().getLocal())), isPacked(hasStart(op)),
         isGPU(schedule.isGPU),
-        queryTile(getTileSize(shape.sequence, getMostQueries(schedule),
-                              schedule.tileMultiple)),
+        queryTile(getTileSize(getExtent(op.getQuery(), 1),
+                              getMostQueries(schedule), schedule.tileMultiple)),
         isOnTensorCores(schedule.isGPU && shape.elementBits == 16 &&
                         halo() < 256),
         mostRows(schedule.mmaRows == 64 ? 128 : 96),
@@ -90,6 +107,15 @@ struct SelectKernel {
   };
 
   void build(TileBuilder &b, ArrayRef<Value> args) const;
+  void buildDecode(TileBuilder &b, ArrayRef<Value> args) const;
+  void storeBest(TileBuilder &b, Value indices, Value t,
+                 ArrayRef<Value> best) const;
+  std::string name() const {
+    return (shape.name() + "_" + visibility->getShapeName() + "s" +
+            Twine(selectBlock) + "n" + Twine(listed) +
+            (isPacked ? "_packed" : ""))
+        .str();
+  }
   /// No block yet: values and numbers.
   SmallVector<Value> noneBest(TileBuilder &b) const {
     return {b.full(-1, queryTile, count),
@@ -278,17 +304,9 @@ SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
   return llvm::to_vector(ArrayRef(carried).drop_front());
 }
 
-/// Program: (query tile, key head, batch).
-void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
-  Value indices = args.back();
-  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
-  Value t = b.range(t0, queryTile, 0);
-  SmallVector<Value> best;
-  if (isPacked)
-    best = findBestOfPacked(b, args, t0, t);
-  else
-    best = findBest(b, args, {t, t},
-                    min(t0 + (queryTile - 1), shape.sequence - 1), Value(), {});
+/// Writes the numbers of the best blocks of the queries `t`.
+void SelectKernel::storeBest(TileBuilder &b, Value indices, Value t,
+                             ArrayRef<Value> best) const {
   auto store = [&](Value tile, Expr first) {
     b.store(tile, indices,
             {b.programId(2), b.programId(1), t, b.range(first, count, 1)});
@@ -304,6 +322,31 @@ void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
             });
 }
 
+/// Program: (query tile, key head, batch).
+void SelectKernel::build(TileBuilder &b, ArrayRef<Value> args) const {
+  Value indices = args.back();
+  Expr t0 = getQueryTileOf(b.programId(0), numQueryTiles(), isGPU) * queryTile;
+  Value t = b.range(t0, queryTile, 0);
+  SmallVector<Value> best;
+  if (isPacked)
+    best = findBestOfPacked(b, args, t0, t);
+  else
+    best = findBest(b, args, {t, t},
+                    min(t0 + (queryTile - 1), shape.sequence - 1), Value(), {});
+  storeBest(b, indices, t, best);
+}
+
+/// Program: (1, key head, batch). Rows of the tile beyond the query are not
+/// stored.
+void SelectKernel::buildDecode(TileBuilder &b, ArrayRef<Value> args) const {
+  // A sequence that is left alone lists its first block.
+  Expr position = max(b.loadScalar(args[3], {b.programId(2)}), 0);
+  Value row = b.range(0, queryTile, 0);
+  storeBest(b, args.back(), row,
+            findBest(b, args, {row, b.splat(position, queryTile, 1)}, position,
+                     Value(), {}));
+}
+
 namespace {
 struct ConvertSelect : KernelPattern<SelectOp> {
   using KernelPattern::KernelPattern;
@@ -312,10 +355,7 @@ struct ConvertSelect : KernelPattern<SelectOp> {
     SelectKernel kernel(op, getSchedule());
     const AttentionShape &shape = kernel.shape;
     KernelSpec spec;
-    spec.shape = (shape.name() + "_" + kernel.visibility->getShapeName() + "s" +
-                  Twine(kernel.selectBlock) + "n" + Twine(kernel.listed) +
-                  (kernel.isPacked ? "_packed" : ""))
-                     .str();
+    spec.shape = kernel.name();
     spec.grid = {kernel.numQueryTiles(), shape.keyHeads, shape.batch};
     spec.takesExtents = !kernel.isPacked;
     spec.longestFirst = true;
@@ -332,9 +372,30 @@ struct ConvertSelect : KernelPattern<SelectOp> {
     return success();
   }
 };
+
+struct ConvertDecodeSelect : KernelPattern<DecodeSelectOp> {
+  using KernelPattern::KernelPattern;
+  LogicalResult matchAndRewrite(DecodeSelectOp op,
+                                PatternRewriter &rewriter) const override {
+    SelectKernel kernel(op, getSchedule());
+    const AttentionShape &shape = kernel.shape;
+    KernelSpec spec;
+    spec.shape = kernel.name();
+    spec.grid = {1, shape.keyHeads, shape.batch};
+    spec.flops = shape.flops(shape.keyWidth, int64_t(shape.keys));
+    rewriter.replaceOp(op,
+                       cache.launch(rewriter, op, spec, op->getOperands(),
+                                    op->getResultTypes(),
+                                    [&](TileBuilder &b, ArrayRef<Value> args) {
+                                      kernel.buildDecode(b, args);
+                                    }));
+    return success();
+  }
+};
 } // namespace
 
 void nsa::populateSelectPatterns(RewritePatternSet &patterns,
                                  KernelCache &cache) {
-  patterns.add<ConvertSelect>(patterns.getContext(), cache);
+  patterns.add<ConvertSelect, ConvertDecodeSelect>(patterns.getContext(),
+                                                   cache);
 }

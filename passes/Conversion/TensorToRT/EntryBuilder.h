@@ -84,7 +84,7 @@ private:
   void emitOddSplit(nn::SplitOp split);
   mlir::Value getInputMemory(tile::LaunchOp launch, tile::KernelOp kernel,
                              unsigned index);
-  void emitLaunch(tile::LaunchOp launch);
+  mlir::LogicalResult emitLaunch(tile::LaunchOp launch);
   void emitGemm(nn::MatmulOp matmul);
   void emitAllReduce(nn::AllReduceOp mean);
   void emitSliceShard(nn::SliceShardOp take);

@@ -1,5 +1,6 @@
 //===- EntryCommands.cpp - the commands of an entry -----------------------===//
 
+#include "dialects/Interfaces/AttributeNames.h"
 #include "passes/Conversion/TensorToRT/EntryBuilder.h"
 
 #include "mlir/IR/Remarks.h"
@@ -42,13 +43,23 @@ Value EntryBuilder::getInputMemory(tile::LaunchOp launch, tile::KernelOp kernel,
   return getDenseMemory(input);
 }
 
-void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
+/// Whether both are the memory of the same tensors.
+static bool isSameMemory(Value a, Value b) {
+  SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(a);
+  return rt::getMemoryRoot(a) == rt::getMemoryRoot(b) ||
+         (!names.empty() && names == rt::getTensorNames(b));
+}
+
+LogicalResult EntryBuilder::emitLaunch(tile::LaunchOp launch) {
   auto kernel = tensors.getSymbols().lookup<tile::KernelOp>(launch.getKernel());
   SmallVector<Value> inputs, outputs;
   for (unsigned i = 0; i < launch.getInputs().size(); ++i)
     inputs.push_back(getInputMemory(launch, kernel, i));
   for (Value output : launch.getOutputs())
     outputs.push_back(getMemory(output));
+  if (kernel->hasAttr(kInPlaceAttr) && !isSameMemory(inputs[0], outputs[0]))
+    return launch.emitOpError("updates operand 0 in place, but its old value "
+                              "is still needed or is no named tensor");
   SmallVector<MemRefType> types;
   for (Value memory : llvm::concat<Value>(inputs, outputs))
     types.push_back(getMemRef(memory));
@@ -56,13 +67,7 @@ void EntryBuilder::emitLaunch(tile::LaunchOp launch) {
   rt::LaunchOp::create(builder, launch.getLoc(),
                        FlatSymbolRefAttr::get(version), inputs, outputs);
   ++counts.commands;
-}
-
-/// Whether both are the memory of the same tensors.
-static bool isSameMemory(Value a, Value b) {
-  SmallVector<FlatSymbolRefAttr> names = rt::getTensorNames(a);
-  return rt::getMemoryRoot(a) == rt::getMemoryRoot(b) ||
-         (!names.empty() && names == rt::getTensorNames(b));
+  return success();
 }
 
 void EntryBuilder::emitGemm(nn::MatmulOp matmul) {
@@ -199,8 +204,9 @@ LogicalResult EntryBuilder::emit(Operation &op) {
       return failure();
   if (llvm::all_of(op.getResults(), isEmpty))
     return success();
+  if (auto launch = dyn_cast<tile::LaunchOp>(op))
+    return emitLaunch(launch);
   llvm::TypeSwitch<Operation *>(&op)
-      .Case([&](tile::LaunchOp launch) { emitLaunch(launch); })
       .Case([&](nn::MatmulOp matmul) { emitGemm(matmul); })
       .Case([&](nn::AllReduceOp mean) { emitAllReduce(mean); })
       .Case([&](nn::SliceShardOp take) { emitSliceShard(take); })

@@ -1,0 +1,205 @@
+//===- NSADecodeOps.cpp - types and constraints of decoding ops -----------===//
+
+#include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NSA/NSAOps.h"
+#include "dialects/NSA/NSASpellings.h"
+
+#include "mlir/IR/Builders.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace nsa;
+
+template <typename OpT>
+static double scaleOrDefault(OpT op) {
+  if (std::optional<APFloat> scale = op.getScale())
+    return scale->convertToDouble();
+  return 1.0 / std::sqrt(static_cast<double>(getDim(op.getQuery(), 3)));
+}
+
+double DecodeAttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+double DecodeSelectOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+
+//===----------------------------------------------------------------------===//
+// Result types
+//===----------------------------------------------------------------------===//
+
+/// The shape of `value` with `rows` rows.
+static RankedTensorType withRows(Value value, int64_t rows) {
+  auto type = cast<RankedTensorType>(value.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape[1] = rows;
+  return type.clone(shape);
+}
+
+LogicalResult LastBlockOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.assign(2, adaptor.getPositions().getType());
+  return success();
+}
+
+LogicalResult CacheAppendOp::inferReturnTypes(MLIRContext *context,
+                                              std::optional<Location> location,
+                                              Adaptor adaptor,
+                                              SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getCache().getType());
+  return success();
+}
+
+LogicalResult CacheFillOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getCache().getType());
+  return success();
+}
+
+LogicalResult CacheReadOp::inferReturnTypes(MLIRContext *context,
+                                            std::optional<Location> location,
+                                            Adaptor adaptor,
+                                            SmallVectorImpl<Type> &types) {
+  types.push_back(withRows(adaptor.getCache(), adaptor.getCount()));
+  return success();
+}
+
+LogicalResult TakeRowOp::inferReturnTypes(MLIRContext *context,
+                                          std::optional<Location> location,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  types.push_back(withRows(adaptor.getInput(), 1));
+  return success();
+}
+
+LogicalResult RotaryAtOp::inferReturnTypes(MLIRContext *context,
+                                           std::optional<Location> location,
+                                           Adaptor adaptor,
+                                           SmallVectorImpl<Type> &types) {
+  types.push_back(adaptor.getInput().getType());
+  return success();
+}
+
+LogicalResult DecodeAttentionOp::inferReturnTypes(
+    MLIRContext *context, std::optional<Location> location, Adaptor adaptor,
+    SmallVectorImpl<Type> &types) {
+  auto q = cast<RankedTensorType>(adaptor.getQuery().getType());
+  SmallVector<int64_t> shape(q.getShape());
+  int64_t lse[] = {shape[0], shape[2], shape[1]};
+  shape[3] = getDim(adaptor.getValue(), 3);
+  types.push_back(q.clone(shape));
+  types.push_back(RankedTensorType::get(lse, Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult DecodeSelectOp::inferReturnTypes(MLIRContext *context,
+                                               std::optional<Location> location,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  int64_t shape[] = {getDim(adaptor.getQuery(), 0), getDim(adaptor.getKey(), 2),
+                     1, adaptor.getSelected().getCount()};
+  types.push_back(RankedTensorType::get(shape, IntegerType::get(context, 32)));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+/// One number for each sequence of `value`.
+static LogicalResult checkNumbers(Operation *op, StringRef name, Value numbers,
+                                  Value value) {
+  return checkShape(op, name, numbers, {getDim(value, 0)});
+}
+
+LogicalResult LastBlockOp::verify() { return success(); }
+
+LogicalResult CacheAppendOp::verify() {
+  ArrayRef<int64_t> cache = getShape(getCache());
+  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+      failed(checkShape(*this, "row", getRow(),
+                        {cache[0], 1, cache[2], cache[3]})))
+    return failure();
+  return checkNumbers(*this, "index", getIndex(), getCache());
+}
+
+LogicalResult CacheFillOp::verify() {
+  ArrayRef<int64_t> cache = getShape(getCache());
+  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+      failed(checkShape(*this, "rows", getRows(),
+                        {cache[0], getDim(getRows(), 1), cache[2], cache[3]})))
+    return failure();
+  return checkNumbers(*this, "last", getLast(), getCache());
+}
+
+LogicalResult CacheReadOp::verify() {
+  if (failed(checkNotEmpty(*this, "cache", getCache())) ||
+      failed(checkAtMost(*this, "count", getCount(), "rows of the cache",
+                         getDim(getCache(), 1))))
+    return failure();
+  return checkNumbers(*this, "last", getLast(), getCache());
+}
+
+LogicalResult TakeRowOp::verify() {
+  return checkNumbers(*this, "index", getIndex(), getInput());
+}
+
+LogicalResult RotaryAtOp::verify() {
+  int64_t width = getDim(getInput(), 3);
+  if (failed(checkMultiple(*this, "head width", width, "pair size", 2)) ||
+      failed(checkEqual(*this, "input rows", getDim(getInput(), 1),
+                        "rows of a step", 1)) ||
+      failed(checkShape(*this, "table", getTable(),
+                        {getDim(getTable(), 0), width / 2, 2})))
+    return failure();
+  return checkNumbers(*this, "index", getIndex(), getInput());
+}
+
+/// q [B, 1, Hq, dk] and k [B, R, Hkv, dk] with Hkv | Hq.
+template <typename OpT>
+static LogicalResult verifyQueryKey(OpT op) {
+  Value q = op.getQuery(), k = op.getKey();
+  if (failed(checkNotEmpty(op, "query", q)) ||
+      failed(checkNotEmpty(op, "key", k)) ||
+      failed(checkEqual(op, "query rows", getDim(q, 1), "rows of a step", 1)) ||
+      failed(checkEqual(op, "key batch", getDim(k, 0), "query batch",
+                        getDim(q, 0))) ||
+      failed(checkEqual(op, "key head width", getDim(k, 3), "query head width",
+                        getDim(q, 3))) ||
+      failed(checkMultiple(op, "query heads", getDim(q, 2), "key heads",
+                           getDim(k, 2))))
+    return failure();
+  return checkNumbers(op, "positions", op.getPositions(), q);
+}
+
+LogicalResult DecodeAttentionOp::verify() {
+  if (failed(verifyQueryKey(*this)))
+    return failure();
+  ArrayRef<int64_t> q = getShape(getQuery()), k = getShape(getKey());
+  VisibilityAttrInterface visibility = getVisibility();
+  Value indices = getIndices();
+  if (bool(indices) != (visibility.getIndexBlock() != 0))
+    return emitOpError("has ")
+           << (indices ? "" : "no ") << "indices, but visibility " << visibility
+           << (indices ? " takes none" : " takes some");
+  if (indices && failed(checkShape(*this, "indices", indices,
+                                   {q[0], k[2], 1, getDim(indices, 3)})))
+    return failure();
+  return checkShape(*this, "value", getValue(),
+                    {k[0], k[1], k[2], getDim(getValue(), 3)});
+}
+
+LogicalResult DecodeSelectOp::verify() {
+  ArrayRef<int64_t> q = getShape(getQuery());
+  if (failed(verifyQueryKey(*this)) ||
+      failed(checkMultiple(*this, "select_block", getSelected().getBlock(),
+                           "stride", getStride())) ||
+      failed(checkAtMost(*this, "block", getBlock(), "select_block",
+                         getSelected().getBlock())) ||
+      failed(checkEqual(*this, "key rows", getDim(getKey(), 1),
+                        "compressed blocks of the context",
+                        getCompressed().getNumKeys(getContext()))))
+    return failure();
+  return checkShape(*this, "lse", getLse(), {q[0], q[2], 1});
+}

@@ -1,0 +1,110 @@
+"""Continuing sequences with a model."""
+
+import os
+
+import numpy
+
+from nsa._runtime import InputError
+from nsa.data._optional import require
+
+
+def draw(logits, random, temperature, top_k, top_p):
+    """An id by its logits [vocab]: of the `top_k` most likely ones (0: all), the fewest that have the part `top_p` of the
+    probability; the most likely one where the temperature is 0."""
+    order = numpy.argsort(-logits, kind="stable")
+    if temperature == 0:
+        return int(order[0])
+    order = order[:top_k or None]
+    weights = numpy.exp((logits[order].astype(numpy.float64) - logits[order[0]]) / temperature)
+    sums = numpy.cumsum(weights)
+    kept = int(numpy.searchsorted(sums, top_p * sums[-1])) + 1 if top_p < 1 else len(sums)
+    target = random.random() * sums[min(kept, len(sums)) - 1]
+    return int(order[min(numpy.searchsorted(sums, target, side="right"), len(order) - 1)])
+
+
+def check_sampling(tokens, temperature, top_k, top_p):
+    for name, value, good, expected in (("tokens", tokens, tokens >= 1, "1 or more"),
+                                        ("temperature", temperature, 0 <= temperature < float("inf"), "0 or more"),
+                                        ("top_k", top_k, top_k >= 0, "0 or more"),
+                                        ("top_p", top_p, 0 < top_p <= 1, "more than 0 and at most 1")):
+        if not good:
+            raise InputError(f"{name} is {value}, expected {expected}")
+
+
+class Generator:
+    """A module with the entries prefill and decode, for a batch of sequences."""
+
+    def __init__(self, module):
+        self._module = module
+        self.batch, self._length = module.tensors["tokens"][1]
+        self.vocab = module.tensors["next_logits"][1][2]
+
+    def prefill(self, prompts):
+        """Takes a prompt of ids for each sequence; returns the logits behind each."""
+        tokens = numpy.zeros((self.batch, self._length), numpy.int32)
+        positions = numpy.full(self.batch, -1, numpy.int32)
+        for row, ids in enumerate(prompts):
+            first = ids[:self._length]
+            tokens[row, :len(first)] = first
+            positions[row] = len(first) - 1
+        logits = self._run("prefill", tokens=tokens, positions=positions)[:len(prompts)]
+        for at in range(self._length, max(map(len, prompts))):
+            ids = [prompt[at] if at < len(prompt) else -1 for prompt in prompts]
+            new = self.append(ids, [at] * len(prompts))
+            for row, token in enumerate(ids):
+                if token >= 0:
+                    logits[row] = new[row]
+        return logits
+
+    def append(self, ids, positions):
+        """Appends an id at its position to each sequence, none where it is -1; returns the logits behind each."""
+        token = numpy.zeros((self.batch, 1), numpy.int32)
+        place = numpy.full(self.batch, -1, numpy.int32)
+        for row, (own, position) in enumerate(zip(ids, positions)):
+            if own >= 0:
+                token[row], place[row] = own, position
+        return self._run("decode", token=token, positions=place)[:len(ids)]
+
+    def _run(self, entry, **inputs):
+        return numpy.array(self._module.run(entry, inputs)["next_logits"][:, 0], numpy.float32)
+
+    def generate(self, prompts, tokens, seed, sampling, is_done):
+        """The ids that follow each prompt. `is_done(row, ids)` ends a sequence early."""
+        randoms = [numpy.random.default_rng([seed, row]) for row in range(len(prompts))]
+        results = [[] for _ in prompts]
+        done = [False] * len(prompts)
+        logits = self.prefill(prompts)
+        while True:
+            ids = []
+            for row, random in enumerate(randoms):
+                if not done[row]:
+                    results[row].append(draw(logits[row], random, *sampling))
+                    done[row] = len(results[row]) == tokens or is_done(row, results[row])
+                ids.append(-1 if done[row] else results[row][-1])
+            if all(done):
+                return results
+            logits = self.append(ids, [len(p) + len(r) - 1 for p, r in zip(prompts, results)])
+
+
+class Text:
+    """What texts are as ids: bytes, or by the tokenizer.json of a checkpoint."""
+
+    def __init__(self, folder, vocab):
+        path = os.path.join(folder, "tokenizer.json")
+        self._tokenizer = None
+        if os.path.exists(path):
+            library = require("tokenizers", f"the tokenizer '{path}'")
+            self._tokenizer = library.Tokenizer.from_file(path)
+            self._tokenizer.encode_special_tokens = True
+        elif vocab != 256:
+            raise InputError(f"'{folder}' has no tokenizer.json, and its {vocab} ids are no bytes: give prompts as ids")
+
+    def encode(self, text):
+        if self._tokenizer:
+            return self._tokenizer.encode(text, add_special_tokens=False).ids
+        return list(text.encode())
+
+    def decode(self, ids):
+        if self._tokenizer:
+            return self._tokenizer.decode(ids)
+        return bytes(ids).decode(errors="replace")

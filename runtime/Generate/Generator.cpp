@@ -1,0 +1,185 @@
+//===- Generator.cpp - sequences that grow by a token ---------------------===//
+
+#include "runtime/Generate/Generator.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "runtime/CPU/Convert.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+using namespace nsa;
+
+//===----------------------------------------------------------------------===//
+// What the program has
+//===----------------------------------------------------------------------===//
+
+/// The input or output of this name.
+static Result<TensorView> findTensor(const Program &program,
+                                     const EntryInfo &entry,
+                                     const std::vector<unsigned> &tensors,
+                                     const char *name) {
+  for (unsigned index : tensors)
+    if (program.tensors()[index].name == name)
+      return program.tensors()[index];
+  return Error{program.artifact().name() + ": entry " + quote(entry.name) +
+               " has no tensor " + quote(name)};
+}
+
+/// Tokens that the artefact was compiled for; 0 if it does not say.
+static int64_t readContext(const Artifact &artifact) {
+  int64_t context = 0;
+  if (const auto *options = artifact->options())
+    for (const auto *option : *options)
+      if (option->key()->string_view() == "context") {
+        std::string_view text = option->value()->string_view();
+        std::from_chars(text.data(), text.data() + text.size(), context);
+      }
+  return context;
+}
+
+Status Generator::bind() {
+  for (auto [name, entry] : {std::pair(training::prefillEntry, &prefillEntry),
+                             std::pair(training::decodeEntry, &decodeEntry)}) {
+    *entry = model.findEntry(name);
+    if (!*entry)
+      return Error{model.artifact().name() + " has no entry " + quote(name) +
+                   ": nsa-compile --context N makes one that generates"};
+  }
+  Result<TensorView> found[] = {
+      findTensor(model, *prefillEntry, prefillEntry->inputs,
+                 training::tokensInput),
+      findTensor(model, *decodeEntry, decodeEntry->inputs,
+                 training::tokenInput),
+      findTensor(model, *decodeEntry, decodeEntry->inputs,
+                 training::positionsInput),
+      findTensor(model, *decodeEntry, decodeEntry->outputs,
+                 training::nextLogitsOutput)};
+  TensorView *views[] = {&promptTokens, &token, &positions, &nextLogits};
+  for (size_t i = 0; i < std::size(found); ++i) {
+    if (!found[i])
+      return Error{found[i].message()};
+    *views[i] = *found[i];
+  }
+  limit = readContext(model.artifact());
+  bool isShaped = promptTokens.shape.size() == 2 &&
+                  nextLogits.shape.size() == 3 && positions.shape.size() == 1 &&
+                  promptTokens.type == DataType::I32 &&
+                  token.type == DataType::I32 &&
+                  positions.type == DataType::I32 && isFloat(nextLogits.type);
+  if (!isShaped || limit <= 0)
+    return Error{model.artifact().name() +
+                 " does not generate: its entries have other tensors, or it "
+                 "says no context"};
+  rows = int64_t(positions.shape[0]);
+  promptLength = int64_t(promptTokens.shape[1]);
+  tokens = int64_t(nextLogits.shape[2]);
+  lastLogits.resize(size_t(rows * tokens));
+  lengths.resize(size_t(rows));
+  return {};
+}
+
+Result<Generator> Generator::create(Program program) {
+  Generator generator(std::move(program));
+  if (Status status = generator.bind(); !status)
+    return Error{status.message()};
+  return generator;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+Status Generator::run(const EntryInfo &entry) {
+  if (Status status = model.run(entry); !status)
+    return status;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (positions.as<int32_t>()[row] < 0)
+      continue;
+    float *own = lastLogits.data() + row * tokens;
+    for (int64_t id = 0; id < tokens; ++id) {
+      own[id] =
+          float(elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
+      if (!std::isfinite(own[id]))
+        return Error{"the logits of sequence " + std::to_string(row + 1) +
+                     " are not finite after " +
+                     std::to_string(lengths[size_t(row)]) + " tokens"};
+    }
+  }
+  return {};
+}
+
+/// The beginning of all prompts at once.
+Status Generator::fill(const std::vector<std::vector<int32_t>> &prompts) {
+  std::fill_n(promptTokens.as<int32_t>(), rows * promptLength, 0);
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    int64_t count =
+        std::min<int64_t>(int64_t(prompts[row].size()), promptLength);
+    std::copy_n(prompts[row].begin(), count,
+                promptTokens.as<int32_t>() + int64_t(row) * promptLength);
+    positions.as<int32_t>()[row] = int32_t(count - 1);
+    lengths[row] = count;
+  }
+  return run(*prefillEntry);
+}
+
+Status Generator::prefill(const std::vector<std::vector<int32_t>> &prompts) {
+  if (prompts.empty() || int64_t(prompts.size()) > rows)
+    return Error{std::to_string(prompts.size()) + " prompts, expected 1 to " +
+                 std::to_string(rows)};
+  int64_t longest = 0;
+  for (size_t row = 0; row < prompts.size(); ++row) {
+    const std::vector<int32_t> &prompt = prompts[row];
+    std::string name = "prompt " + std::to_string(row + 1);
+    if (prompt.empty())
+      return Error{name + " is empty: it needs at least one token"};
+    if (int64_t(prompt.size()) > limit)
+      return Error{name + " has " + std::to_string(prompt.size()) +
+                   " tokens, more than the context of " +
+                   std::to_string(limit)};
+    for (int32_t id : prompt)
+      if (id < 0 || id >= tokens)
+        return Error{name + " has the id " + std::to_string(id) +
+                     ", expected 0 to " + std::to_string(tokens - 1)};
+    longest = std::max(longest, int64_t(prompt.size()));
+  }
+  std::fill(lengths.begin(), lengths.end(), 0);
+  std::fill_n(positions.as<int32_t>(), rows, -1);
+  // All weights are read once for all tokens of a prefill, and once for each
+  // step: as many steps take about as long.
+  constexpr int64_t stepsOfPrefill = 16;
+  if (longest * stepsOfPrefill >= promptLength)
+    if (Status status = fill(prompts); !status)
+      return status;
+  std::vector<int32_t> ids(static_cast<size_t>(rows));
+  for (;;) {
+    bool isDone = true;
+    for (size_t row = 0; row < size_t(rows); ++row) {
+      bool has =
+          row < prompts.size() && lengths[row] < int64_t(prompts[row].size());
+      ids[row] = has ? prompts[row][size_t(lengths[row])] : -1;
+      isDone &= !has;
+    }
+    if (isDone)
+      return {};
+    if (Status status = append(ids); !status)
+      return status;
+  }
+}
+
+Status Generator::append(const std::vector<int32_t> &ids) {
+  for (size_t row = 0; row < size_t(rows); ++row) {
+    bool has = row < ids.size() && ids[row] >= 0;
+    if (has && ids[row] >= tokens)
+      return Error{"the id " + std::to_string(ids[row]) +
+                   " is no token, expected 0 to " + std::to_string(tokens - 1)};
+    if (has && lengths[row] == limit)
+      return Error{"sequence " + std::to_string(row + 1) +
+                   " is full: the context has " + std::to_string(limit) +
+                   " tokens"};
+    token.as<int32_t>()[row] = has ? ids[row] : 0;
+    positions.as<int32_t>()[row] = has ? int32_t(lengths[row]++) : -1;
+  }
+  return run(*decodeEntry);
+}

@@ -1,0 +1,64 @@
+//===- Generator.h - sequences that grow by a token -------------*- C++ -*-===//
+//
+// Drives a program with the entries `prefill` and `decode`
+// (nsa/Artifact/TrainingContract.h), one batch of sequences at a time.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_GENERATE_GENERATOR_H
+#define NSA_RUNTIME_GENERATE_GENERATOR_H
+
+#include "nsa/Runtime/Runtime.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace nsa {
+
+class Generator {
+public:
+  /// Takes a program whose weights are loaded. An error names the entry, the
+  /// tensor or the option that a program which generates has.
+  static Result<Generator> create(Program program);
+
+  /// Sequences of a batch; tokens of each at most; tokens that there are.
+  int64_t batch() const { return rows; }
+  int64_t context() const { return limit; }
+  int64_t vocab() const { return tokens; }
+
+  /// Begins a batch: a prompt of at least one token for each of its first
+  /// sequences. An error names an empty prompt, one that is longer than the
+  /// context, and an id that is no token's.
+  Status prefill(const std::vector<std::vector<int32_t>> &prompts);
+
+  /// Appends a token to each sequence; -1 leaves one alone. Allocates nothing.
+  /// A sequence that is full is an error.
+  Status append(const std::vector<int32_t> &ids);
+
+  /// The logits of the token after the last one of a sequence, as f32.
+  const float *logits(int64_t sequence) const {
+    return lastLogits.data() + sequence * tokens;
+  }
+  /// Tokens of a sequence.
+  int64_t length(int64_t sequence) const { return lengths[size_t(sequence)]; }
+
+  Program &program() { return model; }
+
+private:
+  explicit Generator(Program program) : model(std::move(program)) {}
+  Status bind();
+  Status fill(const std::vector<std::vector<int32_t>> &prompts);
+  /// Runs an entry, and keeps the logits of sequences with a position.
+  Status run(const EntryInfo &entry);
+
+  Program model;
+  const EntryInfo *prefillEntry = nullptr, *decodeEntry = nullptr;
+  TensorView promptTokens, token, positions, nextLogits;
+  int64_t rows = 0, limit = 0, tokens = 0, promptLength = 0;
+  std::vector<float> lastLogits;
+  std::vector<int64_t> lengths;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_GENERATE_GENERATOR_H

@@ -1,0 +1,48 @@
+//===- Sampling.h - a token from its logits ---------------------*- C++ -*-===//
+
+#ifndef NSA_RUNTIME_GENERATE_SAMPLING_H
+#define NSA_RUNTIME_GENERATE_SAMPLING_H
+
+#include "nsa/Support/Result.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace nsa {
+
+/// From which tokens one is drawn. Restrictions apply in this order.
+struct SamplingOptions {
+  /// What logits are divided by; 0 takes the most likely token.
+  double temperature = 1.0;
+  /// The most likely tokens, so many; 0 for all.
+  int64_t topK = 0;
+  /// Of these, the fewest most likely ones that have this part of the
+  /// probability together; 1 for all.
+  double topP = 1.0;
+
+  /// Names the option that is out of its range, with the value.
+  Status check() const;
+};
+
+/// Draws tokens. Has the memory for it: drawing allocates none.
+class TokenSampler {
+public:
+  TokenSampler(const SamplingOptions &options, int64_t vocab);
+
+  /// A token, by a number `uniform` in [0, 1). `logits` has one number for each
+  /// token, one of them finite; equal ones rank by token. A token whose logit
+  /// is -infinity is never drawn.
+  int32_t choose(const float *logits, double uniform);
+
+private:
+  SamplingOptions options;
+  int64_t vocab;
+  /// Logits and tokens, the most likely ones first.
+  std::vector<std::pair<float, int32_t>> ranked;
+  std::vector<double> weights;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_GENERATE_SAMPLING_H

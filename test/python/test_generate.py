@@ -1,0 +1,141 @@
+"""One token at a time gives what the model gives to whole sequences."""
+
+import pathlib
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+import nsa
+
+CONFIG = """
+model: {{dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu, {model}}}
+nsa: {{l: 8, d: 4, l_sel: 16, n_sel: 4, w: 20, {nsa}}}
+train: {{seq_len: 96, batch_size: 2, micro_batch: 2}}
+"""
+
+
+def compile_both(model, nsa_keys, context, length=160):
+    """The model on whole sequences, and with caches, of the same large weights."""
+    text = nsa.model_text(CONFIG.format(model=model, nsa=nsa_keys))
+    whole = nsa.compile(text, seq_len=length, threads=1)
+    cached = nsa.compile(text, context=context, threads=1)
+    rng = np.random.default_rng(1)
+    for module in (whole, cached):
+        module.run("init", {})
+    for name, (_, shape, role) in whole.tensors.items():
+        if role == "parameter" and len(shape) > 1:
+            scale = 0.4 if "key" in name or "query" in name else 0.2
+            weights = (rng.standard_normal(shape) * scale).astype(np.float32)
+            whole.write(name, weights)
+            cached.write(name, weights)
+    return whole, cached
+
+
+MODELS = {
+    "dense": ("attention: dense", "phi: mean"),
+    "window": ("attention: window", "phi: mean"),
+    "nsa": ("attention: nsa", "phi: mean"),
+    "linear": ("attention: nsa, qk_norm: true", "phi: linear, phi_pos: true"),
+    "mlp": ("layers: 'dense, nsa', tied_embeddings: true", "phi: mlp, gate: softmax, shared_kv: true"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_decode_every_position_is_row_of_forward(name):
+    # Around every l, d, l', w and n l' that there is, and beyond the sequences
+    # of the training. Measured: 2e-6 at most.
+    whole, cached = compile_both(*MODELS[name], context=160)
+    ids = np.random.default_rng(2).integers(0, 64, (2, 160)).astype(np.int32)
+    expected = whole.run("forward", {"tokens": ids})["logits"]
+    for position in range(160):
+        got = cached.run("decode", {"token": ids[:, position:position + 1], "positions": np.full(2, position, np.int32)})
+        error = abs(got["next_logits"][:, 0] - expected[:, position]).max() / abs(expected).max()
+        assert error <= 1e-5, (position, error)
+
+
+def test_prefill_sequences_of_two_lengths_goes_on_as_decode():
+    whole, cached = compile_both(*MODELS["nsa"], context=160)
+    ids = np.random.default_rng(3).integers(0, 64, (2, 160)).astype(np.int32)
+    expected = whole.run("forward", {"tokens": ids})["logits"]
+    for lengths in ([96, 5], [31, 32], [1, 64]):
+        lengths = np.array(lengths, np.int32)
+        got = cached.run("prefill", {"tokens": ids[:, :96], "positions": lengths - 1})["next_logits"]
+        for step in range(20):
+            at = lengths - 1 + step
+            error = abs(got[:, 0] - expected[[0, 1], at]).max() / abs(expected).max()
+            assert error <= 1e-5, (lengths, step, error)
+            got = cached.run("decode", {"token": ids[[0, 1], at + 1][:, None], "positions": at + 1})["next_logits"]
+
+
+def test_decode_position_minus_one_leaves_sequence_alone():
+    whole, cached = compile_both(*MODELS["nsa"], context=160)
+    ids = np.random.default_rng(4).integers(0, 64, (2, 160)).astype(np.int32)
+    expected = whole.run("forward", {"tokens": ids})["logits"]
+    for position in range(40):
+        for row in range(2):
+            positions = np.full(2, -1, np.int32)
+            positions[row] = position
+            got = cached.run("decode", {"token": ids[:, position:position + 1], "positions": positions})
+            error = abs(got["next_logits"][row, 0] - expected[row, position]).max() / abs(expected).max()
+            assert error <= 1e-5, (position, row, error)
+
+
+# Model.generate
+
+
+CHECKPOINT = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
+nsa: {l: 8, d: 4, l_sel: 16, n_sel: 4, w: 32}
+train: {steps: 1, seq_len: 32, batch_size: 2, micro_batch: 2, warmup_steps: 0, final_eval_batches: 1, sample_bytes: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "small.yaml").write_text(CHECKPOINT)
+    tools = pathlib.Path(nsa.__file__).parents[2] / "bin"
+    for command in (["nsa-data", "synth", "--vocab", "16", "--tokens", "20k", "-o", "data"],
+                    ["nsa-train", "small.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "small"]):
+        subprocess.run([tools / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    return nsa.Model(folder / "runs" / "small")
+
+
+def test_generate_temperature_0_takes_most_likely_ids(model):
+    drawn = model.generate([1, 2, 3], tokens=20, temperature=0)
+    ids = [1, 2, 3]
+    for token in drawn:
+        logits = model.logits(ids)[-1]
+        assert logits[token] >= logits.max() - 1e-4
+        ids.append(token)
+    assert model.generate([[1, 2, 3], [5] * 40], tokens=20, temperature=0)[0] == drawn
+
+
+def test_generate_text_is_function_of_seed_and_ends_before_stop(model):
+    text = model.generate("ab", tokens=30, seed=1)
+    assert isinstance(text, str) and text == model.generate("ab", tokens=30, seed=1)
+    assert text != model.generate("ab", tokens=30, seed=2)
+    assert model.generate("ab", tokens=30, seed=1, stop=text[3:5]) == text.split(text[3:5])[0]
+
+
+def test_generate_changed_parameters_are_used(model):
+    saved = model.parameters["head.weight"]
+    model.parameters["head.weight"] = 0 * saved
+    try:
+        assert model.generate([1, 2, 3], tokens=3, temperature=0) == [0, 0, 0]
+    finally:
+        model.parameters["head.weight"] = saved
+
+
+@pytest.mark.parametrize("prompts,options,message", [
+    ("", {}, "prompt 1 is empty: it needs at least one token"),
+    ([[1], []], {"tokens": 5}, "prompt 2 is empty: it needs at least one token"),
+    ([1, 256], {}, "ids have the value 256, expected 0 to 255"),
+    ([1] * 100, {"tokens": 29}, "prompt 1 has 100 tokens and 29 are to follow, more than the context of 128; context=129"),
+    ([1], {"top_p": 0}, "top_p is 0, expected more than 0 and at most 1"),
+    ([1], {"stop": "x"}, "stop is for texts, and a prompt is ids"),
+])
+def test_generate_wrong_arguments_are_errors(model, prompts, options, message):
+    with pytest.raises(nsa.InputError, match=re.escape(message)):
+        model.generate(prompts, **options)

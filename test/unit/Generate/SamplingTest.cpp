@@ -1,0 +1,90 @@
+//===- SamplingTest.cpp - a token from its logits -------------------------===//
+
+#include "runtime/Generate/Sampling.h"
+
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace nsa;
+
+namespace {
+
+/// Probabilities 0.5, 0.125, 0.25 and 0.125.
+const float logits[] = {1.38629436f, 0.0f, 0.693147181f, 0.0f};
+
+int32_t choose(const SamplingOptions &options, double uniform) {
+  return TokenSampler(options, 4).choose(logits, uniform);
+}
+
+TEST(TokenSampler, AllTokens_HaveTheirPartOfTheInterval) {
+  SamplingOptions options;
+  EXPECT_EQ(choose(options, 0.0), 0);
+  EXPECT_EQ(choose(options, 0.49), 0);
+  EXPECT_EQ(choose(options, 0.51), 2);
+  EXPECT_EQ(choose(options, 0.74), 2);
+  EXPECT_EQ(choose(options, 0.76), 1);
+  EXPECT_EQ(choose(options, 0.88), 3);
+  EXPECT_EQ(choose(options, 0.99999), 3);
+}
+
+TEST(TokenSampler, TemperatureZero_TakesTheFirstOfTheMostLikely) {
+  const float equal[] = {1.0f, 3.0f, 3.0f, 2.0f};
+  SamplingOptions options;
+  options.temperature = 0;
+  EXPECT_EQ(TokenSampler(options, 4).choose(equal, 0.99), 1);
+}
+
+TEST(TokenSampler, TemperatureTwo_FlattensTheDistribution) {
+  SamplingOptions options;
+  options.temperature = 2;
+  // 2, 1, sqrt(2), 1 of 5.41.
+  EXPECT_EQ(choose(options, 0.36), 0);
+  EXPECT_EQ(choose(options, 0.38), 2);
+}
+
+TEST(TokenSampler, TopK_LeavesTheMostLikelyTokens) {
+  SamplingOptions options;
+  options.topK = 2;
+  EXPECT_EQ(choose(options, 0.66), 0);
+  EXPECT_EQ(choose(options, 0.67), 2);
+  EXPECT_EQ(choose(options, 0.99), 2);
+  options.topK = 100;
+  EXPECT_EQ(choose(options, 0.99), 3);
+}
+
+TEST(TokenSampler, TopP_LeavesTheFewestTokensThatHaveIt) {
+  SamplingOptions options;
+  options.topP = 0.5;
+  EXPECT_EQ(choose(options, 0.99), 0);
+  options.topP = 0.51;
+  EXPECT_EQ(choose(options, 0.66), 0);
+  EXPECT_EQ(choose(options, 0.99), 2);
+  // Of the two that top-k leaves, the first has two thirds.
+  options.topK = 2;
+  options.topP = 0.66;
+  EXPECT_EQ(choose(options, 0.99), 0);
+}
+
+TEST(TokenSampler, MinusInfinity_IsNeverDrawn) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float some[] = {-infinity, 0.0f, -infinity, 0.0f};
+  TokenSampler sampler({}, 4);
+  EXPECT_EQ(sampler.choose(some, 0.0), 1);
+  EXPECT_EQ(sampler.choose(some, 0.99999), 3);
+}
+
+TEST(SamplingOptions, OutOfRange_NamesOptionAndValue) {
+  SamplingOptions options;
+  EXPECT_TRUE(options.check());
+  options.temperature = -1;
+  EXPECT_EQ(options.check().message(), "temperature is -1, expected 0 or more");
+  options = {};
+  options.topP = 0;
+  EXPECT_EQ(options.check().message(),
+            "top-p is 0, expected more than 0 and at most 1");
+  options = {};
+  options.topK = -3;
+  EXPECT_EQ(options.check().message(), "top-k is -3, expected 0 or more");
+}
+
+} // namespace

@@ -1,0 +1,359 @@
+//===- nsa-generate.cpp - continues texts ---------------------------------===//
+
+#include "Options.h"
+#include "lib/Support/CommandLine.h"
+#include "lib/Support/Config.h"
+#include "lib/Support/Files.h"
+#include "lib/Support/Philox.h"
+#include "lib/Support/Process.h"
+#include "lib/Support/Stages.h"
+#include "lib/Support/Text.h"
+#include "nsa/Artifact/TrainingContract.h"
+#include "nsa/Runtime/Weights.h"
+#include "runtime/Data/Tokenizer.h"
+#include "runtime/Generate/Generator.h"
+#include "runtime/Generate/StopText.h"
+#include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/CompileConfig.h"
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+
+using namespace nsa;
+namespace fs = std::filesystem;
+
+static constexpr const char *toolName = "nsa-generate";
+
+static int fail(const std::string &message) {
+  return reportError(toolName, message);
+}
+
+//===----------------------------------------------------------------------===//
+// Prompts
+//===----------------------------------------------------------------------===//
+
+using Tokens = std::vector<int32_t>;
+
+/// "5,17,2", also with spaces or lines between.
+static Result<Tokens> parseIds(const std::string &text) {
+  Tokens ids;
+  const char *at = text.data(), *end = at + text.size();
+  while (at != end) {
+    if (*at == ',' || *at == ' ' || *at == '\n' || *at == '\t') {
+      ++at;
+      continue;
+    }
+    int32_t id = 0;
+    auto [behind, code] = std::from_chars(at, end, id);
+    if (code != std::errc())
+      return Error{"ids are numbers with commas between them, found " +
+                   quote(std::string(at, end))};
+    ids.push_back(id);
+    at = behind;
+  }
+  return ids;
+}
+
+/// The texts of the command line, those of files last.
+static Result<std::vector<std::string>>
+readPrompts(const GenerateOptions &options) {
+  std::vector<std::string> texts = options.prompts;
+  for (const std::string &path : options.promptFiles) {
+    Result<std::string> text = readFile(path);
+    if (!text)
+      return Error{text.message()};
+    texts.push_back(std::move(*text));
+  }
+  return texts;
+}
+
+/// `tokenizer` is null where prompts are ids.
+static Result<std::vector<Tokens>>
+encodePrompts(const std::vector<std::string> &texts,
+              const Tokenizer *tokenizer) {
+  std::vector<Tokens> prompts;
+  for (const std::string &text : texts) {
+    Result<Tokens> tokens =
+        tokenizer ? tokenizer->encode(text) : parseIds(text);
+    std::string name = "prompt " + std::to_string(prompts.size() + 1);
+    if (!tokens)
+      return Error{name + ": " + tokens.message()};
+    if (tokens->empty())
+      return Error{name + " is empty: it needs at least one token"};
+    prompts.push_back(std::move(*tokens));
+  }
+  return prompts;
+}
+
+//===----------------------------------------------------------------------===//
+// Model
+//===----------------------------------------------------------------------===//
+
+/// The configuration of a checkpoint, in the stage that it was saved in.
+static Result<RunConfig> readConfig(const Weights &weights) {
+  return readCheckpointConfig(weights.path(), weights.step());
+}
+
+/// The tokenizer of the checkpoint, or the one that was asked for.
+static Result<Tokenizer> openTokenizer(const GenerateOptions &options,
+                                       const Weights &weights,
+                                       const RunConfig &config) {
+  std::string path = options.tokenizer;
+  std::error_code code;
+  fs::path own = fs::path(weights.path()) / "tokenizer.json";
+  if (path.empty() && fs::exists(own, code))
+    path = own;
+  if (path.empty() && config.model.vocabSize != 256)
+    return Error{"'" + weights.path() + "' has no tokenizer.json, and its " +
+                 std::to_string(config.model.vocabSize) +
+                 " tokens are not bytes: give --tokenizer, or ids with --ids"};
+  Result<Tokenizer> tokenizer = path.empty() || path == "byte"
+                                    ? Tokenizer::ofBytes()
+                                    : Tokenizer::load(path);
+  if (tokenizer && tokenizer->size() > config.model.vocabSize)
+    return Error{"the tokenizer " + (path.empty() ? "byte" : path) + " has " +
+                 std::to_string(tokenizer->size()) + " tokens, the model has " +
+                 std::to_string(config.model.vocabSize) +
+                 ": it is that of another model"};
+  return tokenizer;
+}
+
+/// Compiles the checkpoint's configuration, or finds what was compiled before.
+static Result<std::string> compileModel(const GenerateOptions &options,
+                                        const Weights &weights,
+                                        const RunConfig &config, size_t batch,
+                                        int64_t context) {
+  CompileRequest request;
+  request.config = weights.path() + "/config.yaml";
+  request.gpu = options.gpu;
+  request.options = options.compileOptions;
+  request.options.push_back("context=" + std::to_string(context));
+  request.options.push_back("micro-batch=" + std::to_string(batch));
+  Result<RunConfig> whole = loadConfig(request.config, {});
+  if (!whole)
+    return Error{whole.message()};
+  request.stage = findStage(*whole, weights.step());
+  auto say = [](const std::string &text) {
+    std::fprintf(stderr, "%s: %s\n", toolName, text.c_str());
+  };
+  return compileConfig(request, config, readVariable, say);
+}
+
+/// What is generated, and by what.
+namespace {
+struct Job {
+  Generator generator;
+  std::vector<Tokens> prompts;
+  /// Nothing where tokens are printed as ids.
+  std::optional<Tokenizer> tokenizer;
+};
+} // namespace
+
+static Result<Generator> openGenerator(const GenerateOptions &options,
+                                       const Weights &weights,
+                                       const std::string &path) {
+  Result<Artifact> artifact = Artifact::open(path);
+  if (!artifact)
+    return Error{artifact.message()};
+  RuntimeOptions runtime;
+  runtime.threads = options.threads;
+  runtime.blasLibrary = options.blasLibrary;
+  runtime.device = options.gpu;
+  Result<Program> program = Program::create(*artifact, runtime);
+  if (!program)
+    return Error{program.message()};
+  if (Status status = program->run(training::initEntry); !status)
+    return Error{status.message()};
+  if (Status status = weights.load(*program); !status)
+    return Error{status.message()};
+  return Generator::create(std::move(*program));
+}
+
+/// All prompts with what is to be generated fit the context.
+static Status checkLengths(const std::vector<Tokens> &prompts, int64_t tokens,
+                           int64_t context) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    int64_t all = int64_t(prompts[i].size()) + tokens;
+    if (all > context)
+      return Error{"prompt " + std::to_string(i + 1) + " has " +
+                   std::to_string(prompts[i].size()) + " tokens and --tokens " +
+                   std::to_string(tokens) + " makes them " +
+                   std::to_string(all) + ", more than the context of " +
+                   std::to_string(context) + ": give --context " +
+                   std::to_string(all) + ", or fewer --tokens"};
+  }
+  return {};
+}
+
+static Result<Job> prepare(const GenerateOptions &options) {
+  Result<std::vector<std::string>> texts = readPrompts(options);
+  if (!texts)
+    return Error{texts.message()};
+  Result<Weights> weights = Weights::open(options.checkpoint);
+  if (!weights)
+    return Error{weights.message()};
+  Result<RunConfig> config = readConfig(*weights);
+  if (!config)
+    return Error{config.message()};
+  if (!options.device.empty())
+    config->runtime.device = options.device;
+  std::optional<Tokenizer> tokenizer;
+  if (!options.ids) {
+    Result<Tokenizer> opened = openTokenizer(options, *weights, *config);
+    if (!opened)
+      return Error{opened.message()};
+    tokenizer = std::move(*opened);
+  }
+  Result<std::vector<Tokens>> prompts =
+      encodePrompts(*texts, tokenizer ? &*tokenizer : nullptr);
+  if (!prompts)
+    return Error{prompts.message()};
+  std::string path = options.artefact;
+  if (path.empty()) {
+    int64_t context =
+        options.context ? options.context : 4 * config->train.seqLen;
+    if (Status status = checkLengths(*prompts, options.tokens, context);
+        !status)
+      return Error{status.message()};
+    Result<std::string> made =
+        compileModel(options, *weights, *config, prompts->size(), context);
+    if (!made)
+      return Error{made.message()};
+    path = *made;
+  }
+  Result<Generator> generator = openGenerator(options, *weights, path);
+  if (!generator)
+    return Error{generator.message()};
+  if (int64_t(prompts->size()) > generator->batch())
+    return Error{path + " generates " + std::to_string(generator->batch()) +
+                 " sequences at once, there are " +
+                 std::to_string(prompts->size()) + " prompts"};
+  if (Status status =
+          checkLengths(*prompts, options.tokens, generator->context());
+      !status)
+    return Error{status.message()};
+  return Job{std::move(*generator), std::move(*prompts), std::move(tokenizer)};
+}
+
+//===----------------------------------------------------------------------===//
+// Texts
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The continuation of one prompt. A single one is printed as it grows.
+struct Continuation {
+  Continuation(const GenerateOptions &options, uint64_t number, bool isSingle)
+      : random(options.seed, number), stop(options.stops), isSingle(isSingle) {}
+
+  void add(const std::string &piece) {
+    if (isSingle) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    } else {
+      text += piece;
+    }
+  }
+
+  PhiloxStream random;
+  StopText stop;
+  bool isSingle;
+  std::string text;
+  int64_t tokens = 0;
+};
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+} // namespace
+
+/// Logits of a sequence, where tokens that stand for nothing have none.
+static void maskSilent(const Tokenizer &tokenizer, std::vector<float> &logits) {
+  for (size_t id = 0; id < logits.size(); ++id)
+    if (int64_t(id) >= tokenizer.size() ||
+        tokenizer.bytesOf(int32_t(id)).empty())
+      logits[id] = -std::numeric_limits<float>::infinity();
+}
+
+/// Draws the next token of each sequence that goes on; -1 for others. Returns
+/// whether there is one.
+static bool drawTokens(Job &job, const GenerateOptions &options,
+                       TokenSampler &sampler, std::vector<float> &logits,
+                       std::vector<Continuation> &all, Tokens &ids) {
+  bool goesOn = false;
+  for (size_t row = 0; row < all.size(); ++row) {
+    Continuation &own = all[row];
+    ids[row] = -1;
+    if (own.stop.stopped() || own.tokens == options.tokens)
+      continue;
+    const float *from = job.generator.logits(int64_t(row));
+    std::copy_n(from, logits.size(), logits.begin());
+    if (job.tokenizer)
+      maskSilent(*job.tokenizer, logits);
+    int32_t id = sampler.choose(logits.data(), own.random.uniform());
+    if (job.tokenizer)
+      own.add(own.stop.push(job.tokenizer->bytesOf(id)));
+    else
+      own.add((own.tokens ? "," : "") + std::to_string(id));
+    ++own.tokens;
+    bool isLast = own.stop.stopped() || own.tokens == options.tokens;
+    ids[row] = isLast ? -1 : id;
+    goesOn |= !isLast;
+  }
+  return goesOn;
+}
+
+static void printRate(const char *what, int64_t tokens, double seconds) {
+  std::fprintf(stderr, "%s: %lld tokens in %.3f s, %.1f tokens/s\n", what,
+               static_cast<long long>(tokens), seconds,
+               seconds > 0 ? double(tokens) / seconds : 0.0);
+}
+
+static int generate(const GenerateOptions &options) {
+  Result<Job> job = prepare(options);
+  if (!job)
+    return fail(job.message());
+  std::vector<Continuation> all;
+  int64_t promptTokens = 0, drawn = 0;
+  for (const Tokens &prompt : job->prompts) {
+    all.emplace_back(options, all.size(), job->prompts.size() == 1);
+    promptTokens += int64_t(prompt.size());
+  }
+  TokenSampler sampler(options.sampling, job->generator.vocab());
+  std::vector<float> logits(size_t(job->generator.vocab()));
+  Tokens ids(all.size());
+  auto start = std::chrono::steady_clock::now();
+  if (Status status = job->generator.prefill(job->prompts); !status)
+    return fail(status.message());
+  double prefillSeconds = secondsSince(start);
+  start = std::chrono::steady_clock::now();
+  while (drawTokens(*job, options, sampler, logits, all, ids))
+    if (Status status = job->generator.append(ids); !status)
+      return fail(status.message());
+  double seconds = secondsSince(start);
+  for (size_t row = 0; row < all.size(); ++row) {
+    Continuation &own = all[row];
+    own.add(own.stop.finish());
+    drawn += own.tokens;
+    if (!own.isSingle)
+      std::printf("=== %zu\n%s\n", row + 1, own.text.c_str());
+  }
+  if (all.size() == 1)
+    std::printf("\n");
+  std::fflush(stdout);
+  printRate("prefill", promptTokens, prefillSeconds);
+  printRate("decode", drawn, seconds);
+  return finishOutput(toolName, 0);
+}
+
+int main(int argc, char **argv) {
+  return runTool(toolName, [&] {
+    GenerateOptions options;
+    if (std::optional<int> code = parseOptions(options, argc, argv))
+      return *code;
+    return generate(options);
+  });
+}
