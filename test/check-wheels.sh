@@ -86,7 +86,7 @@ for file in "$packages"/nsa/bin/* "$packages"/nsa/*.so "$packages"/nsa/lib/*.so;
   [ "$newest" = GLIBC_2.35 ] || fail "$file needs $newest, expected GLIBC_2.35 at most"
 done
 alone() { quiet env -i "HOME=$root" "$@"; }
-for tool in nsa-data nsa-dump nsa-eval nsa-export nsa-generate nsa-import nsa-run nsa-train; do
+for tool in nsa-data nsa-dump nsa-eval nsa-export nsa-import nsa-run nsa-train; do
   alone "$bin/$tool" --version
 done
 if [ "$kind" = runtime ]; then
@@ -99,6 +99,7 @@ fi
 awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' "$source/README.md" > example.py
 grep -q nsa.compile example.py || fail "README.md has no example"
 alone "$bin/python" example.py
+alone "$bin/nsa-generate" --version
 alone "$bin/nsa-model" "$source/configs/smoke.yaml" -o model.mlir
 alone "$bin/nsa-opt" model.mlir --nsa-expand-model -o expanded.mlir
 alone "$bin/nsa-compile" model.mlir --target=sm_90a -o gpu.nsax
