@@ -26,7 +26,8 @@ for tool in nsa-reduce nsa-lsp-server; do
   }
 done
 # Nothing of the build tree is needed.
-if readelf -d "$prefix"/bin/* "$prefix"/lib/python/nsa/*.so | grep -F "$source"; then
+mapfile -t programs < <(grep -laP '^\x7fELF' "$prefix"/bin/* "$prefix"/lib/python/nsa/*.so)
+if readelf -d "${programs[@]}" | grep -F "$source"; then
   echo "error: the run paths above lead into the source tree" >&2
   exit 1
 fi
