@@ -5,6 +5,7 @@ Gradients are operators too, so that what traces a backward pass sees them whole
 """
 
 import torch
+from torch import library
 
 from nsa.torch import _sources
 from nsa.torch._checks import check_attend, check_attention, check_compress, check_select
@@ -12,9 +13,9 @@ from nsa.torch._kernels import run
 
 
 def _define(name, schema, kernel, fake):
-    torch.library.define(f"nsa::{name}", schema)
-    torch.library.impl(f"nsa::{name}", ("cpu", "cuda"), kernel)
-    torch.library.register_fake(f"nsa::{name}", fake)
+    library.define(f"nsa::{name}", schema)
+    library.impl(f"nsa::{name}", ("cpu", "cuda"), kernel)
+    library.register_fake(f"nsa::{name}", fake)
 
 
 def _refuse_second(name):
@@ -22,7 +23,7 @@ def _refuse_second(name):
     def backward(ctx, *grads):
         raise RuntimeError(f"nsa::{name} is a gradient and has none itself: second derivatives are not supported")
 
-    torch.library.register_autograd(f"nsa::{name}", backward)
+    library.register_autograd(f"nsa::{name}", backward)
 
 
 def _like(*tensors):
@@ -71,7 +72,7 @@ _define("attend", "(Tensor q, Tensor k, Tensor v, Tensor? indices, str visibilit
 _define("attend_backward", "(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? indices, "
         "str visibility, float? scale) -> (Tensor, Tensor, Tensor)",
         _attend_backward, lambda grad, q, k, v, *_: tuple(_like(q, k, v)))
-torch.library.register_autograd("nsa::attend", _attend_gradient, setup_context=_keep_attend)
+library.register_autograd("nsa::attend", _attend_gradient, setup_context=_keep_attend)
 _refuse_second("attend_backward")
 
 
@@ -108,7 +109,7 @@ def _compress_gradient(ctx, grad):
 _define("compress", "(Tensor x, Tensor[] weights, str phi, int block, int stride) -> Tensor", _compress, _compress_fake)
 _define("compress_backward", "(Tensor grad, Tensor x, Tensor[] weights, str phi, int block, int stride) -> Tensor[]",
         _compress_backward, lambda grad, x, weights, *_: _like(x, *weights))
-torch.library.register_autograd("nsa::compress", _compress_gradient, setup_context=_keep_compress)
+library.register_autograd("nsa::compress", _compress_gradient, setup_context=_keep_compress)
 _refuse_second("compress_backward")
 
 
@@ -198,5 +199,5 @@ _define("attention_inference", f"({_INPUTS}, {_PARAMETERS}) -> Tensor", _attenti
         lambda *inputs: _attention_fake(*inputs)[0])
 _define("attention_backward", f"(Tensor grad, {_INPUTS}, {_KEPT}, {_PARAMETERS}) -> Tensor[]", _attention_backward,
         lambda grad, *inputs: _like(*inputs[:8], *inputs[8], *inputs[9]))
-torch.library.register_autograd("nsa::attention", _attention_gradient, setup_context=_keep_attention)
+library.register_autograd("nsa::attention", _attention_gradient, setup_context=_keep_attention)
 _refuse_second("attention_backward")
