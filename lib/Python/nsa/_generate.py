@@ -1,11 +1,8 @@
 """Continuing sequences with a model."""
 
-import os
-
 import numpy
 
 from nsa._runtime import InputError
-from nsa.data._optional import require
 
 
 def draw(logits, random, temperature, top_k, top_p):
@@ -84,27 +81,3 @@ class Generator:
             if all(done):
                 return results
             logits = self.append(ids, [len(p) + len(r) - 1 for p, r in zip(prompts, results)])
-
-
-class Text:
-    """What texts are as ids: bytes, or by the tokenizer.json of a checkpoint."""
-
-    def __init__(self, folder, vocab):
-        path = os.path.join(folder, "tokenizer.json")
-        self._tokenizer = None
-        if os.path.exists(path):
-            library = require("tokenizers", f"the tokenizer '{path}'")
-            self._tokenizer = library.Tokenizer.from_file(path)
-            self._tokenizer.encode_special_tokens = True
-        elif vocab != 256:
-            raise InputError(f"'{folder}' has no tokenizer.json, and its {vocab} ids are no bytes: give prompts as ids")
-
-    def encode(self, text):
-        if self._tokenizer:
-            return self._tokenizer.encode(text, add_special_tokens=False).ids
-        return list(text.encode())
-
-    def decode(self, ids):
-        if self._tokenizer:
-            return self._tokenizer.decode(ids)
-        return bytes(ids).decode(errors="replace")

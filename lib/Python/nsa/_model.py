@@ -6,9 +6,10 @@ import os
 import numpy
 
 from nsa._compile import _compiler, _need_compiler, compile, load
-from nsa._generate import Generator, Text, check_sampling
+from nsa._generate import Generator, check_sampling
 from nsa._module import Module, _path
 from nsa._runtime import InputError, RunError, open_weights
+from nsa._text import Text
 
 
 class _Parameters(collections.abc.MutableMapping):
@@ -182,9 +183,9 @@ class Model:
         texts = [isinstance(prompt, str) for prompt in given]
         if stop and not all(texts):
             raise InputError("stop is for texts, and a prompt is ids")
-        text = Text(self.checkpoint, self.vocab) if any(texts) else None
+        text = self._text() if any(texts) else None
         context = context or 4 * self.seq_len
-        ids = [text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
+        ids = [text.encode([prompt])[0] if isinstance(prompt, str) else prompt for prompt in given]
         ids = [self._check_prompt(number, own, tokens, context) for number, own in enumerate(ids, 1)]
 
         def is_done(row, drawn):
@@ -198,6 +199,13 @@ class Model:
                 for end in stop:
                     results[row] = results[row].split(end)[0]
         return results[0] if single else results
+
+    def _text(self):
+        text = Text(self.checkpoint, self.config)
+        if text.kind != "tokenizer" and self.vocab != 256:
+            raise InputError(f"'{self.checkpoint}' has no tokenizer.json, and its {self.vocab} ids are no bytes: "
+                             "give prompts as ids")
+        return text
 
     def _check_prompt(self, number, ids, tokens, context):
         if not len(ids):

@@ -1,5 +1,6 @@
 """Text and the tokens of a checkpoint."""
 
+import functools
 import json
 import os
 import re
@@ -22,18 +23,32 @@ class Text:
         path = os.path.join(checkpoint, "tokenizer.json")
         setting = re.search(r'^  tokenizer: *"?([^"\n]*)', config, re.M)
         vocab = re.search(r"^  vocab_size: *(\d+)", config, re.M)
-        self.kind, self.bytes, self.source = "none", [], b""
+        self.kind, self.source = "none", b""
         self.end, self.end_name = None, END_OF_TEXT[0]
         self._path, self._encoder = path, None
         if os.path.exists(path):
             with open(path, "rb") as file:
                 self.source = file.read()
-            self.kind, self.bytes = "tokenizer", token_bytes(self.source, path)
+            self.kind = "tokenizer"
             self.end, self.end_name = _find_end(self.source)
         elif setting and setting[1] == "byte" and vocab and int(vocab[1]) >= 256:
             # nsa-data ends documents with the byte 0.
-            self.kind, self.bytes, self.end = "byte", [bytes([value]) for value in range(256)], 0
-        self._lengths = numpy.array([len(value) for value in self.bytes], numpy.int64)
+            self.kind, self.end = "byte", 0
+
+    @functools.cached_property
+    def bytes(self):
+        if self.kind == "tokenizer":
+            return token_bytes(self.source, self._path)
+        return [bytes([value]) for value in range(256)] if self.kind == "byte" else []
+
+    @functools.cached_property
+    def _lengths(self):
+        return numpy.array([len(value) for value in self.bytes], numpy.int64)
+
+    def _tokenizer(self):
+        if self._encoder is None:
+            self._encoder = Tokenizer(self._path)
+        return self._encoder
 
     def encode(self, texts):
         """The ids of each text, without special tokens, as rows of int32.
@@ -44,9 +59,13 @@ class Text:
             raise InputError(f"'{os.path.dirname(self._path)}' has no tokenizer: its tokens stand for no text")
         if self.kind == "byte":
             return [numpy.frombuffer(text.encode(), numpy.uint8).astype(numpy.int32) for text in texts]
-        if self._encoder is None:
-            self._encoder = Tokenizer(self._path)
-        return [row.astype(numpy.int32) for row in self._encoder.encode(texts)]
+        return [row.astype(numpy.int32) for row in self._tokenizer().encode(texts)]
+
+    def decode(self, ids):
+        """The text of ids, without special tokens; by the package tokenizers where there is a tokenizer.json."""
+        if self.kind == "tokenizer":
+            return self._tokenizer().encoder.decode(ids)
+        return bytes(ids).decode(errors="replace")
 
     def count_bytes(self, ids):
         """The bytes of text that ids stand for; 0 for those that are special, or unknown."""
