@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import nsa
+from nsa import _safetensors
 from nsa.hf import __main__ as tool
-from nsa.hf import _safetensors, export, import_model
+from nsa.hf import export, import_model
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"

@@ -6,9 +6,9 @@ import os
 import re
 import shutil
 
+from nsa import _safetensors
 from nsa._runtime import InputError, open_weights
 from nsa._text import Text
-from nsa.hf import _safetensors
 
 _MODELING = "modeling_nsa.py"
 

@@ -5,8 +5,9 @@ import os
 
 import numpy
 
+from nsa import _safetensors
 from nsa._runtime import InputError, write_weights
-from nsa.hf import _llama, _safetensors
+from nsa.hf import _llama
 
 
 def _read_config(folder):

@@ -3,12 +3,11 @@
 import json
 import math
 import os
-import struct
-import tempfile
 
 import torch
 from torch import nn
 
+from nsa import _safetensors
 from nsa._runtime import InputError, open_weights
 from nsa.torch._checks import check_at_least, check_phi, check_sizes
 from nsa.torch._functions import attention, rotary_table
@@ -174,29 +173,10 @@ def save_parameters(parameters, path):
     keeps them. nsa-train says which are missing, unknown, or of another shape. InputError for a tensor that is not
     of a floating-point type or not finite; then, and if writing fails, what `path` was before stays.
     """
-    header, offset = {"__metadata__": {"format": "pt"}}, 0
-    arrays = []
     for name, tensor in parameters.items():
         if not tensor.is_floating_point():
             raise InputError(f"the parameter '{name}' is {tensor.dtype}, expected a floating-point type")
         if not tensor.isfinite().all():
             raise InputError(f"the parameter '{name}' has a value that is not finite")
-        arrays.append(tensor.detach().to("cpu", torch.float32).contiguous().numpy())
-        end = offset + arrays[-1].nbytes
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path = os.path.abspath(os.fsdecode(os.fspath(path)))
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=os.path.basename(path), delete=False) as file:
-        try:
-            file.write(struct.pack("<Q", len(text)) + text)
-            for array in arrays:
-                file.write(array.data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    _safetensors.write(os.fsdecode(os.fspath(path)), {name: tensor.shape for name, tensor in parameters.items()},
+                       lambda name: parameters[name].detach().to("cpu", torch.float32).numpy())

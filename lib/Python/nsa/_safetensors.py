@@ -4,6 +4,7 @@ import json
 import math
 import os
 import struct
+import tempfile
 
 import numpy
 
@@ -87,7 +88,10 @@ def find_files(folder):
 
 
 def write(path, shapes, read):
-    """Writes tensors of float32: {name: shape}, and a function from a name to its array."""
+    """Writes tensors of float32: {name: shape}, and a function from a name to its array.
+
+    If writing fails, what `path` was before stays.
+    """
     header, begin = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in shapes.items():
         end = begin + 4 * math.prod(shape)
@@ -96,7 +100,16 @@ def write(path, shapes, read):
     text = json.dumps(header).encode()
     # Elements begin at a multiple of 64.
     text += b" " * (-(8 + len(text)) % 64)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for name in shapes:
-            file.write(numpy.ascontiguousarray(read(name), "<f4").tobytes())
+    path = os.path.abspath(path)
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=os.path.basename(path), delete=False) as file:
+        try:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for name in shapes:
+                file.write(numpy.ascontiguousarray(read(name), "<f4").data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
