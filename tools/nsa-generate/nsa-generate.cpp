@@ -92,11 +92,6 @@ encodePrompts(const std::vector<std::string> &texts,
 // Model
 //===----------------------------------------------------------------------===//
 
-/// The configuration of a checkpoint, in the stage that it was saved in.
-static Result<RunConfig> readConfig(const Weights &weights) {
-  return readCheckpointConfig(weights.path(), weights.step());
-}
-
 /// The tokenizer of the checkpoint, or the one that was asked for.
 static Result<Tokenizer> openTokenizer(const GenerateOptions &options,
                                        const Weights &weights,
@@ -149,6 +144,8 @@ struct Job {
   std::vector<Tokens> prompts;
   /// Nothing where tokens are printed as ids.
   std::optional<Tokenizer> tokenizer;
+  /// Tokens that stand for no text, which are not drawn.
+  Tokens silent;
 };
 } // namespace
 
@@ -170,6 +167,15 @@ static Result<Generator> openGenerator(const GenerateOptions &options,
   if (Status status = weights.load(*program); !status)
     return Error{status.message()};
   return Generator::create(std::move(*program));
+}
+
+/// Tokens of the model that stand for nothing.
+static Tokens findSilent(const Tokenizer &tokenizer, int64_t vocab) {
+  Tokens silent;
+  for (int64_t id = 0; id < vocab; ++id)
+    if (id >= tokenizer.size() || tokenizer.bytesOf(int32_t(id)).empty())
+      silent.push_back(int32_t(id));
+  return silent;
 }
 
 /// All prompts with what is to be generated fit the context.
@@ -195,7 +201,8 @@ static Result<Job> prepare(const GenerateOptions &options) {
   Result<Weights> weights = Weights::open(options.checkpoint);
   if (!weights)
     return Error{weights.message()};
-  Result<RunConfig> config = readConfig(*weights);
+  Result<RunConfig> config =
+      readCheckpointConfig(weights->path(), weights->step());
   if (!config)
     return Error{config.message()};
   if (!options.device.empty())
@@ -235,7 +242,11 @@ static Result<Job> prepare(const GenerateOptions &options) {
           checkLengths(*prompts, options.tokens, generator->context());
       !status)
     return Error{status.message()};
-  return Job{std::move(*generator), std::move(*prompts), std::move(tokenizer)};
+  Tokens silent;
+  if (tokenizer)
+    silent = findSilent(*tokenizer, generator->vocab());
+  return Job{std::move(*generator), std::move(*prompts), std::move(tokenizer),
+             std::move(silent)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -270,14 +281,6 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
 }
 } // namespace
 
-/// Logits of a sequence, where tokens that stand for nothing have none.
-static void maskSilent(const Tokenizer &tokenizer, std::vector<float> &logits) {
-  for (size_t id = 0; id < logits.size(); ++id)
-    if (int64_t(id) >= tokenizer.size() ||
-        tokenizer.bytesOf(int32_t(id)).empty())
-      logits[id] = -std::numeric_limits<float>::infinity();
-}
-
 /// Draws the next token of each sequence that goes on; -1 for others. Returns
 /// whether there is one.
 static bool drawTokens(Job &job, const GenerateOptions &options,
@@ -291,8 +294,8 @@ static bool drawTokens(Job &job, const GenerateOptions &options,
       continue;
     const float *from = job.generator.logits(int64_t(row));
     std::copy_n(from, logits.size(), logits.begin());
-    if (job.tokenizer)
-      maskSilent(*job.tokenizer, logits);
+    for (int32_t silent : job.silent)
+      logits[size_t(silent)] = -std::numeric_limits<float>::infinity();
     int32_t id = sampler.choose(logits.data(), own.random.uniform());
     if (job.tokenizer)
       own.add(own.stop.push(job.tokenizer->bytesOf(id)));
