@@ -2,9 +2,11 @@
 
 #include "dialects/NSA/NSAOps.h"
 #include "dialects/Interfaces/ShapeChecks.h"
+#include "dialects/NN/NNOps.h"
 #include "dialects/NSA/NSASpellings.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
 
@@ -16,6 +18,14 @@ int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
   if (ShapedType::isDynamic(sequence))
     return sequence;
   return sequence < block ? 0 : (sequence - block) / stride + 1;
+}
+
+Value nsa::getSequenceStart(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<AttentionOp, AttentionBackwardOp, CompressOp, CompressBackwardOp,
+            SelectOp, SelectionStatisticsOp, nn::RotaryOp>(
+          [](auto own) { return own.getStart(); })
+      .Default(Value());
 }
 
 int64_t nsa::getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,

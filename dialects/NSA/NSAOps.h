@@ -27,6 +27,10 @@ int64_t getNumCompressedBlocks(int64_t sequence, int64_t block, int64_t stride);
 int64_t getNumKeys(VisibilityAttrInterface visibility, int64_t sequence,
                    mlir::Value start);
 
+/// The operand that says where the sequence of each token begins; null if the
+/// operation has none, or its rows are one sequence.
+mlir::Value getSequenceStart(mlir::Operation *op);
+
 /// How many weights a kind of compression takes.
 unsigned getNumWeights(CompressionKind kind);
 

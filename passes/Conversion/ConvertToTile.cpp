@@ -13,7 +13,6 @@
 #include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/Passes.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #define DEBUG_TYPE "nsa-convert-to-tile"
 
@@ -43,21 +42,12 @@ static bool staysInTheGraph(Operation *op) {
              nn::AllGatherOp>(op);
 }
 
-/// Packed sequences, whose tokens an operand says the start of.
-static bool isPacked(Operation *op) {
-  return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<AttentionOp, AttentionBackwardOp, CompressOp, CompressBackwardOp,
-            SelectOp, SelectionStatisticsOp, nn::RotaryOp>(
-          [](auto op) { return bool(op.getStart()); })
-      .Default(false);
-}
-
 static LogicalResult checkPacked(ModuleOp module,
                                  const KernelSchedule &schedule) {
   if (schedule.selectedForm != SelectedForm::Masks)
     return success();
   WalkResult result = module.walk([&](Operation *op) {
-    if (!isPacked(op))
+    if (!getSequenceStart(op))
       return WalkResult::advance();
     op->emitOpError("has no kernel for packed sequences with masks of selected "
                     "blocks");

@@ -176,12 +176,9 @@ LogicalResult EntryDeriver::needKeys(Operation *op,
 
 /// The sequences of a row have one cache each.
 static LogicalResult refuseStart(Operation *op) {
-  Value start = llvm::TypeSwitch<Operation *, Value>(op)
-                    .Case<nn::RotaryOp, CompressOp, AttentionOp, SelectOp>(
-                        [](auto own) { return own.getStart(); })
-                    .Default([](Operation *) { return Value(); });
-  return start ? op->emitOpError("packs sequences, which have no caches")
-               : success();
+  if (getSequenceStart(op))
+    return op->emitOpError("packs sequences, which have no caches");
+  return success();
 }
 
 /// Looks what the model keeps, before anything changes.
