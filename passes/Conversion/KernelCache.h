@@ -163,6 +163,15 @@ public:
 protected:
   const KernelSchedule &getSchedule() const { return cache.getSchedule(); }
 
+  /// Replaces an operation by one kernel, from its operands to its results.
+  llvm::LogicalResult replace(OpT op, mlir::PatternRewriter &rewriter,
+                              const KernelSpec &spec,
+                              KernelCache::BodyFn body) const {
+    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
+                                        op->getResultTypes(), body));
+    return mlir::success();
+  }
+
   KernelCache &cache;
 };
 

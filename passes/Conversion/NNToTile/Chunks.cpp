@@ -60,10 +60,7 @@ struct ConvertRows : KernelPattern<OpT> {
       copyRows(b, grid, split ? args.drop_front() : args.drop_back(),
                split ? args.front() : args.back(), split);
     };
-    rewriter.replaceOp(op,
-                       this->cache.launch(rewriter, op, spec, op->getOperands(),
-                                          op->getResultTypes(), build));
-    return success();
+    return this->replace(op, rewriter, spec, build);
   }
 };
 
@@ -89,9 +86,7 @@ struct ConvertCountTargets : KernelPattern<nn::CountTargetsOp> {
       b.store(b.reduceAdd(counts), b.view(args[1], {1}), {b.range(0, 1, 0)});
     };
     KernelSpec spec = {"", "n" + std::to_string(elements), {1, 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 
@@ -121,9 +116,7 @@ struct ConvertMeanLoss : KernelPattern<nn::MeanLossOp> {
     };
     KernelSpec spec = {
         "", "n" + std::to_string(op.getLosses().size()), {1, 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 } // namespace

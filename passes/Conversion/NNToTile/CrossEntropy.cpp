@@ -203,14 +203,10 @@ struct ConvertCrossEntropyChunk : KernelPattern<nn::CrossEntropyChunkOp> {
                                 PatternRewriter &rewriter) const override {
     CrossEntropyKernel kernel(op.getLogits(), getSchedule());
     bool hasGradient = static_cast<bool>(op.getLossGrad());
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op, kernel.spec(hasGradient ? 9 : 5),
-                         op->getOperands(), op->getResultTypes(),
-                         [&](auto &b, ArrayRef<Value> args) {
-                           kernel.buildChunk(b, args, op.getFirst(),
-                                             hasGradient);
-                         }));
-    return success();
+    return replace(op, rewriter, kernel.spec(hasGradient ? 9 : 5),
+                   [&](auto &b, ArrayRef<Value> args) {
+                     kernel.buildChunk(b, args, op.getFirst(), hasGradient);
+                   });
   }
 };
 
@@ -240,12 +236,9 @@ struct ConvertCrossEntropyBackward : KernelPattern<nn::CrossEntropyBackwardOp> {
   LogicalResult matchAndRewrite(nn::CrossEntropyBackwardOp op,
                                 PatternRewriter &rewriter) const override {
     CrossEntropyKernel kernel(op.getLogits(), getSchedule());
-    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(4),
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.buildBackward(b, args);
-                                        }));
-    return success();
+    return replace(
+        op, rewriter, kernel.spec(4),
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
   }
 };
 } // namespace

@@ -179,12 +179,9 @@ struct ConvertEmbedding : KernelPattern<nn::EmbeddingOp> {
     RowGrid grid(op.getOutput(), getSchedule().elementsPerProgram);
     KernelSpec spec = {"", grid.name(), {grid.programs, 1, 1}};
     spec.takesExtents = true;
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildForward(b, grid, args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildForward(b, grid, args);
+    });
   }
 };
 

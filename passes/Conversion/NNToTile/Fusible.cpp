@@ -76,9 +76,7 @@ struct ConvertCastAll : KernelPattern<nn::CastAllOp> {
     KernelSpec spec = {"",
                        "n" + std::to_string(elements),
                        {std::max<int64_t>(programs, 1), 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 } // namespace

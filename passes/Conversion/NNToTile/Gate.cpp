@@ -142,12 +142,10 @@ struct ConvertGate : KernelPattern<nn::GateOp> {
                                 PatternRewriter &rewriter) const override {
     GateKernel kernel(op.getLogits(), op.getBranches(), op.getActivation());
     bool hasBias = static_cast<bool>(op.getBias());
-    rewriter.replaceOp(op, cache.launch(rewriter, op, kernel.spec(6),
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.buildForward(b, args, hasBias);
-                                        }));
-    return success();
+    return replace(op, rewriter, kernel.spec(6),
+                   [&](auto &b, ArrayRef<Value> args) {
+                     kernel.buildForward(b, args, hasBias);
+                   });
   }
 };
 

@@ -191,12 +191,9 @@ struct ConvertRootOfMean : KernelPattern<nn::RootOfMeanOp> {
                                 PatternRewriter &rewriter) const override {
     int64_t ranks = op.getRanks();
     KernelSpec spec = {"", "ranks" + std::to_string(ranks), {1, 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildRootOfMean(b, ranks, args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildRootOfMean(b, ranks, args);
+    });
   }
 };
 
@@ -206,12 +203,9 @@ struct ConvertUpdateLossScale : KernelPattern<nn::UpdateLossScaleOp> {
                                 PatternRewriter &rewriter) const override {
     int64_t interval = op.getGrowthInterval();
     KernelSpec spec = {"", "every" + std::to_string(interval), {1, 1, 1}};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildLossScale(b, interval, args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildLossScale(b, interval, args);
+    });
   }
 };
 

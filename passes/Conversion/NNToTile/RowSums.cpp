@@ -46,9 +46,7 @@ struct ConvertAccumulateRows : KernelPattern<nn::AccumulateRowsOp> {
                        "n" + std::to_string(count),
                        {std::max<int64_t>(programs, 1), 1, 1},
                        flops};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 } // namespace

@@ -91,12 +91,9 @@ struct ConvertCacheAppend : KernelPattern<CacheAppendOp> {
     KernelSpec spec =
         makeSpec(getName(op.getCache()), {getDim(op.getCache(), 0), 1, 1});
     spec.inPlace = true;
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildAppend(b, op.getRow(), args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildAppend(b, op.getRow(), args);
+    });
   }
 };
 
@@ -110,12 +107,9 @@ struct ConvertCacheFill : KernelPattern<CacheFillOp> {
                  {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
                   getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
     spec.inPlace = true;
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildFill(b, op.getCache(), args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildFill(b, op.getCache(), args);
+    });
   }
 };
 
@@ -128,13 +122,9 @@ struct ConvertCacheRead : KernelPattern<CacheReadOp> {
         makeSpec(getName(op.getCache()) + "_n" + std::to_string(count),
                  {static_cast<int64_t>(llvm::divideCeil(count, kRowTile)),
                   getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildRead(b, op.getCache(), count,
-                                                    args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildRead(b, op.getCache(), count, args);
+    });
   }
 };
 
@@ -164,11 +154,8 @@ struct ConvertLastBlock : KernelPattern<LastBlockOp> {
       for (auto [tile, to] : llvm::zip(found, args.drop_front()))
         b.store(tile, to, {numbers});
     };
-    rewriter.replaceOp(
-        op, cache.launch(rewriter, op,
-                         makeSpec("b" + std::to_string(batch), {1, 1, 1}),
-                         op->getOperands(), op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter,
+                   makeSpec("b" + std::to_string(batch), {1, 1, 1}), build);
   }
 };
 
@@ -187,9 +174,7 @@ struct ConvertRotaryAt : KernelPattern<RotaryAtOp> {
                  /*inverse=*/false);
     };
     KernelSpec spec = makeSpec(getName(op.getInput()), {shape[0], 1, 1});
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 
@@ -210,9 +195,7 @@ struct ConvertTakeRow : KernelPattern<TakeRowOp> {
         makeSpec("b" + std::to_string(shape[0]) + "s" +
                      std::to_string(shape[1]) + "d" + std::to_string(shape[2]),
                  {shape[0], 1, 1});
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(), build));
-    return success();
+    return replace(op, rewriter, spec, build);
   }
 };
 } // namespace

@@ -91,13 +91,9 @@ struct ConvertCombine : KernelPattern<CombineOp> {
   LogicalResult matchAndRewrite(CombineOp op,
                                 PatternRewriter &rewriter) const override {
     CombineKernel kernel(op.getOutput(), op.getBranches().size());
-    rewriter.replaceOp(op, cache.launch(rewriter, op,
-                                        kernel.spec(2 * kernel.branches - 1),
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.buildForward(b, args);
-                                        }));
-    return success();
+    return replace(
+        op, rewriter, kernel.spec(2 * kernel.branches - 1),
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildForward(b, args); });
   }
 };
 
@@ -106,13 +102,9 @@ struct ConvertCombineBackward : KernelPattern<CombineBackwardOp> {
   LogicalResult matchAndRewrite(CombineBackwardOp op,
                                 PatternRewriter &rewriter) const override {
     CombineKernel kernel(op.getOutputGrad(), op.getBranches().size());
-    rewriter.replaceOp(op, cache.launch(rewriter, op,
-                                        kernel.spec(3 * kernel.branches),
-                                        op->getOperands(), op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          kernel.buildBackward(b, args);
-                                        }));
-    return success();
+    return replace(
+        op, rewriter, kernel.spec(3 * kernel.branches),
+        [&](auto &b, ArrayRef<Value> args) { kernel.buildBackward(b, args); });
   }
 };
 } // namespace

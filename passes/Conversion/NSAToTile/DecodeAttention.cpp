@@ -179,13 +179,10 @@ struct ConvertDecodeAttention : KernelPattern<DecodeAttentionOp> {
     if (op.getIndices())
       keys = std::min(attention.rows, attention.count * attention.selectBlock);
     spec.flops = shape.flops(shape.keyWidth + shape.valueWidth, keys);
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      attention.build(b, args);
-                                    }));
-    return success();
+    return replace(op, rewriter, spec,
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     attention.build(b, args);
+                   });
   }
 };
 } // namespace

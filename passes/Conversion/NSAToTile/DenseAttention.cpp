@@ -401,13 +401,10 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
     DenseAttention attention = getAttention(op, getSchedule());
     KernelSpec spec = attention.forwardSpec("", getName(attention));
     spec.takesExtents = hasAnglesOfAll(op.getTable(), attention.shape.sequence);
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      buildRotaryForward(attention, b, args);
-                                    }));
-    return success();
+    return replace(op, rewriter, spec,
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     buildRotaryForward(attention, b, args);
+                   });
   }
 };
 
@@ -436,16 +433,8 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
         cache.launch(rewriter, op, keyValue, inputs,
                      {op.getKey().getType(), op.getValue().getType()},
                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                       KeyValueGradArgs own = {args[0],
-                                               args[1],
-                                               args[2],
-                                               args[3],
-                                               args[4],
-                                               args[5],
-                                               attention.getStatistics(),
-                                               /*branch=*/0,
-                                               args.drop_back().back(),
-                                               args.back()};
+                       auto own = KeyValueGradArgs::ofOneBranch(
+                           args, attention.getStatistics());
                        own.start = attention.isPacked ? args[6] : Value();
                        attention.buildKeyValueGrad(b, b.programId(0), own);
                      });

@@ -121,6 +121,18 @@ private:
 
 /// What a kernel of dk and dv reads and writes.
 struct KeyValueGradArgs {
+  /// Of one branch without a gate: `args` are those up to `statistics`, others,
+  /// dk and dv.
+  static KeyValueGradArgs ofOneBranch(llvm::ArrayRef<mlir::Value> args,
+                                      const RowStatistics &rows) {
+    return {args[0],      args[1],
+            args[2],      args[3],
+            args[4],      args[5],
+            rows,
+            /*branch=*/0, args.drop_back().back(),
+            args.back()};
+  }
+
   mlir::Value outputGrad, q, k, v, lse, statistics;
   /// What the statistics hold, and whose the gradients are.
   RowStatistics rows;

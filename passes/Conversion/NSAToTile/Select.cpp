@@ -363,13 +363,9 @@ struct ConvertSelect : KernelPattern<SelectOp> {
         shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
                                                       int64_t(shape.keys),
                                                       /*indices=*/0));
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      kernel.build(b, args);
-                                    }));
-    return success();
+    return replace(
+        op, rewriter, spec,
+        [&](TileBuilder &b, ArrayRef<Value> args) { kernel.build(b, args); });
   }
 };
 
@@ -383,13 +379,10 @@ struct ConvertDecodeSelect : KernelPattern<DecodeSelectOp> {
     spec.shape = kernel.name();
     spec.grid = {1, shape.keyHeads, shape.batch};
     spec.flops = shape.flops(shape.keyWidth, int64_t(shape.keys));
-    rewriter.replaceOp(op,
-                       cache.launch(rewriter, op, spec, op->getOperands(),
-                                    op->getResultTypes(),
-                                    [&](TileBuilder &b, ArrayRef<Value> args) {
-                                      kernel.buildDecode(b, args);
-                                    }));
-    return success();
+    return replace(op, rewriter, spec,
+                   [&](TileBuilder &b, ArrayRef<Value> args) {
+                     kernel.buildDecode(b, args);
+                   });
   }
 };
 } // namespace

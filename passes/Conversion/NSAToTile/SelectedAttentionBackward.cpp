@@ -316,23 +316,14 @@ ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
                                lists[0],           lists[1]};
   if (op.getStart())
     inputs.push_back(op.getStart());
-  return cache.launch(builder, op, spec, inputs, keyValueTypes(),
-                      [&](TileBuilder &b, ArrayRef<Value> args) {
-                        KeyValueGradArgs own = {args[0],
-                                                args[1],
-                                                args[2],
-                                                args[3],
-                                                args[4],
-                                                args[5],
-                                                masked.getStatistics(),
-                                                /*branch=*/0,
-                                                args.drop_back().back(),
-                                                args.back()};
-                        own.start = attention.isPacked ? args[8] : Value();
-                        attention.buildKeyValueGrad(
-                            b, attention.getGradProgram(b, /*parts=*/1), own,
-                            args[6], args[7]);
-                      });
+  return cache.launch(
+      builder, op, spec, inputs, keyValueTypes(),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        auto own = KeyValueGradArgs::ofOneBranch(args, masked.getStatistics());
+        own.start = attention.isPacked ? args[8] : Value();
+        attention.buildKeyValueGrad(b, attention.getGradProgram(b, /*parts=*/1),
+                                    own, args[6], args[7]);
+      });
 }
 
 ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {

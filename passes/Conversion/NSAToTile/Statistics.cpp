@@ -229,13 +229,9 @@ struct ConvertGateStatistics : KernelPattern<GateStatisticsOp> {
     int64_t rows =
         ShapedType::getNumElements(getShape(op.getGates())) / branches;
     KernelSpec spec = {"", "n" + std::to_string(rows), {1, 1, 1}, 0};
-    rewriter.replaceOp(op, cache.launch(rewriter, op, spec, op->getOperands(),
-                                        op->getResultTypes(),
-                                        [&](auto &b, ArrayRef<Value> args) {
-                                          buildGateStatistics(b, rows, branches,
-                                                              args);
-                                        }));
-    return success();
+    return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
+      buildGateStatistics(b, rows, branches, args);
+    });
   }
 };
 
