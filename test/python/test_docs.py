@@ -10,10 +10,10 @@ import subprocess
 import pytest
 
 import nsa
+from programs import BIN, train_on_ids
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "python.md"
-BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"
 
 SMALL = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 8, d: 4, l_sel: 16, n_sel: 4, w: 32}
@@ -25,13 +25,7 @@ train: {steps: 2, seq_len: 64, batch_size: 2, micro_batch: 2, warmup_steps: 1, f
 def run(tmp_path_factory):
     """A folder with runs/small, a run of a few steps."""
     folder = tmp_path_factory.mktemp("run")
-    (folder / "small.yaml").write_text(SMALL)
-    for command in (["nsa-data", "synth", "--vocab", "16", "--tokens", "20k", "-o", "data"],
-                    ["nsa-model", "small.yaml", "-o", "small.mlir"],
-                    ["nsa-compile", "small.mlir", "-o", "small.nsax"],
-                    ["nsa-train", "small.nsax", "--config", "small.yaml", "--data", "data", "--out-dir", "runs",
-                     "--run-name", "small"]):
-        subprocess.run([BIN / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    train_on_ids(folder, SMALL)
     return folder
 
 

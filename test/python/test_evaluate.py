@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -11,9 +10,9 @@ import pytest
 import nsa
 from nsa.evaluate import __main__ as tool
 from nsa.evaluate import Scorer, choices, copying, loss, needle, recall
+from programs import run_programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"
 
 CONFIG = """model: {dim: 16, n_layers: 1, n_heads: 1, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 4, d: 4, l_sel: 8, n_sel: 2, n_local: 1, w: 16}
@@ -31,12 +30,9 @@ def folder(tmp_path_factory):
         (folder / "text" / f"{number}.txt").write_text(" ".join(random.choice(["one", "two", "three"],
                                                                               10 + 5 * number)))
     (folder / "c.yaml").write_text(CONFIG)
-    for command in (["nsa-data", "pack", "text", "-o", "data", "--val-fraction",
-                     "0.4"], ["nsa-model", "c.yaml", "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"], [
-                         "nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", ".", "--run-name",
-                         "run"
-                     ]):
-        subprocess.run([BIN / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    run_programs(folder, ["nsa-data", "pack", "text", "-o", "data", "--val-fraction", "0.4"],
+                 ["nsa-model", "c.yaml", "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
+                 ["nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", ".", "--run-name", "run"])
     return folder
 
 
@@ -60,11 +56,9 @@ def test_loss_on_shards_is_that_of_training(folder, scorer):
 
 def test_loss_of_isolated_documents_is_that_of_training(tmp_path):
     (tmp_path / "c.yaml").write_text(CONFIG + "data: {isolate_documents: true}\n")
-    for command in (["nsa-data", "synth", "--kind", "recall", "--vocab", "32", "--tokens", "40k", "-o", "data"],
-                    ["nsa-model", "c.yaml", "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
-                    ["nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", ".",
-                     "--run-name", "run"]):
-        subprocess.run([BIN / command[0], *command[1:]], cwd=tmp_path, check=True, capture_output=True)
+    run_programs(tmp_path, ["nsa-data", "synth", "--kind", "recall", "--vocab", "32", "--tokens", "40k", "-o", "data"],
+                 ["nsa-model", "c.yaml", "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
+                 ["nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", ".", "--run-name", "run"])
     metrics = json.loads((tmp_path / "run/metrics.json").read_text())
     result = loss(Scorer(tmp_path / "run", artifact=tmp_path / "m.nsax"), shards=tmp_path / "data", windows=6)
     assert result["tokens"] == metrics["val_tokens"] < 6 * 128
@@ -274,8 +268,8 @@ def test_ids_without_text_have_losses_but_no_bytes(folder, scorer, tmp_path):
 
 
 def test_documents_are_found_by_what_ends_them(scorer, tmp_path):
-    subprocess.run([BIN / "nsa-data", "synth", "--kind", "recall", "--vocab", "32", "--pairs", "2", "--distance", "5",
-                    "--queries", "2", "--tokens", "8k", "-o", "data"], cwd=tmp_path, check=True, capture_output=True)
+    run_programs(tmp_path, ["nsa-data", "synth", "--kind", "recall", "--vocab", "32", "--pairs", "2", "--distance", "5",
+                            "--queries", "2", "--tokens", "8k", "-o", "data"])
     result = loss(scorer, shards=tmp_path / "data")
     assert [(row["from"], row["to"]) for row in result["by_document_length"]] == [(8, 14)]
 

@@ -1,13 +1,12 @@
 """One token at a time gives what the model gives to whole sequences."""
 
-import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
 
 import nsa
+from programs import train_on_ids
 
 CONFIG = """
 model: {{dim: 32, n_layers: 2, n_heads: 4, n_kv_groups: 2, d_k: 16, d_v: 16, mlp: silu, {model}}}
@@ -94,12 +93,7 @@ train: {steps: 1, seq_len: 32, batch_size: 2, micro_batch: 2, warmup_steps: 0, f
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    (folder / "small.yaml").write_text(CHECKPOINT)
-    tools = pathlib.Path(nsa.__file__).parents[2] / "bin"
-    for command in (["nsa-data", "synth", "--vocab", "16", "--tokens", "20k", "-o", "data"],
-                    ["nsa-train", "small.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "small"]):
-        subprocess.run([tools / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
-    return nsa.Model(folder / "runs" / "small")
+    return nsa.Model(train_on_ids(folder, CHECKPOINT))
 
 
 def test_generate_temperature_0_takes_most_likely_ids(model):

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import nsa
 from nsa import _safetensors
 from nsa.hf import __main__ as tool
 from nsa.hf import export, import_model
+from programs import run_programs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BIN = pathlib.Path(nsa.__file__).parents[2] / "bin"
 
 CONFIG = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_groups: 1, d_k: 16, d_v: 16}
 nsa: {l: 4, d: 4, l_sel: 8, n_sel: 2, n_local: 1, w: 16}
@@ -29,13 +28,10 @@ def train(folder, settings=()):
     for number in range(20):
         (folder / "text" / f"{number}.txt").write_text(f"{number} and again {number}. " * 40)
     changes = [word for setting in settings for word in ("--set", setting)]
-    for command in (["nsa-data", "pack", "text", "-o", "data", "--val-fraction",
-                     "0.4"], ["nsa-model", "c.yaml", *changes, "-o",
-                              "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"], [
-                                  "nsa-train", "m.nsax", "--config", "c.yaml", *changes, "--data", "data", "--out-dir",
-                                  ".", "--run-name", "run"
-                              ]):
-        subprocess.run([BIN / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
+    run_programs(folder, ["nsa-data", "pack", "text", "-o", "data", "--val-fraction", "0.4"],
+                 ["nsa-model", "c.yaml", *changes, "-o", "m.mlir"], ["nsa-compile", "m.mlir", "-o", "m.nsax"],
+                 ["nsa-train", "m.nsax", "--config", "c.yaml", *changes, "--data", "data", "--out-dir", ".",
+                  "--run-name", "run"])
     return folder / "run"
 
 
@@ -65,12 +61,8 @@ def test_export_and_import_are_bit_for_bit(folder, tmp_path):
     assert (again.logits(ids) == original.logits(ids)).all()
     assert not pathlib.Path(checkpoint, "tokenizer.json").exists()
     # Another run begins with it.
-    subprocess.run([
-        BIN / "nsa-train", folder / "m.nsax", "--config", folder / "c.yaml", "--data", folder / "data", "--out-dir",
-        tmp_path, "--run-name", "next", "--init-from", tmp_path / "again"
-    ],
-                   check=True,
-                   capture_output=True)
+    run_programs(folder, ["nsa-train", "m.nsax", "--config", "c.yaml", "--data", "data", "--out-dir", tmp_path, "--run-name",
+                          "next", "--init-from", tmp_path / "again"])
 
 
 def test_export_describes_model_and_tokens(folder):

@@ -21,6 +21,7 @@ import nsa.torch as nt  # noqa: E402
 import torch_reference as ref  # noqa: E402
 from nsa import InputError  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
+from programs import BIN, train_on_ids  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch.library import opcheck  # noqa: E402
 
@@ -629,11 +630,7 @@ train: {steps: 1, lr: 0.0, seq_len: 48, batch_size: 1, micro_batch: 1, warmup_st
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    (folder / "small.yaml").write_text(CONFIG)
-    for command in (["nsa-data", "synth", "--vocab", "16", "--tokens", "20k", "-o", "data"],
-                    ["nsa-train", "small.yaml", "--data", "data", "--out-dir", "runs", "--run-name", "small"]):
-        subprocess.run([ROOT / "build/bin" / command[0], *command[1:]], cwd=folder, check=True, capture_output=True)
-    return folder / "runs" / "small"
+    return train_on_ids(folder, CONFIG)
 
 
 class Decoder(torch.nn.Module):
@@ -693,7 +690,7 @@ def test_saved_parameters_give_the_same_loss_in_nsa_train(checkpoint, tmp_path):
             if gradient is not None:
                 value -= 0.5 * gradient
     nt.save_parameters(named, tmp_path / "weights.safetensors")
-    subprocess.run([ROOT / "build/bin/nsa-train", checkpoint.parent.parent / "small.yaml", "--data",
+    subprocess.run([BIN / "nsa-train", checkpoint.parent.parent / "small.yaml", "--data",
                     checkpoint.parent.parent / "data", "--out-dir", tmp_path, "--run-name", "next", "--init-from",
                     tmp_path / "weights.safetensors"], check=True, capture_output=True)
     with torch.no_grad():

@@ -1,10 +1,7 @@
 //===- DocumentsTest.cpp - documents that share a window ------------------===//
 
-#include "runtime/Data/DocumentIndex.h"
-#include "runtime/Data/Sampler.h"
-#include "test/unit/TempDir.h"
+#include "test/unit/Data/CountingData.h"
 
-#include <numeric>
 #include <set>
 
 using namespace nsa;
@@ -18,24 +15,7 @@ protected:
   std::string add(const std::string &name, uint16_t first, uint16_t count,
                   const std::vector<uint64_t> &starts, int64_t endOfText = -1) {
     std::string folder = dir / name;
-    std::filesystem::create_directories(folder);
-    std::vector<uint16_t> tokens(count);
-    std::iota(tokens.begin(), tokens.end(), first);
-    Manifest manifest;
-    manifest.tool = "test";
-    manifest.kind = "tokens";
-    manifest.vocabSize = 65536;
-    manifest.endOfText = endOfText;
-    for (auto [split, info] : {std::pair("train", &manifest.train),
-                               std::pair("val", &manifest.val)}) {
-      SplitWriter writer(folder, split, 70);
-      EXPECT_TRUE(writer.append(tokens.data(), tokens.size()));
-      *info = {tokens.size(), std::max<size_t>(starts.size(), 1),
-               *writer.finish()};
-      if (!starts.empty())
-        info->index = *writeDocumentIndex(folder, split, starts);
-    }
-    EXPECT_TRUE(manifest.save(folder));
+    writeCounting(folder, first, count, endOfText, "tokens", starts);
     return folder;
   }
 

@@ -1,12 +1,10 @@
 //===- MixtureTest.cpp - several data sets as one -------------------------===//
 
-#include "runtime/Data/Sampler.h"
 #include "runtime/Data/Verifier.h"
-#include "test/unit/TempDir.h"
+#include "test/unit/Data/CountingData.h"
 
 #include <cmath>
 #include <map>
-#include <numeric>
 
 using namespace nsa;
 
@@ -18,21 +16,7 @@ protected:
   std::string add(const std::string &name, uint16_t first, uint16_t count,
                   int64_t endOfText = -1, const std::string &kind = "tokens") {
     std::string folder = dir / name;
-    std::filesystem::create_directories(folder);
-    std::vector<uint16_t> tokens(count);
-    std::iota(tokens.begin(), tokens.end(), first);
-    Manifest manifest;
-    manifest.tool = "test";
-    manifest.kind = kind;
-    manifest.vocabSize = 65536;
-    manifest.endOfText = endOfText;
-    for (auto [split, info] : {std::pair("train", &manifest.train),
-                               std::pair("val", &manifest.val)}) {
-      SplitWriter writer(folder, split, 70);
-      EXPECT_TRUE(writer.append(tokens.data(), tokens.size()));
-      *info = {tokens.size(), 1, *writer.finish()};
-    }
-    EXPECT_TRUE(manifest.save(folder));
+    writeCounting(folder, first, count, endOfText, kind);
     return folder;
   }
 
