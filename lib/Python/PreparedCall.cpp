@@ -67,6 +67,7 @@ void nsa::definePreparedCall(py::module_ &module) {
       module, "PreparedCall",
       "An entry of a program without memory of its own, called with addresses.")
       .def_property_readonly("scratch_bytes", &PreparedCall::scratchBytes)
+      .def_property_readonly("num_commands", &PreparedCall::commands)
       .def("__call__", &PreparedCall::operator(), py::arg("addresses"),
            py::arg("scratch"), py::arg("stream"));
 }

@@ -30,6 +30,7 @@ public:
                const std::vector<std::string> &names);
 
   uint64_t scratchBytes() const { return session.program().scratchBytes(); }
+  size_t commands() const { return entry->commands; }
 
   /// Runs the entry. On a GPU with a stream it returns at once; see
   /// Session::call. Needs the GIL.

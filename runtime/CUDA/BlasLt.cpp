@@ -171,20 +171,14 @@ Result<unsigned> BlasLt::plan(const Matmul &p) {
   return unsigned(plans.size() - 1);
 }
 
-void BlasLt::setOperands(unsigned plan, DevicePtr lhs, DevicePtr rhs,
-                         DevicePtr out) {
-  plans[plan].product.lhs = lhs;
-  plans[plan].product.rhs = rhs;
-  plans[plan].product.out = out;
-}
-
-Status BlasLt::run(unsigned index, Stream stream) const {
+Status BlasLt::run(unsigned index, const MatmulMemory &memory,
+                   Stream stream) const {
   const Plan &plan = plans[index];
-  const Matmul &p = plan.product;
   const float one = 1;
-  return check(functions->Matmul(handle, plan.desc, &one, p.rhs, plan.a, p.lhs,
-                                 plan.b, &p.beta, p.out, plan.d, p.out, plan.d,
-                                 plan.heuristic.algorithm, p.workspace,
-                                 p.workspaceBytes, stream),
+  return check(functions->Matmul(handle, plan.desc, &one, memory.rhs, plan.a,
+                                 memory.lhs, plan.b, &plan.product.beta,
+                                 memory.out, plan.d, memory.out, plan.d,
+                                 plan.heuristic.algorithm, memory.workspace,
+                                 plan.product.workspaceBytes, stream),
                "cublasLtMatmul");
 }

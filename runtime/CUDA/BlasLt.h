@@ -19,10 +19,13 @@ struct Matmul {
   bool transposeLhs, transposeRhs;
   DataType operandType, outType;
   float beta;
-  DevicePtr lhs, rhs, out;
   /// Memory for the library.
-  DevicePtr workspace;
   uint64_t workspaceBytes;
+};
+
+/// Where the operands of a product lie, and memory for the library.
+struct MatmulMemory {
+  DevicePtr lhs, rhs, out, workspace;
 };
 
 /// cuBLASLt. Products are planned at load: the algorithm is
@@ -37,10 +40,8 @@ public:
 
   /// Plans a product; the result numbers it.
   Result<unsigned> plan(const Matmul &product);
-  /// Gives a planned product other memory.
-  void setOperands(unsigned plan, DevicePtr lhs, DevicePtr rhs, DevicePtr out);
   /// Puts a planned product on the stream.
-  Status run(unsigned plan, Stream stream) const;
+  Status run(unsigned plan, const MatmulMemory &memory, Stream stream) const;
 
   /// The library's name with its version.
   const std::string &description() const { return name; }

@@ -32,6 +32,8 @@ CUDAExecutable::~CUDAExecutable() {
   }
   CurrentGPU current(*gpu);
   (void)gpu->wait();
+  if (hasEnqueued)
+    gpu->driver().CtxSynchronize();
   for (ReadyEntry &entry : entries) {
     if (entry.graph)
       gpu->driver().GraphExecDestroy(entry.graph);

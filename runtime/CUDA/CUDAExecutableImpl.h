@@ -36,6 +36,11 @@ public:
   Status release(uint64_t stream) override;
   RunResult start(unsigned entry) override;
   RunResult finish(unsigned entry) override;
+  bool canEnqueue() const override {
+    return options.externalMemory && !options.checkFinite && !options.poison &&
+           !options.profile;
+  }
+  RunResult enqueue(unsigned entry, uint64_t stream) override;
   Status upload(const artifact::Slice &slice) override;
   Status download(const artifact::Slice &slice) override;
   uint64_t allocatedBytes() const override { return memory->bytes(); }
@@ -68,6 +73,8 @@ private:
     /// What the addresses of the commands follow.
     Bindings bindings;
     std::vector<Command> commands;
+    /// Where the commands have addresses of bound memory.
+    std::vector<Relocation> relocations;
     /// What each command writes; filled only if results are checked.
     std::vector<std::vector<FloatOutput>> results;
     /// What each command reads of the kind; filled likewise.
@@ -88,6 +95,7 @@ private:
     unsigned firstReduction = 0, numReductions = 0;
   };
 
+  int rank() const { return options.ranks ? options.ranks->rank() : 0; }
   Status loadKernels();
   Status loadBlas();
   Status openReductions();
@@ -98,8 +106,15 @@ private:
   Status resolve(const artifact::Entry &entry);
   Status prepareTransfers(const artifact::Entry &entry,
                           const Bindings &bindings, Transfers &transfers);
+  Status resolveBound(const artifact::Entry &entry, const Bindings &bindings,
+                      ReadyEntry &ready);
   Result<std::vector<Command>> rebind(const artifact::Entry &entry,
                                       const ReadyEntry &ready);
+  std::vector<Relocation> findRelocations(const artifact::Entry &entry,
+                                          const Bindings &bindings,
+                                          std::vector<Command> &commands) const;
+  Status relocate(const artifact::Entry &entry, const Bindings &bindings,
+                  ReadyEntry &ready) const;
   /// Where a slice lies while the entry that is resolved or runs has these
   /// bindings.
   DevicePtr address(const artifact::Slice &slice) const {
@@ -110,6 +125,7 @@ private:
   Result<Command> resolve(const artifact::Command &command);
   Result<Command> resolve(const artifact::Launch &launch) const;
   Result<Command> resolve(const artifact::Gemm &gemm);
+  MatmulMemory memoryOf(const artifact::Gemm &gemm) const;
   Result<Command> resolve(const artifact::Fill &fill) const;
   Result<Command> resolve(const artifact::Initialize &initialize) const;
   Result<Command> resolve(const artifact::Copy &copy) const;
@@ -121,7 +137,7 @@ private:
   RunResult startBound(ReadyEntry &entry);
   Status poison(const ReadyEntry &entry);
   Status initialize(const InitializeTensor &command);
-  Status issue(const Command &command);
+  Status issue(const Command &command, Stream stream);
   RunResult runCommands(ReadyEntry &entry);
   Status mark(const ReadyEntry &entry, size_t event);
   Status readTimes(ReadyEntry &entry, uint64_t start);
@@ -156,6 +172,8 @@ private:
   /// Whether the caller's stream records a graph, which what is started now
   /// belongs to.
   bool isRecorded = false;
+  /// Whether streams of callers may have commands.
+  bool hasEnqueued = false;
   /// Where results are checked.
   PageMemory checked;
   /// When the last command that was measured ended.

@@ -84,26 +84,24 @@ static int encode(const Driver &driver, const artifact::TensorMap &map,
       noInterleave, mapSwizzle(map.swizzle()), promotion256, zeros);
 }
 
-Result<std::vector<TensorMap>>
-nsa::cuda::encodeTensorMaps(const Driver &driver,
-                            const artifact::Kernel &kernel,
-                            const std::vector<DevicePtr> &arguments) {
-  std::vector<TensorMap> encoded(
-      kernel.tensor_maps() ? kernel.tensor_maps()->size() : 0);
-  if (!encoded.empty() && !driver.TensorMapEncodeTiled)
+Status nsa::cuda::encodeTensorMaps(const Driver &driver,
+                                   const artifact::Kernel &kernel,
+                                   const std::vector<DevicePtr> &arguments,
+                                   std::vector<TensorMap> &maps) {
+  if (!maps.empty() && !driver.TensorMapEncodeTiled)
     return Error{"needs tensor maps, but the CUDA driver is too old: it has no "
                  "cuTensorMapEncodeTiled"};
-  for (unsigned i = 0; i < encoded.size(); ++i) {
+  for (unsigned i = 0; i < maps.size(); ++i) {
     const artifact::TensorMap &map = *kernel.tensor_maps()->Get(i);
     DataType type = kernel.argument_types()->Get(map.argument());
     if (Status status = driver.check(
-            encode(driver, map, type, arguments[map.argument()], encoded[i]),
+            encode(driver, map, type, arguments[map.argument()], maps[i]),
             "cuTensorMapEncodeTiled");
         !status)
       return Error{"tensor map " + std::to_string(i) + " of argument " +
                    std::to_string(map.argument()) + ": " + status.message()};
   }
-  return encoded;
+  return {};
 }
 
 static int issue(const Driver &driver, const FillMemory &fill, Stream stream) {

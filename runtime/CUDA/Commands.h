@@ -4,7 +4,7 @@
 #define NSA_RUNTIME_CUDA_COMMANDS_H
 
 #include "nsa/Artifact/DataType.h"
-#include "runtime/CUDA/Driver.h"
+#include "runtime/CUDA/BlasLt.h"
 
 #include <array>
 #include <variant>
@@ -31,6 +31,7 @@ struct LaunchKernel {
 /// A product that BlasLt has planned.
 struct RunGemm {
   unsigned plan;
+  MatmulMemory memory;
 };
 
 /// `count` elements of `width` bytes with the bits `pattern`.
@@ -67,16 +68,24 @@ using Command =
     std::variant<LaunchKernel, RunGemm, FillMemory, CopyMemory,
                  InitializeTensor, StartReduction, FinishReduction, PassOver>;
 
+/// An address in a command that follows from memory of the caller: it lies
+/// `offset` bytes behind the beginning of a range of the bindings.
+struct Relocation {
+  DevicePtr *address;
+  size_t range;
+  uint64_t offset;
+};
+
 /// The command that gives `bytes` bytes of elements of `type` a value. Fails
 /// for a 64-bit value that is not the same 32 bits twice.
 Result<Command> makeFill(DataType type, double value, DevicePtr out,
                          uint64_t bytes);
 
-/// The tensor maps of a launch of `kernel` on `arguments`. Fails where the
-/// driver has none.
-Result<std::vector<TensorMap>>
-encodeTensorMaps(const Driver &driver, const artifact::Kernel &kernel,
-                 const std::vector<DevicePtr> &arguments);
+/// Writes the tensor maps of a launch of `kernel` on `arguments` to `maps`, of
+/// which there are as many as the kernel has. Fails where the driver has none.
+Status encodeTensorMaps(const Driver &driver, const artifact::Kernel &kernel,
+                        const std::vector<DevicePtr> &arguments,
+                        std::vector<TensorMap> &maps);
 
 /// Puts a launch, fill or copy on the stream, and nothing for PassOver.
 Status issueCommand(const Driver &driver, const Command &command,

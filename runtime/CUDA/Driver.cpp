@@ -22,6 +22,7 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
   library.find(driver.CtxGetCurrent, "cuCtxGetCurrent");
   library.find(driver.CtxSetCurrent, "cuCtxSetCurrent");
+  library.find(driver.CtxSynchronize, "cuCtxSynchronize");
   library.find(driver.MemGetInfo, "cuMemGetInfo_v2");
   library.find(driver.MemAlloc, "cuMemAlloc_v2");
   library.find(driver.MemFree, "cuMemFree_v2");

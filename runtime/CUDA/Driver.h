@@ -48,6 +48,7 @@ struct Driver {
   int (*DevicePrimaryCtxRelease)(Device device);
   int (*CtxGetCurrent)(Context *context);
   int (*CtxSetCurrent)(Context context);
+  int (*CtxSynchronize)();
   int (*MemGetInfo)(size_t *free, size_t *total);
   int (*MemAlloc)(DevicePtr *address, size_t bytes);
   int (*MemFree)(DevicePtr address);

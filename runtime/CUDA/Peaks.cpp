@@ -95,13 +95,14 @@ static Result<double> measureProduct(const GPU &gpu, Bench &bench, BlasLt &blas,
   uint64_t workspace = Bench::bytes - 2 * operand - result;
   Result<unsigned> plan = blas.plan(
       {n, n, k, /*transposeLhs=*/false, /*transposeRhs=*/true, type, type,
-       /*beta=*/0.0f, bench.memory, bench.memory + operand,
-       bench.memory + 2 * operand, bench.memory + 2 * operand + result,
-       std::min<uint64_t>(workspace, 32u << 20)});
+       /*beta=*/0.0f, std::min<uint64_t>(workspace, 32u << 20)});
   if (!plan)
     return plan.takeError();
+  MatmulMemory memory = {bench.memory, bench.memory + operand,
+                         bench.memory + 2 * operand,
+                         bench.memory + 2 * operand + result};
   Result<double> seconds =
-      bench.time([&] { return blas.run(*plan, gpu.stream()); });
+      bench.time([&] { return blas.run(*plan, memory, gpu.stream()); });
   if (!seconds)
     return seconds.takeError();
   return 2.0 * double(n) * double(n) * double(k) / *seconds;

@@ -108,29 +108,131 @@ Status CUDAExecutable::prepareTransfers(const artifact::Entry &entry,
   return transfers.prepare(*gpu, *memory, in, out);
 }
 
-/// The commands of an entry with the addresses that follow from other bindings;
-/// products are those that were planned, if they were.
+/// The commands of an entry with the addresses that follow from the bindings of
+/// now; products are those that were planned, if they were.
 Result<std::vector<Command>>
 CUDAExecutable::rebind(const artifact::Entry &entry, const ReadyEntry &ready) {
   std::vector<Command> commands;
   commands.reserve(entry.commands()->size());
   for (unsigned i = 0; i < entry.commands()->size(); ++i) {
     const artifact::Command &command = *entry.commands()->Get(i);
-    bool isPlanned = command.action_as_Gemm() && i < ready.commands.size();
-    Result<Command> resolved =
-        isPlanned ? Result<Command>(ready.commands[i]) : resolve(command);
+    const artifact::Gemm *gemm = command.action_as_Gemm();
+    if (gemm && i < ready.commands.size()) {
+      unsigned plan = std::get<RunGemm>(ready.commands[i]).plan;
+      commands.emplace_back(RunGemm{plan, memoryOf(*gemm)});
+      continue;
+    }
+    Result<Command> resolved = resolve(command);
     if (!resolved)
       return Error{
           describeCommand(source.root(), i, command, resolved.message())};
     commands.push_back(std::move(*resolved));
   }
-  for (unsigned i = 0; i < commands.size(); ++i)
-    if (const auto *planned = std::get_if<RunGemm>(&commands[i])) {
-      const auto &gemm = *entry.commands()->Get(i)->action_as_Gemm();
-      blas->setOperands(planned->plan, address(*gemm.lhs()),
-                        address(*gemm.rhs()), address(*gemm.out()));
-    }
   return commands;
+}
+
+namespace {
+/// An address in a command, and what it is of: `offset` bytes behind the
+/// beginning of a slice.
+struct Operand {
+  DevicePtr *address;
+  const Slice *slice;
+  uint64_t offset = 0;
+};
+} // namespace
+
+static std::vector<Operand> operandsOf(const artifact::Artifact &root,
+                                       const artifact::Command &described,
+                                       int rank, Command &command) {
+  std::vector<Operand> operands;
+  if (auto *launch = std::get_if<LaunchKernel>(&command)) {
+    const artifact::Launch &own = *described.action_as_Launch();
+    bool takesExtents = root.kernels()->Get(own.kernel())->takes_extents();
+    for (unsigned i = 0; i < launch->arguments.size(); ++i)
+      if (const Slice *slice = own.operands()->Get(i);
+          !takesExtents || slice->size() != 0)
+        operands.push_back({&launch->arguments[i], slice});
+  } else if (auto *gemm = std::get_if<RunGemm>(&command)) {
+    const artifact::Gemm &own = *described.action_as_Gemm();
+    MatmulMemory &memory = gemm->memory;
+    operands = {{&memory.lhs, own.lhs()},
+                {&memory.rhs, own.rhs()},
+                {&memory.out, own.out()}};
+    if (own.workspace())
+      operands.push_back({&memory.workspace, own.workspace()});
+  } else if (auto *fill = std::get_if<FillMemory>(&command)) {
+    operands = {{&fill->out, described.action_as_Fill()->out()}};
+  } else if (auto *copy = std::get_if<CopyMemory>(&command)) {
+    const artifact::Copy &own = *described.action_as_Copy();
+    CopyBytes bytes = bytesOf(own, rank);
+    operands = {{&copy->source, own.source(), bytes.sourceOffset},
+                {&copy->out, own.out(), bytes.outOffset}};
+  }
+  return operands;
+}
+
+std::vector<Relocation>
+CUDAExecutable::findRelocations(const artifact::Entry &entry,
+                                const Bindings &bindings,
+                                std::vector<Command> &commands) const {
+  std::vector<Relocation> found;
+  for (unsigned i = 0; i < commands.size(); ++i)
+    for (const Operand &operand : operandsOf(
+             source.root(), *entry.commands()->Get(i), rank(), commands[i]))
+      if (std::optional<Bindings::Place> place =
+              bindings.locate(*operand.slice))
+        found.push_back(
+            {operand.address, place->range, place->offset + operand.offset});
+  return found;
+}
+
+/// Gives commands the addresses of bindings of the same tensors.
+Status CUDAExecutable::relocate(const artifact::Entry &entry,
+                                const Bindings &bindings,
+                                ReadyEntry &ready) const {
+  for (const Relocation &relocation : ready.relocations)
+    *relocation.address =
+        reinterpret_cast<DevicePtr>(bindings.address(relocation.range)) +
+        relocation.offset;
+  for (unsigned i = 0; i < ready.commands.size(); ++i) {
+    auto *launch = std::get_if<LaunchKernel>(&ready.commands[i]);
+    if (!launch || launch->maps.empty())
+      continue;
+    const artifact::Command &described = *entry.commands()->Get(i);
+    const artifact::Kernel &kernel =
+        *source->kernels()->Get(described.action_as_Launch()->kernel());
+    if (Status status = encodeTensorMaps(gpu->driver(), kernel,
+                                         launch->arguments, launch->maps);
+        !status)
+      return Error{
+          describeCommand(source.root(), i, described, status.message())};
+  }
+  return {};
+}
+
+/// Resolves the commands for bindings of other tensors than before.
+Status CUDAExecutable::resolveBound(const artifact::Entry &entry,
+                                    const Bindings &bindings,
+                                    ReadyEntry &ready) {
+  if (Status status =
+          bindings.check(source.root(), entry, options.externalMemory);
+      !status)
+    return status;
+  Transfers transfers;
+  if (Status status = prepareTransfers(entry, bindings, transfers); !status)
+    return status;
+  // Copies of earlier runs may be on their way.
+  if (Status status = wait(); !status)
+    return status;
+  bound = &bindings;
+  Result<std::vector<Command>> commands = rebind(entry, ready);
+  bound = &none;
+  if (!commands)
+    return commands.takeError();
+  ready.transfers = std::move(transfers);
+  ready.commands = std::move(*commands);
+  ready.relocations = findRelocations(entry, bindings, ready.commands);
+  return {};
 }
 
 Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
@@ -141,28 +243,14 @@ Status CUDAExecutable::bind(unsigned index, const Bindings &bindings) {
     return Error{"a program of several ranks runs on its own memory only"};
   CurrentGPU current(*gpu);
   const artifact::Entry &described = *source->entries()->Get(index);
-  Transfers transfers;
-  bool isSameSet = entry.bindings.coversSame(bindings);
-  if (!isSameSet) {
-    if (Status status =
-            bindings.check(source.root(), described, options.externalMemory);
-        !status)
+  if (!entry.bindings.coversSame(bindings)) {
+    if (Status status = resolveBound(described, bindings, entry); !status)
       return status;
-    if (Status status = prepareTransfers(described, bindings, transfers);
-        !status)
-      return status;
-    // Copies of earlier runs may be on their way.
-    if (Status status = wait(); !status)
-      return status;
+  } else if (Status status = relocate(described, bindings, entry); !status) {
+    // What was bound stays.
+    (void)relocate(described, entry.bindings, entry);
+    return status;
   }
-  bound = &bindings;
-  Result<std::vector<Command>> commands = rebind(described, entry);
-  bound = &none;
-  if (!commands)
-    return commands.takeError();
-  if (!isSameSet)
-    entry.transfers = std::move(transfers);
-  entry.commands = std::move(*commands);
   entry.bindings = bindings;
   if (entry.graph)
     gpu->driver().GraphExecDestroy(entry.graph);
@@ -200,11 +288,11 @@ Result<Command> CUDAExecutable::resolve(const artifact::Launch &launch) const {
   if (takesExtents)
     command.extents.assign(source->extents()->values()->begin(),
                            source->extents()->values()->end());
-  Result<std::vector<TensorMap>> maps =
-      encodeTensorMaps(gpu->driver(), kernel, command.arguments);
-  if (!maps)
-    return maps.takeError();
-  command.maps = std::move(*maps);
+  command.maps.resize(kernel.tensor_maps() ? kernel.tensor_maps()->size() : 0);
+  if (Status status = encodeTensorMaps(gpu->driver(), kernel, command.arguments,
+                                       command.maps);
+      !status)
+    return Error{status.message()};
   return Command(std::move(command));
 }
 
@@ -213,15 +301,19 @@ Result<Command> CUDAExecutable::resolve(const artifact::Gemm &gemm) {
     return Error{std::string("a product of ") + typeName(gemm.lhs_type()) +
                  " and " + typeName(gemm.rhs_type()) +
                  " has no counterpart in cuBLASLt"};
-  Result<unsigned> plan = blas->plan(
-      {int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
-       gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
-       gemm.out_type(), gemm.beta(), address(*gemm.lhs()), address(*gemm.rhs()),
-       address(*gemm.out()), gemm.workspace() ? address(*gemm.workspace()) : 0,
-       gemm.workspace() ? gemm.workspace()->size() : 0});
+  Result<unsigned> plan =
+      blas->plan({int64_t(gemm.m()), int64_t(gemm.n()), int64_t(gemm.k()),
+                  gemm.transpose_lhs(), gemm.transpose_rhs(), gemm.lhs_type(),
+                  gemm.out_type(), gemm.beta(),
+                  gemm.workspace() ? gemm.workspace()->size() : 0});
   if (!plan)
     return plan.takeError();
-  return Command(RunGemm{*plan});
+  return Command(RunGemm{*plan, memoryOf(gemm)});
+}
+
+MatmulMemory CUDAExecutable::memoryOf(const artifact::Gemm &gemm) const {
+  return {address(*gemm.lhs()), address(*gemm.rhs()), address(*gemm.out()),
+          gemm.workspace() ? address(*gemm.workspace()) : 0};
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
@@ -230,7 +322,7 @@ Result<Command> CUDAExecutable::resolve(const artifact::Fill &fill) const {
 }
 
 Result<Command> CUDAExecutable::resolve(const artifact::Copy &copy) const {
-  CopyBytes bytes = bytesOf(copy, options.ranks ? options.ranks->rank() : 0);
+  CopyBytes bytes = bytesOf(copy, rank());
   return Command(CopyMemory{address(*copy.source()) + bytes.sourceOffset,
                             address(*copy.out()) + bytes.outOffset,
                             bytes.count});

@@ -80,16 +80,16 @@ Status CUDAExecutable::initialize(const InitializeTensor &command) {
   return memory->upload(slice);
 }
 
-Status CUDAExecutable::issue(const Command &command) {
+Status CUDAExecutable::issue(const Command &command, Stream stream) {
   if (const auto *gemm = std::get_if<RunGemm>(&command))
-    return blas->run(gemm->plan, gpu->stream());
+    return blas->run(gemm->plan, gemm->memory, stream);
   if (const auto *tensor = std::get_if<InitializeTensor>(&command))
     return initialize(*tensor);
   if (const auto *start = std::get_if<StartReduction>(&command))
     return reductions->start(start->number);
   if (const auto *finish = std::get_if<FinishReduction>(&command))
     return reductions->finish(finish->number, finish->isFirst, finish->isLast);
-  return issueCommand(gpu->driver(), command, gpu->stream());
+  return issueCommand(gpu->driver(), command, stream);
 }
 
 /// Copies what is in a slice to the host's memory.
@@ -201,7 +201,7 @@ RunResult CUDAExecutable::runCommands(ReadyEntry &entry) {
     if (status.ok() && options.checkFinite)
       status = checkSelections(entry.selections[i]);
     if (status.ok())
-      status = issue(entry.commands[i]);
+      status = issue(entry.commands[i], gpu->stream());
     if (status.ok() && options.checkFinite)
       status = synchronize();
     if (!status)
@@ -238,7 +238,7 @@ Status CUDAExecutable::capture(ReadyEntry &entry) {
     reductions->setCapturing(true);
   for (const Command &command : entry.commands)
     if (issued.ok())
-      issued = issue(command);
+      issued = issue(command, gpu->stream());
   if (reductions)
     reductions->setCapturing(false);
   Status ended = driver.check(driver.StreamEndCapture(gpu->stream(), &graph),
@@ -324,6 +324,18 @@ RunResult CUDAExecutable::startBound(ReadyEntry &entry) {
       gpu->driver().GraphLaunch(entry.graph, gpu->stream()), "cuGraphLaunch");
   if (!status)
     return RunFailure{std::nullopt, status.message()};
+  return std::monostate();
+}
+
+/// The program has no memory that another run could use meanwhile, so that the
+/// order of the caller's stream is all there is to keep.
+RunResult CUDAExecutable::enqueue(unsigned index, uint64_t stream) {
+  CurrentGPU current(*gpu);
+  hasEnqueued = true;
+  const std::vector<Command> &commands = entries[index].commands;
+  for (size_t i = 0; i < commands.size(); ++i)
+    if (Status status = issue(commands[i], toStream(stream)); !status)
+      return RunFailure{i, status.message()};
   return std::monostate();
 }
 

@@ -24,16 +24,31 @@ public:
   Bindings() = default;
   explicit Bindings(std::vector<Range> ranges) : ranges(std::move(ranges)) {}
 
-  /// The address of a slice that lies in one of them.
-  std::optional<char *> find(const artifact::Slice &slice) const {
-    for (const Range &range : ranges)
-      if (range.slice.segment() == slice.segment() &&
-          range.slice.offset() <= slice.offset() &&
-          slice.offset() + slice.size() <=
-              range.slice.offset() + range.slice.size())
-        return range.address + (slice.offset() - range.slice.offset());
+  /// A place in one of them: the number of the range, and bytes behind its
+  /// beginning.
+  struct Place {
+    size_t range;
+    uint64_t offset;
+  };
+
+  /// Where a slice lies that lies in one of them.
+  std::optional<Place> locate(const artifact::Slice &slice) const {
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const artifact::Slice &own = ranges[i].slice;
+      if (own.segment() == slice.segment() && own.offset() <= slice.offset() &&
+          slice.offset() + slice.size() <= own.offset() + own.size())
+        return Place{i, slice.offset() - own.offset()};
+    }
     return std::nullopt;
   }
+  /// The address of such a slice.
+  std::optional<char *> find(const artifact::Slice &slice) const {
+    std::optional<Place> place = locate(slice);
+    return place ? std::optional(address(place->range) + place->offset)
+                 : std::nullopt;
+  }
+  /// Of the first byte of a range.
+  char *address(size_t range) const { return ranges[range].address; }
 
   /// Whether these are of the same tensors.
   bool coversSame(const Bindings &other) const;

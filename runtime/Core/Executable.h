@@ -68,6 +68,12 @@ public:
   /// role output.
   virtual RunResult finish(unsigned entry) = 0;
 
+  /// Whether `enqueue` may take the place of `waitFor`, `start` and `release`:
+  /// the program has no memory of its own, and nothing looks at its runs.
+  virtual bool canEnqueue() const { return false; }
+  /// Puts the commands of an entry on a stream of the caller.
+  virtual RunResult enqueue(unsigned, uint64_t) { return {}; }
+
   /// Bytes allocated for the segments.
   virtual uint64_t allocatedBytes() const = 0;
   /// Bytes of the device in use since the program got there; 0 if unknown.

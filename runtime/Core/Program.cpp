@@ -143,10 +143,16 @@ Status Program::run(const EntryInfo &entry) {
   return finish(entry);
 }
 
-Status Program::start(const EntryInfo &entry) {
+Status Program::checkMemory(const EntryInfo &entry) const {
   if (!unbound.empty() && unbound[entry.index])
     return Error{"entry " + quote(entry.name) +
                  ": the program has no memory, and is given none"};
+  return {};
+}
+
+Status Program::start(const EntryInfo &entry) {
+  if (Status status = checkMemory(entry); !status)
+    return status;
   RunResult result = executable->start(entry.index);
   nonFinite = std::holds_alternative<NonFinite>(result);
   return describe(source, entry, result);
@@ -212,6 +218,14 @@ Status Program::bind(const EntryInfo &entry,
 }
 
 Status Program::waitFor(uint64_t stream) { return executable->waitFor(stream); }
+
+bool Program::canEnqueue() const { return executable->canEnqueue(); }
+
+Status Program::enqueue(const EntryInfo &entry, uint64_t stream) {
+  if (Status status = checkMemory(entry); !status)
+    return status;
+  return describe(source, entry, executable->enqueue(entry.index, stream));
+}
 
 Status Program::release(uint64_t stream) { return executable->release(stream); }
 

@@ -217,6 +217,8 @@ Status Session::run(const EntryInfo &entry,
   std::lock_guard<std::mutex> lock(mutex);
   if (Status status = loaded.bind(entry, bindings, scratch); !status)
     return status;
+  if (stream && producers.empty() && loaded.canEnqueue())
+    return loaded.enqueue(entry, *stream);
   for (uint64_t producer : producers)
     if (Status status = loaded.waitFor(producer); !status)
       return status;

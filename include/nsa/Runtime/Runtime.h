@@ -235,6 +235,13 @@ public:
   Status waitFor(uint64_t stream);
   Status release(uint64_t stream);
 
+  /// Puts the commands of an entry on `stream`, a CUstream, and returns: they
+  /// run behind what is there, and what comes behind them finds the outputs.
+  /// For programs without memory of their own on a GPU whose runs are neither
+  /// checked, measured nor filled with NaNs, which `canEnqueue` says.
+  bool canEnqueue() const;
+  Status enqueue(const EntryInfo &entry, uint64_t stream);
+
   /// Whether the error of the last entry that was started was a NaN or an
   /// infinity that checkFinite found.
   bool foundNonFinite() const { return nonFinite; }
@@ -283,6 +290,8 @@ public:
 private:
   Program(Artifact artifact, std::unique_ptr<Executable> executable);
   const artifact::Slice &sliceOf(const TensorView &tensor) const;
+  /// Fails if the entry has no memory.
+  Status checkMemory(const EntryInfo &entry) const;
 
   Artifact source;
   std::unique_ptr<Executable> executable;

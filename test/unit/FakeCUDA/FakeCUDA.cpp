@@ -245,6 +245,11 @@ int cuCtxGetCurrent(void **context) {
   return 0;
 }
 
+int cuCtxSynchronize() {
+  drain();
+  return call("cuCtxSynchronize");
+}
+
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
   *total = kTotalBytes;
   *free = kTotalBytes - kContextBytes - state().extraBytes;
