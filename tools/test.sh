@@ -46,7 +46,7 @@ join
 
 report
 code=$?
-# What test/python/test_torch.py needs; tools/nightly.sh installs it.
+# What test/python/test_torch*.py needs; tools/nightly.sh installs it.
 /usr/bin/python3 -c 'import torch; assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 9)' 2> /dev/null ||
   echo "torch: skipped"
 exit $code

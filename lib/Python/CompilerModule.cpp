@@ -366,6 +366,7 @@ PYBIND11_MODULE(_compiler, m) {
       },
       py::arg("config"), py::arg("name"),
       "The text of the model that a configuration describes.");
+  m.def("find_ptxas", [] { return findPtxas(readVariable); });
   m.attr("OPTIONS") = describeOptions();
   m.attr("PHASES") = py::cast(compilerPhases());
   m.attr("GPU_PHASES") = py::cast(gpuPhases());

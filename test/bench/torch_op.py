@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures nsa.torch.attention on a GPU beside PyTorch's causal attention by cuDNN.
 
-    test/bench/torch_op.py [--only NAME...] [--compile] [--extents]
+    test/bench/torch_op.py [--only NAME...] [--compile] [--extents] [--host]
 
 For each shape: milliseconds forward, and forward and backward; bytes that both need at
 most; whether results and gradients repeat bit for bit; the largest error of the output of
@@ -9,7 +9,8 @@ some queries against fp64, and that of the same formula with rounded tensors; an
 its package is installed, flash-linear-attention's. Then the error of the gradient of q for short
 sequences, and the host's time of a call. Random bf16 inputs, blocks of 32, stride 16, 16
 selected blocks of 64, a window of 512. --compile only fills the cache and says how long the
-first calls take. --extents times a program for each shape and one for all of them.
+first calls take. --extents times a program for each shape and one for all of them. --host
+measures the host's time alone, of calls on the CPU where there is no GPU.
 """
 
 import argparse
@@ -33,11 +34,11 @@ SHAPES |= {f"12/2x64-{batch}x{length}": (batch, length, 12, 2, 64)
            for batch, length in ((8, 2048), (2, 8192), (1, 32768))}
 
 
-def inputs(batch, length, heads, groups, width):
+def inputs(batch, length, heads, groups, width, device="cuda"):
     def normal(heads):
-        return torch.randn(batch, length, heads, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        return torch.randn(batch, length, heads, width, device=device, dtype=torch.bfloat16, requires_grad=True)
 
-    gates = torch.rand(batch, length, heads, 3, device="cuda", requires_grad=True)
+    gates = torch.rand(batch, length, heads, 3, device=device, requires_grad=True)
     return [normal(heads), *[normal(groups) for _ in range(6)], gates]
 
 
@@ -185,36 +186,54 @@ def measure_error(heads, groups, width, length=1024):
               f"{other:.2e} of the formula with rounded tensors")
 
 
-def microseconds(function, calls=300):
-    for _ in range(20):
+def microseconds(function, calls=100, rounds=9):
+    """What a call takes on the host: the median of rounds, each of so many calls that the GPU keeps up."""
+    times = []
+    for _ in range(rounds):
         function()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(calls):
-        function()
-    elapsed = time.perf_counter() - start
-    torch.cuda.synchronize()
-    return elapsed / calls * 1e6
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        times.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.median(times)
 
 
 def measure_host():
-    """What a call takes on the host, where the GPU is faster, and what of it is beside the runtime's launches."""
-    tensors = inputs(1, 64, 4, 2, 64)
+    """What a call takes on the host, and what of it is beside the runtime, which launches; beside that of PyTorch's
+    causal attention."""
+    tensors = inputs(1, 64, 4, 2, 64, "cuda" if torch.cuda.is_available() else "cpu")
 
-    def forward():
+    def without_gradients(function):
         with torch.no_grad():
-            return sparse(*tensors)
+            return function(*tensors)
 
-    grad = torch.randn_like(forward())
-    whole = [microseconds(forward), microseconds(lambda: sparse(*tensors)),
-             microseconds(lambda: torch.autograd.grad(sparse(*tensors), tensors, grad))]
-    calls = list(_kernels._calls[1].values())[-3:]
-    for call in calls:
+    def backward(function):
+        o = function(*tensors)
+        torch.autograd.grad(o, tensors, grad, allow_unused=True)
+
+    def causal(q, k, v, *_):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return o.transpose(1, 2)
+
+    def measure(function):
+        return [microseconds(lambda: without_gradients(function)), microseconds(lambda: function(*tensors)),
+                microseconds(lambda: backward(function))]
+
+    grad = torch.randn_like(without_gradients(sparse))
+    whole, other = measure(sparse), measure(causal)
+    launches = []
+    for call in _kernels._calls[tensors[0].is_cuda].values():
+        launches.append(call._run.num_commands)
         call._run = lambda *_: None
-    rest = [microseconds(forward), microseconds(lambda: sparse(*tensors)),
-            microseconds(lambda: torch.autograd.grad(sparse(*tensors), tensors, grad))]
-    for what, total, own in zip(("without gradients", "forward", "forward and backward"), whole, rest):
-        print(f"host time, {what}: {total:.0f} us, of them {own:.0f} beside the launches")
+    rest = measure(sparse)
+    print(f"commands of programs: {launches}")
+    names = ("without gradients", "forward", "forward and backward")
+    for what, total, own, theirs in zip(names, whole, rest, other):
+        print(f"host time, {what}: {total:.1f} us, of them {own:.1f} beside the runtime; causal attention of PyTorch "
+              f"{theirs:.1f} us", flush=True)
 
 
 def time_first_calls(name):
@@ -241,7 +260,11 @@ def main():
     parser.add_argument("--only", nargs="*", choices=list(SHAPES), default=list(SHAPES))
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--extents", action="store_true")
+    parser.add_argument("--host", action="store_true")
     args = parser.parse_args()
+    if args.host:
+        measure_host()
+        return
     if args.compile:
         for name in args.only:
             time_first_calls(name)

@@ -30,6 +30,11 @@ def _need_compiler():
     return _compiler
 
 
+def has_ptxas():
+    """Whether programs for GPUs are made to machine code where the compiler is not told of a ptxas."""
+    return bool(_need_compiler().find_ptxas())
+
+
 class _Compilation:
     """A source and the options that it is compiled with."""
 

@@ -111,15 +111,21 @@ def _check_counts(count, initial, local):
         check_at_least(name, value, least)
 
 
-def _rows(visibility, length):
-    """Keys of a sequence of this length."""
+def _rows(visibility, length, is_packed):
+    """Keys of a row of this length."""
     blocks = re.match(r"#nsa\.compressed<block = (\d+), stride = (\d+)>", visibility)
-    return compressed_rows(length, *map(int, blocks.groups())) if blocks else length
+    return compressed_rows(length, *map(int, blocks.groups()), is_packed) if blocks else length
 
 
-def check_attend(q, k, v, indices, visibility):
+def _check_start(start, x):
+    if start is not None:
+        _check_shape("start", start, x.shape[:2])
+
+
+def check_attend(q, k, v, indices, start, visibility):
     _check_query(q)
-    _check_heads(q, k, v, _rows(visibility, q.shape[1]))
+    _check_heads(q, k, v, _rows(visibility, q.shape[1], start is not None))
+    _check_start(start, q)
     if indices is not None:
         _check_indices(indices, q, k.shape[2])
 
@@ -134,18 +140,20 @@ def _check_indices(indices, q, groups):
     check_at_least("the number of indices of a query", indices.shape[3], 1)
 
 
-def check_select(q, k, lse, block, stride, select_block, count, initial, local):
+def check_select(q, k, lse, start, block, stride, select_block, count, initial, local):
     _check_query(q)
     check_sizes(block, stride, select_block)
     _check_counts(count, initial, local)
-    _check_heads(q, k, k, compressed_rows(q.shape[1], block, stride))
+    _check_start(start, q)
+    _check_heads(q, k, k, compressed_rows(q.shape[1], block, stride, start is not None))
     _check_shape("lse", lse, (q.shape[0], q.shape[2], q.shape[1]))
     if lse.dtype != torch.float32:
         raise InputError(f"lse is {lse.dtype}, expected torch.float32")
 
 
-def check_compress(x, parameters, phi, block, stride, name="x"):
+def check_compress(x, parameters, phi, block, stride, start=None, name="x"):
     _check_rank(name, x, "[B, T, Hkv, D]")
+    _check_start(start, x)
     if x.dtype not in ELEMENTS:
         raise InputError(f"{name} is {x.dtype}, expected one of {', '.join(map(str, ELEMENTS))}")
     _check_width(name, x)
@@ -168,13 +176,14 @@ def check_compress(x, parameters, phi, block, stride, name="x"):
                              f"{x.dtype} on {x.device}")
 
 
-def check_attention(tensors, key_parameters, value_parameters, rotary, sizes, phi):
+def check_attention(tensors, key_parameters, value_parameters, rotary, start, sizes, phi):
     q, kc, vc, ks, vs, kw, vw, gates = tensors
     block, stride, select_block, count, initial, local, window = sizes
     _check_query(q)
     check_sizes(block, stride, select_block)
     _check_counts(count, initial, local)
     check_at_least("window", window, 1)
+    _check_start(start, q)
     for suffix, k, v in (("_cmp", kc, vc), ("_slc", ks, vs), ("_win", kw, vw)):
         _check_heads(q, k, v, q.shape[1], suffix)
         _check_shape("v" + suffix, v, vc.shape)
@@ -184,8 +193,8 @@ def check_attention(tensors, key_parameters, value_parameters, rotary, sizes, ph
         raise InputError(f"gates are {gates.dtype}, expected a floating-point type")
     if gates.device != q.device:
         raise InputError(f"gates lie on {gates.device}, expected {q.device}, as q does")
-    check_compress(kc, key_parameters, phi, block, stride, "k_cmp")
-    check_compress(vc, value_parameters, phi, block, stride, "v_cmp")
+    check_compress(kc, key_parameters, phi, block, stride, name="k_cmp")
+    check_compress(vc, value_parameters, phi, block, stride, name="v_cmp")
     if rotary is not None:
         _check_shape("rotary", rotary, (q.shape[1], q.shape[3] // 2, 2))
         if q.shape[3] % 2:

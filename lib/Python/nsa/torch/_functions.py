@@ -2,8 +2,10 @@
 
 import torch
 
-from nsa.torch import _operators  # noqa: F401  (registers torch.ops.nsa)
+from nsa.torch import _autograd
+from nsa.torch import _operators  # registers torch.ops.nsa
 from nsa.torch._checks import check_at_least, check_scale, check_sizes, check_tensors
+from nsa.torch._packed import starts_of
 
 _INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win")
 
@@ -24,49 +26,59 @@ def _cast_all(name, q, parameters):
     return parameters and list(_cast(["q", *[f"{name}[{i}]" for i in range(len(parameters))]], q, *parameters)[1:])
 
 
-def _attend(q, k, v, indices, visibility, scale):
+def _attend(q, k, v, indices, visibility, scale, cu_seqlens):
     q, k, v = _cast("qkv", q, k, v)
     check_scale(scale)
-    return torch.ops.nsa.attend(q, k, v, indices, visibility, scale)
+    start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
+    attend = _autograd.attend if _autograd.is_plain((q, k, v, indices, start)) else torch.ops.nsa.attend
+    return attend(q, k, v, indices, start, visibility, scale)
 
 
-def compress(x, *, block, stride, phi="mean", parameters=()):
+def compress(x, *, block, stride, phi="mean", parameters=(), cu_seqlens=None):
     """One row for each block of `block` tokens, `stride` apart: phi of the paper (Eq. 7).
 
     x [B, T, Hkv, D] -> [B, N, Hkv, D] with N = max((T - block) // stride + 1, 0). No block is
     partial or padded. `parameters`, of x's type: none for phi "mean"; for "linear" the
     weight [Hkv, block * D, D]; for "mlp" that and the second weight [Hkv, D, D], with SiLU
     between them; for both, positions [Hkv, block, D] after them if wanted.
+
+    With `cu_seqlens`, as attention takes it, there are T // stride rows: block i of a sequence that begins at
+    token o is row o // stride + i, and rows that are no block are 0.
     """
     check_sizes(block, stride)
-    return torch.ops.nsa.compress(*_cast("x", x), _cast_all("parameters", x, parameters), phi, block, stride)
+    [x], weights = _cast("x", x), _cast_all("parameters", x, parameters)
+    start = None if cu_seqlens is None else starts_of(cu_seqlens, x)
+    is_plain = _autograd.is_plain((x, *weights, start))
+    return (_autograd if is_plain else torch.ops.nsa).compress(x, weights, start, phi, block, stride)
 
 
-def compressed_attention(q, k, v, *, block, stride, scale=None):
+def compressed_attention(q, k, v, *, block, stride, scale=None, cu_seqlens=None):
     """Attention to compressed keys and values [B, N, Hkv, D], which compress makes: (output, lse).
 
     Query t sees block i if all of its tokens are at t or before: i * stride + block - 1 <= t. A
     query that sees none has output 0 and lse -inf.
     """
     check_sizes(block, stride)
-    return _attend(q, k, v, None, f"#nsa.compressed<block = {block}, stride = {stride}>", scale)
+    return _attend(q, k, v, None, f"#nsa.compressed<block = {block}, stride = {stride}>", scale, cu_seqlens)
 
 
-def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2, scale=None):
+def select(q, k, lse, *, block, stride, select_block, count, initial=1, local=2, scale=None, cu_seqlens=None):
     """The blocks of `select_block` tokens that each query attends to: int32 [B, Hkv, T, count].
 
     `k` are compressed keys, `lse` is that of compressed_attention. The first `initial` and the
     last `local` blocks are always among them, the others are the best by the probability of
     their compressed blocks, summed over the heads of a group (Eqs. 9, 10). Ascending, -1
-    behind the last. There is no gradient.
+    behind the last; with `cu_seqlens` they count from the beginning of a query's sequence. There is no gradient.
     """
     check_tensors(("q", "k", "lse"), (q, k, lse))
     check_scale(scale)
     q, k = _cast("qk", q.detach(), k.detach())
-    return torch.ops.nsa.select(q, k, lse.detach(), block, stride, select_block, count, initial, local, scale)
+    start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
+    select = _operators.select if _autograd.is_plain((q, k, lse, start)) else torch.ops.nsa.select
+    return select(q, k, lse.detach(), start, block, stride, select_block, count, initial, local, scale)
 
 
-def selected_attention(q, k, v, indices, *, select_block, scale=None):
+def selected_attention(q, k, v, indices, *, select_block, scale=None, cu_seqlens=None):
     """Attention to the tokens of blocks that `indices` name, up to the query's own: (output, lse).
 
     indices: int32 [B, Hkv, T, n], ascending, -1 behind the last; of select, or any selector.
@@ -74,22 +86,23 @@ def selected_attention(q, k, v, indices, *, select_block, scale=None):
     """
     check_at_least("select_block", select_block, 1)
     check_tensors(["indices"], [indices])
-    return _attend(q, k, v, indices, f"#nsa.selected<block = {select_block}>", scale)
+    return _attend(q, k, v, indices, f"#nsa.selected<block = {select_block}>", scale, cu_seqlens)
 
 
-def window_attention(q, k, v, *, window, scale=None):
+def window_attention(q, k, v, *, window, scale=None, cu_seqlens=None):
     """Attention to the last `window` tokens, the query's own included."""
     check_at_least("window", window, 1)
-    return _attend(q, k, v, None, f"#nsa.window<{window}>", scale)[0]
+    return _attend(q, k, v, None, f"#nsa.window<{window}>", scale, cu_seqlens)[0]
 
 
-def causal_attention(q, k, v, *, scale=None):
+def causal_attention(q, k, v, *, scale=None, cu_seqlens=None):
     """Attention to all tokens up to the query's own."""
-    return _attend(q, k, v, None, "#nsa.causal", scale)[0]
+    return _attend(q, k, v, None, "#nsa.causal", scale, cu_seqlens)[0]
 
 
 def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stride, select_block, count, window,
-              phi="mean", scale=None, key_parameters=(), value_parameters=(), initial=1, local=2, rotary=None):
+              phi="mean", scale=None, key_parameters=(), value_parameters=(), initial=1, local=2, rotary=None,
+              cu_seqlens=None):
     """Native Sparse Attention (arXiv 2502.11089, Eqs. 5-12): the gated sum of its three branches.
 
     q [B, T, Hq, Dk], k_* [B, T, Hkv, Dk], v_* [B, T, Hkv, Dv] of one type: float32, bfloat16 or
@@ -99,16 +112,24 @@ def attention(q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win, gates, *, block, stri
     not given. `rotary` is a table of cosines and sines, rotary_table(T, Dk): q, k_slc and k_win are then
     rotated by their position, and compressed keys by that of their first token.
 
+    `cu_seqlens`, int32 [sequences + 1], packs sequences that do not see each other behind one another in a
+    batch of 1: 0, then where each ends, T at last. Positions, compressed blocks and selected blocks then count from
+    the beginning of a sequence. It lies where q does, or on the CPU.
+
     One tensor may be several arguments (k_cmp is k_slc): its gradient is the sum. Results
     repeat bit for bit. A second derivative is an error.
     """
     tensors = _cast(_INPUTS, q, k_cmp, v_cmp, k_slc, v_slc, k_win, v_win)
     check_tensors(["gates"], [gates])
     check_scale(scale)
-    weights = _cast_all("key_parameters", q, key_parameters), _cast_all("value_parameters", q, value_parameters)
+    keys, values = _cast_all("key_parameters", q, key_parameters), _cast_all("value_parameters", q, value_parameters)
     sizes = [block, stride, select_block, count, initial, local, window]
-    inputs = (*tensors, gates, *weights, rotary, sizes, phi, scale)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (*tensors, gates, *weights[0], *weights[1])):
+    start = None if cu_seqlens is None else starts_of(cu_seqlens, q)
+    leaves = (*tensors, gates, *keys, *values)
+    if _autograd.is_plain((*leaves, rotary, start)) and all(type(size) is int for size in sizes):
+        return _autograd.attention([*tensors, gates], keys, values, rotary, start, sizes, phi, scale)
+    inputs = (*tensors, gates, keys, values, rotary, start, sizes, phi, scale)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in leaves):
         return torch.ops.nsa.attention(*inputs)[0]
     return torch.ops.nsa.attention_inference(*inputs)
 

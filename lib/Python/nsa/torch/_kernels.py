@@ -1,11 +1,16 @@
 """Operators of tensors, compiled at their first call and kept."""
 
 import collections
+import functools
+import importlib.util
+import math
+import operator
+import os
 import threading
 
 import torch
 
-from nsa._compile import compile
+from nsa._compile import compile, has_ptxas
 from nsa._runtime import InputError, load
 
 #: Targets with one program for every batch and length; elsewhere there is one for each shape.
@@ -13,6 +18,9 @@ ANY_EXTENTS = {"cpu"}
 
 #: Prepared calls that are kept, on the CPU, where each has threads, and on GPUs, where it has the code of its kernels.
 MOST_CALLS = [16, 1024]
+
+#: Of each tensor in a piece of memory that holds several, and of arrays that kernels of a GPU take.
+ALIGNMENT = 256
 
 TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i32": torch.int32}
 _GPU_TARGETS = {(8, 0): "sm_80", (8, 6): "sm_86", (8, 7): "sm_86", (8, 9): "sm_86", (9, 0): "sm_90a"}
@@ -34,25 +42,44 @@ def _target(device):
     return _GPU_TARGETS[capability]
 
 
+@functools.cache
+def _compiler_options(target):
+    """All processors compile. Where no ptxas is installed, that of Triton, which comes with PyTorch, makes machine
+    code for the cache; without any, the driver compiles PTX in each process."""
+    options = {"compile_threads": len(os.sched_getaffinity(0))}
+    if target == "cpu" or has_ptxas():
+        return options
+    triton = importlib.util.find_spec("triton")
+    for folder in (triton and triton.submodule_search_locations) or ():
+        path = os.path.join(folder, "backends", "nvidia", "bin", "ptxas")
+        if os.access(path, os.X_OK):
+            options["ptxas"] = path
+    return options
+
+
 def _module(operator, source, extents, device):
     """The program of a source for these extents."""
     target = _target(device)
     serves_all = target in ANY_EXTENTS and source.takes_any_extents
     text = source.text(None if serves_all else extents)
     if (text, target) not in _modules:
-        _modules[text, target] = compile(text, name=f"{operator.__name__}.mlir", target=target)
+        _modules[text, target] = compile(text, name=f"{operator.__name__}.mlir", target=target,
+                                         **_compiler_options(target))
     module = _modules[text, target]
     return module.with_extents(batch=extents["B"], seq=extents["T"]) if serves_all else module
 
 
-class _Call:
+class Call:
     """An operator for tensors of one signature on one device.
 
-    `is_recorded`: a CUDA graph has its kernels, which then stay loaded.
+    `is_recorded`: a CUDA graph has its kernels, which then stay loaded. `gradient`: the call for the gradient, once
+    there was one; `parameters` are those of both.
     """
 
     def __init__(self, operator, tensors, parameters):
         self.is_recorded = False
+        self.gradient = None
+        self.parameters = parameters
         source = operator(tensors, parameters)
         self.device = device = tensors[0].device
         batch, length = tensors[source.sizes_of].shape[:2]
@@ -60,6 +87,10 @@ class _Call:
         _check_arguments(source, tensors, extents)
         self.outputs = [(source.shape(alias, extents), TYPES[source.types[alias][1]])
                         for alias in source.results.values()]
+        self._place_kept()
+        # What has the shape of an argument is made fastest.
+        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+        self._like = [kinds.index(kind) if kind in kinds else None for kind in self.outputs]
         self.is_empty = batch == 0 or length == 0
         if self.is_empty:
             return
@@ -70,25 +101,65 @@ class _Call:
         self._scratch = self._run.scratch_bytes
         self._index = device.index if device.type == "cuda" else None
 
-    def __call__(self, tensors):
-        device = self.device
+    def _place_kept(self):
+        """Where all outputs but the first lie behind one another."""
+        self.places, self.kept_bytes = [], 0
+        for shape, dtype in self.outputs[1:]:
+            self.places.append(self.kept_bytes)
+            self.kept_bytes += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+
+    def __call__(self, tensors, kept=None, places=()):
+        """The outputs for contiguous tensors, of which the last ones lie at `places` of `kept`, if that is given."""
         if self.is_empty:
-            return [torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
-        outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
-        scratch = torch.empty(self._scratch, dtype=torch.uint8, device=device)
+            return [torch.zeros(shape, dtype=dtype, device=self.device) for shape, dtype in self.outputs]
+        outputs = [self._make(i, tensors) for i in range(len(self.outputs))]
+        addresses = self._addresses(tensors)
+        if kept is not None:
+            base = kept.data_ptr()
+            addresses += [base + place for place in places]
+        self._start(addresses + [output.data_ptr() for output in outputs])
+        return outputs
+
+    def keeping(self, tensors):
+        """The first output, and the memory of the others, which lie at `places`."""
+        kept = torch.empty(self.kept_bytes, dtype=torch.uint8, device=self.device)
+        if self.is_empty:
+            shape, dtype = self.outputs[0]
+            return torch.zeros(shape, dtype=dtype, device=self.device), kept
+        output, base = self._make(0, tensors), kept.data_ptr()
+        self._start([*self._addresses(tensors), output.data_ptr(), *[base + place for place in self.places]])
+        return output, kept
+
+    def _make(self, number, tensors):
+        like = self._like[number]
+        if like is not None:
+            return torch.empty_like(tensors[like])
+        shape, dtype = self.outputs[number]
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def views(self, kept):
+        """The outputs that `keeping` has put there, as tensors."""
+        return [kept[place:place + math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+                for place, (shape, dtype) in zip(self.places, self.outputs[1:])]
+
+    def _addresses(self, tensors):
         addresses = [tensor.data_ptr() for tensor in tensors]
+        if self._index is not None and functools.reduce(operator.or_, addresses) % ALIGNMENT:
+            # Where kernels of a GPU expect an array; views of tensors begin anywhere.
+            for i, address in enumerate(addresses):
+                if address % ALIGNMENT:
+                    tensors[i] = tensors[i].clone()
+                    addresses[i] = tensors[i].data_ptr()
+        return addresses
+
+    def _start(self, addresses):
+        scratch = torch.empty(self._scratch, dtype=torch.uint8, device=self.device)
         stream = None
         if self._index is not None:
             stream = _current_stream(self._index)
-            self.is_recorded |= _is_recording()
-            for i, address in enumerate(addresses):
-                # Where kernels of a GPU expect an array; views of tensors begin anywhere.
-                if address % 256:
-                    tensors[i] = tensors[i].clone()
-                    addresses[i] = tensors[i].data_ptr()
-        addresses += [output.data_ptr() for output in outputs]
+            if not self.is_recorded:
+                self.is_recorded = _is_recording()
         self._run(addresses, scratch.data_ptr(), stream)
-        return outputs
 
 
 def _check_arguments(source, tensors, extents):
@@ -101,26 +172,38 @@ def _check_arguments(source, tensors, extents):
                              f"{shape}, {dtype} on {tensors[0].device}")
 
 
-def run(operator, tensors, parameters, check):
-    """What an operator of _sources gives for tensors; `check` says what is wrong with them, if something is.
+def contiguous(tensors):
+    """The tensors, copied where they are not contiguous; a copy is no part of a graph of gradients."""
+    return [tensor if tensor.is_contiguous() else tensor.detach().contiguous() for tensor in tensors]
 
-    They are used where they are if they are contiguous, and copied once if not. Memory
-    comes from PyTorch's allocator; on a GPU the call is put on the current stream.
-    """
-    tensors = [tensor.contiguous() for tensor in tensors]
+
+def find(operator, tensors, parameters, check=lambda: None):
+    """The call of an operator of _sources for tensors like these; `check` says what is wrong with them, if
+    something is."""
     key = (operator, parameters, *[(tensor.shape, tensor.dtype, tensor.get_device()) for tensor in tensors])
-    calls = _calls[tensors[0].is_cuda]
+    is_cuda = tensors[0].is_cuda
+    calls = _calls[is_cuda]
     call = calls.get(key)
     if call is None:
         with _lock:
             call = calls.get(key)
             if call is None:
                 check()
-                call = calls[key] = _Call(operator, tensors, parameters)
-                _evict(calls, MOST_CALLS[tensors[0].is_cuda])
-    elif not tensors[0].is_cuda:
+                call = calls[key] = Call(operator, tensors, parameters)
+                _evict(calls, MOST_CALLS[is_cuda])
+    elif not is_cuda:
         _touch(calls, key)
-    return call(tensors)
+    return call
+
+
+def run(operator, tensors, parameters, check):
+    """What an operator of _sources gives for tensors.
+
+    They are used where they are if they are contiguous, and copied once if not. Memory
+    comes from PyTorch's allocator; on a GPU the call is put on the current stream.
+    """
+    tensors = contiguous(tensors)
+    return find(operator, tensors, parameters, check)(tensors)
 
 
 def _touch(calls, key):

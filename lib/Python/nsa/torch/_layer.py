@@ -106,7 +106,8 @@ class NativeSparseAttention(nn.Module):
                 self._table = table = rotary_table(length, self.head_dim, self.rope_base, device)
         return table[:length]
 
-    def forward(self, x):
+    def forward(self, x, cu_seqlens=None):
+        """x [B, T, dim]; `cu_seqlens`, as attention takes it, says where sequences end that share a row."""
         def split(projection, width):
             return projection(x).unflatten(-1, (-1, width))
 
@@ -118,7 +119,7 @@ class NativeSparseAttention(nn.Module):
             "key_parameters": list(self.compressed.key_compression.parameters()),
             "value_parameters": list(self.compressed.value_compression.parameters())}
         o = attention(split(self.query, self.head_dim), *pairs, gates, **self.sizes, phi=self.phi, **weights,
-                      rotary=self._rotary(x.shape[1], x.device))
+                      rotary=self._rotary(x.shape[1], x.device), cu_seqlens=cu_seqlens)
         return self.output(o.flatten(2))
 
     def __getstate__(self):

@@ -37,41 +37,45 @@ def _empty_lse(q):
 # Attention of one visibility
 
 
-def _attend(q, k, v, indices, visibility, scale):
-    tensors = [q, k, v] if indices is None else [q, k, v, indices]
-    return tuple(run(_sources.attend, tensors, (visibility, scale), lambda: check_attend(q, k, v, indices, visibility)))
+def given(*tensors):
+    """Those that are given."""
+    return [tensor for tensor in tensors if tensor is not None]
 
 
-def _attend_fake(q, k, v, indices, visibility, scale):
-    check_attend(q, k, v, indices, visibility)
+def attend(q, k, v, indices, start, visibility, scale):
+    return tuple(run(_sources.attend, given(q, k, v, indices, start), (visibility, scale),
+                     lambda: check_attend(q, k, v, indices, start, visibility)))
+
+
+def _attend_fake(q, k, v, indices, start, visibility, scale):
+    check_attend(q, k, v, indices, start, visibility)
     return q.new_empty((*q.shape[:3], v.shape[3])), _empty_lse(q)
 
 
-def _attend_backward(grad, q, k, v, o, lse, indices, visibility, scale):
-    tensors = [grad, q, k, v, o, lse] if indices is None else [grad, q, k, v, o, lse, indices]
-    return tuple(run(_sources.attend_backward, tensors, (visibility, scale),
-                     lambda: check_attend(q, k, v, indices, visibility)))
+def attend_backward(grad, q, k, v, o, lse, indices, start, visibility, scale):
+    return tuple(run(_sources.attend_backward, given(grad, q, k, v, o, lse, indices, start), (visibility, scale),
+                     lambda: check_attend(q, k, v, indices, start, visibility)))
 
 
 def _keep_attend(ctx, inputs, output):
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(*inputs[:3], *output, inputs[3])
-    ctx.parameters = inputs[4:]
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:5])
+    ctx.parameters = inputs[5:]
 
 
 def _attend_gradient(ctx, grad, _):
     if grad is None:
-        return (None,) * 6
+        return (None,) * 7
     gradients = torch.ops.nsa.attend_backward(grad, *ctx.saved_tensors, *ctx.parameters)
-    return (*gradients, None, None, None)
+    return (*gradients, None, None, None, None)
 
 
-_define("attend", "(Tensor q, Tensor k, Tensor v, Tensor? indices, str visibility, float? scale) -> (Tensor, Tensor)",
-        _attend, _attend_fake)
+_define("attend", "(Tensor q, Tensor k, Tensor v, Tensor? indices, Tensor? start, str visibility, float? scale) -> "
+        "(Tensor, Tensor)", attend, _attend_fake)
 _define("attend_backward", "(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? indices, "
-        "str visibility, float? scale) -> (Tensor, Tensor, Tensor)",
-        _attend_backward, lambda grad, q, k, v, *_: tuple(_like(q, k, v)))
+        "Tensor? start, str visibility, float? scale) -> (Tensor, Tensor, Tensor)",
+        attend_backward, lambda grad, q, k, v, *_: tuple(_like(q, k, v)))
 library.register_autograd("nsa::attend", _attend_gradient, setup_context=_keep_attend)
 _refuse_second("attend_backward")
 
@@ -79,36 +83,39 @@ _refuse_second("attend_backward")
 # Compression
 
 
-def _compress(x, weights, phi, block, stride):
-    return run(_sources.compress, [x, *weights], (phi, block, stride),
-               lambda: check_compress(x, weights, phi, block, stride))[0]
+def compress(x, weights, start, phi, block, stride):
+    return run(_sources.compress, given(x, *weights, start), (phi, block, stride, start is not None),
+               lambda: check_compress(x, weights, phi, block, stride, start))[0]
 
 
-def _compress_fake(x, weights, phi, block, stride):
-    check_compress(x, weights, phi, block, stride)
-    return x.new_empty((x.shape[0], _sources.compressed_rows(x.shape[1], block, stride), *x.shape[2:]))
+def _compress_fake(x, weights, start, phi, block, stride):
+    check_compress(x, weights, phi, block, stride, start)
+    rows = _sources.compressed_rows(x.shape[1], block, stride, start is not None)
+    return x.new_empty((x.shape[0], rows, *x.shape[2:]))
 
 
-def _compress_backward(grad, x, weights, phi, block, stride):
-    gradients = run(_sources.compress_backward, [grad, x, *weights], (phi, block, stride),
-                    lambda: check_compress(x, weights, phi, block, stride))
+def compress_backward(grad, x, weights, start, phi, block, stride):
+    gradients = run(_sources.compress_backward, given(grad, x, *weights, start),
+                    (phi, block, stride, start is not None),
+                    lambda: check_compress(x, weights, phi, block, stride, start))
     return [gradient.to(x.dtype) for gradient in gradients]
 
 
 def _keep_compress(ctx, inputs, output):
-    x, weights, *ctx.parameters = inputs
-    ctx.save_for_backward(x, *weights)
+    x, weights, start, *ctx.parameters = inputs
+    ctx.save_for_backward(x, start, *weights)
 
 
 def _compress_gradient(ctx, grad):
-    x, *weights = ctx.saved_tensors
-    gradients = torch.ops.nsa.compress_backward(grad, x, weights, *ctx.parameters)
-    return gradients[0], gradients[1:], None, None, None
+    x, start, *weights = ctx.saved_tensors
+    gradients = torch.ops.nsa.compress_backward(grad, x, weights, start, *ctx.parameters)
+    return gradients[0], gradients[1:], None, None, None, None
 
 
-_define("compress", "(Tensor x, Tensor[] weights, str phi, int block, int stride) -> Tensor", _compress, _compress_fake)
-_define("compress_backward", "(Tensor grad, Tensor x, Tensor[] weights, str phi, int block, int stride) -> Tensor[]",
-        _compress_backward, lambda grad, x, weights, *_: _like(x, *weights))
+_define("compress", "(Tensor x, Tensor[] weights, Tensor? start, str phi, int block, int stride) -> Tensor", compress,
+        _compress_fake)
+_define("compress_backward", "(Tensor grad, Tensor x, Tensor[] weights, Tensor? start, str phi, int block, int stride) "
+        "-> Tensor[]", compress_backward, lambda grad, x, weights, *_: _like(x, *weights))
 library.register_autograd("nsa::compress", _compress_gradient, setup_context=_keep_compress)
 _refuse_second("compress_backward")
 
@@ -116,35 +123,34 @@ _refuse_second("compress_backward")
 # Selection, which has no gradient
 
 
-def _select(q, k, lse, block, stride, select_block, count, initial, local, scale):
-    return run(_sources.select, [q, k, lse], (block, stride, select_block, count, initial, local, scale),
-               lambda: check_select(q, k, lse, block, stride, select_block, count, initial, local))[0]
+def select(q, k, lse, start, block, stride, select_block, count, initial, local, scale):
+    return run(_sources.select, given(q, k, lse, start), (block, stride, select_block, count, initial, local, scale),
+               lambda: check_select(q, k, lse, start, block, stride, select_block, count, initial, local))[0]
 
 
-def _select_fake(q, k, lse, block, stride, select_block, count, initial, local, scale):
-    check_select(q, k, lse, block, stride, select_block, count, initial, local)
+def _select_fake(q, k, lse, start, block, stride, select_block, count, initial, local, scale):
+    check_select(q, k, lse, start, block, stride, select_block, count, initial, local)
     return q.new_empty((q.shape[0], k.shape[2], q.shape[1], count), dtype=torch.int32)
 
 
-_define("select", "(Tensor q, Tensor k, Tensor lse, int block, int stride, int select_block, int count, int initial, "
-        "int local, float? scale) -> Tensor", _select, _select_fake)
+_define("select", "(Tensor q, Tensor k, Tensor lse, Tensor? start, int block, int stride, int select_block, int count, "
+        "int initial, int local, float? scale) -> Tensor", select, _select_fake)
 
 
 # All of Native Sparse Attention
 
 _INPUTS = ("Tensor q, Tensor k_cmp, Tensor v_cmp, Tensor k_slc, Tensor v_slc, Tensor k_win, Tensor v_win, "
-           "Tensor gates, Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary")
+           "Tensor gates, Tensor[] key_weights, Tensor[] value_weights, Tensor? rotary, Tensor? start")
 _PARAMETERS = "int[] sizes, str phi, float? scale"
 _KEPT = ("Tensor o_cmp, Tensor lse_cmp, Tensor o_slc, Tensor lse_slc, Tensor o_win, Tensor lse_win, Tensor indices")
 
 
 def _run_attention(operator, inputs, grad=(), kept=()):
-    *tensors, keys, values, rotary, sizes, phi, scale = inputs
+    *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
     gates = tensors[7].float()
-    tables = [] if rotary is None else [rotary]
-    return run(operator, [*grad, *tensors[:7], gates, *keys, *values, *tables, *kept],
-               (*sizes, phi, scale, len(keys), len(tables)),
-               lambda: check_attention(tensors, keys, values, rotary, sizes, phi))
+    return run(operator, [*grad, *tensors[:7], gates, *keys, *values, *given(rotary, start), *kept],
+               (*sizes, phi, scale, len(keys), int(rotary is not None), start is not None),
+               lambda: check_attention(tensors, keys, values, rotary, start, sizes, phi))
 
 
 def _attention(*inputs):
@@ -152,8 +158,8 @@ def _attention(*inputs):
 
 
 def _attention_fake(*inputs):
-    *tensors, keys, values, rotary, sizes, phi, _ = inputs
-    check_attention(tensors, keys, values, rotary, sizes, phi)
+    *tensors, keys, values, rotary, start, sizes, phi, _ = inputs
+    check_attention(tensors, keys, values, rotary, start, sizes, phi)
     q, k, v = tensors[:3]
     output = (*q.shape[:3], v.shape[3])
     branches = [tensor for _ in range(3) for tensor in (q.new_empty(output), _empty_lse(q))]
@@ -166,31 +172,31 @@ def _attention_inference(*inputs):
 
 
 def _attention_backward(grad, *inputs):
-    inputs, kept, parameters = inputs[:11], inputs[11:18], inputs[18:]
+    inputs, kept, parameters = inputs[:12], inputs[12:19], inputs[19:]
     gradients = _run_attention(_sources.attention_backward, (*inputs, *parameters), [grad], kept)
     wanted = [*inputs[:8], *inputs[8], *inputs[9]]
     return [gradient.to(tensor.dtype) for gradient, tensor in zip(gradients, wanted)]
 
 
 def _keep_attention(ctx, inputs, output):
-    *tensors, keys, values, rotary, sizes, phi, scale = inputs
+    *tensors, keys, values, rotary, start, sizes, phi, scale = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*tensors, rotary, *output[1:], *keys, *values)
+    ctx.save_for_backward(*tensors, rotary, start, *output[1:], *keys, *values)
     ctx.num_keys = len(keys)
     ctx.parameters = sizes, phi, scale
 
 
 def _attention_gradient(ctx, grad, *_):
     if grad is None:
-        return (None,) * 14
+        return (None,) * 15
     # Asked for once: what recomputes activations gives them once.
     saved = ctx.saved_tensors
-    tensors, rotary, kept, weights = saved[:8], saved[8], saved[9:16], saved[16:]
+    tensors, others, kept, weights = saved[:8], saved[8:10], saved[10:17], saved[17:]
     keys, values = weights[:ctx.num_keys], weights[ctx.num_keys:]
-    gradients = torch.ops.nsa.attention_backward(grad, *tensors, keys, values, rotary, *kept, *ctx.parameters)
+    gradients = torch.ops.nsa.attention_backward(grad, *tensors, keys, values, *others, *kept, *ctx.parameters)
     weights = gradients[8:]
-    return (*gradients[:8], weights[:len(keys)], weights[len(keys):], None, None, None, None)
+    return (*gradients[:8], weights[:len(keys)], weights[len(keys):], *(None,) * 5)
 
 
 _define("attention", f"({_INPUTS}, {_PARAMETERS}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",

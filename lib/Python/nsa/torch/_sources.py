@@ -12,9 +12,10 @@ import torch
 ELEMENTS = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
-def compressed_rows(length, block, stride):
-    """Blocks of `block` tokens, `stride` apart, that are complete in `length` tokens."""
-    return torch.sym_max((length - block) // stride + 1, 0)
+def compressed_rows(length, block, stride, is_packed=False):
+    """Rows that `length` tokens have: one for each complete block of `block` tokens, `stride` apart, and, where
+    several sequences share them, for each stride."""
+    return length // stride if is_packed else torch.sym_max((length - block) // stride + 1, 0)
 
 
 @dataclasses.dataclass
@@ -33,7 +34,7 @@ class Source:
     @property
     def takes_any_extents(self):
         """Whether it can be compiled for every B and T; docs/extents.md says what cannot."""
-        return "table" not in self.types
+        return "start" not in self.types
 
     @property
     def sizes_of(self):
@@ -73,47 +74,57 @@ def _heads(q, k, v, rows="T"):
             "lse": (("B", heads, "T"), "f32")}
 
 
-def _visible(visibility, indices):
-    return f"{visibility}, %i : !i" if indices else visibility
+#: The first token of each token's sequence, where several share a row.
+STARTS = (("B", "T"), "i32")
+
+
+def _visible(visibility, is_packed=False):
+    indices = ", %i : !i" if visibility.startswith("#nsa.selected") else ""
+    return f"visible({visibility}{indices})" + (" start(%start : !start)" if is_packed else "")
 
 
 def attend(tensors, parameters):
-    """nsa.attention of one visibility: q, k, v and, where it takes them, indices."""
-    (q, k, v, *indices), (visibility, scale) = tensors, parameters
+    """nsa.attention of one visibility: q, k, v, indices where it takes them, and starts of sequences if given."""
+    (q, k, v, *others), (visibility, scale) = tensors, parameters
     types = _heads(q, k, v, "N" if "compressed" in visibility else "T")
     arguments = {"q": "q", "k": "k", "v": "v"}
-    if indices:
-        types["i"] = (("B", v.shape[2], "T", indices[0].shape[3]), "i32")
+    if visibility.startswith("#nsa.selected"):
+        types["i"] = (("B", v.shape[2], "T", others.pop(0).shape[3]), "i32")
         arguments["i"] = "i"
-    line = (f"%o, %lse = nsa.attention %q, %k, %v visible({_visible(visibility, indices)}){_scaled(scale)} "
+    if others:
+        types["start"] = STARTS
+        arguments["start"] = "start"
+    line = (f"%o, %lse = nsa.attention %q, %k, %v {_visible(visibility, bool(others))}{_scaled(scale)} "
             ": !q, !k, !v")
     return Source(types, arguments, {"o": "o", "lse": "lse"}, [line], k.shape[1])
 
 
 def attend_backward(tensors, parameters):
-    (_, q, k, v, _, _, *indices), (visibility, scale) = tensors, parameters
-    source = attend([q, k, v, *indices], parameters)
-    source.arguments = {"do": "o", "q": "q", "k": "k", "v": "v", "o": "o", "lse": "lse",
-                        **({"i": "i"} if indices else {})}
+    (_, q, k, v, _, _, *others), (visibility, scale) = tensors, parameters
+    source = attend([q, k, v, *others], parameters)
+    extra = {name: name for name in ("i", "start") if name in source.arguments}
+    source.arguments = {"do": "o", "q": "q", "k": "k", "v": "v", "o": "o", "lse": "lse", **extra}
     source.results = {"dq": "q", "dk": "k", "dv": "v"}
     source.lines = [f"%dq, %dk, %dv = nsa.attention_backward %do, %q, %k, %v, %o, %lse "
-                    f"visible({_visible(visibility, indices)}){_scaled(scale)} : !o, !q, !k, !v, !o, !lse"]
+                    f"{_visible(visibility, 'start' in extra)}{_scaled(scale)} : !o, !q, !k, !v, !o, !lse"]
     return source
 
 
 class _Compression:
     """nsa.compress of one tensor with its parameters, and the gradients."""
 
-    def __init__(self, name, alias, phi, parameters, clause):
-        self.name, self.alias, self.phi, self.clause = name, alias, phi, clause
+    def __init__(self, name, alias, phi, parameters, clause, is_packed=False):
+        self.name, self.alias, self.phi = name, alias, phi
+        self.clause = ("start(%start) " if is_packed else "") + f"by({clause})"
+        self.start = ", !start" if is_packed else ""
         self.types = {f"{name}_p{i}": (tuple(p.shape), ELEMENTS[p.dtype]) for i, p in enumerate(parameters)}
         self.gradients = {f"d{name}_p{i}": (tuple(p.shape), "f32") for i, p in enumerate(parameters)}
 
     def forward(self, result):
         values = "".join(f", %{name}" for name in self.types)
         kinds = "".join(f", !{name}" for name in self.types)
-        return (f"%{result} = nsa.compress {self.phi} %{self.name}{values} by({self.clause}) "
-                f": (!{self.alias}{kinds}) -> !{self.alias}c")
+        return (f"%{result} = nsa.compress {self.phi} %{self.name}{values} {self.clause} "
+                f": (!{self.alias}{kinds}{self.start}) -> !{self.alias}c")
 
     def backward(self, gradient):
         values = "".join(f", %{name}" for name in self.types)
@@ -121,7 +132,8 @@ class _Compression:
         results = "".join(f", %{name}" for name in self.gradients)
         result_kinds = "".join(f", !{name}" for name in self.gradients)
         return (f"%d{self.name}{results} = nsa.compress_backward {self.phi} %{gradient}, %{self.name}{values} "
-                f"by({self.clause}) : (!{self.alias}c, !{self.alias}{kinds}) -> (!{self.alias}{result_kinds})")
+                f"{self.clause} : (!{self.alias}c, !{self.alias}{kinds}{self.start}) -> "
+                f"(!{self.alias}{result_kinds})")
 
 
 def _compressed(block, stride):
@@ -133,19 +145,23 @@ def _same(names):
 
 
 def compress(tensors, parameters):
-    """nsa.compress: x and the parameters of phi."""
-    (x, *weights), (phi, block, stride) = tensors, parameters
-    compression = _Compression("x", "x", phi, weights, _compressed(block, stride))
+    """nsa.compress: x, the parameters of phi, and starts of sequences if `is_packed`."""
+    (x, *weights), (phi, block, stride, is_packed) = tensors, parameters
+    compression = _Compression("x", "x", phi, weights[:len(weights) - is_packed], _compressed(block, stride), is_packed)
     element = ELEMENTS[x.dtype]
     types = {"x": (("B", "T", *x.shape[2:]), element), "xc": (("B", "N", *x.shape[2:]), element), **compression.types}
-    return Source(types, {"x": "x", **_same(compression.types)}, {"y": "xc"}, [compression.forward("y")],
-                  compressed_rows(x.shape[1], block, stride))
+    arguments = {"x": "x", **_same(compression.types)}
+    if is_packed:
+        types["start"] = STARTS
+        arguments["start"] = "start"
+    return Source(types, arguments, {"y": "xc"}, [compression.forward("y")],
+                  compressed_rows(x.shape[1], block, stride, is_packed))
 
 
 def compress_backward(tensors, parameters):
-    (_, x, *weights), (phi, block, stride) = tensors, parameters
+    (_, x, *weights), (phi, block, stride, is_packed) = tensors, parameters
     source = compress([x, *weights], parameters)
-    compression = _Compression("x", "x", phi, weights, _compressed(block, stride))
+    compression = _Compression("x", "x", phi, weights[:len(weights) - is_packed], _compressed(block, stride), is_packed)
     source.types.update(compression.gradients)
     source.arguments = {"dy": "xc", **source.arguments}
     source.results = {"dx": "x", **_same(compression.gradients)}
@@ -154,15 +170,19 @@ def compress_backward(tensors, parameters):
 
 
 def select(tensors, parameters):
-    """nsa.select: q, compressed keys and their lse."""
-    (q, k, _), (block, stride, select_block, count, initial, local, scale) = tensors, parameters
+    """nsa.select: q, compressed keys, their lse, and starts of sequences if given."""
+    (q, k, _, *starts), (block, stride, select_block, count, initial, local, scale) = tensors, parameters
     types = _heads(q, k, k, "N")
     del types["v"], types["o"]
     types["i"] = (("B", k.shape[2], "T", count), "i32")
     selection = f"#nsa.selected<block = {select_block}, count = {count}, initial = {initial}, local = {local}>"
-    line = (f"%i = nsa.select %q, %k, %lse by({_compressed(block, stride)}, {selection}){_scaled(scale)} "
-            ": !q, !k -> !i")
-    return Source(types, {"q": "q", "k": "k", "lse": "lse"}, {"i": "i"}, [line], k.shape[1])
+    arguments = {"q": "q", "k": "k", "lse": "lse"}
+    if starts:
+        types["start"] = STARTS
+        arguments["start"] = "start"
+    line = (f"%i = nsa.select %q, %k, %lse{' start(%start : !start)' if starts else ''} "
+            f"by({_compressed(block, stride)}, {selection}){_scaled(scale)} : !q, !k -> !i")
+    return Source(types, arguments, {"i": "i"}, [line], k.shape[1])
 
 
 class _Branches:
@@ -173,33 +193,36 @@ class _Branches:
 
     def __init__(self, tensors, parameters):
         self.block, self.stride, select_block, count, initial, local, window, *others = parameters
-        phi, scale, num_key_weights, num_tables = others
+        phi, scale, num_key_weights, num_tables, self.is_packed = others
         self.scale = _scaled(scale)
         q, k, v = tensors[:3]
-        self.rows = compressed_rows(q.shape[1], self.block, self.stride)
+        self.rows = compressed_rows(q.shape[1], self.block, self.stride, self.is_packed)
         self.types = _heads(q, k, v)
         element = ELEMENTS[q.dtype]
         self.types.update({"kc": (("B", "N", *k.shape[2:]), element), "vc": (("B", "N", *v.shape[2:]), element),
                            "g": (("B", "T", q.shape[2], 3), "f32"), "i": (("B", k.shape[2], "T", count), "i32")})
         self.has_rotary = num_tables != 0
-        weights = tensors[8:len(tensors) - num_tables]
+        weights = tensors[8:len(tensors) - num_tables - self.is_packed]
         self.blocks = _compressed(self.block, self.stride)
         self.selection = f"#nsa.selected<block = {select_block}, count = {count}, initial = {initial}, local = {local}>"
         self.window = f"#nsa.window<{window}>"
-        self.key = _Compression("kc", "k", phi, weights[:num_key_weights], self.blocks)
-        self.value = _Compression("vc", "v", phi, weights[num_key_weights:], self.blocks)
+        self.key = _Compression("kc", "k", phi, weights[:num_key_weights], self.blocks, self.is_packed)
+        self.value = _Compression("vc", "v", phi, weights[num_key_weights:], self.blocks, self.is_packed)
         self.types.update({**self.key.types, **self.value.types})
         if self.has_rotary:
             self.types["table"] = (("T", q.shape[3] // 2, 2), "f32")
+        if self.is_packed:
+            self.types["start"] = STARTS
 
     def arguments(self):
         return {**self.INPUTS, **_same(self.key.types), **_same(self.value.types),
-                **({"table": "table"} if self.has_rotary else {})}
+                **({"table": "table"} if self.has_rotary else {}), **({"start": "start"} if self.is_packed else {})}
 
     def _rotate(self, result, value, alias, stride=1, inverse=False):
         attributes = [f"stride = {stride} : i64"] * (stride != 1) + ["inverse"] * inverse
         clause = f" {{{', '.join(attributes)}}}" if attributes else ""
-        return f"%{result} = nn.rotary %{value}, %table{clause} : (!{alias}, !table) -> !{alias}"
+        start, kind = (", %start", ", !start") if self.is_packed else ("", "")
+        return f"%{result} = nn.rotary %{value}, %table{start}{clause} : (!{alias}, !table{kind}) -> !{alias}"
 
     def prepare(self):
         """Lines that make of the inputs what branches attend to."""
@@ -213,7 +236,7 @@ class _Branches:
     def _branches(self):
         names = self.names
         return [("c", names["k~"], "vcc", self.blocks, "kc", "vc"),
-                ("s", names["ks"], "vs", f"{self.selection}, %i : !i", "k", "v"),
+                ("s", names["ks"], "vs", self.selection, "k", "v"),
                 ("w", names["kw"], "vw", self.window, "k", "v")]
 
     def forward(self):
@@ -221,10 +244,11 @@ class _Branches:
         query = self.names["q"]
         for branch, key, value, visibility, key_kind, value_kind in self._branches():
             lines.append(f"%o{branch}, %lse{branch} = nsa.attention %{query}, %{key}, %{value} "
-                         f"visible({visibility}){self.scale} : !q, !{key_kind}, !{value_kind}")
+                         f"{_visible(visibility, self.is_packed)}{self.scale} : !q, !{key_kind}, !{value_kind}")
             if branch == "c":
-                lines.append(f"%i = nsa.select %{query}, %{key}, %lsec by({self.blocks}, {self.selection}){self.scale} "
-                             ": !q, !kc -> !i")
+                start = " start(%start : !start)" if self.is_packed else ""
+                lines.append(f"%i = nsa.select %{query}, %{key}, %lsec{start} by({self.blocks}, {self.selection})"
+                             f"{self.scale} : !q, !kc -> !i")
         lines.append("%o = nsa.combine %gates, %oc, %os, %ow : (!g, !o, !o, !o) -> !o")
         return lines
 
@@ -235,7 +259,8 @@ class _Branches:
                      ": (!o, !g, !o, !o, !o) -> (!g, !o, !o, !o)")
         for branch, key, value, visibility, key_kind, value_kind in self._branches():
             lines.append(f"%dq{branch}, %dk{branch}0, %dv{branch}0 = nsa.attention_backward %do{branch}, %{query}, "
-                         f"%{key}, %{value}, %o{branch}, %lse{branch} visible({visibility}){self.scale} "
+                         f"%{key}, %{value}, %o{branch}, %lse{branch} {_visible(visibility, self.is_packed)}"
+                         f"{self.scale} "
                          f": !o, !q, !{key_kind}, !{value_kind}, !o, !lse")
         total = "dqr" if self.has_rotary else "dq"
         lines += ["%dqcs = nn.add %dqc, %dqs : (!q, !q) -> !q", f"%{total} = nn.add %dqcs, %dqw : (!q, !q) -> !q"]

@@ -1,0 +1,126 @@
+"""What tests of nsa.torch share: random tensors, and the comparison with PyTorch in fp64."""
+
+import os
+import pathlib
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.9")
+
+import nsa.torch as nt  # noqa: E402
+import torch_reference as ref  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DEVICE = os.environ.get("NSA_TORCH_DEVICE", "cpu")
+LIMIT = {"cpu": 1e-5, "cuda": 1e-4}[DEVICE]
+#: A width of values that differs from that of keys; GPUs take multiples of 16.
+WIDE = {"cpu": 24, "cuda": 32}[DEVICE]
+SIZES = {"block": 8, "stride": 4, "select_block": 16, "count": 4, "window": 20}
+INPUTS = ("q", "k_cmp", "v_cmp", "k_slc", "v_slc", "k_win", "v_win", "gates")
+VECTOR = (2, 33, 4, 2, 16, WIDE)
+
+
+@pytest.fixture(autouse=True)
+def seed(request):
+    torch.manual_seed(int(os.environ.get("NSA_TEST_SEED", "0")) + sum(request.node.nodeid.encode()))
+
+
+def tensors(batch, length, heads, groups, width, value_width, dtype=torch.float32):
+    """q, then keys and values of each branch, and gates: leaves that take gradients."""
+    def normal(heads, width):
+        return torch.randn(batch, length, heads, width, device=DEVICE).to(dtype).requires_grad_()
+
+    gates = torch.rand(batch, length, heads, 3, device=DEVICE).requires_grad_()
+    return [normal(heads, width), *[normal(groups, w) for _ in range(3) for w in (width, value_width)], gates]
+
+
+def phi_parameters(phi, groups, width, dtype, positions=True, block=8):
+    def normal(rows, scale):
+        return (torch.randn(groups, rows, width, device=DEVICE) * scale).to(dtype).requires_grad_()
+
+    weights = {"mean": [], "linear": [(block * width, 0.1)], "mlp": [(block * width, 0.1), (width, 0.3)]}[phi]
+    return [normal(*w) for w in weights] + ([normal(block, 1.0)] if phi != "mean" and positions else [])
+
+
+def assert_close(got, want, rounded, what, terms, redraw):
+    """The error is at most twice that of the same formula with rounded tensors, or LIMIT of the largest value. Where
+    all cancels to 0 it is at most what rounding leaves of the `terms`."""
+    assert got.shape == want.shape
+    if want.numel() == 0:
+        return
+    assert not got.isnan().any(), what
+    error, top = ((got.double() - want).abs().max(), want.abs().max())
+    limit = max(LIMIT * top, 2 * (rounded.double() - want).abs().max())
+    if top <= 1e-10 * terms:
+        limit = max(limit, LIMIT * terms, torch.finfo(got.dtype).eps * terms)
+    if error > limit and want.numel() < 2**18:
+        limit = max(limit, 2 * top * redraw())
+    assert error <= limit, f"{what}: error {error:.3g} over {limit:.3g}"
+
+
+def references_of(function, leaves, grad):
+    """The output and the gradients in fp64, and with tensors of the leaves' types."""
+    results, leaves = [], list(leaves)
+    for inner in (torch.float64, torch.float32):
+        own = [x.detach().to(inner if inner == torch.float64 else x.dtype).requires_grad_() for x in leaves]
+        want = function(*own, inner=inner)
+        results.append([want, *torch.autograd.grad(want, own, grad.to(want.dtype), allow_unused=True,
+                                                   materialize_grads=True)])
+    return results
+
+
+def assert_all_close(names, results, function, leaves, grad):
+    """Of the output and the gradients of `function`, a formula."""
+    references = references_of(function, leaves, grad)
+
+    def redraw(i):
+        # Few roundings are no measure of the formula: the largest relative error with the same values in other orders.
+        # There are fewer than elements where a row of them has one, such as dP - dO.O of a query that sees one key.
+        def shuffle(x):
+            return x.detach().flatten()[torch.randperm(x.numel(), device=x.device)].view(x.shape)
+
+        errors = []
+        for _ in range(8):
+            references = references_of(function, map(shuffle, leaves), shuffle(grad))
+            want, rounded = (results[i].detach().double() for results in references)
+            errors.append((rounded - want).abs().max() / want.abs().max())
+        return max(errors)
+
+    for i, (name, got, want, rounded) in enumerate(zip(names, results, *references)):
+        assert_close(got.detach(), want.detach().double(), rounded.detach(), name, grad.abs().max().double(),
+                     lambda i=i: redraw(i))
+
+
+def selected_by(q, k_cmp, v_cmp, parameters, phi, rotary, sizes):
+    """The indices that the operators choose, which the reference takes."""
+    blocks = {"block": sizes["block"], "stride": sizes["stride"]}
+    k = nt.compress(k_cmp.detach(), **blocks, phi=phi, parameters=parameters[0])
+    if rotary is not None:
+        q, k = ref.rotate(q, rotary, inner=torch.float32), ref.rotate(k, rotary, sizes["stride"], torch.float32)
+    _, lse = nt.compressed_attention(q.detach(), k.detach(), k.detach(), **blocks)
+    return nt.select(q, k, lse, **blocks, select_block=sizes["select_block"], count=sizes["count"])
+
+
+def check_attention(inputs, sizes, phi="mean", parameters=((), ()), rotary=None, scale=None, cu_seqlens=None):
+    """The output and all gradients."""
+    options = {"phi": phi, "key_parameters": parameters[0], "value_parameters": parameters[1], "rotary": rotary,
+               "scale": scale}
+    o = nt.attention(*inputs, **sizes, **options, cu_seqlens=cu_seqlens)
+    indices = selected_by(*inputs[:3], parameters, phi, rotary, sizes)
+    names = [*INPUTS, *[f"parameter {i}" for i in range(len(parameters[0]) + len(parameters[1]))]]
+    leaves = [*inputs, *parameters[0], *parameters[1]]
+    grad = torch.randn_like(o)
+    results = [o, *torch.autograd.grad(o, leaves, grad)]
+    formula = {name: size for name, size in sizes.items() if name != "count"}
+    num_keys = 8 + len(parameters[0])
+
+    def reference(*leaves, inner):
+        given = {**options, "key_parameters": leaves[8:num_keys], "value_parameters": leaves[num_keys:]}
+        return ref.native_sparse_attention(*leaves[:8], indices, **formula, **given, inner=inner)
+
+    assert_all_close(["o", *names], results, reference, leaves, grad)
+
+
+def small_layer(**options):
+    sizes = {"block": 8, "stride": 4, "select_block": 16, "count": 3, "window": 12}
+    return nt.NativeSparseAttention(32, 4, 2, 16, **sizes, **options).to(DEVICE)
