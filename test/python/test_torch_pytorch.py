@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 import nsa.torch as nt  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
 from torch.library import opcheck  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_support import DEVICE, SIZES, VECTOR, WIDE, phi_parameters, seed, tensors  # noqa: E402, F401
 
 
@@ -57,6 +58,23 @@ def test_repeated_calls_are_equal_bit_for_bit():
     first, *others = [(o := nt.attention(*inputs, **SIZES), *torch.autograd.grad(o, inputs, grad)) for _ in range(3)]
     for other in others:
         assert all(torch.equal(a, b) for a, b in zip(first, other))
+
+
+def test_dispatch_mode_sees_operators_with_the_same_bits():
+    names = []
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    inputs = tensors(*VECTOR)
+    grad = torch.randn(2, 33, 4, WIDE, device=DEVICE)
+    want = run_with_gradients(inputs, grad)
+    with Names():
+        got = run_with_gradients(inputs, grad)
+    assert {"nsa.attention.default", "nsa.attention_backward.default"} <= set(names)
+    assert all(torch.equal(a, b) for a, b in zip(got, want))
 
 
 def test_no_gradient_is_the_same_bit_for_bit():
