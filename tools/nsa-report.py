@@ -3,8 +3,9 @@
 
     tools/nsa-report.py runs/a runs/b -o report.html
 
-Losses against tokens and time, learning rate, gradient norm, throughput, shares of
-the gates, what selection chose, the keys in which the runs differ, and their samples.
+Losses against tokens, time and the position in the window, learning rate, gradient
+norm, throughput, gates and selection over time and by layer, the keys in which the
+runs differ, and their samples.
 """
 
 import argparse
@@ -13,13 +14,17 @@ import html
 import json
 import math
 import pathlib
+import re
 import sys
 
 COLORS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2"]
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 40
-# A line is drawn through the means of at most as many parts.
+# A line is drawn through the means of at most as many parts, and a map has at most
+# as many columns.
 MOST_POINTS = 400
+MOST_COLUMNS = 80
+BRANCHES = ("compressed", "selected", "window")
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1360px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -29,6 +34,7 @@ table { border-collapse: collapse; margin-bottom: 1.5em; }
 td, th { padding: 0.2em 0.8em; border-bottom: 1px solid #ddd; text-align: right; font-variant-numeric: tabular-nums; }
 td:first-child, th:first-child { text-align: left; }
 pre { background: #f4f4f4; padding: 0.8em; overflow-x: auto; white-space: pre-wrap; }
+figure span { margin-right: 1.2em; font-size: 13px; }
 svg text { font: 12px system-ui, sans-serif; fill: #444; }
 """
 
@@ -77,14 +83,16 @@ class Run:
         self.steps = self.training.get("step", [])
         if not self.steps:
             raise ReportError(f"'{path}' has no step in training.csv yet")
-        self.heartbeats = list(self.read_heartbeats())
+        self.heartbeats = list(self.read_records("heartbeat_rank0.jsonl", "gate_compressed"))
+        self.evaluations = list(self.read_records("eval.jsonl", "loss"))
+        self.switches = list(self.read_records("eval.jsonl", "earlier_length"))
         samples = path / "samples.txt"
-        self.samples = samples.read_text(errors="replace") if samples.is_file() else ""
+        self.samples = split_samples(samples.read_text(errors="replace")) if samples.is_file() else []
 
-    def read_heartbeats(self):
-        """The last record of each step that has the statistics of attention."""
+    def read_records(self, name, key):
+        """The last record of each step and message that has this key."""
         records = {}
-        path = self.path / "heartbeat_rank0.jsonl"
+        path = self.path / name
         if not path.is_file():
             return []
         for line in path.read_text(errors="replace").splitlines():
@@ -92,9 +100,13 @@ class Run:
                 record = json.loads(line)
             except ValueError:
                 continue
-            if "gate_compressed" in record:
-                records[record["step"]] = record
-        return [records[step] for step in sorted(records) if step <= self.steps[-1]]
+            if isinstance(record, dict) and record.get(key) is not None:
+                records[record["step"], record.get("msg", "")] = record
+        return [records[place] for place in sorted(records) if place[0] <= self.steps[-1]]
+
+    def held_out(self, key):
+        """The evaluations of all windows that have this key."""
+        return [record for record in self.evaluations if record.get(key) and record.get("msg") != "stage_end"]
 
     def tokens_at(self, step):
         """Tokens of all steps up to this one: of stages, if there are some."""
@@ -121,6 +133,12 @@ class Run:
         return times
 
 
+def split_samples(text):
+    """The headings and texts of samples.txt."""
+    parts = re.split(r"^== (sample .*\(step \d+.*\):)$", text, flags=re.M)
+    return list(zip(parts[1::2], (part.strip("\n") for part in parts[2::2]))) or [("samples", text)]
+
+
 def thin(points):
     """Means of parts of equal length, without what is not finite."""
     points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
@@ -145,8 +163,12 @@ def short(value):
     return f"{value:.4g}"
 
 
-def chart(title, unit, lines):
-    """A figure of `lines`, each (name, colour, points, dashed)."""
+def figure(title, svg):
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{''.join(svg)}</figure>"
+
+
+def chart(title, unit, lines, doubling=False):
+    """A figure of `lines`, each (name, colour, points, dashed). With `doubling`, steps across are factors."""
     lines = [(name, color, thin(points), dashed) for name, color, points, dashed in lines]
     lines = [line for line in lines if line[2]]
     if not lines:
@@ -155,10 +177,17 @@ def chart(title, unit, lines):
     ys = [y for line in lines for _, y in line[2]]
     low, high = min(ys), max(ys)
     margin = (high - low) * 0.04 or abs(high) * 0.04 or 1
-    low, high, first, last = low - margin, high + margin, min(xs + [0]), max(xs)
+    low, high, first, last = low - margin, high + margin, min(xs), max(xs)
+    # Lines that begin late would be short ones.
+    if not doubling and 0 < first < last / 2:
+        first = 0
 
     def place(x, y):
-        across, up = (x - first) / (last - first or 1), (y - low) / (high - low)
+        if doubling:
+            across = math.log(x / first) / (math.log(last / first) or 1)
+        else:
+            across = (x - first) / (last - first or 1)
+        up = (y - low) / (high - low)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     out = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">']
@@ -166,7 +195,7 @@ def chart(title, unit, lines):
         _, at = place(first, y)
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>')
         out.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{short(y)}</text>')
-    for x in ticks(first, last):
+    for x in sorted(set(xs)) if doubling else ticks(first, last):
         at, _ = place(x, low)
         out.append(f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{short(x)}</text>')
     out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(unit)}</text>')
@@ -177,12 +206,53 @@ def chart(title, unit, lines):
         if len(points) == 1:
             x, y = place(*points[0])
             out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>')
-    for row, (name, color, _, dashed) in enumerate(lines):
-        y, dash = TOP + 14 + 16 * row, ' stroke-dasharray="5 4"' if dashed else ""
-        out.append(f'<line x1="{WIDTH - 200}" x2="{WIDTH - 176}" y1="{y - 4}" y2="{y - 4}" stroke="{color}"{dash}/>')
-        out.append(f'<text x="{WIDTH - 170}" y="{y}">{html.escape(name[:24])}</text>')
     out.append("</svg>")
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{''.join(out)}</figure>"
+    return figure(title, [legend(lines), *out])
+
+
+def legend(lines):
+    """Names of lines beside pieces of them; a name that is drawn twice, once."""
+    named = {}
+    for name, color, _, dashed in lines:
+        named.setdefault((name, color), dashed)
+    return "<div>" + "".join(
+        f'<span><svg width="24" height="8"><line x1="0" x2="24" y1="4" y2="4" stroke="{color}" stroke-width="2"'
+        + (' stroke-dasharray="5 4"' if dashed else "") + f"/></svg> {html.escape(name)}</span>"
+        for (name, color), dashed in named.items()) + "</div>"
+
+
+def heat_map(title, columns, rows):
+    """A figure of numbers: `rows` of them, the first one below, each as long as `columns`, which are tokens."""
+    stride = math.ceil(len(columns) / MOST_COLUMNS) or 1
+    columns, rows = columns[::stride], [row[::stride] for row in rows]
+    cells = [value for row in rows for value in row]
+    low, high = min(cells), max(cells)
+    width, height = (WIDTH - LEFT - RIGHT - 60) / len(columns), (HEIGHT - TOP - BOTTOM) / len(rows)
+
+    def shade(value):
+        part = (value - low) / (high - low or 1)
+        return "#%02x%02x%02x" % tuple(round(a + (b - a) * part) for a, b in ((247, 8), (251, 48), (255, 107)))
+
+    def rectangle(x, y, wide, high, value):
+        return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" '
+                f'fill="{shade(value)}"><title>{value:.4g}</title></rect>')
+
+    out = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">']
+    for i, row in enumerate(rows):
+        y = HEIGHT - BOTTOM - (i + 1) * height
+        out += [rectangle(LEFT + j * width, y, width + 0.2, height + 0.2, value) for j, value in enumerate(row)]
+        if len(rows) <= 16 or i % 4 == 0:
+            out.append(f'<text x="{LEFT - 6}" y="{y + height / 2 + 4:.1f}" text-anchor="end">{i}</text>')
+    for j in range(0, len(columns), math.ceil(len(columns) / 5)):
+        out.append(f'<text x="{LEFT + (j + 0.5) * width:.1f}" y="{HEIGHT - BOTTOM + 16}" '
+                   f'text-anchor="middle">{short(columns[j])}</text>')
+    for i in range(20):
+        y = HEIGHT - BOTTOM - (i + 1) * (HEIGHT - TOP - BOTTOM) / 20
+        out.append(rectangle(WIDTH - 62, y, 14, (HEIGHT - TOP - BOTTOM) / 20 + 0.2, low + (high - low) * (i + 0.5) / 20))
+    for value, y in ((low, HEIGHT - BOTTOM), (high, TOP + 10)):
+        out.append(f'<text x="{WIDTH - 44}" y="{y}">{value:.3g}</text>')
+    out.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 6}" text-anchor="middle">tokens; up: layers</text></svg>')
+    return figure(title, out)
 
 
 def training_charts(runs):
@@ -204,6 +274,29 @@ def training_charts(runs):
     yield chart("Learning rate", "tokens", lines(Run.tokens, "lr"))
     yield chart("Norm of the gradients", "tokens", lines(Run.tokens, "grad_norm"))
     yield chart("Throughput, tokens/s", "tokens", lines(Run.tokens, "toks_per_s"))
+    yield chart("Loss by position in the window", "position, up to",
+                [line for run, color in runs for line in position_lines(run, color)], doubling=True)
+    yield chart("Held-out loss at the length of the stage before", "tokens",
+                [line for run, color in runs for line in switch_lines(run, color)])
+
+
+def position_lines(run, color):
+    """Of the last evaluation, and dashed of one before half of it."""
+    records = run.held_out("positions")
+    for record in records[-1:] + records[:-1][len(records) // 4:][:1]:
+        points = [(part["last"], part["loss"]) for part in record["positions"] if part["tokens"]]
+        yield (f"{run.name}, {short(run.tokens_at(record['step']))}", color, points, record is not records[-1])
+
+
+def switch_lines(run, color):
+    """For each switch, the loss of the stage before at its end and that of the same tokens from then on."""
+    for stage in sorted({record["stage"] for record in run.switches}):
+        before = [(run.tokens_at(record["step"]), record["loss"]) for record in run.evaluations
+                  if record.get("msg") == "stage_end" and record["stage"] == stage - 1]
+        after = [record for record in run.switches if record["stage"] == stage]
+        points = [(run.tokens_at(record["step"]), record["earlier_length"]["loss"]) for record in after]
+        name = f"{run.name}, first {short(after[0]['earlier_length']['last'])}"
+        yield name, color, before + points, False
 
 
 def attention_charts(runs):
@@ -212,11 +305,42 @@ def attention_charts(runs):
             points = [(run.tokens_at(record["step"]), record.get(key, math.nan)) for record in run.heartbeats]
             return name, COLORS[number], points, False
 
-        branches = enumerate(("compressed", "selected", "window"))
-        yield chart(f"Mean gates of {run.name}", "tokens", [line(i, name, f"gate_{name}") for i, name in branches])
+        yield chart(f"Mean gates of {run.name}", "tokens",
+                    [line(i, name, f"gate_{name}") for i, name in enumerate(BRANCHES)])
         yield chart(f"Selection of {run.name}, blocks", "tokens",
                     [line(0, "distance", "sel_k_distance"), line(1, "selected", "sel_k_mean"),
                      line(2, "distinct", "sel_k_distinct")])
+        yield from layer_charts(run)
+
+
+def layer_charts(run):
+    """Gates and selection by layer, as evaluations found them."""
+    gates, selections = run.held_out("gates"), run.held_out("selections")
+
+    def by_layer(records, key, value):
+        """A line of the last evaluation, and dashed of the first."""
+        lines = []
+        for record, dashed in ((records[-1], False), (records[0], True)):
+            lines.append((list(enumerate(map(value, record[key]))), dashed))
+        return lines
+
+    def tokens(records):
+        return [run.tokens_at(record["step"]) for record in records]
+
+    if gates:
+        yield chart(f"Gates of {run.name} by layer (dashed: the first evaluation)", "layer",
+                    [(name, COLORS[i], points, dashed) for i, name in enumerate(BRANCHES)
+                     for points, dashed in by_layer(gates, "gates", lambda layer: layer[i])])
+        for i, name in enumerate(BRANCHES):
+            rows = [[record["gates"][layer][i] for record in gates] for layer in range(len(gates[-1]["gates"]))]
+            yield heat_map(f"Gate of the {name} branch of {run.name}", tokens(gates), rows)
+    if selections:
+        yield chart(f"Selection of {run.name} by layer: distance, blocks (dashed: the first evaluation)", "layer",
+                    [("distance", COLORS[0], *line) for line in by_layer(selections, "selections", lambda s: s[1])])
+        # One query's blocks of those that the queries of its block select together: 1 if all select the same.
+        yield chart(f"Selection of {run.name} by layer: overlap of the queries of a block (dashed: the first evaluation)", "layer",
+                    [("overlap", COLORS[1], *line)
+                     for line in by_layer(selections, "selections", lambda s: s[0] / s[2] if s[2] else math.nan)])
 
 
 def table(head, rows):
@@ -234,10 +358,10 @@ def summary(runs):
         (run.name, number(run.metrics.get("parameters"), "{:,}"), int(run.steps[-1]),
          short(run.tokens_at(run.steps[-1])), run.metrics.get("end", "no end yet"),
          f"{run.training['loss'][-1]:.4f}", number(run.metrics.get("val_loss"), "{:.4f}"),
-         number(run.metrics.get("toks_per_s"), "{:,.0f}"))
+         number(run.metrics.get("toks_per_s"), "{:,.0f}"), number(run.metrics.get("mfu"), "{:.1%}"))
         for run, _ in runs
     ]
-    return table(("run", "parameters", "steps", "tokens", "end", "loss", "held out", "tokens/s"), rows)
+    return table(("run", "parameters", "steps", "tokens", "end", "loss", "held out", "tokens/s", "MFU"), rows)
 
 
 def differences(runs):
@@ -262,7 +386,8 @@ def page(runs):
         parts += ["<h2>Configurations</h2>", differences(runs)]
     for run, _ in runs:
         if run.samples:
-            parts.append(f"<h2>Samples of {html.escape(run.name)}</h2><pre>{html.escape(run.samples)}</pre>")
+            parts.append(f"<h2>Samples of {html.escape(run.name)}</h2>")
+        parts += [f"<h3>{html.escape(heading)}</h3><pre>{html.escape(text)}</pre>" for heading, text in run.samples]
     return ('<!doctype html><html lang="en"><meta charset="utf-8"><title>Runs</title>'
             f"<style>{STYLE}</style><body>{''.join(parts)}</body></html>\n")
 
