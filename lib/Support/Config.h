@@ -105,6 +105,10 @@ struct RuntimeConfig {
   std::string gradientCheckpointing = "none";
   /// Worker threads; 0 stands for all cores.
   int64_t threads = 0;
+  /// What a device does at its peak, 10^12 floating-point operations per
+  /// second, of which MFU is a part; 0 stands for that of the GPU's data sheet,
+  /// in bf16 and fp16.
+  double peakTflops = 0;
 };
 
 struct TrainConfig {
@@ -147,12 +151,16 @@ struct TrainConfig {
   /// always saved at the end.
   int64_t saveEvery = 0;
   double saveMinutes = 10;
+  /// Whether files of checkpoints are written beside the steps that follow.
+  bool saveAsync = false;
   /// Checkpoints kept; 0 keeps all.
   int64_t keepCheckpoints = 2;
   int64_t seed = 1;
   std::string outDir = "runs";
   /// Bytes generated before and after training; 0 switches samples off.
   int64_t sampleBytes = 200;
+  /// Steps between samples during training; 0 has none.
+  int64_t sampleEvery = 0;
   std::string samplePrompt = "The ";
   double sampleTemperature = 0.8;
   /// The most likely tokens that samples choose from; 0 takes all.

@@ -161,6 +161,10 @@ void addDataAndRuntime(std::vector<ConfigField> &fields) {
   s.text("gradient_checkpointing", &C::gradientCheckpointing,
          {"none", "cheap", "block"}, "recomputation of activations");
   s.number("threads", &C::threads, 0, 1024, "worker threads; 0 is all cores");
+  s.real(
+      "peak_tflops", &C::peakTflops, 0.0, 1e6,
+      "peak of a device, of which MFU is a part; 0 is that of the GPU's data "
+      "sheet in bf16 and fp16");
 }
 
 void addTrain(std::vector<ConfigField> &fields) {
@@ -208,6 +212,8 @@ void addTrain(std::vector<ConfigField> &fields) {
   s.real("save_minutes", &C::saveMinutes, 0.0, 1e6,
          "minutes between checkpoints, by rank 0's clock; 0 saves by "
          "save_every and at the end");
+  s.flag("save_async", &C::saveAsync,
+         "checkpoints are written beside the steps that follow them");
   s.number("keep_checkpoints", &C::keepCheckpoints, 0, 1 << 20,
            "checkpoints kept; 0 keeps all");
   s.fixed().number("seed", &C::seed, 0, kMaxInt,
@@ -215,6 +221,8 @@ void addTrain(std::vector<ConfigField> &fields) {
   s.text("out_dir", &C::outDir, {}, "folder of run directories");
   s.number("sample_bytes", &C::sampleBytes, 0, 1 << 20,
            "bytes generated before and after training");
+  s.number("sample_every", &C::sampleEvery, 0, kMaxInt,
+           "steps between samples during training; 0 has none");
   s.text("sample_prompt", &C::samplePrompt, {}, "start of the samples");
   s.real("sample_temperature", &C::sampleTemperature, 0.0, 100.0,
          "0 takes the most likely token");

@@ -43,6 +43,7 @@ public:
   RunResult enqueue(unsigned entry, uint64_t stream) override;
   Status upload(const artifact::Slice &slice) override;
   Status download(const artifact::Slice &slice) override;
+  Status pinHost() override;
   uint64_t allocatedBytes() const override { return memory->bytes(); }
   uint64_t deviceBytesInUse() const override {
     CurrentGPU current(*gpu);

@@ -13,9 +13,12 @@ static constexpr uint64_t emptyBytes = 256;
 DeviceMemory::~DeviceMemory() {
   if (zeros)
     gpu.driver().MemFree(zeros);
-  for (const Segment &segment : segments)
+  for (const Segment &segment : segments) {
+    if (segment.isPinned)
+      gpu.driver().MemHostUnregister(segment.mirror.data());
     if (segment.address)
       gpu.driver().MemFree(segment.address);
+  }
 }
 
 Status DeviceMemory::allocateZeros(DevicePtr &address, uint64_t bytes) const {
@@ -48,6 +51,26 @@ Status DeviceMemory::allocate(const artifact::Artifact &root) {
     if (!mirror)
       return mirror.takeError();
     segment.mirror = std::move(*mirror);
+  }
+  return {};
+}
+
+Status DeviceMemory::pin(const artifact::Artifact &root) {
+  const Driver &driver = gpu.driver();
+  for (unsigned i = 0; i < segments.size(); ++i) {
+    Segment &segment = segments[i];
+    bool holdsState =
+        root.segments()->Get(i)->kind() == SegmentKind::Persistent;
+    if (!holdsState || segment.isPinned || segment.mirror.size() == 0)
+      continue;
+    if (Status status = driver.check(
+            driver.MemHostRegister(segment.mirror.data(), segment.mirror.size(),
+                                   /*flags=*/0),
+            "cuMemHostRegister");
+        !status)
+      return Error{"cannot pin " + std::to_string(segment.mirror.size()) +
+                   " bytes of the host: " + status.message()};
+    segment.isPinned = true;
   }
   return {};
 }

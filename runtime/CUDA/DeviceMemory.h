@@ -46,6 +46,10 @@ public:
   /// Bytes of all segments.
   uint64_t bytes() const;
 
+  /// Pins the host's copies of persistent segments, if they are not: copies
+  /// then run at the speed of the bus.
+  Status pin(const artifact::Artifact &root);
+
   /// Copies a slice from the host's copy or into it, and waits.
   Status upload(const artifact::Slice &slice) const;
   Status download(const artifact::Slice &slice) const;
@@ -55,6 +59,7 @@ private:
     DevicePtr address = 0;
     uint64_t bytes = 0;
     PageMemory mirror;
+    bool isPinned = false;
   };
 
   Status allocateZeros(DevicePtr &address, uint64_t bytes) const;

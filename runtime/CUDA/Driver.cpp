@@ -28,6 +28,8 @@ static void findFunctions(Driver &driver, SharedLibrary &library) {
   library.find(driver.MemFree, "cuMemFree_v2");
   library.find(driver.MemHostAlloc, "cuMemHostAlloc");
   library.find(driver.MemFreeHost, "cuMemFreeHost");
+  library.find(driver.MemHostRegister, "cuMemHostRegister_v2");
+  library.find(driver.MemHostUnregister, "cuMemHostUnregister");
   library.find(driver.MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   library.find(driver.MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   library.find(driver.MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");

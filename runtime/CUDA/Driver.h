@@ -54,6 +54,8 @@ struct Driver {
   int (*MemFree)(DevicePtr address);
   int (*MemHostAlloc)(void **address, size_t bytes, unsigned flags);
   int (*MemFreeHost)(void *address);
+  int (*MemHostRegister)(void *address, size_t bytes, unsigned flags);
+  int (*MemHostUnregister)(void *address);
   int (*MemcpyHtoDAsync)(DevicePtr to, const void *from, size_t bytes,
                          Stream stream);
   int (*MemcpyDtoHAsync)(void *to, DevicePtr from, size_t bytes, Stream stream);

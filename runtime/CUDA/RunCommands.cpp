@@ -17,6 +17,11 @@ Status CUDAExecutable::upload(const Slice &slice) {
   return memory->upload(slice);
 }
 
+Status CUDAExecutable::pinHost() {
+  CurrentGPU current(*gpu);
+  return memory->pin(source.root());
+}
+
 Status CUDAExecutable::download(const Slice &slice) {
   CurrentGPU current(*gpu);
   return memory->download(slice);

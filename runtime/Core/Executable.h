@@ -47,6 +47,9 @@ public:
   virtual Status upload(const artifact::Slice &slice) = 0;
   virtual Status download(const artifact::Slice &slice) = 0;
 
+  /// See Program::pinHost.
+  virtual Status pinHost() { return {}; }
+
   /// Puts memory of the caller in the place of the entry's tensors, until other
   /// bindings or none take its place. It lies on the program's device, and
   /// `upload` and `download` do not know it.

@@ -238,6 +238,8 @@ Status Program::toDevice(const TensorView &tensor) const {
   return executable->upload(sliceOf(tensor));
 }
 
+Status Program::pinHost() { return executable->pinHost(); }
+
 Status Program::toHost(const TensorView &tensor) const {
   return executable->download(sliceOf(tensor));
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <sys/ioctl.h>
+#include <utility>
 
 namespace nsa {
 
@@ -75,7 +76,12 @@ std::string Console::withBar(const std::string &text, const Progress &progress,
 void Console::progress(const Progress &progress, bool logged) {
   std::string text = format(progress);
   if (live) {
-    show(withBar(text, progress, columns()));
+    // On a narrow terminal, the numbers that change from step to step.
+    std::string shown = text;
+    if (int(text.size()) >= columns())
+      shown = format({progress.step, progress.steps, progress.loss, progress.lr,
+                      progress.toksPerSecond, progress.secondsLeft});
+    show(withBar(shown, progress, columns()));
   } else if (logged) {
     std::fprintf(out, "%s\n", text.c_str());
     std::fflush(out);
@@ -87,11 +93,21 @@ void Console::progress(const Progress &progress, bool logged) {
 std::string Console::format(const Progress &progress) {
   char text[160];
   std::snprintf(text, sizeof text,
-                "step %04lld | loss %.4f | lr %.2e | toks/s %.0f | eta %s",
+                "step %04lld | loss %.4f | lr %.2e | toks/s %.0f",
                 static_cast<long long>(progress.step), progress.loss,
-                progress.lr, progress.toksPerSecond,
-                duration(progress.secondsLeft).c_str());
-  return text;
+                progress.lr, progress.toksPerSecond);
+  std::string line = text;
+  for (auto [name, value] : {std::pair(" | mean ", progress.meanLoss),
+                             {" | bits/byte ", progress.bitsPerByte}})
+    if (value) {
+      std::snprintf(text, sizeof text, "%s%.4f", name, *value);
+      line += text;
+    }
+  if (progress.mfu) {
+    std::snprintf(text, sizeof text, " | mfu %.1f %%", 100 * *progress.mfu);
+    line += text;
+  }
+  return line + " | eta " + duration(progress.secondsLeft);
 }
 
 std::string Console::bar(int64_t step, int64_t steps, int width) {

@@ -20,6 +20,12 @@ struct Progress {
   double lr = 0;
   double toksPerSecond = 0;
   double secondsLeft = 0;
+  /// Of the last steps, if there is more to say than the loss of this one.
+  std::optional<double> meanLoss = {};
+  /// What that is for each byte of text, if that is known.
+  std::optional<double> bitsPerByte = {};
+  /// A part of 1.
+  std::optional<double> mfu = {};
 };
 
 /// Prints lines to `out` and to the run's train.log. On a terminal, the
@@ -48,7 +54,8 @@ public:
   /// See RecordFile::finish.
   Status finish() const { return log ? log->finish() : Status(); }
 
-  /// `step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12`
+  /// `step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12`, and what
+  /// else there is before `eta`: `mean 5.7012 | bits/byte 8.2251 | mfu 31.2 %`.
   static std::string format(const Progress &progress);
 
   /// A progress line for a terminal of this width: with a bar of 20 cells, a

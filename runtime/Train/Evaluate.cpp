@@ -15,21 +15,37 @@ namespace nsa {
 
 static constexpr uint64_t generateStream = uint64_t(6) << 56;
 
+std::vector<PositionRange> positionRanges(int64_t seqLen) {
+  std::vector<PositionRange> ranges;
+  for (int64_t first = 0, last = 64; first < seqLen; first = last, last *= 2)
+    ranges.push_back({first, std::min(last, seqLen)});
+  return ranges;
+}
+
+/// Ignores the targets of a window outside the range.
+static void keepPositions(int32_t *targets, int64_t length,
+                          PositionRange positions) {
+  std::fill(targets, targets + std::min(positions.first, length), -1);
+  std::fill(targets + std::min(positions.last, length), targets + length, -1);
+}
+
 /// Fills the inputs with the micro-batch that begins with window number
 /// `first`.
 static Status loadBatch(const TrainBinding &binding,
                         const ValidationWindows &data,
                         const std::vector<uint64_t> &windows, uint64_t first,
-                        uint64_t count) {
+                        uint64_t count, PositionRange positions) {
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t length = uint64_t(binding.seqLen);
-  for (uint64_t row = 0; row < count; ++row)
+  for (uint64_t row = 0; row < count; ++row) {
     if (Status status =
             data.read(windows[first + row], binding.tokens + row * length,
                       binding.targets + row * length,
                       binding.starts ? binding.starts + row * length : nullptr);
         !status)
       return status;
+    keepPositions(binding.targets + row * length, binding.seqLen, positions);
+  }
   std::fill(binding.tokens + count * length, binding.tokens + batch * length,
             0);
   std::fill(binding.targets + count * length, binding.targets + batch * length,
@@ -81,7 +97,8 @@ interleave(const std::vector<std::string> &shares, size_t batches) {
 Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const ValidationWindows &data,
                             const std::vector<uint64_t> &windows, Ranks &ranks,
-                            const std::string &name, bool *unreadable) {
+                            const std::string &name, bool *unreadable,
+                            PositionRange positions) {
   const uint64_t batch = uint64_t(binding.microBatch);
   const uint64_t batches = (windows.size() + batch - 1) / batch;
   if (windows.empty())
@@ -93,7 +110,8 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
   Status loaded;
   for (uint64_t number = uint64_t(ranks.rank()); number < batches && loaded;
        number += uint64_t(ranks.size())) {
-    loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number));
+    loaded = loadBatch(binding, data, windows, number * batch, rowsOf(number),
+                       positions);
     if (!loaded)
       break;
     if (Status status = model.run(training::evalEntry); !status)
@@ -102,7 +120,8 @@ Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
     int64_t count =
         std::count_if(targets, targets + binding.microBatch * binding.seqLen,
                       [](int32_t target) { return target >= 0; });
-    BatchLoss batchLoss = {*binding.evalLoss, uint32_t(count)};
+    // Of no target there is no mean.
+    BatchLoss batchLoss = {count ? *binding.evalLoss : 0, uint32_t(count)};
     own.append(reinterpret_cast<const char *>(&batchLoss), sizeof batchLoss);
   }
   Result<std::vector<std::string>> shares = ranks.exchange(
@@ -139,22 +158,24 @@ int32_t chooseToken(const std::vector<float> &logits,
       .choose(allowed.data(), uniform);
 }
 
-Result<uint64_t> countBytes(const ValidationWindows &data,
-                            const std::vector<uint64_t> &windows,
-                            int64_t seqLen, const Tokenizer &tokenizer) {
+Result<TextSize> measureText(const ValidationWindows &data,
+                             const std::vector<uint64_t> &windows,
+                             int64_t seqLen, const Tokenizer &tokenizer) {
   std::vector<int32_t> tokens(static_cast<size_t>(seqLen)), targets = tokens,
                                                             starts = tokens;
-  uint64_t bytes = 0;
+  TextSize size;
   for (uint64_t window : windows) {
     if (Status status =
             data.read(window, tokens.data(), targets.data(), starts.data());
         !status)
       return Error{status.message()};
-    for (int32_t target : targets)
+    for (int32_t target : targets) {
+      size.targets += target >= 0;
       if (target >= 0 && target < tokenizer.size())
-        bytes += tokenizer.bytesOf(target).size();
+        size.bytes += tokenizer.bytesOf(target).size();
+    }
   }
-  return bytes;
+  return size;
 }
 
 /// Runs `forward` on the last of `tokens` and copies the logits of the next

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,17 @@ struct EvalResult {
   uint64_t tokens = 0;
 };
 
+/// Targets of a window that count: from position `first` to `last`, which does
+/// not count any more.
+struct PositionRange {
+  int64_t first = 0;
+  int64_t last = std::numeric_limits<int64_t>::max();
+};
+
+/// Positions by which losses are told apart: up to 64, and each range twice as
+/// long as all before it, up to `seqLen`.
+std::vector<PositionRange> positionRanges(int64_t seqLen);
+
 /// Mean loss in nats per token over the given windows. The last micro-batch is
 /// filled with ignored targets. Ranks share the micro-batches; the result is
 /// the same for any number of them. `name` is this evaluation's alone in the
@@ -29,13 +41,17 @@ struct EvalResult {
 Result<EvalResult> evaluate(Model &model, const TrainBinding &binding,
                             const ValidationWindows &data,
                             const std::vector<uint64_t> &windows, Ranks &ranks,
-                            const std::string &name,
-                            bool *unreadable = nullptr);
+                            const std::string &name, bool *unreadable = nullptr,
+                            PositionRange positions = {});
 
-/// The bytes that the targets of windows stand for.
-Result<uint64_t> countBytes(const ValidationWindows &data,
-                            const std::vector<uint64_t> &windows,
-                            int64_t seqLen, const Tokenizer &tokenizer);
+/// How many targets windows have, and the bytes that these stand for.
+struct TextSize {
+  uint64_t targets = 0;
+  uint64_t bytes = 0;
+};
+Result<TextSize> measureText(const ValidationWindows &data,
+                             const std::vector<uint64_t> &windows,
+                             int64_t seqLen, const Tokenizer &tokenizer);
 
 struct SampleOptions {
   /// Bytes to generate, at least; the last token may have more.

@@ -144,6 +144,17 @@ static std::string placeName(const std::string &location) {
   return result;
 }
 
+uint64_t ProgramModel::flops(std::string_view entryName) const {
+  const artifact::Artifact &root = program.artifact().root();
+  const EntryInfo *entry = program.findEntry(entryName);
+  uint64_t sum = 0;
+  if (entry)
+    for (const artifact::Command *command :
+         *root.entries()->Get(entry->index)->commands())
+      sum += commandFlops(root, *command);
+  return sum;
+}
+
 std::vector<ActivationClass> ProgramModel::activations() const {
   const artifact::Artifact &root = program.artifact().root();
   const EntryInfo *entry = program.findEntry(training::accumulateEntry);

@@ -64,6 +64,18 @@ public:
   virtual Status toDevice(const TensorView &) const { return {}; }
   virtual Status toHost(const TensorView &) const { return {}; }
 
+  /// Floating-point operations that the commands of an entry execute; 0 where
+  /// nothing is counted.
+  virtual uint64_t flops(std::string_view) const { return 0; }
+
+  /// Whether the `data` of parameters and states is a copy that entries leave
+  /// as it is until the next toHost.
+  virtual bool hostIsCopy() const { return false; }
+
+  /// Makes toHost of parameters and states faster, at the price of memory that
+  /// cannot be swapped out; see Program::pinHost.
+  virtual Status pinHost() { return {}; }
+
   /// The activations of a pass, in the order of its commands.
   virtual std::vector<ActivationClass> activations() const { return {}; }
 
@@ -135,6 +147,9 @@ public:
   Status toHost(const TensorView &tensor) const override {
     return program.toHost(tensor);
   }
+  uint64_t flops(std::string_view entry) const override;
+  bool hostIsCopy() const override { return !program.gpu().empty(); }
+  Status pinHost() override { return program.pinHost(); }
   std::vector<ActivationClass> activations() const override;
   MemoryUse memory() const override { return program.memory(); }
   double waitedSeconds() const override { return program.waitedSeconds(); }

@@ -98,11 +98,17 @@ Result<CsvLog> CsvLog::open(const std::string &path, const std::string &header,
   Result<RecordFile> file = RecordFile::open(path);
   if (!file)
     return file.takeError();
-  std::string rows = contents.substr(header.size() + 1);
-  if (!rows.empty())
-    rows.pop_back();
-  // npos + 1 is 0: a single row is the last.
-  return CsvLog(std::move(*file), rows.substr(rows.rfind('\n') + 1));
+  std::vector<std::string> last;
+  for (size_t end = contents.size(); last.size() < CsvLog::keptRows;) {
+    // Every row ends with a newline, and so does the header before them.
+    size_t begin = contents.rfind('\n', end - 2) + 1;
+    if (begin == 0)
+      break;
+    last.push_back(contents.substr(begin, end - 1 - begin));
+    end = begin;
+  }
+  std::reverse(last.begin(), last.end());
+  return CsvLog(std::move(*file), std::move(last));
 }
 
 Status CsvLog::append(const std::string &row) { return file.write(row + "\n"); }

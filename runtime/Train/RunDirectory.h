@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace nsa {
 
@@ -50,17 +51,18 @@ public:
   /// Appends one row; it is on its way to the disk when this returns.
   Status append(const std::string &row);
 
-  /// The last row that was there when it was opened; empty if there was none.
-  const std::string &lastRow() const { return last; }
+  /// The last rows that were there when it was opened, at most `keptRows`.
+  const std::vector<std::string> &lastRows() const { return last; }
+  static constexpr size_t keptRows = 100;
 
   /// See RecordFile::finish.
   Status finish() const { return file.finish(); }
 
 private:
-  CsvLog(RecordFile file, std::string last)
+  CsvLog(RecordFile file, std::vector<std::string> last)
       : file(std::move(file)), last(std::move(last)) {}
   RecordFile file;
-  std::string last;
+  std::vector<std::string> last;
 };
 
 /// What a look at `.HALT` gave.

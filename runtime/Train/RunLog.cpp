@@ -59,21 +59,31 @@ Result<RunLog> RunLog::open(const RunDirectory &directory, int64_t lastStep,
       EventFile::create(directory.file("tb"), wallClock(), lastStep + 1);
   if (!events)
     return events.takeError();
-  log.tables.emplace(
-      Tables{std::move(*training), std::move(*val), std::move(*events)});
+  std::string path = directory.file("eval.jsonl");
+  if (Status status = dropHalfLine(path); !status)
+    return Error{status.message()};
+  Result<RecordFile> evaluations = RecordFile::open(path);
+  if (!evaluations)
+    return evaluations.takeError();
+  log.tables.emplace(Tables{std::move(*training), std::move(*val),
+                            std::move(*events), std::move(*evaluations), path});
   return log;
 }
 
-std::optional<float> RunLog::lastLoss() const {
+std::vector<float> RunLog::lastLosses() const {
+  std::vector<float> losses;
   if (!tables)
-    return std::nullopt;
-  const std::string &row = tables->training.lastRow();
-  size_t comma = row.find(',');
-  if (comma == std::string::npos)
-    return std::nullopt;
-  char *end = nullptr;
-  float loss = std::strtof(row.c_str() + comma + 1, &end);
-  return *end == ',' ? std::optional<float>(loss) : std::nullopt;
+    return losses;
+  for (const std::string &row : tables->training.lastRows()) {
+    size_t comma = row.find(',');
+    if (comma == std::string::npos)
+      continue;
+    char *end = nullptr;
+    float loss = std::strtof(row.c_str() + comma + 1, &end);
+    if (*end == ',')
+      losses.push_back(loss);
+  }
+  return losses;
 }
 
 static Json startHeartbeat(int rank, int64_t step, const std::string &message) {
@@ -96,6 +106,8 @@ eventValues(const StepRecord &record) {
       {"train/grad_norm", record.gradNorm},
       {"train/toks_per_s", record.toksPerSecond},
       {"train/data_seconds", record.dataSeconds}};
+  if (record.mfu)
+    values.emplace_back("train/mfu", *record.mfu);
   if (record.lossScale > 0)
     values.emplace_back("train/loss_scale", record.lossScale);
   for (const auto &[name, value] : record.attention.summary())
@@ -132,6 +144,8 @@ Status RunLog::step(const StepRecord &record, const std::string &message) {
   entry["grad_norm"] = record.gradNorm;
   entry["toks_per_s"] = record.toksPerSecond;
   entry["data_seconds"] = record.dataSeconds;
+  if (record.mfu)
+    entry["mfu"] = *record.mfu;
   if (record.lossScale > 0)
     entry["loss_scale"] = record.lossScale;
   for (const auto &[name, value] : record.attention.summary())
@@ -156,6 +170,54 @@ Status RunLog::validation(int64_t step, double loss) {
                            {{"val/loss", loss}, {"val/ppl", std::exp(loss)}}));
 }
 
+/// Of each layer, what its gates and its selection do.
+static void addLayers(const AttentionStatistics &attention, Json &entry) {
+  for (const GateStatistics &gates : attention.gates)
+    entry["gates"].push_back(
+        {gates.compressed, gates.selected, gates.window, gates.entropy});
+  for (const SelectionStatistics &selected : attention.selections)
+    entry["selections"].push_back(
+        {selected.mean, selected.distance, selected.distinct});
+}
+
+Status RunLog::evaluation(const EvaluationRecord &record) {
+  if (!tables)
+    return {};
+  auto describe = [](const EvaluationRecord::Positions &positions) {
+    return Json{{"last", positions.last},
+                {"loss", positions.loss},
+                {"tokens", positions.tokens}};
+  };
+  Json entry = {{"ts", wallClock()},
+                {"step", record.step},
+                {"msg", record.message},
+                {"stage", record.stage + 1}};
+  if (record.loss) {
+    entry["loss"] = *record.loss;
+    entry["tokens"] = record.tokens;
+  }
+  for (const EvaluationRecord::Positions &positions : record.positions)
+    entry["positions"].push_back(describe(positions));
+  if (record.earlier)
+    entry["earlier_length"] = describe(*record.earlier);
+  addLayers(record.attention, entry);
+  return tables->evaluations.write(jsonText(entry) + "\n");
+}
+
+std::optional<double> RunLog::stageEndLoss(int64_t step) const {
+  std::optional<double> loss;
+  if (!tables)
+    return loss;
+  std::ifstream file(tables->evaluationPath);
+  for (std::string line; std::getline(file, line);) {
+    Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (entry.is_object() && entry["msg"] == stageEndMessage &&
+        entry["step"] == step && entry["loss"].is_number())
+      loss = entry["loss"].get<double>();
+  }
+  return loss;
+}
+
 Status RunLog::logHeartbeat(int64_t step, const std::string &message) {
   return appendHeartbeat(heartbeat, startHeartbeat(rank, step, message));
 }
@@ -163,8 +225,9 @@ Status RunLog::logHeartbeat(int64_t step, const std::string &message) {
 std::vector<Status> RunLog::finish() const {
   std::vector<Status> all = {heartbeat.finish()};
   if (tables)
-    for (const Status &status : {tables->training.finish(),
-                                 tables->val.finish(), tables->events.finish()})
+    for (const Status &status :
+         {tables->training.finish(), tables->val.finish(),
+          tables->events.finish(), tables->evaluations.finish()})
       all.push_back(status);
   all.erase(std::remove_if(all.begin(), all.end(),
                            [](const Status &status) { return status.ok(); }),

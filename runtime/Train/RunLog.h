@@ -32,14 +32,44 @@ struct StepRecord {
   /// Of the step, what reading the samples of the next one took; a GPU is at
   /// work meanwhile.
   double dataSeconds = 0;
+  /// See Utilization.h; nothing where it is not known.
+  std::optional<double> mfu = {};
   /// Of a logged step, if the model has gates.
   AttentionStatistics attention = {};
 };
 
-/// training.csv, val.csv, heartbeat_rank{r}.jsonl and tb/. Numbers are printed
-/// so that they read back bit for bit. Ranks but the first write heartbeats
-/// only. What cannot be written is kept for the next record; a failure is
-/// reported when records begin to be kept.
+/// What an evaluation of held-out windows gave.
+struct EvaluationRecord {
+  /// A mean loss of targets up to position `last` of their windows, from where
+  /// the entry before ends.
+  struct Positions {
+    int64_t last = 0;
+    double loss = 0;
+    uint64_t tokens = 0;
+  };
+
+  int64_t step = 0;
+  /// validated, final, stage_end or stage_begun.
+  std::string message;
+  /// 0-based.
+  size_t stage = 0;
+  /// Of all windows; nothing where only `earlier` was evaluated.
+  std::optional<double> loss = {};
+  uint64_t tokens = 0;
+  /// Of the last micro-batch, by layer.
+  AttentionStatistics attention = {};
+  std::vector<Positions> positions = {};
+  /// Of the targets that sequences of the stage before have too.
+  std::optional<Positions> earlier = {};
+};
+
+/// The message of the evaluation that the next stage compares its own with.
+inline constexpr const char *stageEndMessage = "stage_end";
+
+/// training.csv, val.csv, eval.jsonl, heartbeat_rank{r}.jsonl and tb/. Numbers
+/// are printed so that they read back bit for bit. Ranks but the first write
+/// heartbeats only. What cannot be written is kept for the next record; a
+/// failure is reported when records begin to be kept.
 class RunLog {
 public:
   /// Opens the files; rows after `lastStep` are removed from the tables, and
@@ -51,13 +81,20 @@ public:
     return open(directory, lastStep, rank, lastStep);
   }
 
-  /// The loss in the last row of training.csv as it was opened.
-  std::optional<float> lastLoss() const;
+  /// The losses of the last rows of training.csv as it was opened, at most
+  /// CsvLog::keptRows.
+  std::vector<float> lastLosses() const;
 
   /// A training row and a heartbeat with `message`.
   Status step(const StepRecord &record, const std::string &message);
 
   Status validation(int64_t step, double loss);
+
+  /// A line of eval.jsonl.
+  Status evaluation(const EvaluationRecord &record);
+
+  /// The last loss that eval.jsonl has of the end of a stage at this step.
+  std::optional<double> stageEndLoss(int64_t step) const;
 
   /// A heartbeat without a step's numbers.
   Status logHeartbeat(int64_t step, const std::string &message);
@@ -70,6 +107,8 @@ private:
     CsvLog training;
     CsvLog val;
     EventFile events;
+    RecordFile evaluations;
+    std::string evaluationPath;
   };
 
   RunLog(int rank, RecordFile heartbeat)

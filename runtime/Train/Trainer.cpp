@@ -49,6 +49,8 @@ Result<TrainEnd> Trainer::trainAndFinish() {
   if (state.step < lastStep() && options.stage == 0)
     if (Status status = showSample("before training", 3.0); !status)
       return Error{status.message()};
+  if (Status status = evaluateAfterSwitch(); !status)
+    return Error{status.message()};
   Result<TrainEnd> end = loop();
   if (!end)
     return end;
@@ -77,7 +79,7 @@ Result<StepRecord> Trainer::runStep() {
   std::memcpy(binding.hyper, hyper.data(), sizeof hyper);
   // `step` is an accumulation with the update behind it: in the last pass,
   // reductions over ranks run beside backward.
-  bool fused = binding.hasStep && !options.separateUpdate;
+  bool fused = usesStep();
   samples.advance();
   for (int64_t pass = 0; pass < plan.passes; ++pass) {
     samples.load(pass, binding);
@@ -189,14 +191,10 @@ Status Trainer::afterStep(StepRecord record) {
                  ": gradients beyond fp16 at loss scale " +
                  shortest(2 * record.lossScale) + ", no update; now " +
                  shortest(record.lossScale));
+  record.mfu = utilization.of(1, record.seconds);
   noteWrite(log->step(record, overflow ? "overflow" : "step"));
-  double perStep = stepSeconds / double(state.step - firstStep);
   bool logged = isLogged(record.step);
-  console.progress(
-      {record.step, config.train.steps, record.loss, record.lr,
-       double(plan.tokensPerStep()) * double(recentSteps) / recentSeconds,
-       perStep * double(config.train.steps - record.step)},
-      logged);
+  showProgress(record, logged);
   if (logged && ranks.size() > 1)
     console.line("step " + std::to_string(record.step) + ": ranks differ by " +
                  shortest(std::round(1000 * recentSpread) / 10) +
@@ -218,6 +216,23 @@ Status Trainer::afterStep(StepRecord record) {
   if (signals.takeDumpRequest() && ranks.isFirst())
     return dumpState(record);
   return {};
+}
+
+void Trainer::showProgress(const StepRecord &record, bool logged) {
+  double perStep = stepSeconds / double(state.step - firstStep);
+  Progress shown = {record.step,
+                    config.train.steps,
+                    record.loss,
+                    record.lr,
+                    double(plan.tokensPerStep()) * double(recentSteps) /
+                        recentSeconds,
+                    perStep * double(config.train.steps - record.step)};
+  recentLoss.add(record.loss);
+  shown.meanLoss = recentLoss.mean();
+  if (bytesPerToken > 0)
+    shown.bitsPerByte = *shown.meanLoss / std::log(2.0) / bytesPerToken;
+  shown.mfu = utilization.of(double(recentSteps), recentSeconds);
+  console.progress(shown, logged);
 }
 
 std::optional<TrainEnd> Trainer::stopReason() {
@@ -275,12 +290,23 @@ Result<TrainEnd> Trainer::loop() {
       return Error{status.message()};
     if (Status status = afterStep(*record); !status)
       return Error{status.message()};
+    if (isSaveWritten) {
+      Result<std::optional<TrainEnd>> end = endSave(/*isLast=*/false);
+      if (!end)
+        return end.takeError();
+      if (*end)
+        return **end;
+    }
     if (dataHealth.failure != DataHealth::None)
       return endOnData();
     bool last = state.step == lastStep();
     if (state.step < train.steps && train.evalEvery > 0 &&
         state.step % train.evalEvery == 0)
       if (Status status = validate(); !status)
+        return Error{status.message()};
+    if (state.step < train.steps && train.sampleEvery > 0 &&
+        state.step % train.sampleEvery == 0)
+      if (Status status = showSample("during training", 3.0); !status)
         return Error{status.message()};
     bool due = train.saveEvery > 0 && state.step % train.saveEvery == 0;
     if (last || *stop || due || saveDueByTime) {

@@ -9,13 +9,14 @@
 #include "runtime/Data/Verifier.h"
 #include "runtime/Distributed/Ranks.h"
 #include "runtime/Train/Anomaly.h"
-#include "runtime/Train/Checkpoint.h"
+#include "runtime/Train/CheckpointWriter.h"
 #include "runtime/Train/Console.h"
 #include "runtime/Train/Evaluate.h"
 #include "runtime/Train/RunLog.h"
 #include "runtime/Train/Schedule.h"
 #include "runtime/Train/Signals.h"
 #include "runtime/Train/StepSamples.h"
+#include "runtime/Train/Utilization.h"
 
 #include <functional>
 #include <limits>
@@ -64,6 +65,9 @@ struct TrainOptions {
   /// What else every rank must have been given alike, such as
   /// {"--check-finite", "on"}.
   std::vector<std::pair<std::string, std::string>> sameOnAllRanks;
+  /// What the device of a rank does at its peak, floating-point operations per
+  /// second; 0 where that is not known. runtime.peak_tflops comes before it.
+  double peakFlops = 0;
   /// Written to env.json.
   std::vector<std::pair<std::string, std::string>> facts;
   /// Told the run directory as soon as it is known, on the first rank.
@@ -129,6 +133,7 @@ private:
   Status resumeFrom(const std::string &folder,
                     const std::optional<Checkpoint> &opened);
   Status writeRunFiles() const;
+  Status planMeasures();
   void printHeader();
 
   Result<TrainEnd> trainAndFinish();
@@ -141,6 +146,7 @@ private:
   void addSeconds(StepRecord &record, double seconds);
   Result<TrainEnd> loop();
   Status afterStep(StepRecord record);
+  void showProgress(const StepRecord &record, bool logged);
   bool isLogged(int64_t step) const;
   Status addStatistics(StepRecord &record);
   void reportAnomaly(const Anomaly &anomaly, int64_t step);
@@ -174,13 +180,37 @@ private:
                                       const SaveOutcome &own);
   Result<SaveOutcome> saveShares();
   Result<SaveOutcome> saveAll();
+  SaveOutcome takeResult(const SaveResult &result);
+  bool savesBeside() const;
+  std::function<SaveResult(const Model &)> saver() const;
+  Result<std::optional<TrainEnd>> startSave();
+  /// Ends the save that is written beside steps, on all ranks; nothing if there
+  /// is none. Returns what ends the run, if something does.
+  Result<std::optional<TrainEnd>> endSave(bool isLast);
+  /// The same where the ranks cannot agree on its end any more.
+  void endOwnSave();
+  Result<std::optional<TrainEnd>> reportSave(int64_t step, SaveOutcome outcome,
+                                             bool isLast);
   /// Saves, unless this step is saved. A full disk is an error of the `isLast`
   /// save of a run only. Returns what ends the run, if something does.
   Result<std::optional<TrainEnd>> save(bool isLast);
-  Result<std::optional<TrainEnd>> reportUnsaved(const std::string &found);
+  Result<std::optional<TrainEnd>> reportUnsaved(int64_t step,
+                                                const std::string &found);
   Status validate();
+  Status recordEvaluation(const char *message, const EvalResult &result);
+  Result<EvalResult> evaluatePositions(const ValidationWindows &held,
+                                       const std::vector<uint64_t> &chosen,
+                                       PositionRange positions,
+                                       const char *why);
+  int64_t earlierLength() const;
+  Result<EvalResult>
+  evaluateAtEarlierLength(const std::vector<uint64_t> &chosen, const char *why);
+  Status evaluateBeforeSwitch();
+  Status evaluateAfterSwitch();
   Result<double> bitsPerByte(const std::vector<uint64_t> &chosen,
                              const EvalResult &result) const;
+  /// Whether `step` computes what accumulate and update do.
+  bool usesStep() const { return binding.hasStep && !options.separateUpdate; }
   Status dumpState(const StepRecord &record);
   Status writeSample(const std::string &text);
   Status showSample(const std::string &title, double secondsAllowed);
@@ -222,6 +252,14 @@ private:
   std::optional<RunLog> log;
   TrainState state;
   int64_t savedStep = -1;
+  /// Of the first rank.
+  CheckpointWriter writer;
+  /// The step of the save that is written beside steps, on every rank; -1 if
+  /// there is none. Whether it is written, as of the last step.
+  int64_t pendingSave = -1;
+  bool isSaveWritten = false;
+  /// How long steps have waited for saves.
+  double saveSeconds = 0;
   /// When a save was last tried, or the steps began.
   double lastSave = 0;
   /// Whether a save is due by the clock of the first rank, as of the last step.
@@ -243,6 +281,10 @@ private:
   double dataSeconds = 0;
   double recentSeconds = 0;
   int64_t recentSteps = 0;
+  Utilization utilization;
+  RunningMean recentLoss{CsvLog::keptRows};
+  /// Of a token, in the held-out text; 0 where tokens are no text.
+  double bytesPerToken = 0;
   /// The largest spread of what ranks need for a step, as a part of it, since
   /// the last line, and the rank that needed most.
   double recentSpread = 0;

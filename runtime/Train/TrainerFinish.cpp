@@ -2,7 +2,6 @@
 
 #include "lib/Support/Json.h"
 #include "lib/Support/Text.h"
-#include "runtime/Data/Ngram.h"
 #include "runtime/Train/Environment.h"
 #include "runtime/Train/Evaluate.h"
 #include "runtime/Train/Trainer.h"
@@ -12,56 +11,6 @@
 namespace nsa {
 
 using Json = nlohmann::ordered_json;
-
-/// Tokens that the n-gram baseline is fitted on at most: a few seconds.
-static constexpr uint64_t maxNgramTokens = 200000000;
-
-/// " | 1.234 bits/byte"
-static std::string describeBits(double bits) {
-  char text[48];
-  std::snprintf(text, sizeof text, " | %.4f bits/byte", bits);
-  return text;
-}
-
-/// What a mean loss of the targets of windows is for each byte of their text;
-/// 0 where tokens are bytes or stand for no text, and on other ranks than the
-/// first.
-Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
-                                    const EvalResult &result) const {
-  if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
-    return 0.0;
-  Result<uint64_t> bytes =
-      countBytes(*windows, chosen, plan.seqLen, *tokenizer);
-  if (!bytes)
-    return bytes.takeError();
-  double nats = result.loss * double(result.tokens);
-  return *bytes == 0 ? 0.0 : nats / std::log(2.0) / double(*bytes);
-}
-
-Status Trainer::validate() {
-  console.busy("validating");
-  std::vector<uint64_t> chosen = windows->choose(
-      uint64_t(config.train.evalBatches) * uint64_t(plan.microBatch));
-  bool unreadable = false;
-  Result<EvalResult> result = evaluate(
-      model, binding, *windows, chosen, ranks,
-      "validation after step " + std::to_string(state.step), &unreadable);
-  if (!result)
-    return unreadable ? saveUnreadable(result.message()) : result.takeError();
-  Result<double> bits = bitsPerByte(chosen, *result);
-  if (!bits)
-    return saveUnreadable(bits.message());
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
-                static_cast<long long>(state.step), result->loss,
-                std::exp(result->loss),
-                static_cast<unsigned long long>(result->tokens));
-  console.line(text + (*bits > 0 ? describeBits(*bits) : ""));
-  noteWrite(log->validation(state.step, result->loss));
-  noteWrite(log->logHeartbeat(state.step, "validated"));
-  return {};
-}
 
 Status Trainer::dumpState(const StepRecord &record) {
   Json json;
@@ -77,6 +26,8 @@ Status Trainer::dumpState(const StepRecord &record) {
   json["memory"] = memory.resident;
   json["memory_peak"] = memory.peak;
   json["last_checkpoint"] = lastCheckpoint;
+  // Parameters come to where a save may read them.
+  writer.settle();
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
     if (Status status = model.toHost(tensor); !status)
       return status;
@@ -151,6 +102,8 @@ Status Trainer::writeSample(const std::string &text) {
 
 /// Leaves the run, which is saved, to the trainer of the next stage.
 Status Trainer::endStage() {
+  if (Status status = evaluateBeforeSwitch(); !status)
+    return status;
   if (Status status = directory->check(); !status)
     return status;
   noteWrite(log->logHeartbeat(state.step, endName(TrainEnd::StageEnded)));
@@ -191,67 +144,28 @@ Status Trainer::finish(TrainEnd end) {
                                    : ranks.synchronizeStatus("the end", {});
 }
 
-Status Trainer::finalEvaluation() {
-  console.busy("validating");
-  uint64_t wanted =
-      config.train.finalEvalBatches == 0
-          ? windows->size()
-          : uint64_t(config.train.finalEvalBatches) * uint64_t(plan.microBatch);
-  std::vector<uint64_t> chosen = windows->choose(wanted);
-  Result<EvalResult> result =
-      evaluate(model, binding, *windows, chosen, ranks, "the final evaluation");
-  if (!result)
-    return result.takeError();
-  final.emplace();
-  final->loss = result->loss;
-  final->tokens = result->tokens;
-  Result<double> bits = bitsPerByte(chosen, *result);
-  if (!bits)
-    return Error{bits.message()};
-  if (*bits > 0)
-    final->bitsPerByte = *bits;
-  noteWrite(log->validation(state.step, result->loss));
-  // The others have nothing more to do.
-  if (!ranks.isFirst())
-    return {};
-  // The n-gram models know nothing of weights, nor of documents.
-  if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty() ||
-      config.data.isolateDocuments)
-    return {};
-  console.busy("fitting the n-gram baseline");
-  Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
-  if (!baseline)
-    return baseline.takeError();
-  if (baseline->fitted() < data.train.size())
-    final->ngramNote = "n-gram models fitted on the first " +
-                       grouped(baseline->fitted()) + " of " +
-                       grouped(data.train.size()) + " training tokens";
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  ranges.reserve(chosen.size());
-  for (uint64_t window : chosen)
-    ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
-  Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
-  if (!loss)
-    return loss.takeError();
-  final->order1 = loss->order1;
-  final->order2 = loss->order2;
-  return {};
-}
-
 Status Trainer::writeMetrics(TrainEnd end) const {
   Json json;
   json["end"] = endName(end);
   json["step"] = state.step;
   json["tokens"] = state.samples * uint64_t(plan.seqLen);
   json["train_loss"] = lastLoss;
+  json["train_loss_mean"] = recentLoss.mean();
   json["loss_unit"] = data.manifest.lossUnit();
   int64_t steps = state.step - firstStep;
   json["seconds"] = steadyClock() - started;
   json["step_seconds"] = stepSeconds;
   json["data_seconds"] = dataSeconds;
+  json["save_seconds"] = saveSeconds;
   if (stepSeconds > 0)
     json["toks_per_s"] =
         double(steps) * double(plan.tokensPerStep()) / stepSeconds;
+  if (utilization.flops > 0)
+    json["flops_per_step"] = utilization.flops;
+  if (std::optional<double> mfu = utilization.of(double(steps), stepSeconds)) {
+    json["peak_flops"] = utilization.peak;
+    json["mfu"] = *mfu;
+  }
   if (binding.skippedUpdates)
     json["skipped_updates"] = *binding.skippedUpdates;
   json["parameters"] = parameterCount(model);
@@ -312,7 +226,8 @@ void Trainer::printSummary(TrainEnd end) {
                 data.manifest.lossUnit());
   std::string last = text;
   if (final->bitsPerByte)
-    last += describeBits(*final->bitsPerByte);
+    std::snprintf(text, sizeof text, " | %.4f bits/byte", *final->bitsPerByte),
+        last += text;
   if (final->order1) {
     std::snprintf(text, sizeof text, " (order-1 %.4f, order-2 %.4f)",
                   *final->order1, *final->order2);

@@ -81,8 +81,35 @@ Status Trainer::prepare() {
   if (Status status = openRun(); !status || !finishedRun.empty())
     return status;
   firstStep = state.step;
+  if (Status status = planMeasures(); !status)
+    return status;
   printHeader();
   return {};
+}
+
+/// What progress lines say besides the loss.
+Status Trainer::planMeasures() {
+  uint64_t passes = uint64_t(plan.passes) - usesStep();
+  utilization.flops =
+      passes * model.flops(training::accumulateEntry) +
+      model.flops(usesStep() ? training::stepEntry : training::updateEntry);
+  utilization.peak = config.runtime.peakTflops > 0
+                         ? config.runtime.peakTflops * 1e12
+                         : options.peakFlops;
+  if (data.manifest.isBytes())
+    bytesPerToken = 1;
+  Status status;
+  if (tokenizer && !data.manifest.isBytes() && ranks.isFirst()) {
+    Result<TextSize> size =
+        measureText(*windows,
+                    windows->choose(uint64_t(config.train.evalBatches) *
+                                    uint64_t(plan.microBatch)),
+                    plan.seqLen, *tokenizer);
+    if (size && size->targets > 0)
+      bytesPerToken = double(size->bytes) / double(size->targets);
+    status = size ? Status() : Error{size.message()};
+  }
+  return ranks.synchronizeStatus("the held-out text is measured", status);
 }
 
 /// Where the artefact takes the starts of documents, so must the configuration.
@@ -233,8 +260,10 @@ Status Trainer::enterRun(const RunChoice &choice) {
   if (!opened)
     return opened.takeError();
   log.emplace(std::move(*opened));
-  if (std::optional<float> loss = log->lastLoss())
-    lastLoss = *loss;
+  for (float loss : log->lastLosses()) {
+    recentLoss.add(loss);
+    lastLoss = loss;
+  }
   if (!ranks.isFirst())
     return {};
   if (options.onRunDirectory)
@@ -365,6 +394,22 @@ void Trainer::printHeader() {
       (data.sources.empty() ? " = " + describeEpochs(0) : ""));
   for (const std::string &line : describeMemory(model.memory()))
     console.line(line);
+  if (utilization.flops > 0) {
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "a step executes %.4g floating-point operations on each rank",
+                  double(utilization.flops));
+    std::string line = text;
+    if (utilization.peak > 0) {
+      std::snprintf(text, sizeof text, " | mfu is of %.4g TFLOP/s",
+                    utilization.peak / 1e12);
+      line += text;
+    } else if (config.runtime.device == "cuda") {
+      line += " | no mfu: the peak of this device is not known "
+              "(runtime.peak_tflops)";
+    }
+    console.line(line);
+  }
   console.line("to stop: Ctrl-C, or echo " + directory->id() + " > " +
                directory->file(".HALT"));
   noteWrite(log->logHeartbeat(state.step, "start"));

@@ -46,8 +46,9 @@ struct StepStatus {
   int32_t end;
   /// Of the rank's DataHealth.
   int32_t dataFailure, dataIsVerified;
-  /// Whether a save is due by the clock; that of the first rank counts.
-  int32_t save;
+  /// Whether a save is due by the clock, and whether the one that is written
+  /// beside steps is; those of the first rank count.
+  int32_t save, isSaveWritten;
 };
 } // namespace
 
@@ -58,13 +59,14 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
   if (record.step < config.train.steps)
     stop = stopReason();
   saveDueByTime = ranks.isFirst() && isSaveDueByTime();
+  isSaveWritten = ranks.isFirst() && pendingSave >= 0 && writer.isDone();
   dataHealth = ownHealth = ownDataHealth();
   if (ranks.size() == 1)
     return stop;
   StepStatus own = {record.loss,       record.gradNorm,
                     record.ownSeconds, stop ? int32_t(*stop) : -1,
                     ownHealth.failure, ownHealth.isVerified,
-                    saveDueByTime};
+                    saveDueByTime,     isSaveWritten};
   double begin = steadyClock();
   Result<std::vector<std::string>> all = ranks.exchange(
       "step " + std::to_string(record.step),
@@ -87,8 +89,10 @@ Result<std::optional<TrainEnd>> Trainer::synchronizeStep(StepRecord &record) {
                    " and gradient norm " + shortest(other.gradNorm) +
                    ", rank " + std::to_string(ranks.rank()) + " has " +
                    shortest(own.loss) + " and " + shortest(own.gradNorm)};
-    if (rank == 0)
+    if (rank == 0) {
       saveDueByTime = other.save != 0;
+      isSaveWritten = other.isSaveWritten != 0;
+    }
     if (other.end >= 0 && !stop)
       stop = TrainEnd(other.end);
     dataHealth.failure =
@@ -142,6 +146,7 @@ Result<TrainEnd> Trainer::stopAll(const std::string &found) {
 
 /// The same on every rank, wherever it is.
 Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
+  endOwnSave();
   console.line("step " + std::to_string(state.step + 1) + ": " + found);
   console.line("no update was applied; last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
@@ -154,6 +159,9 @@ Result<TrainEnd> Trainer::reportStopped(const std::string &found) {
 }
 
 Result<TrainEnd> Trainer::reportNonFinite(const StepRecord &record) {
+  // The checkpoint to go back to is said below.
+  if (Result<std::optional<TrainEnd>> end = endSave(/*isLast=*/false); !end)
+    return end.takeError();
   Result<std::string> found = findFirstNonFinite();
   if (!found)
     return found.takeError();

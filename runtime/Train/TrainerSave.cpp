@@ -97,6 +97,28 @@ Result<Trainer::SaveOutcome> Trainer::saveShares() {
   return outcome;
 }
 
+/// What the end of a save means, and where it is.
+Trainer::SaveOutcome Trainer::takeResult(const SaveResult &result) {
+  for (const std::string &text : result.report.warnings)
+    warn(text);
+  if (!result.path)
+    return {result.report.failure, result.path.message()};
+  lastCheckpoint = *result.path;
+  return {};
+}
+
+/// Saves what a model holds in the state of this step.
+std::function<SaveResult(const Model &)> Trainer::saver() const {
+  return [path = directory->path(), state = state, config = config,
+          text = tokenizer ? tokenizer->text() : ""](const Model &from) {
+    SaveResult result;
+    result.path =
+        saveCheckpoint(path, from, state, config, config.train.keepCheckpoints,
+                       &result.report, text);
+    return result;
+  };
+}
+
 Result<Trainer::SaveOutcome> Trainer::saveAll() {
   if (model.sharingRanks() > 0) {
     Result<SaveOutcome> shares = saveShares();
@@ -104,27 +126,25 @@ Result<Trainer::SaveOutcome> Trainer::saveAll() {
       return shares;
   }
   SaveOutcome own;
-  if (ranks.isFirst()) {
-    SaveReport report;
-    Result<std::string> path = saveCheckpoint(
-        directory->path(), model, state, config, config.train.keepCheckpoints,
-        &report, tokenizer ? tokenizer->text() : "");
-    if (path)
-      lastCheckpoint = *path;
-    else
-      own = {report.failure, path.message()};
-    for (const std::string &text : report.warnings)
-      warn(text);
-  }
+  if (ranks.isFirst())
+    own = takeResult(saver()(model));
   // A rank that went on could end, and its end could take rank 0 with it.
   return synchronizeSave(
       "checkpoint " + std::to_string(state.step) + " is saved", own);
 }
 
+/// Where ranks share states, the files of all of them make one checkpoint, and
+/// they wait for each other.
+bool Trainer::savesBeside() const {
+  return config.train.saveAsync && model.sharingRanks() == 0;
+}
+
 Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
-  std::optional<TrainEnd> goOn;
-  if (savedStep == state.step)
-    return goOn;
+  double begin = steadyClock();
+  // One at a time; an earlier one is of an earlier state.
+  Result<std::optional<TrainEnd>> end = endSave(isLast);
+  if (!end || *end || savedStep == state.step)
+    return end;
   // Else folders would be made anew where the run's were.
   if (Status status = directory->check(); !status)
     return Error{status.message()};
@@ -133,39 +153,88 @@ Result<std::optional<TrainEnd>> Trainer::save(bool isLast) {
     return isVerified.takeError();
   if (!*isVerified)
     return std::optional<TrainEnd>(reportUnverified());
+  if (!isLast && savesBeside()) {
+    end = startSave();
+    saveSeconds += steadyClock() - begin;
+    return end;
+  }
   Result<SaveOutcome> outcome = saveAll();
   lastSave = steadyClock();
+  if (!isLast)
+    saveSeconds += lastSave - begin;
   if (!outcome)
     return outcome.takeError();
-  if (outcome->failure)
-    outcome->message = "no checkpoint was saved: " + outcome->message;
-  if (outcome->failure == SaveFailure::NotFinite)
-    return reportUnsaved(outcome->message);
+  return reportSave(state.step, *outcome, isLast);
+}
+
+/// Takes the tensors, and leaves the files to the writer.
+Result<std::optional<TrainEnd>> Trainer::startSave() {
+  Status status;
+  if (ranks.isFirst()) {
+    if (Status pinned = model.pinHost(); !pinned)
+      warn(pinned.message() + "; checkpoints take longer to the host");
+    status = writer.start(model, saver());
+  }
+  lastSave = steadyClock();
+  pendingSave = state.step;
+  isSaveWritten = false;
+  if (!status)
+    return Error{status.message()};
+  return std::optional<TrainEnd>();
+}
+
+Result<std::optional<TrainEnd>> Trainer::endSave(bool isLast) {
+  std::optional<TrainEnd> goOn;
+  if (pendingSave < 0)
+    return goOn;
+  int64_t step = pendingSave;
+  SaveOutcome own;
+  if (std::optional<SaveResult> result = writer.wait())
+    own = takeResult(*result);
+  pendingSave = -1;
+  Result<SaveOutcome> outcome =
+      synchronizeSave("checkpoint " + std::to_string(step) + " is saved", own);
+  if (!outcome)
+    return outcome.takeError();
+  // A later state is still to be saved.
+  return reportSave(step, *outcome, isLast && step == state.step);
+}
+
+void Trainer::endOwnSave() {
+  if (std::optional<SaveResult> result = writer.wait())
+    (void)takeResult(*result);
+}
+
+Result<std::optional<TrainEnd>>
+Trainer::reportSave(int64_t step, SaveOutcome outcome, bool isLast) {
+  if (outcome.failure)
+    outcome.message = "no checkpoint was saved: " + outcome.message;
+  if (outcome.failure == SaveFailure::NotFinite)
+    return reportUnsaved(step, outcome.message);
   std::string heartbeat = ranks.isFirst() ? "saved" : "saved by rank 0";
-  if (outcome->failure == SaveFailure::NoSpace && !isLast) {
-    console.line("step " + std::to_string(state.step) + ": " +
-                 outcome->message +
+  if (outcome.failure == SaveFailure::NoSpace && !isLast) {
+    console.line("step " + std::to_string(step) + ": " + outcome.message +
                  "; training goes on, and the next save tries again");
     ++failedSaves;
-    heartbeat = outcome->message;
-  } else if (outcome->failure) {
-    return Error{outcome->message};
+    heartbeat = outcome.message;
+  } else if (outcome.failure) {
+    return Error{outcome.message};
   } else {
-    savedStep = state.step;
+    savedStep = step;
     console.line("saved " + lastCheckpoint);
   }
-  noteWrite(log->logHeartbeat(state.step, heartbeat));
-  return goOn;
+  noteWrite(log->logHeartbeat(step, heartbeat));
+  return std::optional<TrainEnd>();
 }
 
 /// Ends the run where what would be saved is not finite: no later step can mend
 /// it, and the last good checkpoint stays.
 Result<std::optional<TrainEnd>>
-Trainer::reportUnsaved(const std::string &found) {
-  noteWrite(log->logHeartbeat(state.step, "nan_loss: " + found));
+Trainer::reportUnsaved(int64_t step, const std::string &found) {
+  noteWrite(log->logHeartbeat(step, "nan_loss: " + found));
   if (ranks.isFirst())
     noteWrite(writeAnomaly(AnomalyKind::NanLoss));
-  console.line("step " + std::to_string(state.step) + ": " + found);
+  console.line("step " + std::to_string(step) + ": " + found);
   console.line("last good checkpoint: " +
                (lastCheckpoint.empty() ? "none" : lastCheckpoint));
   return std::optional<TrainEnd>(TrainEnd::NonFinite);

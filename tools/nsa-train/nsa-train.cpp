@@ -292,6 +292,9 @@ static Result<TrainEnd> trainRank(CommandLine &line, const RunConfig &config,
       {"--no-graph", line.noGraph ? "on" : "off"},
       {"--rank-seconds", shortest(line.rankSeconds)}};
   addFacts(line, *program, ranks);
+  // Data sheets' numbers are of 16-bit operands.
+  if (config.runtime.precision != "fp32")
+    line.train.peakFlops = findPeakFlops(program->gpu()).value_or(0);
   std::optional<StepProfile> profile;
   if (runtime.profile) {
     Result<std::optional<GPUPeaks>> gpu = program->measureGPU();

@@ -287,6 +287,17 @@ int cuMemFreeHost(void *address) {
              : 1;
 }
 
+int cuMemHostRegister_v2(void *address, size_t bytes, unsigned) {
+  state().pinned[reinterpret_cast<uintptr_t>(address)] = bytes;
+  return call("cuMemHostRegister", std::to_string(bytes));
+}
+
+int cuMemHostUnregister(void *address) {
+  return state().pinned.erase(reinterpret_cast<uintptr_t>(address))
+             ? call("cuMemHostUnregister")
+             : 1;
+}
+
 /// A copy from or to memory that is not pinned makes the host wait.
 static int copy(const char *name, const void *host, void *to, const void *from,
                 size_t bytes) {

@@ -110,6 +110,21 @@ TEST_F(CUDATest, Step_WaitsOnceAndCopiesOneBlockBack) {
   }
 }
 
+TEST_F(CUDATest, PinnedHost_ReceivesStatesFromPinnedMemory) {
+  Program program = load(makeStep());
+  startStep(program, 1, 4);
+  const TensorView *sum = program.findTensor("sum");
+  takeLog();
+  ASSERT_TRUE(program.toHost(*sum).ok());
+  EXPECT_EQ(takeLog(), "cuMemcpyDtoHAsync 64 pageable\ncuStreamSynchronize\n");
+  ASSERT_TRUE(program.pinHost().ok());
+  EXPECT_EQ(takeLog().substr(0, 18), "cuMemHostRegister ");
+  ASSERT_TRUE(program.pinHost().ok());
+  EXPECT_EQ(takeLog(), "") << "it was pinned before";
+  ASSERT_TRUE(program.toHost(*sum).ok());
+  EXPECT_EQ(takeLog(), "cuMemcpyDtoHAsync 64 pinned\ncuStreamSynchronize\n");
+}
+
 TEST_F(CUDATest, InputsSideBySide_AreOneCopy) {
   Program program = load(makeStep());
   startStep(program, 1, 0);

@@ -76,12 +76,24 @@ public:
   int64_t stopAt = -1;
   bool foundNonFinite() const override { return stopAt == accumulated; }
 
+  /// Floating-point operations by entry; others have none.
+  std::map<std::string, uint64_t> operations;
+  uint64_t flops(std::string_view entry) const override {
+    auto found = operations.find(std::string(entry));
+    return found == operations.end() ? 0 : found->second;
+  }
+
   /// What happens before calls of accumulate (from 0).
   std::map<int64_t, std::function<void()>> before;
   /// Changes an element of a tensor, such as a moment.
   void set(std::string_view name, uint64_t index, float value) {
     device.at(std::string(name))[index] = value;
   }
+  /// The host sees every step in its copies of parameters and states, as it
+  /// does on the CPU; else only what toHost brings.
+  bool isLive = false;
+  bool hostIsCopy() const override { return !isLive; }
+
   /// Ranks that each keep moments of their own.
   int sharing = 0;
   int sharingRanks() const override { return sharing; }
@@ -139,6 +151,9 @@ public:
     if (entry == "step")
       std::this_thread::sleep_for(std::chrono::duration<double>(slowFinish));
     copyRole(TensorRole::Output, /*isUpload=*/false);
+    if (isLive)
+      for (TensorRole role : {TensorRole::Parameter, TensorRole::State})
+        copyRole(role, /*isUpload=*/false);
     return {};
   }
 

@@ -129,6 +129,10 @@ TEST(RunDirectory, HaltFilesOfOtherRuns_AreIgnored) {
 TEST(Console, Lines_HaveTheKnownForm) {
   EXPECT_EQ(Console::format({20, 100, 5.6123, 2e-5, 785.2, 192}),
             "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | eta 03:12");
+  EXPECT_EQ(Console::format(
+                {20, 100, 5.6123, 2e-5, 785.2, 192, 5.70123, 8.2251, 0.3124}),
+            "step 0020 | loss 5.6123 | lr 2.00e-05 | toks/s 785 | mean 5.7012 "
+            "| bits/byte 8.2251 | mfu 31.2 % | eta 03:12");
   EXPECT_EQ(Console::duration(3725), "1:02:05");
   EXPECT_EQ(Console::duration(NAN), "--:--");
   // A line as wide as the terminal would not be redrawn in place.

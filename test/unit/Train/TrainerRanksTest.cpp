@@ -350,6 +350,25 @@ TEST_F(TrainerRanksTest, SharedMomentNotFinite_NoRankSaves) {
       std::filesystem::exists(dir / "runs/a/checkpoints/.tmp-step-00000010"));
 }
 
+TEST_F(TrainerRanksTest, SaveBesideSteps_AllRanksLearnHowItEnded) {
+  config.train.saveAsync = true;
+  config.train.keepCheckpoints = 0;
+  EXPECT_EQ(train(2, "good"), std::vector<int>(2, int(TrainEnd::Finished)));
+  for (const char *step : {"05", "10", "15", "20"})
+    EXPECT_TRUE(Checkpoint::open(dir / "runs/good/checkpoints/step-000000" +
+                                 std::string(step))
+                    .ok())
+        << step;
+  badMomentRank = 0;
+  badMomentAt = 9 * 3;
+  EXPECT_EQ(train(2, "bad"), std::vector<int>(2, int(TrainEnd::NonFinite)));
+  EXPECT_NE(dir.read("runs/bad/train.log")
+                .find("step 10: no checkpoint was saved: state 'v.w'[7] is "
+                      "inf on rank 0\n"),
+            std::string::npos);
+  EXPECT_EQ(dir.read("runs/bad/checkpoints/latest"), "step-00000005\n");
+}
+
 // Clocks of ranks differ; a save is something that all do at one step.
 TEST_F(TrainerRanksTest, SaveMinutes_AllRanksSaveAtTheStepOfTheFirst) {
   shares = true;

@@ -1,0 +1,75 @@
+//===- CheckpointWriter.cpp - saving beside training ----------------------===//
+
+#include "runtime/Train/CheckpointWriter.h"
+#include "runtime/Distributed/SignalBlockedThread.h"
+#include "runtime/Train/CheckpointLayout.h"
+
+#include <cassert>
+#include <cstring>
+
+using namespace nsa;
+
+/// Tensors are as far apart as in a program.
+static constexpr uint64_t alignment = 64;
+
+Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
+                                                 PageMemory &memory) {
+  assert(model.sharingRanks() == 0 && "ranks save their own states");
+  auto snapshot = std::make_unique<Snapshot>();
+  snapshot->identity = model.hash();
+  uint64_t bytes = 0;
+  for (const TensorView &tensor : model.tensors()) {
+    if (checkpoint::fileOf(tensor, model, /*rank=*/0).empty())
+      continue;
+    snapshot->views.push_back(tensor);
+    bytes += (tensor.bytes + alignment - 1) / alignment * alignment;
+  }
+  bool copies = !model.hostIsCopy();
+  if (copies && memory.size() < bytes) {
+    Result<PageMemory> larger = PageMemory::allocate(bytes);
+    if (!larger)
+      return larger.takeError();
+    memory = std::move(*larger);
+  }
+  uint64_t offset = 0;
+  for (TensorView &view : snapshot->views) {
+    if (Status status = model.toHost(view); !status)
+      return Error{status.message()};
+    if (!copies)
+      continue;
+    std::memcpy(memory.data() + offset, view.data, view.bytes);
+    view.data = memory.data() + offset;
+    offset += (view.bytes + alignment - 1) / alignment * alignment;
+  }
+  return snapshot;
+}
+
+Status CheckpointWriter::start(const Model &model,
+                               std::function<SaveResult(const Model &)> save) {
+  assert(!isBusy() && "one save at a time");
+  Result<std::unique_ptr<Snapshot>> taken = Snapshot::take(model, memory);
+  if (!taken)
+    return Error{taken.message()};
+  snapshot = std::move(*taken);
+  busy = true;
+  done = false;
+  thread = startSignalBlockedThread([this, save = std::move(save)] {
+    result = save(*snapshot);
+    done = true;
+  });
+  return {};
+}
+
+void CheckpointWriter::settle() {
+  if (thread.joinable())
+    thread.join();
+}
+
+std::optional<SaveResult> CheckpointWriter::wait() {
+  if (!busy)
+    return std::nullopt;
+  settle();
+  busy = false;
+  snapshot.reset();
+  return std::move(result);
+}

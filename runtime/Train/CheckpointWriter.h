@@ -1,0 +1,93 @@
+//===- CheckpointWriter.h - saving beside training --------------*- C++ -*-===//
+//
+// A step is held up only while the tensors of a checkpoint reach memory that
+// later steps leave alone; a thread writes the files.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef NSA_RUNTIME_TRAIN_CHECKPOINTWRITER_H
+#define NSA_RUNTIME_TRAIN_CHECKPOINTWRITER_H
+
+#include "runtime/CPU/Memory.h"
+#include "runtime/Train/Checkpoint.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace nsa {
+
+/// The tensors of a model that no ranks share, as they were at one time: what
+/// saveCheckpoint saves. It runs nothing.
+class Snapshot final : public Model {
+public:
+  /// Brings the tensors of a checkpoint to the host, and copies them into
+  /// `memory` where entries of the model would change them there. `memory`
+  /// grows if it has to, and outlives the snapshot as the model does.
+  static Result<std::unique_ptr<Snapshot>> take(const Model &model,
+                                                PageMemory &memory);
+
+  const std::vector<TensorView> &tensors() const override { return views; }
+  uint64_t hash() const override { return identity; }
+
+  Status run(std::string_view) override {
+    return Error{"a snapshot of tensors runs nothing"};
+  }
+  bool hasEntry(std::string_view) const override { return false; }
+  const TensorView *input(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+  const TensorView *output(std::string_view, std::string_view) const override {
+    return nullptr;
+  }
+
+private:
+  std::vector<TensorView> views;
+  uint64_t identity = 0;
+};
+
+/// How a save ended.
+struct SaveResult {
+  /// The checkpoint, or why there is none.
+  Result<std::string> path = Error{"nothing was saved"};
+  SaveReport report;
+};
+
+/// Saves one checkpoint at a time on a thread of its own.
+class CheckpointWriter {
+public:
+  ~CheckpointWriter() { (void)wait(); }
+
+  /// Whether a save was begun that `wait` has not returned.
+  bool isBusy() const { return busy; }
+  /// Whether `wait` returns at once.
+  bool isDone() const { return done; }
+
+  /// Takes a snapshot of the model, and begins to save it by `save`; none may
+  /// be in progress. An error is the snapshot's.
+  Status start(const Model &model,
+               std::function<SaveResult(const Model &)> save);
+
+  /// Waits until the save in progress, if there is one, reads nothing any more
+  /// of what the model has on the host.
+  void settle();
+
+  /// The end of the save in progress; nothing if there is none.
+  std::optional<SaveResult> wait();
+
+private:
+  PageMemory memory;
+  std::unique_ptr<Snapshot> snapshot;
+  SaveResult result;
+  bool busy = false;
+  std::atomic<bool> done{false};
+  std::thread thread;
+};
+
+} // namespace nsa
+
+#endif // NSA_RUNTIME_TRAIN_CHECKPOINTWRITER_H

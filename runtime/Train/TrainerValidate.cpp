@@ -1,0 +1,265 @@
+//===- TrainerValidate.cpp - held-out losses of a run ---------------------===//
+
+#include "lib/Support/Text.h"
+#include "runtime/Data/Ngram.h"
+#include "runtime/Train/Evaluate.h"
+#include "runtime/Train/Trainer.h"
+
+#include <cmath>
+
+namespace nsa {
+
+/// Tokens that the n-gram baseline is fitted on at most: a few seconds.
+static constexpr uint64_t maxNgramTokens = 200000000;
+
+/// What a mean loss of the targets of windows is for each byte of their text;
+/// 0 where tokens are bytes or stand for no text, and on other ranks than the
+/// first.
+Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
+                                    const EvalResult &result) const {
+  if (!tokenizer || data.manifest.isBytes() || !ranks.isFirst())
+    return 0.0;
+  Result<TextSize> size =
+      measureText(*windows, chosen, plan.seqLen, *tokenizer);
+  if (!size)
+    return size.takeError();
+  double nats = result.loss * double(result.tokens);
+  return size->bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size->bytes);
+}
+
+/// The windows of an evaluation during training.
+static std::vector<uint64_t> chooseWindows(const RunConfig &config,
+                                           const ValidationWindows &windows) {
+  return windows.choose(uint64_t(config.train.evalBatches) *
+                        uint64_t(config.train.microBatch));
+}
+
+Status Trainer::validate() {
+  console.busy("validating");
+  std::vector<uint64_t> chosen = chooseWindows(config, *windows);
+  bool unreadable = false;
+  Result<EvalResult> result = evaluate(
+      model, binding, *windows, chosen, ranks,
+      "validation after step " + std::to_string(state.step), &unreadable);
+  if (!result)
+    return unreadable ? saveUnreadable(result.message()) : result.takeError();
+  Result<double> bits = bitsPerByte(chosen, *result);
+  if (!bits)
+    return saveUnreadable(bits.message());
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "step %04lld | validation loss %.4f | ppl %.3f | %llu tokens",
+                static_cast<long long>(state.step), result->loss,
+                std::exp(result->loss),
+                static_cast<unsigned long long>(result->tokens));
+  std::string line = text;
+  if (*bits > 0) {
+    std::snprintf(text, sizeof text, " | %.4f bits/byte", *bits);
+    line += text;
+  }
+  console.line(line);
+  noteWrite(log->validation(state.step, result->loss));
+  noteWrite(log->logHeartbeat(state.step, "validated"));
+  return recordEvaluation("validated", *result);
+}
+
+/// Evaluates windows up to a position, or from one to another.
+Result<EvalResult>
+Trainer::evaluatePositions(const ValidationWindows &held,
+                           const std::vector<uint64_t> &chosen,
+                           PositionRange positions, const char *why) {
+  return evaluate(model, binding, held, chosen, ranks,
+                  std::string(why) + " after step " +
+                      std::to_string(state.step) + ", positions " +
+                      std::to_string(positions.first) + " to " +
+                      std::to_string(positions.last),
+                  /*unreadable=*/nullptr, positions);
+}
+
+/// Writes what an evaluation gave besides its mean: the statistics of its last
+/// micro-batch by layer, losses by position, and that at the length of the
+/// stage before. Each takes at most as long as an evaluation during training.
+Status Trainer::recordEvaluation(const char *message,
+                                 const EvalResult &result) {
+  EvaluationRecord record;
+  record.step = state.step;
+  record.message = message;
+  record.loss = result.loss;
+  record.tokens = result.tokens;
+  record.stage = options.stage;
+  if (!statistics.empty())
+    record.attention = statistics.read();
+  std::vector<PositionRange> ranges = positionRanges(plan.seqLen);
+  if (ranges.size() > 1) {
+    int64_t batches =
+        std::max<int64_t>(config.train.evalBatches / int64_t(ranges.size()), 1);
+    std::vector<uint64_t> chosen =
+        windows->choose(uint64_t(batches * plan.microBatch));
+    for (PositionRange range : ranges) {
+      Result<EvalResult> part =
+          evaluatePositions(*windows, chosen, range, message);
+      if (!part)
+        return part.takeError();
+      record.positions.push_back({range.last, part->loss, part->tokens});
+    }
+  }
+  if (options.stage > 0) {
+    Result<EvalResult> part =
+        evaluateAtEarlierLength(chooseWindows(config, *windows), message);
+    if (!part)
+      return part.takeError();
+    record.earlier = {earlierLength(), part->loss, part->tokens};
+  }
+  noteWrite(log->evaluation(record));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Between two stages
+//===----------------------------------------------------------------------===//
+
+/// Of the sequences of the stage before this one.
+int64_t Trainer::earlierLength() const {
+  return config.stages[options.stage - 1].seqLen;
+}
+
+/// The loss of the targets that sequences of the stage before have too: they
+/// begin at the same tokens and see the same ones.
+Result<EvalResult>
+Trainer::evaluateAtEarlierLength(const std::vector<uint64_t> &chosen,
+                                 const char *why) {
+  return evaluatePositions(*windows, chosen, {0, earlierLength()},
+                           (std::string("the length before, ") + why).c_str());
+}
+
+/// Evaluates the first tokens of those windows that the next stage begins with,
+/// by which the two can be compared.
+Status Trainer::evaluateBeforeSwitch() {
+  RunConfig next = withStage(config, options.stage + 1);
+  int64_t length = next.train.seqLen;
+  if (length % plan.seqLen != 0) {
+    console.line("no loss at equal length before and after: sequences of " +
+                 std::to_string(length) + " tokens are no multiple of " +
+                 std::to_string(plan.seqLen));
+    return {};
+  }
+  console.busy("validating");
+  Result<ValidationWindows> longer =
+      ValidationWindows::create(data.val, length);
+  if (!longer)
+    return longer.takeError();
+  std::vector<uint64_t> chosen = chooseWindows(next, *longer);
+  for (uint64_t &window : chosen)
+    window *= uint64_t(length / plan.seqLen);
+  Result<EvalResult> result =
+      evaluatePositions(*windows, chosen, {}, "the end of the stage");
+  if (!result)
+    return result.takeError();
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "step %04lld | loss of %llu held-out tokens in sequences of "
+                "%lld %.4f",
+                static_cast<long long>(state.step),
+                static_cast<unsigned long long>(result->tokens),
+                static_cast<long long>(plan.seqLen), result->loss);
+  console.line(text);
+  EvaluationRecord record;
+  record.step = state.step;
+  record.message = stageEndMessage;
+  record.stage = options.stage;
+  record.loss = result->loss;
+  record.tokens = result->tokens;
+  noteWrite(log->evaluation(record));
+  return {};
+}
+
+/// The same tokens with the program of this stage, before its first step.
+Status Trainer::evaluateAfterSwitch() {
+  if (options.stage == 0 ||
+      state.step != getLastStep(config, options.stage - 1) ||
+      plan.seqLen % earlierLength() != 0)
+    return {};
+  console.busy("validating");
+  Result<EvalResult> result = evaluateAtEarlierLength(
+      chooseWindows(config, *windows), "the begin of the stage");
+  if (!result)
+    return result.takeError();
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "step %04lld | loss of %llu held-out tokens, the first %lld of "
+                "sequences of %lld, %.4f",
+                static_cast<long long>(state.step),
+                static_cast<unsigned long long>(result->tokens),
+                static_cast<long long>(earlierLength()),
+                static_cast<long long>(plan.seqLen), result->loss);
+  std::string line = text;
+  std::optional<double> before = log->stageEndLoss(state.step);
+  if (before) {
+    std::snprintf(text, sizeof text, " (%+.2f %% of %.4f before)",
+                  100 * (result->loss / *before - 1), *before);
+    line += text;
+  }
+  console.line(line);
+  EvaluationRecord record;
+  record.step = state.step;
+  record.message = "stage_begun";
+  record.stage = options.stage;
+  record.earlier = {earlierLength(), result->loss, result->tokens};
+  noteWrite(log->evaluation(record));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// After the last step
+//===----------------------------------------------------------------------===//
+
+Status Trainer::finalEvaluation() {
+  console.busy("validating");
+  uint64_t wanted =
+      config.train.finalEvalBatches == 0
+          ? windows->size()
+          : uint64_t(config.train.finalEvalBatches) * uint64_t(plan.microBatch);
+  std::vector<uint64_t> chosen = windows->choose(wanted);
+  Result<EvalResult> result =
+      evaluate(model, binding, *windows, chosen, ranks, "the final evaluation");
+  if (!result)
+    return result.takeError();
+  final.emplace();
+  final->loss = result->loss;
+  final->tokens = result->tokens;
+  Result<double> bits = bitsPerByte(chosen, *result);
+  if (!bits)
+    return Error{bits.message()};
+  if (*bits > 0)
+    final->bitsPerByte = *bits;
+  noteWrite(log->validation(state.step, result->loss));
+  if (Status status = recordEvaluation("final", *result); !status)
+    return status;
+  // The others have nothing more to do.
+  if (!ranks.isFirst())
+    return {};
+  // The n-gram models know nothing of weights, nor of documents.
+  if (data.manifest.vocabSize > Ngram::maxVocab || !data.sources.empty() ||
+      config.data.isolateDocuments)
+    return {};
+  console.busy("fitting the n-gram baseline");
+  Result<Ngram> baseline = Ngram::fit(data.train, maxNgramTokens);
+  if (!baseline)
+    return baseline.takeError();
+  if (baseline->fitted() < data.train.size())
+    final->ngramNote = "n-gram models fitted on the first " +
+                       grouped(baseline->fitted()) + " of " +
+                       grouped(data.train.size()) + " training tokens";
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  ranges.reserve(chosen.size());
+  for (uint64_t window : chosen)
+    ranges.emplace_back(window * uint64_t(plan.seqLen), plan.seqLen);
+  Result<NgramLoss> loss = baseline->evaluate(data.val, ranges);
+  if (!loss)
+    return loss.takeError();
+  final->order1 = loss->order1;
+  final->order2 = loss->order2;
+  return {};
+}
+
+} // namespace nsa

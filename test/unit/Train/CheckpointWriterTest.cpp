@@ -1,0 +1,200 @@
+//===- CheckpointWriterTest.cpp - saves beside steps ----------------------===//
+
+#include "runtime/Train/CheckpointWriter.h"
+#include "test/unit/Train/TrainerFixture.h"
+
+#include <csignal>
+#include <future>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace nsa;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Steps have three calls of accumulate.
+constexpr int64_t perStep = 3;
+
+class CheckpointWriterTest : public TrainerFixture {
+protected:
+  void SetUp() override {
+    TrainerFixture::SetUp();
+    config.train.saveAsync = true;
+  }
+
+  /// A run that nobody stops.
+  void trainStraight() {
+    BigramModel model(2, 8, 16);
+    ASSERT_TRUE(train(model, named("straight")).ok());
+  }
+
+  std::string folder(const std::string &step) {
+    return dir / "runs/a/checkpoints/" + step;
+  }
+};
+
+TEST_F(CheckpointWriterTest, StepsThatFollow_AreNotInTheSnapshot) {
+  for (bool isLive : {false, true}) {
+    BigramModel model(2, 8, 16);
+    model.isLive = isLive;
+    ASSERT_TRUE(model.run("init"));
+    std::vector<float> before = model.weights(), saved;
+    std::promise<void> goOn;
+    CheckpointWriter writer;
+    EXPECT_FALSE(writer.wait()) << "nothing is in progress";
+    Status begun = writer.start(model, [&](const Model &from) {
+      goOn.get_future().wait();
+      for (const TensorView &tensor : from.tensors())
+        if (tensor.name == "w")
+          saved.assign(tensor.as<float>(),
+                       tensor.as<float>() + tensor.elements());
+      return SaveResult();
+    });
+    ASSERT_TRUE(begun) << begun.message();
+    EXPECT_TRUE(writer.isBusy());
+    EXPECT_FALSE(writer.isDone());
+    model.set("w", 3, 7.0f);
+    ASSERT_TRUE(model.run("eval"));
+    goOn.set_value();
+    std::optional<SaveResult> result = writer.wait();
+    ASSERT_TRUE(result);
+    EXPECT_FALSE(writer.isBusy());
+    EXPECT_EQ(saved, before) << isLive;
+    EXPECT_NE(model.weights(), before);
+  }
+}
+
+TEST_F(CheckpointWriterTest, Snapshot_HoldsWhatCheckpointsHold) {
+  BigramModel model(2, 8, 16);
+  PageMemory memory;
+  Result<std::unique_ptr<Snapshot>> snapshot = Snapshot::take(model, memory);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.message();
+  std::vector<std::string> names;
+  for (const TensorView &tensor : (*snapshot)->tensors())
+    names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"w", "m.w", "v.w", "loss_sum"}));
+  EXPECT_EQ((*snapshot)->hash(), model.hash());
+  EXPECT_FALSE((*snapshot)->run("step"));
+}
+
+TEST_F(CheckpointWriterTest, SavesBesideSteps_AreThoseOfWaitingSteps) {
+  config.train.saveAsync = false;
+  ASSERT_NO_FATAL_FAILURE(trainStraight());
+  config.train.saveAsync = true;
+  for (bool isLive : {false, true}) {
+    std::string name = isLive ? "live" : "copied";
+    BigramModel model(2, 8, 16);
+    model.isLive = isLive;
+    Result<TrainEnd> end = train(model, named(name));
+    ASSERT_TRUE(end.ok()) << end.message();
+    EXPECT_EQ(losses(name), losses("straight"));
+    for (const char *step : {"00000005", "00000010", "00000015", "00000020"})
+      EXPECT_EQ(tensors(name, step), tensors("straight", step)) << step;
+    std::string log = dir.read("runs/" + name + "/train.log");
+    for (const char *step : {"05\n", "10\n", "15\n", "20\n"})
+      EXPECT_NE(log.find("saved " + dir / "runs/" + name +
+                         "/checkpoints/step-000000" + step),
+                std::string::npos)
+          << log;
+  }
+}
+
+TEST_F(CheckpointWriterTest, KilledWhileItWrites_GoesOnFromTheOneBefore) {
+  ASSERT_NO_FATAL_FAILURE(trainStraight());
+  pid_t child = fork();
+  if (child == 0) {
+    BigramModel model(2, 8, 16);
+    // In the step after the second save, as soon as files are seen.
+    model.before[10 * perStep] = [&] {
+      while (!fs::exists(folder(".tmp-step-00000010")) &&
+             !fs::exists(folder("step-00000010")))
+        std::this_thread::yield();
+      std::raise(SIGKILL);
+    };
+    (void)train(model, named("a"));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "it was not killed";
+  ASSERT_TRUE(fs::exists(folder("step-00000005")));
+  Result<FoundCheckpoint> found = findCheckpoint(dir / "runs/a");
+  ASSERT_TRUE(found.ok()) << found.message();
+  EXPECT_TRUE(Checkpoint::open(found->path).ok());
+  BigramModel model(2, 8, 16);
+  TrainOptions options;
+  options.resume = dir / "runs/a";
+  Result<TrainEnd> end = train(model, options);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(losses("a"), losses("straight"));
+  EXPECT_EQ(tensors("a", "00000020"), tensors("straight", "00000020"));
+  EXPECT_FALSE(fs::exists(folder(".tmp-step-00000010")));
+}
+
+TEST_F(CheckpointWriterTest, MomentNotFinite_EndsTheRun) {
+  BigramModel model(2, 8, 16);
+  model.before[9 * perStep] = [&] { model.set("v.w", 7, INFINITY); };
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::NonFinite);
+  std::string log = dir.read("runs/a/train.log");
+  EXPECT_NE(log.find("step 10: no checkpoint was saved: state 'v.w'[7] is "
+                     "inf\nlast good checkpoint: " +
+                     folder("step-00000005")),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(dir.read("runs/a/checkpoints/latest"), "step-00000005\n");
+  EXPECT_EQ(dir.read("runs/a/.anomaly_type"), "nan_loss\n");
+}
+
+TEST_F(CheckpointWriterTest, DiskIsFullForAWhile_TrainingGoesOn) {
+  ASSERT_NO_FATAL_FAILURE(trainStraight());
+  struct rlimit old;
+  getrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, SIG_IGN);
+  auto limit = [&](rlim_t bytes) {
+    struct rlimit now = {bytes, old.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &now);
+  };
+  config.train.saveEvery = 10;
+  BigramModel model(2, 8, 16);
+  model.before[9 * perStep] = [&] { limit(600); };
+  // Until the save after that step has failed and removed what it began.
+  model.before[19 * perStep] = [&] {
+    for (int times = 0; times < 2; ++times)
+      do
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      while (!fs::exists(folder("")) || !fs::is_empty(folder("")));
+    limit(old.rlim_cur);
+  };
+  Result<TrainEnd> end = train(model, named("a"));
+  limit(old.rlim_cur);
+  ASSERT_TRUE(end.ok()) << end.message();
+  EXPECT_EQ(*end, TrainEnd::Finished);
+  EXPECT_NE(dir.read("runs/a/train.log")
+                .find("step 10: no checkpoint was saved: cannot write '"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder("step-00000010")));
+  EXPECT_TRUE(fs::exists(folder("step-00000020")));
+  EXPECT_EQ(tensors("a", "00000020"), tensors("straight", "00000020"));
+}
+
+TEST_F(CheckpointWriterTest, FolderIsNone_IsAnErrorAfterTheStep) {
+  BigramModel model(2, 8, 16);
+  model.before[7 * perStep] = [&] {
+    // The last file of the save after step 5.
+    while (!fs::exists(folder("latest")))
+      std::this_thread::yield();
+    fs::remove_all(dir / "runs/a/checkpoints");
+    dir.write("runs/a/checkpoints", "a file");
+  };
+  Result<TrainEnd> end = train(model, named("a"));
+  ASSERT_FALSE(end.ok());
+  EXPECT_NE(end.message().find("no checkpoint was saved: cannot create"),
+            std::string::npos)
+      << end.message();
+}
+
+} // namespace
