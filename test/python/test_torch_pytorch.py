@@ -1,6 +1,7 @@
 """Operators of nsa.torch in what PyTorch does with operators."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -235,6 +236,19 @@ def call_whole(batch, length):
 def call_rotated(batch, length):
     table = nt.rotary_table(length, 16, device=DEVICE)
     nt.attention(*tensors(batch, length, 2, 1, 16, 48), **SIZES, rotary=table).sum().backward()
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_ptxas_of_triton_is_taken_where_there_is_no_other(is_installed, monkeypatch, tmp_path):
+    path = tmp_path / "backends" / "nvidia" / "bin" / "ptxas"
+    path.parent.mkdir(parents=True)
+    path.touch(0o755)
+    triton = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(_kernels, "has_ptxas", lambda: is_installed)
+    monkeypatch.setattr(_kernels.importlib.util, "find_spec", lambda name: triton)
+    options = _kernels._compiler_options.__wrapped__("sm_90a")
+    assert options.get("ptxas") == (None if is_installed else str(path))
+    assert "ptxas" not in _kernels._compiler_options.__wrapped__("cpu")
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="a program for each shape")

@@ -45,7 +45,7 @@ def _target(device):
 @functools.cache
 def _compiler_options(target):
     """All processors compile. Where no ptxas is installed, that of Triton, which comes with PyTorch, makes machine
-    code for the cache; without any, the driver compiles PTX in each process."""
+    code for the cache; without any, the driver compiles PTX where a program is loaded."""
     options = {"compile_threads": len(os.sched_getaffinity(0))}
     if target == "cpu" or has_ptxas():
         return options
