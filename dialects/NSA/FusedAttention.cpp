@@ -173,7 +173,10 @@ LogicalResult GradientReader::readBranches() {
     if (!branch)
       return combine.emitOpError("has no gradient of the attention of branch ")
              << index;
-  return verifyBranches<AttentionBackwardOp>(fused, found.branches);
+  if (failed(verifyBranches<AttentionBackwardOp>(fused, found.branches)))
+    return failure();
+  found.start = found.branches.front().getStart();
+  return success();
 }
 
 LogicalResult GradientReader::readGates() {
@@ -260,6 +263,8 @@ LogicalResult GradientReader::readRotations() {
              << stride << " back";
     if (found.table && rotation.getTable() != found.table)
       return rotation.emitOpError("has other angles than others have");
+    if (rotation.getStart() != found.start)
+      return rotation.emitOpError("has another start than the attention");
     if (failed(verifyInputs(rotation, grad)))
       return failure();
     found.table = rotation.getTable();

@@ -42,6 +42,8 @@ struct FusedGradients {
   mlir::Value queryGrad;
   /// The angles by which gradients are turned back, or null.
   mlir::Value table;
+  /// Where packed sequences begin; null if a row of the batch is one.
+  mlir::Value start;
   /// Whether they turn queries and tokens, not only keys that are blocks.
   bool turnsTokens = false;
 };
@@ -63,8 +65,8 @@ llvm::StringRef findDifference(OpT first, OpT second) {
     return "the branches have different queries";
   if (first.getScaleOrDefault() != second.getScaleOrDefault())
     return "the branches have different scales";
-  if (first.getStart() || second.getStart())
-    return "the sequences are packed";
+  if (first.getStart() != second.getStart())
+    return "the branches have different starts of sequences";
   if (numKeyHeads(first) != numKeyHeads(second))
     return "the branches have different numbers of key heads";
   return "";

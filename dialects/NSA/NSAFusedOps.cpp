@@ -35,7 +35,7 @@ LogicalResult RotaryAttentionOp::inferReturnTypes(
 template <typename AdaptorT>
 static SmallVector<int64_t> getCompressedShape(AdaptorT adaptor, Value x) {
   SmallVector<int64_t> shape(getShape(x));
-  shape[1] = adaptor.getCompressed().getNumKeys(shape[1]);
+  shape[1] = getNumKeys(adaptor.getCompressed(), shape[1], adaptor.getStart());
   return shape;
 }
 
@@ -112,6 +112,14 @@ static LogicalResult verifyGroups(OpT op, int64_t queryHeads,
   return checkMultiple(op, "query heads", queryHeads, "key heads", keyHeads);
 }
 
+/// Start [B, S] of sequences in the tokens of `x`, if there is one.
+template <typename OpT>
+static LogicalResult verifyStart(OpT op, Value x) {
+  if (!op.getStart())
+    return success();
+  return checkShape(op, "start", op.getStart(), {getDim(x, 0), getDim(x, 1)});
+}
+
 /// Angles [L, D/2, 2] for the rows of `x` [B, rows, H, D].
 static LogicalResult verifyTable(Operation *op, Value table, Value x,
                                  int64_t stride) {
@@ -138,10 +146,11 @@ LogicalResult RotaryAttentionOp::verify() {
   int64_t width = getDim(getValue(), 3);
   if (width == 0)
     return emitOpError("value head width (0) must be at least 1");
-  int64_t blocks = getVisibility().getNumKeys(q[1]);
+  int64_t blocks = getNumKeys(getVisibility(), q[1], getStart());
   if (failed(verifyGroups(*this, q[2], getDim(getKey(), 2))) ||
       failed(verifyBranch(*this, "compressed", query, getKey(), getKey(),
                           getValue(), blocks, width)) ||
+      failed(verifyStart(*this, query)) ||
       failed(verifyTable(*this, getTable(), query, /*stride=*/1)))
     return failure();
   for (Value key : getKeys()) {
@@ -200,6 +209,7 @@ static LogicalResult verifyCompressKeyValue(OpT op) {
   ArrayRef<int64_t> k = getShape(key);
   if (failed(checkShape(op, "values", value,
                         {k[0], k[1], k[2], getDim(value, 3)})) ||
+      failed(verifyStart(op, key)) ||
       failed(verifyParameters(op, "keys", key, op.getKeyParameters())) ||
       failed(verifyParameters(op, "values", value, op.getValueParameters())))
     return failure();

@@ -44,8 +44,9 @@ def NSA_FusedOp : NSA_Op<"fused", [
     - `nn.rotary` of the gradients of keys that are blocks, and of those of the
       queries and of all keys that are tokens, by one table.
 
-    All attention inside is of the same queries, with one scale and one number of
-    key heads. The outputs of branches are rounded to their element type before
+    All attention inside is of the same queries, with one scale, one number of
+    key heads and one `start` of packed sequences, if there is one, which all
+    `nn.rotary` inside have, too. The outputs of branches are rounded to their element type before
     they are summed; other values that stay inside are f32.
 
     Example:
@@ -88,7 +89,7 @@ def NSA_FusedOp : NSA_Op<"fused", [
 //===----------------------------------------------------------------------===//
 
 def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
-    AllElementTypesMatch<["query", "key", "value"]>]> {
+    AllElementTypesMatch<["query", "key", "value"]>, AttrSizedOperandSegments]> {
   let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "`nsa.attention` of queries that are not rotated yet";
   let description = [{
@@ -98,7 +99,7 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
     o, lse      = attention(q_rotated, k, v)
     ```
 
-    as `nn.rotary` of stride 1 and `nsa.attention` of this `visibility` and
+    as `nn.rotary` of stride 1 and `nsa.attention` of this `visibility`, `start` and
     `scale` do. `keys` are those of other branches [B, S, H, dk], with no more heads than the queries
     have. Each query is read by one program only, so it is rotated once, and the
     program leaves it rotated for the other branches, with as many rows of the
@@ -117,6 +118,7 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
   let arguments = (ins NSA_Activation:$query, NSA_Activation:$key,
                        NSA_Activation:$value, Variadic<NSA_Activation>:$keys,
                        NSA_F32TensorOfRank<3>:$table,
+                       Optional<NSA_Start>:$start,
                        NSA_VisibilityAttrInterface:$visibility,
                        OptionalAttr<NSA_ScaleAttr>:$scale);
   let results = (outs NSA_Activation:$output, NSA_Lse:$lse,
@@ -126,7 +128,7 @@ def NSA_RotaryAttentionOp : NSA_GraphOp<"rotary_attention", [
   let declarations = NSA_ScaleMethod<>.declarations;
   let assemblyFormat = [{
     $query `,` $key `,` $value (`,` $keys^)? `rotary` $table
-    `visible` `(` $visibility `)` attr-dict `:` functional-type(operands, results)
+    (`start` `(` $start^ `)`)? `visible` `(` $visibility `)` attr-dict `:` functional-type(operands, results)
   }];
 }
 
@@ -151,9 +153,9 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
     v~ = compress(v, value_parameters)
     ```
 
-    as `nsa.compress` of one kind does. With a `rotary` table, row `i` of `k~` is
-    then rotated as `nn.rotary` with `stride` does, by the angles of position
-    `i * stride`.
+    as `nsa.compress` of one kind and `start` does. With a `rotary` table, row `i` of `k~` is
+    then rotated as `nn.rotary` with `stride` and `start` does, without `start` by the
+    angles of position `i * stride`.
 
     Example:
 
@@ -168,14 +170,14 @@ def NSA_CompressKeyValueOp : NSA_GraphOp<"compress_key_value", [
            NSA_Activation:$value),
       NSA_KeyValueParameters<>.members,
       (ins Optional<NSA_F32TensorOfRank<3>>:$table,
-           NSA_CompressedAttr:$compressed));
+           Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$compressed_key,
                       NSA_Activation:$compressed_value);
   let resultNames = [{"kc", "vc"}];
   let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
     $kind $key (`(` $key_parameters^ `)`)? `,`
-    $value (`(` $value_parameters^ `)`)? (`rotary` $table^)?
+    $value (`(` $value_parameters^ `)`)? (`rotary` $table^)? (`start` `(` $start^ `)`)?
       custom<Blocks>($compressed, attr-dict) `:` functional-type(operands, results)
   }];
 }
@@ -186,7 +188,7 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
   let opDocGroup = NSA_DocGroup<"Made by fusion">;
   let summary = "gradients of compressed keys and values";
   let description = [{
-    `nsa.compress_backward` of one kind for keys and for values. The gradients of
+    `nsa.compress_backward` of one kind and `start` for keys and for values. The gradients of
     the parameters are fp32, those of the keys first.
 
     Example:
@@ -201,7 +203,8 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
       (ins NSA_CompressionKindAttr:$kind, NSA_Activation:$key_grad,
            NSA_Activation:$value_grad, NSA_Activation:$key,
            NSA_Activation:$value),
-      NSA_KeyValueParameters<>.members, (ins NSA_CompressedAttr:$compressed));
+      NSA_KeyValueParameters<>.members,
+      (ins Optional<NSA_Start>:$start, NSA_CompressedAttr:$compressed));
   let results = (outs NSA_Activation:$key_input_grad,
                       NSA_Activation:$value_input_grad,
                       Variadic<NSA_F32TensorOfRank<3>>:$parameter_grads);
@@ -210,8 +213,8 @@ def NSA_CompressKeyValueBackwardOp : NSA_GraphOp<"compress_key_value_backward", 
   let declarations = NSA_BlockMethods<>.declarations;
   let assemblyFormat = [{
     $kind $key_grad `,` $value_grad `,` $key (`(` $key_parameters^ `)`)? `,`
-    $value (`(` $value_parameters^ `)`)? custom<Blocks>($compressed, attr-dict)
-      `:` functional-type(operands, results)
+    $value (`(` $value_parameters^ `)`)? (`start` `(` $start^ `)`)?
+      custom<Blocks>($compressed, attr-dict) `:` functional-type(operands, results)
   }];
 }
 

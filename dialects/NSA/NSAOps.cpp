@@ -23,7 +23,8 @@ int64_t nsa::getNumCompressedBlocks(int64_t sequence, int64_t block,
 Value nsa::getSequenceStart(Operation *op) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case<AttentionOp, AttentionBackwardOp, CompressOp, CompressBackwardOp,
-            SelectOp, SelectionStatisticsOp, nn::RotaryOp>(
+            SelectOp, SelectionStatisticsOp, RotaryAttentionOp,
+            CompressKeyValueOp, CompressKeyValueBackwardOp, nn::RotaryOp>(
           [](auto own) { return own.getStart(); })
       .Default(Value());
 }

@@ -186,6 +186,53 @@ static SmallVector<const Tensor *> pointTo(const std::vector<Tensor> &tensors) {
                              [](const Tensor &tensor) { return &tensor; });
 }
 
+static void runCompressKeyValue(CompressKeyValueOp op, Operands in,
+                                Arithmetic arithmetic, Results &out) {
+  size_t count = op.getKeyParameters().size();
+  SmallVector<PackedAxis> axes = {kTokens, kTokens};
+  axes.append(2 * count + (op.getTable() ? 1 : 0), PackedAxis());
+  runSequences(
+      op.getStart(), {op.getBlock(), op.getStride()}, in, axes,
+      {{shapeOf(op.getCompressedKey()), kBlocks},
+       {shapeOf(op.getCompressedValue()), kBlocks}},
+      out, [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+        SmallVector<const Tensor *> pointers = pointTo(x);
+        Operands own = pointers;
+        Tensor keys = runCompress(op, x[0], own.slice(2, count), arithmetic);
+        if (op.getTable())
+          keys = rotary(keys, x.back(), op.getStride(),
+                        /*inverse=*/false);
+        return {std::move(keys),
+                runCompress(op, x[1], own.slice(2 + count, count), arithmetic)};
+      });
+}
+
+static void runCompressKeyValueBackward(CompressKeyValueBackwardOp op,
+                                        Operands in, Arithmetic arithmetic,
+                                        Results &out) {
+  size_t count = op.getKeyParameters().size();
+  SmallVector<PackedAxis> axes = {kBlocks, kBlocks, kTokens, kTokens};
+  axes.append(2 * count, PackedAxis());
+  SmallVector<PackedOutput> outputs = {
+      {shapeOf(op.getKeyInputGrad()), kTokens},
+      {shapeOf(op.getValueInputGrad()), kTokens}};
+  for (Value grad : op.getParameterGrads())
+    outputs.push_back({shapeOf(grad), PackedAxis()});
+  runSequences(op.getStart(), {op.getBlock(), op.getStride()}, in, axes,
+               outputs, out, [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+                 SmallVector<const Tensor *> pointers = pointTo(x);
+                 Operands own = pointers;
+                 SmallVector<Tensor> grads, parameters;
+                 for (size_t i : {0, 1})
+                   runCompressBackward(op, x[i], x[2 + i],
+                                       own.slice(4 + i * count, count),
+                                       arithmetic, grads, parameters);
+                 std::move(parameters.begin(), parameters.end(),
+                           std::back_inserter(grads));
+                 return {grads.begin(), grads.end()};
+               });
+}
+
 static void addCompression(Evaluator &evaluator) {
   evaluator.add<CompressOp>([&](CompressOp op, Operands in, Results &out) {
     SmallVector<PackedAxis> axes = {kTokens};
@@ -222,27 +269,14 @@ static void addCompression(Evaluator &evaluator) {
   });
   evaluator.add<CompressKeyValueOp>(
       [&](CompressKeyValueOp op, Operands in, Results &out) {
-        size_t count = op.getKeyParameters().size();
-        Arithmetic arithmetic = evaluator.getArithmetic(op);
-        Tensor keys = runCompress(op, *in[0], in.slice(2, count), arithmetic);
-        out.push_back(op.getTable() ? rotary(keys, *in.back(), op.getStride(),
-                                             /*inverse=*/false)
-                                    : keys);
-        out.push_back(
-            runCompress(op, *in[1], in.slice(2 + count, count), arithmetic));
+        runCompressKeyValue(op, in, evaluator.getArithmetic(op), out);
         return success();
       });
-  evaluator.add<CompressKeyValueBackwardOp>([&](CompressKeyValueBackwardOp op,
-                                                Operands in, Results &out) {
-    size_t count = op.getKeyParameters().size();
-    SmallVector<Tensor> parameters;
-    for (size_t i : {0, 1})
-      runCompressBackward(op, *in[i], *in[2 + i],
-                          in.slice(4 + i * count, count),
-                          evaluator.getArithmetic(op), out, parameters);
-    std::move(parameters.begin(), parameters.end(), std::back_inserter(out));
-    return success();
-  });
+  evaluator.add<CompressKeyValueBackwardOp>(
+      [&](CompressKeyValueBackwardOp op, Operands in, Results &out) {
+        runCompressKeyValueBackward(op, in, evaluator.getArithmetic(op), out);
+        return success();
+      });
 }
 
 static void addCombination(Evaluator &evaluator) {
@@ -276,18 +310,35 @@ static void addStatistics(Evaluator &evaluator) {
 
 static LogicalResult runRotaryAttention(RotaryAttentionOp op, Operands in,
                                         Results &out) {
-  auto rotate = [&](const Tensor &x) {
-    return rotary(x, *in.back(), /*stride=*/1, /*inverse=*/false);
-  };
-  Tensor q = rotate(*in[0]);
-  AttentionResult result =
-      attention(q, *in[1], *in[2], op.getScaleOrDefault(),
-                getVisibleKeys(op.getVisibility(), in[1]->dim(1), nullptr));
-  out.push_back(std::move(result.output));
-  out.push_back(std::move(result.lse));
-  out.push_back(std::move(q));
-  for (const Tensor *key : in.slice(3, op.getKeys().size()))
-    out.push_back(rotate(*key));
+  VisibilityAttrInterface visibility = op.getVisibility();
+  size_t numKeys = op.getKeys().size();
+  PackedAxis rows = getKeyAxis(visibility);
+  SmallVector<PackedAxis> axes = {kTokens, rows, rows};
+  axes.append(numKeys, kTokens);
+  axes.push_back(PackedAxis());
+  SmallVector<PackedOutput> outputs = {
+      {shapeOf(op.getOutput()), kTokens},
+      {shapeOf(op.getLse()), kTokensOfHeads},
+      {shapeOf(op.getRotatedQuery()), kTokens}};
+  for (Value key : op.getRotatedKeys())
+    outputs.push_back({shapeOf(key), kTokens});
+  runSequences(
+      op.getStart(), getLengths(visibility), in, axes, outputs, out,
+      [&](std::vector<Tensor> x) -> std::vector<Tensor> {
+        auto rotate = [&](const Tensor &tokens) {
+          return rotary(tokens, x.back(), /*stride=*/1,
+                        /*inverse=*/false);
+        };
+        Tensor q = rotate(x[0]);
+        AttentionResult result =
+            attention(q, x[1], x[2], op.getScaleOrDefault(),
+                      getVisibleKeys(visibility, x[1].dim(1), nullptr));
+        std::vector<Tensor> own = {std::move(result.output),
+                                   std::move(result.lse), std::move(q)};
+        for (size_t i = 0; i < numKeys; ++i)
+          own.push_back(rotate(x[3 + i]));
+        return own;
+      });
   return success();
 }
 

@@ -42,20 +42,6 @@ static bool staysInTheGraph(Operation *op) {
              nn::AllGatherOp>(op);
 }
 
-static LogicalResult checkPacked(ModuleOp module,
-                                 const KernelSchedule &schedule) {
-  if (schedule.selectedForm != SelectedForm::Masks)
-    return success();
-  WalkResult result = module.walk([&](Operation *op) {
-    if (!getSequenceStart(op))
-      return WalkResult::advance();
-    op->emitOpError("has no kernel for packed sequences with masks of selected "
-                    "blocks");
-    return WalkResult::interrupt();
-  });
-  return failure(result.wasInterrupted());
-}
-
 /// The elements of the largest tensor that the operation touches.
 static int64_t countMostElements(Operation *op) {
   int64_t most = 0;
@@ -132,8 +118,6 @@ void ConvertToTile::runOnOperation() {
     module.emitError("there are no masks of selected blocks on a CPU");
     return signalPassFailure();
   }
-  if (failed(checkPacked(module, kernels)))
-    return signalPassFailure();
   if (std::string problem = kernels.fixed.check(kernels.tileMultiple);
       !problem.empty()) {
     module.emitError(problem);

@@ -277,18 +277,32 @@ ResultRange KernelCache::launch(OpBuilder &builder, Operation *op,
   return create(builder, op->getLoc(), kernel, inputs, outputs).getResults();
 }
 
+/// The value that is there last; arguments of a function are there first.
+static Value findLast(ValueRange values) {
+  Value last = values.front();
+  for (Value value : values.drop_front()) {
+    Operation *def = value.getDefiningOp();
+    if (def &&
+        (!last.getDefiningOp() || last.getDefiningOp()->isBeforeInBlock(def)))
+      last = value;
+  }
+  return last;
+}
+
 ResultRange KernelCache::launchOnce(OpBuilder &builder, Operation *op,
-                                    const KernelSpec &spec, Value input,
+                                    const KernelSpec &spec, ValueRange inputs,
                                     TypeRange outputs, BodyFn body) {
-  tile::KernelOp kernel = getOrCreate(op, spec, input.getType(), outputs, body);
-  noteIndices(kernel, spec, input);
-  for (Operation *user : input.getUsers())
+  tile::KernelOp kernel =
+      getOrCreate(op, spec, inputs.getTypes(), outputs, body);
+  noteIndices(kernel, spec, inputs);
+  for (Operation *user : inputs.front().getUsers())
     if (auto launch = dyn_cast<tile::LaunchOp>(user);
-        launch && launch.getKernel() == kernel.getSymName())
+        launch && launch.getKernel() == kernel.getSymName() &&
+        llvm::equal(launch->getOperands(), inputs))
       return launch.getResults();
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointAfterValue(input);
-  return create(builder, op->getLoc(), kernel, input, outputs).getResults();
+  builder.setInsertionPointAfterValue(findLast(inputs));
+  return create(builder, op->getLoc(), kernel, inputs, outputs).getResults();
 }
 
 tile::LaunchOp KernelCache::create(OpBuilder &builder, Location loc,

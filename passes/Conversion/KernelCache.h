@@ -93,10 +93,10 @@ public:
                            const KernelSpec &spec, mlir::ValueRange inputs,
                            mlir::TypeRange outputs, BodyFn body);
 
-  /// Launches a kernel with a name of its own where its input is made, once for
-  /// all operations that ask for it.
+  /// Launches a kernel with a name of its own where the last of its inputs is
+  /// made, once for all operations that ask for it.
   mlir::ResultRange launchOnce(mlir::OpBuilder &builder, mlir::Operation *op,
-                               const KernelSpec &spec, mlir::Value input,
+                               const KernelSpec &spec, mlir::ValueRange inputs,
                                mlir::TypeRange outputs, BodyFn body);
 
   /// The type of a tensor between kernels. Notes what sizes stand for, if they

@@ -70,9 +70,39 @@ void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
       .rotate(b, from, to, rows, inverse);
 }
 
+Expr nsa::getPackedPosition(Expr row, Expr begin, int64_t stride,
+                            const Extent &rows) {
+  // The bounds prove that it is inside of the table.
+  return min(max((row - begin / stride) * stride, 0), (rows - 1) * stride);
+}
+
+Value nsa::getPackedPositions(TileBuilder &b, Value row, Value start,
+                              Operand batch, const Extent &rows) {
+  if (!start)
+    return row;
+  return b.map({row, b.load(start, {batch, row})}, b.i32(),
+               [&](ArrayRef<Expr> x) {
+                 return getPackedPosition(x[0], x[1], /*stride=*/1, rows);
+               });
+}
+
+/// The positions of the `count` rows of `ref` [B, rows, H, D] from `first` on.
+static Value getPositions(TileBuilder &b, Value ref, Value start, Expr batch,
+                          Expr first, int64_t count, int64_t stride) {
+  if (!start)
+    return b.range(first * stride, count, 0, stride);
+  Extent rows = getExtent(ref, 1);
+  Value begin = b.load(
+      start, {batch, b.range(first * stride + (stride - 1), count, 0, stride)});
+  return b.map({b.range(first, count, 0), begin}, b.i32(),
+               [&](ArrayRef<Expr> x) {
+                 return getPackedPosition(x[0], x[1], stride, rows);
+               });
+}
+
 void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
                       Expr batch, Expr head, Expr first, int64_t count,
-                      int64_t stride, bool inverse) {
+                      int64_t stride, bool inverse, Value start) {
   // Two halves and their angles, in the registers of a few warps.
   constexpr int64_t mostPairs = 4096;
   int64_t fitting = std::max<int64_t>(mostPairs / countPairs(from), 1);
@@ -82,7 +112,8 @@ void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
           : std::gcd(count, int64_t(llvm::bit_floor(uint64_t(fitting))));
   auto rotate = [&](Expr begin) {
     rotateRows(b, from, to, table, {batch, b.range(begin, some, 0), head},
-               b.range(begin * stride, some, 0, stride), inverse);
+               getPositions(b, from, start, batch, begin, some, stride),
+               inverse);
   };
   if (some == count)
     return rotate(first);
@@ -93,7 +124,8 @@ void nsa::rotateRange(TileBuilder &b, Value from, Value to, Value table,
             });
 }
 
-LaunchPart nsa::rotateTensor(Value from, Value table, bool inverse) {
+LaunchPart nsa::rotateTensor(Value from, Value table, Value start,
+                             bool inverse) {
   constexpr int64_t rows = 64, mostHeads = 4;
   auto type = cast<RankedTensorType>(from.getType());
   Extent sequence = getExtent(from, 1);
@@ -104,17 +136,25 @@ LaunchPart nsa::rotateTensor(Value from, Value table, bool inverse) {
                       static_cast<int64_t>(llvm::divideCeil(heads, mostHeads)),
                       getExtent(from, 0)},
                      3 * type.getNumElements()};
-  spec.takesExtents = hasAnglesOfAll(table, sequence);
-  return {
-      spec, {from, table}, {type}, [=](TileBuilder &b, ArrayRef<Value> args) {
-        Expr firstHead = b.programId(1) * mostHeads;
-        Value row = b.range(b.programId(0) * rows, rows, 0);
-        Angles angles(b, args[1], row, width / 2);
-        b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
-                  [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
-                    angles.rotate(b, args[0], args[2],
-                                  {b.programId(2), row, head}, inverse);
-                    return {};
-                  });
-      }};
+  spec.takesExtents = !start && hasAnglesOfAll(table, sequence);
+  SmallVector<Value> inputs = {from, table};
+  if (start)
+    inputs.push_back(start);
+  bool isPacked = static_cast<bool>(start);
+  return {spec, inputs, {type}, [=](TileBuilder &b, ArrayRef<Value> args) {
+            Expr firstHead = b.programId(1) * mostHeads;
+            Expr firstRow = b.programId(0) * rows, batch = b.programId(2);
+            Value row = b.range(firstRow, rows, 0);
+            Value start = isPacked ? args[2] : Value();
+            Angles angles(b, args[1],
+                          getPositions(b, args[0], start, batch, firstRow, rows,
+                                       /*stride=*/1),
+                          width / 2);
+            b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
+                      [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
+                        angles.rotate(b, args[0], args.back(),
+                                      {batch, row, head}, inverse);
+                        return {};
+                      });
+          }};
 }

@@ -35,16 +35,29 @@ void rotateRows(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
                 mlir::Value table, const RowsOfHeads &rows,
                 tile::Operand position, bool inverse);
 
-/// The same for the `count` rows from `first` on of a batch and head, a few at
-/// a time. The position of row `i` is `i * stride`.
+/// Where row `row` of `rows` stands in a packed sequence whose first token is
+/// `begin`: at a position of the table, whatever the start of the sequence is.
+tile::Expr getPackedPosition(tile::Expr row, tile::Expr begin, int64_t stride,
+                             const Extent &rows);
+/// The same of the tokens `row`, i32, of a batch row whose sequences begin at
+/// `start`; `row` where that is null.
+mlir::Value getPackedPositions(tile::TileBuilder &b, mlir::Value row,
+                               mlir::Value start, tile::Operand batch,
+                               const Extent &rows);
+
+/// Rotates the `count` rows from `first` on of a batch and head, a few at a
+/// time. The position of row `i` is `i * stride`, of packed sequences, which
+/// begin at `start` [B, S], where it stands in its own.
 void rotateRange(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
                  mlir::Value table, tile::Expr batch, tile::Expr head,
-                 tile::Expr first, int64_t count, int64_t stride, bool inverse);
+                 tile::Expr first, int64_t count, int64_t stride, bool inverse,
+                 mlir::Value start = {});
 
 /// Programs that rotate all of `from` [B, S, H, D], forth or back, each a few
 /// heads of some rows, for which it has the angles. The result may take the
-/// memory of `from`.
-LaunchPart rotateTensor(mlir::Value from, mlir::Value table, bool inverse);
+/// memory of `from`. `start` is null where a row of the batch is one sequence.
+LaunchPart rotateTensor(mlir::Value from, mlir::Value table, mlir::Value start,
+                        bool inverse);
 
 } // namespace nsa
 

@@ -153,22 +153,7 @@ static SmallVector<AttentionOp> findBranches(CombineOp combine,
   return branches;
 }
 
-/// Whether the branches of a sum, or of its gradient, are of packed sequences,
-/// for which there are no kernels of several branches.
-template <typename OpT>
-static bool isPacked(OpT combine) {
-  bool found = llvm::any_of(combine.getBranches(), [](Value branch) {
-    auto attention = branch.getDefiningOp<AttentionOp>();
-    return attention && attention.getStart();
-  });
-  if (found)
-    reportFusion(combine, "Branches", "the sequences are packed");
-  return found;
-}
-
 static bool fuseForward(CombineOp combine, bool fuseTokens) {
-  if (isPacked(combine))
-    return false;
   SmallVector<AttentionOp> branches = findBranches(combine, fuseTokens);
   if (branches.empty())
     return false;
@@ -308,6 +293,8 @@ LogicalResult BackwardMatch::moveOperands() {
                      branch.getLse()});
     if (hasIndices(branch))
       operands.push_back(branch.getIndices());
+    if (branch.getStart())
+      operands.push_back(branch.getStart());
   }
   if (gate)
     llvm::append_range(operands, gate->getOperands());
@@ -352,8 +339,6 @@ size_t BackwardMatch::replace() {
 /// The number of rotations that it made part of the operation, nothing if it
 /// made none.
 static std::optional<size_t> fuseBackward(CombineBackwardOp combine) {
-  if (isPacked(combine))
-    return std::nullopt;
   BackwardMatch match(combine);
   StringRef obstacle = match.findObstacle();
   if (obstacle.empty() && failed(match.moveOperands()))

@@ -18,8 +18,8 @@ static StringRef findDifferentCompression(OpT key, OpT value) {
   if (key.getBlock() != value.getBlock() ||
       key.getStride() != value.getStride())
     return "keys and values are compressed in different blocks";
-  if (key.getStart() || value.getStart())
-    return "the sequences are packed";
+  if (key.getStart() != value.getStart())
+    return "keys and values are compressed in different sequences";
   return "";
 }
 
@@ -41,6 +41,7 @@ static nn::RotaryOp getRotation(Value key, CompressOp compress) {
   auto rotation = key.getDefiningOp<nn::RotaryOp>();
   if (!rotation || rotation.getInverse() ||
       rotation.getStride() != compress.getStride() ||
+      rotation.getStart() != compress.getStart() ||
       !rotation.getInput().hasOneUse())
     return nullptr;
   return rotation;
@@ -77,7 +78,8 @@ bool nsa::fuseCompression(Value key, Value value) {
       builder, compressKey.getLoc(), compressKey.getKind(),
       compressKey.getInput(), compressValue.getInput(),
       compressKey.getParameters(), compressValue.getParameters(),
-      rotation ? rotation.getTable() : Value(), compressKey.getCompressed());
+      rotation ? rotation.getTable() : Value(), compressKey.getStart(),
+      compressKey.getCompressed());
   if (rotation) {
     rotation.getOutput().replaceAllUsesWith(fused.getCompressedKey());
     rotation.erase();
@@ -112,7 +114,8 @@ bool nsa::fuseCompressionBackward(Value keyGrad, Value valueGrad) {
   auto fused = CompressKeyValueBackwardOp::create(
       builder, key.getLoc(), key.getKind(), key.getOutputGrad(),
       value.getOutputGrad(), key.getInput(), value.getInput(),
-      key.getParameters(), value.getParameters(), key.getCompressed());
+      key.getParameters(), value.getParameters(), key.getStart(),
+      key.getCompressed());
   key.getInputGrad().replaceAllUsesWith(fused.getKeyInputGrad());
   value.getInputGrad().replaceAllUsesWith(fused.getValueInputGrad());
   ValueRange grads = fused.getParameterGrads();

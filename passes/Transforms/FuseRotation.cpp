@@ -16,10 +16,11 @@ using namespace nsa;
 // Forward
 //===----------------------------------------------------------------------===//
 
-/// Whether row `t` is rotated by the angles of position `t`.
-static bool rotatesTokens(nn::RotaryOp rotation) {
+/// Whether row `t` is rotated by the angles of position `t`, which in packed
+/// sequences counts from `start`.
+static bool rotatesTokens(nn::RotaryOp rotation, Value start) {
   return !rotation.getInverse() && rotation.getStride() == 1 &&
-         !rotation.getStart();
+         rotation.getStart() == start;
 }
 
 /// The keys to which `attention` attends with the queries `query`, each a row
@@ -45,7 +46,8 @@ static SmallVector<Value> getKeysOf(Operation *attention, Value query) {
 /// nothing.
 static StringRef findObstacle(nn::RotaryOp keys, nn::RotaryOp queries,
                               AttentionOp attention) {
-  if (!rotatesTokens(keys) || keys.getTable() != queries.getTable())
+  if (!rotatesTokens(keys, attention.getStart()) ||
+      keys.getTable() != queries.getTable())
     return "the keys are rotated by other angles than the queries";
   if (getDim(keys.getInput(), 2) == 0)
     return "there are no keys";
@@ -110,9 +112,9 @@ static StringRef findReader(nn::RotaryOp rotation, ArrayRef<nn::RotaryOp> keys,
 
 bool nsa::fuseRotation(AttentionOp attention) {
   auto queries = attention.getQuery().getDefiningOp<nn::RotaryOp>();
-  if (!queries || attention.getStart())
+  if (!queries)
     return false;
-  if (!rotatesTokens(queries)) {
+  if (!rotatesTokens(queries, attention.getStart())) {
     reportFusion(queries, "Rotation",
                  "the queries are rotated by other angles "
                  "than those of their positions");
@@ -143,7 +145,7 @@ bool nsa::fuseRotation(AttentionOp attention) {
   OpBuilder builder(attention);
   auto fused = RotaryAttentionOp::create(
       builder, attention.getLoc(), queries.getInput(), attention.getKey(),
-      attention.getValue(), inputs, queries.getTable(),
+      attention.getValue(), inputs, queries.getTable(), attention.getStart(),
       attention.getVisibility(), attention.getScaleAttr());
   reportFusion(queries, "Rotation", "");
   attention.getOutput().replaceAllUsesWith(fused.getOutput());
@@ -164,12 +166,13 @@ bool nsa::fuseRotation(AttentionOp attention) {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// The inverse rotation of rows at a distance of `stride` that is the only
+/// The inverse rotation of rows at a distance of `stride`, in sequences that
+/// begin at `start`, that is the only
 /// reader of `grad`; null if there is none.
-static nn::RotaryOp getRotationBack(Value grad, int64_t stride) {
+static nn::RotaryOp getRotationBack(Value grad, int64_t stride, Value start) {
   auto rotation = getOnlyReader<nn::RotaryOp>(grad);
   if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||
-      rotation.getStart() ||
+      rotation.getStart() != start ||
       static_cast<int64_t>(rotation.getStride()) != stride)
     return nullptr;
   return rotation;
@@ -180,16 +183,18 @@ nsa::findRotationsBack(Value queryGrad, ArrayRef<AttentionBackwardOp> branches,
                        Operation *first) {
   SmallVector<nn::RotaryOp> ofBlocks, ofTokens;
   size_t numTokens = 1;
+  AttentionBackwardOp firstBranch = branches.front();
+  Value start = firstBranch.getStart();
   if (queryGrad)
-    if (nn::RotaryOp rotation = getRotationBack(queryGrad, /*stride=*/1))
+    if (nn::RotaryOp rotation = getRotationBack(queryGrad, /*stride=*/1, start))
       ofTokens.push_back(rotation);
   for (AttentionBackwardOp branch : branches) {
     VisibilityAttrInterface visibility = branch.getVisibility();
     bool attendsToTokens = visibility.attendsToTokens();
     numTokens += attendsToTokens;
-    if (nn::RotaryOp rotation =
-            getRotationBack(branch.getKeyGrad(),
-                            attendsToTokens ? 1 : visibility.getKeyStride()))
+    if (nn::RotaryOp rotation = getRotationBack(
+            branch.getKeyGrad(),
+            attendsToTokens ? 1 : visibility.getKeyStride(), start))
       (attendsToTokens ? ofTokens : ofBlocks).push_back(rotation);
   }
   IRRewriter rewriter(first->getContext());

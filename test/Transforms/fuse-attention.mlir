@@ -13,6 +13,7 @@
 !gates = tensor<1x16x2x3xf32>
 !logits = tensor<1x16x6xf32>
 !bias = tensor<6xf32>
+!start = tensor<1x16xi32>
 
 // Nothing reads the branches: they are not kept. The gates come from logits.
 // CHECK-LABEL: func.func @inference
@@ -103,9 +104,38 @@ func.func @given(%q: !q, %kc: !kc {nn.differentiate, nn.name = "kc"}, %k: !k {nn
   return %o : !q
 }
 
+// Packed sequences: all branches have the same start, which is an input.
+// CHECK-LABEL: func.func @packed
+// CHECK: nsa.fused {{.*}}%arg6
+// CHECK: nsa.attention {{.*}}#nsa.selected{{.*}} start(
+// CHECK: nsa.attention {{.*}}#nsa.window{{.*}} start(
+// CHECK: nsa.yield
+// CHECK: nsa.fused {{.*}}%arg6
+// CHECK: nsa.attention_backward {{.*}}#nsa.selected{{.*}} start(
+// CHECK: nsa.attention_backward {{.*}}#nsa.window{{.*}} start(
+// CHECK: nsa.yield
+func.func @packed(%q: !q {nn.differentiate, nn.name = "q"}, %oc: !q, %k: !k {nn.differentiate, nn.name = "k"}, %v: !k {nn.differentiate, nn.name = "v"}, %i: !i,
+    %g: tensor<1x16x2x2xf32> {nn.differentiate, nn.name = "g"}, %s: !start) -> (!q {nn.objective, nn.name = "o"}) {
+  %os, %ls = nsa.attention %q, %k, %v visible(#nsa.selected<block = 8>, %i : !i) start(%s : !start) : !q, !k, !k
+  %ow, %lw = nsa.attention %q, %k, %v visible(#nsa.window<6>) start(%s : !start) : !q, !k, !k
+  %o = nsa.combine %g, %os, %ow : (tensor<1x16x2x2xf32>, !q, !q) -> !q
+  return %o : !q
+}
+
 //===----------------------------------------------------------------------===//
 // Refusals
 //===----------------------------------------------------------------------===//
+
+// CHECK-LABEL: func.func @starts
+// CHECK-NEXT: nsa.attention {{.*}}#nsa.window
+// CHECK-NEXT: nsa.fused
+// MISSED: [Missed] Branches | Category:nsa-fuse-attention | Function=starts | Reason="the branches have different starts of sequences"
+func.func @starts(%q: !q, %oc: !q, %k: !k, %v: !k, %i: !i, %g: !gates, %s: !start) -> !q {
+  %os, %ls = nsa.attention %q, %k, %v visible(#nsa.selected<block = 8>, %i : !i) start(%s : !start) : !q, !k, !k
+  %ow, %lw = nsa.attention %q, %k, %v visible(#nsa.window<6>) : !q, !k, !k
+  %o = nsa.combine %g, %oc, %os, %ow : (!gates, !q, !q, !q) -> !q
+  return %o : !q
+}
 
 // CHECK-LABEL: func.func @no_selected
 // CHECK-NOT: nsa.fused

@@ -66,8 +66,7 @@ void RotaryKernel::rotate(nn::RotaryOp op, Elements lower, Elements upper,
 Expr RotaryKernel::findPosition(TileBuilder &b, Value start, Expr batchRow,
                                 Expr t) const {
   Expr begin = b.loadScalar(start, {batchRow, t * stride + (stride - 1)});
-  // The bounds prove that it is inside of the table.
-  return min(max((t - begin / stride) * stride, 0), (sequence - 1) * stride);
+  return getPackedPosition(t, begin, stride, sequence);
 }
 
 void RotaryKernel::build(TileBuilder &b, const KernelGraph &graph,

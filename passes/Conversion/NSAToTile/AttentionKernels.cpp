@@ -73,8 +73,8 @@ Expr Visibility::keyBase(Expr start) const {
 
 PackedRows::PackedRows(TileBuilder &b, const Visibility &visibility,
                        Value start, tile::Operand batch, Value query) {
-  Value starts = b.load(start, {batch, query});
-  auto rows = b.map({query, starts}, {b.i32(), b.i32()},
+  begin = b.load(start, {batch, query});
+  auto rows = b.map({query, begin}, {b.i32(), b.i32()},
                     [&](ArrayRef<Expr> x) -> SmallVector<Value> {
                       return {x[0] - x[1], visibility.keyBase(x[1])};
                     });
@@ -82,27 +82,84 @@ PackedRows::PackedRows(TileBuilder &b, const Visibility &visibility,
   base = rows[1];
 }
 
-/// Starts do not fall: a binary search.
-Expr nsa::findSequenceEnd(TileBuilder &b, Value start, Expr batch, Expr token,
-                          const Extent &tokens) {
+/// Starts do not fall: a binary search. Program: (tile of tokens, batch).
+static void buildSequenceEnds(TileBuilder &b, int64_t tile,
+                              const Extent &tokens, Value start, Value ends) {
   auto steps = static_cast<int64_t>(llvm::Log2_64_Ceil(int64_t(tokens) + 1));
-  Value end =
-      b.forLoop(0, steps, 1, {token, b.constant(int64_t(tokens))},
-                [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
-                  Expr inside = b.expr(carried[0]),
-                       outside = b.expr(carried[1]);
-                  Expr middle = (inside + outside) / 2;
-                  Expr isInside = b.loadScalar(start, {batch, middle}) <= token;
-                  return {select(isInside, middle, inside),
-                          select(isInside, outside, middle)};
-                })[1];
-  return b.expr(end);
+  Expr batch = b.programId(1);
+  Value token = b.range(b.programId(0) * tile, tile, 0);
+  Value outside = b.splat(b.constant(int64_t(tokens)), tile, 1);
+  auto halve = [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
+    Value middle = b.map(carried, b.i32(),
+                         [](ArrayRef<Expr> x) { return (x[0] + x[1]) / 2; });
+    Value begin = b.load(start, {batch, middle});
+    return b.map(
+        {begin, token, middle, carried[0], carried[1]}, {b.i32(), b.i32()},
+        [](ArrayRef<Expr> x) -> SmallVector<Value> {
+          Expr isInside = x[0] <= x[1];
+          return {select(isInside, x[2], x[3]), select(isInside, x[4], x[2])};
+        });
+  };
+  Value end = b.forLoop(0, steps, 1, {token, outside}, halve)[1];
+  b.store(end, ends, {batch, token});
 }
 
-Expr KeyTile::sees(Expr row, Expr key, Expr base) const {
-  if (!Value(base))
-    return isVisible(row, key);
-  return (key >= base) & isVisible(row, key - base);
+Value nsa::launchSequenceEnds(KernelCache &cache, OpBuilder &builder,
+                              Operation *op, Value start) {
+  Extent batch = getExtent(start, 0), tokens = getExtent(start, 1);
+  int64_t tile = getTileSize(tokens, /*limit=*/128);
+  KernelSpec spec;
+  spec.ownName = "sequence_ends";
+  spec.shape = "b" + formatExtent(batch) + "s" + formatExtent(tokens);
+  spec.grid = {ceilDiv(tokens, tile), batch, 1};
+  return cache.launchOnce(builder, op, spec, start, start.getType(),
+                          [&](TileBuilder &b, ArrayRef<Value> args) {
+                            buildSequenceEnds(b, tile, tokens, args[0],
+                                              args[1]);
+                          })[0];
+}
+
+void nsa::limitToBlocks(TileBuilder &b, KeyTile &tile, int64_t selectBlock,
+                        Expr first, Value own, Value before, Value begin,
+                        Value query) {
+  auto keys =
+      static_cast<double>(cast<TileType>(tile.keys.getType()).getRows());
+  Expr number = first / selectBlock;
+  auto bounds = b.map({own, before, begin, query}, {b.i32(), b.i32(), b.i32()},
+                      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+                        Expr border = number * selectBlock + x[2] % selectBlock;
+                        Expr hasOwn = (x[0] != 0) & (border < first + keys);
+                        Expr hasBefore = (x[1] != 0) & (border > first);
+                        Expr isSelected = hasOwn | hasBefore;
+                        Expr from = max(select(hasBefore, first, border), x[2]);
+                        Expr to = select(hasOwn, x[3], min(border - 1, x[3]));
+                        // A whole tile where all of it is left out, so that
+                        // nobody has to look at single keys.
+                        from = select(isSelected, from, first);
+                        return {from, select(isSelected, to, x[3]) - from,
+                                convert(isSelected, b.i32())};
+                      });
+  tile.base = bounds[0];
+  tile.row = bounds[1];
+  tile.selected = bounds[2];
+  tile.isVisible = [](Expr last, Expr key) { return key <= last; };
+}
+
+SmallVector<Value> KeyTile::coordinates() const {
+  SmallVector<Value> values = {row, key};
+  if (base)
+    values.push_back(base);
+  if (end)
+    values.append({begin, end});
+  return values;
+}
+
+Expr KeyTile::sees(ArrayRef<Expr> x) const {
+  if (base)
+    return (x[1] >= x[2]) & isVisible(x[0], x[1] - x[2]);
+  if (end)
+    return (x[0] < x[3]) & isVisible(x[0] - x[2], x[1]);
+  return isVisible(x[0], x[1]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -236,12 +293,10 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
   int64_t keys = cast<TileType>(tile.keys.getType()).getRows();
   Value products =
       b.dot(queries, tile.keys, b.zeros(rows, keys), /*transposeB=*/true);
-  SmallVector<Value> inputs = {products, tile.row, tile.key};
-  if (tile.base)
-    inputs.push_back(tile.base);
+  SmallVector<Value> inputs = {products};
+  llvm::append_range(inputs, tile.coordinates());
   Value visible = b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
-    return select(tile.sees(x[1], x[2], tile.base ? x[3] : Expr()),
-                  exponent.ordered(x[0]), -INFINITY);
+    return select(tile.sees(x.drop_front()), exponent.ordered(x[0]), -INFINITY);
   });
   return softmax.update(b, visible, exponent, tile.values, tile.selected);
 }
@@ -254,13 +309,17 @@ OnlineSoftmax nsa::attend(TileBuilder &b, Value queries, const KeyTile &tile,
 static Value getProbabilities(TileBuilder &b, Value products,
                               const KeyTile &tile, const RowTerms &terms,
                               const Exponent &exponent) {
-  SmallVector<Value> inputs = {
-      products, maskShift(b, terms.shift, tile.selected), tile.row, tile.key};
-  if (tile.base)
-    inputs.push_back(tile.base);
+  SmallVector<Value> inputs = {products,
+                               maskShift(b, terms.shift, tile.selected)};
+  llvm::append_range(inputs, tile.coordinates());
+  if (tile.isNext)
+    inputs.append(
+        {maskShift(b, terms.shift, tile.selectedBefore), tile.isNext});
   return b.map(inputs, b.f32(), [&](ArrayRef<Expr> x) {
-    Expr base = tile.base ? x.back() : Expr();
-    return maskedProbability(tile.sees(x[2], x[3], base), x[0], exponent, x[1]);
+    Expr shift = x[1];
+    if (tile.isNext)
+      shift = select(x.back() != 0, x[1], x.drop_back().back());
+    return maskedProbability(tile.sees(x.drop_front(2)), x[0], exponent, shift);
   });
 }
 

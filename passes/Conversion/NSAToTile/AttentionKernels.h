@@ -161,9 +161,17 @@ struct KeyTile {
   /// i32, shaped as `row`: the first key of the row's sequence, from which
   /// `isVisible` counts keys; null if that is 0 for all rows.
   mlir::Value base = {};
+  /// i32, shaped as `key`: where the sequence of the key begins, from which
+  /// `isVisible` counts rows, and ends; null if rows are counted from 0.
+  mlir::Value begin = {}, end = {};
+  /// Of keys of two blocks, `selected` of the one before, for the keys where
+  /// `isNext`, i32 and shaped as `key`, is 0; null if there is one block.
+  mlir::Value selectedBefore = {}, isNext = {};
 
-  /// Whether a row sees a key; `base` is no expression without one.
-  tile::Expr sees(tile::Expr row, tile::Expr key, tile::Expr base) const;
+  /// What the visibility of a product is made of, in the order of `sees`.
+  llvm::SmallVector<mlir::Value> coordinates() const;
+  /// Whether a row sees a key, from the elements of their coordinates.
+  tile::Expr sees(llvm::ArrayRef<tile::Expr> x) const;
 };
 
 /// What the gradient of a row's scores needs besides the products, f32 and one
@@ -175,19 +183,29 @@ struct RowTerms {
 };
 
 /// The queries `query`, i32, of a batch row with packed sequences, that begin
-/// at `start` [B, S]: their places in their sequences, and these sequences'
-/// first keys.
+/// at `start` [B, S]: where their sequences begin, their places in these, and
+/// these sequences' first keys.
 struct PackedRows {
   PackedRows(tile::TileBuilder &b, const Visibility &visibility,
              mlir::Value start, tile::Operand batch, mlir::Value query);
 
-  mlir::Value row, base;
+  mlir::Value begin, row, base;
 };
 
-/// Where the sequence of `token` ends: the first token behind it.
-tile::Expr findSequenceEnd(tile::TileBuilder &b, mlir::Value start,
-                           tile::Expr batch, tile::Expr token,
-                           const Extent &tokens);
+/// Makes the queries `query`, whose sequences begin at `begin`, see of the keys
+/// of `tile`, from `first` on, those of two selection blocks up to themselves:
+/// of the block whose number is that of the range of `selectBlock` tokens that
+/// `first` is in, where `own` is not 0, and of the one before, where `before`
+/// is not 0. All i32. What a query sees is one range of keys; `selected` is 0
+/// where there are none.
+void limitToBlocks(tile::TileBuilder &b, KeyTile &tile, int64_t selectBlock,
+                   tile::Expr first, mlir::Value own, mlir::Value before,
+                   mlir::Value begin, mlir::Value query);
+
+/// Launches what finds where the sequence of each token ends, the first token
+/// behind it, once for all that ask for those of the same `start`: i32 [B, S].
+mlir::Value launchSequenceEnds(KernelCache &cache, mlir::OpBuilder &builder,
+                               mlir::Operation *op, mlir::Value start);
 
 /// Takes the keys of a tile into the softmax of `queries` [rows, dk].
 OnlineSoftmax attend(tile::TileBuilder &b, mlir::Value queries,

@@ -26,7 +26,7 @@ struct CompressPart {
     unsigned index = getNumWeights(kind);
     return index < parameters.size() ? parameters[index] : Value();
   }
-  Value getStart() const { return {}; }
+  Value getStart() const { return start; }
   int64_t getBlock() const { return block; }
   int64_t getStride() const { return stride; }
   /// Inputs of a projection.
@@ -35,6 +35,11 @@ struct CompressPart {
     llvm::append_range(values, parameters);
     if (bias)
       values.back() = bias;
+    return withStart(values);
+  }
+  SmallVector<Value> withStart(SmallVector<Value> values) const {
+    if (start)
+      values.push_back(start);
     return values;
   }
 
@@ -42,6 +47,8 @@ struct CompressPart {
   Value input;
   ValueRange parameters;
   int64_t block, stride;
+  /// Where packed sequences begin, or null.
+  Value start;
   /// What the positions, if there are some, add to the product with the weight.
   Value bias;
 };
@@ -51,9 +58,9 @@ std::array<CompressPart, 2> getParts(OpT op) {
   auto block = static_cast<int64_t>(op.getBlock());
   auto stride = static_cast<int64_t>(op.getStride());
   return {CompressPart{op.getKind(), op.getKey(), op.getKeyParameters(), block,
-                       stride, Value()},
+                       stride, op.getStart(), Value()},
           CompressPart{op.getKind(), op.getValue(), op.getValueParameters(),
-                       block, stride, Value()}};
+                       block, stride, op.getStart(), Value()}};
 }
 
 using Build = void (CompressKernel::*)(TileBuilder &,
@@ -127,18 +134,20 @@ makeParts(CompressKeyValueOp op, KernelCache &cache, OpBuilder &builder) {
     LaunchPart &keys = launches.front();
     CompressKernel kernel(parts.front(), schedule);
     keys.spec.takesExtents =
+        keys.spec.takesExtents &&
         hasAnglesOfAll(table, getExtent(op.getCompressedKey(), 1));
     keys.inputs.push_back(table);
     keys.build = [kernel, compress = keys.build](TileBuilder &b,
                                                  ArrayRef<Value> args) {
       // The kernel of nsa.compress knows no table.
       SmallVector<Value> own(args.drop_back(2));
+      Value start = kernel.isPacked ? own.back() : Value();
       own.push_back(args.back());
       compress(b, own);
       int64_t rows = kernel.blockTile();
       rotateRange(b, args.back(), args.back(), args[args.size() - 2],
                   b.programId(2), b.programId(1), b.programId(0) * rows, rows,
-                  kernel.stride, /*inverse=*/false);
+                  kernel.stride, /*inverse=*/false, start);
     };
   }
   return launches;
@@ -162,7 +171,8 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   SmallVector<Value> tokens = {attention.getQuery()};
   llvm::append_range(tokens, attention.getKeys());
   for (Value x : tokens)
-    parts.push_back(rotateTensor(x, attention.getTable(), /*inverse=*/false));
+    parts.push_back(rotateTensor(x, attention.getTable(), attention.getStart(),
+                                 /*inverse=*/false));
   auto results = launchTogether(cache, rewriter, compress, "rotary", parts);
   rewriter.replaceOp(compress, ValueRange{results[0][0], results[1][0]});
   SmallVector<Value> rotated;
@@ -172,7 +182,7 @@ static void rotateWith(CompressKeyValueOp compress, RotaryAttentionOp attention,
   rewriter.setInsertionPoint(attention);
   auto apart = AttentionOp::create(
       rewriter, attention.getLoc(), rotated[0], attention.getKey(),
-      attention.getValue(), /*indices=*/Value(), /*start=*/Value(),
+      attention.getValue(), /*indices=*/Value(), attention.getStart(),
       attention.getVisibility(), attention.getScaleAttr());
   SmallVector<Value> all = {apart.getOutput(), apart.getLse()};
   llvm::append_range(all, rotated);
@@ -188,6 +198,8 @@ void nsa::rotateWithCompression(ModuleOp module, KernelCache &cache) {
       continue;
     SmallVector<Value> inputs(attention.getKeys());
     inputs.append({attention.getQuery(), attention.getTable()});
+    if (attention.getStart())
+      inputs.push_back(attention.getStart());
     IRRewriter rewriter(module.getContext());
     if (succeeded(moveValueDefinitions(rewriter, inputs, compress)))
       rotateWith(compress, attention, cache);
@@ -219,8 +231,8 @@ struct ProjectionGrads {
     std::array<Extent, 3> grid = {kernel.numPhaseTiles() * kernel.stride,
                                   kernel.heads, kernel.batch};
     return makeLaunch(kernel, kernel.spec("dx", grid, product()),
-                      {dZ, part.getWeight()}, part.input.getType(),
-                      &CompressKernel::buildInputGrad);
+                      part.withStart({dZ, part.getWeight()}),
+                      part.input.getType(), &CompressKernel::buildInputGrad);
   }
   /// Also that of the positions, if there are some.
   LaunchPart weight() const {
@@ -232,7 +244,7 @@ struct ProjectionGrads {
     }
     return makeLaunch(
         kernel, kernel.spec("dw", {kernel.block, kernel.heads, 1}, product()),
-        inputs, types, &CompressKernel::buildWeightGrad);
+        part.withStart(inputs), types, &CompressKernel::buildWeightGrad);
   }
   LaunchPart outputWeight() const {
     KernelSpec spec =
@@ -301,8 +313,9 @@ LogicalResult ConvertCompressKeyValueBackward::matchAndRewrite(
     CompressKernel kernel(part, getSchedule());
     Extent tiles = ceilDiv(kernel.sequence, getTileSize(kernel.sequence));
     launches.push_back(makeLaunch(
-        kernel, kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1), dY,
-        part.input.getType(), &CompressKernel::buildMeanInputGrad));
+        kernel, kernel.spec("dx", {tiles, kernel.heads, kernel.batch}, 1),
+        part.withStart({dY}), part.input.getType(),
+        &CompressKernel::buildMeanInputGrad));
   }
   auto results = launchTogether(cache, rewriter, op, "dx", launches);
   rewriter.replaceOp(op, ValueRange{results[0][0], results[1][0]});

@@ -25,6 +25,14 @@ static DenseAttention getPackedAttention(OpT op,
   return attention;
 }
 
+namespace {
+/// The masks of queries for some blocks, and of packed sequences those for the
+/// blocks before them; null without.
+struct MaskWords {
+  Value own, before;
+};
+} // namespace
+
 bool DenseAttention::isLong() const {
   constexpr int64_t manyKeys = 1536, manyTokens = 8192;
   // Narrower ones have too few sums for that one.
@@ -128,8 +136,8 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
   std::optional<PackedRows> packed;
   if (queries.start)
     packed.emplace(b, visibility, queries.start, queries.batch, queries.query);
-  // `word` of the masks of the queries, or null.
-  auto forKeys = [&](Expr first, Expr end, Value word, ArrayRef<Value> inits) {
+  auto forKeys = [&](Expr first, Expr end, const MaskWords &words,
+                     ArrayRef<Value> inits) {
     return b.forLoop(
         first, end, size, inits, [&](Expr i0, ArrayRef<Value> carried) {
           Value i = b.range(i0, size, 0);
@@ -143,24 +151,44 @@ SmallVector<Value> DenseAttention::forEachKeyTile(TileBuilder &b, int64_t size,
           tile.isVisible = [&](Expr t, Expr i) {
             return visibility.isVisible(t, i);
           };
-          if (word)
-            tile.selected =
-                SelectionMasks::isSelected(b, word, i0 / selectBlock);
+          auto isSelected = [&](Value word) {
+            return SelectionMasks::isSelected(b, word, i0 / selectBlock);
+          };
+          if (words.before)
+            limitToBlocks(b, tile, selectBlock, i0, isSelected(words.own),
+                          isSelected(words.before), packed->begin,
+                          queries.query);
+          else if (words.own)
+            tile.selected = isSelected(words.own);
           return body(tile, carried);
         });
   };
   if (!masks)
-    return forKeys(firstKey, endKey, Value(), inits);
+    return forKeys(firstKey, endKey, {}, inits);
   int64_t tokens = SelectionMasks::blocksPerWord * selectBlock;
   auto load = [&](tile::Operand word) {
     return b.load(masks, {queries.batch, queries.keyHead, word, queries.query});
   };
-  if (int64_t(shape.sequence) <= tokens)
-    return forKeys(firstKey, endKey, load(0), inits);
-  return b.forLoop(0, endKey, tokens, inits,
-                   [&](Expr first, ArrayRef<Value> carried) {
-                     return forKeys(first, min(first + tokens, endKey),
-                                    load(first / tokens), carried);
+  // Each tile is to lie in one range of `selectBlock` tokens.
+  if (packed)
+    firstKey = firstKey / size * size;
+  if (int64_t(shape.sequence) <= tokens) {
+    MaskWords words = {load(0), {}};
+    if (packed)
+      words.before = SelectionMasks::ofBlocksBefore(b, words.own, Value());
+    return forKeys(firstKey, endKey, words, inits);
+  }
+  return b.forLoop(packed ? firstKey / tokens * tokens : firstKey, endKey,
+                   tokens, inits, [&](Expr first, ArrayRef<Value> carried) {
+                     Expr word = first / tokens,
+                          end = min(first + tokens, endKey);
+                     MaskWords words = {load(word), {}};
+                     if (!packed)
+                       return forKeys(first, end, words, carried);
+                     // No query sees a key of the block before the first one.
+                     words.before = SelectionMasks::ofBlocksBefore(
+                         b, words.own, load(max(word - 1, 0)));
+                     return forKeys(max(first, firstKey), end, words, carried);
                    });
 }
 
@@ -193,7 +221,7 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
   Value masks = selectBlock != 0 ? args[3] : Value();
   Value o = args.drop_back().back(), lse = args.back();
   RowProgram program = makeForwardProgram(b);
-  program.range.start = isPacked ? args[3] : Value();
+  program.range.start = isPacked ? args[masks ? 4 : 3] : Value();
   storeAttention(b, program, shape, q, o, lse,
                  [&](ArrayRef<Value> inits, KeyTileBody body) {
                    return forEachKeyTile(b, forwardKeyTile, program.range, k, v,
@@ -201,21 +229,23 @@ void DenseAttention::buildForward(TileBuilder &b, ArrayRef<Value> args) const {
                  });
 }
 
-/// `args` are q, k, v, the keys of other branches, the table, o, lse, q rotated
-/// and the keys rotated. The program of a query head has the rows of the keys'
-/// head of that number.
+/// `args` are q, k, v, the keys of other branches, the table, the start of
+/// packed sequences, o, lse, q rotated and the keys rotated. The program of a
+/// query head has the rows of the keys' head of that number.
 static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
                                ArrayRef<Value> args) {
-  size_t numKeys = (args.size() - 7) / 2;
+  size_t numOthers = attention.isPacked ? 2 : 1;
+  size_t numKeys = (args.size() - 6 - numOthers) / 2;
   ArrayRef<Value> keys = args.slice(3, numKeys);
   Value table = args[3 + numKeys];
-  ArrayRef<Value> outputs = args.drop_front(4 + numKeys);
+  Value start = attention.isPacked ? args[4 + numKeys] : Value();
+  ArrayRef<Value> outputs = args.drop_front(3 + numKeys + numOthers);
   HeadProgram program(attention, attention.ownQueryTile, b);
   const QueryRange &range = program.range;
   Expr head = b.expr(program.head);
   auto rotate = [&](Value from, Value to) {
     rotateRange(b, from, to, table, range.batch, head, range.first, range.count,
-                /*stride=*/1, /*inverse=*/false);
+                /*stride=*/1, /*inverse=*/false, start);
   };
   rotate(args[0], outputs[2]);
   for (auto [from, to] : llvm::zip_equal(keys, outputs.drop_front(3))) {
@@ -223,8 +253,11 @@ static void buildRotaryForward(const DenseAttention &attention, TileBuilder &b,
     b.ifThen(head < static_cast<double>(heads),
              [&, from = from, to = to] { rotate(from, to); });
   }
-  attention.buildForward(
-      b, {outputs[2], args[1], args[2], outputs[0], outputs[1]});
+  SmallVector<Value> own = {outputs[2], args[1], args[2]};
+  if (start)
+    own.push_back(start);
+  own.append({outputs[0], outputs[1]});
+  attention.buildForward(b, own);
 }
 
 void DenseAttention::buildQueryGrad(TileBuilder &b,
@@ -233,7 +266,7 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   Value lse = args[5], masks = selectBlock != 0 ? args[6] : Value();
   Value dQ = args.drop_back().back(), delta = args.back();
   HeadProgram program(*this, queryTile, b);
-  program.range.start = isPacked ? args[6] : Value();
+  program.range.start = isPacked ? args[masks ? 7 : 6] : Value();
   const QueryRange &range = program.range;
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
@@ -256,6 +289,49 @@ void DenseAttention::buildQueryGrad(TileBuilder &b,
   program.storeRows(scaled(b, sum, shape.scale), dQ, shape.keyWidth);
 }
 
+/// Rows of packed sequences are counted from where that of the key `i` begins,
+/// and keys from its first one.
+void DenseAttention::countFromSequence(TileBuilder &b, Expr batch, Value i,
+                                       const KeyValueGradArgs &args,
+                                       KeyTile &tile) const {
+  int64_t stride = visibility->getKeyStride();
+  // A token that is in every block that begins in a stride.
+  Value token = b.map({i}, b.i32(), [&](ArrayRef<Expr> x) {
+    return x[0] * stride + (stride - 1);
+  });
+  tile.begin = b.load(args.start, {batch, token});
+  tile.end = b.load(args.ends, {batch, token});
+  tile.key = b.map({i, tile.begin}, b.i32(), [&](ArrayRef<Expr> x) {
+    return x[0] - visibility.keyBase(x[1]);
+  });
+  if (selectBlock == 0)
+    return;
+  tile.isNext = b.map({i, tile.begin}, b.i32(), [&](ArrayRef<Expr> x) {
+    Expr border = x[0] / selectBlock * selectBlock + x[1] % selectBlock;
+    return convert(x[0] >= border, b.i32());
+  });
+}
+
+/// Says which of the queries in the columns of a tile selected `block`, and of
+/// packed sequences the block before.
+void DenseAttention::selectQueries(TileBuilder &b, Expr batch, Expr keyHead,
+                                   Expr block, const KeyValueGradArgs &args,
+                                   KeyTile &tile) const {
+  constexpr int64_t perWord = SelectionMasks::blocksPerWord;
+  auto load = [&](tile::Operand word) {
+    return b.load(args.masks, {batch, keyHead, word, tile.row});
+  };
+  Expr word = block / perWord;
+  Value words = load(word), before;
+  tile.selected = SelectionMasks::isSelected(b, words, block);
+  if (!args.start)
+    return;
+  if (int64_t(shape.sequence) > perWord * selectBlock)
+    before = load(max(word - 1, 0));
+  tile.selectedBefore = SelectionMasks::isSelected(
+      b, SelectionMasks::ofBlocksBefore(b, words, before), block);
+}
+
 void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
                                        const KeyValueGradArgs &args,
                                        std::optional<Expr> part) const {
@@ -270,6 +346,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   tile.values = b.load(args.v, {batch, i, keyHead, valueCols});
   tile.key = i;
   tile.isVisible = [&](Expr t, Expr i) { return visibility.isVisible(t, i); };
+  if (args.start)
+    countFromSequence(b, batch, i, args, tile);
   // Queries that see some key of the tile.
   Expr last = min(i0 + (ownKeyTile - 1), shape.keys - 1);
   // From a multiple of 16 bytes on in rows of f32, where copies begin.
@@ -279,8 +357,7 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
   if (args.start) {
     int64_t stride = visibility->getKeyStride();
     Expr lastToken = min(last * stride + (stride - 1), shape.sequence - 1);
-    endQuery = min(endQuery, findSequenceEnd(b, args.start, batch, lastToken,
-                                             shape.sequence));
+    endQuery = min(endQuery, b.loadScalar(args.ends, {batch, lastToken}));
   }
   Expr firstHead = keyHead * shape.group();
   auto addQueries = [&](Expr head, Expr t0, ArrayRef<Value> sums) {
@@ -289,18 +366,8 @@ void DenseAttention::buildKeyValueGrad(TileBuilder &b, Expr number,
     Value queries = b.load(args.q, {batch, t, head, keyCols});
     Value outputGrads = b.load(args.outputGrad, {batch, t, head, valueCols});
     RowTerms terms = args.loadTerms(b, shape.exponent(), batch, head, tile.row);
-    if (args.start) {
-      PackedRows packed(b, visibility, args.start, batch, tile.row);
-      tile.row = packed.row;
-      tile.base = packed.base;
-    }
-    if (args.masks) {
-      Expr block = i0 / selectBlock;
-      Value words =
-          b.load(args.masks, {batch, keyHead,
-                              block / SelectionMasks::blocksPerWord, tile.row});
-      tile.selected = SelectionMasks::isSelected(b, words, block);
-    }
+    if (args.masks)
+      selectQueries(b, batch, keyHead, i0 / selectBlock, args, tile);
     return addKeyValueGrad(b, queries, outputGrads, tile, terms,
                            shape.exponent(), sums);
   };
@@ -398,9 +465,10 @@ struct ConvertRotaryForward : KernelPattern<RotaryAttentionOp> {
   using KernelPattern::KernelPattern;
   LogicalResult matchAndRewrite(RotaryAttentionOp op,
                                 PatternRewriter &rewriter) const override {
-    DenseAttention attention = getAttention(op, getSchedule());
+    DenseAttention attention = getPackedAttention(op, getSchedule());
     KernelSpec spec = attention.forwardSpec("", getName(attention));
-    spec.takesExtents = hasAnglesOfAll(op.getTable(), attention.shape.sequence);
+    spec.takesExtents = spec.takesExtents &&
+                        hasAnglesOfAll(op.getTable(), attention.shape.sequence);
     return replace(op, rewriter, spec,
                    [&](TileBuilder &b, ArrayRef<Value> args) {
                      buildRotaryForward(attention, b, args);
@@ -428,14 +496,18 @@ struct ConvertBackward : KernelPattern<AttentionBackwardOp> {
                                  op.getKey(),        op.getValue(),
                                  op.getLse(),        queryResults[1]};
     if (attention.isPacked)
-      inputs.push_back(op.getStart());
+      inputs.append({op.getStart(),
+                     launchSequenceEnds(cache, rewriter, op, op.getStart())});
     auto keyValueResults =
         cache.launch(rewriter, op, keyValue, inputs,
                      {op.getKey().getType(), op.getValue().getType()},
                      [&](TileBuilder &b, ArrayRef<Value> args) {
                        auto own = KeyValueGradArgs::ofOneBranch(
                            args, attention.getStatistics());
-                       own.start = attention.isPacked ? args[6] : Value();
+                       if (attention.isPacked) {
+                         own.start = args[6];
+                         own.ends = args[7];
+                       }
                        attention.buildKeyValueGrad(b, b.programId(0), own);
                      });
     rewriter.replaceOp(op, ValueRange{queryResults[0], keyValueResults[0],

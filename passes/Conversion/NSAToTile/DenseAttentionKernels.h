@@ -98,7 +98,7 @@ struct DenseAttention {
   /// The rows of a program of this kernel.
   RowProgram makeForwardProgram(tile::TileBuilder &b) const;
   /// Program: (query tile, query head, batch), or (query tile, key head, batch)
-  /// if heads are packed. `args` are q, k, v, the masks of a selection or the
+  /// if heads are packed. `args` are q, k, v, the masks of a selection, the
   /// start of packed sequences, o and lse.
   void buildForward(tile::TileBuilder &b,
                     llvm::ArrayRef<mlir::Value> args) const;
@@ -116,7 +116,7 @@ struct DenseAttention {
   KernelSpec keyValueGradSpec(llvm::StringRef suffix, std::string name) const;
   /// Program: (query tile, query head, batch). Also writes do . o of every row,
   /// which the gradients of keys and values need. `args` are do, q, k, v, o,
-  /// lse, the masks of a selection or the start of packed sequences, dq and
+  /// lse, the masks of a selection, the start of packed sequences, dq and
   /// do . o.
   void buildQueryGrad(tile::TileBuilder &b,
                       llvm::ArrayRef<mlir::Value> args) const;
@@ -160,6 +160,11 @@ struct DenseAttention {
   bool isPacked = false;
 
 private:
+  void countFromSequence(tile::TileBuilder &b, tile::Expr batch, mlir::Value i,
+                         const KeyValueGradArgs &args, KeyTile &tile) const;
+  void selectQueries(tile::TileBuilder &b, tile::Expr batch, tile::Expr keyHead,
+                     tile::Expr block, const KeyValueGradArgs &args,
+                     KeyTile &tile) const;
   /// Rows that products are made of at once; 0 if that does not matter.
   int64_t getProductRows(const KernelSchedule &schedule) const {
     return shape.elementBits == 16 ? schedule.mmaRows : 0;

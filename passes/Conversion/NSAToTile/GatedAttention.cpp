@@ -113,8 +113,13 @@ struct ForwardKernel {
 
   KernelSpec spec() const;
   /// The inputs, in the order in which `build` takes them: instead of indices
-  /// `selection`, if that is not null.
+  /// `selection`.
   SmallVector<Value> getInputs(FusedOp op, Value selection);
+  /// Where packed sequences begin, or null.
+  Value getStart(FusedOp op) {
+    Value inside = sum.branches[attention.branch].getStart();
+    return inside ? op.getOutside(inside) : Value();
+  }
   /// Program: (tile of queries, key head, batch), or that of masked attention.
   /// `args` are the inputs, the union of the selection, and the results of the
   /// operation.
@@ -138,7 +143,7 @@ KernelSpec ForwardKernel::spec() const {
     spec = masked->forwardSpec("masks", attention.name());
   int64_t width = shape.keyWidth + shape.valueWidth;
   spec.flops = attention.selected.flops(width) + attention.denseFlops(width);
-  spec.takesExtents = true;
+  spec.takesExtents = !attention.selected.isPacked;
   return spec;
 }
 
@@ -160,7 +165,9 @@ SmallVector<Value> ForwardKernel::getInputs(FusedOp op, Value selection) {
     inputs.push_back(sum.combine.getGates());
   Value indices = sum.branches[attention.branch].getIndices();
   for (Value &input : inputs)
-    input = selection && input == indices ? selection : op.getOutside(input);
+    input = input == indices ? selection : op.getOutside(input);
+  if (Value start = getStart(op))
+    inputs.push_back(start);
   return inputs;
 }
 
@@ -171,6 +178,11 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
   SelectionUnion selection;
   if (!masked)
     selection = attention.selected.takeUnion(in);
+  Value start;
+  if (attention.selected.isPacked) {
+    start = in.back();
+    in = in.drop_back();
+  }
   auto take = [&] {
     Value first = in.front();
     in = in.drop_front();
@@ -202,6 +214,9 @@ void ForwardKernel::build(TileBuilder &b, FusedOp op, ArrayRef<Value> args,
     group.emplace(attention.selected.makeProgram(
         b, attention.selected.queryTileOf(b.programId(0))));
   RowProgram program = masked ? masked->makeForwardProgram(b) : *group;
+  program.range.start = start;
+  if (group)
+    group->range.start = start;
   Value queries = program.loadRows(q, shape.keyWidth);
   auto init = OnlineSoftmax::init(b, program.numRows(), shape.valueWidth);
   auto step = [&](const KeyTile &tile, ArrayRef<Value> carried) {
@@ -265,7 +280,9 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
     ForwardKernel kernel(*FusedSum::get(op), getSchedule());
     const SelectedAttention &attention = kernel.attention.selected;
     AttentionOp selected = kernel.sum.branches[kernel.attention.branch];
-    Value indices = op.getOutside(selected.getIndices());
+    Value start = kernel.getStart(op);
+    Value indices = attention.launchNumbers(
+        cache, rewriter, op, op.getOutside(selected.getIndices()), start);
     KernelSpec spec = kernel.spec();
     SmallVector<Value> inputs;
     if (kernel.masked) {
@@ -275,9 +292,9 @@ struct ConvertGatedAttention : KernelPattern<FusedOp> {
     } else {
       spec.indices = indices;
       spec.selectBlock = selected.getVisibility().getIndexBlock();
-      inputs = kernel.getInputs(op, Value());
-      llvm::append_range(inputs,
-                         attention.launchUnion(cache, rewriter, op, indices));
+      inputs = kernel.getInputs(op, indices);
+      llvm::append_range(
+          inputs, attention.launchUnion(cache, rewriter, op, indices, start));
     }
     rewriter.replaceOp(
         op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),

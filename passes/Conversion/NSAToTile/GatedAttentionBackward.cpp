@@ -16,12 +16,12 @@ struct BranchArgs {
 } // namespace
 
 /// `in` are the gradient of the sum, the queries, what belongs to each branch,
-/// what the gates come from, the union of the selection if there is one, and
-/// the table if the queries are rotated back here. With masks, these are in the
-/// place of the indices, and there is no union. If split, the gradient of
-/// the queries is that of the selected branch, in fp32 and without the scale.
-/// Returns the tile's part of the gradient of the bias, f32 [heads, branches],
-/// or null without one.
+/// what the gates come from, the start of packed sequences, the union of the
+/// selection if there is one, and the table if the queries are rotated back
+/// here. With masks, these are in the place of the indices, and there is no
+/// union. If split, the gradient of the queries is that of the selected branch,
+/// in fp32 and without the scale. Returns the tile's part of the gradient of
+/// the bias, f32 [heads, branches], or null without one.
 Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
                                              ArrayRef<Value> in,
                                              ArrayRef<Value> out) const {
@@ -33,6 +33,11 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   SelectionUnion selection;
   if (!masksQueries())
     selection = selected.takeUnion(in);
+  Value start;
+  if (selected.isPacked) {
+    start = in.back();
+    in = in.drop_back();
+  }
   auto take = [&] {
     Value first = in.front();
     in = in.drop_front();
@@ -55,6 +60,9 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   RowProgram program =
       group ? RowProgram(*group)
             : HeadProgram(masked.attention, masked.attention.queryTile, b);
+  program.range.start = start;
+  if (group)
+    group->range.start = start;
   Value queries = program.loadRows(q, shape.keyWidth);
   Value outputGrads = program.loadRows(dO, shape.valueWidth);
   RowGates rowGates = getGates(gatesOrLogits, hasBias ? take() : Value());
@@ -107,9 +115,11 @@ Value GatedAttentionBackward::buildQueryGrad(TileBuilder &b, Expr tile,
   program.storeRows(isSplit() ? sum[0] : scaled(b, sum[0], shape.scale),
                     out[QueryGrad], shape.keyWidth);
   if (table)
-    rotateRows(b, out[QueryGrad], out[QueryGrad], table,
-               {range.batch, range.query, program.head}, range.query,
-               /*inverse=*/true);
+    rotateRows(
+        b, out[QueryGrad], out[QueryGrad], table,
+        {range.batch, range.query, program.head},
+        getPackedPositions(b, range.query, start, range.batch, shape.sequence),
+        /*inverse=*/true);
   return biasGrad;
 }
 
@@ -159,6 +169,8 @@ void GatedAttentionBackward::buildDenseQueryGrad(TileBuilder &b,
   Value outputGrads = program.loadRows(args[0], shape.valueWidth);
   Value queries = program.loadRows(args[1], shape.keyWidth);
   ArrayRef<Value> last = args.take_back(3);
+  if (selected.isPacked)
+    program.range.start = args.drop_back(3).back();
   SmallVector<Value> sum = {program.loadRows(last[1], shape.keyWidth)};
   size_t perBranch = foldsGates() ? 2 : 3;
   for (auto [number, one] : llvm::enumerate(dense)) {

@@ -58,12 +58,14 @@ struct GatedAttentionBackward : GatedAttention {
                            const BranchTiles &grads) const;
   void buildBiasGrad(tile::TileBuilder &b, mlir::Value parts,
                      mlir::Value biasGrad) const;
-  /// Rotates the gradient of the queries or keys of some tokens back.
+  /// Rotates the gradient of the queries or keys of some tokens back. `start`
+  /// is null without packed sequences.
   static void rotateTokens(tile::TileBuilder &b, mlir::Value grad,
-                           mlir::Value table, tile::Expr batch, tile::Expr head,
-                           tile::Expr first, int64_t count) {
+                           mlir::Value table, mlir::Value start,
+                           tile::Expr batch, tile::Expr head, tile::Expr first,
+                           int64_t count) {
     rotateRange(b, grad, grad, table, batch, head, first, count, /*stride=*/1,
-                /*inverse=*/true);
+                /*inverse=*/true, start);
   }
   /// Whether those who write the gradient of tokens rotate it back at once.
   bool rotatesAtOnce() const { return rotatesTokens && !selected.isGPU; }

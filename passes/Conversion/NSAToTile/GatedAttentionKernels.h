@@ -67,9 +67,11 @@ struct GatedAttention {
                branches.begin()),
         selected(branches[branch], schedule), shape(selected.shape) {
     for (size_t number = 0; number < branches.size(); ++number)
-      if (OpT op = branches[number]; op && !hasIndices(op))
+      if (OpT op = branches[number]; op && !hasIndices(op)) {
         dense.push_back({static_cast<int64_t>(number),
                          {getShapeOf(op), op.getVisibility(), schedule}});
+        dense.back().attention.isPacked = selected.isPacked;
+      }
     if (!gate)
       return;
     activation = gate.getActivation();

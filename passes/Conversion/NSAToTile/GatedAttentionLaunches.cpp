@@ -36,7 +36,14 @@ public:
         grads(*FusedGradients::get(op)),
         attention(grads.branches, grads.gate, grads.turnsTokens,
                   cache.getSchedule()),
-        table(grads.table ? op.getOutside(grads.table) : Value()) {}
+        table(grads.table ? op.getOutside(grads.table) : Value()),
+        start(grads.start ? op.getOutside(grads.start) : Value()),
+        indices(attention.selected.launchNumbers(
+            cache, rewriter, op,
+            op.getOutside(grads.branches[attention.branch].getIndices()),
+            start)),
+        ends(start ? launchSequenceEnds(cache, rewriter, op, start) : Value()) {
+  }
 
   /// Values in place of the results.
   SmallVector<Value> launch();
@@ -64,11 +71,11 @@ private:
                       : Value(grads.combine.getGates());
   }
   Value launchMasks() {
-    Value indices = grads.branches[attention.branch].getIndices();
-    return SelectionMasks::launch(cache, rewriter, op, outside(indices),
+    return SelectionMasks::launch(cache, rewriter, op, indices,
                                   attention.selected.selectBlock);
   }
-  /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order.
+  /// What a kernel of dk and dv of a branch reads: KeyValueGradArgs in order,
+  /// and where packed sequences begin and end.
   SmallVector<Value> getInputs(int64_t branch, ResultRange query) {
     AttentionBackwardOp own = grads.branches[branch];
     SmallVector<Value> inputs = {outside(grads.combine.getOutputGrad()),
@@ -77,9 +84,12 @@ private:
     if (!attention.foldsGates())
       inputs.push_back(outside(own.getLse()));
     inputs.push_back(query[Statistics]);
+    if (start)
+      inputs.append({start, ends});
     return inputs;
   }
-  size_t numInputs() const { return attention.foldsGates() ? 5 : 6; }
+  size_t numRows() const { return attention.foldsGates() ? 5 : 6; }
+  size_t numInputs() const { return numRows() + (start ? 2 : 0); }
   KeyValueGradArgs getArgs(int64_t branch, ArrayRef<Value> args,
                            ArrayRef<Value> out) const {
     Value lse = attention.foldsGates() ? Value() : args[4];
@@ -88,11 +98,18 @@ private:
             args[2],
             args[3],
             lse,
-            args[numInputs() - 1],
+            args[numRows() - 1],
             attention.statistics,
             branch,
             out[0],
-            out[1]};
+            out[1],
+            /*masks=*/Value(),
+            getStart(args),
+            start ? args[numRows() + 1] : Value()};
+  }
+  /// The start among the arguments of a kernel of dk and dv.
+  Value getStart(ArrayRef<Value> args) const {
+    return start ? args[numRows()] : Value();
   }
   SmallVector<Type> getTypes(int64_t branch) {
     AttentionBackwardOp own = grads.branches[branch];
@@ -130,7 +147,7 @@ private:
     addParts(b, parts[1], out[1], batch, row, head, 1, firstPart);
   }
   bool takesExtents() const {
-    return hasAnglesOfAll(table, attention.shape.sequence);
+    return !start && hasAnglesOfAll(table, attention.shape.sequence);
   }
   int64_t queryWidth() const {
     return 2 * attention.shape.keyWidth + attention.shape.valueWidth;
@@ -144,7 +161,9 @@ private:
   FusedOp op;
   FusedGradients grads;
   GatedAttentionBackward attention;
-  Value table;
+  /// The table and where packed sequences begin, null without; the numbers of
+  /// the blocks that are selected, and where packed sequences end.
+  Value table, start, indices, ends;
 };
 } // namespace
 
@@ -162,7 +181,7 @@ ResultRange Launcher::launchQueryGrad() {
                      attention.selected.flops(queryWidth())};
   AttentionBackwardOp selected = grads.branches[attention.branch];
   if (!hasMasks) {
-    spec.indices = outside(selected.getIndices());
+    spec.indices = indices;
     spec.selectBlock = selected.getVisibility().getIndexBlock();
   }
   spec.takesExtents = takesExtents();
@@ -199,17 +218,16 @@ SmallVector<Value> Launcher::getQueryInputs() {
     operands.append({outside(branch.getKey()), outside(branch.getValue()),
                      outside(branch.getOutput()), outside(branch.getLse())});
     if (hasIndices(branch))
-      operands.push_back(attention.masksQueries()
-                             ? launchMasks()
-                             : outside(branch.getIndices()));
+      operands.push_back(attention.masksQueries() ? launchMasks() : indices);
   }
   operands.push_back(outside(getGates()));
   if (attention.hasBias)
     operands.push_back(outside(grads.gate.getBias()));
+  if (start)
+    operands.push_back(start);
   if (!attention.masksQueries())
-    llvm::append_range(
-        operands, attention.selected.launchUnion(
-                      cache, rewriter, op, outside(selected.getIndices())));
+    llvm::append_range(operands, attention.selected.launchUnion(
+                                     cache, rewriter, op, indices, start));
   if (attention.rotatesAtOnce())
     operands.push_back(table);
   return operands;
@@ -235,6 +253,8 @@ Value Launcher::launchDenseQueryGrad(ResultRange query) {
     if (!attention.foldsGates())
       inputs.push_back(outside(branch.getLse()));
   }
+  if (start)
+    inputs.push_back(start);
   inputs.append({query[Statistics], query[QueryGrad]});
   return cache.launch(rewriter, op, spec, inputs,
                       {selected.getQuery().getType()},
@@ -267,8 +287,8 @@ ResultRange Launcher::launchTokens(const Dense &tokens, ResultRange query) {
         own.buildKeyValueGrad(b, b.programId(0), values);
         if (attention.rotatesAtOnce())
           attention.rotateTokens(
-              b, out[0], args[numInputs()], b.programId(2), b.programId(1),
-              b.programId(0) * own.ownKeyTile, own.ownKeyTile);
+              b, out[0], args[numInputs()], values.start, b.programId(2),
+              b.programId(1), b.programId(0) * own.ownKeyTile, own.ownKeyTile);
       });
 }
 
@@ -294,9 +314,10 @@ ResultRange Launcher::launchSelected(ResultRange query, ArrayRef<Value> lists) {
         selected.buildKeyValueGrad(b, program, getArgs(branch, args, out),
                                    others[0], others[1], parts);
         if (rotates)
-          attention.rotateTokens(
-              b, out[0], others[2], program.batch, program.keyHead,
-              program.tile * selected.keyTile, selected.keyTile);
+          attention.rotateTokens(b, out[0], others[2], getStart(args),
+                                 program.batch, program.keyHead,
+                                 program.tile * selected.keyTile,
+                                 selected.keyTile);
       });
 }
 
@@ -306,6 +327,8 @@ LaunchPart Launcher::sumSelected(ValueRange parts) {
   SmallVector<Value> inputs = llvm::to_vector_of<Value>(parts);
   if (attention.rotatesTokens)
     inputs.push_back(table);
+  if (attention.rotatesTokens && start)
+    inputs.push_back(start);
   return {spec(attention.branch, "_sum", selected.numKeyTiles(), 0), inputs,
           getTypes(attention.branch),
           [this](TileBuilder &b, ArrayRef<Value> args) {
@@ -315,7 +338,8 @@ LaunchPart Launcher::sumSelected(ValueRange parts) {
             sumParts(b, args, out, b.range(first, selected.keyTile, 0),
                      selected.firstPart(first / selected.selectBlock));
             if (attention.rotatesTokens)
-              attention.rotateTokens(b, out[0], args[2], b.programId(2),
+              attention.rotateTokens(b, out[0], args[2],
+                                     start ? args[3] : Value(), b.programId(2),
                                      b.programId(1), first, selected.keyTile);
           }};
 }
@@ -349,6 +373,8 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
                : getInputs(blocks.branch, query);
   Value grad = grads.branches[blocks.branch].getKeyGrad();
   bool isRotated = FusedGradients::getStored(grad) != grad;
+  if (isRotated && hasParts && start)
+    inputs.push_back(start);
   if (isRotated)
     inputs.push_back(table);
   auto build = [this, hasParts, isRotated, keys,
@@ -360,10 +386,11 @@ LaunchPart Launcher::makeBlocks(const Dense &blocks, ResultRange query) {
       sumParts(b, args, out, b.range(first, keys, 0));
     else
       own.buildKeyValueGrad(b, number, getArgs(blocks.branch, args, out));
+    Value begin = hasParts && start ? args[2] : getStart(args);
     if (isRotated)
       rotateRange(b, out[0], out[0], args[args.size() - 3], b.programId(2),
                   b.programId(1), first, keys, own.visibility->getKeyStride(),
-                  /*inverse=*/true);
+                  /*inverse=*/true, begin);
   };
   return {spec(blocks.branch, "", own.numKeyTiles(keys),
                hasParts ? 0 : own.flops(keyValueWidth())),
@@ -410,9 +437,7 @@ SmallVector<Value> Launcher::launch() {
   const SelectedAttention &selected = attention.selected;
   SmallVector<Value> lists;
   if (!attention.masksKeys())
-    lists = selected.launchLists(
-        cache, rewriter, op,
-        outside(grads.branches[attention.branch].getIndices()));
+    lists = selected.launchLists(cache, rewriter, op, indices);
   ResultRange query = launchQueryGrad();
   Value queryGrad = attention.isSplit() ? launchDenseQueryGrad(query)
                                         : Value(query[QueryGrad]);
@@ -461,7 +486,7 @@ SmallVector<Value> Launcher::launch() {
     if (!hasParts)
       places.push_back(ofSelected[0]);
     for (MutableArrayRef<Value> grad : ArrayRef(places).drop_front(last.size()))
-      last.push_back(rotateTensor(grad[0], table, /*inverse=*/true));
+      last.push_back(rotateTensor(grad[0], table, start, /*inverse=*/true));
   }
   if (!last.empty())
     for (auto [place, results] : llvm::zip_equal(

@@ -142,8 +142,8 @@ struct KeyValueGradArgs {
   mlir::Value keyGrad, valueGrad;
   /// Of a selection; null without one.
   mlir::Value masks = {};
-  /// Of packed sequences; null without.
-  mlir::Value start = {};
+  /// Where packed sequences begin and end; null without.
+  mlir::Value start = {}, ends = {};
 
   /// The terms of some rows. Queries outside of the sequence read as 0.
   RowTerms loadTerms(tile::TileBuilder &b, const Exponent &exponent,

@@ -273,11 +273,13 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
 SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
                                                   ArrayRef<Value> args, Expr t0,
                                                   Value t) const {
-  Value start = args[3];
+  Value start = args[3], ends = args[4];
   Expr batch = b.programId(2);
   Expr end = min(t0 + queryTile, shape.sequence);
+  // Most tiles lie in one sequence.
+  Expr isOne = b.loadScalar(ends, {batch, t0}) >= end;
   Expr numSequences = b.expr(
-      b.forLoop(t0 + 1, end, 1, {b.constant(1)},
+      b.forLoop(t0 + 1, select(isOne, t0 + 1, end), 1, {b.constant(1)},
                 [&](Expr query, ArrayRef<Value> number) -> SmallVector<Value> {
                   Expr begins = b.loadScalar(start, {batch, query}) == query;
                   return {b.expr(number[0]) + convert(begins, b.i32())};
@@ -290,7 +292,7 @@ SmallVector<Value> SelectKernel::findBestOfPacked(TileBuilder &b,
       [&](Expr, ArrayRef<Value> carried) -> SmallVector<Value> {
         Expr first = b.expr(carried[0]);
         Expr begin = b.loadScalar(start, {batch, first});
-        Expr next = findSequenceEnd(b, start, batch, first, shape.sequence);
+        Expr next = b.loadScalar(ends, {batch, first});
         Value place = b.map({t, starts}, b.i32(), [&](ArrayRef<Expr> x) {
           return select(x[1] == begin, x[0] - x[1], -1);
         });
@@ -363,9 +365,15 @@ struct ConvertSelect : KernelPattern<SelectOp> {
         shape.keyWidth, kernel.visibility->countPairs(int64_t(shape.sequence),
                                                       int64_t(shape.keys),
                                                       /*indices=*/0));
-    return replace(
-        op, rewriter, spec,
-        [&](TileBuilder &b, ArrayRef<Value> args) { kernel.build(b, args); });
+    SmallVector<Value> inputs(op->getOperands());
+    if (kernel.isPacked)
+      inputs.push_back(launchSequenceEnds(cache, rewriter, op, op.getStart()));
+    rewriter.replaceOp(
+        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
+                         [&](TileBuilder &b, ArrayRef<Value> args) {
+                           kernel.build(b, args);
+                         }));
+    return success();
   }
 };
 

@@ -181,7 +181,7 @@ SelectedAttention::PackedLists::PackedLists(const SelectedAttention &attention,
 }
 
 /// In the tile from `first` on, a row sees the keys of one block before the
-/// border, and of the next one behind it.
+/// border, and of the next one behind it; none where it selected neither.
 static KeyTile makePackedKeyTile(const GroupProgram &program,
                                  const SelectedAttention::PackedLists &rows,
                                  Value k, Value v, Expr first) {
@@ -190,33 +190,30 @@ static KeyTile makePackedKeyTile(const GroupProgram &program,
   const AttentionShape &shape = rows.attention.shape;
   int64_t keys = rows.attention.stepTile;
   Expr block = first / rows.attention.selectBlock;
-  auto members = b.map(
-      {rows.entries, rows.start}, {b.i32(), b.i32()},
-      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-        Expr border = rows.getBorder(block, x[1]);
-        return {convert(rows.isOwn(x[0], block, border, first), b.i32()),
-                convert(rows.isBefore(x[0], block, border, first), b.i32())};
-      });
-  // The first and the last key that a row sees.
-  auto bounds =
-      b.map({b.reduceMax(members[0]), b.reduceMax(members[1]), rows.start,
-             range.query},
-            {b.i32(), b.i32()}, [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-              Expr border = rows.getBorder(block, x[2]);
-              Expr from = max(select(x[1] != 0, first, border), x[2]);
-              Expr to = select(x[0] != 0, x[3], border - 1);
-              return {from, min(to, x[3]) - from};
-            });
+  // Entries of a row differ, but for those that are -1.
+  Value members =
+      b.reduceAdd(b.map({rows.entries}, b.i32(), [&](ArrayRef<Expr> x) {
+        Expr isBefore = (x[0] >= 0) & (x[0] == block - 1);
+        return select(x[0] == block, x[0].constant(2),
+                      convert(isBefore, b.i32()));
+      }));
+  auto isMember = [&](double bit) {
+    return b.map({members}, b.i32(),
+                 [&](ArrayRef<Expr> x) { return x[0] & x[0].constant(bit); });
+  };
   Value u = b.range(first, keys, 0);
   KeyTile tile;
   tile.keys =
       b.load(k, {range.batch, u, range.keyHead, b.range(0, shape.keyWidth, 1)});
   tile.values = b.load(
       v, {range.batch, u, range.keyHead, b.range(0, shape.valueWidth, 1)});
-  tile.base = bounds[0];
-  tile.row = bounds[1];
   tile.key = b.range(first, keys, 1);
-  tile.isVisible = [](Expr last, Expr key) { return key <= last; };
+  limitToBlocks(b, tile, rows.attention.selectBlock, first, isMember(2),
+                isMember(1), rows.start, range.query);
+  tile.row = b.map({tile.row, tile.selected}, b.i32(), [](ArrayRef<Expr> x) {
+    return select(x[1] != 0, x[0], -1);
+  });
+  tile.selected = {};
   return tile;
 }
 
@@ -258,14 +255,15 @@ Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
   if (!start)
     return indices;
   int64_t queries = getTileSize(shape.sequence);
-  KernelSpec spec = {
-      "numbers",
-      name(),
-      {ceilDiv(shape.sequence, queries), shape.keyHeads, shape.batch},
-      0};
+  KernelSpec spec;
+  spec.ownName = "selection_numbers";
+  spec.shape = "b" + formatExtent(shape.batch) + "s" +
+               formatExtent(shape.sequence) + "h" +
+               std::to_string(shape.keyHeads) + "_" + selectionName();
+  spec.grid = {ceilDiv(shape.sequence, queries), shape.keyHeads, shape.batch};
   spec.indices = indices;
   spec.selectBlock = selectBlock;
-  return cache.launch(
+  return cache.launchOnce(
       builder, op, spec, {indices, start}, indices.getType(),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         Expr batch = b.programId(2);
@@ -288,14 +286,17 @@ Value SelectedAttention::launchNumbers(KernelCache &cache, OpBuilder &builder,
 SmallVector<Value> SelectedAttention::forEachKeyTile(
     const GroupProgram &program, Value indices, const SelectionUnion &selection,
     Value k, Value v, ArrayRef<Value> inits, KeyTileBody body) const {
-  if (isPacked)
+  if (isPacked && !selection.counts)
     return forEachKeyTileOfPacked(program, indices, k, v, inits, body);
   TileBuilder &b = program.b;
   const QueryRange &range = program.range;
   Value slots = b.range(0, count, 1);
   bool isAlone = isGPU && !selection.counts;
   Value blocks;
-  if (!isAlone)
+  std::optional<PackedLists> packed;
+  if (isPacked)
+    packed.emplace(*this, program, indices, range.query);
+  else if (!isAlone)
     blocks = b.load(indices, {range.batch, range.keyHead, range.query, slots});
   int64_t perBlock = selectBlock / stepTile;
   // The key tiles of `number` blocks.
@@ -306,7 +307,9 @@ SmallVector<Value> SelectedAttention::forEachKeyTile(
           Expr first = block * selectBlock;
           if (perBlock > 1)
             first = first + i % perBlock * stepTile;
-          KeyTile tile = makeKeyTile(program, blocks, k, v, block, first);
+          KeyTile tile = packed
+                             ? makePackedKeyTile(program, *packed, k, v, first)
+                             : makeKeyTile(program, blocks, k, v, block, first);
           if (!skipsPerWarp())
             return body(tile, carried);
           Value isSelected = b.map({tile.row}, b.i1(),
@@ -379,10 +382,11 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
     if (!op.getIndices())
       return failure();
     SelectedAttention attention(op, getSchedule());
-    attention.isPacked = bool(op.getStart());
+    Value numbers = attention.launchNumbers(cache, rewriter, op,
+                                            op.getIndices(), op.getStart());
     if (SelectedForms(attention, getSchedule()).forward ==
         SelectedForm::Masks) {
-      convertToMasks(op, attention, rewriter);
+      convertToMasks(op, attention, numbers, rewriter);
       return success();
     }
     const AttentionShape &shape = attention.shape;
@@ -391,13 +395,12 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
                        {attention.numQueryTiles(), shape.keyHeads, shape.batch},
                        attention.flops(shape.keyWidth + shape.valueWidth)};
     SmallVector<Value> inputs(op->getOperands());
-    inputs[3] = attention.launchNumbers(cache, rewriter, op, op.getIndices(),
-                                        op.getStart());
+    inputs[3] = numbers;
     spec.indices = inputs[3];
     spec.selectBlock = op.getVisibility().getIndexBlock();
     spec.takesExtents = !attention.isPacked;
-    llvm::append_range(
-        inputs, attention.launchUnion(cache, rewriter, op, op.getIndices()));
+    llvm::append_range(inputs, attention.launchUnion(cache, rewriter, op,
+                                                     numbers, op.getStart()));
     rewriter.replaceOp(
         op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
                          [&](TileBuilder &b, ArrayRef<Value> args) {
@@ -408,17 +411,19 @@ struct ConvertSelectedAttention : KernelPattern<AttentionOp> {
 
 private:
   void convertToMasks(AttentionOp op, const SelectedAttention &selected,
-                      PatternRewriter &rewriter) const {
+                      Value numbers, PatternRewriter &rewriter) const {
     DenseAttention attention = makeMasked(selected, getSchedule());
     KernelSpec spec = attention.forwardSpec("masks", selected.name());
     spec.flops =
         selected.flops(selected.shape.keyWidth + selected.shape.valueWidth);
-    Value masks = SelectionMasks::launch(cache, rewriter, op, op.getIndices(),
-                                         selected.selectBlock);
+    SmallVector<Value> inputs = {op.getQuery(), op.getKey(), op.getValue(),
+                                 SelectionMasks::launch(cache, rewriter, op,
+                                                        numbers,
+                                                        selected.selectBlock)};
+    if (op.getStart())
+      inputs.push_back(op.getStart());
     rewriter.replaceOp(
-        op, cache.launch(rewriter, op, spec,
-                         {op.getQuery(), op.getKey(), op.getValue(), masks},
-                         op->getResultTypes(),
+        op, cache.launch(rewriter, op, spec, inputs, op->getResultTypes(),
                          [&](TileBuilder &b, ArrayRef<Value> args) {
                            attention.buildForward(b, args);
                          }));

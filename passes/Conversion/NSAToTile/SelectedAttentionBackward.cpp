@@ -239,7 +239,6 @@ struct Launcher {
       : op(op), cache(cache), builder(builder),
         attention(op, cache.getSchedule()),
         masked(makeMasked(attention, cache.getSchedule())) {
-    attention.isPacked = bool(op.getStart());
     indices = attention.launchNumbers(cache, builder, op, op.getIndices(),
                                       op.getStart());
   }
@@ -249,7 +248,7 @@ struct Launcher {
   ResultRange launchKeyValueGrad(Value delta, ArrayRef<Value> lists);
   ResultRange launchMaskedKeyValueGrad(Value delta);
   Value launchMasks() {
-    return SelectionMasks::launch(cache, builder, op, op.getIndices(),
+    return SelectionMasks::launch(cache, builder, op, indices,
                                   attention.selectBlock);
   }
   int64_t queryFlops() const {
@@ -288,8 +287,8 @@ ResultRange Launcher::launchQueryGrad() {
   spec.takesExtents = !attention.isPacked;
   SmallVector<Value> inputs(op->getOperands());
   inputs[6] = indices;
-  llvm::append_range(inputs,
-                     attention.launchUnion(cache, builder, op, indices));
+  llvm::append_range(inputs, attention.launchUnion(cache, builder, op, indices,
+                                                   op.getStart()));
   return cache.launch(builder, op, spec, inputs, queryTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         buildQueryGrad(attention, b, args);
@@ -299,8 +298,8 @@ ResultRange Launcher::launchQueryGrad() {
 ResultRange Launcher::launchMaskedQueryGrad() {
   KernelSpec spec = masked.queryGradSpec("dq_masks", attention.name());
   spec.flops = queryFlops();
-  SmallVector<Value> inputs(op->getOperands().drop_back());
-  inputs.push_back(launchMasks());
+  SmallVector<Value> inputs(op->getOperands());
+  inputs[6] = launchMasks();
   return cache.launch(builder, op, spec, inputs, queryTypes(),
                       [&](TileBuilder &b, ArrayRef<Value> args) {
                         masked.buildQueryGrad(b, args);
@@ -329,16 +328,23 @@ ResultRange Launcher::launchKeyValueGrad(Value delta, ArrayRef<Value> lists) {
 ResultRange Launcher::launchMaskedKeyValueGrad(Value delta) {
   KernelSpec spec = masked.keyValueGradSpec("dkdv_masks", attention.name());
   spec.flops = keyValueFlops();
-  return cache.launch(
-      builder, op, spec,
-      {op.getOutputGrad(), op.getQuery(), op.getKey(), op.getValue(),
-       op.getLse(), delta, launchMasks()},
-      keyValueTypes(), [&](TileBuilder &b, ArrayRef<Value> args) {
-        masked.buildKeyValueGrad(b, b.programId(0),
-                                 {args[0], args[1], args[2], args[3], args[4],
-                                  args[5], masked.getStatistics(), /*branch=*/0,
-                                  args[7], args[8], args[6]});
-      });
+  SmallVector<Value> inputs = {op.getOutputGrad(), op.getQuery(), op.getKey(),
+                               op.getValue(),      op.getLse(),   delta,
+                               launchMasks()};
+  if (op.getStart())
+    inputs.append(
+        {op.getStart(), launchSequenceEnds(cache, builder, op, op.getStart())});
+  return cache.launch(builder, op, spec, inputs, keyValueTypes(),
+                      [&](TileBuilder &b, ArrayRef<Value> args) {
+                        auto own = KeyValueGradArgs::ofOneBranch(
+                            args, masked.getStatistics());
+                        own.masks = args[6];
+                        if (masked.isPacked) {
+                          own.start = args[7];
+                          own.ends = args[8];
+                        }
+                        masked.buildKeyValueGrad(b, b.programId(0), own);
+                      });
 }
 
 namespace {

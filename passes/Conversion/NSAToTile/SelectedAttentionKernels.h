@@ -33,7 +33,9 @@ struct SelectedAttention {
       : SelectedAttention(AttentionShape(op.getQuery(), op.getKey(),
                                          op.getValue(), op.getScaleOrDefault()),
                           op.getVisibility(), getDim(op.getIndices(), 3),
-                          schedule) {}
+                          schedule) {
+    isPacked = bool(op.getStart());
+  }
 
   /// A block with all of the sequence is as good as a longer one.
   static int64_t limitBlock(const AttentionShape &shape, int64_t selectBlock) {
@@ -104,22 +106,24 @@ struct SelectedAttention {
                  llvm::ArrayRef<mlir::Value> inits, KeyTileBody body) const;
 
   /// Whether programs iterate over a SelectionUnion: on machines where looking
-  /// at every block would take long, if they have several queries.
-  bool hasUnion() const { return isGPU && queryTile > 1 && !isPacked; }
-  /// The most blocks that queries of a tile select.
+  /// at every block would take long, if they have several queries. Of packed
+  /// sequences it is one of ranges of `selectBlock` tokens, numbered as blocks
+  /// are, in which there are keys of the blocks.
+  bool hasUnion() const { return isGPU && (queryTile > 1 || isPacked); }
+  /// The most blocks, or ranges, that queries of a tile select.
   int64_t mostInUnion() const {
-    int64_t most = queryTile * count;
+    int64_t most = queryTile * count * (isPacked ? 2 : 1);
     return shape.sequence.isConstant() ? std::min(most, int64_t(numBlocks()))
                                        : most;
   }
   /// Types of a SelectionUnion; none where programs do without.
   llvm::SmallVector<mlir::Type> getUnionTypes(KernelCache &cache) const;
   /// The SelectionUnion of `op`, of a launch that forward and backward share;
-  /// no values where programs do without.
-  llvm::SmallVector<mlir::Value> launchUnion(KernelCache &cache,
-                                             mlir::OpBuilder &builder,
-                                             mlir::Operation *op,
-                                             mlir::Value indices) const;
+  /// no values where programs do without. `indices` are numbers of blocks, and
+  /// `start` is null without packed sequences.
+  llvm::SmallVector<mlir::Value>
+  launchUnion(KernelCache &cache, mlir::OpBuilder &builder, mlir::Operation *op,
+              mlir::Value indices, mlir::Value start) const;
   /// Launches the kernels that the gradient of `op` needs before others:
   /// offsets and list of the inverse index.
   llvm::SmallVector<mlir::Value> launchLists(KernelCache &cache,
@@ -127,7 +131,8 @@ struct SelectedAttention {
                                              mlir::Operation *op,
                                              mlir::Value indices) const;
   /// The numbers of the blocks that `indices` name: of packed sequences, which
-  /// begin at `start`, from a launch; `indices` if `start` is null.
+  /// begin at `start`, from a launch that all share; `indices` if `start` is
+  /// null.
   mlir::Value launchNumbers(KernelCache &cache, mlir::OpBuilder &builder,
                             mlir::Operation *op, mlir::Value indices,
                             mlir::Value start) const;
@@ -217,7 +222,7 @@ private:
                      body) const;
   /// Two ways to fill a SelectionUnion.
   void markUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
-                 const SelectionUnion &selection) const;
+                 mlir::Value start, const SelectionUnion &selection) const;
   void compareUnion(tile::TileBuilder &b, tile::Expr tile, mlir::Value indices,
                     const SelectionUnion &selection) const;
   KeyTile makeKeyTile(const GroupProgram &program, mlir::Value blocks,

@@ -56,7 +56,7 @@ SelectedForms::SelectedForms(const SelectedAttention &selected,
   bool isMeasured = schedule.mmaRows != 0 && shape.elementBits == 16 &&
                     shape.batch.isConstant() && shape.sequence.isConstant() &&
                     int64_t(shape.sequence) >= shortest &&
-                    selected.keyTile == 64 && !selected.isPacked;
+                    selected.keyTile == 64;
   if (schedule.selectedForm != SelectedForm::Auto || !isMeasured)
     return;
   auto causal = CausalAttr::get(selected.visibility.getContext());
@@ -83,6 +83,7 @@ DenseAttention nsa::makeMasked(const SelectedAttention &selected,
   auto causal = CausalAttr::get(selected.visibility.getContext());
   DenseAttention attention(selected.shape, causal, schedule,
                            selected.selectBlock);
+  attention.isPacked = selected.isPacked;
   // Heads so wide leave two programs too few registers: one has a producer.
   if (selected.shape.keyWidth + selected.shape.valueWidth > 128)
     attention.minBlocks = 0;

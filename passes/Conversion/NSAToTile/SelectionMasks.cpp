@@ -54,6 +54,20 @@ Value SelectionMasks::launch(KernelCache &cache, OpBuilder &builder,
                           })[0];
 }
 
+Value SelectionMasks::ofBlocksBefore(TileBuilder &b, Value words,
+                                     Value before) {
+  SmallVector<Value> inputs = {words};
+  if (before)
+    inputs.push_back(before);
+  return b.map(inputs, b.i32(), [&](ArrayRef<Expr> x) {
+    Expr shifted = x[0] << x[0].constant(1);
+    if (!before)
+      return shifted;
+    Expr last = (x[1] >> x[1].constant(blocksPerWord - 1)) & x[1].constant(1);
+    return shifted + last;
+  });
+}
+
 Value SelectionMasks::isSelected(TileBuilder &b, Value words, Expr block) {
   Expr place = block % static_cast<double>(blocksPerWord);
   return b.map({words}, b.i32(), [&](ArrayRef<Expr> x) {

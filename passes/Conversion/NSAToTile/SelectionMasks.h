@@ -24,6 +24,11 @@ struct SelectionMasks {
   /// have a bit for, else 0.
   static mlir::Value isSelected(tile::TileBuilder &b, mlir::Value words,
                                 tile::Expr block);
+  /// The words for the blocks before those that `words` are for, of which
+  /// `before` are the words before, null for none: bits of number
+  /// `block - 1` where `words` have those of `block`.
+  static mlir::Value ofBlocksBefore(tile::TileBuilder &b, mlir::Value words,
+                                    mlir::Value before);
 };
 
 } // namespace nsa

@@ -4,7 +4,8 @@
 // for every block of the sequence whether it is one of them. The place of a
 // block in the union is the number of smaller ones. Where there are few blocks,
 // members are marked and counted; where lists are short, each entry is compared
-// with all others and counted where it stands first.
+// with all others and counted where it stands first. Blocks of packed
+// sequences, which may lie in two ranges of tokens, are always marked.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,17 +15,38 @@ using namespace mlir;
 using namespace nsa;
 using namespace nsa::tile;
 
+/// For blocks of packed sequences that do not begin with a range of tokens, the
+/// next range.
+static Value getNextRanges(TileBuilder &b, Value entries, Value begin,
+                           int64_t selectBlock) {
+  return b.map({entries, begin}, b.i32(), [&](ArrayRef<Expr> x) {
+    Expr isNext = (x[0] >= 0) & (x[1] % selectBlock > 0);
+    return select(isNext, x[0] + 1, -1);
+  });
+}
+
 void SelectedAttention::markUnion(TileBuilder &b, Expr tile, Value indices,
+                                  Value start,
                                   const SelectionUnion &selection) const {
   Expr keyHead = b.programId(1), batch = b.programId(2);
   Value t = b.range(tile * queryTile, queryTile, 0);
   SelectionLists lists(
       *this, t, b.load(indices, {batch, keyHead, t, b.range(0, count, 1)}));
+  std::optional<SelectionLists> next;
+  if (start)
+    next.emplace(*this, t,
+                 getNextRanges(b, lists.entries, b.load(start, {batch, t}),
+                               selectBlock));
   constexpr int64_t most = 32;
   int64_t some =
       shape.sequence.isConstant() ? std::min(int64_t(numBlocks()), most) : most;
   auto mark = [&](Expr block, ArrayRef<Value> number) -> SmallVector<Value> {
     Value isMember = b.reduceMax(lists.findMembers(b, block, some), /*axis=*/0);
+    if (next)
+      isMember =
+          b.map({isMember,
+                 b.reduceMax(next->findMembers(b, block, some), /*axis=*/0)},
+                b.i32(), [](ArrayRef<Expr> x) { return max(x[0], x[1]); });
     // Others have a place that does not exist.
     Value places = b.map(
         {isMember, sumBefore(b, isMember), number[0]}, b.i32(),
@@ -109,26 +131,32 @@ SmallVector<Type> SelectedAttention::getUnionTypes(KernelCache &cache) const {
 
 SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
                                                   OpBuilder &builder,
-                                                  Operation *op,
-                                                  Value indices) const {
+                                                  Operation *op, Value indices,
+                                                  Value start) const {
   if (!hasUnion())
     return {};
+  SmallVector<Value> inputs = {indices};
+  if (start)
+    inputs.push_back(start);
   KernelSpec spec;
   spec.ownName = "selection_union";
   spec.shape = name();
   // It depends on the width of the heads and on their type.
   spec.key = std::to_string(queryTile);
   spec.grid = {numQueryTiles(), shape.keyHeads, shape.batch};
-  spec.takesExtents = true;
-  return llvm::to_vector_of<Value>(
-      cache.launchOnce(builder, op, spec, indices, getUnionTypes(cache),
-                       [&](TileBuilder &b, ArrayRef<Value> args) {
-                         SelectionUnion selection = {args[1], args[2]};
-                         if (int64_t(numBlocks()) <= queryTile * count)
-                           markUnion(b, b.programId(0), args[0], selection);
-                         else
-                           compareUnion(b, b.programId(0), args[0], selection);
-                       }));
+  spec.takesExtents = !isPacked;
+  return llvm::to_vector_of<Value>(cache.launchOnce(
+      builder, op, spec, inputs, getUnionTypes(cache),
+      [&](TileBuilder &b, ArrayRef<Value> args) {
+        SelectionUnion selection = {args.drop_back().back(), args.back()};
+        if (isPacked)
+          markUnion(b, b.programId(0), args[0], args[1], selection);
+        else if (int64_t(numBlocks()) <= queryTile * count)
+          markUnion(b, b.programId(0), args[0],
+                    /*start=*/Value(), selection);
+        else
+          compareUnion(b, b.programId(0), args[0], selection);
+      }));
 }
 
 SelectionUnion SelectedAttention::takeUnion(ArrayRef<Value> &inputs) const {

@@ -1,7 +1,6 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile | FileCheck %s
-// RUN: not nsa-opt %s --nsa-convert-to-tile="schedule=cuda selected-form=masks" 2>&1 | FileCheck %s --check-prefix=MASKS
-
-// MASKS: error: 'nsa.attention' op has no kernel for packed sequences with masks of selected blocks
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=lists" | FileCheck %s --check-prefix=LISTS
+// RUN: nsa-opt %s --nsa-convert-to-tile="schedule=hopper selected-form=masks" | FileCheck %s --check-prefix=MASKS
 
 // Keys begin with the sequence of the first query, and rows count them from
 // where their own begins.
@@ -14,4 +13,32 @@ func.func @packed(%q: tensor<1x64x4x16xf32>, %k: tensor<1x64x2x16xf32>, %s: tens
   %o, %lse = nsa.attention %q, %k, %k visible(#nsa.window<32>) start(%s : tensor<1x64xi32>)
       : tensor<1x64x4x16xf32>, tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>
   return %o : tensor<1x64x4x16xf32>
+}
+
+// Numbers of blocks, and what follows from them and from the starts, are made
+// once for forward and backward. A union holds ranges of tokens; a mask has a
+// bit for each block, and words shifted by one have those of the blocks before.
+// LISTS-LABEL: func.func @selected
+// LISTS-COUNT-1: tile.launch @selection_numbers_b1s128h2_s64n1_packed(
+// LISTS-COUNT-1: tile.launch @selection_union_b1s128h4x2d16_s64n1_packed(
+// LISTS-NOT: tile.launch @selection_union
+// LISTS-NOT: tile.launch @selection_numbers
+// LISTS: tile.launch @selected_attention_b1s128h4x2d16_s64n1_packed_f32(
+// LISTS: tile.launch @selected_attention_backward_dkdv_b1s128h4x2d16_s64n1_packed_f32(
+// MASKS-LABEL: func.func @selected
+// MASKS-DAG: tile.launch @sequence_ends_b1s128(%arg5)
+// MASKS-DAG: %[[NUMBERS:.*]] = tile.launch @selection_numbers_b1s128h2_s64n1_packed(%arg4, %arg5)
+// MASKS-DAG: tile.launch @selection_masks_b1s128h2_s64n1(%[[NUMBERS]])
+// MASKS: tile.launch @selected_attention_masks_b1s128h4x2d16_s64n1_packed_f32(
+// MASKS: tile.launch @selected_attention_backward_dq_masks_b1s128h4x2d16_s64n1_packed_f32(
+// MASKS: tile.launch @selected_attention_backward_dkdv_masks_b1s128h4x2d16_s64n1_packed_f32(
+!q = tensor<1x128x4x16xf32>
+!k = tensor<1x128x2x16xf32>
+!i = tensor<1x2x128x1xi32>
+!s = tensor<1x128xi32>
+func.func @selected(%q: !q, %do: !q, %k: !k, %v: !k, %i: !i, %s: !s) -> (!q, !q, !k, !k) {
+  %o, %l = nsa.attention %q, %k, %v visible(#nsa.selected<block = 64>, %i : !i) start(%s : !s) : !q, !k, !k
+  %dq, %dk, %dv = nsa.attention_backward %do, %q, %k, %v, %o, %l visible(#nsa.selected<block = 64>, %i : !i) start(%s : !s)
+      : !q, !q, !k, !k, !q, tensor<1x4x128xf32>
+  return %o, %dq, %dk, %dv : !q, !q, !k, !k
 }

@@ -86,3 +86,20 @@ func.func @compress_key_value(%k: !x, %v: !x, %w: !w, %w2: !w2, %p: !p, %t: tens
       : (!y, !y, !x, !x, !w, !w) -> (!x, !x, !w, !w)
   return
 }
+
+!packed = tensor<1x16x2x16xf32>
+!start = tensor<1x64xi32>
+
+// CHECK-LABEL: func.func @packed_sequences
+func.func @packed_sequences(%q: !q, %k: !x, %w: !w, %t: tensor<64x8x2xf32>, %s: !start) {
+  // CHECK: %[[KC:.*]], %[[VC:.*]] = nsa.compress_key_value linear %arg1(%arg2), %arg1(%arg2) rotary %arg3 start(%arg4) by(#nsa.compressed<block = 8, stride = 4>)
+  %kc, %vc = nsa.compress_key_value linear %k (%w), %k (%w) rotary %t start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (!x, !x, !w, !w, tensor<64x8x2xf32>, !start) -> (!packed, !packed)
+  // CHECK: nsa.compress_key_value_backward mean %[[KC]], %[[VC]], %arg1, %arg1 start(%arg4) by(#nsa.compressed<block = 8, stride = 4>)
+  %d:2 = nsa.compress_key_value_backward mean %kc, %vc, %k, %k start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (!packed, !packed, !x, !x, !start) -> (!x, !x)
+  // CHECK: nsa.rotary_attention %arg0, %[[KC]], %[[VC]], %arg1 rotary %arg3 start(%arg4) visible(#nsa.compressed<block = 8, stride = 4>)
+  %r:4 = nsa.rotary_attention %q, %kc, %vc, %k rotary %t start(%s) visible(#nsa.compressed<block = 8, stride = 4>)
+      : (!q, !packed, !packed, !x, tensor<64x8x2xf32>, !start) -> (!q, !l, !q, !x)
+  return
+}

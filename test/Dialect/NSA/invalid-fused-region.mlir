@@ -665,3 +665,26 @@ func.func @values_turned(%do: !q, %q: !q, %kc: !kc, %k: !k, %o: !q, %l: !l, %i: 
   }
   return
 }
+
+// -----
+
+!q = tensor<1x16x2x4xf32>
+!k = tensor<1x16x1x4xf32>
+!l = tensor<1x2x16xf32>
+!i = tensor<1x1x16x2xi32>
+!g = tensor<1x16x2x1xf32>
+!t = tensor<16x2x2xf32>
+!s = tensor<1x16xi32>
+
+func.func @rotation_start(%do: !q, %q: !q, %k: !k, %l: !l, %i: !i, %g: !g, %t: !t, %s: !s) {
+  %r:2 = nsa.fused %do, %q, %k, %l, %i, %g, %t, %s : (!q, !q, !k, !l, !i, !g, !t, !s) -> (!q, !k) {
+  ^bb0(%dout: !q, %x: !q, %key: !k, %lse: !l, %idx: !i, %gates: !g, %table: !t, %start: !s):
+    %dg, %ds = nsa.combine_backward %dout, %gates, %x : (!q, !g, !q) -> (!g, !q)
+    %dq, %dk, %dv = nsa.attention_backward %ds, %x, %key, %key, %x, %lse visible(#nsa.selected<block = 8>, %idx : !i) start(%start : !s) : !q, !q, !k, !k, !q, !l
+    // expected-error @below {{has another start than the attention}}
+    %turned = nn.rotary %dq, %table {inverse} : (!q, !t) -> !q
+    %dkt = nn.rotary %dk, %table, %start {inverse} : (!k, !t, !s) -> !k
+    nsa.yield %turned, %dkt : !q, !k
+  }
+  return
+}

@@ -240,3 +240,22 @@ func.func @rotary_no_queries(%q: tensor<1x64x0x16xf32>, %kc: tensor<1x15x2x16xf3
       : (tensor<1x64x0x16xf32>, tensor<1x15x2x16xf32>, tensor<1x15x2x16xf32>, tensor<1x64x2x16xf32>, tensor<64x8x2xf32>) -> (tensor<1x64x0x16xf32>, tensor<1x0x64xf32>, tensor<1x64x0x16xf32>, tensor<1x64x2x16xf32>)
   return
 }
+
+// -----
+
+func.func @pair_start(%k: tensor<1x64x2x16xf32>, %s: tensor<1x32xi32>) {
+  // expected-error @below {{start has shape 1x32, expected 1x64}}
+  %r:2 = nsa.compress_key_value mean %k, %k start(%s) by(#nsa.compressed<block = 8, stride = 4>)
+      : (tensor<1x64x2x16xf32>, tensor<1x64x2x16xf32>, tensor<1x32xi32>) -> (tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>)
+  return
+}
+
+// -----
+
+func.func @rotary_attention_start(%q: tensor<1x64x4x16xf32>, %k: tensor<1x16x2x16xf32>, %t: tensor<64x8x2xf32>, %s: tensor<2x64xi32>) {
+  // expected-error @below {{start has shape 2x64, expected 1x64}}
+  %r:3 = nsa.rotary_attention %q, %k, %k rotary %t start(%s) visible(#nsa.compressed<block = 8, stride = 4>)
+      : (tensor<1x64x4x16xf32>, tensor<1x16x2x16xf32>, tensor<1x16x2x16xf32>, tensor<64x8x2xf32>, tensor<2x64xi32>)
+      -> (tensor<1x64x4x16xf32>, tensor<1x4x64xf32>, tensor<1x64x4x16xf32>)
+  return
+}

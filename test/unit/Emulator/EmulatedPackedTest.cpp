@@ -54,62 +54,8 @@ struct PackedModule {
            ", " + keys + "\n}\n";
   }
 
-  /// Compression, its rotation, what it selects and their gradients, with a
-  /// weight of `width` channels.
-  std::string selection(int width) const;
-
   std::string q, k, blocks, lse, start;
 };
-
-std::string PackedModule::selection(int width) const {
-  auto matrix = [](const std::string &sizes) {
-    return "tensor<" + sizes + "xf32>";
-  };
-  std::string w =
-      matrix("2x" + std::to_string(8 * width) + "x" + std::to_string(width));
-  std::string table =
-      matrix(std::to_string(kTokens) + "x" + std::to_string(width / 2) + "x2");
-  std::string indices = "tensor<1x2x" + std::to_string(kTokens) + "x3xi32>";
-  std::string numbers = "tensor<3xf32>";
-  std::string at = " start(%s : " + start + ") ";
-  std::string by = "by(#nsa.compressed<block = 8, stride = 4>";
-  std::string selected =
-      "visible(#nsa.selected<block = 16>, %i : " + indices + ")" + at + ": ";
-  std::string qkv = q + ", " + k + ", " + k;
-  std::vector<std::pair<std::string, std::string>> out = {
-      {"kr", blocks}, {"i", indices}, {"y", numbers}, {"o", q}, {"dq", q},
-      {"dk", k},      {"dv", k},      {"dx", k},      {"dw", w}};
-  std::string types, names, values;
-  for (const auto &[name, type] : out) {
-    std::string comma = names.empty() ? "" : ", ";
-    types += comma + type;
-    names += comma + "%" + name;
-    values += comma + type + " {nn.name = \"" + name + "\"}";
-  }
-  return "func.func @f(%q: " + q + " {nn.name = \"q\"}, %k: " + k +
-         " {nn.name = \"k\"}, %v: " + k + " {nn.name = \"v\"}, %d: " + q +
-         " {nn.name = \"d\"}, %w: " + w + " {nn.name = \"w\"}, %t: " + table +
-         " {nn.name = \"t\"}, %s: " + start + " {nn.name = \"s\"}) -> (" +
-         values + ") {\n  %kc = nsa.compress linear %k, %w start(%s) " + by +
-         ") : (" + k + ", " + w + ", " + start + ") -> " + blocks +
-         "\n  %kr = nn.rotary %kc, %t, %s {stride = 4 : i64} : (" + blocks +
-         ", " + table + ", " + start + ") -> " + blocks +
-         "\n  %oc, %lc = nsa.attention %q, %kr, %kc visible("
-         "#nsa.compressed<block = 8, stride = 4>)" +
-         at + ": " + q + ", " + blocks + ", " + blocks +
-         "\n  %i = nsa.select %q, %kr, %lc" + at + by +
-         ", #nsa.selected<block = 16, count = 3>) : " + q + ", " + blocks +
-         " -> " + indices +
-         "\n  %y = nsa.selection_statistics %i, %s "
-         "{select_block = 16 : i64} : (" +
-         indices + ", " + start + ") -> " + numbers +
-         "\n  %o, %l = nsa.attention %q, %k, %v " + selected + qkv +
-         "\n  %dq, %dk, %dv = nsa.attention_backward %d, %q, %k, %v, %o, %l " +
-         selected + q + ", " + qkv + ", " + q + ", " + lse +
-         "\n  %dx, %dw = nsa.compress_backward linear %kr, %k, %w start(%s) " +
-         by + ") : (" + blocks + ", " + k + ", " + w + ", " + start + ") -> (" +
-         k + ", " + w + ")\n  return " + names + " : " + types + "\n}\n";
-}
 
 /// Runs a module with the same random inputs.
 CompiledModule runPacked(const std::string &text, const std::string &target,
@@ -164,9 +110,4 @@ TEST(EmulatedPacked, Attention_IsThatOfTheCPU) {
   check(narrow.attention("#nsa.causal", narrow.k), "sm_80", false, 1e-4);
   check(wide.attention("#nsa.compressed<block = 8, stride = 4>", wide.blocks),
         "sm_90a", true, 2e-2);
-}
-
-TEST(EmulatedPacked, CompressionAndSelection_AreThoseOfTheCPU) {
-  PackedModule narrow(2, 16, "f32");
-  check(narrow.selection(16), "sm_90a", false, 1e-4);
 }

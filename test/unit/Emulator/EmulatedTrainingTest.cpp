@@ -38,11 +38,12 @@ struct Distance {
   double cosine() const { return dot / std::sqrt(x * y); }
 };
 
-/// A model on both targets, with equal parameters and tokens.
+/// A model on both targets, with equal parameters and tokens, in documents of
+/// several lengths where these are isolated. `selectedForm` is that of the GPU.
 class Pair {
 public:
   Pair(const std::vector<std::string> &overrides, const std::string &precision,
-       const std::string &target) {
+       const std::string &target, const std::string &selectedForm = "auto") {
     std::string text = modelText(overrides);
     CompilerOptions options;
     options.precision = precision;
@@ -50,6 +51,7 @@ public:
                              const CompilerOptions &given) {
       CompilerOptions changed = given;
       changed.target = target;
+      changed.selectedForm = selectedForm;
       return emulator::compileForEmulator(source, changed);
     };
     RuntimeOptions runtime = CompiledModule::poisoned();
@@ -73,6 +75,19 @@ public:
       for (const char *name : {"tokens", "targets"})
         std::memcpy(view(i, name).data, view(0, name).data,
                     view(0, name).bytes);
+      isolate(i);
+    }
+  }
+
+  /// Documents at multiples of blocks and elsewhere.
+  void isolate(size_t model) {
+    const TensorView *start = models[model].getProgram().findTensor("start");
+    if (!start)
+      return;
+    int32_t *next = start->as<int32_t>(), begin = 0;
+    for (int32_t length : {32, 1, 9, 28}) {
+      next = std::fill_n(next, length, begin);
+      begin += length;
     }
   }
 
@@ -98,8 +113,9 @@ public:
 };
 
 void checkSteps(const std::vector<std::string> &overrides,
-                const std::string &target) {
-  Pair pair(overrides, "fp32", target);
+                const std::string &target,
+                const std::string &selectedForm = "auto") {
+  Pair pair(overrides, "fp32", target, selectedForm);
   ASSERT_EQ(pair.models.size(), 2u);
   for (int step = 0; step < 2; ++step) {
     pair.run("accumulate");
@@ -137,6 +153,17 @@ TEST(EmulatedTraining, StepsOfKeysOfTheModel_AgreeWithTheCPU) {
               "model.tied_embeddings=true", "model.logit_softcap=2",
               "nsa.shared_kv=true"},
              "sm_90a");
+}
+
+TEST(EmulatedTraining, StepsOfIsolatedDocuments_AgreeWithTheCPU) {
+  const std::vector<std::string> forms = {"lists", "masks"};
+  for (const std::string &form : sampleOf(forms, 1, testSeed())) {
+    SCOPED_TRACE(form);
+    checkSteps({"data.isolate_documents=true", "model.n_layers=1",
+                "train.batch_size=1", "train.micro_batch=1",
+                form == "lists" ? "nsa.phi=linear" : "nsa.phi=mean"},
+               "sm_90a", form);
+  }
 }
 
 TEST(EmulatedTraining, MixedPrecision_PointsTheSameWay) {
