@@ -169,6 +169,38 @@ TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
   EXPECT_EQ(second.loss[0], sum);
 }
 
+TEST_F(CUDASessionTest, ExternalMemoryOnAStream_FailingCommandIsNamed) {
+  options.externalMemory = true;
+  std::string bytes = makeEvaluation();
+  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
+  Result<std::unique_ptr<Session>> session =
+      Session::create(*artifact, options);
+  ASSERT_TRUE(session.ok()) << session.message();
+  const Program &program = (*session)->program();
+  const EntryInfo &eval = *program.findEntry("eval");
+  alignas(256) float w[128] = {};
+  std::vector<char> scratch(program.scratchBytes());
+  DeviceArrays arrays(0);
+  Result<std::vector<Binding>> bindings =
+      (*session)->bind(eval, arrays.arguments());
+  ASSERT_TRUE(bindings.ok()) << bindings.message();
+  bindings->push_back({0, w});
+  fakeCUDAFail("cuLaunchKernel", 1);
+  std::string message =
+      (*session)->run(eval, *bindings, 4096, {}, scratch.data()).message();
+  EXPECT_NE(message.find("launch @add_rows"), std::string::npos) << message;
+  EXPECT_NE(message.find("cuLaunchKernel: an illegal memory access"),
+            std::string::npos)
+      << message;
+  fakeCUDAReset();
+  std::vector<Binding> without(bindings->begin(), bindings->end() - 1);
+  message = (*session)->run(eval, without, 4096, {}, scratch.data()).message();
+  EXPECT_NE(message.find("bytes of a program without memory for which none was "
+                         "given"),
+            std::string::npos)
+      << message;
+}
+
 TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
   options.externalMemory = true;
   std::string bytes = makeEvaluation();
