@@ -39,6 +39,10 @@ inline constexpr int64_t kTensorAlignment = 16;
 /// once, as far as registers go. Without it, as many as fit.
 inline constexpr llvm::StringLiteral kMinBlocksAttr = "nsa.min_blocks";
 
+/// Attribute of a kernel, a unit: a producer warpgroup is to copy the tiles
+/// that its loops multiply, however few accumulator registers these have.
+inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
+
 /// Attribute of a kernel, an array<i64> with a number for each argument: the
 /// tokens of a block if the argument is i32 [B, heads, tokens, n] and holds the
 /// numbers of selected blocks, else 0.

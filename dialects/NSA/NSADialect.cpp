@@ -29,11 +29,10 @@ void nsa::NSADialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringRef kKernelAttrs[] = {
-    nsa::kSharedBytesAttr,     nsa::kMultipliesAttr,
-    nsa::kLaunchRegistersAttr, nsa::kTensorMapsAttr,
-    nsa::kMinBlocksAttr,       nsa::kSelectBlocksAttr,
-    nsa::kInPlaceAttr,         nsa::kPerformanceLintsAttr,
-    nsa::kExtentsAttr,         nsa::kGridExtentsAttr};
+    nsa::kSharedBytesAttr,  nsa::kMultipliesAttr, nsa::kLaunchRegistersAttr,
+    nsa::kTensorMapsAttr,   nsa::kMinBlocksAttr,  nsa::kProducerAttr,
+    nsa::kSelectBlocksAttr, nsa::kInPlaceAttr,    nsa::kPerformanceLintsAttr,
+    nsa::kExtentsAttr,      nsa::kGridExtentsAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

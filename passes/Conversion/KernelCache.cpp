@@ -175,6 +175,8 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
     kernel->setAttr(kInPlaceAttr, builder.getUnitAttr());
   if (spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
+  if (spec.hasProducer)
+    kernel->setAttr(kProducerAttr, builder.getUnitAttr());
   kernel->setAttr("bytes", builder.getI64IntegerAttr(bytes));
   return kernel;
 }

@@ -40,6 +40,9 @@ struct KernelSpec {
   /// Programs that a multiprocessor of a GPU is to run at once, as far as
   /// registers go; 0 for as many as fit.
   int64_t minBlocks = 0;
+  /// Whether a producer warpgroup copies for loops of few accumulator
+  /// registers, too.
+  bool hasProducer = false;
   /// An input that holds the numbers of selected blocks, if there is one, and
   /// the tokens of a block.
   mlir::Value indices = {};

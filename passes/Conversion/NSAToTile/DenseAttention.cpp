@@ -35,11 +35,10 @@ struct MaskWords {
 
 bool DenseAttention::isLong() const {
   constexpr int64_t manyKeys = 1536, manyTokens = 8192;
-  // Narrower ones have too few sums for that one.
-  if (shape.valueWidth <= 64)
-    return false;
   if (!visibility->attendsToTokens())
-    return int64_t(shape.keys) >= manyKeys;
+    return shape.valueWidth > 64 && int64_t(shape.keys) >= manyKeys;
+  if (shape.valueWidth <= 64 && !isThin())
+    return false;
   // Blocks that were selected are smaller than the tiles of keys.
   return selectBlock == 0 && shape.sequence.isConstant() &&
          visibility->getMaxKeys(int64_t(shape.sequence)) >= manyTokens;
@@ -73,7 +72,9 @@ DenseAttention::getForwardKeyTile(const KernelSchedule &schedule) const {
   int64_t tile = getKeyTile(schedule, schedule.fixed.forwardKeys);
   bool isLarge = rows != 0 && ownQueryTile == 3 * rows && tile == 64 &&
                  shape.keyWidth <= 128 && shape.valueWidth <= 128;
-  return isLarge && schedule.fixed.forwardKeys == 0 ? 80 : tile;
+  if (!isLarge || schedule.fixed.forwardKeys != 0)
+    return tile;
+  return isThin() ? 128 : 80;
 }
 
 /// Warpgroups of one program wait for each other, those of two do not: while
@@ -406,6 +407,8 @@ KernelSpec DenseAttention::forwardSpec(StringRef suffix,
   KernelSpec spec = {suffix.str(), std::move(name), grid,
                      flops(shape.keyWidth + shape.valueWidth)};
   spec.minBlocks = minBlocks;
+  // Loops of wider heads have one for their sums.
+  spec.hasProducer = hasWarpgroups && ownQueryTile > 128 && isThin();
   spec.takesExtents = !isPacked;
   spec.longestFirst = isGraded();
   return spec;

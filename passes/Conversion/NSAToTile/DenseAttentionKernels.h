@@ -169,6 +169,9 @@ private:
   int64_t getProductRows(const KernelSchedule &schedule) const {
     return shape.elementBits == 16 ? schedule.mmaRows : 0;
   }
+  /// Whether sums of values have few registers: with more keys at once, scores
+  /// have as many as those of wider heads.
+  bool isThin() const { return shape.keyWidth <= 64 && shape.valueWidth <= 64; }
   /// Whether a query sees so many keys that three warpgroups, for which another
   /// one copies, are faster than two programs of two.
   bool isLong() const;

@@ -218,11 +218,13 @@ void KernelEmitter::planRoles(uint64_t sharedLimit) {
   if (!options.wgmma || !options.producers || warps == 0 ||
       warps % warpsOfGroup != 0)
     return;
+  bool isWanted = kernel->hasAttr(nsa::kProducerAttr);
   producer = planProducer(
       kernel, written,
       [&](scf::ForOp loop) {
         return findWarpBranch(loop) ||
-               (findFirstDot(loop) && countSums(loop) >= options.producerSums);
+               (findFirstDot(loop) &&
+                (isWanted || countSums(loop) >= options.producerSums));
       },
       threads, int64_t(sharedLimit));
   if (!producer.empty())
