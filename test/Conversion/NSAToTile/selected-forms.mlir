@@ -1,0 +1,24 @@
+// RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper | FileCheck %s
+
+// Masks where queries select a good part of what they see, lists where they do
+// not.
+
+// CHECK-LABEL: func.func @short
+// CHECK: tile.launch @selected_attention_masks_b1s4096
+// CHECK: tile.launch @selected_attention_backward_dq_masks_b1s4096
+// CHECK: tile.launch @selected_attention_backward_dkdv_masks_b1s4096
+func.func @short(%q: tensor<1x4096x12x64xbf16>, %k: tensor<1x4096x2x64xbf16>, %i: tensor<1x2x4096x16xi32>) -> (tensor<1x4096x12x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>) {
+  %o, %l = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x4096x16xi32>) : tensor<1x4096x12x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x2x4096x16xi32>) : tensor<1x4096x12x64xbf16>, tensor<1x4096x12x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x12x64xbf16>, tensor<1x12x4096xf32>
+  return %dq, %dk, %dv : tensor<1x4096x12x64xbf16>, tensor<1x4096x2x64xbf16>, tensor<1x4096x2x64xbf16>
+}
+
+// CHECK-LABEL: func.func @long
+// CHECK: tile.launch @selected_attention_b1s8192
+// CHECK: tile.launch @selected_attention_backward_dq_b1s8192
+// CHECK: tile.launch @selected_attention_backward_dkdv_b1s8192
+func.func @long(%q: tensor<1x8192x12x64xbf16>, %k: tensor<1x8192x2x64xbf16>, %i: tensor<1x2x8192x16xi32>) -> (tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>) {
+  %o, %l = nsa.attention %q, %k, %k visible(#nsa.selected<block = 64>, %i : tensor<1x2x8192x16xi32>) : tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>
+  %dq, %dk, %dv = nsa.attention_backward %q, %q, %k, %k, %o, %l visible(#nsa.selected<block = 64>, %i : tensor<1x2x8192x16xi32>) : tensor<1x8192x12x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x12x64xbf16>, tensor<1x12x8192xf32>
+  return %dq, %dk, %dv : tensor<1x8192x12x64xbf16>, tensor<1x8192x2x64xbf16>, tensor<1x8192x2x64xbf16>
+}
