@@ -12,6 +12,13 @@ using tile::Expr;
 #define GET_OP_CLASSES
 #include "dialects/NN/NNActivations.cpp.inc"
 
+void NNDialect::registerActivations() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNActivations.cpp.inc"
+      >();
+}
+
 /// All of them have one result, of the type of the first operand.
 #define NSA_RESULT_LIKE_OPERAND(Op)                                            \
   LogicalResult Op::inferReturnTypes(MLIRContext *, std::optional<Location>,   \

@@ -1,10 +1,8 @@
 //===- NNDialect.cpp - the rest of a decoder ------------------------------===//
 
 #include "dialects/NN/NNDialect.h"
-#include "dialects/NN/NNActivations.h"
 #include "dialects/NN/NNModuleOps.h"
 #include "dialects/NN/NNOps.h"
-#include "dialects/NN/NNOptimizers.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -34,18 +32,9 @@ void NNDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/NN/NNOps.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/NN/NNModuleOps.cpp.inc"
-      >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/NN/NNOptimizers.cpp.inc"
-      >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/NN/NNActivations.cpp.inc"
-      >();
+  registerActivations();
+  registerModuleOps();
+  registerOptimizers();
 }
 
 //===----------------------------------------------------------------------===//

@@ -48,6 +48,12 @@ def NN_Dialect : Dialect {
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
+  // Each where its operations are defined: all in one file compile for 17 s.
+  let extraClassDeclaration = [{
+    void registerActivations();
+    void registerModuleOps();
+    void registerOptimizers();
+  }];
 }
 
 class NN_Op<string mnemonic, list<Trait> traits = []>

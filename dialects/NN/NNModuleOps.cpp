@@ -181,6 +181,13 @@ static std::string getValueName(SymbolRefAttr parameter) {
 #define GET_OP_CLASSES
 #include "dialects/NN/NNModuleOps.cpp.inc"
 
+void NNDialect::registerModuleOps() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNModuleOps.cpp.inc"
+      >();
+}
+
 //===----------------------------------------------------------------------===//
 // nn.module
 //===----------------------------------------------------------------------===//

@@ -17,6 +17,13 @@ using tile::TileBuilder;
 #define GET_OP_CLASSES
 #include "dialects/NN/NNOptimizers.cpp.inc"
 
+void NNDialect::registerOptimizers() {
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/NN/NNOptimizers.cpp.inc"
+      >();
+}
+
 //===----------------------------------------------------------------------===//
 // What optimizers share
 //===----------------------------------------------------------------------===//
