@@ -131,7 +131,7 @@ def CheckPerformanceLints : Pass<"nsa-check-performance-lints", "::mlir::ModuleO
     | `scalar-product` | on a GPU, a kernel multiplies tiles of bf16 or f16 without tensor cores |
     | `unfused` | branches of attention, or their gradients, that `nsa-fuse-attention` could not fuse; its remarks say why |
     | `spill` | on a GPU, a kernel with matmuls, which attention is, keeps registers in memory |
-    | `serialised` | on a GPU, ptxas lets the asynchronous products of such a kernel wait for each other, or ignores how it hands registers over for them (C7500 to C7599) |
+    | `serialised` | on a GPU, ptxas serializes the wgmma of such a kernel, or ignores its register reallocation (setmaxnreg) (C7500 to C7599) |
     | `copy` | an `rt.copy` of 64 KiB or more: a value could not be computed where it belongs |
 
     A kernel's performance lints are its attribute `performance_lints`, so the pass runs after

@@ -28,7 +28,7 @@ def ConvertToTile : Pass<"nsa-convert-to-tile", "::mlir::ModuleOp"> {
     branch go through all blocks with masks (`selected-form`), in tiles of one
     head. Tiles of selected keys are the largest divisors of a selection block
     up to their size; programs of selected queries fill M-tiles of 16 rows where
-    each of these passes by blocks that it did not select.
+    each of these skips blocks that it did not select.
 
     Example:
 

@@ -1,6 +1,6 @@
 //===- TensorMap.h - what a tensor map may describe -------------*- C++ -*-===//
 //
-// On a GPU of compute capability 9.0 the TMA unit moves boxes of tensors to
+// On a GPU of compute capability 9.0 the TMA unit moves tiles of tensors to
 // shared memory. A tensor map tells it how a tensor lies: its extents and the
 // elements of a box along each dimension, innermost first, and the bytes from
 // one element to the next along each dimension but the innermost. The compiler

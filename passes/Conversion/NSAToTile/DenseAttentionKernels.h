@@ -132,7 +132,7 @@ struct DenseAttention {
   int64_t numGradParts() const {
     return isGPU && !visibility->attendsToTokens() ? shape.group() : 1;
   }
-  /// Computes the gradients of the own key tile `number` of a key head.
+  /// Computes the gradients of the stationary key tile `number` of a key head.
   /// Heads of the group and query tiles are added in ascending order. With
   /// `part`, only those of one head of the group.
   void buildKeyValueGrad(tile::TileBuilder &b, tile::Expr number,

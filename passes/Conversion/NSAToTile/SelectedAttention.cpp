@@ -42,7 +42,7 @@ int64_t SelectedAttention::getStepTile(const KernelSchedule &schedule) const {
   return keyTile;
 }
 
-/// The fixed number of queries; whole M-tiles of them where each passes by what
+/// The fixed number of queries; whole M-tiles of them where each skips what
 /// it did not select.
 static int64_t fillMTiles(const AttentionShape &shape, int64_t selectBlock,
                           int64_t count, const KernelSchedule &schedule) {
@@ -217,7 +217,7 @@ static KeyTile makePackedKeyTile(const GroupProgram &program,
   return tile;
 }
 
-/// Tiles in which no query of the program selected a key are passed by, those
+/// Tiles in which no query of the program selected a key are skipped, those
 /// before the sequence of the first one are not looked at.
 SmallVector<Value> SelectedAttention::forEachKeyTileOfPacked(
     const GroupProgram &program, Value indices, Value k, Value v,

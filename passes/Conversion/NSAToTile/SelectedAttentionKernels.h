@@ -63,7 +63,7 @@ struct SelectedAttention {
                      int64_t count) {
     return int64_t(shape.sequence) > 2 * count * selectBlock;
   }
-  /// Whether M-tiles of a program pass by blocks that they did not select.
+  /// Whether M-tiles of a program skip blocks that they did not select.
   bool skipsPerWarp() const {
     return isGPU && isLong(shape, selectBlock, count) &&
            queryTile * shape.group() > GroupProgram::mTileRows;

@@ -1,7 +1,7 @@
 //===- EmitProducer.cpp - a warpgroup that copies for others --------------===//
 //
 // A pipeline of stages in shared memory lies between one thread, which has
-// boxes of tensors copied to the stages in turn (the producer), and the
+// TMA tiles copied to the stages in turn (the producer), and the
 // warpgroups that multiply what is there (the consumers). Each stage has two
 // barriers in shared memory (mbarrier): "full" is passed when all bytes of a
 // copy have arrived, "empty" when all warps have read them. The warpgroups do

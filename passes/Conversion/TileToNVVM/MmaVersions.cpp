@@ -41,7 +41,7 @@ std::string nsa::cuda::findWgmmaObstacle(DotOp op) {
   constexpr int64_t maxColumns = 256;
   MmaLayout acc(op.getResult());
   if (isInWarpBranch(op))
-    return "single warps may pass it by";
+    return "the dot is inside a warp-divergent branch";
   // ptxas 13.0 gives the registers of such an operand to that of another
   // dot of the iteration, and the next iteration reads what that left.
   if (keepsRegisters(op))

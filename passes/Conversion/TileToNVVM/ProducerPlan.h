@@ -40,8 +40,8 @@ struct ProducerPlan {
 /// The most registers that the sums of a loop, or of one around it, take.
 int64_t countSums(mlir::scf::ForOp loop);
 
-/// Plans the loops of which `multiplies` holds and that copy nothing but boxes
-/// from stages that do not depend on results. `threads` are those of the
+/// Plans the loops of which `multiplies` holds and that copy nothing but TMA
+/// tiles from stages that do not depend on results. `threads` are those of the
 /// warpgroups that multiply. Nothing if there are no such loops, if the kernel
 /// asks for blocks at once, or if a pipeline of two stages does not fit into
 /// `sharedLimit` bytes.

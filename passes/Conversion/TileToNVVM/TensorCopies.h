@@ -15,13 +15,13 @@
 
 namespace nsa::cuda {
 
-/// A load as boxes that lie beside each other: the swizzle atom columns of a
-/// shared tile, or one line of 4-byte elements.
+/// A load as TMA tiles that lie beside each other: the swizzle atom columns of
+/// a shared tile, or one line of 4-byte elements.
 struct TensorCopy {
   rt::TensorMapAttr map;
   /// Where the first box starts along each dimension, innermost first.
   llvm::SmallVector<mlir::Value> start;
-  /// How many boxes there are along the innermost dimension, and the elements
+  /// How many tiles there are along the innermost dimension, and the elements
   /// and bytes of each.
   int64_t boxes, boxElements, boxBytes;
 
@@ -29,8 +29,8 @@ struct TensorCopy {
 };
 
 /// A load that makes a shared tile, or a line of a tile in the MMA layout, as
-/// boxes. Nothing if it needs more than ranges along one or two dimensions of
-/// an argument, padding, or places that are no multiples of 16 bytes.
+/// TMA tiles. Nothing if it needs more than ranges along one or two dimensions
+/// of an argument, padding, or places that are no multiples of 16 bytes.
 std::optional<TensorCopy> findTensorCopy(tile::LoadOp load);
 
 } // namespace nsa::cuda

@@ -2,7 +2,7 @@
 //
 // Rows of a tile in the MMA layout belong to warps, by M-tiles of 16. Where a
 // branch leaves rows alone that did not ask for it, a warp without such rows
-// passes it by: nothing inside may be a matter of several warps.
+// skips it: nothing inside may be a matter of several warps.
 //
 //===----------------------------------------------------------------------===//
 

@@ -3,7 +3,7 @@
 // RUN: nsa-opt %s --nsa-convert-to-tile=schedule=hopper --canonicalize --cse | sed "/func.func/,/^  }/d" | nsa-opt --nsa-assign-layouts=wgmma --tile-gpu-assign-layouts=wgmma --nsa-tile-to-nvvm=wgmma --tile-gpu-insert-barriers --convert-tile-gpu-to-nvvm | FileCheck %s --check-prefix=NVVM
 
 // Of 32 blocks queries select 2. 16 queries of 4 heads go through the union of
-// their lists, where another warp copies blocks; an M-tile of 4 queries passes by
+// their lists, where another warp copies blocks; an M-tile of 4 queries skips
 // those that none of them selected. What is copied lies outside of the branch.
 // CHECK-LABEL: tile.kernel private @selected_attention_b1s512h8x2d64_
 // CHECK-SAME: grid = array<i32: 32, 2, 1>

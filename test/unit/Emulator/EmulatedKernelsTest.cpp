@@ -242,7 +242,7 @@ TEST(EmulatedKernels, GradientsOfKeysInParts_AgreeWithTheReference) {
 }
 
 // Where few of many blocks are selected, four warps share the blocks that are
-// copied for them, and each passes by those that its queries did not select.
+// copied for them, and each skips those that its queries did not select.
 // The sample takes one GPU for each, and checks attention apart and rotation in
 // turn.
 TEST(EmulatedKernels, WarpsSkipBlocks_AgreeWithTheReference) {

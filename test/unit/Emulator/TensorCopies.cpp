@@ -1,4 +1,4 @@
-//===- TensorCopies.cpp - boxes of tensors to shared memory ---------------===//
+//===- TensorCopies.cpp - TMA tiles to shared memory ----------------------===//
 //
 // cp.async.bulk.tensor by the rules of the PTX ISA ("Tensors"): a box lies
 // densely in shared memory, zeros where it is outside of the tensor, and a
