@@ -54,7 +54,7 @@ def find_stale_pictures():
     spec = importlib.util.spec_from_file_location("draw", path)
     draw = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(draw)
-    for name in ("attention", "pipeline"):
+    for name in draw.PICTURES:
         if draw.inputs_hash(name) not in (path.parent / f"{name}.svg").read_text():
             yield f"docs/plots/{name}.svg: not drawn from the present sources; run docs/plots/draw.py"
 

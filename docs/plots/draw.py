@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Draws the pictures of README.md.
+"""Draws the pictures of README.md and docs.
 
     python3 -m pip install matplotlib==3.10.7
     docs/plots/draw.py                  writes docs/plots/*.svg
     docs/plots/draw.py --png FOLDER     PNG files instead, to look at
 
-attention.svg is drawn from docs/measured/attention.csv; pipeline.svg shows what
-nsa-compile prints, shortened by hand. Each SVG names the hash of what it was drawn
-from, which tools/docs.py compares: a figure that changes without its picture is an error.
+pipeline.svg shows what nsa-compile prints, shortened by hand; the others are drawn
+from docs/measured/NAME.csv. Each SVG names the hash of what it was drawn from, which
+tools/docs.py compares: a figure that changes without its picture is an error.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import hashlib
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-MEASURED = FOLDER.parent / "measured" / "attention.csv"
+MEASURED = FOLDER.parent / "measured"
 
 INK, FAINT = "#24292f", "#d0d7de"
 COLOURS = {"nsa": "#0969da", "sf": "#bc4c00", "dense": "#6e7781"}
@@ -58,17 +58,18 @@ STAGES = [
 
 
 def inputs_hash(name):
-    text = MEASURED.read_text() if name == "attention" else repr(STAGES)
+    text = repr(STAGES) if name == "pipeline" else (MEASURED / f"{name}.csv").read_text()
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def rows():
-    lines = [line for line in MEASURED.read_text().splitlines() if not line.startswith("#")]
-    return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(lines)]
+def rows(name):
+    """The rows of a measured file; an empty cell is None."""
+    lines = [line for line in (MEASURED / f"{name}.csv").read_text().splitlines() if not line.startswith("#")]
+    return [{key: float(value) if value else None for key, value in row.items()} for row in csv.DictReader(lines)]
 
 
 def draw_attention(plt):
-    shown = [row for row in rows() if row["heads"] == 64]
+    shown = [row for row in rows("attention") if row["heads"] == 64]
     figure, axis = plt.subplots(figsize=(7.2, 3.6))
     tokens = [row["tokens"] for row in shown]
     for name in ("dense", "sf", "nsa"):
@@ -92,6 +93,40 @@ def draw_attention(plt):
     return figure
 
 
+def draw_losses(plt, name, curves, title, unit, top):
+    """Losses over steps: `curves` has a column, a name, a colour and a style each."""
+    figure, axis = plt.subplots(figsize=(7.2, 3.2))
+    for column, label, colour, style in curves:
+        points = [(row["step"], row[column]) for row in rows(name) if row[column] is not None]
+        axis.plot(*zip(*points), style, color=colour, linewidth=1.4, markersize=3, label=label)
+    axis.set_ylim(top=top)
+    axis.set_xlabel("step", color=INK)
+    axis.set_ylabel(unit, color=INK)
+    axis.set_title(title, fontsize=10, color=INK, loc="left")
+    axis.grid(color=FAINT, linewidth=0.6)
+    axis.legend(frameon=False, fontsize=9)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    figure.subplots_adjust(left=0.09, right=0.97, top=0.86, bottom=0.16)
+    return figure
+
+
+def draw_production(plt):
+    return draw_losses(plt, "production",
+                       [("train", "training, mean of 500 steps", COLOURS["nsa"], "-"),
+                        ("held_out", "held out", COLOURS["sf"], "o-")],
+                       "m7c_125m, bytes, 8,192 tokens a step, one NVIDIA H100", "nats/byte", top=1.6)
+
+
+def draw_optimizers(plt):
+    return draw_losses(plt, "optimizers",
+                       [("adamw", "AdamW, mean of 10 steps", COLOURS["dense"], "-"),
+                        ("adamw_held_out", "AdamW, held out", COLOURS["dense"], "o"),
+                        ("muon", "Muon, mean of 10 steps", COLOURS["nsa"], "-"),
+                        ("muon_held_out", "Muon, held out", COLOURS["nsa"], "o")],
+                       "gpt2_124m, 65,536 tokens a step, the same tokens, one NVIDIA H100", "nats/token", top=6)
+
+
 def draw_pipeline(plt):
     height = 1.42
     figure, axis = plt.subplots(figsize=(8.6, height * len(STAGES) * 0.74))
@@ -113,6 +148,11 @@ def draw_pipeline(plt):
     return figure
 
 
+#: What is drawn, by the name of its file.
+PICTURES = {"attention": draw_attention, "pipeline": draw_pipeline, "production": draw_production,
+            "optimizers": draw_optimizers}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--png", metavar="FOLDER", help="write PNG files there instead")
@@ -121,7 +161,7 @@ def main():
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.hashsalt": "nsa", "svg.fonttype": "none", "font.family": "DejaVu Sans"})
     from matplotlib import pyplot as plt
-    for name, draw in (("attention", draw_attention), ("pipeline", draw_pipeline)):
+    for name, draw in PICTURES.items():
         figure = draw(plt)
         if arguments.png:
             figure.savefig(pathlib.Path(arguments.png) / f"{name}.png", dpi=110)
