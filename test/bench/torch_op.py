@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures nsa.torch.attention on a GPU beside PyTorch's causal attention by cuDNN.
 
-    test/bench/torch_op.py [--only NAME...] [--compile] [--extents] [--host]
+    test/bench/torch_op.py [--only NAME...] [--compile] [--extents] [--host] [--packed]
 
 For each shape: milliseconds forward, and forward and backward; bytes that both need at
 most; whether results and gradients repeat bit for bit; the largest error of the output of
@@ -10,7 +10,8 @@ its package is installed, flash-linear-attention's. Then the error of the gradie
 sequences, and the host's time of a call. Random bf16 inputs, blocks of 32, stride 16, 16
 selected blocks of 64, a window of 512. --compile only fills the cache and says how long the
 first calls take. --extents times a program for each shape and one for all of them. --host
-measures the host's time alone, of calls on the CPU where there is no GPU.
+measures the host's time alone, of calls on the CPU where there is no GPU. --packed times
+16,384 tokens in a row as sequences of several lengths, and those as a batch.
 """
 
 import argparse
@@ -236,6 +237,38 @@ def measure_host():
               f"{theirs:.1f} us", flush=True)
 
 
+def measure_packed(shape=(1, 16384, 12, 2, 64), lengths=(256, 2048, 16384)):
+    """A row of sequences with cu_seqlens, beside the same sequences as a batch."""
+    tensors = inputs(*shape)
+    total = shape[1]
+
+    def packed(ends):
+        return lambda *tensors: nsa.attention(*tensors, **SIZES, cu_seqlens=ends)
+
+    def measure(name, function, leaves):
+        times, forward, both = timings(function, leaves, leaves)
+        results = [[forward(), *both()] for _ in range(2)]
+        repeats = all(torch.equal(a, b) for a, b in zip(*results))
+        print(f"| {name} | {times} | {peak(both) / 2**20:.0f} | {'yes' if repeats else 'NO'} |", flush=True)
+
+    print("| tokens | nsa, ms | MiB | repeats |\n" + "|---" * 4 + "|")
+    for length in lengths:
+        count = total // length
+        ends = torch.arange(0, total + 1, length, dtype=torch.int32, device="cuda")
+        measure(f"{count}x{length}, packed", packed(ends), tensors)
+        batch = [x.detach().view(count, length, *x.shape[2:]).requires_grad_() for x in tensors]
+        measure(f"{count}x{length}, a batch", sparse, batch)
+        grad = torch.randn_like(tensors[0])
+        pairs = []
+        for function, leaves in ((packed(ends), tensors), (sparse, batch)):
+            o = function(*leaves)
+            pairs.append([o, *torch.autograd.grad(o, leaves, grad.view_as(o))])
+        errors = [((a.flatten().double() - b.flatten().double()).abs().max() / b.double().abs().max()).item()
+                  for a, b in zip(*pairs)]
+        print(f"{count}x{length}, largest difference of both, of the largest value: output {errors[0]:.1e}, "
+              f"gradients {max(errors[1:]):.1e}", flush=True)
+
+
 def time_first_calls(name):
     tensors = inputs(*SHAPES[name])
     seconds = []
@@ -261,6 +294,7 @@ def main():
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--extents", action="store_true")
     parser.add_argument("--host", action="store_true")
+    parser.add_argument("--packed", action="store_true")
     args = parser.parse_args()
     if args.host:
         measure_host()
@@ -270,6 +304,9 @@ def main():
             time_first_calls(name)
         return
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    if args.packed:
+        measure_packed()
+        return
     if args.extents:
         print("| shape | one shape, ms | all shapes, ms | one shape, again | all shapes, again | equal results |\n"
               + "|---" * 6 + "|")
