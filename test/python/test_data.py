@@ -15,6 +15,7 @@ import nsa
 import nsa.data
 from nsa.data import _pack, _sources, _tokenizer
 from nsa.data.__main__ import main
+from programs import BIN
 
 TEXTS = ["The quick brown fox.", "jumps\nover", "  the lazy dog's 1234 bones ", "Grüße, 世界! <|endoftext|> é", "x" * 500,
          "\t\tif (a[i] != 0)\n\n\treturn;"] * 3
@@ -280,7 +281,7 @@ def test_command_line_packs_and_names_errors(tmp_path, tokenizer, capsys):
     assert "18 documents, 0 without text" in capsys.readouterr().out
     assert main(command) == 1
     assert "nsa.data: error: '" in capsys.readouterr().err
-    info = subprocess.run([os.path.join(os.path.dirname(__file__), "../../build/bin/nsa-data"), "info", tmp_path / "s"],
+    info = subprocess.run([BIN / "nsa-data", "info", tmp_path / "s"],
                           text=True, capture_output=True, check=True).stdout
     assert "kind   text, vocabulary 300" in info and "hashes verified" in info
     assert manifest(tmp_path / "s")["format"] == 3

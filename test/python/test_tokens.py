@@ -3,15 +3,14 @@
 import json
 import math
 import os
-import pathlib
 import subprocess
 
 import numpy as np
 import pytest
 
 import nsa.data
+from programs import BIN
 
-BIN = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "bin"
 VOCABULARY = 66000
 CONFIG = f"""model: {{dim: 16, n_layers: 1, n_heads: 1, n_kv_groups: 1, d_k: 16, d_v: 16, vocab_size: {VOCABULARY}, attention: dense}}
 data: {{tokenizer: shards}}
