@@ -12,6 +12,7 @@
 #include "nsa/Artifact/TrainingContract.h"
 #include "passes/Transforms/FunctionUtils.h"
 #include "passes/Transforms/Passes.h"
+#include "passes/Transforms/PrepareWeights.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -477,10 +478,14 @@ void DeriveDecodePass::runOnOperation() {
     return signalPassFailure();
   }
   FailureOr<func::FuncOp> prefill = copyModel(model, training::prefillEntry);
-  FailureOr<func::FuncOp> decode = copyModel(model, training::decodeEntry);
-  if (failed(prefill) || failed(decode) ||
-      failed(EntryDeriver(*prefill, context).derivePrefill()) ||
-      failed(EntryDeriver(*decode, context).deriveDecode()))
+  if (failed(prefill))
+    return signalPassFailure();
+  prepareWeights(*prefill);
+  OpBuilder builder(model);
+  auto decode = cast<func::FuncOp>(builder.clone(**prefill));
+  decode.setName(training::decodeEntry);
+  if (failed(EntryDeriver(*prefill, context).derivePrefill()) ||
+      failed(EntryDeriver(decode, context).deriveDecode()))
     return signalPassFailure();
   remark::analysis(model.getLoc(),
                    remark::RemarkOpts::name("Decode").category(DEBUG_TYPE))

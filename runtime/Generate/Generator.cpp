@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <cstring>
 
 using namespace nsa;
 
@@ -84,12 +84,28 @@ Result<Generator> Generator::create(Program program) {
   Generator generator(std::move(program));
   if (Status status = generator.bind(); !status)
     return Error{status.message()};
+  if (const EntryInfo *prepare =
+          generator.model.findEntry(training::prepareEntry))
+    if (Status status = generator.model.run(*prepare); !status)
+      return Error{status.message()};
   return generator;
 }
 
 //===----------------------------------------------------------------------===//
 // Running
 //===----------------------------------------------------------------------===//
+
+/// Without a branch for each, which a step has thousands of.
+static bool areFinite(const float *numbers, int64_t count) {
+  unsigned most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    unsigned bits = 0;
+    std::memcpy(&bits, &numbers[i], sizeof bits);
+    most = std::max(most, bits & 0x7FFFFFFFU);
+  }
+  constexpr unsigned infinity = 0x7F800000;
+  return most < infinity;
+}
 
 Status Generator::run(const EntryInfo &entry) {
   if (Status status = model.run(entry); !status)
@@ -98,14 +114,16 @@ Status Generator::run(const EntryInfo &entry) {
     if (positions.as<int32_t>()[row] < 0)
       continue;
     float *own = lastLogits.data() + row * tokens;
-    for (int64_t id = 0; id < tokens; ++id) {
-      own[id] =
-          float(elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
-      if (!std::isfinite(own[id]))
-        return Error{"the logits of sequence " + std::to_string(row + 1) +
-                     " are not finite after " +
-                     std::to_string(lengths[size_t(row)]) + " tokens"};
-    }
+    if (nextLogits.type == DataType::F32)
+      std::copy_n(nextLogits.as<float>() + row * tokens, tokens, own);
+    else
+      for (int64_t id = 0; id < tokens; ++id)
+        own[id] = float(
+            elementAt(nextLogits.type, nextLogits.data, row * tokens + id));
+    if (!areFinite(own, tokens))
+      return Error{"the logits of sequence " + std::to_string(row + 1) +
+                   " are not finite after " +
+                   std::to_string(lengths[size_t(row)]) + " tokens"};
   }
   return {};
 }

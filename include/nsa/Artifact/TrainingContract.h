@@ -15,12 +15,15 @@
 // A program that generates text (nsa-compile --context N) has instead
 //
 //   init                            as above
+//   prepare                         what follows from the parameters alone,
+//                                   once they changed; not if that is nothing
 //   prefill(tokens, positions)      fills the caches; output `next_logits`
 //   decode(token, positions)        the same for one token more
 //
 // token is i32 [B, 1], positions i32 [B]: in each sequence, the position of the
 // last token, from 0 to N - 1, or -1 for a sequence that is left alone.
-// next_logits [B, 1, V] are those of that token. Caches are states cache.I.
+// next_logits [B, 1, V] are those of that token. Caches are states cache.I,
+// what was prepared prepared.I.
 //
 // tokens and targets are i32 [B, S], hyper is f32 [numHyper], losses are f32
 // scalars: means over the targets that are not negative. Where documents do not
@@ -52,6 +55,7 @@ inline constexpr const char updateEntry[] = "update";
 inline constexpr const char stepEntry[] = "step";
 inline constexpr const char evalEntry[] = "eval";
 inline constexpr const char forwardEntry[] = "forward";
+inline constexpr const char prepareEntry[] = "prepare";
 inline constexpr const char prefillEntry[] = "prefill";
 inline constexpr const char decodeEntry[] = "decode";
 
@@ -88,6 +92,8 @@ inline constexpr const char skippedUpdatesState[] = "skipped_updates";
 
 /// Caches of a program that generates text are `cache.0`, `cache.1`, ...
 inline constexpr const char cachePrefix[] = "cache.";
+/// What it computes of its parameters once is `prepared.0`, `prepared.1`, ...
+inline constexpr const char preparedPrefix[] = "prepared.";
 
 /// The optimizer of a program that asks for none.
 inline constexpr const char defaultOptimizer[] = "adamw";

@@ -29,10 +29,12 @@ def check_sampling(tokens, temperature, top_k, top_p):
 
 
 class Generator:
-    """A module with the entries prefill and decode, for a batch of sequences."""
+    """A module with the entries prefill and decode, whose parameters are loaded, for a batch of sequences."""
 
     def __init__(self, module):
         self._module = module
+        if "prepare" in module.entries:
+            module.run("prepare", {})
         self.batch, self._length = module.tensors["tokens"][1]
         self.vocab = module.tensors["next_logits"][1][2]
 
