@@ -48,8 +48,9 @@ inline constexpr llvm::StringLiteral kProducerAttr = "nsa.producer";
 /// numbers of selected blocks, else 0.
 inline constexpr llvm::StringLiteral kSelectBlocksAttr = "nsa.select_blocks";
 
-/// Attribute of a kernel, a unit: its first output is its first input with some
-/// elements changed, which is all that it writes: both are the same memory.
+/// Attribute of a kernel, an array<i64> of pairs of an input and an output: the
+/// output is the input with some elements changed, which is all that is written
+/// of it: both are the same memory. What is read of the input stays.
 inline constexpr llvm::StringLiteral kInPlaceAttr = "nsa.in_place";
 
 /// Attribute of an operation, of the kernel that it becomes and of the function

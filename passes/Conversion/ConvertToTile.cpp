@@ -9,6 +9,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "passes/Conversion/KernelCache.h"
 #include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
@@ -125,6 +126,9 @@ void ConvertToTile::runOnOperation() {
   }
   KernelCache cache(module, kernels);
   if (cache.getSchedule().isGPU) {
+    launchDecodeSteps(module, cache);
+    if (module.lookupSymbol(training::decodeEntry))
+      launchVectorMatmuls(module, cache);
     useTypesOfLibrary(module);
     rotateWithCompression(module, cache);
   }

@@ -171,8 +171,11 @@ tile::KernelOp KernelCache::getOrCreate(Operation *op, const KernelSpec &spec,
   Builder builder(module.getContext());
   if (spec.flops && !kernel->hasAttr(kExtentsAttr))
     kernel->setAttr("flops", builder.getI64IntegerAttr(spec.flops));
-  if (spec.inPlace)
-    kernel->setAttr(kInPlaceAttr, builder.getUnitAttr());
+  SmallVector<int64_t> inPlace;
+  for (auto [input, output] : spec.inPlace)
+    inPlace.append({input, output});
+  if (!inPlace.empty())
+    kernel->setAttr(kInPlaceAttr, builder.getDenseI64ArrayAttr(inPlace));
   if (spec.minBlocks)
     kernel->setAttr(kMinBlocksAttr, builder.getI64IntegerAttr(spec.minBlocks));
   if (spec.hasProducer)

@@ -55,8 +55,8 @@ struct KernelSpec {
   /// that the longest programs of all heads and batches start first and short
   /// ones fill the multiprocessors in the end.
   bool longestFirst = false;
-  /// Whether the first output is the first input with some elements changed.
-  bool inPlace = false;
+  /// Inputs, and the outputs that are these inputs with some elements changed.
+  llvm::SmallVector<std::pair<int64_t, int64_t>, 0> inPlace = {};
 };
 
 /// Elements of 4 bytes from a row of `length` of them to the next, so that all

@@ -74,6 +74,7 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
   spec.suffix = suffix.str();
   spec.grid = {0, 1, 1};
   spec.flops = 0;
+  decltype(spec.inPlace) inPlace;
   SmallVector<Value> inputs;
   SmallVector<Type> outputs;
   llvm::raw_string_ostream key(spec.key);
@@ -83,9 +84,13 @@ nsa::launchTogether(KernelCache &cache, OpBuilder &builder, Operation *op,
     spec.grid[0] = spec.grid[0] + getNumPrograms(part);
     spec.takesExtents &= part.spec.takesExtents;
     spec.flops += part.spec.flops;
+    for (auto [input, output] : part.spec.inPlace)
+      inPlace.emplace_back(input + int64_t(inputs.size()),
+                           output + int64_t(outputs.size()));
     llvm::append_range(inputs, part.inputs);
     llvm::append_range(outputs, part.outputs);
   }
+  spec.inPlace = std::move(inPlace);
   ValueRange results =
       cache.launch(builder, op, spec, inputs, outputs,
                    [&](TileBuilder &b, ArrayRef<Value> args) {

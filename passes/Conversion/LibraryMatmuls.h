@@ -7,6 +7,13 @@
 
 namespace nsa {
 
+class KernelCache;
+
+/// Makes kernels of products of a few rows with a matrix, which the library has
+/// no fast form for, and of what computes these rows. For programs that
+/// generate on GPUs, before the types of others are changed.
+void launchVectorMatmuls(mlir::ModuleOp module, KernelCache &cache);
+
 /// cuBLASLt's matmuls have results in fp32 or in the type of their operands.
 /// One with another result, such as bf16 of fp32 operands, becomes one in fp32
 /// and an `nn.cast`.

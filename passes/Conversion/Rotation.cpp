@@ -41,7 +41,7 @@ struct Angles {
         sines(b.load(table, {position, low, 1})) {}
 
   void rotate(TileBuilder &b, Value from, Value to, const RowsOfHeads &rows,
-              bool inverse) const;
+              const RowsOfHeads &target, bool inverse) const;
 
   /// Columns of the two halves of a head.
   Value low, high;
@@ -50,7 +50,8 @@ struct Angles {
 } // namespace
 
 void Angles::rotate(TileBuilder &b, Value from, Value to,
-                    const RowsOfHeads &rows, bool inverse) const {
+                    const RowsOfHeads &rows, const RowsOfHeads &target,
+                    bool inverse) const {
   auto load = [&](Value columns) {
     return b.load(from, {rows.batch, rows.row, rows.head, columns});
   };
@@ -60,14 +61,15 @@ void Angles::rotate(TileBuilder &b, Value from, Value to,
               auto pair = rotatePair(b, x[0], x[1], x[2], x[3], inverse);
               return {pair[0], pair[1]};
             });
-  b.store(rotated[0], to, {rows.batch, rows.row, rows.head, low});
-  b.store(rotated[1], to, {rows.batch, rows.row, rows.head, high});
+  b.store(rotated[0], to, {target.batch, target.row, target.head, low});
+  b.store(rotated[1], to, {target.batch, target.row, target.head, high});
 }
 
 void nsa::rotateRows(TileBuilder &b, Value from, Value to, Value table,
-                     const RowsOfHeads &rows, Operand position, bool inverse) {
+                     const RowsOfHeads &rows, Operand position, bool inverse,
+                     const RowsOfHeads *target) {
   Angles(b, table, position, countPairs(from))
-      .rotate(b, from, to, rows, inverse);
+      .rotate(b, from, to, rows, target ? *target : rows, inverse);
 }
 
 Expr nsa::getPackedPosition(Expr row, Expr begin, int64_t stride,
@@ -152,8 +154,9 @@ LaunchPart nsa::rotateTensor(Value from, Value table, Value start,
                           width / 2);
             b.forLoop(firstHead, min(firstHead + mostHeads, heads), 1, {},
                       [&](Expr head, ArrayRef<Value>) -> SmallVector<Value> {
-                        angles.rotate(b, args[0], args.back(),
-                                      {batch, row, head}, inverse);
+                        RowsOfHeads own = {batch, row, head};
+                        angles.rotate(b, args[0], args.back(), own, own,
+                                      inverse);
                         return {};
                       });
           }};

@@ -30,10 +30,12 @@ struct RowsOfHeads {
 };
 
 /// Writes the rows `rows` of `from`, turned by the angles of `position`, i32,
-/// in `table` [L, D/2, 2], to the same rows of `to`, which may be `from`.
+/// in `table` [L, D/2, 2], to the same rows of `to`, which may be `from`; or to
+/// the rows `target`, as many.
 void rotateRows(tile::TileBuilder &b, mlir::Value from, mlir::Value to,
                 mlir::Value table, const RowsOfHeads &rows,
-                tile::Operand position, bool inverse);
+                tile::Operand position, bool inverse,
+                const RowsOfHeads *target = nullptr);
 
 /// Where row `row` of `rows` stands in a packed sequence whose first token is
 /// `begin`: at a position of the table, whatever the start of the sequence is.

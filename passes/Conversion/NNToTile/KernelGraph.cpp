@@ -109,7 +109,8 @@ KernelFrame::KernelFrame(TileBuilder &builder, const KernelGraph &graph,
     }
   for (auto [value, argument] :
        llvm::zip_equal(graph.getOutputs(), arguments.drop_front(numInputs)))
-    outputs[value] = view(value, argument);
+    if (argument)
+      outputs[value] = view(value, argument);
 }
 
 Value Elements::get(Value value) {
@@ -146,7 +147,7 @@ void Elements::storeOutputs() {
   // memory of an input.
   SmallVector<std::pair<Value, Value>> stores;
   for (Value value : frame.getGraph().getOutputs())
-    if (frame.getGraph().isElements(value) &&
+    if (frame.getOutput(value) && frame.getGraph().isElements(value) &&
         frame.getGraph().getRootOf(value) == root)
       stores.emplace_back(get(value), frame.getOutput(value));
   for (auto [tile, memory] : stores)

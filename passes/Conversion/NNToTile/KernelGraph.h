@@ -62,7 +62,7 @@ private:
 class KernelFrame {
 public:
   /// Tensors of elements are seen in the shape `elementShape`, or in their own
-  /// if that is empty.
+  /// if that is empty. The argument of an output that is not stored is null.
   KernelFrame(tile::TileBuilder &builder, const KernelGraph &graph,
               llvm::ArrayRef<mlir::Value> arguments,
               llvm::ArrayRef<Extent> elementShape);
@@ -74,7 +74,7 @@ public:
   mlir::Value getElements(mlir::Value value) const {
     return elements.lookup(value);
   }
-  /// The memory of an output, or null if the value is none.
+  /// The memory of an output, or null if the value is none or is not stored.
   mlir::Value getOutput(mlir::Value value) const {
     return outputs.lookup(value);
   }

@@ -90,7 +90,7 @@ struct ConvertCacheAppend : KernelPattern<CacheAppendOp> {
                                 PatternRewriter &rewriter) const override {
     KernelSpec spec =
         makeSpec(getName(op.getCache()), {getDim(op.getCache(), 0), 1, 1});
-    spec.inPlace = true;
+    spec.inPlace = {{0, 0}};
     return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
       buildAppend(b, op.getRow(), args);
     });
@@ -106,7 +106,7 @@ struct ConvertCacheFill : KernelPattern<CacheFillOp> {
         makeSpec(getName(op.getCache()) + "_s" + std::to_string(sequence),
                  {std::max<int64_t>(llvm::divideCeil(sequence, kRowTile), 1),
                   getDim(op.getCache(), 2), getDim(op.getCache(), 0)});
-    spec.inPlace = true;
+    spec.inPlace = {{0, 0}};
     return replace(op, rewriter, spec, [&](auto &b, ArrayRef<Value> args) {
       buildFill(b, op.getCache(), args);
     });

@@ -1,12 +1,7 @@
 //===- DecodeAttention.cpp - attention of one query to caches -------------===//
-//
-// A program takes the query of one sequence, with all heads of a group, and
-// goes through the keys that it sees in the tiles and in the order in which
-// attention of a whole sequence does.
-//
-//===----------------------------------------------------------------------===//
 
 #include "dialects/NSA/NSAOps.h"
+#include "passes/Conversion/NSAToTile/DecodeKernels.h"
 #include "passes/Conversion/NSAToTile/DenseAttentionKernels.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 #include "passes/Conversion/NSAToTile/SelectedAttentionKernels.h"
@@ -26,66 +21,60 @@ static AttentionShape getSequenceShape(DecodeAttentionOp op) {
   return shape;
 }
 
-namespace {
-struct DecodeAttention {
-  DecodeAttention(DecodeAttentionOp op, const KernelSchedule &schedule)
-      : shape(getSequenceShape(op)), visibility(op.getVisibility(), kLongest),
-        rows(getDim(op.getKey(), 1)),
-        count(op.getIndices() ? getDim(op.getIndices(), 3) : 0),
-        selectBlock(op.getVisibility().getIndexBlock()),
-        keyTile(getKeyTile(op, schedule)),
-        numRows(static_cast<int64_t>(
-            llvm::alignTo(shape.group(), schedule.rowMultiple))),
-        isRing(!op.getIndices() && rows % keyTile == 0) {}
+DecodeAttention::DecodeAttention(DecodeAttentionOp op,
+                                 const KernelSchedule &schedule)
+    : op(op), shape(getSequenceShape(op)),
+      visibility(op.getVisibility(), kLongest), rows(getDim(op.getKey(), 1)),
+      count(op.getIndices() ? getDim(op.getIndices(), 3) : 0),
+      selectBlock(op.getVisibility().getIndexBlock()),
+      keyTile(getKeyTile(schedule)), numRows(static_cast<int64_t>(llvm::alignTo(
+                                         shape.group(), schedule.rowMultiple))),
+      isRing(!op.getIndices() && rows % keyTile == 0),
+      parts(getParts(schedule)) {}
 
-  /// As large as those of a sequence with so many keys.
-  int64_t getKeyTile(DecodeAttentionOp op, const KernelSchedule &schedule) {
-    if (selectBlock != 0)
-      return SelectedAttention::getKeyTile(shape, selectBlock, schedule);
-    DenseAttention dense(shape, op.getVisibility(), schedule);
-    return dense.getKeyTile(schedule, schedule.fixed.forwardKeys);
-  }
+int64_t DecodeAttention::getKeyTile(const KernelSchedule &schedule) const {
+  if (selectBlock != 0)
+    return SelectedAttention::getKeyTile(shape, selectBlock, schedule);
+  DenseAttention dense(shape, op.getVisibility(), schedule);
+  return dense.getKeyTile(schedule, schedule.fixed.forwardKeys);
+}
 
-  std::string name() const {
-    std::string name =
-        "b" + formatExtent(shape.batch) + "r" + std::to_string(rows) + "h" +
-        std::to_string(shape.queryHeads) + "x" +
-        std::to_string(shape.keyHeads) + "d" + std::to_string(shape.keyWidth) +
-        "x" + std::to_string(shape.valueWidth) + "_";
-    return name + (selectBlock != 0 ? "s" + std::to_string(selectBlock) + "n" +
-                                          std::to_string(count)
-                                    : visibility->getShapeName());
-  }
-  /// Program: (1, key head, batch). `args` are q, k, v, positions, indices if
-  /// there are any, o and lse.
-  void build(TileBuilder &b, ArrayRef<Value> args) const;
+/// As many as there are tiles, if all run at once.
+int64_t DecodeAttention::getParts(const KernelSchedule &schedule) const {
+  if (!schedule.isGPU)
+    return 1;
+  int64_t keys = selectBlock != 0
+                     ? std::min(rows, count * selectBlock)
+                     : std::min(rows, visibility->getMaxKeys(kLongest));
+  int64_t tiles = llvm::divideCeil(keys, keyTile);
+  int64_t most = llvm::divideCeil(2 * schedule.processors,
+                                  shape.keyHeads * int64_t(shape.batch));
+  return std::clamp<int64_t>(tiles, 1, most);
+}
 
-  AttentionShape shape;
-  Visibility visibility;
-  /// Of the caches.
-  int64_t rows;
-  /// Of indices.
-  int64_t count, selectBlock;
-  int64_t keyTile;
-  /// Of a program: the heads of the group, and what is missing to whole tiles.
-  int64_t numRows;
-  /// Whether keys begin anew at the first row: then tiles lie inside.
-  bool isRing;
+std::string DecodeAttention::name() const {
+  std::string name =
+      "b" + formatExtent(shape.batch) + "r" + std::to_string(rows) + "h" +
+      std::to_string(shape.queryHeads) + "x" + std::to_string(shape.keyHeads) +
+      "d" + std::to_string(shape.keyWidth) + "x" +
+      std::to_string(shape.valueWidth) + "_";
+  return name + (selectBlock != 0 ? "s" + std::to_string(selectBlock) + "n" +
+                                        std::to_string(count)
+                                  : visibility->getShapeName());
+}
 
-private:
-  RowProgram makeProgram(TileBuilder &b) const;
-  /// The tile of the keys from `first` on.
-  KeyTile loadTile(const RowProgram &program, Expr position, Value k, Value v,
-                   Expr first) const;
-  SmallVector<Value> forEachKeyTile(const RowProgram &program, Expr position,
-                                    ArrayRef<Value> args, ArrayRef<Value> inits,
-                                    KeyTileBody body) const;
-};
-} // namespace
+int64_t DecodeAttention::flops() const {
+  int64_t keys = selectBlock != 0 ? std::min(rows, count * selectBlock)
+                                  : op.getVisibility().getMaxKeys(rows);
+  return shape.flops(shape.keyWidth + shape.valueWidth, keys);
+}
 
-/// One row for each head of the group, all of row 0 of the queries. Rows beyond
-/// them repeat the last one, and are not stored.
-RowProgram DecodeAttention::makeProgram(TileBuilder &b) const {
+//===----------------------------------------------------------------------===//
+// Kernel
+//===----------------------------------------------------------------------===//
+
+RowProgram nsa::makeHeadProgram(TileBuilder &b, const AttentionShape &shape,
+                                int64_t numRows, Expr stored) {
   auto group = static_cast<double>(shape.group());
   RowProgram program{b, {}, Value(), Value()};
   program.range.batch = b.programId(2);
@@ -95,15 +84,16 @@ RowProgram DecodeAttention::makeProgram(TileBuilder &b) const {
   program.range.query = b.splat(b.constant(0), numRows, 1);
   Expr firstHead = program.range.keyHead * group;
   if (numRows == shape.group()) {
-    program.stored = program.range.query;
+    program.stored = b.splat(stored, numRows, 1);
     program.head = b.range(firstHead, numRows, 0);
     return program;
   }
-  auto places = b.map({b.range(0, numRows, 0)}, {b.i32(), b.i32()},
-                      [&](ArrayRef<Expr> x) -> SmallVector<Value> {
-                        return {firstHead + min(x[0], group - 1),
-                                select(x[0] < group, x[0].constant(0), -1)};
-                      });
+  auto places =
+      b.map({b.range(0, numRows, 0)}, {b.i32(), b.i32()},
+            [&](ArrayRef<Expr> x) -> SmallVector<Value> {
+              return {firstHead + min(x[0], group - 1),
+                      select(x[0] < group, stored, stored.constant(-1))};
+            });
   program.head = places[0];
   program.stored = places[1];
   return program;
@@ -129,6 +119,11 @@ KeyTile DecodeAttention::loadTile(const RowProgram &program, Expr position,
   return tile;
 }
 
+/// Of a number that is not negative.
+static Expr divideUp(Expr number, double by) {
+  return (number + (by - 1)) / by;
+}
+
 SmallVector<Value> DecodeAttention::forEachKeyTile(const RowProgram &program,
                                                    Expr position,
                                                    ArrayRef<Value> args,
@@ -136,35 +131,79 @@ SmallVector<Value> DecodeAttention::forEachKeyTile(const RowProgram &program,
                                                    KeyTileBody body) const {
   TileBuilder &b = program.b;
   Value k = args[1], v = args[2];
+  auto size = static_cast<double>(keyTile);
   auto step = [&](Expr first, ArrayRef<Value> carried) {
     return body(loadTile(program, position, k, v, first), carried);
   };
+  // Of `count` tiles, those of this program.
+  auto getOwn = [&](Expr count) {
+    if (parts == 1)
+      return std::pair(b.constant(0), count);
+    Expr each = divideUp(count, static_cast<double>(parts));
+    Expr first = b.programId(0) * each;
+    return std::pair(first, min(first + each, count));
+  };
   if (selectBlock == 0) {
-    auto size = static_cast<double>(keyTile);
     Expr first = visibility.firstKey(position) / size * size;
-    return b.forLoop(first, visibility.endKey(position), keyTile, inits, step);
+    Expr end = visibility.endKey(position);
+    if (parts == 1)
+      return b.forLoop(first, end, keyTile, inits, step);
+    auto [begin, last] = getOwn(divideUp(max(end - first, 0), size));
+    return b.forLoop(first + begin * size, first + last * size, keyTile, inits,
+                     step);
   }
   auto perBlock = static_cast<double>(selectBlock / keyTile);
   Expr own = position / static_cast<double>(selectBlock);
   Expr chosen = select(position >= 0, min(own + 1, double(count)), 0);
-  return b.forLoop(
-      0, chosen * perBlock, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
-        Expr block =
-            b.loadScalar(args[4], {program.range.batch, program.range.keyHead,
-                                   0, i / perBlock});
-        Expr inBlock = i % perBlock * static_cast<double>(keyTile);
-        return step(block * static_cast<double>(selectBlock) + inBlock,
-                    carried);
-      });
+  auto [begin, end] = getOwn(chosen * perBlock);
+  return b.forLoop(begin, end, 1, inits, [&](Expr i, ArrayRef<Value> carried) {
+    Expr block = b.loadScalar(
+        args[4], {program.range.batch, program.range.keyHead, 0, i / perBlock});
+    Expr inBlock = i % perBlock * size;
+    return step(block * static_cast<double>(selectBlock) + inBlock, carried);
+  });
 }
 
 void DecodeAttention::build(TileBuilder &b, ArrayRef<Value> args) const {
-  RowProgram program = makeProgram(b);
+  RowProgram program = makeHeadProgram(
+      b, shape, numRows, parts == 1 ? b.constant(0) : b.programId(0));
   Expr position = b.loadScalar(args[3], {program.range.batch});
   storeAttention(b, program, shape, args[0], args.drop_back().back(),
                  args.back(), [&](ArrayRef<Value> inits, KeyTileBody body) {
                    return forEachKeyTile(program, position, args, inits, body);
                  });
+}
+
+LaunchPart DecodeAttention::getPart(KernelCache &cache) const {
+  KernelSpec spec = {"part",
+                     name() + "_p" + std::to_string(parts),
+                     {parts, shape.keyHeads, shape.batch},
+                     flops()};
+  int64_t batch = getDim(op.getQuery(), 0);
+  SmallVector<Type> types = {
+      RankedTensorType::get({batch, parts, shape.queryHeads, shape.valueWidth},
+                            cache.getF32Type()),
+      RankedTensorType::get({batch, shape.queryHeads, parts},
+                            cache.getF32Type())};
+  SmallVector<Value> inputs(op->getOperands());
+  return {spec, inputs, types,
+          [attention = *this](TileBuilder &b, ArrayRef<Value> args) {
+            attention.build(b, args);
+          }};
+}
+
+Value nsa::mergeLse(TileBuilder &b, Value lses, int axis) {
+  Value most = b.reduceMax(lses, axis);
+  Value shift = b.map({most}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[0] == -INFINITY, 0, x[0]);
+  });
+  Value sum =
+      b.reduceAdd(b.map({lses, shift}, b.f32(),
+                        [](ArrayRef<Expr> x) { return exp(x[0] - x[1]); }),
+                  axis);
+  return b.map({shift, sum}, b.f32(), [](ArrayRef<Expr> x) {
+    return select(x[1] > 0, x[0] + log(x[1]), -INFINITY);
+  });
 }
 
 namespace {
@@ -174,11 +213,10 @@ struct ConvertDecodeAttention : KernelPattern<DecodeAttentionOp> {
                                 PatternRewriter &rewriter) const override {
     DecodeAttention attention(op, getSchedule());
     const AttentionShape &shape = attention.shape;
-    KernelSpec spec = {"", attention.name(), {1, shape.keyHeads, shape.batch}};
-    int64_t keys = op.getVisibility().getMaxKeys(attention.rows);
-    if (op.getIndices())
-      keys = std::min(attention.rows, attention.count * attention.selectBlock);
-    spec.flops = shape.flops(shape.keyWidth + shape.valueWidth, keys);
+    KernelSpec spec = {"",
+                       attention.name(),
+                       {attention.parts, shape.keyHeads, shape.batch},
+                       attention.flops()};
     return replace(op, rewriter, spec,
                    [&](TileBuilder &b, ArrayRef<Value> args) {
                      attention.build(b, args);

@@ -38,6 +38,11 @@ void populateCachePatterns(mlir::RewritePatternSet &patterns,
 void populateDecodeAttentionPatterns(mlir::RewritePatternSet &patterns,
                                      KernelCache &cache);
 
+/// Launches what one token of each sequence does with caches in a few kernels
+/// whose programs fill a GPU: all that writes caches at once; attention and
+/// scores in parts of the cached rows; and the sum of all parts and branches.
+void launchDecodeSteps(mlir::ModuleOp module, KernelCache &cache);
+
 /// Replaces attention that rotates what it loads where the launch that
 /// compresses its keys can do it: on machines with many programs, each of which
 /// would read the table of angles.

@@ -2,6 +2,7 @@
 
 #include "dialects/NSA/NSAOps.h"
 #include "passes/Conversion/NSAToTile/AttentionKernels.h"
+#include "passes/Conversion/NSAToTile/BlockPriority.h"
 #include "passes/Conversion/NSAToTile/NSAToTile.h"
 
 using namespace mlir;
@@ -131,7 +132,6 @@ struct SelectKernel {
   Value buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
                            const Queries &queries, Expr i0,
                            Expr numHeads) const;
-  Expr priority(Expr t, Expr j, Expr score) const;
 
   AttentionShape shape;
   Visibility visibility;
@@ -217,21 +217,6 @@ Value SelectKernel::buildProbabilities(TileBuilder &b, ArrayRef<Value> args,
       })[0];
 }
 
-/// The value by which block `j` competes for query `t`: -1 if it is no
-/// candidate. Forced blocks have values above every score, in the order in
-/// which they enter: the query's own block, the initial blocks ascending, the
-/// local blocks descending. Scores are at most heads * block / stride.
-Expr SelectKernel::priority(Expr t, Expr j, Expr score) const {
-  constexpr double highest = 1 << 24;
-  Expr own = t / selectBlock, distance = own - j;
-  Expr initialRank = convert(j + 1, score.getType());
-  Expr localRank = convert(distance + initial, score.getType());
-  Expr value = select(distance < local, highest - localRank, score);
-  value = select(j < initial, highest - initialRank, value);
-  value = select(distance == 0, highest, value);
-  return select(distance >= 0, value, -1);
-}
-
 /// Takes the blocks of a sequence into `best`, values and numbers, of which the
 /// query at `lastPlace` sees the most. With no weights and best ones, the
 /// first.
@@ -246,6 +231,7 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
     weights = buildWeights(b);
   if (best.empty())
     best = noneBest(b);
+  BlockPriority priority{selectBlock, initial, local};
   return b.forLoop(
       0, numBlocks, blockTile, best,
       [&](Expr j0, ArrayRef<Value> best) -> SmallVector<Value> {
@@ -255,7 +241,7 @@ SmallVector<Value> SelectKernel::findBest(TileBuilder &b, ArrayRef<Value> args,
         Value values =
             b.map({scores, queries.place, b.range(j0, candidateTile, 1)},
                   b.f32(), [&](ArrayRef<Expr> x) {
-                    Expr value = priority(x[1], x[2], x[0]);
+                    Expr value = priority.of(x[1], x[2], x[0]);
                     if (isPacked)
                       value = select(x[1] >= 0, value, -1);
                     // The next tile has the columns behind the last block.

@@ -57,9 +57,12 @@ LogicalResult EntryBuilder::emitLaunch(tile::LaunchOp launch) {
     inputs.push_back(getInputMemory(launch, kernel, i));
   for (Value output : launch.getOutputs())
     outputs.push_back(getMemory(output));
-  if (kernel->hasAttr(kInPlaceAttr) && !isSameMemory(inputs[0], outputs[0]))
-    return launch.emitOpError("updates operand 0 in place, but its old value "
-                              "is still needed or is no named tensor");
+  for (auto [input, output] : getInPlacePairs(kernel))
+    if (!isSameMemory(inputs[input], outputs[output]))
+      return launch.emitOpError("updates operand ")
+             << input
+             << " in place, but its old value is still needed or is no named "
+                "tensor";
   SmallVector<MemRefType> types;
   for (Value memory : llvm::concat<Value>(inputs, outputs))
     types.push_back(getMemRef(memory));

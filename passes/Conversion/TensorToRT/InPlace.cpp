@@ -1,9 +1,19 @@
 //===- InPlace.cpp - which kernels may overwrite their inputs -------------===//
 
 #include "passes/Conversion/TensorToRT/InPlace.h"
+#include "dialects/Interfaces/AttributeNames.h"
 
 using namespace mlir;
 using namespace nsa;
+
+SmallVector<std::pair<unsigned, unsigned>>
+nsa::getInPlacePairs(tile::KernelOp kernel) {
+  SmallVector<std::pair<unsigned, unsigned>> pairs;
+  auto numbers = kernel->getAttrOfType<DenseI64ArrayAttr>(kInPlaceAttr);
+  for (int64_t i = 0; numbers && i + 1 < numbers.size(); i += 2)
+    pairs.emplace_back(unsigned(numbers[i]), unsigned(numbers[i + 1]));
+  return pairs;
+}
 
 /// The argument, or its only view in another shape.
 static Value getAccessed(Value argument) {
@@ -58,6 +68,8 @@ bool InPlaceAnalysis::mayShare(tile::KernelOp kernel, unsigned input,
   auto [it, inserted] =
       known.try_emplace({kernel.getOperation(), input, output}, false);
   if (inserted)
-    it->second = computeMayShare(kernel, input, output);
+    it->second =
+        llvm::is_contained(getInPlacePairs(kernel), std::pair(input, output)) ||
+        computeMayShare(kernel, input, output);
   return it->second;
 }

@@ -9,6 +9,10 @@
 
 namespace nsa {
 
+/// The inputs of a kernel, and its outputs, that it says are the same memory.
+llvm::SmallVector<std::pair<unsigned, unsigned>>
+getInPlacePairs(tile::KernelOp kernel);
+
 /// Answers, from the bodies of kernels, whether an output may be the same
 /// memory as an input of the same type. It may if all stores to the output are
 /// in one block, and every load of the input stands before them in it with the
