@@ -2,6 +2,7 @@
 
 #include "dialects/NSA/NSADialect.h"
 #include "dialects/Interfaces/AttributeNames.h"
+#include "dialects/Interfaces/LaunchOverlap.h"
 #include "dialects/NSA/NSAOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -29,10 +30,11 @@ void nsa::NSADialect::initialize() {
 //===----------------------------------------------------------------------===//
 
 static constexpr llvm::StringRef kKernelAttrs[] = {
-    nsa::kSharedBytesAttr,  nsa::kMultipliesAttr, nsa::kLaunchRegistersAttr,
-    nsa::kTensorMapsAttr,   nsa::kMinBlocksAttr,  nsa::kProducerAttr,
-    nsa::kSelectBlocksAttr, nsa::kInPlaceAttr,    nsa::kPerformanceLintsAttr,
-    nsa::kExtentsAttr,      nsa::kGridExtentsAttr};
+    nsa::kSharedBytesAttr,  nsa::kMultipliesAttr,  nsa::kLaunchRegistersAttr,
+    nsa::kTensorMapsAttr,   nsa::kMinBlocksAttr,   nsa::kProducerAttr,
+    nsa::kSelectBlocksAttr, nsa::kInPlaceAttr,     nsa::kPerformanceLintsAttr,
+    nsa::kExtentsAttr,      nsa::kGridExtentsAttr, nsa::kLaunchOverlapAttr,
+    nsa::kPrefetchAttr};
 
 llvm::LogicalResult
 nsa::NSADialect::verifyOperationAttribute(mlir::Operation *op,

@@ -2,7 +2,10 @@
 
 #include "lib/Compiler/Driver.h"
 #include "lib/Target/Artifact/ArtifactWriter.h"
+#include "lib/Target/CUDA/CUDAChip.h"
 #include "nsa/Artifact/Format.h"
+#include "nsa/Artifact/LaunchOverlap.h"
+#include "nsa/Artifact/TrainingContract.h"
 #include "nsa/Compiler/Options.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -59,6 +62,10 @@ static ArtifactMetadata makeMetadata(const CompilerOptions &options,
   for (const OptionField &field : optionFields())
     if (field.name != "context" || options.context != 0)
       metadata.options.emplace_back(field.name, field.read(options));
+  const CUDAChip *chip = findCUDAChip(options.target);
+  if (options.context != 0 && chip && chip->wgmma)
+    metadata.options.emplace_back(artifact::overlappedEntryOption,
+                                  training::decodeEntry);
   return metadata;
 }
 

@@ -2,6 +2,7 @@
 
 #include "dialects/Tile/TileOps.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
+#include "lib/Target/CUDA/LaunchOverlap.h"
 #include "lib/Target/OutlinedKernels.h"
 #include "lib/Target/Passes.h"
 
@@ -17,7 +18,10 @@ using namespace nsa;
 namespace {
 struct NoteArgumentAlignment
     : nsa::impl::NoteArgumentAlignmentBase<NoteArgumentAlignment> {
-  void runOnOperation() override { noteArgumentAlignment(getOperation()); }
+  void runOnOperation() override {
+    noteArgumentAlignment(getOperation());
+    noteLaunchOverlap(getOperation());
+  }
 };
 
 struct OutlineKernels : nsa::impl::OutlineKernelsBase<OutlineKernels> {

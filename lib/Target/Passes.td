@@ -49,7 +49,9 @@ def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleO
   let description = [{
     Gives arguments of kernels the attribute `nsa.alignment`, in bytes, where
     that is not what `nsa-tile-to-nvvm` supposes without it: an address of
-    columns of a wider matrix, or one inside of a buffer.
+    columns of a wider matrix, or one inside of a buffer. Gives the kernels of an
+    entry `decode` the attribute `nsa.launch_overlap`: their launches may begin
+    early, with those arguments that nothing in the entry writes.
 
     Example:
 

@@ -128,6 +128,21 @@ static int issue(const Driver &driver, const LaunchKernel &launch,
     parameters.push_back(const_cast<TensorMap *>(&map));
   for (const uint64_t &extent : launch.extents)
     parameters.push_back(const_cast<uint64_t *>(&extent));
+  if (launch.beginsEarly && driver.LaunchKernelEx) {
+    LaunchAttribute attribute = {kBeginsEarly, 1, {}};
+    LaunchConfig config = {launch.grid[0],
+                           launch.grid[1],
+                           launch.grid[2],
+                           launch.threads,
+                           1,
+                           1,
+                           launch.sharedBytes,
+                           stream,
+                           &attribute,
+                           1};
+    return driver.LaunchKernelEx(&config, launch.function, parameters.data(),
+                                 nullptr);
+  }
   return driver.LaunchKernel(launch.function, launch.grid[0], launch.grid[1],
                              launch.grid[2], launch.threads, 1, 1,
                              launch.sharedBytes, stream, parameters.data(),

@@ -21,6 +21,8 @@ struct LaunchKernel {
   Function function;
   std::array<unsigned, 3> grid;
   unsigned threads, sharedBytes;
+  /// Whether it may begin while the command before it, a launch, ends.
+  bool beginsEarly = false;
   std::vector<DevicePtr> arguments;
   /// Parameters behind the arguments, and the extents of the call behind these
   /// if the kernel takes them.

@@ -74,6 +74,8 @@ static Result<const Driver *> openOnce() {
     return Error{"the CUDA driver is too old: it has no " + library->missing};
   // Only programs with tensor maps need it.
   library->find(driver.TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  // Without it, launches begin one after the other.
+  library->find(driver.LaunchKernelEx, "cuLaunchKernelEx");
   if (Status status = driver.check(driver.Init(0), "cuInit"); !status)
     return Error{status.message()};
   int count = 0;

@@ -33,6 +33,22 @@ struct alignas(128) TensorMap {
   unsigned char bytes[tensorMapBytes];
 };
 
+/// CUlaunchAttribute with a number as value, and CUlaunchConfig.
+struct alignas(8) LaunchAttribute {
+  int id;
+  alignas(8) int value;
+  char rest[60];
+};
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+/// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: may begin when all
+/// blocks of the launch before allow it.
+constexpr int kBeginsEarly = 6;
+
 /// The functions of the driver, by their names without "cu". Each returns 0 on
 /// success; see `Driver::check`.
 struct Driver {
@@ -77,6 +93,9 @@ struct Driver {
                       unsigned gridZ, unsigned blockX, unsigned blockY,
                       unsigned blockZ, unsigned sharedBytes, Stream stream,
                       void **parameters, void **extra);
+  /// Null in a driver older than CUDA 11.8.
+  int (*LaunchKernelEx)(const LaunchConfig *config, Function function,
+                        void **parameters, void **extra);
   int (*StreamCreate)(Stream *stream, unsigned flags);
   int (*StreamDestroy)(Stream stream);
   int (*StreamSynchronize)(Stream stream);

@@ -1,6 +1,7 @@
 //===- ResolveCommands.cpp - entries with addresses on a GPU --------------===//
 
 #include "lib/Support/Text.h"
+#include "nsa/Artifact/LaunchOverlap.h"
 #include "runtime/CUDA/CUDAExecutableImpl.h"
 #include "runtime/Core/Describe.h"
 #include "runtime/Core/Parts.h"
@@ -49,6 +50,25 @@ static void markWaits(std::vector<Command> &commands) {
     last->isLast = true;
 }
 
+/// Whether the kernels of the entry wait for what comes before them.
+static bool mayOverlap(const artifact::Artifact &program,
+                       const artifact::Entry &entry) {
+  if (!program.options())
+    return false;
+  for (const artifact::Option *option : *program.options())
+    if (option->key()->string_view() == artifact::overlappedEntryOption)
+      return option->value()->string_view() == entry.name()->string_view();
+  return false;
+}
+
+/// Lets launches behind launches begin early.
+static void overlapLaunches(std::vector<Command> &commands) {
+  for (size_t i = 1; i < commands.size(); ++i)
+    if (auto *launch = std::get_if<LaunchKernel>(&commands[i]))
+      launch->beginsEarly =
+          std::holds_alternative<LaunchKernel>(commands[i - 1]);
+}
+
 Status CUDAExecutable::resolve(const artifact::Entry &entry) {
   ReadyEntry &ready = entries.emplace_back();
   ready.firstReduction = reductions ? reductions->count() : 0;
@@ -69,6 +89,9 @@ Status CUDAExecutable::resolve(const artifact::Entry &entry) {
           selectionInputs(source.root(), entry, *command));
     }
   }
+  if (!options.profile && !options.checkFinite &&
+      mayOverlap(source.root(), entry))
+    overlapLaunches(ready.commands);
   if (reductions) {
     ready.numReductions = reductions->count() - ready.firstReduction;
     markWaits(ready.commands);

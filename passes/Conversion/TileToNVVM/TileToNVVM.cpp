@@ -1,5 +1,6 @@
 //===- TileToNVVM.cpp - lower tile kernels to CUDA blocks -----------------===//
 
+#include "dialects/Interfaces/LaunchOverlap.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -7,6 +8,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Conversion/TileToNVVM/KernelEmitter.h"
+#include "passes/Conversion/TileToNVVM/OverlapLaunches.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
 
 namespace nsa {
@@ -67,6 +69,16 @@ struct TileToNVVM : nsa::impl::NSATileToNVVMBase<TileToNVVM> {
       if (failed(verifyGrid(kernel)) || failed(verifyLayouts(kernel, wgmma)) ||
           failed(KernelEmitter(kernel, options).emit(shared, sharedLimit)))
         return signalPassFailure();
+      if (auto constants =
+              kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kLaunchOverlapAttr);
+          constants && wgmma)
+        overlapLaunches(cast<LLVM::LLVMFuncOp>(kernel->getPrevNode()),
+                        constants.asArrayRef());
+      if (auto pairs =
+              kernel->getAttrOfType<DenseI64ArrayAttr>(nsa::kPrefetchAttr);
+          pairs && wgmma)
+        prefetchArguments(cast<LLVM::LLVMFuncOp>(kernel->getPrevNode()),
+                          pairs.asArrayRef(), kernel.getGrid());
       if (multiplies(kernel))
         kernel->getPrevNode()->setAttr(nsa::kMultipliesAttr,
                                        builder.getUnitAttr());

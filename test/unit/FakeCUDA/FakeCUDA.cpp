@@ -425,6 +425,16 @@ int cuLaunchKernel(void *handle, unsigned x, unsigned y, unsigned z, unsigned,
   return call("cuLaunchKernel", function->name);
 }
 
+/// CUlaunchConfig, of which the attributes are not looked at.
+int cuLaunchKernelEx(const void *config, void *handle, void **parameters,
+                     void **extra) {
+  const auto *grid = static_cast<const unsigned *>(config);
+  if (int failed = call("cuLaunchKernelEx"))
+    return failed;
+  return cuLaunchKernel(handle, grid[0], grid[1], grid[2], 1, 1, 1, 0, nullptr,
+                        parameters, extra);
+}
+
 /// Refuses, as the driver does, a map or an address that is misaligned.
 int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address,
                            const uint64_t *extents, const uint64_t *strides,

@@ -2,6 +2,7 @@
 
 #include "test/unit/Runtime/ArtifactBuilder.h"
 #include "lib/Support/Files.h"
+#include "nsa/Artifact/LaunchOverlap.h"
 
 using namespace nsa;
 using artifact::Action;
@@ -173,6 +174,9 @@ std::string ArtifactBuilder::finish() {
     locationOffsets.push_back(builder.CreateString(location));
   std::vector<flatbuffers::Offset<artifact::Option>> options = {
       artifact::CreateOptionDirect(builder, "precision", "fp32")};
+  if (!overlappedEntry.empty())
+    options.push_back(artifact::CreateOptionDirect(
+        builder, artifact::overlappedEntryOption, overlappedEntry.c_str()));
   builder.Finish(artifact::CreateArtifactDirect(
                      builder, "test 1.0", target.c_str(), "x86-64-v3",
                      &featureOffsets, &segments, &tensors, &kernels, &entries,

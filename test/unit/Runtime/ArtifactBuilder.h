@@ -80,6 +80,8 @@ public:
   std::string target = "cpu";
   /// What the binary of a program for a GPU is said to be.
   const char *gpuFormat = artifact::cubinFormat;
+  /// The entry whose launches may begin early; none if that is empty.
+  std::string overlappedEntry;
   /// The number of ranks that run it; 0 for any.
   uint32_t ranks = 0;
   std::vector<std::string> features;

@@ -85,6 +85,47 @@ TEST_F(CUDATest, EveryKindOfCommand_Runs) {
   EXPECT_EQ(values(gpu, "w"), values(cpu, "w"));
 }
 
+/// The entry `main`: sum = sum + x twice, after a fill.
+static std::string makeLaunches(const std::string &overlapped) {
+  ArtifactBuilder b;
+  b.target = "sm_90a";
+  b.overlappedEntry = overlapped;
+  b.binary(NSA_TEST_KERNELS);
+  unsigned x = b.tensor("x", DataType::F32, {16}, TensorRole::Input);
+  unsigned sum = b.tensor("sum", DataType::F32, {16}, TensorRole::Output);
+  unsigned add = b.kernel("add", "test_add", 1, {64, 64, 64}, 1);
+  auto launch = [&] { return b.launch(add, {b.of(sum), b.of(x), b.of(sum)}); };
+  b.entry("main", {x}, {sum}, {b.fill(b.of(sum), 1), launch(), launch()});
+  return b.finish();
+}
+
+static unsigned countEarly(const std::string &log) {
+  unsigned count = 0;
+  for (size_t at = log.find("cuLaunchKernelEx"); at != std::string::npos;
+       at = log.find("cuLaunchKernelEx", at + 1))
+    ++count;
+  return count;
+}
+
+TEST_F(CUDATest, OverlappedEntry_LaunchesBehindLaunchesBeginEarly) {
+  for (const char *entry : {"main", "", "other"}) {
+    Program program = load(makeLaunches(entry));
+    set(program, "x", 2);
+    takeLog();
+    ASSERT_TRUE(program.run("main").ok());
+    EXPECT_EQ(countEarly(takeLog()), *entry == 'm' ? 1U : 0U) << entry;
+    EXPECT_EQ(values(program, "sum"), std::vector<float>(16, 5));
+  }
+}
+
+TEST_F(CUDATest, OverlappedEntry_MeasuredLaunchesWaitForEachOther) {
+  options.profile = true;
+  Program program = load(makeLaunches("main"));
+  takeLog();
+  ASSERT_TRUE(program.run("main").ok());
+  EXPECT_EQ(countEarly(takeLog()), 0U);
+}
+
 TEST_F(CUDATest, Step_WaitsOnceAndCopiesOneBlockBack) {
   Program program = load(makeStep());
   for (int step = 0; step < 4; ++step) {

@@ -1,0 +1,105 @@
+//===- OverlapLaunches.cpp - kernels that begin early ---------------------===//
+
+#include "passes/Conversion/TileToNVVM/OverlapLaunches.h"
+#include "dialects/TileGPU/TileGPUOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace nsa::cuda;
+
+/// The argument that an address is computed from, or null.
+static BlockArgument getArgument(Value address) {
+  while (auto element = address.getDefiningOp<LLVM::GEPOp>())
+    address = element.getBase();
+  return dyn_cast<BlockArgument>(address);
+}
+
+/// Whether the operation may come before the launches in front have ended.
+static bool isIndependent(Operation &op, ArrayRef<int64_t> constants) {
+  auto isConstant = [&](Value address) {
+    BlockArgument argument = getArgument(address);
+    return argument && llvm::is_contained(constants, argument.getArgNumber());
+  };
+  if (auto access = dyn_cast<nsa::tile_gpu::GlobalAccessOp>(op))
+    return access.getKind() == nsa::tile_gpu::AccessKind::Read &&
+           isConstant(access.getPointer());
+  if (auto load = dyn_cast<LLVM::LoadOp>(op))
+    return isConstant(load.getAddr());
+  return op.getNumRegions() == 0 && isMemoryEffectFree(&op);
+}
+
+/// As text: the intrinsics say that they do not touch memory, so that accesses
+/// could change sides.
+static void createControl(ImplicitLocOpBuilder &b, StringRef action) {
+  LLVM::InlineAsmOp::create(b, /*res=*/Type(), ValueRange(),
+                            ("griddepcontrol." + action + ";").str(),
+                            StringRef("~{memory}"),
+                            /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::tailcallkind::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void nsa::cuda::overlapLaunches(LLVM::LLVMFuncOp function,
+                                ArrayRef<int64_t> constants) {
+  Block &body = function.front();
+  Operation *first = body.getTerminator();
+  for (Operation &op : body.without_terminator())
+    if (!isIndependent(op, constants)) {
+      first = &op;
+      break;
+    }
+  ImplicitLocOpBuilder b(function.getLoc(), first);
+  createControl(b, "wait");
+  b.setInsertionPointToStart(&body);
+  createControl(b, "launch_dependents");
+}
+
+/// The number of the program among all.
+static Value getProgram(ImplicitLocOpBuilder &b, ArrayRef<int32_t> grid) {
+  Type i32 = b.getI32Type();
+  auto multiply = [&](Value number, int32_t by) -> Value {
+    return arith::MulIOp::create(
+        b, number, arith::ConstantOp::create(b, b.getI32IntegerAttr(by)));
+  };
+  Value row = arith::AddIOp::create(
+      b, multiply(NVVM::BlockIdZOp::create(b, i32), grid[1]),
+      NVVM::BlockIdYOp::create(b, i32));
+  return arith::AddIOp::create(b, multiply(row, grid[0]),
+                               NVVM::BlockIdXOp::create(b, i32));
+}
+
+void nsa::cuda::prefetchArguments(LLVM::LLVMFuncOp function,
+                                  ArrayRef<int64_t> ranges,
+                                  ArrayRef<int32_t> grid) {
+  ImplicitLocOpBuilder b(function.getLoc(), &function.front().front());
+  auto constant = [&](int64_t number) -> Value {
+    return arith::ConstantOp::create(b, b.getI32IntegerAttr(int32_t(number)));
+  };
+  Value program = getProgram(b, grid);
+  int64_t programs = int64_t(grid[0]) * grid[1] * grid[2];
+  for (size_t i = 0; i + 2 < ranges.size(); i += 3) {
+    int64_t begin = ranges[i + 1], bytes = ranges[i + 2];
+    auto share = static_cast<int64_t>(
+        llvm::alignTo(llvm::divideCeil(bytes, programs), 128));
+    Value offset = arith::MulIOp::create(b, program, constant(share));
+    Value size = arith::MinSIOp::create(
+        b, constant(share), arith::SubIOp::create(b, constant(bytes), offset));
+    Value memory = function.getArgument(unsigned(ranges[i]));
+    Value address = LLVM::GEPOp::create(
+        b, memory.getType(), b.getI8Type(), memory,
+        ValueRange{arith::AddIOp::create(b, constant(begin), offset)});
+    // One thread asks, if there is something left for the program.
+    LLVM::InlineAsmOp::create(
+        b, /*res=*/Type(), ValueRange{address, size},
+        StringRef("{ .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x; "
+                  "setp.eq.u32 p, t, 0; setp.gt.and.s32 p, $1, 0, p; "
+                  "@p cp.async.bulk.prefetch.L2.global [$0], $1; }"),
+        StringRef("l,r"), /*has_side_effects=*/true, /*is_align_stack=*/false,
+        LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+        ArrayAttr());
+  }
+}
