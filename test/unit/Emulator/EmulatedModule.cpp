@@ -8,6 +8,7 @@
 #include "lib/Target/Artifact/ArtifactWriter.h"
 #include "lib/Target/CUDA/ArgumentAlignment.h"
 #include "lib/Target/CUDA/CUDABinary.h"
+#include "lib/Target/CUDA/LaunchOverlap.h"
 #include "lib/Target/OutlinedKernels.h"
 #include "mlir/Pass/PassManager.h"
 #include "passes/Conversion/TileToNVVM/Passes.h"
@@ -22,6 +23,7 @@ using namespace nsa::emulator;
 static FailureOr<std::string>
 lowerKernels(ModuleOp module, const CUDAChip &chip, std::optional<bool> given) {
   noteArgumentAlignment(module);
+  noteLaunchOverlap(module);
   OutlinedKernels detached(module);
   PassManager manager(module.getContext());
   // Shapes of tests are small: in every other module a warpgroup copies for

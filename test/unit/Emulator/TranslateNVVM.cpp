@@ -41,6 +41,13 @@ LogicalResult Translator::translateAsm(LLVM::InlineAsmOp text) {
   }
   if (asmText.contains("wgmma."))
     return translateWarpgroupAsm(text);
+  // Launches run one after the other here.
+  if (asmText.starts_with("griddepcontrol."))
+    return success();
+  // Prefetches change nothing.
+  if (asmText.contains("cp.async.bulk.prefetch.L2.global ") &&
+      operands.size() == 2)
+    return success();
   if (asmText.starts_with("fence.proxy.async.shared::cta;")) {
     emit(getProxyFence(), {}, {});
     return success();

@@ -1,0 +1,263 @@
+//===- DecodeMain.cpp - decoding on a GPU, checked and measured -----------===//
+//
+//   decode-on-gpu check REFERENCE FORWARD DECODE
+//       compares each token's logits of DECODE, one token at a time, and of
+//       FORWARD, a whole sequence, with those of REFERENCE, in fp32; the error
+//       of decoding may be twice as large. The parameters are the initial ones.
+//   decode-on-gpu time DECODE STEPS CONTEXT...
+//       prefills random tokens, and prints the time of a token at each context:
+//       on the GPU, and the median with its logits on the host and the
+//       likeliest found there
+//   decode-on-gpu profile DECODE CONTEXT
+//       prints the commands of a step that take longest
+//
+// test/bench/decode.py prepares what these need.
+//
+//===----------------------------------------------------------------------===//
+
+#include "nsa/Artifact/TrainingContract.h"
+#include "nsa/Runtime/Runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+
+using namespace nsa;
+
+namespace {
+
+[[noreturn]] void fail(const std::string &message) {
+  std::fprintf(stderr, "decode-on-gpu: error: %s\n", message.c_str());
+  std::exit(1);
+}
+
+template <typename T>
+T take(Result<T> result) {
+  if (!result)
+    fail(result.message());
+  return std::move(*result);
+}
+
+Program open(const char *path, bool profile = false) {
+  RuntimeOptions options;
+  options.profile = profile;
+  if (const char *blas = std::getenv("NSA_BLAS"))
+    options.blasLibrary = blas;
+  Program program = take(Program::create(take(Artifact::open(path)), options));
+  for (const char *entry : {training::initEntry, training::prepareEntry})
+    if (program.findEntry(entry))
+      if (Status status = program.run(entry); !status)
+        fail(status.message());
+  return program;
+}
+
+void run(Program &program, const char *entry) {
+  if (Status status = program.run(entry); !status)
+    fail(status.message());
+}
+
+TensorView view(const Program &program, const char *name) {
+  return take(program.tensor(name));
+}
+
+/// Of a tensor in f32.
+const float *numbers(const TensorView &tensor) {
+  if (tensor.type != DataType::F32)
+    fail(tensor.name + " is not f32");
+  return tensor.as<float>();
+}
+
+void setPositions(Program &program, int64_t position) {
+  TensorView positions = view(program, training::positionsInput);
+  std::fill_n(positions.as<int32_t>(), positions.elements(), int32_t(position));
+}
+
+//===----------------------------------------------------------------------===//
+// Check
+//===----------------------------------------------------------------------===//
+
+/// How far logits are from those of the reference.
+struct Error {
+  double most = 0, squares = 0;
+  size_t agreeing = 0, rows = 0;
+
+  void add(const float *logits, const float *reference, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      double gap = std::fabs(double(logits[i]) - double(reference[i]));
+      // A NaN must not pass.
+      most = gap <= most ? most : gap;
+      squares += gap * gap;
+    }
+    ++rows;
+    agreeing += std::max_element(logits, logits + count) - logits ==
+                std::max_element(reference, reference + count) - reference;
+  }
+  void print(const char *name) const {
+    std::printf("%s: largest error %.3e, root of squares %.3e, %zu of %zu "
+                "likeliest tokens equal\n",
+                name, most, std::sqrt(squares), agreeing, rows);
+  }
+};
+
+int check(const char *const *paths) {
+  Program reference = open(paths[0]), forward = open(paths[1]),
+          decode = open(paths[2]);
+  TensorView tokens = view(reference, training::tokensInput);
+  size_t batch = tokens.shape[0], length = tokens.shape[1];
+  TensorView expected = view(reference, training::logitsOutput),
+             whole = view(forward, training::logitsOutput),
+             next = view(decode, training::nextLogitsOutput),
+             token = view(decode, training::tokenInput);
+  size_t vocab = expected.shape[2];
+  std::mt19937 random(3);
+  for (size_t i = 0; i < batch * length; ++i)
+    tokens.as<int32_t>()[i] = int32_t(random() % vocab);
+  std::memcpy(view(forward, training::tokensInput).data, tokens.data,
+              tokens.bytes);
+  run(reference, training::forwardEntry);
+  run(forward, training::forwardEntry);
+  Error ofForward, ofDecode;
+  for (size_t t = 0; t < length; ++t) {
+    for (size_t b = 0; b < batch; ++b)
+      token.as<int32_t>()[b] = tokens.as<int32_t>()[b * length + t];
+    setPositions(decode, int64_t(t));
+    run(decode, training::decodeEntry);
+    for (size_t b = 0; b < batch; ++b) {
+      size_t row = (b * length + t) * vocab;
+      ofForward.add(numbers(whole) + row, numbers(expected) + row, vocab);
+      ofDecode.add(numbers(next) + b * vocab, numbers(expected) + row, vocab);
+    }
+  }
+  ofForward.print("forward");
+  ofDecode.print("decode");
+  bool isGood = ofDecode.most <= 2 * ofForward.most &&
+                ofDecode.squares <= 4 * ofForward.squares;
+  std::printf("%s\n", isGood ? "passed" : "FAILED");
+  return isGood ? 0 : 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Time
+//===----------------------------------------------------------------------===//
+
+/// Fills the caches with those of random tokens, as far as they go.
+void prefill(Program &program) {
+  TensorView tokens = view(program, training::tokensInput);
+  size_t vocab = view(program, training::nextLogitsOutput).shape[2];
+  std::mt19937 random(5);
+  for (size_t i = 0; i < tokens.elements(); ++i)
+    tokens.as<int32_t>()[i] = int32_t(random() % vocab);
+  setPositions(program, int64_t(tokens.shape[1]) - 1);
+  for (int i = 0; i < 3; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    run(program, training::prefillEntry);
+    std::chrono::duration<double, std::milli> time =
+        std::chrono::steady_clock::now() - start;
+    if (i == 2)
+      std::printf("prefill of %zu tokens: %.1f ms\n", tokens.elements(),
+                  time.count());
+  }
+}
+
+double timeOfToken(Program &program, int64_t context, int64_t steps) {
+  TensorView token = view(program, training::tokenInput),
+             next = view(program, training::nextLogitsOutput);
+  size_t batch = token.elements(), vocab = next.shape[2];
+  std::vector<double> times;
+  for (int64_t i = 0; i < steps + 3; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    setPositions(program, context - 1 - steps + i);
+    run(program, training::decodeEntry);
+    for (size_t b = 0; b < batch; ++b) {
+      const float *logits = numbers(next) + b * vocab;
+      token.as<int32_t>()[b] =
+          int32_t(std::max_element(logits, logits + vocab) - logits);
+    }
+    std::chrono::duration<double, std::milli> time =
+        std::chrono::steady_clock::now() - start;
+    if (i >= 3)
+      times.push_back(time.count());
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+/// The same without waiting for logits, of steps one after the other.
+double timeOnGPU(Program &program, int64_t context, int64_t steps) {
+  const EntryInfo &entry = *program.findEntry(training::decodeEntry);
+  auto runSteps = [&] {
+    for (int64_t i = 0; i < steps; ++i) {
+      setPositions(program, context - steps + i);
+      if (Status status = program.start(entry); !status)
+        fail(status.message());
+    }
+    if (Status status = program.finish(entry); !status)
+      fail(status.message());
+  };
+  runSteps();
+  auto start = std::chrono::steady_clock::now();
+  runSteps();
+  std::chrono::duration<double, std::milli> time =
+      std::chrono::steady_clock::now() - start;
+  return time.count() / double(steps);
+}
+
+int measure(int count, char **arguments) {
+  Program program = open(arguments[0]);
+  prefill(program);
+  int64_t steps = std::atoll(arguments[1]);
+  size_t batch = view(program, training::tokenInput).elements();
+  for (int i = 2; i < count; ++i) {
+    int64_t context = std::atoll(arguments[i]);
+    double time = timeOfToken(program, context, steps);
+    std::printf("batch %zu context %lld: %.4f ms a token on the GPU, %.4f with "
+                "the logits on the host, %.1f tokens/s\n",
+                batch, static_cast<long long>(context),
+                timeOnGPU(program, context, steps), time,
+                1000.0 * double(batch) / time);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+int profile(char **arguments) {
+  Program program = open(arguments[0], /*profile=*/true);
+  const EntryInfo &entry = *program.findEntry(training::decodeEntry);
+  constexpr int runs = 20;
+  timeOfToken(program, std::atoll(arguments[1]), runs - 3);
+  std::map<std::string, std::pair<double, int>> byCommand;
+  double all = 0;
+  for (const CommandProfile &command : program.profile(entry)) {
+    double time = double(command.nanoseconds) / 1e3 / runs;
+    auto &[sum, number] = byCommand[command.command];
+    sum += time;
+    ++number;
+    all += time;
+  }
+  std::vector<std::pair<double, std::string>> list;
+  for (const auto &[name, entry] : byCommand)
+    list.emplace_back(entry.first, std::to_string(entry.second) + "x " + name);
+  std::sort(list.rbegin(), list.rend());
+  std::printf("%.1f us in all commands one by one\n", all);
+  for (const auto &[time, name] : list)
+    std::printf("%9.2f us %s\n", time, name.c_str());
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "check" && argc == 5)
+    return check(argv + 2);
+  if (mode == "time" && argc > 4)
+    return measure(argc - 2, argv + 2);
+  if (mode == "profile" && argc == 4)
+    return profile(argv + 2);
+  fail("expected check, time or profile and their files; see DecodeMain.cpp");
+}
