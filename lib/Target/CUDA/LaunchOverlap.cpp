@@ -70,15 +70,11 @@ SmallVector<int64_t> Prefetches::find(rt::LaunchOp launch,
   for (unsigned index : constants.set_bits()) {
     BlockArgument argument = kernel.getArgument(index);
     auto type = cast<MemRefType>(argument.getType());
-    // A kernel that has operations for all elements reads them all.
-    bool isRead =
-        int64_t(kernel.getFlops().value_or(0)) >= 2 * type.getNumElements();
-    if (!(argument.use_empty() || isRead) || !type.getLayout().isIdentity())
+    if (!argument.use_empty() || !type.getLayout().isIdentity())
       continue;
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
     int64_t &begin = known[rt::getTensorNames(launch.getInputs()[index])[0]];
-    int64_t some = argument.use_empty() ? std::min({bytes, most, begin + left})
-                                        : std::min(bytes, most + begin);
+    int64_t some = std::min({bytes, most, begin + left});
     some = (some - begin) / 16 * 16;
     if (some <= 0)
       continue;
