@@ -124,7 +124,8 @@ std::optional<CompressedRow> CompressedRow::match(CacheAppendOp append) {
       row.compress.getStart())
     return std::nullopt;
   row.read = getOnly<CacheReadOp>(row.compress.getInput());
-  if (!row.read || row.read.getCount() != row.compress.getBlock())
+  if (!row.read ||
+      static_cast<int64_t>(row.read.getCount()) != row.compress.getBlock())
     return std::nullopt;
   row.tokens = getOnly<CacheAppendOp>(row.read.getCache());
   // The function returns the cache as well.

@@ -134,9 +134,9 @@ TEST(EmulatedDecode, OtherModels_AgreeWithTheCPU) {
 TEST(EmulatedDecode, PrefillOfTwoLengths_GoesOnAsOnTheCPU) {
   DecodePair pair({}, "fp32", "sm_90a", /*context=*/96);
   ASSERT_EQ(pair.models.size(), 2u);
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens(140);
   for (int32_t i = 0; i < 140; ++i)
-    tokens.push_back(i * 53 % 256);
+    tokens[size_t(i)] = i * 53 % 256;
   for (int32_t longest : {70, 33}) {
     pair.set("tokens", tokens);
     pair.set("positions", {longest - 1, longest - 18});
