@@ -38,7 +38,8 @@ static llvm::SetVector<Operation *> findOps(func::FuncOp function) {
 /// The results that others need. Views are no work: others keep them.
 static SmallVector<Value> findResults(const llvm::SetVector<Operation *> &ops) {
   auto isComputed = [&](Operation *op) {
-    return ops.contains(op) && !op->hasTrait<ViewOfOperand>();
+    return ops.contains(op) && !op->hasTrait<ViewOfOperand>() &&
+           !op->hasTrait<ViewOfArguments>();
   };
   SmallVector<Value> results;
   for (Operation *op : ops)

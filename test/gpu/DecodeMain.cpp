@@ -207,13 +207,21 @@ double timeOnGPU(Program &program, int64_t context, int64_t steps) {
   return time.count() / double(steps);
 }
 
+int64_t toNumber(const char *text) {
+  char *end = nullptr;
+  int64_t number = std::strtoll(text, &end, 10);
+  if (end == text || *end || number <= 0)
+    fail("'" + std::string(text) + "' is not a positive number");
+  return number;
+}
+
 int measure(int count, char **arguments) {
   Program program = open(arguments[0]);
   prefill(program);
-  int64_t steps = std::atoll(arguments[1]);
+  int64_t steps = toNumber(arguments[1]);
   size_t batch = view(program, training::tokenInput).elements();
   for (int i = 2; i < count; ++i) {
-    int64_t context = std::atoll(arguments[i]);
+    int64_t context = toNumber(arguments[i]);
     double time = timeOfToken(program, context, steps);
     std::printf("batch %zu context %lld: %.4f ms a token on the GPU, %.4f with "
                 "the logits on the host, %.1f tokens/s\n",
@@ -229,7 +237,7 @@ int profile(char **arguments) {
   Program program = open(arguments[0], /*profile=*/true);
   const EntryInfo &entry = *program.findEntry(training::decodeEntry);
   constexpr int runs = 20;
-  timeOfToken(program, std::atoll(arguments[1]), runs - 3);
+  timeOfToken(program, toNumber(arguments[1]), runs - 3);
   std::map<std::string, std::pair<double, int>> byCommand;
   double all = 0;
   for (const CommandProfile &command : program.profile(entry)) {
@@ -240,6 +248,7 @@ int profile(char **arguments) {
     all += time;
   }
   std::vector<std::pair<double, std::string>> list;
+  list.reserve(byCommand.size());
   for (const auto &[name, entry] : byCommand)
     list.emplace_back(entry.first, std::to_string(entry.second) + "x " + name);
   std::sort(list.rbegin(), list.rend());

@@ -300,6 +300,7 @@ void CacheStepGroups::launch() {
   Operation *last = parts.back().ops.back();
   OpBuilder builder(last);
   std::vector<LaunchPart> launches;
+  launches.reserve(parts.size());
   for (Part &part : parts)
     launches.push_back(part.part);
   auto results = launchTogether(cache, builder, last, "step", launches);
