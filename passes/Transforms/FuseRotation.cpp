@@ -167,8 +167,7 @@ bool nsa::fuseRotation(AttentionOp attention) {
 //===----------------------------------------------------------------------===//
 
 /// The inverse rotation of rows at a distance of `stride`, in sequences that
-/// begin at `start`, that is the only
-/// reader of `grad`; null if there is none.
+/// begin at `start`, that is the only reader of `grad`; null if there is none.
 static nn::RotaryOp getRotationBack(Value grad, int64_t stride, Value start) {
   auto rotation = getOnlyReader<nn::RotaryOp>(grad);
   if (!rotation || rotation.getInput() != grad || !rotation.getInverse() ||

@@ -49,7 +49,7 @@ namespace {
 class Prefetches {
 public:
   /// What a kernel prefetches, of which `launch` is the first: arguments that
-  /// it does not use, or reads all of; where each begins, and bytes.
+  /// it does not use, where each begins, and bytes.
   SmallVector<int64_t> find(rt::LaunchOp launch, tile::KernelOp kernel,
                             const llvm::SmallBitVector &constants);
 

@@ -9,8 +9,8 @@ namespace nsa {
 
 /// Marks the kernels of the entry `decode`, if there is one: its launches are
 /// short, and each may begin while the one before it ends. Says which arguments
-/// hold what nothing in the entry writes; those that the kernel reads all of,
-/// or does not use, are prefetched, as far as they fit the cache.
+/// hold what nothing in the entry writes; those that the kernel does not use
+/// are prefetched, as far as they fit the cache.
 void noteLaunchOverlap(mlir::ModuleOp module);
 
 } // namespace nsa

@@ -240,7 +240,7 @@ private:
   std::optional<Part> makePart(Operation *op);
   void add(Part part);
   void launch();
-  bool isBehind(Operation *op) const;
+  bool needsParts(ValueRange values) const;
 
   Block &block;
   KernelCache &cache;
@@ -280,9 +280,10 @@ std::optional<CacheStepGroups::Part> CacheStepGroups::makePart(Operation *op) {
   return Part{rotateQueries(rotary), {rotary.getOutput()}, {rotary}};
 }
 
-bool CacheStepGroups::isBehind(Operation *op) const {
-  return llvm::any_of(op->getOperands(), [&](Value operand) {
-    Operation *source = operand.getDefiningOp();
+/// Whether a value follows from what parts compute.
+bool CacheStepGroups::needsParts(ValueRange values) const {
+  return llvm::any_of(values, [&](Value value) {
+    Operation *source = value.getDefiningOp();
     return source && (own.contains(source) || isLater.contains(source));
   });
 }
@@ -342,13 +343,7 @@ void CacheStepGroups::run() {
       continue;
     std::optional<Part> part = makePart(op);
     bool needsOthers =
-        part ? llvm::any_of(part->part.inputs,
-                            [&](Value input) {
-                              Operation *source = input.getDefiningOp();
-                              return source && (own.contains(source) ||
-                                                isLater.contains(source));
-                            })
-             : isBehind(op);
+        part ? needsParts(part->part.inputs) : needsParts(op->getOperands());
     if (part) {
       if (needsOthers) {
         launch();
