@@ -9,8 +9,11 @@
 
 using namespace nsa;
 
-/// Tensors are as far apart as in a program.
-static constexpr uint64_t alignment = 64;
+/// Of a tensor and what lies behind it: tensors begin as in a program.
+static uint64_t paddedBytes(const TensorView &tensor) {
+  constexpr uint64_t alignment = 64;
+  return (tensor.bytes + alignment - 1) / alignment * alignment;
+}
 
 Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
                                                  PageMemory &memory) {
@@ -22,7 +25,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
     if (checkpoint::fileOf(tensor, model, /*rank=*/0).empty())
       continue;
     snapshot->views.push_back(tensor);
-    bytes += (tensor.bytes + alignment - 1) / alignment * alignment;
+    bytes += paddedBytes(tensor);
   }
   bool copies = !model.hostIsCopy();
   if (copies && memory.size() < bytes) {
@@ -39,7 +42,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::take(const Model &model,
       continue;
     std::memcpy(memory.data() + offset, view.data, view.bytes);
     view.data = memory.data() + offset;
-    offset += (view.bytes + alignment - 1) / alignment * alignment;
+    offset += paddedBytes(view);
   }
   return snapshot;
 }
@@ -60,7 +63,7 @@ Status CheckpointWriter::start(const Model &model,
   return {};
 }
 
-void CheckpointWriter::settle() {
+void CheckpointWriter::join() {
   if (thread.joinable())
     thread.join();
 }
@@ -68,7 +71,7 @@ void CheckpointWriter::settle() {
 std::optional<SaveResult> CheckpointWriter::wait() {
   if (!busy)
     return std::nullopt;
-  settle();
+  join();
   busy = false;
   snapshot.reset();
   return std::move(result);

@@ -74,7 +74,7 @@ public:
 
   /// Waits until the save in progress, if there is one, reads nothing any more
   /// of what the model has on the host.
-  void settle();
+  void join();
 
   /// The end of the save in progress; nothing if there is none.
   std::optional<SaveResult> wait();

@@ -197,6 +197,10 @@ private:
   Result<std::optional<TrainEnd>> reportUnsaved(int64_t step,
                                                 const std::string &found);
   Status validate();
+  /// The windows of an evaluation during training.
+  static std::vector<uint64_t> chooseWindows(const RunConfig &config,
+                                             const ValidationWindows &windows);
+  EvaluationRecord recordOf(const char *message) const;
   Status recordEvaluation(const char *message, const EvalResult &result);
   Result<EvalResult> evaluatePositions(const ValidationWindows &held,
                                        const std::vector<uint64_t> &chosen,

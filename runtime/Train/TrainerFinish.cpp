@@ -27,7 +27,7 @@ Status Trainer::dumpState(const StepRecord &record) {
   json["memory_peak"] = memory.peak;
   json["last_checkpoint"] = lastCheckpoint;
   // Parameters come to where a save may read them.
-  writer.settle();
+  writer.join();
   for (const TensorView &tensor : tensorsOfRole(model, TensorRole::Parameter)) {
     if (Status status = model.toHost(tensor); !status)
       return status;

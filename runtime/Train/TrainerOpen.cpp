@@ -100,11 +100,8 @@ Status Trainer::planMeasures() {
     bytesPerToken = 1;
   Status status;
   if (tokenizer && !data.manifest.isBytes() && ranks.isFirst()) {
-    Result<TextSize> size =
-        measureText(*windows,
-                    windows->choose(uint64_t(config.train.evalBatches) *
-                                    uint64_t(plan.microBatch)),
-                    plan.seqLen, *tokenizer);
+    Result<TextSize> size = measureText(
+        *windows, chooseWindows(config, *windows), plan.seqLen, *tokenizer);
     if (size && size->targets > 0)
       bytesPerToken = double(size->bytes) / double(size->targets);
     status = size ? Status() : Error{size.message()};

@@ -27,9 +27,8 @@ Result<double> Trainer::bitsPerByte(const std::vector<uint64_t> &chosen,
   return size->bytes == 0 ? 0.0 : nats / std::log(2.0) / double(size->bytes);
 }
 
-/// The windows of an evaluation during training.
-static std::vector<uint64_t> chooseWindows(const RunConfig &config,
-                                           const ValidationWindows &windows) {
+std::vector<uint64_t> Trainer::chooseWindows(const RunConfig &config,
+                                             const ValidationWindows &windows) {
   return windows.choose(uint64_t(config.train.evalBatches) *
                         uint64_t(config.train.microBatch));
 }
@@ -76,17 +75,23 @@ Trainer::evaluatePositions(const ValidationWindows &held,
                   /*unreadable=*/nullptr, positions);
 }
 
+/// Of an evaluation at this step, with no results.
+EvaluationRecord Trainer::recordOf(const char *message) const {
+  EvaluationRecord record;
+  record.step = state.step;
+  record.message = message;
+  record.stage = options.stage;
+  return record;
+}
+
 /// Writes what an evaluation gave besides its mean: the statistics of its last
 /// micro-batch by layer, losses by position, and that at the length of the
 /// stage before. Each takes at most as long as an evaluation during training.
 Status Trainer::recordEvaluation(const char *message,
                                  const EvalResult &result) {
-  EvaluationRecord record;
-  record.step = state.step;
-  record.message = message;
+  EvaluationRecord record = recordOf(message);
   record.loss = result.loss;
   record.tokens = result.tokens;
-  record.stage = options.stage;
   if (!statistics.empty())
     record.attention = statistics.read();
   std::vector<PositionRange> ranges = positionRanges(plan.seqLen);
@@ -163,10 +168,7 @@ Status Trainer::evaluateBeforeSwitch() {
                 static_cast<unsigned long long>(result->tokens),
                 static_cast<long long>(plan.seqLen), result->loss);
   console.line(text);
-  EvaluationRecord record;
-  record.step = state.step;
-  record.message = stageEndMessage;
-  record.stage = options.stage;
+  EvaluationRecord record = recordOf(stageEndMessage);
   record.loss = result->loss;
   record.tokens = result->tokens;
   noteWrite(log->evaluation(record));
@@ -200,10 +202,7 @@ Status Trainer::evaluateAfterSwitch() {
     line += text;
   }
   console.line(line);
-  EvaluationRecord record;
-  record.step = state.step;
-  record.message = "stage_begun";
-  record.stage = options.stage;
+  EvaluationRecord record = recordOf("stage_begun");
   record.earlier = {earlierLength(), result->loss, result->tokens};
   noteWrite(log->evaluation(record));
   return {};
