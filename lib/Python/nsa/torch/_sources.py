@@ -78,9 +78,18 @@ def _heads(q, k, v, rows="T"):
 STARTS = (("B", "T"), "i32")
 
 
-def _visible(visibility, is_packed=False):
+def _start(is_packed):
+    return " start(%start : !start)" if is_packed else ""
+
+
+def _take_starts(types, arguments):
+    types["start"] = STARTS
+    arguments["start"] = "start"
+
+
+def _visible(visibility, is_packed):
     indices = ", %i : !i" if visibility.startswith("#nsa.selected") else ""
-    return f"visible({visibility}{indices})" + (" start(%start : !start)" if is_packed else "")
+    return f"visible({visibility}{indices}){_start(is_packed)}"
 
 
 def attend(tensors, parameters):
@@ -92,8 +101,7 @@ def attend(tensors, parameters):
         types["i"] = (("B", v.shape[2], "T", others.pop(0).shape[3]), "i32")
         arguments["i"] = "i"
     if others:
-        types["start"] = STARTS
-        arguments["start"] = "start"
+        _take_starts(types, arguments)
     line = (f"%o, %lse = nsa.attention %q, %k, %v {_visible(visibility, bool(others))}{_scaled(scale)} "
             ": !q, !k, !v")
     return Source(types, arguments, {"o": "o", "lse": "lse"}, [line], k.shape[1])
@@ -152,8 +160,7 @@ def compress(tensors, parameters):
     types = {"x": (("B", "T", *x.shape[2:]), element), "xc": (("B", "N", *x.shape[2:]), element), **compression.types}
     arguments = {"x": "x", **_same(compression.types)}
     if is_packed:
-        types["start"] = STARTS
-        arguments["start"] = "start"
+        _take_starts(types, arguments)
     return Source(types, arguments, {"y": "xc"}, [compression.forward("y")],
                   compressed_rows(x.shape[1], block, stride, is_packed))
 
@@ -178,10 +185,8 @@ def select(tensors, parameters):
     selection = f"#nsa.selected<block = {select_block}, count = {count}, initial = {initial}, local = {local}>"
     arguments = {"q": "q", "k": "k", "lse": "lse"}
     if starts:
-        types["start"] = STARTS
-        arguments["start"] = "start"
-    line = (f"%i = nsa.select %q, %k, %lse{' start(%start : !start)' if starts else ''} "
-            f"by({_compressed(block, stride)}, {selection}){_scaled(scale)} : !q, !k -> !i")
+        _take_starts(types, arguments)
+    line = (f"%i = nsa.select %q, %k, %lse{_start(starts)} by({_compressed(block, stride)}, {selection}){_scaled(scale)} : !q, !k -> !i")
     return Source(types, arguments, {"i": "i"}, [line], k.shape[1])
 
 
@@ -246,9 +251,8 @@ class _Branches:
             lines.append(f"%o{branch}, %lse{branch} = nsa.attention %{query}, %{key}, %{value} "
                          f"{_visible(visibility, self.is_packed)}{self.scale} : !q, !{key_kind}, !{value_kind}")
             if branch == "c":
-                start = " start(%start : !start)" if self.is_packed else ""
-                lines.append(f"%i = nsa.select %{query}, %{key}, %lsec{start} by({self.blocks}, {self.selection})"
-                             f"{self.scale} : !q, !kc -> !i")
+                lines.append(f"%i = nsa.select %{query}, %{key}, %lsec{_start(self.is_packed)} "
+                             f"by({self.blocks}, {self.selection}){self.scale} : !q, !kc -> !i")
         lines.append("%o = nsa.combine %gates, %oc, %os, %ow : (!g, !o, !o, !o) -> !o")
         return lines
 
