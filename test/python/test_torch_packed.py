@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 
 import nsa.torch as nt  # noqa: E402
 from nsa import InputError  # noqa: E402
-from torch.library import opcheck  # noqa: E402
+from torch import library  # noqa: E402
 from torch_support import (DEVICE, SIZES, VECTOR, WIDE, check_attention, phi_parameters, seed,  # noqa: E402, F401
                            small_layer, tensors)
 
@@ -115,7 +115,7 @@ def test_packed_opcheck():
             ("attend", (*inputs[:3], None, start, "#nsa.window<8>", None)),
             ("compress", (inputs[1], weights[0], start, "mlp", 8, 4)),
             ("attention", (*inputs, *weights, nt.rotary_table(33, 16, device=DEVICE), start, sizes, "mlp", None))):
-        opcheck(getattr(torch.ops.nsa, operator).default, arguments)
+        library.opcheck(getattr(torch.ops.nsa, operator).default, arguments)
 
 
 def test_packed_compile_fullgraph_is_the_same():

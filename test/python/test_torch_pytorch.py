@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 
 import nsa.torch as nt  # noqa: E402
 from nsa.torch import _kernels  # noqa: E402
-from torch.library import opcheck  # noqa: E402
+from torch import library  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_support import DEVICE, SIZES, VECTOR, WIDE, phi_parameters, seed, tensors  # noqa: E402, F401
 
@@ -28,7 +28,7 @@ def test_opcheck(name):
         "inference": ("attention_inference", (*[x.detach() for x in inputs], [], [], None, None, sizes, "mean", None)),
         "rotary": ("attention", (*inputs, [], [], nt.rotary_table(33, 16, device=DEVICE), None, sizes, "mean", None)),
     }[name]
-    opcheck(getattr(torch.ops.nsa, operator).default, arguments)
+    library.opcheck(getattr(torch.ops.nsa, operator).default, arguments)
 
 
 def test_compile_fullgraph_is_the_same():

@@ -60,15 +60,40 @@ struct DeviceArrays {
 
 class CUDASessionTest : public CUDATest {
 protected:
-  std::unique_ptr<Session> open() {
+  std::unique_ptr<Session> create() {
     std::string bytes = makeEvaluation();
     Result<Artifact> artifact =
         Artifact::fromBytes(bytes.data(), bytes.size(), "test.nsax");
     Result<std::unique_ptr<Session>> session =
         Session::create(*artifact, options);
     EXPECT_TRUE(session.ok()) << session.message();
-    EXPECT_TRUE((*session)->call("init", {}).ok());
     return std::move(*session);
+  }
+
+  std::unique_ptr<Session> open() {
+    std::unique_ptr<Session> session = create();
+    EXPECT_TRUE(session->call("init", {}).ok());
+    return session;
+  }
+
+  /// A program that its callers give all memory.
+  std::unique_ptr<Session> openWithoutMemory() {
+    options.externalMemory = true;
+    return create();
+  }
+
+  /// What its entry runs on.
+  static std::vector<Binding> bind(Session &session, DeviceArrays &arrays,
+                                   float *w) {
+    Result<std::vector<Binding>> bindings =
+        session.bind(evaluation(session), arrays.arguments());
+    EXPECT_TRUE(bindings.ok()) << bindings.message();
+    bindings->push_back({0, w});
+    return std::move(*bindings);
+  }
+
+  static const EntryInfo &evaluation(const Session &session) {
+    return *session.program().findEntry("eval");
   }
 
   /// What the same program gives on its own memory.
@@ -138,27 +163,18 @@ TEST_F(CUDASessionTest, CallOnAStreamThatRecords_BelongsToItsGraph) {
 }
 
 TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
-  options.externalMemory = true;
-  std::string bytes = makeEvaluation();
-  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
   takeLog();
-  Result<std::unique_ptr<Session>> session =
-      Session::create(*artifact, options);
-  ASSERT_TRUE(session.ok()) << session.message();
-  const Program &program = (*session)->program();
-  const EntryInfo &eval = *program.findEntry("eval");
+  std::unique_ptr<Session> session = openWithoutMemory();
+  const EntryInfo &eval = evaluation(*session);
   alignas(256) float w[128];
   std::fill(std::begin(w), std::end(w), 0.5f);
-  std::vector<char> scratch(program.scratchBytes());
+  std::vector<char> scratch(session->program().scratchBytes());
   DeviceArrays first(-7), second(3);
   for (int i = 0; i < 12; ++i)
     for (DeviceArrays *arrays : {&first, &second}) {
-      Result<std::vector<Binding>> bindings =
-          (*session)->bind(eval, arrays->arguments());
-      ASSERT_TRUE(bindings.ok()) << bindings.message();
-      bindings->push_back({0, w});
+      std::vector<Binding> bindings = bind(*session, *arrays, w);
       Status status =
-          (*session)->run(eval, *bindings, std::nullopt, {}, scratch.data());
+          session->run(eval, bindings, std::nullopt, {}, scratch.data());
       ASSERT_TRUE(status.ok()) << status.message();
     }
   EXPECT_EQ(takeLog().find("Alloc"), std::string::npos);
@@ -170,31 +186,22 @@ TEST_F(CUDASessionTest, ExternalMemory_NothingIsAllocated) {
 }
 
 TEST_F(CUDASessionTest, ExternalMemoryOnAStream_FailingCommandIsNamed) {
-  options.externalMemory = true;
-  std::string bytes = makeEvaluation();
-  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  Result<std::unique_ptr<Session>> session =
-      Session::create(*artifact, options);
-  ASSERT_TRUE(session.ok()) << session.message();
-  const Program &program = (*session)->program();
-  const EntryInfo &eval = *program.findEntry("eval");
+  std::unique_ptr<Session> session = openWithoutMemory();
+  const EntryInfo &eval = evaluation(*session);
   alignas(256) float w[128] = {};
-  std::vector<char> scratch(program.scratchBytes());
+  std::vector<char> scratch(session->program().scratchBytes());
   DeviceArrays arrays(0);
-  Result<std::vector<Binding>> bindings =
-      (*session)->bind(eval, arrays.arguments());
-  ASSERT_TRUE(bindings.ok()) << bindings.message();
-  bindings->push_back({0, w});
+  std::vector<Binding> bindings = bind(*session, arrays, w);
   fakeCUDAFail("cuLaunchKernel", 1);
   std::string message =
-      (*session)->run(eval, *bindings, 4096, {}, scratch.data()).message();
+      session->run(eval, bindings, 4096, {}, scratch.data()).message();
   EXPECT_NE(message.find("launch @add_rows"), std::string::npos) << message;
   EXPECT_NE(message.find("cuLaunchKernel: an illegal memory access"),
             std::string::npos)
       << message;
   fakeCUDAReset();
-  std::vector<Binding> without(bindings->begin(), bindings->end() - 1);
-  message = (*session)->run(eval, without, 4096, {}, scratch.data()).message();
+  std::vector<Binding> without(bindings.begin(), bindings.end() - 1);
+  message = session->run(eval, without, 4096, {}, scratch.data()).message();
   EXPECT_NE(message.find("bytes of a program without memory for which none was "
                          "given"),
             std::string::npos)
@@ -204,29 +211,21 @@ TEST_F(CUDASessionTest, ExternalMemoryOnAStream_FailingCommandIsNamed) {
 }
 
 TEST_F(CUDASessionTest, ExternalMemoryOnAStream_OnlyLaunches) {
-  options.externalMemory = true;
-  std::string bytes = makeEvaluation();
-  Result<Artifact> artifact = Artifact::fromBytes(bytes.data(), bytes.size());
-  Result<std::unique_ptr<Session>> session =
-      Session::create(*artifact, options);
-  ASSERT_TRUE(session.ok()) << session.message();
-  const Program &program = (*session)->program();
-  const EntryInfo &eval = *program.findEntry("eval");
+  std::unique_ptr<Session> session = openWithoutMemory();
+  const EntryInfo &eval = evaluation(*session);
   alignas(256) float w[128];
   std::fill(std::begin(w), std::end(w), 0.5f);
-  std::vector<char> scratches[] = {std::vector<char>(program.scratchBytes()),
-                                   std::vector<char>(program.scratchBytes())};
+  std::vector<char> scratches[] = {
+      std::vector<char>(session->program().scratchBytes()),
+      std::vector<char>(session->program().scratchBytes())};
   DeviceArrays first(-7), second(3);
   for (int i = 0; i < 12; ++i)
     for (DeviceArrays *arrays : {&first, &second}) {
-      Result<std::vector<Binding>> bindings =
-          (*session)->bind(eval, arrays->arguments());
-      ASSERT_TRUE(bindings.ok()) << bindings.message();
-      bindings->push_back({0, w});
+      std::vector<Binding> bindings = bind(*session, *arrays, w);
       std::fill(std::begin(arrays->y), std::end(arrays->y), NAN);
       takeLog();
-      Status status = (*session)->run(eval, *bindings, 4096, {},
-                                      scratches[arrays == &second].data());
+      Status status = session->run(eval, bindings, 4096, {},
+                                   scratches[arrays == &second].data());
       ASSERT_TRUE(status.ok()) << status.message();
       if (i == 0)
         continue;
