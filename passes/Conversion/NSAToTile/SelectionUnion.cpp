@@ -149,11 +149,9 @@ SmallVector<Value> SelectedAttention::launchUnion(KernelCache &cache,
       builder, op, spec, inputs, getUnionTypes(cache),
       [&](TileBuilder &b, ArrayRef<Value> args) {
         SelectionUnion selection = {args.drop_back().back(), args.back()};
-        if (isPacked)
-          markUnion(b, b.programId(0), args[0], args[1], selection);
-        else if (int64_t(numBlocks()) <= queryTile * count)
-          markUnion(b, b.programId(0), args[0],
-                    /*start=*/Value(), selection);
+        if (isPacked || int64_t(numBlocks()) <= queryTile * count)
+          markUnion(b, b.programId(0), args[0], isPacked ? args[1] : Value(),
+                    selection);
         else
           compareUnion(b, b.programId(0), args[0], selection);
       }));
