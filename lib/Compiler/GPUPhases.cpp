@@ -14,6 +14,7 @@ void nsa::buildGPUPhasePipeline(OpPassManager &manager, Phase phase,
                                 const CUDAChip &chip) {
   if (phase == Phase::Layout) {
     manager.addPass(createNoteArgumentAlignment());
+    manager.addPass(createNoteLaunchOverlap());
     buildTileLayoutPipeline(manager, chip.wgmma);
   } else {
     assert(phase == Phase::NVVM && "no phase of GPUs");

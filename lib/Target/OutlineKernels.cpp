@@ -8,6 +8,7 @@
 
 namespace nsa {
 #define GEN_PASS_DEF_NOTEARGUMENTALIGNMENT
+#define GEN_PASS_DEF_NOTELAUNCHOVERLAP
 #define GEN_PASS_DEF_OUTLINEKERNELS
 #include "lib/Target/Passes.h.inc"
 } // namespace nsa
@@ -20,8 +21,12 @@ struct NoteArgumentAlignment
     : nsa::impl::NoteArgumentAlignmentBase<NoteArgumentAlignment> {
   void runOnOperation() override {
     noteArgumentAlignment(getOperation());
-    noteLaunchOverlap(getOperation());
   }
+};
+
+struct NoteLaunchOverlap
+    : nsa::impl::NoteLaunchOverlapBase<NoteLaunchOverlap> {
+  void runOnOperation() override { noteLaunchOverlap(getOperation()); }
 };
 
 struct OutlineKernels : nsa::impl::OutlineKernelsBase<OutlineKernels> {

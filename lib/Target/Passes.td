@@ -49,14 +49,30 @@ def NoteArgumentAlignment : Pass<"nsa-note-argument-alignment", "::mlir::ModuleO
   let description = [{
     Gives arguments of kernels the attribute `nsa.alignment`, in bytes, where
     that is not what `nsa-tile-to-nvvm` supposes without it: an address of
-    columns of a wider matrix, or one inside of a buffer. Gives the kernels of an
-    entry `decode` the attribute `nsa.launch_overlap`: their launches may begin
-    early, with those arguments that nothing in the entry writes.
+    columns of a wider matrix, or one inside of a buffer.
 
     Example:
 
     ```mlir
     tile.kernel @double(%x: memref<128xf32> {nsa.alignment = 4 : i64}, %y: memref<128xf32>) ...
+    ```
+  }];
+}
+
+def NoteLaunchOverlap : Pass<"nsa-note-launch-overlap", "::mlir::ModuleOp"> {
+  let summary = "Note which kernels of decoding may begin early";
+  let description = [{
+    Gives the kernels of an entry `decode` the attribute `nsa.launch_overlap`:
+    a launch may begin while the one before it ends, since the arguments with
+    these numbers are written by nothing in the entry. Of those that a kernel
+    does not use, `nsa.prefetch` names argument, first byte and bytes to ask for,
+    as far as they fit the cache.
+
+    Example:
+
+    ```mlir
+    tile.kernel @scale(%x: memref<128xf32>, %w: memref<128xf32>, %y: memref<128xf32>) grid [1, 1, 1]
+        attributes {nsa.launch_overlap = array<i64: 1>} ...
     ```
   }];
 }

@@ -17,9 +17,9 @@
 // - collective: nsa-bucket-all-reduce, nsa-overlap-all-reduce, on demand
 //   nsa-compress-gradients
 // - plan: nsa-plan
-// - of GPUs, layout: nsa-note-argument-alignment, canonicalize, cse,
-//   loop-invariant-code-motion, tile-simplify, nsa-assign-layouts,
-//   tile-gpu-assign-layouts
+// - of GPUs, layout: nsa-note-argument-alignment, nsa-note-launch-overlap,
+//   canonicalize, cse, loop-invariant-code-motion, tile-simplify,
+//   nsa-assign-layouts, tile-gpu-assign-layouts
 // - of GPUs, nvvm: nsa-outline-kernels, nsa-tile-to-nvvm,
 //   tile-gpu-insert-barriers, convert-tile-gpu-to-nvvm, upstream conversions
 // - binary: nsa-binary, or nsa-serialize-kernels for GPUs
