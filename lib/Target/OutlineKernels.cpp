@@ -19,13 +19,10 @@ using namespace nsa;
 namespace {
 struct NoteArgumentAlignment
     : nsa::impl::NoteArgumentAlignmentBase<NoteArgumentAlignment> {
-  void runOnOperation() override {
-    noteArgumentAlignment(getOperation());
-  }
+  void runOnOperation() override { noteArgumentAlignment(getOperation()); }
 };
 
-struct NoteLaunchOverlap
-    : nsa::impl::NoteLaunchOverlapBase<NoteLaunchOverlap> {
+struct NoteLaunchOverlap : nsa::impl::NoteLaunchOverlapBase<NoteLaunchOverlap> {
   void runOnOperation() override { noteLaunchOverlap(getOperation()); }
 };
 

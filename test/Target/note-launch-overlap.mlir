@@ -4,7 +4,7 @@
 // RUN: nsa-opt %s --nsa-note-launch-overlap | FileCheck %s
 
 // CHECK: tile.kernel private @scale
-// CHECK-NEXT: {{.*}}nsa.launch_overlap = array<i64: 1, 2>, nsa.prefetch = array<i64: 2, 0, 4096>
+// CHECK-SAME: nsa.launch_overlap = array<i64: 1, 2>, nsa.prefetch = array<i64: 2, 0, 4096>
 tile.kernel private @scale(%x: memref<64xf32>, %w: memref<64xf32>, %next: memref<1024xf32>, %y: memref<64xf32>)
     attributes {grid = array<i32: 1, 1, 1>, num_outputs = 1 : i32} {
   %c0 = arith.constant 0 : i32
