@@ -10,4 +10,6 @@ if [ -z "${NSA_TORCH_PYTHON:-}" ] && ! "$python" -c 'import torch' 2> /dev/null;
   /usr/bin/python3 -m venv build/torch
   "$python" -m pip install --quiet --disable-pip-version-check -r tools/requirements-torch.txt
 fi
-NSA_TORCH_SHAPES=${NSA_TORCH_SHAPES:-200} "$python" -m pytest -q test/python/test_torch*.py
+# One thread of PyTorch a process: most of the time goes to compiling.
+OMP_NUM_THREADS=1 NSA_TORCH_SHAPES=${NSA_TORCH_SHAPES:-200} \
+  "$python" -m pytest -q -n "$(nproc)" test/python/test_torch*.py
