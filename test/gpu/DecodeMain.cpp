@@ -1,9 +1,17 @@
 //===- DecodeMain.cpp - decoding on a GPU, checked and measured -----------===//
 //
-//   decode-on-gpu check REFERENCE FORWARD DECODE
+//   decode-on-gpu check REFERENCE FORWARD DECODE [CHECKPOINT SEQUENCES]
 //       compares each token's logits of DECODE, one token at a time, and of
 //       FORWARD, a whole sequence, with those of REFERENCE, in fp32; the error
-//       of decoding may be twice as large. The parameters are the initial ones.
+//       of decoding may be twice as large. Where FORWARD is REFERENCE, it may
+//       be 1e-4 of the largest logit. The parameters are the initial ones and
+//       tokens are drawn; or those of a checkpoint and of a file: a line is a
+//       sequence, the tokens of its prompt, `|`, and those that nsa-generate
+//       continued it with at temperature 0, which have to be the likeliest ones
+//       as far as errors let these be known.
+//   decode-on-gpu blocks FORWARD DECODE
+//       compares which blocks both select, in a model whose logits say so:
+//       test/gpu/generate.py
 //   decode-on-gpu time DECODE STEPS CONTEXT...
 //       prefills random tokens, and prints the time of a token at each context:
 //       on the GPU, and the median with its logits on the host and the
@@ -11,135 +19,21 @@
 //   decode-on-gpu profile DECODE CONTEXT
 //       prints the commands of a step that take longest
 //
-// test/bench/decode.py prepares what these need.
+// test/bench/decode.py and test/gpu/generate.py prepare what these need.
 //
 //===----------------------------------------------------------------------===//
 
-#include "nsa/Artifact/TrainingContract.h"
-#include "nsa/Runtime/Runtime.h"
+#include "DecodePrograms.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
 
 using namespace nsa;
+using namespace nsa::test;
 
 namespace {
-
-[[noreturn]] void fail(const std::string &message) {
-  std::fprintf(stderr, "decode-on-gpu: error: %s\n", message.c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T take(Result<T> result) {
-  if (!result)
-    fail(result.message());
-  return std::move(*result);
-}
-
-Program open(const char *path, bool profile = false) {
-  RuntimeOptions options;
-  options.profile = profile;
-  if (const char *blas = std::getenv("NSA_BLAS"))
-    options.blasLibrary = blas;
-  Program program = take(Program::create(take(Artifact::open(path)), options));
-  for (const char *entry : {training::initEntry, training::prepareEntry})
-    if (program.findEntry(entry))
-      if (Status status = program.run(entry); !status)
-        fail(status.message());
-  return program;
-}
-
-void run(Program &program, const char *entry) {
-  if (Status status = program.run(entry); !status)
-    fail(status.message());
-}
-
-TensorView view(const Program &program, const char *name) {
-  return take(program.tensor(name));
-}
-
-/// Of a tensor in f32.
-const float *numbers(const TensorView &tensor) {
-  if (tensor.type != DataType::F32)
-    fail(tensor.name + " is not f32");
-  return tensor.as<float>();
-}
-
-void setPositions(Program &program, int64_t position) {
-  TensorView positions = view(program, training::positionsInput);
-  std::fill_n(positions.as<int32_t>(), positions.elements(), int32_t(position));
-}
-
-//===----------------------------------------------------------------------===//
-// Check
-//===----------------------------------------------------------------------===//
-
-/// How far logits are from those of the reference.
-struct Error {
-  double most = 0, squares = 0;
-  size_t agreeing = 0, rows = 0;
-
-  void add(const float *logits, const float *reference, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      double gap = std::fabs(double(logits[i]) - double(reference[i]));
-      // A NaN must not pass.
-      most = gap <= most ? most : gap;
-      squares += gap * gap;
-    }
-    ++rows;
-    agreeing += std::max_element(logits, logits + count) - logits ==
-                std::max_element(reference, reference + count) - reference;
-  }
-  void print(const char *name) const {
-    std::printf("%s: largest error %.3e, root of squares %.3e, %zu of %zu "
-                "likeliest tokens equal\n",
-                name, most, std::sqrt(squares), agreeing, rows);
-  }
-};
-
-int check(const char *const *paths) {
-  Program reference = open(paths[0]), forward = open(paths[1]),
-          decode = open(paths[2]);
-  TensorView tokens = view(reference, training::tokensInput);
-  size_t batch = tokens.shape[0], length = tokens.shape[1];
-  TensorView expected = view(reference, training::logitsOutput),
-             whole = view(forward, training::logitsOutput),
-             next = view(decode, training::nextLogitsOutput),
-             token = view(decode, training::tokenInput);
-  size_t vocab = expected.shape[2];
-  std::mt19937 random(3);
-  for (size_t i = 0; i < batch * length; ++i)
-    tokens.as<int32_t>()[i] = int32_t(random() % vocab);
-  std::memcpy(view(forward, training::tokensInput).data, tokens.data,
-              tokens.bytes);
-  run(reference, training::forwardEntry);
-  run(forward, training::forwardEntry);
-  Error ofForward, ofDecode;
-  for (size_t t = 0; t < length; ++t) {
-    for (size_t b = 0; b < batch; ++b)
-      token.as<int32_t>()[b] = tokens.as<int32_t>()[b * length + t];
-    setPositions(decode, int64_t(t));
-    run(decode, training::decodeEntry);
-    for (size_t b = 0; b < batch; ++b) {
-      size_t row = (b * length + t) * vocab;
-      ofForward.add(numbers(whole) + row, numbers(expected) + row, vocab);
-      ofDecode.add(numbers(next) + b * vocab, numbers(expected) + row, vocab);
-    }
-  }
-  ofForward.print("forward");
-  ofDecode.print("decode");
-  bool isGood = ofDecode.most <= 2 * ofForward.most &&
-                ofDecode.squares <= 4 * ofForward.squares;
-  std::printf("%s\n", isGood ? "passed" : "FAILED");
-  return isGood ? 0 : 1;
-}
 
 //===----------------------------------------------------------------------===//
 // Time
@@ -262,11 +156,14 @@ int profile(char **arguments) {
 
 int main(int argc, char **argv) {
   std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "check" && argc == 5)
-    return check(argv + 2);
+  if (mode == "check" && (argc == 5 || argc == 7))
+    return checkLogits(argc - 2, argv + 2);
+  if (mode == "blocks" && argc == 4)
+    return checkBlocks(argv + 2);
   if (mode == "time" && argc > 4)
     return measure(argc - 2, argv + 2);
   if (mode == "profile" && argc == 4)
     return profile(argv + 2);
-  fail("expected check, time or profile and their files; see DecodeMain.cpp");
+  fail("expected check, blocks, time or profile and their files; see "
+       "DecodeMain.cpp");
 }

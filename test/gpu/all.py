@@ -7,8 +7,8 @@
       runs it and prints a table last; exit code 1 if something fails; needs a GPU,
       not the compiler
 
-The names are kernels (nsa-prebuild, PrebuiltKernelsTest), lessons (lessons.py) and
-training (training.py). What they print is in OUT/NAME.log as well.
+The names are kernels (nsa-prebuild, PrebuiltKernelsTest), lessons (lessons.py),
+training (training.py) and generate (generate.py). What they print is in OUT/NAME.log as well.
 """
 import os
 import shutil
@@ -19,7 +19,7 @@ import time
 import jobs
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAMES = ("kernels", "lessons", "training")
+NAMES = ("kernels", "lessons", "training", "generate")
 # Programs side by side: the reference waits for the GPU, and the GPU for it.
 SHARDS = 4
 
@@ -80,7 +80,7 @@ def prepare(args):
         if name == "kernels":
             prepare_kernels(args, folder)
         else:
-            config = ["--config", args.config] if args.config else []
+            config = ["--config", args.config] if args.config and name != "generate" else []
             jobs.call(*script(name, "prepare", folder, "--target", args.target,
                               "--build", args.build, *config))
         print(f"{name}: prepared in {time.monotonic() - started:.0f} s", flush=True)
