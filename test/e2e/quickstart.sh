@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The quickstart's path in small: real text, a few steps, the closing line.
+# The quickstart's path in small: real text, a few steps, the closing line, and
+# a sample.
 source "$(dirname "${BASH_SOURCE[0]}")/common.inc"
 
 "$bin/nsa-data" pack "$root/README.md" /usr/include/c++ --max-bytes 3000000 \
@@ -21,3 +22,10 @@ for file in training.csv val.csv env.json metrics.json heartbeat_rank0.jsonl; do
   find "$scratch/run" -name "$file" -size +0 | grep -q . || fail "no $file"
 done
 tail -n 1 "$scratch/log"
+XDG_CACHE_HOME=$scratch/cache "$bin/nsa-generate" "$scratch"/run/* \
+  --prompt '#include ' --tokens 30 > "$scratch/sample" 2> "$scratch/rates" || {
+  cat "$scratch/rates" >&2
+  fail "generating"
+}
+[ "$(wc -c < "$scratch/sample")" -eq 31 ] || fail "the sample is not 30 bytes"
+grep -q '^decode: 30 tokens' "$scratch/rates" || fail "no rate of decoding"
