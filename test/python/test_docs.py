@@ -128,6 +128,14 @@ def test_model_of_an_artifact_is_the_same(run):
     assert abs(given.loss(ids) - math.log(256)) < 1e-5
 
 
+@pytest.mark.parametrize("options,named", [
+    ({"precision": "bf16"}, "precision"), ({"target": "cpu", "micro_batch": 1}, "target, micro_batch"), ({"seq_len": 32}, "seq_len"),
+])
+def test_model_artifact_with_options_of_compiler_is_error(run, options, named):
+    with pytest.raises(nsa.InputError, match=f"artifact is compiled, and {named} cannot be chosen for it"):
+        nsa.Model(run / "runs/small", artifact=run / "small.nsax", **options)
+
+
 @pytest.mark.parametrize("ids,message", [
     ([0.5, 1.0], "ids are float64, expected integers"),
     ([[[1]]], "ids have shape (1, 1, 1), expected [tokens] or [sequences, tokens]"),

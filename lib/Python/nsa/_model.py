@@ -54,9 +54,10 @@ class Model:
     taken; its hashes are verified. The program is compiled from the checkpoint's
     configuration, which needs the compiler, and is kept in the cache of nsa.compile; or
     give `artifact`, a path, bytes or a Module of the same model (nsa-train's artefact is
-    one), and none is needed. `target` is "cpu" or a GPU as in nsa.compile, whose other
-    keywords are taken as well: `precision` (that of the training), `micro_batch` (1) and
-    `seq_len` (that of the training) tokens at most, `threads`, `device`.
+    one), and none is needed. `target` is "cpu" (the default) or a GPU as in nsa.compile,
+    whose other keywords are taken as well: `precision` (that of the training),
+    `micro_batch` (1) and `seq_len` (that of the training) tokens at most, which an
+    artefact has already; `threads`, `device`.
 
     `parameters` is {name: array}, `step` the updates that made them, `config` the
     configuration as YAML. Threads may share a model.
@@ -68,10 +69,13 @@ class Model:
     another model than the artefact, and wrong ids; RunError if the machine cannot run it.
     """
 
-    def __init__(self, checkpoint, *, artifact=None, target="cpu", micro_batch=1, precision=None, **options):
+    def __init__(self, checkpoint, *, artifact=None, target=None, micro_batch=None, precision=None, **options):
+        compiled = {"target": target, "micro_batch": micro_batch, "precision": precision, "seq_len": options.get("seq_len")}
+        given = [name for name, value in compiled.items() if value is not None]
+        if artifact is not None and given:
+            raise InputError(f"artifact is compiled, and {', '.join(given)} cannot be chosen for it: leave out one or the other")
         weights = open_weights(_path(checkpoint))
         self._weights = weights
-        self._compile = {"target": target, "precision": precision or weights.precision, **options}
         self._generators = {}
         #: The folder of the checkpoint.
         self.checkpoint = weights.path
@@ -86,12 +90,13 @@ class Model:
                 raise RunError(f"'{weights.path}' has to be compiled, and this installation of nsa has no compiler; give "
                                "artifact=, or install nsa-compiler")
             name = os.path.join(weights.path, "config.yaml")
-            module = compile(model_text(weights.config, name), name=name, target=target, micro_batch=micro_batch,
-                             precision=precision or weights.precision, **options)
+            module = compile(model_text(weights.config, name), name=name, target=target or "cpu",
+                             micro_batch=micro_batch or 1, precision=precision or weights.precision, **options)
         for entry in ("init", "eval", "forward"):
             if entry not in module.entries:
                 raise InputError(f"{module.name} has no entry '{entry}'; it is no model of nsa-model")
         self.module = module
+        self._compile = {"target": module.target, "precision": precision or weights.precision, **options}
         module.program.call("init", {})
         module.program.load(weights)
         self.parameters = _Parameters(module, list(weights.tensors))
