@@ -62,9 +62,9 @@ private:
 SmallVector<int64_t> Prefetches::find(rt::LaunchOp launch,
                                       tile::KernelOp kernel,
                                       const llvm::SmallBitVector &constants) {
-  // What memory gives while a short kernel runs, and about half of what the
-  // cache of a Hopper GPU holds, which has two halves.
-  constexpr int64_t perLaunch = int64_t(5) << 20, most = int64_t(20) << 20;
+  // What arrives while a short kernel runs: programs end behind what they ask
+  // for.
+  constexpr int64_t perLaunch = int64_t(2) << 20, most = int64_t(10) << 20;
   int64_t left = perLaunch;
   SmallVector<int64_t> found;
   for (unsigned index : constants.set_bits()) {

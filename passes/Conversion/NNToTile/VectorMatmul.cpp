@@ -1,10 +1,14 @@
 //===- VectorMatmul.cpp - products of a few rows with a matrix ------------===//
 //
 // With a few rows, a product takes as long as its matrix takes to be read. A
-// program reads some rows of the matrix, each once, and has the rows that they
-// are multiplied with to itself: it computes them again from what a norm or an
-// elementwise operation in front of the product reads, which would be a launch.
-// An elementwise operation behind the product takes the sums.
+// program reads some rows of the matrix, each once, all threads together: each
+// has some columns of the rows that they are multiplied with. It computes these
+// again from what a norm or an elementwise operation in front of the product
+// reads, which would be a launch. An elementwise operation behind the product
+// takes the sums.
+//
+// Of a launch that begins early, what is read first are rows of the matrix,
+// which no launch in front of it writes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +16,10 @@
 #include "passes/Conversion/LibraryMatmuls.h"
 #include "passes/Conversion/NNToTile/KernelGraph.h"
 #include "passes/Conversion/NNToTile/NNToTile.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace nsa;
@@ -36,66 +43,76 @@ private:
   /// the only one; else null.
   Operation *findConsumer() const;
   std::string getKey(const KernelGraph *graph) const;
-  bool isWhole() const { return slice == sizes.k; }
 
-  /// x at some columns of a row; with `storesOthers`, the first program writes
-  /// what else the producer computes.
+  /// A row of x; the first program writes what else the producer computes.
   Value getFactor(const KernelFrame *frame, TileBuilder &b, Value x,
-                  int64_t row, Value cols, bool storesOthers) const;
+                  int64_t row) const;
+  /// Some rows of w, from the same ones of each half on: of each, all halves.
+  SmallVector<Value> loadRows(TileBuilder &b, Value w, Expr first) const;
+  /// Adds to the sums, in columns from `place` on, those of rows of w.
+  SmallVector<Value> addProducts(TileBuilder &b, ArrayRef<Value> rows,
+                                 ArrayRef<Value> factors, Expr place,
+                                 ArrayRef<Value> sums) const;
   void build(TileBuilder &b, const KernelGraph *graph,
              ArrayRef<Value> args) const;
   /// Writes what the consumer makes of the sums of each half.
   void store(TileBuilder &b, ArrayRef<Value> sums, Value y, int64_t row,
-             Expr first) const;
+             Value place) const;
 
   mutable nn::MatmulOp op;
   nn::MatmulOp::Sizes sizes;
   Operation *producer = nullptr, *consumer = nullptr;
   /// Parts of the rows of w that the consumer takes together, and their length.
   int64_t halves = 1, length;
-  /// Rows of w that a program reads at once, one for each warp; all of its
-  /// rows; and columns of a tile.
-  static constexpr int64_t rowTile = 8;
-  int64_t perProgram, slice;
+  /// A row is a tile: lines of so many columns, one for each warp at a time.
+  int64_t lines, cols;
+  /// Rows of w in each half that a program has, at most, and reads at once.
+  static constexpr int64_t most = 32;
+  /// Programs of a multiprocessor, as far as registers go.
+  static constexpr int64_t programsAtOnce = 3;
+  int64_t perProgram, atOnce;
 };
 } // namespace
 
-/// The columns that a program takes at once: all, if a warp has registers for
-/// them, or a part of them of which each thread has whole vectors.
-static int64_t getSlice(int64_t k, int64_t bits) {
-  constexpr int64_t lanes = 32, mostBytes = 6144;
-  int64_t vectors = lanes * 128 / bits;
-  for (int64_t slice = std::min(k, mostBytes * 8 / bits); slice >= vectors;
-       --slice)
-    if (k % slice == 0 && (slice % vectors == 0 || slice == k))
-      return slice;
-  return std::min<int64_t>(k, vectors);
+/// The columns that a warp takes at once: a vector for each thread, or the most
+/// of which there are as many in each line.
+static int64_t getCols(int64_t k, int64_t vector) {
+  int64_t cols = std::min(k, 32 * vector);
+  while (k % cols != 0)
+    cols -= vector;
+  return cols;
 }
 
 VectorMatmul::VectorMatmul(nn::MatmulOp op, const KernelSchedule &schedule)
-    : op(op), sizes(op.getSizes()),
-      slice(getSlice(sizes.k,
-                     getElementType(op.getLhs()).getIntOrFloatBitWidth())) {
+    : op(op), sizes(op.getSizes()) {
   producer = findProducer();
   consumer = findConsumer();
   if (consumer)
     halves = consumer->getNumOperands();
   length = sizes.n / halves;
-  // What is computed again by each program is little beside what it reads if
-  // there are no more of them than run at once: two on a multiprocessor, one
-  // where its threads hold a row that was normed.
-  bool isNormed = producer && !KernelGraph(producer).getRoots().empty();
-  int64_t programs = (isNormed ? 1 : 2) * schedule.processors;
-  perProgram = static_cast<int64_t>(
-      llvm::alignTo(llvm::divideCeil(length, programs), rowTile));
+  unsigned bits = getElementType(op.getRhs()).getIntOrFloatBitWidth();
+  cols = getCols(sizes.k, std::gcd(sizes.k, int64_t(128) / bits));
+  lines = sizes.k / cols;
+  // Vectors of a thread on their way at once, with those of the same row for
+  // 8 warps.
+  constexpr int64_t vectors = 12, warps = 8, mostAtOnce = 8;
+  int64_t perRow = halves * llvm::divideCeil(lines, warps);
+  atOnce = std::clamp<int64_t>(llvm::bit_floor(uint64_t(vectors / perRow)), 1,
+                               mostAtOnce);
+  // Short programs: as they end, those of the launch behind take their place,
+  // and ask for rows of their matrix while they wait.
+  perProgram = std::min(
+      most, static_cast<int64_t>(llvm::alignTo(
+                llvm::divideCeil(length, 4 * schedule.processors), atOnce)));
 }
 
 bool VectorMatmul::isOne(nn::MatmulOp op) {
-  constexpr int64_t mostRows = 4, vector = 8;
+  constexpr int64_t mostRows = 4, mostColumns = 32768, vector = 8;
   nn::MatmulOp::Sizes sizes = op.getSizes();
   return op.getTransposeRhs() && !op.getTransposeLhs() &&
          !op.getAccumulator() && sizes.m <= mostRows && sizes.m > 0 &&
-         sizes.n > 0 && sizes.k > 0 && sizes.k % vector == 0;
+         sizes.n > 0 && sizes.k > 0 && sizes.k <= mostColumns &&
+         sizes.k % vector == 0;
 }
 
 /// Whether programs can compute what `op` does.
@@ -105,14 +122,14 @@ bool VectorMatmul::canCompute(Operation *op) const {
   KernelGraph graph(op);
   bool isNormed = graph.getRoots().size() == 1 &&
                   isa<nn::RMSNormOp>(graph.getRoots().front());
-  if (!graph.getRoots().empty() && !(isNormed && isWhole()))
+  if (!graph.getRoots().empty() && !isNormed)
     return false;
   Value lhs = this->op.getLhs();
   for (auto [output, result] :
        llvm::zip_equal(graph.getOutputs(), op->getResults())) {
     if (result == lhs || result.use_empty())
       continue;
-    if (!graph.isElements(output) || !isWhole())
+    if (!graph.isElements(output))
       return false;
   }
   return llvm::all_of(graph.getInputs(), [&](Value value) {
@@ -144,8 +161,7 @@ Operation *VectorMatmul::findConsumer() const {
   if (!split)
     return isAlone(user, 1) ? user : nullptr;
   if (split.getRows() || split.getParts().size() != 2 ||
-      split.getSizes()[0] != split.getSizes()[1] ||
-      split.getSizes()[0] % rowTile != 0)
+      split.getSizes()[0] != split.getSizes()[1])
     return nullptr;
   Operation *by = nullptr;
   for (Value part : split.getParts()) {
@@ -157,7 +173,7 @@ Operation *VectorMatmul::findConsumer() const {
 }
 
 void VectorMatmul::store(TileBuilder &b, ArrayRef<Value> sums, Value y,
-                         int64_t row, Expr first) const {
+                         int64_t row, Value place) const {
   Value result = sums[0];
   if (consumer) {
     auto formula = cast<ElementwiseOpInterface>(consumer);
@@ -175,24 +191,27 @@ void VectorMatmul::store(TileBuilder &b, ArrayRef<Value> sums, Value y,
                                    llvm::to_vector_of<Value>(x));
     })[0];
   }
-  b.store(result, y, {row, b.range(first, rowTile, 0)});
+  b.store(result, y, {row, place});
 }
 
 Value VectorMatmul::getFactor(const KernelFrame *frame, TileBuilder &b, Value x,
-                              int64_t row, Value cols,
-                              bool storesOthers) const {
+                              int64_t row) const {
+  SmallVector<Operand> place = {row, b.range(0, lines, 0), b.range(0, cols, 1)};
   if (!frame)
-    return b.load(x, {row, cols});
+    return b.load(x, place);
   const KernelGraph &graph = frame->getGraph();
   Operation *root = graph.getRoots().empty() ? nullptr : graph.getRoots()[0];
-  Elements at(*frame, root, {row, cols});
+  Elements at(*frame, root, place);
   if (auto norm = dyn_cast_or_null<nn::RMSNormOp>(root)) {
     double eps = norm.getEps().convertToDouble();
-    Value weights = b.load(frame->getInput(norm.getWeight()), {cols});
+    Value weights =
+        b.load(b.view(frame->getInput(norm.getWeight()), {lines, cols}),
+               ArrayRef(place).drop_front());
     Value input = at.getF32(norm.getInput());
     Value squares =
         b.map({input}, b.f32(), [](ArrayRef<Expr> e) { return e[0] * e[0]; });
-    Value rstd = b.map({b.reduceAdd(squares)}, b.f32(), [&](ArrayRef<Expr> e) {
+    Value sum = b.reduceAdd(b.reduceAdd(squares, /*axis=*/1), /*axis=*/0);
+    Value rstd = b.map({sum}, b.f32(), [&](ArrayRef<Expr> e) {
       return 1 / sqrt(e[0] * (1.0 / static_cast<double>(sizes.k)) + eps);
     });
     at.set(norm.getOutput(),
@@ -201,9 +220,44 @@ Value VectorMatmul::getFactor(const KernelFrame *frame, TileBuilder &b, Value x,
   }
   auto number = cast<OpResult>(op.getLhs()).getResultNumber();
   Value factor = at.get(graph.getOutputs()[number]);
-  if (storesOthers)
-    b.ifThen(b.programId(0) == 0, [&] { at.storeOutputs(); });
+  b.ifThen(b.programId(0) == 0, [&] { at.storeOutputs(); });
   return factor;
+}
+
+SmallVector<Value> VectorMatmul::loadRows(TileBuilder &b, Value w,
+                                          Expr first) const {
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < atOnce; ++i)
+    for (int64_t half = 0; half < halves; ++half) {
+      // Rows behind the last one are that one again.
+      Expr row = min(first + static_cast<double>(i), length - 1);
+      rows.push_back(b.load(w, {row + static_cast<double>(half * length),
+                                b.range(0, lines, 0), b.range(0, cols, 1)}));
+    }
+  return rows;
+}
+
+SmallVector<Value> VectorMatmul::addProducts(TileBuilder &b,
+                                             ArrayRef<Value> rows,
+                                             ArrayRef<Value> factors,
+                                             Expr place,
+                                             ArrayRef<Value> sums) const {
+  SmallVector<Value> next(sums);
+  Value column = b.range(0, most, 1);
+  for (auto [number, row] : llvm::enumerate(rows)) {
+    auto i = static_cast<int64_t>(number) / halves;
+    int64_t half = static_cast<int64_t>(number) % halves;
+    for (auto [m, factor] : llvm::enumerate(factors)) {
+      Value sum =
+          b.reduceAdd(b.map({row, factor}, b.f32(),
+                            [](ArrayRef<Expr> e) { return e[0] * e[1]; }));
+      Value &total = next[static_cast<int64_t>(m) * halves + half];
+      total = b.map({total, sum, column}, b.f32(), [&](ArrayRef<Expr> e) {
+        return select(e[2] == place + static_cast<double>(i), e[1], e[0]);
+      });
+    }
+  }
+  return next;
 }
 
 /// Program: a range of rows of w. `args` are what x is computed from or x, w,
@@ -211,66 +265,40 @@ Value VectorMatmul::getFactor(const KernelFrame *frame, TileBuilder &b, Value x,
 void VectorMatmul::build(TileBuilder &b, const KernelGraph *graph,
                          ArrayRef<Value> args) const {
   size_t numInputs = graph ? graph->getInputs().size() : 1;
-  Value w = b.view(args[numInputs], {sizes.n, sizes.k});
+  Value w = b.view(args[numInputs], {sizes.n, lines, cols});
   Value y = b.view(args[numInputs + 1], {sizes.m, length});
   std::optional<KernelFrame> frame;
+  SmallVector<Extent> shape = {sizes.m, lines, cols};
   Value x;
   if (graph) {
     SmallVector<Value> own(args.take_front(numInputs));
     llvm::append_range(own, args.drop_front(numInputs + 2));
-    frame.emplace(b, *graph, own, ArrayRef<Extent>{sizes.m, sizes.k});
+    frame.emplace(b, *graph, own, shape);
   } else {
-    x = b.view(args[0], {sizes.m, sizes.k});
+    x = b.view(args[0], shape);
   }
-  const KernelFrame *from = frame ? &*frame : nullptr;
   Expr start = b.programId(0) * static_cast<double>(perProgram);
-  Expr end = min(start + static_cast<double>(perProgram), length);
-  Value cols = b.range(0, slice, 1);
-  auto loadRows = [&](Expr first, int64_t half, Value columns) {
-    Expr own = first + static_cast<double>(half * length);
-    return b.load(w, {b.range(own, rowTile, 0), columns});
-  };
-  auto multiply = [&](Value rows, Value factor) {
-    return b.reduceAdd(b.map({rows, factor}, b.f32(),
-                             [](ArrayRef<Expr> e) { return e[0] * e[1]; }));
-  };
-  auto storeAll = [&](ArrayRef<Value> sums, Expr first) {
-    for (int64_t row = 0; row < sizes.m; ++row)
-      store(b, sums.slice(row * halves, halves), y, row, first);
-  };
-  SmallVector<Value> factors;
-  for (int64_t row = 0; isWhole() && row < sizes.m; ++row)
-    factors.push_back(getFactor(from, b, x, row, cols, bool(graph)));
-  SmallVector<Value> zeros(sizes.m * halves, b.zeros(rowTile, 1));
-  // One half after the other, so that threads have registers for two programs
-  // on a multiprocessor.
-  auto addSlice = [&](Expr first, Value columns, ArrayRef<Value> carried) {
-    SmallVector<Value> next(carried);
-    for (int64_t half = 0; half < halves; ++half) {
-      Value rows = loadRows(first, half, columns);
-      for (int64_t row = 0; row < sizes.m; ++row) {
-        Value factor = isWhole() ? factors[row]
-                                 : getFactor(from, b, x, row, columns, false);
-        Value sum = multiply(rows, factor);
-        Value &total = next[row * halves + half];
-        total = isWhole() ? sum
-                          : b.map({total, sum}, b.f32(),
-                                  [](ArrayRef<Expr> e) { return e[0] + e[1]; });
-      }
-    }
-    return next;
-  };
-  b.forLoop(start, end, rowTile, {},
-            [&](Expr first, ArrayRef<Value>) -> SmallVector<Value> {
-              auto addColumns = [&](Expr column, ArrayRef<Value> carried) {
-                return addSlice(first, b.range(column, slice, 1), carried);
-              };
-              storeAll(isWhole()
-                           ? addSlice(first, cols, zeros)
-                           : b.forLoop(0, sizes.k, slice, zeros, addColumns),
-                       first);
-              return {};
-            });
+  SmallVector<Value> rows = loadRows(b, w, start), factors;
+  for (int64_t row = 0; row < sizes.m; ++row)
+    factors.push_back(getFactor(frame ? &*frame : nullptr, b, x, row));
+  // A warp has the sums of its lines; a column for each row.
+  SmallVector<Value> sums(sizes.m * halves, b.zeros(lines, most));
+  sums = addProducts(b, rows, factors, b.constant(0), sums);
+  if (perProgram > atOnce)
+    sums = b.forLoop(atOnce, perProgram, atOnce, sums,
+                     [&](Expr first, ArrayRef<Value> carried) {
+                       return addProducts(b, loadRows(b, w, start + first),
+                                          factors, first, carried);
+                     });
+  Value place = b.map({b.range(0, most, 1)}, b.i32(), [&](ArrayRef<Expr> e) {
+    return select((e[0] < static_cast<double>(perProgram)) &
+                      (start + e[0] < static_cast<double>(length)),
+                  start + e[0], -1);
+  });
+  for (Value &sum : sums)
+    sum = b.reduceAdd(sum, /*axis=*/0);
+  for (int64_t row = 0; row < sizes.m; ++row)
+    store(b, ArrayRef(sums).slice(row * halves, halves), y, row, place);
 }
 
 /// What the kernel depends on besides the product.
@@ -324,6 +352,7 @@ void VectorMatmul::launch(KernelCache &cache) {
       {static_cast<int64_t>(llvm::divideCeil(length, perProgram)), 1, 1},
       2 * sizes.m * sizes.n * sizes.k,
       getKey(own)};
+  spec.minBlocks = programsAtOnce;
   Value output = consumer ? consumer->getResult(0) : Value(op.getOutput());
   SmallVector<Type> types = {output.getType()};
   llvm::append_range(types, ValueRange(others).getTypes());

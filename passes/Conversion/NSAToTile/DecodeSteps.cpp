@@ -115,18 +115,19 @@ void AttentionSteps::launchParts(DecodeAttentionOp op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The parts of a head: outputs [parts, width], and lse [parts, 1].
+/// The parts of a head: some columns of outputs, and lse [parts, 1].
 struct HeadParts {
   /// Loads of all branches come before the first sum, which threads wait for
   /// each other in.
-  HeadParts(TileBuilder &b, Value output, Value lses, Expr batch, Expr head) {
+  HeadParts(TileBuilder &b, Value output, Value lses, Expr batch, Expr head,
+            Value columns) {
     ArrayRef<int64_t> shape = cast<MemRefType>(output.getType()).getShape();
     Value part = b.range(0, shape[1], 0);
     lse = b.load(lses, {batch, head, part});
-    rows = b.load(output, {batch, part, head, b.range(0, shape[3], 1)});
+    rows = b.load(output, {batch, part, head, columns});
   }
 
-  /// [1, width].
+  /// A row of the columns.
   Value getSum(TileBuilder &b) const {
     Value all = mergeLse(b, lse, /*axis=*/0);
     Value weights = b.map({lse, all}, b.f32(), [](ArrayRef<Expr> x) {
@@ -159,8 +160,9 @@ void AttentionSteps::sumParts(DecodeAttentionOp op) {
       builder, op, spec, {own.output, own.lse}, types,
       [&](TileBuilder &b, ArrayRef<Value> args) {
         Expr head = b.programId(0), batch = b.programId(1);
-        b.store(HeadParts(b, args[0], args[1], batch, head).getSum(b), args[2],
-                {batch, 0, head, b.range(0, width, 1)});
+        Value columns = b.range(0, width, 1);
+        b.store(HeadParts(b, args[0], args[1], batch, head, columns).getSum(b),
+                args[2], {batch, 0, head, columns});
         if (!hasLse)
           return;
         int64_t count = getDim(own.output, 1);
@@ -201,7 +203,19 @@ static SmallVector<Value> buildGates(TileBuilder &b, nn::GateOp gate,
   return gates;
 }
 
-/// Program: (head, sequence). Sums the parts of each branch, and the branches.
+/// Columns of a head that a program sums: fewer where there are few heads.
+static int64_t getColumns(ArrayRef<int64_t> shape,
+                          const KernelSchedule &schedule) {
+  constexpr int64_t fewest = 16;
+  int64_t columns = shape[3];
+  while (columns % (2 * fewest) == 0 &&
+         shape[0] * shape[2] * (shape[3] / columns) < schedule.processors)
+    columns /= 2;
+  return columns;
+}
+
+/// Program: (head, sequence, some columns). Sums the parts of each branch, and
+/// the branches.
 void AttentionSteps::sumBranches(CombineOp op) {
   SmallVector<DecodeAttentionOp> branches;
   for (Value branch : op.getBranches())
@@ -216,11 +230,12 @@ void AttentionSteps::sumBranches(CombineOp op) {
     inputs.push_back(op.getGates());
   size_t numGates = inputs.size();
   ArrayRef<int64_t> shape = getShape(op.getOutput());
+  int64_t width = getColumns(shape, cache.getSchedule());
   KernelSpec spec = {"parts",
                      "b" + std::to_string(shape[0]) + "h" +
                          std::to_string(shape[2]) + "d" +
                          std::to_string(shape[3]),
-                     {shape[2], shape[0], 1}};
+                     {shape[2], shape[0], shape[3] / width}};
   if (gate)
     spec.key = (nn::stringifyGateActivation(gate.getActivation()) +
                 (gate.getBias() ? " bias" : ""))
@@ -244,14 +259,17 @@ void AttentionSteps::sumBranches(CombineOp op) {
         SmallVector<Value> outputs, weights;
         SmallVector<HeadParts> heads;
         ArrayRef<Value> memory = args.drop_front(numGates);
+        Value columns =
+            b.range(b.programId(2) * static_cast<double>(width), width, 1);
         for (int64_t c = 0; c < count; ++c)
-          heads.emplace_back(b, memory[2 * c], memory[2 * c + 1], batch, head);
+          heads.emplace_back(b, memory[2 * c], memory[2 * c + 1], batch, head,
+                             columns);
         for (int64_t c = 0; c < count; ++c) {
           outputs.push_back(heads[c].getSum(b));
           weights.push_back(b.splat(gates[c], 1, 1));
         }
         b.store(gatedSum(b, weights, outputs), args.back(),
-                {batch, 0, head, b.range(0, shape[3], 1)});
+                {batch, 0, head, columns});
       })[0];
   op.getOutput().replaceAllUsesWith(sum);
   op.erase();
