@@ -127,6 +127,30 @@ def draw_optimizers(plt):
                        "gpt2_124m, 65,536 tokens a step, the same tokens, one NVIDIA H100", "nats/token", top=6)
 
 
+def draw_decode(plt):
+    figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.0), sharey=False)
+    for axis, batch in zip(axes, (1, 64)):
+        shown = [row for row in rows("decode") if row["batch"] == batch]
+        contexts = [row["context"] for row in shown]
+        for name, label in (("dense", "dense, PyTorch"), ("nsa", "nsa")):
+            axis.plot(contexts, [row[name] for row in shown], marker="o", color=COLOURS[name], label=label,
+                      linewidth=2.4 if name == "nsa" else 1.6)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(contexts, [f"{int(c) // 1024}k" for c in contexts])
+        axis.minorticks_off()
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("tokens of context", color=INK)
+        axis.set_title(f"batch {batch}", fontsize=9, color=INK)
+        axis.grid(color=FAINT, linewidth=0.6)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    axes[0].set_ylabel("ms a token", color=INK)
+    axes[0].legend(frameon=False, fontsize=9, loc="lower right")
+    figure.suptitle("Decoding with llama_1b's shape, bf16, one NVIDIA H100", fontsize=10, color=INK, x=0.09, ha="left")
+    figure.subplots_adjust(left=0.09, right=0.98, top=0.82, bottom=0.17, wspace=0.18)
+    return figure
+
+
 def draw_pipeline(plt):
     height = 1.42
     figure, axis = plt.subplots(figsize=(8.6, height * len(STAGES) * 0.74))
@@ -150,7 +174,7 @@ def draw_pipeline(plt):
 
 #: What is drawn, by the name of its file.
 PICTURES = {"attention": draw_attention, "pipeline": draw_pipeline, "production": draw_production,
-            "optimizers": draw_optimizers}
+            "optimizers": draw_optimizers, "decode": draw_decode}
 
 
 def main():
